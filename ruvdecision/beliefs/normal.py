@@ -1,0 +1,157 @@
+"""Normal records with an unknown normal mean: the belief of Trottini and Fienberg's two examples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..checks import check_choice, check_covariance, check_index, check_integer, check_number, check_vector, suggest
+from ..errors import InputError, UnsupportedError
+from ..protocols import Array
+from ..targets import Functional, Parameter, Record
+
+__all__ = ["NormalBelief"]
+
+
+@dataclass(frozen=True, eq=False)
+class NormalBelief:
+    """Records are independent draws from a normal population with known spread and unknown mean ``mu``.
+
+    x_i | mu ~ N(mu, variance), mu ~ N(prior_mean, prior_variance), or the same in k dimensions.
+
+    Parameters
+    ----------
+    records : int
+        Number of records in the file, n.
+    variance : float
+        Variance of one record, for one variable.
+    covariance : matrix
+        Covariance of one record, for k variables. Give this or ``variance``.
+    prior_mean : float or vector, default 0
+        Prior mean of ``mu``.
+    prior_variance : float
+        Prior variance of ``mu``, for one variable. Infinity is the flat prior, zero a known mean.
+    prior_covariance : matrix
+        Prior covariance of ``mu``, for k variables. May be singular; all zeros is a known mean.
+    prior : {"flat", "known"}, optional
+        Instead of a prior variance.
+    columns : list of names, optional
+        Names of the k variables, so that masks may name them.
+
+    Examples
+    --------
+    >>> NormalBelief(records=10, variance=2, prior_mean=0, prior_variance=5)
+    NormalBelief(records=10, variance=2, prior_mean=0, prior_variance=5)
+    """
+
+    records: int
+    variance: Any = None
+    prior_mean: Any = 0.0
+    prior_variance: Any = None
+    covariance: Any = None
+    prior_covariance: Any = None
+    prior: str | None = None
+    columns: Sequence[Any] | None = None
+    spread: Array = field(init=False, repr=False)
+    """Covariance of a record, always k by k."""
+    centre: Array = field(init=False, repr=False)
+    """Prior mean, always of length k."""
+    doubt: Array | None = field(init=False, repr=False)
+    """Prior covariance of the mean, k by k; None for the flat prior."""
+
+    def __post_init__(self) -> None:
+        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        put("records", check_integer("records", self.records, low=1))
+        if (self.variance is None) == (self.covariance is None):
+            raise InputError(
+                "NormalBelief needs variance or covariance",
+                {"variance": self.variance, "covariance": self.covariance},
+                "Give variance= for one variable, covariance= for several",
+            )
+        if self.variance is not None:
+            put("spread", np.array([[check_number("variance", self.variance, low=0, open_low=True)]]))
+        else:
+            put("spread", check_covariance("covariance", self.covariance, definite=True))
+        k = len(self.spread)
+        mean = self.prior_mean
+        put("centre", np.full(k, check_number("prior_mean", mean)) if np.ndim(mean) == 0 else check_vector("prior_mean", mean, k))
+        put("doubt", self._prior(k))
+        if self.columns is not None:
+            names = tuple(self.columns)
+            if len(names) != k or len(set(names)) != k:
+                raise InputError(f"columns must be {k} different names", list(names), "Name each variable once")
+            put("columns", names)
+
+    def _prior(self, k: int) -> Array | None:
+        given = [n for n in ("prior_variance", "prior_covariance", "prior") if getattr(self, n) is not None]
+        if len(given) != 1:
+            raise InputError(
+                "NormalBelief needs one of prior_variance, prior_covariance and prior",
+                given or "none of them",
+                'Give prior_variance=5, or prior="flat", or prior="known"',
+            )
+        if self.prior is not None:
+            return None if check_choice("prior", self.prior, ["flat", "known"]) == "flat" else np.zeros((k, k))
+        if self.prior_covariance is not None:
+            return check_covariance("prior_covariance", self.prior_covariance, k)
+        variance = check_number("prior_variance", self.prior_variance, low=0, infinite=True)
+        return None if np.isinf(variance) else variance * np.eye(k)
+
+    # -- what it is ----------------------------------------------------------------------------------
+
+    @property
+    def k(self) -> int:
+        """Number of variables."""
+        return len(self.spread)
+
+    @property
+    def scalar(self) -> bool:
+        """True if a record is a number rather than a vector."""
+        return self.variance is not None
+
+    @property
+    def flat(self) -> bool:
+        """True if the prior on the mean is flat."""
+        return self.doubt is None
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return ("mu",)
+
+    def check_target(self, target: Any) -> None:
+        """Raise an error if the belief does not have this target."""
+        parts = target.parts if isinstance(target, Functional) else (target,)
+        for part in parts:
+            if isinstance(part, Record):
+                check_index("The row of a Record", part.row, self.records)
+            elif isinstance(part, Parameter):
+                if part.name != "mu":
+                    raise InputError("NormalBelief has no such parameter", part.name, suggest(part.name, ["mu"]))
+                if part.component is not None:
+                    check_index("component", part.component, self.k)
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        """Draw the population mean and then the records, shape (records,) or (records, k)."""
+        if self.doubt is None:
+            raise UnsupportedError("A flat prior cannot be drawn from", do="Give prior_variance=, or pass data=")
+        mean = rng.multivariate_normal(self.centre, self.doubt, method="eigh")
+        values = mean + rng.multivariate_normal(np.zeros(self.k), self.spread, size=self.records, method="eigh")
+        return values[:, 0] if self.scalar else values
+
+    def describe(self) -> str:
+        """A phrase for reports."""
+        size = "one variable" if self.k == 1 else f"{self.k} variables"
+        prior = "an unknown mean (flat prior)" if self.doubt is None else ("a known mean" if not self.doubt.any() else "an unknown mean (normal prior)")
+        return f"that {self.records:,} records of {size} are normal with {prior} and known spread"
+
+    def __repr__(self) -> str:
+        shown = []
+        for name in ("records", "variance", "covariance", "prior_mean", "prior_variance", "prior_covariance", "prior", "columns"):
+            value = getattr(self, name)
+            if value is not None:
+                text = f"{value:g}" if isinstance(value, float) else repr(value.tolist() if isinstance(value, np.ndarray) else value)
+                shown.append(f"{name}={text}")
+        return f"NormalBelief({', '.join(shown)})"

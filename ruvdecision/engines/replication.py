@@ -1,0 +1,26 @@
+"""Random numbers for replicated releases: the same for every mask, whatever runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+__all__ = ["REPLICATES", "replicate_seeds"]
+
+REPLICATES = 100
+"""Releases that are drawn when an uncertainty depends on the release and nothing else was asked for."""
+
+Seeds = tuple[np.random.SeedSequence, np.random.SeedSequence, np.random.SeedSequence]
+
+
+def replicate_seeds(seed: np.random.SeedSequence | None, count: int) -> Iterator[Seeds]:
+    """Three independent seeds per replicate: for the records, for the mask and for draws from posteriors.
+
+    They depend on the root seed and the replicate's number alone, so that all masks of a map share their random
+    numbers and a curve over a parameter is smooth.
+    """
+    root = np.random.SeedSequence(0) if seed is None else seed
+    for r in range(count):
+        key = (*root.spawn_key, r)
+        yield tuple(np.random.SeedSequence(entropy=root.entropy, spawn_key=(*key, part)) for part in range(3))  # type: ignore[misc]

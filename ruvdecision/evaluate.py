@@ -1,0 +1,139 @@
+"""Risk and utility of candidate releases by model: `evaluate` makes a map, `posterior` shows what lies behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .checks import Seed, as_seed_sequence, check_integer
+from .engines import pick
+from .errors import InputError
+from .masks.base import Mask
+from .protocols import Posterior, Value
+from .rumap import RUMap
+from .users import User
+
+__all__ = ["evaluate", "posterior"]
+
+
+def evaluate(
+    masks: Sequence[Mask] | Mask,
+    *,
+    intruder: User,
+    scientist: User,
+    data: Any = None,
+    engine: Any = "auto",
+    replicates: int | None = None,
+    seed: Seed = None,
+    risk: Any = "reciprocal",
+    utility: Any = "reciprocal",
+) -> RUMap:
+    """Map candidate releases: the intruder's and the scientist's uncertainty, and the risk and utility that follow.
+
+    Parameters
+    ----------
+    masks : list of masks
+        The candidate releases. Masks of one family (the same chain with other numbers) are evaluated together.
+    intruder, scientist : User
+        The two users. Risk is a decreasing function of the intruder's uncertainty, utility of the scientist's.
+    data : DataFrame or array, optional
+        The confidential records. Needed only where a user's uncertainty depends on what is released; without
+        data it is then averaged over records drawn from the belief.
+    engine : "auto", name or engine
+        How posteriors are computed. The map says which was used.
+    replicates : int, optional
+        Releases to average over where the uncertainty depends on the release (100 if not given). U is averaged
+        first, then turned into risk or utility, so that the order of releases does not depend on which decreasing
+        function is used.
+    seed : int, SeedSequence or Generator, optional
+        Root of all random numbers. Every mask gets the same ones.
+    risk, utility : name or callable
+        "reciprocal" (1/U), "relative_gain" (1 - U/U0), "gain" (U0 - U), "negative_log" (-log U), or any strictly
+        decreasing function of U. U0 is the uncertainty before any release.
+
+    Returns
+    -------
+    RUMap
+
+    Examples
+    --------
+    >>> import ruvdecision as ruv
+    >>> belief = ruv.NormalBelief(records=10, variance=2, prior_mean=0, prior_variance=5)
+    >>> rumap = ruv.evaluate([ruv.Noise(variance=2.08) | ruv.Microaggregate(groups=1)],
+    ...                      intruder=ruv.User(belief, ruv.Record(0), ruv.Quadratic()),
+    ...                      scientist=ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic()))
+    >>> [round(float(x), 3) for x in (rumap.risk[0], rumap.utility[0])]
+    [0.5, 2.651]
+    """
+    candidates = check_masks(masks)
+    for name, user in (("intruder", intruder), ("scientist", scientist)):
+        if not isinstance(user, User):
+            raise InputError(f"{name} must be a User", user, f'Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())')
+    if replicates is not None:
+        replicates = check_integer("replicates", replicates, low=1)
+    root = as_seed_sequence(seed)
+    solutions = [
+        pick(engine, user, candidates, data).solve(user, candidates, data=data, replicates=replicates, seed=root)
+        for user in (intruder, scientist)
+    ]
+    first, second = solutions
+    engines = [a if a == b else f"{a} / {b}" for a, b in zip(first.engine, second.engine, strict=True)]
+    columns: dict[str, Any] = {}
+    for prefix, solution in (("intruder", first), ("scientist", second)):
+        columns |= {f"{prefix}_{name}": values for name, values in solution.diagnostics.items()}
+    return RUMap.build(
+        masks=candidates,
+        intruder=Value(first.uncertainty, first.error),
+        scientist=Value(second.uncertainty, second.error),
+        before=(first.before, second.before),
+        engine=engines,
+        risk=risk,
+        utility=utility,
+        columns=columns,
+        attrs={
+            "seed": str(root.entropy),
+            "replicates": 0 if replicates is None else replicates,
+            "data": "given" if data is not None else "none",
+            "intruder": intruder.describe(),
+            "scientist": scientist.describe(),
+        },
+    )
+
+
+def posterior(user: User, mask: Mask, release: Any = None, *, engine: Any = "auto") -> Posterior:
+    """Posterior of a user's target after one release.
+
+    Parameters
+    ----------
+    user : User
+        Whose posterior.
+    mask : Mask
+        How the release was made; a user knows the mask and its parameters.
+    release : data, optional
+        What was released, as ``mask.release(data, rng)`` gave it. Without it a Gaussian posterior is centred at the
+        prior mean: its shape is right, its place is not known yet.
+    """
+    return pick(engine, user, [mask], None).posterior(user, mask, release)  # type: ignore[no-any-return]
+
+
+def check_masks(masks: Sequence[Mask] | Mask) -> list[Mask]:
+    """A list of candidates: at least one, all masks, none twice."""
+    if isinstance(masks, Mask):
+        masks = [masks]
+    try:
+        found = list(masks)
+    except TypeError:
+        raise InputError("masks must be a list of masks", masks, "Write [ruv.Suppress(), ruv.Noise(variance=2)]") from None
+    if not found:
+        raise InputError("masks must not be empty", [], "Give at least one candidate release")
+    seen: dict[Any, int] = {}
+    for i, mask in enumerate(found):
+        if not isinstance(mask, Mask):
+            raise InputError(f"masks[{i}] must be a mask", mask, "Write ruv.Noise(variance=2), for example")
+        key = (mask.family, mask.numbers)
+        if key in seen:
+            raise InputError(f"masks {seen[key]} and {i} are the same release", str(mask), "List each release once")
+        seen[key] = i
+    return found

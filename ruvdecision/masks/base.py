@@ -1,0 +1,223 @@
+"""What every mask shares: releasing data of any kind, composing with ``|``, and saying its parameters.
+
+A mask only masks. It gives back data, never a risk. To add one, write a frozen dataclass that derives
+from `Mask` and defines `apply`; define `linear` (and `partition` where rows differ) if its release is linear in
+the records plus Gaussian noise, and every closed-form map understands it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ..checks import Seed, as_generator
+from ..errors import InputError, UnsupportedError
+from ..protocols import Array
+from .frame import Frame
+
+if TYPE_CHECKING:
+    from ..channels import LinearChannel, Partition
+
+__all__ = ["Chain", "Mask", "show_number"]
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Mask:
+    """Base of all masks.
+
+    Class attributes
+    ----------------
+    recordwise : bool
+        True if each released record depends on its own original alone (and fresh randomness).
+    """
+
+    recordwise: ClassVar[bool] = True
+
+    # -- releasing -----------------------------------------------------------------------------------
+
+    def release(self, data: Any, rng: Seed = None) -> Any:
+        """Mask ``data`` (DataFrame, Series, one- or two-dimensional array) and give back the same kind.
+
+        Index and columns are kept; the input is never changed. ``rng`` is an int, a SeedSequence or a
+        numpy Generator.
+        """
+        return self.apply(Frame.of(data), as_generator(rng)).unwrap()
+
+    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
+        """Mask a `Frame`. This is the method that a new mask defines."""
+        raise NotImplementedError
+
+    def __or__(self, other: Mask) -> Mask:
+        if not isinstance(other, Mask):
+            raise InputError("Only masks compose with |", type(other).__name__, "Write Noise(variance=2) | Microaggregate(groups=1)")
+        return Chain(self.steps + other.steps)
+
+    # -- describing ----------------------------------------------------------------------------------
+
+    @property
+    def steps(self) -> tuple[Mask, ...]:
+        """The masks that are applied one after the other."""
+        return (self,)
+
+    @property
+    def technique(self) -> str:
+        """Name of the technique without its parameters, ``'Noise | Microaggregate'``."""
+        return type(self).__name__
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments that differ from their defaults, as they were given."""
+        given = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if not _same(value, field.default):
+                given[field.name] = value
+        return given
+
+    def parameters(self) -> dict[str, Any]:
+        """The settings as columns of a map's table: numbers stay numbers, the rest becomes text."""
+        return {k: v if isinstance(v, (int, float, str)) and not isinstance(v, bool) else show_number(v) for k, v in self.settings().items()}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={show_number(v)}' for k, v in self.settings().items())})"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    # -- closed forms --------------------------------------------------------------------------------
+
+    @cached_property
+    def family(self) -> Hashable:
+        """Masks of one family differ in `numbers` only, and are evaluated together in one vectorised go."""
+        return (type(self), *(_freeze(getattr(self, f.name)) for f in dataclasses.fields(self)))
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The numbers in which members of a family differ."""
+        return ()
+
+    def partition(self, n: int) -> Partition | None:
+        """How the mask tells rows apart, or None if it treats all rows alike."""
+        return None
+
+    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
+        """Send a linear-Gaussian channel through this mask.
+
+        ``numbers`` has shape ``(masks, len(self.numbers))``: one row per member of the family.
+        """
+        raise UnsupportedError(
+            f"{self} has no linear-Gaussian channel",
+            do="Use engine=Sampling() with a PyMCBelief, or measure its releases empirically with ruv.measure",
+        )
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Chain(Mask):
+    """Masks applied one after the other, left to right; made by ``|``."""
+
+    masks: tuple[Mask, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.masks) == 0 or not all(isinstance(m, Mask) for m in self.masks):
+            raise InputError("A chain needs masks", self.masks, "Write mask_a | mask_b")
+        flat = tuple(step for mask in self.masks for step in mask.steps)
+        object.__setattr__(self, "masks", flat)
+
+    @property
+    def steps(self) -> tuple[Mask, ...]:
+        return self.masks
+
+    @property
+    def recordwise(self) -> bool:  # type: ignore[override]
+        return all(m.recordwise for m in self.masks)
+
+    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
+        # Each step has its own stream, so that steps later in the chain do not shift those before them.
+        for mask, stream in zip(self.masks, rng.spawn(len(self.masks)), strict=True):
+            frame = mask.apply(frame, stream)
+        return frame
+
+    def __iter__(self) -> Iterator[Mask]:
+        return iter(self.masks)
+
+    @property
+    def technique(self) -> str:
+        return " | ".join(m.technique for m in self.masks)
+
+    def settings(self) -> dict[str, Any]:
+        return {"masks": self.masks}
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters of every step; a name that comes again gets a number, ``variance_2``."""
+        merged: dict[str, Any] = {}
+        for mask in self.masks:
+            for name, value in mask.parameters().items():
+                key, count = name, 1
+                while key in merged:
+                    count += 1
+                    key = f"{name}_{count}"
+                merged[key] = value
+        return merged
+
+    def __repr__(self) -> str:
+        return " | ".join(map(repr, self.masks))
+
+    @cached_property
+    def family(self) -> Hashable:
+        return (Chain, *(m.family for m in self.masks))
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return tuple(x for m in self.masks for x in m.numbers)
+
+    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
+        start = 0
+        for stage, mask in enumerate(self.masks):
+            stop = start + len(mask.numbers)
+            channel = mask.linear(channel.at_stage(stage), numbers[:, start:stop])
+            start = stop
+        return channel
+
+
+def show_number(value: Any) -> str:
+    """Show a setting the way a person would write it: 2.08, not 2.0800000000000001."""
+    if isinstance(value, (bool, np.bool_)) or value is None or isinstance(value, str):
+        return repr(value)
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    if isinstance(value, (float, np.floating)):
+        return f"{float(value):.10g}"
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        if len(value) > 12:
+            return f"[{', '.join(show_number(v) for v in value[:3])}, ... {len(value)} entries]"
+        return "[" + ", ".join(show_number(v) for v in value) + "]"
+    if callable(value):
+        return getattr(value, "__name__", type(value).__name__)
+    return repr(value)
+
+
+def _same(value: Any, default: Any) -> bool:
+    if value is default:
+        return True
+    if isinstance(value, np.ndarray) or isinstance(default, np.ndarray):
+        return False
+    return type(value) is type(default) and bool(value == default)
+
+
+def _freeze(value: Any) -> Hashable:
+    if isinstance(value, np.ndarray):
+        return (value.shape, value.dtype.str, value.tobytes())
+    if isinstance(value, (list, tuple)):
+        return tuple(_freeze(v) for v in value)
+    if isinstance(value, dict):
+        return tuple((k, _freeze(v)) for k, v in value.items())
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return value  # type: ignore[no-any-return]

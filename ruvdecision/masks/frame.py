@@ -1,0 +1,98 @@
+"""One view of every kind of data that a mask may be given: DataFrame, Series, vector, matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..checks import check_columns
+from ..errors import InputError
+from ..protocols import Array
+
+__all__ = ["Frame"]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A data set as a table, with what is needed to give back the kind that came in."""
+
+    table: pd.DataFrame
+    kind: str
+    dtype: Any = None
+
+    @classmethod
+    def of(cls, data: Any) -> Frame:
+        """Wrap a DataFrame, a Series or an array of one or two dimensions (rows are respondents)."""
+        if isinstance(data, Frame):
+            return data
+        if isinstance(data, pd.DataFrame):
+            if not data.columns.is_unique:
+                twice = data.columns[data.columns.duplicated()].unique().tolist()
+                raise InputError("Column names must be unique", twice, "Rename the columns that share a name")
+            frame = cls(data, "frame")
+        elif isinstance(data, pd.Series):
+            frame = cls(data.to_frame(), "series", data.name)
+        else:
+            array = np.asarray(data)
+            if array.ndim not in (1, 2):
+                raise InputError("Data must have one or two dimensions", f"shape {array.shape}", "Give one row per respondent")
+            if array.dtype == object:
+                table = pd.DataFrame(array if array.ndim == 2 else array[:, None]).infer_objects()
+            else:
+                table = pd.DataFrame(array if array.ndim == 2 else array[:, None])
+            frame = cls(table, "matrix" if array.ndim == 2 else "vector")
+        if len(frame.table) == 0 or frame.table.shape[1] == 0:
+            raise InputError("Data must have at least one row and one column", f"shape {frame.table.shape}", "Check how the data were read")
+        return frame
+
+    @property
+    def n(self) -> int:
+        return len(self.table)
+
+    @property
+    def columns(self) -> list[Any]:
+        return list(self.table.columns)
+
+    def positions(self, columns: Any) -> list[int]:
+        """Positions of the chosen columns; None means all of them."""
+        return list(range(self.table.shape[1])) if columns is None else check_columns("columns", columns, self.columns)
+
+    def numeric(self, who: str, columns: Any = None, *, missing: bool = False) -> tuple[Array, list[int]]:
+        """Return the chosen columns as a float matrix and their positions.
+
+        Non-numeric columns are refused by name, missing values too unless ``missing`` is true.
+        """
+        positions = self.positions(columns)
+        part = self.table.iloc[:, positions]
+        bad = [c for c in part.columns if not pd.api.types.is_numeric_dtype(part[c].dtype) or pd.api.types.is_complex_dtype(part[c].dtype)]
+        if bad:
+            raise InputError(f"{who} needs numeric columns", f"non-numeric {bad}", "Name the numeric ones with columns=[...], or convert these")
+        values = part.to_numpy(dtype=np.float64, na_value=np.nan)
+        if not missing and not np.all(np.isfinite(values)):
+            named = [c for c, ok in zip(part.columns, np.isfinite(values).all(axis=0), strict=True) if not ok]
+            raise InputError(f"{who} cannot take missing or infinite values", f"some in columns {named}", "Fill or drop them first, or leave those columns out with columns=[...]")
+        return values, positions
+
+    def replace(self, values: Any, positions: Sequence[int]) -> Frame:
+        """Return a new frame with the columns at ``positions`` replaced; everything else is kept as it is."""
+        table = self.table.copy(deep=False)
+        for j, position in enumerate(positions):
+            table.isetitem(position, np.asarray(values)[:, j])
+        return replace(self, table=table)
+
+    def take(self, rows: Any) -> Frame:
+        """Return the rows at these positions, with their labels."""
+        return replace(self, table=self.table.iloc[rows])
+
+    def unwrap(self) -> Any:
+        """Give back the kind of data that came in."""
+        if self.kind == "frame":
+            return self.table.copy(deep=False) if self.table.shape[1] else self.table
+        if self.kind == "series":
+            return self.table.iloc[:, 0].rename(self.dtype)
+        values = self.table.to_numpy()
+        return values if self.kind == "matrix" else values[:, 0]

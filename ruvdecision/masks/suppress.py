@@ -1,0 +1,70 @@
+"""Suppressing everything, some columns, some rows, or some columns of some rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..channels import LinearChannel, Partition
+from ..checks import check_columns, check_index
+from ..errors import InputError
+from ..protocols import Array
+from .base import Mask
+from .frame import Frame
+
+__all__ = ["Suppress"]
+
+
+@dataclass(frozen=True, repr=False)
+class Suppress(Mask):
+    """Release nothing, or nothing of the named columns and rows.
+
+    Suppressed entries become missing values; rows and columns stay in place.
+
+    Parameters
+    ----------
+    columns : name, position or list of them, optional
+        Columns to suppress; all of them if not given.
+    rows : position or list of them, optional
+        Rows to suppress, counted from 0; all of them if not given.
+
+    >>> Suppress(rows=[0]).release([1.0, 2.0])
+    array([nan,  2.])
+    """
+
+    columns: Any = None
+    rows: Any = None
+
+    def __post_init__(self) -> None:
+        for name in ("columns", "rows"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            value = (value,) if isinstance(value, (str, int, np.integer)) else tuple(np.asarray(value, dtype=object).tolist())
+            if len(value) == 0:
+                raise InputError(f"{name} must not be empty", [], f"Leave {name} out to suppress all of them, or use Release()")
+            object.__setattr__(self, name, value)
+
+    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
+        blank = np.isin(np.arange(frame.n), self._rows(frame.n))
+        table = frame.table.copy(deep=False)
+        for position in frame.positions(self.columns):
+            table.isetitem(position, table.iloc[:, position].mask(blank))
+        return Frame(table, frame.kind, frame.dtype)
+
+    def partition(self, n: int) -> Partition | None:
+        if self.rows is None:
+            return None
+        labels = np.zeros(n, dtype=np.int64)
+        labels[self._rows(n)] = 1
+        return Partition.of(labels, joins=False)
+
+    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
+        names = channel.names or tuple(range(channel.columns))
+        columns = range(channel.columns) if self.columns is None else check_columns("columns", self.columns, names)
+        return channel.drop(list(columns), label=None if self.rows is None else 1)
+
+    def _rows(self, n: int) -> list[int]:
+        return list(range(n)) if self.rows is None else [check_index("rows", r, n) for r in self.rows]

@@ -1,0 +1,233 @@
+"""What each part of the package must offer. One word per idea; see the README's picture of the house.
+
+Shapes
+------
+A posterior may be *batched*: one object holds the posteriors of many releases, so that a map of thousands
+of masks is a handful of array operations. ``batch`` is the shape of that collection (``()`` for a single
+posterior) and ``event`` the shape of one target: ``()`` for a number, ``(k,)`` for a vector. Every array that
+a posterior gives back has shape ``batch + event`` (or ``batch + (k, k)`` for a covariance, ``batch`` for a
+joint quantity such as the entropy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+__all__ = ["Array", "Belief", "Engine", "Loss", "Measure", "Posterior", "Solution", "Target", "Value"]
+
+
+class Value(NamedTuple):
+    """A number (or array of numbers) with its standard error; the error is zero where the value is exact."""
+
+    value: Array
+    error: Array
+
+    @classmethod
+    def exact(cls, value: Any) -> Value:
+        """Wrap an exact value."""
+        array = np.asarray(value, dtype=np.float64)
+        return cls(array, np.zeros_like(array))
+
+
+@runtime_checkable
+class Posterior(Protocol):
+    """The law of a target given a release. A loss asks it for what it needs and never looks at its type.
+
+    Arguments ``at`` are broadcast against ``batch + event``. Componentwise questions (`below`, `power`, ...)
+    answer for each component of a vector target apart.
+    """
+
+    @property
+    def batch(self) -> tuple[int, ...]: ...
+    @property
+    def event(self) -> tuple[int, ...]: ...
+    @property
+    def support(self) -> Array | None:
+        """The finite set of values, shape ``(states,) + event``, or None for a continuum."""
+        ...
+
+    @property
+    def centre(self) -> Array | None:
+        """The point about which the law is symmetric and falls off, ``batch + event``, or None.
+
+        Any loss that grows with the distance from the truth has its best estimate there (Anderson, 1955).
+        """
+        ...
+
+    def recentred(self) -> Posterior:
+        """The same law moved near the origin where that keeps digits; losses free of location look at it."""
+        ...
+
+    def select(self, index: Any) -> Posterior:
+        """The posteriors at ``index`` of the batch, as numpy indexes ``batch``."""
+        ...
+
+    def mean(self) -> Array: ...
+    def var(self) -> Array:
+        """Variance of each component, ``batch + event``."""
+        ...
+
+    def cov(self) -> Array:
+        """Covariance matrix, ``batch + (k, k)``; k = 1 for a number."""
+        ...
+
+    def quantile(self, q: float) -> Array: ...
+    def cdf(self, at: Any) -> Array: ...
+    def mode(self, width: Any = 0.0) -> Array:
+        """The most probable value; with ``width`` the centre of the most probable window of that half-width."""
+        ...
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Independent draws, ``(size,) + batch + event``."""
+        ...
+
+    def log_density(self, at: Any) -> Array:
+        """Log density, or log probability on a finite set, a joint quantity."""
+        ...
+
+    def expect(self, f: Callable[[Array], Array], at: Any = None) -> Value:
+        """E f(theta), with f vectorised over leading axes. ``at`` marks where f may have a kink or a jump.
+
+        f receives an array of shape ``(points,) + batch + event`` (or broadcastable to it) and gives back
+        ``(points,) + batch``.
+        """
+        ...
+
+    def quadratic(self, weights: Any = 1.0) -> Value:
+        """E (theta - m)' W (theta - m) about the mean, a joint quantity."""
+        ...
+
+    def below(self, at: Any) -> Value:
+        """E max(at - theta, 0) for each component."""
+        ...
+
+    def above(self, at: Any) -> Value:
+        """E max(theta - at, 0) for each component."""
+        ...
+
+    def power(self, at: Any, p: float, *, signed: bool = False) -> Value:
+        """E |theta - at|^p for each component; ``signed`` keeps the sign of theta - at."""
+        ...
+
+    def huber(self, at: Any, delta: float) -> Value:
+        """E of Huber's loss of theta - at for each component."""
+        ...
+
+    def outside(self, at: Any, width: Any) -> Value:
+        """P(some component of theta is farther than ``width`` from ``at``), a joint quantity."""
+        ...
+
+    def log_mgf(self, t: float, *, centred: bool = False) -> Value:
+        """log E exp(t theta) for each component; ``centred`` takes theta less its mean."""
+        ...
+
+    def spread(self) -> Value:
+        """E |theta - theta'| for two independent copies, each component."""
+        ...
+
+    def entropy(self) -> Value:
+        """Shannon entropy in nats, a joint quantity; differential for a continuum."""
+        ...
+
+
+@runtime_checkable
+class Loss(Protocol):
+    """What it costs a user to be wrong.
+
+    ``location_free`` says that the uncertainty depends on the shape of the posterior and not on where it
+    lies; then a Gaussian posterior has the same uncertainty whatever was released.
+    """
+
+    location_free: bool
+
+    def __call__(self, estimate: Any, truth: Any) -> Array:
+        """Loss of an estimate (an action) when the target is ``truth``, vectorised over leading axes."""
+        ...
+
+    def estimate(self, posterior: Posterior, actions: Any = None) -> Any:
+        """The act with the least expected loss; ``actions`` restricts the choice to a finite set."""
+        ...
+
+    def uncertainty(self, posterior: Posterior, actions: Any = None) -> Value:
+        """That least expected loss, shape ``batch``."""
+        ...
+
+
+@runtime_checkable
+class Target(Protocol):
+    """The quantity that a user wants to know."""
+
+    def describe(self) -> str: ...
+
+
+@runtime_checkable
+class Belief(Protocol):
+    """A user's joint law of parameters and records before the release."""
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        ...
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters that a target may ask for."""
+        ...
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        """Draw a data set from the belief, as the masks take it."""
+        ...
+
+
+class Solution(NamedTuple):
+    """What an engine gives back for a user and a list of masks: one entry per mask."""
+
+    uncertainty: Array
+    error: Array
+    before: float
+    """Uncertainty before any release, U0."""
+    engine: Sequence[str]
+    """Which engine gave each entry."""
+    diagnostics: Mapping[str, Any] = {}
+    """Further columns, one entry per mask each (R-hat, effective sample size, ...)."""
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """How posteriors are computed."""
+
+    name: str
+
+    def refuses(self, user: Any, masks: Sequence[Any], data: Any = None) -> str | None:
+        """None if the engine can do it; otherwise why not and what can."""
+        ...
+
+    def solve(
+        self,
+        user: Any,
+        masks: Sequence[Any],
+        *,
+        data: Any = None,
+        replicates: int = 1,
+        seed: np.random.SeedSequence | None = None,
+    ) -> Solution: ...
+
+    def posterior(self, user: Any, mask: Any, release: Any = None) -> Posterior:
+        """Posterior of the user's target after one release (before the data are known where it does not matter)."""
+        ...
+
+
+@runtime_checkable
+class Measure(Protocol):
+    """An empirical risk or utility, computed from an original and a released data set."""
+
+    name: str
+    role: str
+
+    def __call__(self, original: Any, released: Any) -> Any: ...
