@@ -1,0 +1,258 @@
+"""Keeping a map in a netCDF file. Masks are stored as text (their class and settings), never as code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .errors import InputError
+from .protocols import Value
+from .rumap import RUMap
+from .scores import KNOWN, Column, Tabulated, as_score
+
+__all__ = ["decode", "encode", "load", "save"]
+
+FORMAT = 1
+_OURS = ("before", "mask_spec", "score_risk", "score_utility")
+_SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_.+@-]*")
+
+
+def save(rumap: RUMap, path: Any, created: bool = False) -> Path:
+    """Write a map to a netCDF file and return its path.
+
+    The file appears whole or not at all: it is written beside its place and then moved there. The same map
+    gives the same bytes, because no date is stored unless ``created`` asks for it. A score that is a function of
+    your own comes back with its values but not its code; a mask class of your own comes back as None with a note.
+    """
+    target = Path(path)
+    if target.is_dir() or not target.parent.is_dir():
+        raise InputError("A map is saved to a file in a directory that exists", str(target), 'Write save("map.nc")')
+    dataset = _to_file(rumap, created)
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    try:
+        dataset.to_netcdf(temporary, engine="h5netcdf", format="NETCDF4")
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return target
+
+
+def load(path: Any) -> RUMap:
+    """Read a map that `save` wrote.
+
+    Classes of masks are looked up by name in `ruvdecision.masks`; nothing in the file is run.
+    """
+    import xarray as xr
+
+    target = Path(path)
+    if not target.is_file():
+        raise InputError("There is no such map file", str(target), "Check the path; maps are written by rumap.save(path)")
+    try:
+        dataset = xr.load_dataset(target, engine="h5netcdf", decode_times=False, mask_and_scale=False)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as problem:
+        raise InputError("The file is not a map", f"{target}: {problem}", "Give a file that rumap.save(path) wrote") from None
+    if "ruvdecision_map" not in dataset.attrs:
+        raise InputError("The file is not a map of ruvdecision", str(target), "Give a file that rumap.save(path) wrote")
+    try:
+        return _from_file(dataset)
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as problem:
+        raise InputError("The map file is damaged", f"{target}: {type(problem).__name__} {problem}", "Save the map again") from None
+
+
+def encode(value: Any) -> Any:
+    """Turn a mask or a setting into what JSON can hold; raises `TypeError` for what cannot be stored as text."""
+    from . import masks
+
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, np.generic):
+        return encode(value.item())
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return value if np.isfinite(value) else {"float": repr(value)}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufU":
+        return {"array": encode(value.tolist()), "dtype": value.dtype.str, "shape": list(value.shape)}
+    if isinstance(value, (list, tuple)):
+        items = [encode(v) for v in value]
+        return items if type(value) is list else {"tuple": items} if type(value) is tuple else _refuse(value)
+    if isinstance(value, dict):
+        return {"dict": [[encode(k), encode(v)] for k, v in value.items()]}
+    # The very class, not one that only shares its name: it must come back as what it was.
+    if hasattr(value, "settings") and getattr(masks, type(value).__name__, None) is type(value):
+        return {"mask": type(value).__name__, "settings": [[k, encode(v)] for k, v in value.settings().items()]}
+    return _refuse(value)
+
+
+def decode(stored: Any) -> Any:
+    """Undo `encode`; raises `LookupError` for a mask class that is not there."""
+    from . import masks
+
+    if isinstance(stored, list):
+        return [decode(v) for v in stored]
+    if not isinstance(stored, dict):
+        return stored
+    if "float" in stored:
+        return float(stored["float"])
+    if "array" in stored:
+        return np.array(decode(stored["array"]), dtype=np.dtype(stored["dtype"])).reshape(stored["shape"])
+    if "tuple" in stored:
+        return tuple(decode(v) for v in stored["tuple"])
+    if "dict" in stored:
+        return {decode(k): decode(v) for k, v in stored["dict"]}
+    name = stored["mask"]
+    known = getattr(masks, name, None) if name in masks.__all__ else None
+    if not (isinstance(known, type) and issubclass(known, masks.Mask)):
+        raise LookupError(name)
+    return known(**{k: decode(v) for k, v in stored["settings"]})
+
+
+def _refuse(value: Any) -> Any:
+    raise TypeError(f"{type(value).__name__} cannot be stored as text")
+
+
+def _to_file(rumap: RUMap, created: bool) -> Any:
+    dataset = rumap.dataset.drop_vars(["risk", "utility", "risk_error", "utility_error"])
+    notes, specs = list(rumap.notes), []
+    for mask in rumap.masks or ():
+        try:
+            specs.append(json.dumps(encode(mask)))
+        except TypeError as problem:
+            specs.append("")
+            notes.append(f"The mask {_clip(mask)} was not stored: {problem}")
+    # netCDF forbids some names, a slash for one, and a few are ours; the true names are kept beside the stand-ins.
+    names = {str(k): str(k) if _SAFE.fullmatch(str(k)) and str(k) not in _OURS else f"column_{i}" for i, k in enumerate(dataset.variables)}
+    while len(set(names.values())) != len(names):
+        names = {k: v if k == v else f"_{v}" for k, v in names.items()}
+    dataset = dataset.rename({k: v for k, v in names.items() if k != v})
+    attrs = {**rumap.attrs, **({"created": datetime.now(UTC).isoformat(timespec="seconds")} if created else {})}
+    meta: dict[str, Any] = {
+        "format": FORMAT,
+        "names": {v: k for k, v in names.items() if k != v},
+        "parameters": list(rumap.parameters),
+        "columns": list(rumap.columns),
+        "notes": list(dict.fromkeys(notes)),
+        "attrs": [[k, _attr(v)] for k, v in attrs.items()],
+        "users": [rumap.intruder is not None, rumap.scientist is not None],
+        "masks": rumap.masks is not None,
+    }
+    for role in ("risk", "utility"):
+        meta[role], extra = _score_spec(rumap, role)
+        if extra is not None:
+            dataset[f"score_{role}"] = ((f"{role}_part", f"{role}_node"), extra)
+    dataset["before"] = (("user", "release"), np.stack(rumap.before))
+    if rumap.masks is not None:
+        dataset["mask_spec"] = ("release", np.array(specs, dtype=str))
+    readable = {
+        k: v if isinstance(v, (str, float)) or (isinstance(v, int) and abs(v) < 2**62) else str(v)
+        for k, v in attrs.items()
+        if v is not None
+    }
+    dataset.attrs = {
+        **readable,
+        "risk_function": rumap.risk_score.name,
+        "utility_function": rumap.utility_score.name,
+        "ruvdecision_map": json.dumps(meta),
+    }
+    return dataset
+
+
+def _from_file(dataset: Any) -> RUMap:
+    meta = json.loads(dataset.attrs["ruvdecision_map"])
+    if meta["format"] > FORMAT:
+        raise InputError("The map was saved by a newer version", f"format {meta['format']}", "Update ruvdecision")
+    stored = {str(k): np.asarray(v.values) for k, v in dataset.variables.items()}
+    columns = {meta["names"].get(k, k): v for k, v in stored.items() if k not in _OURS}
+
+    def text(name: str) -> list[str]:
+        return [str(x) for x in columns[name].tolist()]
+
+    masks, notes = None, list(meta["notes"])
+    if meta["masks"]:
+        masks = []
+        for label, spec in zip(text("release"), stored["mask_spec"].tolist(), strict=True):
+            masks.append(_mask(label, spec, notes))
+    users = [
+        Value(columns[f"{who}_uncertainty"].astype(float), columns[f"{who}_error"].astype(float)) if there else None
+        for who, there in zip(("intruder", "scientist"), meta["users"], strict=True)
+    ]
+    return RUMap.build(
+        masks=masks,
+        labels=text("release"),
+        intruder=users[0],
+        scientist=users[1],
+        before=(stored["before"][0], stored["before"][1]),
+        engine=text("engine"),
+        risk=_score(meta["risk"], stored.get("score_risk")),
+        utility=_score(meta["utility"], stored.get("score_utility")),
+        columns={k: _typed(columns[k]) for k in meta["columns"]},
+        attrs={k: decode(v) for k, v in meta["attrs"]},
+        technique=text("technique"),
+        parameters={k: _typed(columns[k]) for k in meta["parameters"]},
+        notes=notes,
+    )
+
+
+def _mask(label: str, spec: str, notes: list[str]) -> Any:
+    if not spec:
+        return None
+    try:
+        return decode(json.loads(spec))
+    except (LookupError, TypeError, ValueError) as problem:
+        notes.append(f"The mask {_clip(label)} was not restored: {type(problem).__name__} {problem}")
+        return None
+
+
+def _score_spec(rumap: RUMap, role: str) -> tuple[dict[str, Any], Any]:
+    """How a score is stored: by name if it is ours, by its values at the map's own U if it is a function."""
+    score = getattr(rumap, f"{role}_score")
+    spec: dict[str, Any] = {}
+    if isinstance(score, Column):
+        spec["column"] = score.column
+        if score.score is None:
+            return spec, None
+        u, score = np.asarray(rumap.columns[score.column], dtype=float), score.score
+    else:
+        value = rumap.intruder if role == "risk" else rumap.scientist
+        assert value is not None
+        u = value.value
+    spec["name"] = score.name
+    if score in KNOWN.values():
+        return spec, None
+    spec["tabulated"] = True
+    nodes = np.unique(u[~np.isnan(u)])
+    with np.errstate(all="ignore"):
+        return spec, np.stack([nodes, score(nodes), score.slope(nodes, None)])
+
+
+def _score(spec: dict[str, Any], table: Any) -> Any:
+    score = None
+    if spec.get("tabulated"):
+        score = Tabulated(spec["name"], *(tuple(row.tolist()) for row in table))
+    elif "name" in spec:
+        score = as_score(spec["name"])
+    return Column(spec["column"], score) if "column" in spec else score
+
+
+def _attr(value: Any) -> Any:
+    try:
+        return encode(value)
+    except TypeError:
+        return str(value)
+
+
+def _typed(array: Any) -> Any:
+    return array if array.dtype.kind in "biuf" else np.array([str(x) for x in array.tolist()])
+
+
+def _clip(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 80 else text[:77] + "..."
