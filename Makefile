@@ -1,0 +1,70 @@
+# Everything a stranger needs: make demo, make test, make lint, make bench, make clean.
+# Each sets up a virtual environment in the project root the first time.
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?= -q -n 2
+
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d%d" % sys.version_info[:2])')
+# Python 3.12 shares the newer stack with 3.13.
+STACK := $(if $(filter 311,$(VERSION)),py311,py313)
+# The stamp carries the interpreter's version: another PYTHON builds the environment anew.
+STAMP := $(VENV)/.ready-$(VERSION)
+BIN := $(VENV)/bin
+
+# One thread per process for BLAS: the tests run in two processes, the benchmarks compare single threads.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+export MPLBACKEND ?= Agg
+
+# The slow tests run too when CI=true.
+SELECT := $(if $(filter true,$(CI)),,-m "not slow")
+
+.PHONY: help setup demo test lint format bench build clean
+
+help:
+	@echo "make demo    run the first study and draw its map into out/"
+	@echo "make test    run the tests (CI=true includes the slow ones)"
+	@echo "make lint    check style and types"
+	@echo "make format  put the code into the house style"
+	@echo "make bench   print our times as ratios against the alternatives"
+	@echo "make build   build the wheel and the source archive into dist/"
+	@echo "make clean   remove what make has made"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints/$(STACK).txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+	  || { echo "ruvdecision needs Python 3.11, 3.12 or 3.13; say which with make PYTHON=python3.13" >&2; exit 1; }
+	@echo "Setting up $(VENV) for $$($(PYTHON) --version) (once; a few minutes)"
+	@rm -f $(VENV)/.ready-*
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --quiet --progress-bar off --disable-pip-version-check \
+	  --constraint constraints/$(STACK).txt --editable '.[test,dev]'
+	@touch $@
+
+demo: setup
+	$(BIN)/ruvdecision run models/trottini_fienberg_normal.py --max-risk 0.5 --out out/ --force
+	@echo "The map is drawn in out/map.png; its numbers are in out/map.csv and out/map.nc."
+
+test: setup
+	$(BIN)/python -m pytest $(PYTEST_ARGS) $(SELECT)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+build: setup
+	$(BIN)/python -m build --outdir dist .
+
+clean:
+	rm -rf .venv .venv3?? $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

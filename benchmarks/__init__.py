@@ -1,0 +1,1 @@
+"""Our times as ratios against the alternatives; see README.md here."""

@@ -1,0 +1,371 @@
+"""The command line: run a study, list the studies.
+
+Exit codes: 0 when all went well, 2 for anything the caller can put right (one line on stderr says what),
+130 after Ctrl-C. ``--debug`` shows the traceback as well. Results go to stdout, progress and errors to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+from ._version import __version__
+from .errors import InfeasibleError, InputError, RuvError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from .studies import Outcome
+
+__all__ = ["main"]
+
+#: How many releases the printed table shows; the files always hold all of them.
+SHOWN = 20
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code.
+
+    >>> main(["run", "no_such_study.py"])
+    2
+    """
+    debug = False
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show ± shows ? and not an error
+    try:
+        options = _parser().parse_args(argv)
+        debug = getattr(options, "debug", False)
+        code: int = options.command(options)
+        sys.stdout.flush()
+        return code
+    except _UsageError as error:
+        return _fail(str(error))
+    except RuvError as error:
+        if debug:
+            traceback.print_exc()
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        if debug:
+            traceback.print_exc()
+        return _fail("interrupted", code=130)
+    except BrokenPipeError:
+        # The reader (head, less) has gone. Keep Python from complaining once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        return _fail(f"unexpected {type(error).__name__}: {error}. Add --debug to see where.", code=1)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out ``ruvdecision run``."""
+    from .studies import load_study, parse_settings
+
+    settings = parse_settings(options.set)
+    out = None if options.out is None else Path(options.out)
+    if out is not None:
+        _check_out(out, _names(["map"]), options.force)
+    with _progress(options.quiet) as say:
+        say(f"loading {options.file}")
+        study = load_study(options.file)
+        say(f"running {study.name}")
+        outcome = study.run(**settings)
+        max_risk = study.max_risk if options.max_risk is None else options.max_risk
+        choices, misses = _choose(outcome, max_risk)
+        written: list[Path] = []
+        if out is not None:
+            # Write before printing: a reader of stdout that goes away early must not cost the files.
+            say(f"writing to {out}")
+            written = _write(outcome, out, max_risk, options.force)
+        notes = [] if options.quiet else outcome.notes()
+    _show(outcome, choices, max_risk, notes, written, quiet=options.quiet)
+    if misses:
+        sys.stdout.flush()
+        raise _merge(misses, outcome)
+    return 0
+
+
+def models(options: argparse.Namespace) -> int:
+    """Carry out ``ruvdecision models``."""
+    from .studies import find_studies
+
+    found = find_studies(options.directory)
+    if not found:
+        raise InputError(f"There are no studies in {options.directory}", do="A study is a Python file with a function study")
+    width = max(len(listing.name) for listing in found)
+    for listing in found:
+        _line(f"{listing.name:<{width}}  {listing.description}")
+    return 0
+
+
+# -- arguments -----------------------------------------------------------------------------------------
+
+
+class _UsageError(Exception):
+    """A command line that cannot be read."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that fails with one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise _UsageError(f"{message} (see {self.prog} --help)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="ruvdecision", description="Risk-utility maps for statistical disclosure limitation.")
+    parser.add_argument("--version", action="version", version=f"ruvdecision {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    runner = commands.add_parser(
+        "run",
+        help="run a study: print its table and the choice, write its map",
+        description="Run a study file. A study is code: run only files that you trust.",
+    )
+    runner.add_argument("file", metavar="FILE", help="a study, e.g. models/trottini_fienberg_normal.py")
+    runner.add_argument("--max-risk", type=_number, metavar="T", help="choose the release of most utility with risk at most T")
+    runner.add_argument("--out", metavar="DIR", help="write map.nc, map.csv and map.png there (no files otherwise)")
+    runner.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the study; may be given again")
+    runner.add_argument("--force", action="store_true", help="write over files that exist")
+    runner.add_argument("--quiet", action="store_true", help="print the choice only")
+    runner.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    runner.set_defaults(command=run)
+
+    lister = commands.add_parser("models", help="list the studies of a directory", description="List studies without running them.")
+    lister.add_argument("directory", metavar="DIR", nargs="?", default="models", help="where the studies are (default: models)")
+    lister.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    lister.set_defaults(command=models)
+    return parser
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number; got {text!r}") from None
+    if math.isnan(number):
+        raise argparse.ArgumentTypeError(f"must be a number; got {text!r}")
+    return number
+
+
+# -- choosing ------------------------------------------------------------------------------------------
+
+
+def _choose(outcome: Outcome, max_risk: float | None) -> tuple[dict[str, Any], dict[str, InfeasibleError]]:
+    """Choose in every map; maps without a feasible release are kept apart, so that the others still show."""
+    choices: dict[str, Any] = {}
+    misses: dict[str, InfeasibleError] = {}
+    if max_risk is not None:
+        for name, rumap in outcome.maps.items():
+            try:
+                choices[name] = rumap.choose(max_risk=max_risk)
+            except InfeasibleError as error:
+                misses[name] = error
+    return choices, misses
+
+
+def _merge(misses: dict[str, InfeasibleError], outcome: Outcome) -> RuvError:
+    name, first = next(iter(misses.items()))
+    if not outcome.panel:
+        return first
+    others = len(misses) - 1
+    also = f" (and {others} more of the {len(outcome.maps)} maps)" if others else ""
+    return InfeasibleError(f"{name}{also}: {first.what}", first.got, first.do)
+
+
+# -- files ---------------------------------------------------------------------------------------------
+
+
+def _names(stems: Sequence[str]) -> list[str]:
+    return [f"{stem}.{kind}" for stem in stems for kind in ("nc", "csv", "png")]
+
+
+def _check_out(out: Path, names: Sequence[str], force: bool) -> None:
+    """Refuse a directory that cannot be written to, or files in the way, before any work is done."""
+    nearest = out
+    while not nearest.exists() and nearest != nearest.parent:
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        raise InputError("--out must name a directory", str(out), f"{nearest} is a file; name another place")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise InputError("--out must name a directory that can be written to", str(out), "Name another place, or change its permissions")
+    taken = [str(out / name) for name in names if (out / name).exists()]
+    if taken and not force:
+        raise InputError("Files exist already", ", ".join(taken), "Add --force to write over them, or name another --out")
+
+
+def _write(outcome: Outcome, out: Path, max_risk: float | None, force: bool) -> list[Path]:
+    """Write all files beside their places first and move them there together: whole files or none."""
+    from .studies import file_name
+
+    _use_files_only()
+    figure = outcome.figure(max_risk)
+    stems = {name: file_name(name) for name in outcome.maps}
+    names = [f"{stem}.{kind}" for stem in stems.values() for kind in (("nc", "csv") if figure is not None else ("nc", "csv", "png"))]
+    if figure is not None:
+        names.append("map.png")
+    _check_out(out, names, force)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".ruvdecision-", dir=out) as folder:
+            stage = Path(folder)
+            for name, rumap in outcome.maps.items():
+                rumap.save(stage / f"{stems[name]}.nc")
+                rumap.to_dataframe().to_csv(stage / f"{stems[name]}.csv", index=False)
+                if figure is None:
+                    _save_figure(rumap.plot(max_risk=max_risk).figure, stage / f"{stems[name]}.png")
+            if figure is not None:
+                _save_figure(figure, stage / "map.png")
+            for name in names:
+                os.replace(stage / name, out / name)
+    except OSError as error:
+        what = error.strerror or str(error)
+        raise InputError(f"{out} could not be written", what, "Check space and permissions, or name another --out") from error
+    return [out / name for name in names]
+
+
+def _use_files_only() -> None:
+    """Draw into files and open no window, unless the caller has set matplotlib up already."""
+    if "matplotlib.pyplot" not in sys.modules:
+        import matplotlib
+
+        matplotlib.use("Agg")
+
+
+def _save_figure(figure: Figure, path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    figure.savefig(path, dpi=150, bbox_inches="tight")
+    plt.close(figure)  # pyplot keeps every figure alive, and a panel may have many
+
+
+# -- printing ------------------------------------------------------------------------------------------
+
+
+def _show(
+    outcome: Outcome, choices: dict[str, Any], max_risk: float | None, notes: Sequence[str], written: Sequence[Path], *, quiet: bool
+) -> None:
+    if not quiet:
+        _line(outcome.study.description)
+    for name, rumap in outcome.maps.items():
+        chosen = choices.get(name)
+        if not quiet:
+            _table(
+                rumap.to_dataframe(),
+                None if chosen is None else str(chosen.release),
+                name if outcome.panel else None,
+                "all are in the CSV file" if written else "--out DIR writes all of them to a CSV file",
+            )
+        if chosen is not None:
+            _line(f"{name}: {chosen}" if outcome.panel else str(chosen))
+    if quiet:
+        return
+    if max_risk is None:
+        _line("No threshold was given: add --max-risk T to choose a release.")
+    for note in notes:
+        _line(note)
+    if written:
+        _line("Wrote " + ", ".join(map(str, written)))
+
+
+def _table(table: pd.DataFrame, chosen: str | None, title: str | None, rest: str) -> None:
+    """Print a map's table: at most `SHOWN` releases, spread evenly, the chosen one always among them."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = _pick(table, chosen)
+    grid = Table(box=SIMPLE_HEAD, pad_edge=False, title=None if title is None else Text(title), title_justify="left")
+    grid.add_column("")
+    grid.add_column("release", overflow="fold")
+    numbers = {"intruder_uncertainty": "intruder U", "scientist_uncertainty": "scientist U", "risk": "risk", "utility": "utility"}
+    numbers = {column: head for column, head in numbers.items() if column in table}
+    for head in numbers.values():
+        grid.add_column(head, justify="right", no_wrap=True)
+    engines = sorted(set(table["engine"].astype(str))) if "engine" in table else []
+    if len(engines) > 1:
+        grid.add_column("engine")
+    for position in rows:
+        row = table.iloc[position]
+        is_chosen = chosen is not None and str(row["release"]) == chosen
+        cells = [_cell(row, column) for column in numbers]
+        extra = [str(row["engine"])] if len(engines) > 1 else []
+        texts = ["*" if is_chosen else "", str(row["release"]), *cells, *extra]
+        grid.add_row(*map(Text, texts), style="bold" if is_chosen else None)
+    _console(sys.stdout).print(grid)
+    if len(rows) < len(table):
+        _line(f"  ... and {len(table) - len(rows)} more ({rest})")
+
+
+def _pick(table: pd.DataFrame, chosen: str | None) -> list[int]:
+    total = len(table)
+    if total <= SHOWN:
+        return list(range(total))
+    rows = {round(i * (total - 1) / (SHOWN - 1)) for i in range(SHOWN)}
+    if chosen is not None:
+        rows.update(i for i, release in enumerate(table["release"].astype(str)) if release == chosen)
+    return sorted(rows)
+
+
+def _cell(row: pd.Series[Any], column: str) -> str:
+    text = f"{row[column]:.6g}"
+    error = row.get(f"{column}_error", 0.0)
+    return f"{text} ± {error:.2g}" if error is not None and error > 0 else text
+
+
+def _console(stream: IO[str]) -> Any:
+    from rich.console import Console
+
+    # Not a terminal: a file or a pipe has no width, so do not fold lines for it.
+    return Console(file=stream, highlight=False, soft_wrap=False, width=None if stream.isatty() else 240)
+
+
+def _line(text: str) -> None:
+    # Plain print, not rich: labels may hold brackets, and a sentence should not be folded when it is piped.
+    sys.stdout.write(text + "\n")
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Any]:
+    """Show what is being done and for how long, on stderr, if somebody is there to see it."""
+    from .progress import host
+
+    if quiet or not sys.stderr.isatty():
+        with host(lambda text: None):
+            yield lambda text: None
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=_console(sys.stderr), transient=True, redirect_stdout=False, redirect_stderr=False) as progress:
+        task = progress.add_task("starting", total=None)
+        doing = [""]
+
+        def say(text: str) -> None:
+            doing[0] = text
+            progress.update(task, description=text)
+
+        # What evaluate has to tell goes on the same line.
+        with host(lambda text: progress.update(task, description=f"{doing[0]}: {text}")):
+            yield say
+
+
+def _fail(message: str, code: int = 2) -> int:
+    """Say what is wrong in one line on stderr."""
+    try:
+        sys.stderr.write("ruvdecision: error: " + " ".join(message.split()) + "\n")
+        sys.stderr.flush()
+    except BrokenPipeError:
+        pass
+    return code

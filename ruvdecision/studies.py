@@ -1,0 +1,354 @@
+"""Study files: finding them, loading them, running them.
+
+A study is a Python file with a function ``study(**settings)`` that gives back an R-U map, or several maps as
+a list or a dict of them (a panel). The first line of its docstring says what it shows. It may also hold
+
+``MAX_RISK``
+    the threshold that is used when none is given;
+``notes(result)``
+    lines to print after the table, given what ``study`` gave back;
+``figure(result)``
+    a matplotlib Figure to write instead of the default picture; it may take ``max_risk`` too.
+
+A study file is code: to load it is to run it. `find_studies` only reads.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .checks import suggest
+from .errors import InputError, RuvError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from .rumap import RUMap
+
+__all__ = ["Listing", "Outcome", "Study", "find_studies", "load_study", "parse_settings"]
+
+#: Words that a person types and Python does not read as values.
+_WORDS: dict[str, Any] = {"true": True, "false": False, "none": None, "inf": math.inf, "+inf": math.inf, "-inf": -math.inf}
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A study file as it is listed: nothing of it has been run."""
+
+    path: Path
+    description: str
+
+    @property
+    def name(self) -> str:
+        """The file's name without ``.py``."""
+        return self.path.stem
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a study gave back: one map, or a panel of named maps.
+
+    ``maps`` has one entry per map; a single map has the name ``"map"``.
+    """
+
+    study: Study
+    result: Any
+    maps: Mapping[str, RUMap]
+
+    @property
+    def panel(self) -> bool:
+        """True if the study gave back several named maps."""
+        return not hasattr(self.result, "to_dataframe")
+
+    def notes(self) -> list[str]:
+        """The lines that the study has to say about its result."""
+        if self.study.notes_function is None:
+            return []
+        with _inside(self.study, "notes"):
+            lines = self.study.notes_function(self.result)
+            if lines is None:
+                return []
+            return lines.splitlines() if isinstance(lines, str) else [str(line) for line in lines]
+
+    def figure(self, max_risk: float | None = None) -> Figure | None:
+        """The study's own picture, or None if it leaves that to `RUMap.plot`."""
+        function = self.study.figure_function
+        if function is None:
+            return None
+        with _inside(self.study, "figure"):
+            takes = inspect.signature(function).parameters
+            figure = function(self.result, max_risk=max_risk) if "max_risk" in takes else function(self.result)
+            if not hasattr(figure, "savefig"):
+                raise InputError("figure() must give back a matplotlib Figure", type(figure).__name__, "End it with return ax.figure")
+            return figure  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A loaded study file. `load_study` makes one."""
+
+    path: Path
+    description: str
+    function: Callable[..., Any]
+    max_risk: float | None = None
+    notes_function: Callable[[Any], Any] | None = None
+    figure_function: Callable[..., Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """The file's name without ``.py``."""
+        return self.path.stem
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The names that ``study`` takes, with their defaults; a name without one has `inspect.Parameter.empty`."""
+        plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        return {name: p.default for name, p in inspect.signature(self.function).parameters.items() if p.kind in plain}
+
+    def check(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return ``settings`` if ``study`` takes them; the error lists the names and their defaults."""
+        known = self.settings
+        open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in inspect.signature(self.function).parameters.values())
+        for name, value in settings.items():
+            if name not in known:
+                if open_ended:
+                    continue
+                raise InputError(f"{self.name} has no setting of that name", name, _offer(name, known))
+            _check_kind(name, value, known[name])
+        missing = [name for name, default in known.items() if default is inspect.Parameter.empty and name not in settings]
+        if missing:
+            raise InputError(f"{self.name} needs a value for {', '.join(missing)}", do=f"Add --set {missing[0]}=VALUE")
+        return dict(settings)
+
+    def run(self, **settings: Any) -> Outcome:
+        """Run the study and name its maps. An exception inside it becomes a `RuvError` of one line."""
+        settings = self.check(settings)
+        with _inside(self, "study"):
+            result = self.function(**settings)
+        # A panel may come as an iterator; keep what it gives, because notes and figure see it again.
+        if isinstance(result, Iterator):
+            with _inside(self, "study"):
+                result = list(result)
+        return Outcome(self, result, _name_maps(self, result))
+
+
+def load_study(path: str | Path) -> Study:
+    r"""Load a study file.
+
+    Parameters
+    ----------
+    path : str or Path
+        A Python file with a function ``study``. Modules beside it can be imported by it.
+
+    Examples
+    --------
+    >>> lines = ["from ruvdecision.rumap import RUMap", "def study(u=2.0):"]
+    >>> lines += ["    return RUMap.build(labels=['only'], intruder=[u], scientist=[1.0])"]
+    >>> size = Path("tiny.py").write_text("\n".join(lines))
+    >>> load_study("tiny.py").run(u=4.0).maps["map"].risk.tolist()
+    [0.25]
+    """
+    path = Path(path)
+    module = types.ModuleType(f"ruvdecision_study_{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}")
+    code = compile(_parse(path), str(path), "exec", dont_inherit=True)
+    module.__file__ = str(path.resolve())
+    # Dataclasses and pickle look a class up by its module's name.
+    sys.modules[module.__name__] = module
+    study = Study(path, "", lambda: None)
+    with _inside(study, "the file"):
+        exec(code, module.__dict__)
+    function = getattr(module, "study", None)
+    if not callable(function):
+        raise InputError(f"{path} is not a study", "no function named study", "Write def study(**settings): ... that gives back an RUMap")
+    hooks = {}
+    for name in ("notes", "figure"):
+        hooks[name] = getattr(module, name, None)
+        if hooks[name] is not None and not callable(hooks[name]):
+            raise InputError(f"{name} of {path} must be a function", hooks[name], f"Write def {name}(result): ...")
+    max_risk = getattr(module, "MAX_RISK", None)
+    if max_risk is not None and (isinstance(max_risk, (bool, str)) or not isinstance(max_risk, (int, float)) or math.isnan(max_risk)):
+        raise InputError(f"MAX_RISK of {path} must be a number", max_risk, "Write MAX_RISK = 0.5, for example")
+    return Study(path, _first_line(module.__doc__), function, max_risk, hooks["notes"], hooks["figure"])
+
+
+def find_studies(directory: str | Path = "models") -> list[Listing]:
+    """List the studies of a directory by name, without running them.
+
+    Files whose names begin with an underscore and files without a ``study`` are left out; a file that is not
+    valid Python is listed and says so.
+    """
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise InputError("There is no such directory of studies", str(directory), "Name one: ruvdecision models DIR")
+    found = []
+    for path in sorted(directory.glob("*.py")):
+        if path.name.startswith("_"):
+            continue
+        try:
+            tree = _parse(path)
+        except InputError as error:
+            found.append(Listing(path, f"(cannot be read: {error.got or error.what})"))
+            continue
+        if "study" in _top_names(tree):
+            found.append(Listing(path, _first_line(ast.get_docstring(tree))))
+    return found
+
+
+def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """Read ``name=value`` pairs as they come from a command line.
+
+    Values are Python literals; ``true``, ``false``, ``none`` and ``inf`` are understood; anything else is text.
+
+    >>> parse_settings(["records=20", "grid=[1, 2]", "prior_variance=inf", "label=my file"])
+    {'records': 20, 'grid': [1, 2], 'prior_variance': inf, 'label': 'my file'}
+    """
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        name, sign, text = pair.partition("=")
+        name, text = name.strip(), text.strip()
+        if not sign or not name.isidentifier():
+            raise InputError("A setting is written name=value", pair, "Write --set records=20, for example")
+        if name in settings:
+            raise InputError("A setting is given twice", name, "Give it once")
+        settings[name] = _parse_value(text)
+    return settings
+
+
+def _parse_value(text: str) -> Any:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text
+
+
+def _check_kind(name: str, value: Any, default: Any) -> None:
+    """Refuse text for a number and the other way round, before a long study starts."""
+    if default is None or default is inspect.Parameter.empty:
+        return
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise InputError(f"{name} must be true or false", value, f"Write --set {name}={str(not default).lower()}")
+    elif isinstance(default, (int, float)):
+        if isinstance(value, (str, bool)) or value is None:
+            raise InputError(f"{name} must be a number", value, f"Its default is {default!r}")
+    elif isinstance(default, str) and not isinstance(value, str):
+        raise InputError(f"{name} must be text", value, f"Its default is {default!r}")
+
+
+def _offer(name: str, known: Mapping[str, Any]) -> str:
+    if not known:
+        return "It takes none"
+    shown = ", ".join(n if d is inspect.Parameter.empty else f"{n}={_shorten(repr(d))}" for n, d in known.items())
+    hint = suggest(name, list(known))
+    return (f"{hint} " if hint.startswith("Did you mean") else "") + f"It takes {shown}"
+
+
+def _shorten(text: str, width: int = 60) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def _parse(path: Path) -> ast.Module:
+    try:
+        source = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError("There is no such study file", str(path), "List the studies with: ruvdecision models") from None
+    except IsADirectoryError:
+        raise InputError("A study is a file", f"the directory {path}", f"List its studies with: ruvdecision models {path}") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read", error.strerror or str(error), "Check its name and permissions") from None
+    try:
+        return ast.parse(source, filename=str(path))
+    except SyntaxError as error:
+        where = f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)
+        raise InputError(f"{path} is not valid Python", where, "A study is a Python file with a function study") from None
+    except (ValueError, RecursionError, MemoryError) as error:  # null bytes on older Pythons, nesting without end
+        raise InputError(f"{path} is not valid Python", str(error), "A study is a Python file with a function study") from None
+
+
+def _top_names(tree: ast.Module) -> set[str]:
+    """Return the names that a module binds at its top level, as far as reading can tell."""
+    names: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names.update(alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names.update(t.id for t in targets if isinstance(t, ast.Name))
+    return names
+
+
+def _first_line(text: str | None) -> str:
+    lines = (text or "").strip().splitlines()
+    return lines[0].strip() if lines else "(no description)"
+
+
+def _name_maps(study: Study, result: Any) -> dict[str, RUMap]:
+    from .rumap import RUMap
+
+    if isinstance(result, RUMap):
+        return {"map": result}
+    if isinstance(result, Mapping):
+        maps = {str(name): item for name, item in result.items()}
+    elif isinstance(result, (list, tuple)):
+        maps = {f"map{position}": item for position, item in enumerate(result, start=1)}
+    else:
+        maps = {"": result}
+    wrong = [item for item in maps.values() if not isinstance(item, RUMap)]
+    if wrong or not maps:
+        got = type(wrong[0]).__name__ if wrong else f"an empty {type(result).__name__}"
+        what = f"study() of {study.path} must give back an RUMap, or a list or dict of them"
+        raise InputError(what, got, "End it with return ruv.evaluate(...)")
+    if len({file_name(name) for name in maps}) != len(maps):
+        raise InputError(f"The maps of {study.path} must have names that differ as file names", list(maps), "Rename some of them")
+    return maps
+
+
+def file_name(name: str) -> str:
+    """Return a name of a map as a file name: letters, digits, dots, dashes and underscores only."""
+    return re.sub(r"[^0-9A-Za-z._-]+", "_", name).strip("._") or "map"
+
+
+@contextmanager
+def _inside(study: Study, part: str) -> Iterator[None]:
+    """Run code of a study: modules beside it can be imported, and what it raises becomes one line."""
+    folder = str(study.path.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    except RuvError as error:
+        where = _line_in(error, study.path)
+        raise type(error)(f"{study.path}{f', line {where}' if where else ''}: {error.what}", error.got, error.do) from error
+    except (Exception, SystemExit) as error:
+        where = _line_in(error, study.path)
+        text = " ".join(str(error).split())
+        got = type(error).__name__ + (f": {text}" if text else "") + (f" (line {where})" if where else "")
+        what = f"{study.path} failed while loading" if part == "the file" else f"{part}() of {study.path} failed"
+        raise RuvError(what, got, "Add --debug to see where") from error
+    finally:
+        if folder in sys.path:
+            sys.path.remove(folder)
+
+
+def _line_in(error: BaseException, path: Path) -> int | None:
+    """Return the last line of the study file that the error came through."""
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line

@@ -1,0 +1,33 @@
+"""Settings that every test shares. They must be in place before numpy and matplotlib are imported."""
+
+import os
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+os.environ["MPLBACKEND"] = "Agg"
+
+from pathlib import Path  # noqa: E402
+
+import pytest  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
+
+# The same examples on every run and every machine: a failure is news, not luck.
+settings.register_profile("house", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The project's root directory."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The papers' reference numbers, which lie beside the project and do not belong to it."""
+    folder = ROOT.parent / "shared"
+    if not folder.is_dir():
+        pytest.skip("the directory shared/ with the papers' reference numbers is not beside the project")
+    return folder
