@@ -29,7 +29,7 @@ class RuvError(Exception):
             message += f"; got {shown if len(shown) <= 200 else shown[:197] + '...'}"
         message += "."
         if do:
-            message += " " + do.rstrip(".") + "."
+            message += " " + do if do.endswith(("?", ".")) else f" {do}."
         super().__init__(message)
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -10,7 +10,8 @@ import numpy as np
 from .checks import Seed, as_seed_sequence, check_integer
 from .engines import pick
 from .errors import InputError
-from .masks.base import Mask
+from .masks.base import Batch, Mask
+from .progress import Bar
 from .protocols import Posterior, Value
 from .rumap import RUMap
 from .users import User
@@ -29,6 +30,7 @@ def evaluate(
     seed: Seed = None,
     risk: Any = "reciprocal",
     utility: Any = "reciprocal",
+    progress: bool | None = None,
 ) -> RUMap:
     """Map candidate releases: the intruder's and the scientist's uncertainty, and the risk and utility that follow.
 
@@ -52,6 +54,8 @@ def evaluate(
     risk, utility : name or callable
         "reciprocal" (1/U), "relative_gain" (1 - U/U0), "gain" (U0 - U), "negative_log" (-log U), or any strictly
         decreasing function of U. U0 is the uncertainty before any release.
+    progress : bool, optional
+        Show a progress bar on standard error; by default on a terminal, and only for work that takes a while.
 
     Returns
     -------
@@ -74,12 +78,17 @@ def evaluate(
     if replicates is not None:
         replicates = check_integer("replicates", replicates, low=1)
     root = as_seed_sequence(seed)
-    solutions = [
-        pick(engine, user, candidates, data).solve(user, candidates, data=data, replicates=replicates, seed=root)
-        for user in (intruder, scientist)
-    ]
+    solutions = []
+    with Bar(f"Evaluating {len(candidates):,} releases", progress) as bar:
+        for i, user in enumerate((intruder, scientist)):
+            solver = pick(engine, user, candidates, data)
+            tell = lambda share, i=i: bar.tell((i + share) / 2)  # noqa: E731
+            solutions.append(solver.solve(user, candidates, data=data, replicates=replicates, seed=root, tell=tell))
     first, second = solutions
-    engines = [a if a == b else f"{a} / {b}" for a, b in zip(first.engine, second.engine, strict=True)]
+    engines: Any = first.engine
+    if first.engine != second.engine or not isinstance(first.engine, str):
+        pairs = zip(*([s.engine] * len(candidates) if isinstance(s.engine, str) else s.engine for s in solutions), strict=True)
+        engines = [a if a == b else f"{a} / {b}" for a, b in pairs]
     columns: dict[str, Any] = {}
     for prefix, solution in (("intruder", first), ("scientist", second)):
         columns |= {f"{prefix}_{name}": values for name, values in solution.diagnostics.items()}
@@ -118,22 +127,20 @@ def posterior(user: User, mask: Mask, release: Any = None, *, engine: Any = "aut
     return pick(engine, user, [mask], None).posterior(user, mask, release)  # type: ignore[no-any-return]
 
 
-def check_masks(masks: Sequence[Mask] | Mask) -> list[Mask]:
-    """A list of candidates: at least one, all masks, none twice."""
+def check_masks(masks: Sequence[Mask] | Mask) -> Batch:
+    """The candidates: at least one, all masks, none twice."""
     if isinstance(masks, Mask):
         masks = [masks]
     try:
-        found = list(masks)
+        found = Batch.of(masks)
     except TypeError:
         raise InputError("masks must be a list of masks", masks, "Write [ruv.Suppress(), ruv.Noise(variance=2)]") from None
     if not found:
         raise InputError("masks must not be empty", [], "Give at least one candidate release")
-    seen: dict[Any, int] = {}
     for i, mask in enumerate(found):
         if not isinstance(mask, Mask):
             raise InputError(f"masks[{i}] must be a mask", mask, "Write ruv.Noise(variance=2), for example")
-        key = (mask.family, mask.numbers)
-        if key in seen:
-            raise InputError(f"masks {seen[key]} and {i} are the same release", str(mask), "List each release once")
-        seen[key] = i
+    twins = found.duplicate()
+    if twins is not None:
+        raise InputError(f"masks {twins[0]} and {twins[1]} are the same release", str(found[twins[0]]), "List each release once")
     return found

@@ -192,8 +192,8 @@ class Solution(NamedTuple):
     error: Array
     before: float
     """Uncertainty before any release, U0."""
-    engine: Sequence[str]
-    """Which engine gave each entry."""
+    engine: Sequence[str] | str
+    """Which engine gave each entry; one word if it gave all of them."""
     diagnostics: Mapping[str, Any] = {}
     """Further columns, one entry per mask each (R-hat, effective sample size, ...)."""
 
@@ -214,9 +214,12 @@ class Engine(Protocol):
         masks: Sequence[Any],
         *,
         data: Any = None,
-        replicates: int = 1,
+        replicates: int | None = None,
         seed: np.random.SeedSequence | None = None,
-    ) -> Solution: ...
+        tell: Callable[[float], None] | None = None,
+    ) -> Solution:
+        """Uncertainty of the user after each mask. ``tell`` is told the share of the work that is done."""
+        ...
 
     def posterior(self, user: Any, mask: Any, release: Any = None) -> Posterior:
         """Posterior of the user's target after one release (before the data are known where it does not matter)."""

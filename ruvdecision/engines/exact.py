@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from ..beliefs.normal import NormalBelief
 from ..channels import Layout, LinearChannel, Partition
 from ..checks import as_generator
 from ..errors import InputError, UnsupportedError
-from ..masks.base import Mask
+from ..masks.base import Batch, Mask
 from ..masks.frame import Frame
 from ..masks.suppress import Suppress
 from ..posteriors import Drawn, Gaussian, GaussianMixture
@@ -46,8 +46,8 @@ class Exact:
         if not isinstance(user.belief, NormalBelief):
             return f"Exact needs a NormalBelief; this user has a {type(user.belief).__name__}. Use engine='auto'."
         try:
-            for members in families(masks).values():
-                self._channel(user.belief, [masks[members[0]]], data)
+            for family in Batch.of(masks).families:
+                self._channel(user.belief, masks[family.positions[0]], family.numbers[:1], data)
         except UnsupportedError as error:
             return str(error)
         return None
@@ -60,22 +60,23 @@ class Exact:
         data: Any = None,
         replicates: int | None = None,
         seed: np.random.SeedSequence | None = None,
+        tell: Callable[[float], None] | None = None,
     ) -> Solution:
         belief = _belief(user)
         table = None if data is None else as_records(belief, data)
         value, error = np.empty(len(masks)), np.zeros(len(masks))
-        names = ["exact"] * len(masks)
-        for members in families(masks).values():
-            family = [masks[i] for i in members]
-            given = Conditioned(belief, self._channel(belief, family, table))
-            result, simulated = self._family(user, family, given, table, replicates, seed)
+        averaged = np.zeros(len(masks), dtype=bool)
+        for family in Batch.of(masks).families:
+            members = family.positions
+            given = Conditioned(belief, self._channel(belief, masks[members[0]], family.numbers, table))
+            done, share = float(members[0]) / len(masks), len(members) / len(masks)
+            part = None if tell is None else lambda x, done=done, share=share: tell(done + share * x)
+            result, averaged[members] = self._family(user, [masks[i] for i in members], given, table, replicates, seed, part)
             value[members], error[members] = result.value, result.error
-            if simulated:
-                for i in members:
-                    names[i] = "exact, averaged over releases"
-        nothing = [Suppress()]
-        start = Conditioned(belief, self._channel(belief, nothing, table))
-        before = self._family(user, nothing, start, None, replicates, seed)[0].value
+        before = self._family(user, [Suppress()], Conditioned(belief, self._single(belief, Suppress(), table)), None, replicates, seed)[0].value
+        names: Any = "exact"
+        if averaged.any():
+            names = ["exact, averaged over releases" if a else "exact" for a in averaged]
         return Solution(value, error, float(before[0]), names)
 
     def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
@@ -85,7 +86,7 @@ class Exact:
         known yet.
         """
         belief = _belief(user)
-        given = Conditioned(belief, self._channel(belief, [mask], None))
+        given = Conditioned(belief, self._single(belief, mask))
         if release is None and given.channel.location != "known" and _mentions_record(user.target):
             raise InputError(f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)")
         if release is None:
@@ -95,8 +96,12 @@ class Exact:
 
     # -- one family ----------------------------------------------------------------------------------
 
-    def _channel(self, belief: NormalBelief, family: Sequence[Mask], data: Array | None) -> LinearChannel:
-        mask = family[0]
+    def _single(self, belief: NormalBelief, mask: Mask, data: Array | None = None) -> LinearChannel:
+        """The channel of one mask."""
+        return self._channel(belief, mask, np.array([mask.numbers], dtype=np.float64), data)
+
+    def _channel(self, belief: NormalBelief, mask: Mask, numbers: Array, data: Array | None) -> LinearChannel:
+        """The channel of a family: one of its masks, and the numbers of all of them."""
         partitions: list[Partition | None] = []
         left = belief.records
         for step in mask.steps:
@@ -109,10 +114,10 @@ class Exact:
             scale = np.atleast_2d(np.cov(data, rowvar=False))
         layout = Layout.of(partitions, belief.records)
         channel = LinearChannel.identity(layout, belief.k, scale, belief.columns or ())
-        return mask.linear(channel, np.array([m.numbers for m in family], dtype=np.float64).reshape(len(family), -1))
+        return mask.linear(channel, numbers)
 
     def _family(
-        self, user: User, family: Sequence[Mask], given: Conditioned, data: Array | None, replicates: int | None, seed: Any
+        self, user: User, family: Sequence[Mask], given: Conditioned, data: Array | None, replicates: int | None, seed: Any, tell: Any = None
     ) -> tuple[Value, bool]:
         """Uncertainty of a family's members, and whether it had to be averaged over drawn releases."""
         count = len(family)
@@ -128,7 +133,7 @@ class Exact:
             return _spread_out(self._over_places(user, given, form, place), count), False
         if form is not None and place != "unknown" and data is None and form.scalar and user.belief.doubt is not None:
             return self._over_means(user, given, form, place, count), False
-        return self._simulate(user, family, given, data, replicates, seed), True
+        return self._simulate(user, family, data, replicates, seed, tell), True
 
     def _over_places(self, user: User, given: Conditioned, form: _Form, place: str) -> Value:
         """Average over where the record may lie, for a sample whose rows are told."""
@@ -143,7 +148,7 @@ class Exact:
         average is taken by Gauss-Hermite quadrature, its error judged against half as many nodes.
         """
         belief = user.belief
-        whole = Conditioned(belief, self._channel(belief, [Suppress()], None))
+        whole = Conditioned(belief, self._single(belief, Suppress()))
         prior = (form.matrix @ whole.covariance(form.parts) @ form.matrix.T)[0, 0, 0]
         centre = float((form.matrix @ np.tile(belief.centre, len(form.parts)) + form.constant)[0])
         covariances = [(1.0, given.covariance(form.parts))] if place == "known" else _places(given, form)
@@ -181,7 +186,7 @@ class Exact:
         return _spread_out(loss.uncertainty(Gaussian(np.zeros(given.n * given.k), given.covariance([Record(j) for j in range(given.n)]))), count)
 
     def _simulate(
-        self, user: User, family: Sequence[Mask], given: Conditioned, data: Array | None, replicates: int | None, seed: Any
+        self, user: User, family: Sequence[Mask], data: Array | None, replicates: int | None, seed: Any, tell: Any = None
     ) -> Value:
         """Average over drawn releases, with the same random numbers for every mask."""
         belief = user.belief
@@ -193,7 +198,7 @@ class Exact:
         count = REPLICATES if replicates is None else replicates
         seen = np.empty((count, len(family)))
         within = np.zeros((count, len(family)))
-        singles = [Conditioned(belief, self._channel(belief, [m], data)) for m in family]
+        singles = [Conditioned(belief, self._single(belief, m, data)) for m in family]
         for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(seed, count)):
             # A frame keeps the row numbers, which tell who is in a sample.
             records = pd.DataFrame(belief.draw(np.random.default_rng(for_data)) if data is None else data)
@@ -204,6 +209,8 @@ class Exact:
                 posterior = self._posterior(moved, single, values, np.random.default_rng(for_draws))
                 result = user.loss.uncertainty(posterior, user.actions)
                 seen[r, i], within[r, i] = float(result.value), float(result.error)
+            if tell is not None:
+                tell((r + 1) / count)
         spread = seen.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.full(len(family), np.nan)
         # The spread between replicates already contains the error within them when there are several.
         return Value(seen.mean(axis=0), spread if count > 1 else within[0])
@@ -339,14 +346,6 @@ def _mentions_record(target: Any) -> bool:
 
 
 # -- data and families -------------------------------------------------------------------------------
-
-
-def families(masks: Sequence[Mask]) -> dict[Hashable, list[int]]:
-    """Positions of the masks of each family."""
-    found: dict[Hashable, list[int]] = {}
-    for i, mask in enumerate(masks):
-        found.setdefault(mask.family, []).append(i)
-    return found
 
 
 def as_records(belief: NormalBelief, data: Any) -> Array:

@@ -8,9 +8,10 @@ the records plus Gaussian noise, and every closed-form map understands it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from .frame import Frame
 if TYPE_CHECKING:
     from ..channels import LinearChannel, Partition
 
-__all__ = ["Chain", "Mask", "show_number"]
+__all__ = ["Batch", "Chain", "Family", "Mask", "show_number"]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -50,6 +51,13 @@ class Mask:
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         """Mask a `Frame`. This is the method that a new mask defines."""
         raise NotImplementedError
+
+    def follow(self, frame: Frame, before: Frame, rng: np.random.Generator) -> Frame:
+        """Mask a `Frame` as a step of a chain; ``before`` is the file before the previous step.
+
+        Only a mask that looks at what the previous step did needs to define it.
+        """
+        return self.apply(frame, rng)
 
     def __or__(self, other: Mask) -> Mask:
         if not isinstance(other, Mask):
@@ -121,10 +129,14 @@ class Chain(Mask):
     masks: tuple[Mask, ...]
 
     def __post_init__(self) -> None:
-        if len(self.masks) == 0 or not all(isinstance(m, Mask) for m in self.masks):
-            raise InputError("A chain needs masks", self.masks, "Write mask_a | mask_b")
-        flat = tuple(step for mask in self.masks for step in mask.steps)
-        object.__setattr__(self, "masks", flat)
+        steps: list[Mask] = []
+        for mask in self.masks:
+            if not isinstance(mask, Mask):
+                raise InputError("A chain needs masks", mask, "Write mask_a | mask_b")
+            steps += mask.steps
+        if not steps:
+            raise InputError("A chain needs masks", "none", "Write mask_a | mask_b")
+        object.__setattr__(self, "masks", tuple(steps))
 
     @property
     def steps(self) -> tuple[Mask, ...]:
@@ -136,8 +148,10 @@ class Chain(Mask):
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         # Each step has its own stream, so that steps later in the chain do not shift those before them.
-        for mask, stream in zip(self.masks, rng.spawn(len(self.masks)), strict=True):
-            frame = mask.apply(frame, stream)
+        streams = rng.spawn(len(self.masks))
+        before, frame = frame, self.masks[0].apply(frame, streams[0])
+        for mask, stream in zip(self.masks[1:], streams[1:], strict=True):
+            before, frame = frame, mask.follow(frame, before, stream)
         return frame
 
     def __iter__(self) -> Iterator[Mask]:
@@ -165,13 +179,13 @@ class Chain(Mask):
     def __repr__(self) -> str:
         return " | ".join(map(repr, self.masks))
 
-    @cached_property
-    def family(self) -> Hashable:
-        return (Chain, *(m.family for m in self.masks))
+    @property
+    def family(self) -> Hashable:  # type: ignore[override]
+        return (Chain, *[m.family for m in self.masks])
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        return tuple(x for m in self.masks for x in m.numbers)
+        return tuple(chain.from_iterable([m.numbers for m in self.masks]))
 
     def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
         start = 0
@@ -180,6 +194,50 @@ class Chain(Mask):
             channel = mask.linear(channel.at_stage(stage), numbers[:, start:stop])
             start = stop
         return channel
+
+
+class Family(NamedTuple):
+    """Masks that differ in their numbers only: where they stand in a list, and one row of numbers each."""
+
+    positions: list[int]
+    numbers: Array
+
+
+class Batch(tuple[Mask, ...]):
+    """Masks that are evaluated together. Their families are found once, whoever asks."""
+
+    @classmethod
+    def of(cls, masks: Iterable[Mask]) -> Batch:
+        return masks if isinstance(masks, Batch) else cls(masks)
+
+    @cached_property
+    def families(self) -> list[Family]:
+        """The masks by family, in the order in which families first appear."""
+        found: dict[Hashable, tuple[list[int], list[tuple[float, ...]]]] = {}
+        last: Hashable = None
+        positions: list[int] = []
+        rows: list[tuple[float, ...]] = []
+        for i, mask in enumerate(self):
+            family = mask.family
+            # Neighbours in a grid are of one family: comparing is cheaper than hashing.
+            if family != last or i == 0:
+                positions, rows = found.setdefault(family, ([], []))
+                last = family
+            positions.append(i)
+            rows.append(mask.numbers)
+        return [Family(p, np.array(r, dtype=np.float64).reshape(len(p), -1)) for p, r in found.values()]
+
+    def duplicate(self) -> tuple[int, int] | None:
+        """Positions of two masks that are the same release, or None."""
+        for family in self.families:
+            if len(family.positions) > 1:
+                _, first, count = np.unique(family.numbers, axis=0, return_index=True, return_counts=True) if family.numbers.shape[1] else (
+                    None, np.array([0]), np.array([len(family.positions)]))  # fmt: skip
+                if np.any(count > 1):
+                    twin = int(first[np.argmax(count > 1)])
+                    again = next(j for j in range(twin + 1, len(family.positions)) if np.array_equal(family.numbers[j], family.numbers[twin]))
+                    return family.positions[twin], family.positions[again]
+        return None
 
 
 def show_number(value: Any) -> str:
