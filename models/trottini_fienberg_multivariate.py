@@ -63,8 +63,8 @@ def figure(panel, max_risk=None):
             ax.axhline(max_risk, color="tab:red", lw=1, label=f"threshold {max_risk:g}")
         z = SCIENTISTS[name]
         ax.set_title(f"{name}: weights {z[0]:g} and {z[1]:g}", fontsize=10)
-        ax.set_xlabel("data utility, better →")
-        ax.set_ylabel("← better, disclosure risk")
+        ax.set_xlabel("data utility   better →")
+        ax.set_ylabel("disclosure risk   ← better")
     handles, labels = axes.flat[0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside upper center", ncols=3)
     return fig

@@ -28,10 +28,12 @@ def users(n=10, variance=2.0, prior_variance=5.0):
     return intruder, ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic(), name="The scientist")
 
 
-def study(n=10, variance=2.0, prior_variance=5.0, points=60):
-    """Map the paper's three releases and their rivals."""
+def study(n=10, variance=2.0, prior_variance=5.0, largest=1600.0):
+    """Map the paper's three releases and their rivals, with noise variances up to ``largest``."""
     intruder, scientist = users(n, variance, prior_variance)
-    grid = np.union1d(np.geomspace(0.01, 1600, points) * variance / 2, [1.04 * variance])
+    # Two digits each, so that the values read well on the map.
+    two_digits = [float(f"{v:.1e}") for v in np.geomspace(0.01, largest, 150)]
+    grid = np.union1d(two_digits, [2.08])
     groups = [g for g in range(2, n) if n % g == 0]
     masks = [ruv.Suppress(), average]
     masks += [ruv.Noise(variance=v) | average for v in grid]
@@ -44,9 +46,9 @@ def study(n=10, variance=2.0, prior_variance=5.0, points=60):
 
 
 def figure(rumap, max_risk=None):
-    """The map without the releases that tie with others."""
+    """The map without the releases that tie with others, and without the far end of noise alone."""
     shown = rumap.select(technique=["Suppress", "Microaggregate", "Noise | Microaggregate", "Noise"])
-    return shown.plot(max_risk=max_risk).figure
+    return shown.take(np.flatnonzero(shown.risk <= 2 * shown.risk[1])).plot(max_risk=max_risk).figure
 
 
 def notes(rumap):

@@ -70,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out ``ruvdecision run``."""
+    from .progress import host
     from .studies import load_study, parse_settings
 
     settings = parse_settings(options.set)
@@ -80,7 +81,8 @@ def run(options: argparse.Namespace) -> int:
         say(f"loading {options.file}")
         study = load_study(options.file)
         say(f"running {study.name}")
-        outcome = study.run(**settings)
+        with host(say):
+            outcome = study.run(**settings)
         max_risk = study.max_risk if options.max_risk is None else options.max_risk
         choices, misses = _choose(outcome, max_risk)
         written: list[Path] = []

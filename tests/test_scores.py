@@ -140,8 +140,11 @@ def test_values_that_differ_in_the_last_digit_are_no_reason_to_refuse():
 
 
 def test_negative_and_infinite_uncertainty():
+    # U itself is fine: the map stands, and says what is wrong when 1/U is looked at.
+    entropies = build([-1.0, 2.0], "reciprocal")
+    assert entropies.intruder_uncertainty.tolist() == [-1.0, 2.0] and "not negative" in repr(entropies)
     with pytest.raises(InputError, match=r"not negative.*gain"):
-        build([-1.0, 2.0], "reciprocal")
+        entropies.risk  # noqa: B018
     with pytest.raises(InputError, match="not negative"):
         build([-1.0, 2.0], "negative_log")
     assert build([-1.0, 2.0], "gain").risk.tolist() == [11.0, 8.0]

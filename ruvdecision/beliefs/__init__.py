@@ -1,5 +1,7 @@
 """Beliefs: a user's joint law of parameters and records before the release."""
 
+from .finite import FiniteBelief
 from .normal import NormalBelief
+from .table import Cell, TableBelief
 
-__all__ = ["NormalBelief"]
+__all__ = ["Cell", "FiniteBelief", "NormalBelief", "TableBelief"]

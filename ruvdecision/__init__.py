@@ -1,0 +1,45 @@
+"""Risk-utility maps for confidential data: intruder and scientist as Bayesian decision makers.
+
+The names stand in the order of the flow: belief and mask give a release, the release a posterior of the target,
+the posterior an estimate and its uncertainty, both users' uncertainties a map, the map a choice.
+"""
+
+from __future__ import annotations
+
+from . import protocols, scenarios
+from ._version import __version__
+from .beliefs import Cell, FiniteBelief, NormalBelief, TableBelief
+from .channels import LinearChannel
+from .decide import Choice, choose, frontier
+from .engines import Enumeration, Exact
+from .errors import InfeasibleError, InputError, RuvError, UnsupportedError
+from .evaluate import evaluate, posterior
+from .losses import (
+    CRPS,
+    Absolute,
+    CustomLoss,
+    Huber,
+    IntervalScore,
+    KullbackLeibler,
+    Linex,
+    LogScore,
+    Pinball,
+    Power,
+    Quadratic,
+    ZeroOne,
+)
+from .masks import Chain, Mask, Microaggregate, Noise, Release, Shuffle, Stochastic, Subsample, Suppress, SuppressCells
+from .optimise import Optimum, optimise
+from .posteriors import Drawn, Finite, Gaussian, GaussianMixture
+from .protocols import Value
+from .rumap import RUMap
+from .targets import Average, Functional, NewRecord, Parameter, Record, Records
+from .users import User
+
+__all__ = [
+    "CRPS", "Absolute", "Average", "Cell", "Chain", "Choice", "CustomLoss", "Drawn", "Enumeration", "Exact", "Finite", "FiniteBelief", "Functional",
+    "Gaussian", "GaussianMixture", "Huber", "InfeasibleError", "InputError", "IntervalScore", "KullbackLeibler", "LinearChannel", "Linex", "LogScore",
+    "Mask", "Microaggregate", "NewRecord", "Noise", "NormalBelief", "Optimum", "Parameter", "Pinball", "Power", "Quadratic", "RUMap", "Record",
+    "Records", "Release", "RuvError", "Shuffle", "Stochastic", "Subsample", "Suppress", "SuppressCells", "TableBelief", "UnsupportedError", "User", "Value",
+    "ZeroOne", "__version__", "choose", "evaluate", "frontier", "optimise", "posterior", "protocols", "scenarios",
+]  # fmt: skip

@@ -1,0 +1,230 @@
+"""What every loss shares: the estimate and the uncertainty, over all actions or a finite set of them.
+
+To add a loss for numbers that sums over the components of a vector, derive from `Componentwise` and define
+`each`, `parts` and `best`; for any other, derive from `BayesLoss` and define `cost`, `expected` and `best`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from ..checks import as_float_array, check_covariance, check_finite, check_number
+from ..errors import InputError, UnsupportedError
+from ..protocols import Array, Posterior, Value
+
+__all__ = ["BayesLoss", "Componentwise", "Weights", "check_weights", "show"]
+
+Weights = float | tuple[Any, ...]
+"""One weight, a tuple of weights, or a tuple of rows: plain values, so that losses compare and hash."""
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class BayesLoss:
+    """Base of all losses: U = min over estimates of the expected loss (Trottini and Fienberg 2002, eqs 1-2).
+
+    ``actions`` restricts the estimates. None is the natural action space, which the closed forms need;
+    ``"target"`` is the target's own finite set (their step 2); an array ``(a,) + event`` lists them. Then U is the
+    least expected loss over the list, never smaller than the free one; of equally good ones the lowest is given.
+    """
+
+    location_free = True
+    separable = False
+    """True if the loss of several records is the sum of their losses."""
+    second_order = False
+    """True if U is linear in the posterior covariance and depends on nothing else."""
+
+    # -- what a loss defines ---------------------------------------------------------------------------
+
+    def cost(self, estimate: Any, truth: Any, vector: bool) -> Array:
+        """Loss at each point; with ``vector`` the last axis holds the components of the target."""
+        raise NotImplementedError
+
+    def best(self, posterior: Posterior) -> Any:
+        """The free Bayes estimate."""
+        raise NotImplementedError
+
+    def expected(self, posterior: Posterior, estimate: Any) -> Value:
+        """Expected loss of a given estimate, shape ``batch``; the default asks the posterior to integrate."""
+        vector = bool(posterior.event)
+        estimate = np.asarray(estimate, dtype=np.float64)
+        return posterior.expect(lambda theta: self.cost(estimate, theta, vector), at=estimate)
+
+    def phrase(self) -> str:
+        """The loss in words, for reports."""
+        raise NotImplementedError
+
+    # -- what a loss gives -----------------------------------------------------------------------------
+
+    def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
+        """Loss of ``estimate`` when the target is ``truth``; the arrays broadcast.
+
+        Numbers are compared one by one. The last axis holds the components of vectors if ``vector`` is true, which is
+        the default when the weights are a vector or a matrix.
+        """
+        if vector is None:
+            vector = isinstance(getattr(self, "weights", 1.0), tuple)
+        return self.cost(as_float_array("estimate", estimate), as_float_array("truth", truth), vector)
+
+    def estimate(self, posterior: Posterior, actions: Any = None) -> Any:
+        """The act with the least expected loss, ``batch + event``."""
+        if actions is None:
+            return self.best(posterior)
+        return self.choose(posterior, self.listed(posterior, actions))
+
+    def uncertainty(self, posterior: Posterior, actions: Any = None) -> Value:
+        """That least expected loss, shape ``batch``."""
+        if actions is None:
+            # Far from the origin an estimate has few digits left for its distance from the truth.
+            return self.free(posterior.recentred() if self.location_free else posterior)
+        return self.expected(posterior, self.choose(posterior, self.listed(posterior, actions)))
+
+    def free(self, posterior: Posterior) -> Value:
+        """Uncertainty over the natural action space."""
+        return self.expected(posterior, self.best(posterior))
+
+    # -- restricted actions ------------------------------------------------------------------------------
+
+    def listed(self, posterior: Posterior, actions: Any) -> Array:
+        """The allowed estimates ``(a,) + event``, distinct and in ascending order."""
+        if isinstance(actions, str):
+            if actions != "target":
+                raise InputError('actions must be None, "target" or an array', actions, 'Use "target" for the values of the target')
+            if posterior.support is None:
+                raise UnsupportedError(
+                    "The target lies on a continuum, so it has no finite set of values",
+                    'actions="target"',
+                    "Give the allowed estimates as an array, or leave actions out",
+                )
+            array = posterior.support
+        else:
+            array = check_finite("actions", as_float_array("actions", actions))
+        if array.ndim != 1 + len(posterior.event) or array.shape[1:] != posterior.event or len(array) == 0:
+            raise InputError(
+                f"actions must have shape (a,) + {posterior.event}", f"shape {array.shape}", "Give one row per allowed estimate"
+            )
+        return np.unique(array, axis=0)
+
+    def choose(self, posterior: Posterior, listed: Array) -> Array:
+        """The best of the listed actions for each posterior of the batch."""
+        lead = (1,) * len(posterior.batch)
+        least, place = np.full(posterior.batch, np.inf), np.zeros(posterior.batch, dtype=np.intp)
+        step = max(1, 200_000 // max(1, int(np.prod(posterior.batch + posterior.event))))
+        for start in range(0, len(listed), step):
+            block = listed[start : start + step]
+            values = self.table(posterior, block.reshape((len(block),) + lead + posterior.event))
+            floor = values.min(axis=0)
+            # Rounding does not choose between equals: the first in order does.
+            first = np.argmax(values <= floor + 1e-13 * np.abs(np.where(np.isfinite(floor), floor, 0.0)), axis=0)
+            better = (
+                floor < least - 1e-13 * np.abs(np.where(np.isfinite(least), least, 0.0)) if start else np.ones(posterior.batch, dtype=bool)
+            )
+            place, least = np.where(better, first + start, place), np.where(better, floor, least)
+        return np.asarray(listed[place])
+
+    def table(self, posterior: Posterior, actions: Array) -> Array:
+        """Expected loss of each action, ``(a,) + batch``."""
+        shape = posterior.batch + posterior.event
+        return np.stack([self.expected(posterior, np.broadcast_to(a, shape)).value for a in actions])
+
+    # -- words ---------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        given = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.default is dataclasses.MISSING or value != field.default:
+                given.append(f"{field.name}={show(value)}")
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    def __str__(self) -> str:
+        weights = getattr(self, "weights", 1.0)
+        return self.phrase() + (f" weighted by {show(weights)}" if weights != 1.0 else "")
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Componentwise(BayesLoss):
+    """A loss that is a weighted sum over the components of a vector target, each estimated apart."""
+
+    separable = True
+
+    def each(self, estimate: Array, truth: Array) -> Array:
+        """Loss of one component."""
+        raise NotImplementedError
+
+    def parts(self, posterior: Posterior, estimate: Array) -> Value:
+        """Expected loss of each component, ``batch + event``; leading axes of ``estimate`` stay."""
+        raise NotImplementedError
+
+    def cost(self, estimate: Any, truth: Any, vector: bool) -> Array:
+        losses = self.each(np.asarray(estimate), np.asarray(truth))
+        if not vector:
+            return np.asarray(self.weight_vector(()) * losses)
+        return np.asarray(np.sum(self.weight_vector(losses.shape[-1:]) * losses, axis=-1))
+
+    def expected(self, posterior: Posterior, estimate: Any) -> Value:
+        estimate = np.asarray(estimate, dtype=np.float64)
+        parts = self.parts(posterior, estimate)
+        if np.any(parts.error):
+            # The errors of parts are correlated; their sum is one mean, whose error the posterior knows.
+            return super().expected(posterior, estimate)
+        return Value.exact(self.total(parts.value, posterior.event))
+
+    def table(self, posterior: Posterior, actions: Array) -> Array:
+        return self.total(self.parts(posterior, actions).value, posterior.event)
+
+    def total(self, parts: Array, event: tuple[int, ...]) -> Array:
+        """Weighted sum over components; a weight of zero counts for nothing, even where the part is infinite."""
+        weights = self.weight_vector(event)
+        if not event:
+            return np.asarray(weights * parts)
+        if np.isfinite(parts).all():
+            return np.asarray(parts @ weights)
+        return np.asarray(np.sum(np.where(weights > 0, parts, 0.0) * weights, axis=-1))
+
+    def weight_vector(self, event: tuple[int, ...]) -> Array:
+        """The weights as an array of shape ``event``."""
+        weights = np.asarray(getattr(self, "weights", 1.0), dtype=np.float64)
+        if weights.ndim and weights.shape != event:
+            if weights.size == 1:
+                return np.broadcast_to(weights.reshape(()), event)
+            raise InputError(
+                f"weights must fit a target of shape {event}", f"{weights.size} weights", "Give one weight, or one per component"
+            )
+        return np.broadcast_to(weights, event)
+
+
+def check_weights(weights: Any, *, matrix: bool = False) -> Weights:
+    """Return one positive weight, a tuple of weights that are not all zero, or the rows of a weight matrix."""
+    if isinstance(weights, tuple) and not weights:
+        raise InputError("weights must not be empty", weights, "Give one weight per component")
+    array = as_float_array("weights", weights)
+    if array.ndim == 0:
+        return check_number("weights", weights, low=0.0, open_low=True)
+    if array.ndim == 1 and array.size:
+        if not (array >= 0).all() or np.isinf(array).any() or not array.any():
+            raise InputError(
+                "weights must be finite, not negative and not all zero", array.tolist(), "Give each component a weight of at least 0"
+            )
+        return tuple(array.tolist())
+    if array.ndim == 2 and matrix:
+        array = check_covariance("weights", array)
+        if not array.any():
+            raise InputError("weights must not be all zero", array.tolist(), "Give some component a weight")
+        return tuple(tuple(row) for row in array.tolist())
+    raise InputError(
+        "weights must be a number, a vector" + (" or a square matrix" if matrix else ""),
+        f"shape {array.shape}",
+        "Give one weight per component",
+    )
+
+
+def show(value: Any) -> str:
+    """Show a setting the way a person would write it."""
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join(show(v) for v in value) + "]"
+    if isinstance(value, (bool, np.bool_)) or value is None or isinstance(value, str):
+        return repr(value)
+    return f"{float(value):.10g}"

@@ -1,0 +1,292 @@
+"""Losses of the distance between estimate and truth."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ..checks import as_float_array, check_number
+from ..errors import InputError
+from ..posteriors.normal import farther
+from ..posteriors.shapes import as_weight_matrix
+from ..protocols import Array, Posterior, Value
+from .base import BayesLoss, Componentwise, Weights, check_weights, show
+from .search import convex_point, least_point
+
+__all__ = ["Absolute", "Huber", "Linex", "Pinball", "Power", "Quadratic", "ZeroOne"]
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Quadratic(BayesLoss):
+    """Squared error (e - theta)' W (e - theta). The estimate is the mean and U = trace(W V).
+
+    Exact for every posterior that knows its covariance. Trottini and Fienberg (2002), example 1 and eq. 20.
+
+    Parameters
+    ----------
+    weights : number, vector or matrix, default 1
+        W: a number times the identity, a diagonal, or a symmetric positive semidefinite matrix.
+
+    Examples
+    --------
+    >>> from ruvdecision.posteriors import Gaussian
+    >>> Quadratic().uncertainty(Gaussian.scalar(mean=1.3, var=2.0)).value
+    array(2.)
+    """
+
+    separable = True
+    second_order = True
+
+    weights: Weights = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", check_weights(self.weights, matrix=True))
+
+    def cost(self, estimate: Any, truth: Any, vector: bool) -> Array:
+        gap = np.asarray(estimate) - np.asarray(truth)
+        if not vector:
+            return np.asarray(as_weight_matrix(self.weights, ())[0, 0] * np.square(gap))
+        if not isinstance(self.weights, tuple):
+            return np.asarray(self.weights * np.sum(np.square(gap), axis=-1))
+        matrix = as_weight_matrix(self.weights, gap.shape[-1:])
+        return np.asarray(np.einsum("...i,ij,...j->...", gap, matrix, gap))
+
+    def best(self, posterior: Posterior) -> Array:
+        return posterior.mean()
+
+    def free(self, posterior: Posterior) -> Value:
+        return posterior.quadratic(self.weights)
+
+    def expected(self, posterior: Posterior, estimate: Any) -> Value:
+        spread = posterior.quadratic(self.weights)
+        if np.any(spread.error):
+            return super().expected(posterior, estimate)
+        return Value.exact(spread.value + self.cost(estimate, posterior.mean(), bool(posterior.event)))
+
+    def table(self, posterior: Posterior, actions: Array) -> Array:
+        return posterior.quadratic(self.weights).value + self.cost(actions, posterior.mean(), bool(posterior.event))
+
+    def phrase(self) -> str:
+        return "the squared error"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Absolute(Componentwise):
+    """Absolute error |e - theta|, summed over components. The estimate is the median; U = s sqrt(2/pi) for a normal.
+
+    On a finite set the lowest median is given. FORMULAS section 1.
+
+    Examples
+    --------
+    >>> from ruvdecision.posteriors import Finite
+    >>> Absolute().uncertainty(Finite([0.0, 1.0, 2.0, 5.0], [0.1, 0.35, 0.3, 0.25])).value.round(12)
+    np.float64(1.3)
+    """
+
+    weights: Weights = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", check_weights(self.weights))
+
+    def each(self, estimate: Array, truth: Array) -> Array:
+        return np.abs(estimate - truth)
+
+    def parts(self, posterior: Posterior, estimate: Array) -> Value:
+        return posterior.power(estimate, 1.0)
+
+    def best(self, posterior: Posterior) -> Array:
+        return posterior.quantile(0.5)
+
+    def phrase(self) -> str:
+        return "the absolute error"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Power(Componentwise):
+    """|e - theta|^p, summed over components; U = s^p 2^(p/2) Gamma((p+1)/2) / sqrt(pi) for a normal.
+
+    For p > 1 the loss is convex and the estimate is found to the last digits. For p < 1 it is not: on a
+    finite set the estimate is one of the values, and for mixtures and draws a global search finds it.
+
+    Parameters
+    ----------
+    p : float
+        Greater than zero; 1 is `Absolute`, 2 is `Quadratic`.
+    """
+
+    p: float
+    weights: Weights = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "p", check_number("p", self.p, low=0.0, open_low=True))
+        object.__setattr__(self, "weights", check_weights(self.weights))
+
+    def each(self, estimate: Array, truth: Array) -> Array:
+        return np.asarray(np.abs(estimate - truth) ** self.p)
+
+    def parts(self, posterior: Posterior, estimate: Array) -> Value:
+        return posterior.power(estimate, self.p)
+
+    def best(self, posterior: Posterior) -> Array:
+        if posterior.centre is not None:
+            return posterior.centre
+        if self.p == 1:
+            return posterior.quantile(0.5)
+        if self.p == 2:
+            return posterior.mean()
+        if self.p > 1:
+            return convex_point(posterior, lambda e: -posterior.power(e, self.p - 1, signed=True).value)
+        return least_point(posterior, lambda e: posterior.power(e, self.p).value, atoms=True)
+
+    def phrase(self) -> str:
+        return f"the error to the power {show(self.p)}"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Huber(Componentwise):
+    """Huber's loss: x**2 / 2 up to ``delta`` and delta |x| - delta**2 / 2 beyond, x = e - theta, summed over components.
+
+    Closed form for normals, FORMULAS section 1. Where several estimates are equally good the lowest is given.
+    """
+
+    delta: float = 1.0
+    weights: Weights = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delta", check_number("delta", self.delta, low=0.0, open_low=True))
+        object.__setattr__(self, "weights", check_weights(self.weights))
+
+    def each(self, estimate: Array, truth: Array) -> Array:
+        return np.asarray(special.huber(self.delta, estimate - truth))
+
+    def parts(self, posterior: Posterior, estimate: Array) -> Value:
+        return posterior.huber(estimate, self.delta)
+
+    def best(self, posterior: Posterior) -> Array:
+        if posterior.centre is not None:
+            return posterior.centre
+        delta = self.delta
+
+        def slope(e: Array) -> Array:
+            # The mean of the error, clipped at delta on both sides.
+            return np.asarray(posterior.below(e + delta).value - posterior.below(e - delta).value - delta)
+
+        return convex_point(posterior, slope, flat=1e-13 * delta)
+
+    def phrase(self) -> str:
+        return f"Huber's loss with delta {show(self.delta)}"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Pinball(Componentwise):
+    """(theta - e)(q - 1{theta < e}), summed over components. The estimate is the q-quantile; U = s phi(z_q) for a normal."""
+
+    q: float
+    weights: Weights = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "q", check_number("q", self.q, low=0.0, high=1.0, open_low=True, open_high=True))
+        object.__setattr__(self, "weights", check_weights(self.weights))
+
+    def each(self, estimate: Array, truth: Array) -> Array:
+        gap = truth - estimate
+        return np.where(gap >= 0, self.q * gap, (self.q - 1) * gap)
+
+    def parts(self, posterior: Posterior, estimate: Array) -> Value:
+        above, below = posterior.above(estimate), posterior.below(estimate)
+        return Value(self.q * above.value + (1 - self.q) * below.value, self.q * above.error + (1 - self.q) * below.error)
+
+    def best(self, posterior: Posterior) -> Array:
+        return posterior.quantile(self.q)
+
+    def phrase(self) -> str:
+        return f"the pinball loss at {show(self.q)}"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Linex(Componentwise):
+    """b (exp(a x) - a x - 1), x = e - theta, summed over components; with a > 0 guessing high is the costly side.
+
+    The estimate is -log E exp(-a theta) / a; for a normal m - a v / 2, and U = b a**2 v / 2.
+    """
+
+    a: float
+    b: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "a", check_number("a", self.a))
+        object.__setattr__(self, "b", check_number("b", self.b, low=0.0, open_low=True))
+        if self.a == 0:
+            raise InputError("a must not be zero", self.a, "Use Quadratic() for a symmetric loss")
+
+    def each(self, estimate: Array, truth: Array) -> Array:
+        x = self.a * (estimate - truth)
+        return np.asarray(self.b * (np.expm1(x) - x))
+
+    def parts(self, posterior: Posterior, estimate: Array) -> Value:
+        logs = posterior.log_mgf(-self.a, centred=True)
+        shift = self.a * (estimate - posterior.mean())
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = np.where(np.isinf(logs.value), np.inf, np.expm1(shift + logs.value) - shift)
+        return Value(self.b * value, np.broadcast_to(logs.error, value.shape))
+
+    def best(self, posterior: Posterior) -> Array:
+        return np.asarray(posterior.mean() - posterior.log_mgf(-self.a, centred=True).value / self.a)
+
+    def free(self, posterior: Posterior) -> Value:
+        logs = posterior.log_mgf(-self.a, centred=True)
+        if np.any(logs.error):
+            return super().free(posterior)
+        # At the best estimate E exp(a x) is one, so that U = -a b E x: no cancellation is left.
+        return Value.exact(self.total(self.b * logs.value, posterior.event))
+
+    def phrase(self) -> str:
+        return f"the LINEX loss with a {show(self.a)}" + (f" and b {show(self.b)}" if self.b != 1 else "")
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class ZeroOne(BayesLoss):
+    """One if any component of the estimate is farther than ``tolerance`` from the truth, else zero.
+
+    The estimate is the mode, or the centre of the most probable window. On a continuum with tolerance 0 nobody ever hits
+    the truth, so that U = 1. For a normal number U = 2 Phi(-tolerance / s). FORMULAS section 1.
+
+    Parameters
+    ----------
+    tolerance : number or vector, default 0
+        One for all components, or one each.
+    """
+
+    tolerance: Weights = 0.0
+
+    def __post_init__(self) -> None:
+        array = as_float_array("tolerance", self.tolerance)
+        if array.ndim > 1 or array.size == 0 or not (array >= 0).all() or np.isinf(array).any():
+            raise InputError("tolerance must be finite and not negative", self.tolerance, "Give one number, or one per component")
+        object.__setattr__(self, "tolerance", tuple(array.tolist()) if array.ndim else float(array))
+
+    def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
+        return super().__call__(estimate, truth, vector=isinstance(self.tolerance, tuple) if vector is None else vector)
+
+    def cost(self, estimate: Any, truth: Any, vector: bool) -> Array:
+        miss = farther(estimate, truth, np.asarray(self.tolerance))
+        return np.asarray(miss.any(axis=-1) if vector else miss, dtype=np.float64)
+
+    def best(self, posterior: Posterior) -> Array:
+        return posterior.mode(self._width(posterior.event))
+
+    def expected(self, posterior: Posterior, estimate: Any) -> Value:
+        return posterior.outside(estimate, self._width(posterior.event))
+
+    def table(self, posterior: Posterior, actions: Array) -> Array:
+        return posterior.outside(actions, self._width(posterior.event)).value
+
+    def _width(self, event: tuple[int, ...]) -> Any:
+        # One tolerance in a list will do for a number.
+        return self.tolerance[0] if isinstance(self.tolerance, tuple) and not event and len(self.tolerance) == 1 else self.tolerance
+
+    def phrase(self) -> str:
+        return "the zero-one loss" + (f" with tolerance {show(self.tolerance)}" if self.tolerance != 0 else "")

@@ -1,0 +1,10 @@
+"""The law of a target given a release. A posterior is the seam: losses ask it for what they need and never look at its type."""
+
+from __future__ import annotations
+
+from .drawn import Drawn
+from .finite import Finite
+from .gaussian import Gaussian
+from .mixture import GaussianMixture
+
+__all__ = ["Drawn", "Finite", "Gaussian", "GaussianMixture"]

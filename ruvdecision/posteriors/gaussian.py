@@ -1,0 +1,316 @@
+"""A normal posterior of a number or a vector: every loss in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ..checks import as_float_array
+from ..errors import InputError
+from ..protocols import Array, Value
+from . import normal
+from .box import factor, outside_box
+from .integrate import limit, normal_expectation, scrambled_mean, sobol_normal
+from .shapes import as_weight_matrix, check_level, check_width, trace_product
+
+__all__ = ["Gaussian"]
+
+_POINTS = 1024
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Gaussian:
+    """A batch of normal posteriors.
+
+    Parameters
+    ----------
+    mean : array, ``batch + (k,)``
+        Means, finite.
+    cov : array, ``batch + (k, k)``
+        Covariances, positive semidefinite; singular ones are point masses along some direction. A diagonal
+        entry may be infinite. Its leading axes are broadcast against those of ``mean``.
+
+    A number has event ``()``: use `Gaussian.scalar`. Closed forms are those of FORMULAS section 1, after
+    Trottini and Fienberg (2002).
+
+    Examples
+    --------
+    >>> Gaussian.scalar(mean=1.3, var=2.0).quadratic().value
+    array(2.)
+    >>> Gaussian([0.0, 0.0], [[2.0, 1.0], [1.0, 2.0]]).quadratic([1.0, 3.0]).value
+    array(8.)
+    """
+
+    location: Array
+    spreads: Array
+    """Covariances ``(..., k, k)`` of vectors, variances of numbers."""
+    event: tuple[int, ...]
+    batch: tuple[int, ...]
+
+    def __init__(self, mean: Any, cov: Any) -> None:
+        location, spreads = as_float_array("mean", mean), as_float_array("cov", cov)
+        if location.ndim < 1 or spreads.ndim < 2 or spreads.shape[-2:] != location.shape[-1:] * 2:
+            raise InputError(
+                "mean must have shape batch + (k,) and cov batch + (k, k)",
+                f"shapes {location.shape} and {spreads.shape}",
+                "Use Gaussian.scalar(mean, var) for numbers",
+            )
+        self._fill(location, check_covariances("cov", spreads), location.shape[-1:])
+
+    @classmethod
+    def scalar(cls, mean: Any, var: Any) -> Gaussian:
+        """Posteriors of numbers: means and variances of shape ``batch`` (they are broadcast)."""
+        location, spreads = as_float_array("mean", mean), as_float_array("var", var)
+        # One pass over the array: NaN fails the comparison too.
+        if not (spreads >= 0).all():
+            raise InputError("var must be a number that is not negative", _worst(spreads), "A point mass has var=0, a flat law var=inf")
+        return cls._make(location, spreads, ())
+
+    @classmethod
+    def _make(cls, location: Array, spreads: Array, event: tuple[int, ...]) -> Gaussian:
+        self = object.__new__(cls)
+        self._fill(location, spreads, event)
+        return self
+
+    def _fill(self, location: Array, spreads: Array, event: tuple[int, ...]) -> None:
+        if not np.isfinite(location).all():
+            raise InputError("mean must be finite", _worst(location), "A flat law has any finite mean and an infinite variance")
+        lead = location.shape[:-1] if event else location.shape
+        try:
+            batch = np.broadcast_shapes(lead, spreads.shape[:-2] if event else spreads.shape)
+        except ValueError:
+            raise InputError(
+                "The leading shapes of mean and covariance must agree",
+                f"shapes {location.shape} and {spreads.shape}",
+                "Give one covariance per mean, or one for all",
+            ) from None
+        for name, thing in (("location", location), ("spreads", spreads), ("event", event), ("batch", batch)):
+            object.__setattr__(self, name, thing)
+
+    def __repr__(self) -> str:
+        return f"Gaussian(batch={self.batch}, event={self.event})"
+
+    # -- shape and place -----------------------------------------------------------------------------
+
+    @property
+    def support(self) -> None:
+        """None: the target lies on a continuum."""
+        return None
+
+    @property
+    def centre(self) -> Array:
+        """The mean."""
+        return self.mean()
+
+    def recentred(self) -> Gaussian:
+        """The same covariances about zero."""
+        return self._make(np.broadcast_to(0.0, self.batch + self.event), self.spreads, self.event)
+
+    def select(self, index: Any) -> Gaussian:
+        """The posteriors at ``index`` of the batch."""
+        tail = self.event * 2
+        return self._make(self.mean()[index], np.broadcast_to(self.spreads, self.batch + tail)[index], self.event)
+
+    # -- summaries -----------------------------------------------------------------------------------
+
+    def mean(self) -> Array:
+        return np.broadcast_to(self.location, self.batch + self.event)
+
+    def var(self) -> Array:
+        spreads = np.diagonal(self.spreads, axis1=-2, axis2=-1) if self.event else self.spreads
+        return np.broadcast_to(spreads, self.batch + self.event)
+
+    def cov(self) -> Array:
+        spreads = self.spreads if self.event else self.spreads[..., None, None]
+        return np.broadcast_to(spreads, self.batch + spreads.shape[-2:])
+
+    def quantile(self, q: float) -> Array:
+        z = special.ndtri(check_level("q", q))
+        with np.errstate(invalid="ignore"):
+            return np.asarray(self.mean() + np.where(self._sd == 0, 0.0, self._sd * z if z else 0.0))
+
+    def cdf(self, at: Any) -> Array:
+        gap, sd = np.asarray(at, dtype=np.float64) - self.location, self._sd
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z = gap / sd
+        return self._full(special.ndtr(np.where(sd == 0, np.where(gap >= 0, np.inf, -np.inf), z)))
+
+    def log_density(self, at: Any) -> Array:
+        """Log density; on a point mass infinite at the point and minus infinite elsewhere."""
+        gap = np.asarray(at, dtype=np.float64) - self.location
+        gap, spreads = (gap, self.spreads) if self.event else (gap[..., None], self.spreads[..., None, None])
+        lower = factor(np.where(np.isinf(spreads), 0.0, spreads))
+        return np.asarray(triangular_log_density(gap, lower, np.isinf(np.diagonal(spreads, axis1=-2, axis2=-1))))
+
+    def mode(self, width: Any = 0.0) -> Array:
+        check_width(width, self.event)
+        return self.mean()
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        z = rng.standard_normal((size,) + self.batch + self.event)
+        if not np.isfinite(self.var()).all():
+            raise InputError("A law of infinite variance cannot be sampled", "an infinite variance", "Use a proper prior")
+        if not self.event:
+            return np.asarray(self.location + self._sd * z)
+        return np.asarray(self.location + np.einsum("...ij,...j->...i", factor(self.spreads), z))
+
+    # -- expectations --------------------------------------------------------------------------------
+
+    def expect(self, f: Callable[[Array], Array], at: Any = None) -> Value:
+        """E f: adaptive quadrature for numbers, scrambled Sobol points with their error for vectors.
+
+        ``at`` may carry one more leading axis than ``batch`` to mark several kinks.
+        """
+        if not self.event:
+            kinks = None
+            if at is not None:
+                kinks = np.asarray(at, dtype=np.float64)
+                kinks = kinks if kinks.ndim > len(self.batch) else kinks[None]
+            mean, sd = self.mean(), np.broadcast_to(self._sd, self.batch)
+            return normal_expectation(lambda theta: _shaped(f(theta), theta.shape), mean, sd, kinks)
+        infinite = np.isinf(self.spreads)
+        if infinite.any():
+            hit = np.broadcast_to(infinite.any(axis=(-2, -1)), self.batch)
+            return limit(lambda big: self._make(self.location, np.where(infinite, big**2, self.spreads), self.event).expect(f), hit)
+        lower, means = factor(self.spreads), []
+        for z in sobol_normal(self.event[0], _POINTS):
+            z = z.reshape((_POINTS,) + (1,) * len(self.batch) + self.event)
+            theta = np.broadcast_to(self.location + np.einsum("...ij,...j->...i", lower, z), (_POINTS,) + self.batch + self.event)
+            means.append(np.mean(_shaped(f(theta), theta.shape[:-1]), axis=0))
+        value = scrambled_mean(means)
+        point = np.broadcast_to(~np.any(self.spreads, axis=(-2, -1)), self.batch)
+        return Value(value.value, np.where(point, 0.0, value.error))
+
+    def quadratic(self, weights: Any = 1.0) -> Value:
+        if not self.event and np.ndim(weights) == 0:
+            return Value.exact(np.broadcast_to(weights * self.spreads, self.batch))
+        return Value.exact(trace_product(as_weight_matrix(weights, self.event), self.cov()))
+
+    def below(self, at: Any) -> Value:
+        return self._exact(normal.positive_part(np.asarray(at) - self.location, self._sd))
+
+    def above(self, at: Any) -> Value:
+        return self._exact(normal.positive_part(self.location - np.asarray(at), self._sd))
+
+    def power(self, at: Any, p: float, *, signed: bool = False) -> Value:
+        return self._exact(normal.power(self.location - np.asarray(at), self._sd, p, signed=signed))
+
+    def huber(self, at: Any, delta: float) -> Value:
+        return self._exact(normal.huber(self.location - np.asarray(at), self._sd, delta))
+
+    def outside(self, at: Any, width: Any) -> Value:
+        width = check_width(width, self.event)
+        if not self.event:
+            return self._exact(normal.outside(self.location - np.asarray(at), self._sd, width))
+        value = outside_box(self.location - np.asarray(at), self.spreads, width)
+        shape = np.broadcast_shapes(value.value.shape, self.batch)
+        return Value(np.broadcast_to(value.value, shape), np.broadcast_to(value.error, shape))
+
+    def log_mgf(self, t: float, *, centred: bool = False) -> Value:
+        half = 0.5 * t**2 * self.var() if t else np.zeros(self.batch + self.event)
+        return Value.exact(half if centred else t * self.location + half)
+
+    def spread(self) -> Value:
+        return self._exact(2 * self._sd / np.sqrt(np.pi))
+
+    def entropy(self) -> Value:
+        """Half log((2 pi e)^k |V|); minus infinity where V is singular, infinite where a variance is."""
+        one = np.log(2 * np.pi * np.e)
+        with np.errstate(divide="ignore"):
+            if not self.event:
+                return self._exact(0.5 * (one + np.log(self.spreads)))
+            infinite = np.isinf(self.spreads)
+            lower = factor(np.where(infinite, np.eye(self.event[0]), self.spreads))
+            logs = np.sum(np.log(np.diagonal(lower, axis1=-2, axis2=-1)), axis=-1)
+        logs = np.where(infinite.any(axis=(-2, -1)) & (logs > -np.inf), np.inf, logs)
+        return Value.exact(np.broadcast_to(0.5 * self.event[0] * one + logs, self.batch))
+
+    # -- helpers -------------------------------------------------------------------------------------
+
+    @property
+    def _sd(self) -> Array:
+        return np.asarray(np.sqrt(np.diagonal(self.spreads, axis1=-2, axis2=-1) if self.event else self.spreads))
+
+    def _full(self, value: Array) -> Array:
+        return np.broadcast_to(value, np.broadcast_shapes(value.shape, self.batch + self.event))
+
+    def _exact(self, value: Array) -> Value:
+        return Value.exact(self._full(value))
+
+
+def check_covariances(name: str, spreads: Array) -> Array:
+    """Return a stack of covariance matrices if all are symmetric, semidefinite and not NaN."""
+    k = spreads.shape[-1]
+    diagonal = np.diagonal(spreads, axis1=-2, axis2=-1)
+    if not (diagonal >= 0).all():
+        raise InputError(f"{name} must have no negative or missing variance", _worst(diagonal), "Check its diagonal")
+    off = np.where(np.eye(k, dtype=bool), 0.0, spreads)
+    if not np.isfinite(off).all():
+        raise InputError(f"{name} must have finite covariances", _worst(off), "Only variances, on the diagonal, may be infinite")
+    infinite = np.isinf(diagonal)
+    root = np.sqrt(np.where((diagonal > 0) & ~infinite, diagonal, 1.0))
+    # The correlation scale: units must not decide what counts as symmetric or semidefinite.
+    scaled = off / (root[..., :, None] * root[..., None, :])
+    scaled = np.where(infinite[..., :, None] | infinite[..., None, :], 0.0, scaled)
+    if np.max(np.abs(scaled - np.swapaxes(scaled, -1, -2)), initial=0.0) > 1e-9:
+        raise InputError(f"{name} must be symmetric", _show_first(spreads), f"Use ({name} + {name}.T) / 2 if it should be")
+    corner = scaled + np.eye(k) * (np.where(diagonal > 0, 1.0, 0.0) + 1e-9)[..., None, :]
+    try:
+        np.linalg.cholesky(corner)
+    except np.linalg.LinAlgError:
+        lowest = float(np.min(np.linalg.eigvalsh(corner))) - 1e-9
+        raise InputError(
+            f"{name} must be positive semidefinite", f"smallest eigenvalue {lowest:.3g}", "Check signs and sizes of its covariances"
+        ) from None
+    return spreads
+
+
+def triangular_log_density(gap: Array, lower: Array, infinite: Any) -> Array:
+    """Log density of N(0, L L') at ``gap``, for L that may be singular, a flat law having density zero."""
+    k = gap.shape[-1]
+    total = np.zeros(np.broadcast_shapes(gap.shape[:-1], lower.shape[:-2]))
+    shape = total.shape
+    solved = np.zeros(shape + (k,))
+    missed: Any = np.zeros(shape, dtype=bool)
+    atoms: Any = np.zeros(shape, dtype=bool)
+    for j in range(k):
+        root = lower[..., j, j]
+        rest = gap[..., j] - np.einsum("...i,...i->...", lower[..., j, :j], solved[..., :j])
+        flat = root == 0
+        # The atom is hit up to rounding of the numbers that make up the gap.
+        missed |= flat & ~infinite[..., j] & (np.abs(rest) > 1e-12 * np.max(np.abs(gap), axis=-1, initial=0.0))
+        atoms |= flat & ~infinite[..., j]
+        z = np.where(flat, 0.0, rest / np.where(flat, 1.0, root))
+        solved[..., j] = z
+        total = total - np.where(flat, 0.0, 0.5 * z**2 + np.log(np.where(flat, 1.0, root)) + 0.5 * np.log(2 * np.pi))
+    total = np.where(np.any(infinite, axis=-1), -np.inf, total)
+    total = np.where(atoms, np.inf, total)
+    return np.asarray(np.where(missed, -np.inf, total))
+
+
+def _shaped(value: Any, shape: tuple[int, ...]) -> Array:
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape != shape:
+        try:
+            array = np.broadcast_to(array, shape)
+        except ValueError:
+            raise InputError(
+                f"The function must give back shape {shape}",
+                f"shape {array.shape}",
+                "Let it work on whole arrays, with the points along the first axis",
+            ) from None
+    return array
+
+
+def _worst(array: Array) -> object:
+    flat = np.ravel(array)
+    bad = flat[~np.isfinite(flat) | (flat < 0)]
+    return float(bad[0]) if bad.size else float(flat[0])
+
+
+def _show_first(matrices: Array) -> object:
+    return matrices.reshape((-1,) + matrices.shape[-2:])[0].tolist()

@@ -1,0 +1,131 @@
+"""Closed forms for one normal variable, vectorised, with point masses and infinite variances.
+
+Throughout, X is normal with mean ``d`` and standard deviation ``s``; the arrays broadcast. A point mass has
+s = 0. With s infinite every quantity takes its limit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ..protocols import Array
+
+__all__ = ["huber", "negative_part", "outside", "positive_part", "power"]
+
+_ROOT2PI = float(np.sqrt(2 * np.pi))
+
+
+def phi(z: Any) -> Array:
+    """Density of the standard normal."""
+    return np.exp(-0.5 * np.square(z)) / _ROOT2PI
+
+
+def positive_part(d: Any, s: Any) -> Array:
+    """E max(X, 0) = s phi(d/s) + d Phi(d/s)."""
+    d, s, z = _standard(d, s)
+    size = np.abs(z)
+    # E max(Z - size, 0), through Mills' ratio so that the far tail keeps its relative accuracy.
+    tail = phi(size) * np.maximum(1.0 - size * np.sqrt(np.pi / 2) * special.erfcx(size / np.sqrt(2)), 0.0)
+    with np.errstate(invalid="ignore"):
+        value = np.maximum(d, 0.0) + s * tail
+    return _ends(value, s, np.maximum(d, 0.0), np.inf)
+
+
+def negative_part(d: Any, s: Any) -> Array:
+    """E max(-X, 0)."""
+    return positive_part(-np.asarray(d, dtype=np.float64), s)
+
+
+def power(d: Any, s: Any, p: float, *, signed: bool = False) -> Array:
+    """E |X|^p, or E sign(X) |X|^p with ``signed``, by Kummer's function; p > 0 (p = 0 too when signed)."""
+    d, s, z = _standard(d, s)
+    with np.errstate(over="ignore", invalid="ignore"):
+        point = np.abs(d) ** p * (np.sign(d) if signed else 1.0)
+        half = 0.5 * np.square(z)
+        if signed:
+            front = 2.0 ** ((p + 1) / 2) * special.gamma(p / 2 + 1) / np.sqrt(np.pi)
+            value = s**p * front * z * _kummer((1 - p) / 2, 1.5, half)
+        else:
+            front = 2.0 ** (p / 2) * special.gamma((p + 1) / 2) / np.sqrt(np.pi)
+            value = s**p * front * _kummer(-p / 2, 0.5, half)
+        # So far out that z**2 overflows, X is as good as constant.
+        value = np.where(half < 1e30, value, point)
+    return _ends(value, s, point, 0.0 if signed else np.inf)
+
+
+def huber(d: Any, s: Any, delta: float) -> Array:
+    """E of Huber's loss of X: X**2/2 within ``delta`` of zero, delta |X| - delta**2/2 beyond."""
+    d, s, _ = _standard(d, s)
+    size = np.abs(d)
+    point = np.where(size <= delta, 0.5 * np.square(np.minimum(size, delta)), delta * (size - 0.5 * delta))
+    safe = np.where((s > 0) & np.isfinite(s), s, 1.0)
+    with np.errstate(invalid="ignore"):
+        low, high = (-delta - d) / safe, (delta - d) / safe
+        inside = special.ndtr(high) - special.ndtr(low)
+        square = (np.square(d) + np.square(safe)) * inside + 2 * d * safe * (phi(low) - phi(high))
+        square += np.square(safe) * (low * phi(low) - high * phi(high))
+        beyond = positive_part(d - delta, safe) + positive_part(-d - delta, safe)
+        tails = special.ndtr(-high) + special.ndtr(low)
+        value = 0.5 * square + delta * beyond + 0.5 * delta**2 * tails
+    # Far from the bend the middle part is a difference of equal numbers, while the loss is linear there.
+    value = np.where(high < -40, delta * (d - 0.5 * delta), np.where(low > 40, delta * (-d - 0.5 * delta), value))
+    return _ends(value, s, point, np.inf)
+
+
+def outside(d: Any, s: Any, width: Any) -> Array:
+    """P(|X| > width)."""
+    d, s, _ = _standard(d, s)
+    width = np.asarray(width, dtype=np.float64)
+    safe = np.where((s > 0) & np.isfinite(s), s, 1.0)
+    value = special.ndtr((-width - d) / safe) + special.ndtr((d - width) / safe)
+    return _ends(value, s, farther(d, 0.0, width).astype(np.float64), 1.0)
+
+
+def farther(a: Any, b: Any, width: Any) -> Any:
+    """Whether |a - b| > width; equal up to rounding counts as within when the width is positive."""
+    a, b, width = np.asarray(a), np.asarray(b), np.asarray(width)
+    slack = np.where(width > 0, 4 * np.finfo(float).eps * np.maximum(np.abs(a), np.abs(b)), 0.0)
+    return np.abs(a - b) > width + slack
+
+
+def _standard(d: Any, s: Any) -> tuple[Array, Array, Array]:
+    d, s = np.asarray(d, dtype=np.float64), np.asarray(s, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        z = d / s
+    # Point masses and infinite variances are filled in at the end, so any z will do for them.
+    bad = ~np.isfinite(z) | (s == 0)
+    return d, s, np.where(bad, np.where(np.isposinf(s) | np.isnan(z), 0.0, np.clip(z, -1e150, 1e150)), z) if np.any(bad) else z
+
+
+def _ends(value: Array, s: Array, zero: Any, infinite: Any) -> Array:
+    if np.any(s == 0):
+        value = np.where(s == 0, zero, value)
+    if np.any(np.isinf(s)):
+        value = np.where(np.isinf(s), infinite, value)
+    return np.asarray(value, dtype=np.float64)
+
+
+def _kummer(a: float, b: float, x: Array) -> Array:
+    """1F1(a; b; -x) for x >= 0, to rounding error."""
+    # Kummer's transformation has positive terms only; far out the asymptotic series takes over.
+    bend = 45.0 + 2 * abs(a)
+    near = np.minimum(x, bend)
+    value = np.exp(-near) * special.hyp1f1(b - a, b, near)
+    far = x > bend
+    if np.any(far):
+        far_x = np.where(far, x, bend)
+        term, total = np.ones_like(far_x), np.ones_like(far_x)
+        for k in range(60):
+            step = term * ((a + k) * (a - b + 1 + k)) / ((k + 1) * far_x)
+            # An asymptotic series is cut at its smallest term.
+            step = np.where((np.abs(step) < np.abs(term)) | (k < -a), step, 0.0)
+            total += step
+            term = step
+            if not np.any(np.abs(step) > 1e-18 * np.abs(total)):
+                break
+        tail = special.gamma(b) * special.rgamma(b - a) * far_x ** (-a) * total
+        value = np.where(far, tail, value)
+    return np.asarray(value)
