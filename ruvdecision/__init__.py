@@ -6,7 +6,9 @@ the posterior an estimate and its uncertainty, both users' uncertainties a map, 
 
 from __future__ import annotations
 
-from . import protocols, scenarios
+from typing import TYPE_CHECKING
+
+from . import protocols
 from ._version import __version__
 from .beliefs import Cell, FiniteBelief, NormalBelief, TableBelief
 from .channels import LinearChannel
@@ -14,6 +16,7 @@ from .decide import Choice, choose, frontier
 from .engines import Enumeration, Exact
 from .errors import InfeasibleError, InputError, RuvError, UnsupportedError
 from .evaluate import evaluate, posterior
+from .lazy import attach
 from .losses import (
     CRPS,
     Absolute,
@@ -36,10 +39,17 @@ from .rumap import RUMap
 from .targets import Average, Functional, NewRecord, Parameter, Record, Records
 from .users import User
 
+if TYPE_CHECKING:
+    from . import orderstatistics, scenarios
+
+# Imported when first used.
+_LATER = {"orderstatistics": "orderstatistics", "scenarios": "scenarios"}
+__getattr__, __dir__, _ = attach(__name__, _LATER)
+
 __all__ = [
     "CRPS", "Absolute", "Average", "Cell", "Chain", "Choice", "CustomLoss", "Drawn", "Enumeration", "Exact", "Finite", "FiniteBelief", "Functional",
     "Gaussian", "GaussianMixture", "Huber", "InfeasibleError", "InputError", "IntervalScore", "KullbackLeibler", "LinearChannel", "Linex", "LogScore",
     "Mask", "Microaggregate", "NewRecord", "Noise", "NormalBelief", "Optimum", "Parameter", "Pinball", "Power", "Quadratic", "RUMap", "Record",
     "Records", "Release", "RuvError", "Shuffle", "Stochastic", "Subsample", "Suppress", "SuppressCells", "TableBelief", "UnsupportedError", "User", "Value",
-    "ZeroOne", "__version__", "choose", "evaluate", "frontier", "optimise", "posterior", "protocols", "scenarios",
+    "ZeroOne", "__version__", "choose", "evaluate", "frontier", "optimise", "orderstatistics", "posterior", "protocols", "scenarios",
 ]  # fmt: skip

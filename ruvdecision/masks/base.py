@@ -181,11 +181,17 @@ class Chain(Mask):
 
     @property
     def family(self) -> Hashable:  # type: ignore[override]
-        return (Chain, *[m.family for m in self.masks])
+        found = self.__dict__.get("_family")
+        if found is None:
+            found = self.__dict__["_family"] = (Chain, *[m.family for m in self.masks])
+        return found
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        return tuple(chain.from_iterable([m.numbers for m in self.masks]))
+        found = self.__dict__.get("_numbers")
+        if found is None:
+            found = self.__dict__["_numbers"] = tuple(chain.from_iterable([m.numbers for m in self.masks]))
+        return found
 
     def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
         start = 0
