@@ -85,17 +85,19 @@ def notes(panel):
         l1, l2 = best.parameters["l1"], best.parameters["l2"]
         ratio = z[1] / z[0]
         rule = "variable 2" if ratio < 3 else "variable 1" if ratio > 3 else "either"
-        yield f"{name} (z2/z1 = {ratio:.4g}) at risk 0.12: (l1, l2) = ({l1:.7g}, {l2:.7g}), utility {best.utility:.10f}. Paper's rule: noise on {rule}."
+        where = f"{name} (z2/z1 = {ratio:.4g}) at risk 0.12: (l1, l2) = ({l1:.7g}, {l2:.7g})"
+        yield f"{where}, utility {best.utility:.10f}. Paper's rule: noise on {rule}."
     limits = [_limit(j) for j in (0, 1)]
     yield (
-        f"The paper says that either variance alone brings the risk as low as wanted. It does not: the limits are {limits[0]:.10f} (l1) and {limits[1]:.10f} (l2); "
-        "with both infinite, which is suppression, it is 0.0444."
+        "The paper says that either variance alone brings the risk as low as wanted. It does not: "
+        f"the limits are {limits[0]:.10f} (l1) and {limits[1]:.10f} (l2); with both infinite, which is suppression, it is 0.0444."
     )
     for name, t in (("Z9", 0.08), ("Z1", 0.05), ("Z9", 0.06)):
         intruder, scientist = users(SCIENTISTS[name])
         best = ruv.optimise(noisy, intruder=intruder, scientist=scientist, max_risk=t)
         l1, l2 = best.parameters["l1"], best.parameters["l2"]
-        yield f"Below the limits the rule has no answer. {name} at risk {t:g}: suppress one variable, (l1, l2) = ({l1:.5g}, {l2:.5g}), utility {best.utility:.10f}."
+        answer = f"suppress one variable, (l1, l2) = ({l1:.5g}, {l2:.5g}), utility {best.utility:.10f}"
+        yield f"Below the limits the rule has no answer. {name} at risk {t:g}: {answer}."
     yield "The paper's (25) and (26) print argmax; risk falls in l, so it is the least l that meets the threshold."
 
 

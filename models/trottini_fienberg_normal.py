@@ -87,7 +87,8 @@ def notes(rumap):
     )
     hidden = row(ruv.Shuffle() | ruv.Noise(variance=2.08))
     yield (
-        f"  Row unknown: a tie. Expected U is {hidden.intruder_uncertainty:.10g} for noise alone and {found.intruder_uncertainty:.10g} for M2. "
+        f"  Row unknown: a tie. Expected U is {hidden.intruder_uncertainty:.10g} for noise alone "
+        f"and {found.intruder_uncertainty:.10g} for M2. "
         f"Only E(1/U) differs, {_mean_reciprocal(intruder.belief, 2.08):.10f} against 0.5, because 1/U is convex."
     )
     for g in (1, 2, 5, 10):
@@ -102,7 +103,10 @@ def notes(rumap):
     yield f"Noise and two known groups at risk 0.5: variance {two.parameters['variance']:.9g}, utility {two.utility:.9g}."
     for g in (2, 5):
         u = s2 * float(np.mean(group_variances([n // g] * g)))
-        yield f"Sorted groups are riskier: {g} groups of sorted records, group known, leave the intruder {u:.8f}, against {s2 * (1 - g / n):.1f} for unsorted ones."
+        yield (
+            f"Sorted groups are riskier: {g} groups of sorted records, group known, leave the intruder {u:.8f}, "
+            f"against {s2 * (1 - g / n):.1f} for unsorted ones."
+        )
 
 
 def _mean_reciprocal(belief, noise):

@@ -147,7 +147,10 @@ class Layout:
             # Consecutive groups: at most two sizes, so this costs the same for ten records and for a million.
             groups = distinct[0].even
             small, larger = divmod(n, groups)
-            shapes, starts, place, stride = [], [], [], []
+            shapes: list[BlockShape] = []
+            starts: list[int] = []
+            place: list[list[int]] = []
+            stride: list[int] = []
             for size, count, start in ((small + 1, larger, 0), (small, groups - larger, larger * (small + 1))):
                 if count:
                     place.append([len(shapes), 0, 0])
@@ -239,9 +242,7 @@ class Layout:
 
     def classes(self) -> list[tuple[float, int, int]]:
         """Share of the rows, shape and cell of each kind of row."""
-        return [
-            (shape.count * int(size) / self.n, t, c) for t, shape in enumerate(self.shapes) for c, size in enumerate(shape.sizes)
-        ]
+        return [(shape.count * int(size) / self.n, t, c) for t, shape in enumerate(self.shapes) for c, size in enumerate(shape.sizes)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,7 +348,7 @@ class LinearChannel:
             c = len(block.shape.sizes)
             b, r, w, rw, loads, plain = block.b, block.r, block.w, block.rw, block.loads, block.plain
             if common:
-                loads = (*loads, np.kron(block.shape.roots[:, None], np.eye(self.columns))[None])
+                loads = (*loads, np.asarray(np.kron(block.shape.roots[:, None], np.eye(self.columns))[None], dtype=np.float64))
             else:
                 times = np.ones(c) if factors is None else factors[block.shape.labels[self.stage]]
                 r = r + _on_diagonal(covariance, times)
@@ -389,12 +390,14 @@ class LinearChannel:
                 for label in np.unique(labels[inside]):
                     group = np.flatnonzero((labels == label) & inside)
                     root = block.shape.roots[group]
-                    operator[np.ix_(group, [column], group, [column])] = (np.outer(root, root) / sizes[group].sum())[:, None, :, None]
+                    operator[group[:, None], column, group[None, :], column] = np.outer(root, root) / sizes[group].sum()
                 rest = np.flatnonzero(~inside)
                 operator[rest, column, rest, column] = 1.0
             e = operator.reshape(c * k, c * k)
             loads = tuple(e @ load for load in block.loads)
-            blocks.append(replace(block, rw=_without(block.rw, gone), b=e @ block.b, r=e @ block.r @ e.T, told=told, plain=False, loads=loads))
+            blocks.append(
+                replace(block, rw=_without(block.rw, gone), b=e @ block.b, r=e @ block.r @ e.T, told=told, plain=False, loads=loads)
+            )
         return replace(self, blocks=tuple(blocks), noisy_since_average=False, touched=True)
 
     def drop(self, columns: Sequence[int], label: int | None = None) -> LinearChannel:
@@ -403,7 +406,7 @@ class LinearChannel:
         for block in self.blocks:
             alive = block.alive.copy()
             rows = np.ones(len(alive), dtype=bool) if label is None else block.shape.labels[self.stage] == label
-            alive[np.ix_(np.flatnonzero(rows), list(columns))] = False
+            alive[np.flatnonzero(rows)[:, None], np.array(list(columns), dtype=np.int64)] = False
             blocks.append(replace(block, alive=alive))
         return replace(self, blocks=tuple(blocks))
 
@@ -470,12 +473,12 @@ class LinearChannel:
             block = self.blocks[shape[i]]
             for t, values in enumerate(block.loads):
                 load[t][i] = pick(values)[cell[i] * k : cell[i] * k + k] / block.shape.roots[cell[i]]
-        a, noise = a.reshape(n * k, n * k), noise.reshape(n * k, n * k)
+        matrix, total = a.reshape(n * k, n * k), noise.reshape(n * k, n * k)
         for values, covariance in zip(load, self.common, strict=True):
             flat = values.reshape(n * k, k)
-            noise = noise + flat @ pick(covariance) @ flat.T
+            total = total + flat @ pick(covariance) @ flat.T
         alive = np.concatenate([self.blocks[t].alive[c] for t, c in zip(shape, cell, strict=True)])
-        return a * alive[:, None], noise * np.outer(alive, alive)
+        return matrix * alive[:, None], total * np.outer(alive, alive)
 
 
 def _on_diagonal(covariance: Array, times: Array) -> Array:

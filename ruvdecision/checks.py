@@ -43,7 +43,7 @@ def check_number(
     left, right = "(" if open_low or low == -np.inf else "[", ")" if open_high or high == np.inf else "]"
     legal = f"a number in {left}{low:g}, {high:g}{']' if infinite and high == np.inf else right}"
     if type(value) is not float:
-        if isinstance(value, (bool, np.bool_, str)) or not np.isscalar(value) and np.ndim(value) != 0:
+        if isinstance(value, (bool, np.bool_, str)) or (not np.isscalar(value) and np.ndim(value) != 0):
             raise InputError(f"{name} must be {legal}", value, f"Give {name} as one number")
         try:
             value = float(value)
@@ -58,8 +58,10 @@ def check_number(
 def check_integer(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
     """Return ``value`` as an int between ``low`` and ``high``, both included."""
     number = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
-    span = f"between {low} and {high}" if low is not None and high is not None else (
-        f"at least {low}" if low is not None else f"at most {high}" if high is not None else ""
+    span = (
+        f"between {low} and {high}"
+        if low is not None and high is not None
+        else (f"at least {low}" if low is not None else f"at most {high}" if high is not None else "")
     )
     what = f"{name} must be a whole number {span}".rstrip()
     if isinstance(number, (bool, np.bool_)):
@@ -109,9 +111,15 @@ def check_covariance(name: str, value: ArrayLike, size: int | None = None, *, de
     root = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     lowest = float(np.linalg.eigvalsh(matrix / np.outer(root, root))[0]) if matrix.size else 0.0
     if lowest < -1e-10:
-        raise InputError(f"{name} must be positive semidefinite", f"smallest eigenvalue {lowest:.3g}", "Check signs and sizes of its covariances")
+        raise InputError(
+            f"{name} must be positive semidefinite", f"smallest eigenvalue {lowest:.3g}", "Check signs and sizes of its covariances"
+        )
     if definite and (lowest <= 1e-14 or np.any(diagonal == 0)):
-        raise InputError(f"{name} must be positive definite", f"smallest eigenvalue {max(lowest, 0.0):.3g} on the correlation scale", "Drop variables that are constant or a linear function of the others")
+        raise InputError(
+            f"{name} must be positive definite",
+            f"smallest eigenvalue {max(lowest, 0.0):.3g} on the correlation scale",
+            "Drop variables that are constant or a linear function of the others",
+        )
     return matrix
 
 

@@ -64,7 +64,8 @@ class Optimum:
         values = ", ".join(f"{k} = {show_number(v)}" for k, v in self.parameters.items())
         holds = " and ".join(self.binding) if self.binding else "nothing"
         return (
-            f"Best of the family: {self.release} ({values}), risk {self.risk:.6g} (threshold {self.max_risk:g}), utility {self.utility:.6g}; "
+            f"Best of the family: {self.release} ({values}), "
+            f"risk {self.risk:.6g} (threshold {self.max_risk:g}), utility {self.utility:.6g}; "
             f"binding: {holds}; {self.gap:.3g} above the best of {self.grid} grid points."
         )
 
@@ -110,9 +111,12 @@ def optimise(
     --------
     >>> import ruvdecision as ruv
     >>> belief = ruv.NormalBelief(records=10, variance=2, prior_mean=0, prior_variance=5)
-    >>> best = ruv.optimise(lambda variance: ruv.Noise(variance=variance) | ruv.Microaggregate(groups=1), max_risk=0.5,
-    ...                     intruder=ruv.User(belief, ruv.Record(0), ruv.Quadratic()),
-    ...                     scientist=ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic()))
+    >>> best = ruv.optimise(
+    ...     lambda variance: ruv.Noise(variance=variance) | ruv.Microaggregate(groups=1),
+    ...     max_risk=0.5,
+    ...     intruder=ruv.User(belief, ruv.Record(0), ruv.Quadratic()),
+    ...     scientist=ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic()),
+    ... )
     >>> round(best.parameters["variance"], 6), best.binding
     (2.08, ('max_risk',))
     """
@@ -137,7 +141,15 @@ def optimise(
             "Raise max_risk, widen the bounds or use another family",
         )
     rumap = evaluate(
-        [problem.mask(best.values)], intruder=intruder, scientist=scientist, data=data, engine=engine, replicates=replicates, seed=root, risk=risk, utility=utility
+        [problem.mask(best.values)],
+        intruder=intruder,
+        scientist=scientist,
+        data=data,
+        engine=engine,
+        replicates=replicates,
+        seed=root,
+        risk=risk,
+        utility=utility,
     )
     row = rumap[0]
     binding = ["max_risk"] if abs(best.guard - problem.need) <= 1e-7 * abs(problem.need) else []
@@ -146,7 +158,11 @@ def optimise(
         if value in (low, high):
             binding.append(f"{name} at its {'lower' if value == low else 'upper'} bound")
     on_grid = min((p.loss for p in coarse), default=np.inf)
-    gain = float(as_score(utility)(best.loss, row_before(rumap)) - as_score(utility)(on_grid, row_before(rumap))) if np.isfinite(on_grid) else float("nan")
+    gain = (
+        float(as_score(utility)(best.loss, row_before(rumap)) - as_score(utility)(on_grid, row_before(rumap)))
+        if np.isfinite(on_grid)
+        else float("nan")
+    )
     return Optimum(
         mask=row.mask,
         release=row.release,
@@ -239,7 +255,12 @@ class _Problem:
         for i in range(1, len(grid) - 1):
             around = seen[i - 1 : i + 2]
             if all(self.allowed(p) for p in around) and around[1].loss < min(around[0].loss, around[2].loss) and np.isfinite(grid[i + 1]):
-                inner = minimize_scalar(lambda x: self.points(at(x))[0].loss, bounds=(grid[i - 1], grid[i + 1]), method="bounded", options={"xatol": 1e-12 * (1 + grid[i])})
+                inner = minimize_scalar(
+                    lambda x: self.points(at(x))[0].loss,
+                    bounds=(grid[i - 1], grid[i + 1]),
+                    method="bounded",
+                    options={"xatol": 1e-12 * (1 + grid[i])},
+                )
                 found += [p for p in self.points(at(inner.x)) if self.allowed(p)]
         return found
 
@@ -284,7 +305,9 @@ def _several(problem: _Problem, starts: int, seed: Any) -> tuple[list[_Point], l
     unit = rng.random((max(64, 16 * d), d))
     inside = problem.points(np.array([_outwards(t, problem.box, scales) for t in unit]))
     problem.coarse += [p for p in inside if problem.allowed(p)]
-    order = sorted(range(len(unit)), key=lambda i: (not problem.allowed(inside[i]), inside[i].loss if problem.allowed(inside[i]) else -inside[i].guard))
+    order = sorted(
+        range(len(unit)), key=lambda i: (not problem.allowed(inside[i]), inside[i].loss if problem.allowed(inside[i]) else -inside[i].guard)
+    )
     seeds = [unit[i] for i in order[:starts]]
     if found:
         best = min(found, key=lambda p: p.loss)
@@ -342,10 +365,14 @@ def _polish(problem: _Problem, best: _Point, scales: list[float]) -> list[_Point
 
     if len(others) == 1:
         centre = inside[others[0]]
-        minimize_scalar(lambda x: loss([x]), bounds=(max(centre - 0.05, 0.0), min(centre + 0.05, 1.0)), method="bounded", options={"xatol": 1e-9})
+        minimize_scalar(
+            lambda x: loss([x]), bounds=(max(centre - 0.05, 0.0), min(centre + 0.05, 1.0)), method="bounded", options={"xatol": 1e-9}
+        )
     else:
         simplex = np.vstack([inside[others], inside[others] + 0.01 * np.eye(len(others))])
-        minimize(loss, inside[others], method="Nelder-Mead", options={"initial_simplex": simplex, "xatol": 1e-8, "fatol": 1e-15, "maxfev": 250})
+        minimize(
+            loss, inside[others], method="Nelder-Mead", options={"initial_simplex": simplex, "xatol": 1e-8, "fatol": 1e-15, "maxfev": 250}
+        )
     return found
 
 
@@ -423,7 +450,9 @@ def _box(family: Any, bounds: Any) -> tuple[list[str], list[tuple[float, float]]
     names += [n for n in given if n in signature.parameters and n not in names]
     unknown = [n for n in given if n not in names]
     if unknown:
-        raise InputError("bounds names a parameter that the family does not have", unknown, f"Its parameters are {', '.join(names) or 'none'}")
+        raise InputError(
+            "bounds names a parameter that the family does not have", unknown, f"Its parameters are {', '.join(names) or 'none'}"
+        )
     if not names:
         raise InputError("family must have at least one parameter", str(signature), "Write lambda variance: ruv.Noise(variance=variance)")
     box = []
@@ -457,7 +486,7 @@ def _half_way(problem: _Problem, j: int) -> float:
     guard = np.array([p.guard for p in problem.points(values)])
     if not np.isfinite(guard[-1]) or guard[-1] <= guard[0]:
         return 1.0
-    middle = np.argmax(guard >= (guard[0] + guard[-1]) / 2)
+    middle = int(np.argmax(guard >= (guard[0] + guard[-1]) / 2))
     return float(grid[max(middle, 1)] - low) if np.isfinite(grid[middle]) else 1.0
 
 

@@ -124,7 +124,7 @@ class Posterior(Protocol):
         ...
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
-        """log E exp(t theta) for each component; ``centred`` takes theta less its mean."""
+        """Log E exp(t theta) for each component; ``centred`` takes theta less its mean."""
         ...
 
     def spread(self) -> Value:

@@ -15,10 +15,19 @@ from ruvdecision import losses, masks, posteriors, protocols, targets
 
 # One small instance of every exported class; a class without one fails `test_every_class_has_an_example`.
 LOSSES = {
-    "CRPS": ruv.CRPS(), "Absolute": ruv.Absolute(), "CustomLoss": ruv.CustomLoss(lambda e, t: (e - t) ** 2), "Huber": ruv.Huber(1.0),
-    "IntervalScore": ruv.IntervalScore(0.9), "KullbackLeibler": ruv.KullbackLeibler(), "Linex": ruv.Linex(0.5), "LogScore": ruv.LogScore(),
-    "Pinball": ruv.Pinball(0.7), "Power": ruv.Power(1.5), "Quadratic": ruv.Quadratic(), "ZeroOne": ruv.ZeroOne(tolerance=0.3),
-}  # fmt: skip
+    "CRPS": ruv.CRPS(),
+    "Absolute": ruv.Absolute(),
+    "CustomLoss": ruv.CustomLoss(lambda e, t: (e - t) ** 2),
+    "Huber": ruv.Huber(1.0),
+    "IntervalScore": ruv.IntervalScore(0.9),
+    "KullbackLeibler": ruv.KullbackLeibler(),
+    "Linex": ruv.Linex(0.5),
+    "LogScore": ruv.LogScore(),
+    "Pinball": ruv.Pinball(0.7),
+    "Power": ruv.Power(1.5),
+    "Quadratic": ruv.Quadratic(),
+    "ZeroOne": ruv.ZeroOne(tolerance=0.3),
+}
 POSTERIORS = {
     "Gaussian": ruv.Gaussian.scalar(0.3, 1.7),
     "Finite": ruv.Finite([0.0, 1.0, 2.5], [0.2, 0.5, 0.3]),
@@ -26,14 +35,24 @@ POSTERIORS = {
     "Drawn": ruv.Drawn(np.random.default_rng(0).standard_normal(500)),
 }
 TARGETS = {
-    "Record": ruv.Record(0), "Records": ruv.Records(), "NewRecord": ruv.NewRecord(), "Parameter": ruv.Parameter("mu"), "Average": ruv.Average(),
+    "Record": ruv.Record(0),
+    "Records": ruv.Records(),
+    "NewRecord": ruv.NewRecord(),
+    "Parameter": ruv.Parameter("mu"),
+    "Average": ruv.Average(),
     "Functional": ruv.Functional(lambda x: 2 * x, of=ruv.Record(0)),
-}  # fmt: skip
+}
 MASKS = {
-    "Release": ruv.Release(), "Suppress": ruv.Suppress(), "Noise": ruv.Noise(variance=1.0), "Microaggregate": ruv.Microaggregate(groups=2),
-    "Subsample": ruv.Subsample(size=3), "Shuffle": ruv.Shuffle(), "Chain": ruv.Noise(variance=1.0) | ruv.Microaggregate(groups=2),
-    "Stochastic": ruv.Stochastic([[0.9, 0.1], [0.2, 0.8]]), "SuppressCells": ruv.SuppressCells(cells=[(0, 0)]),
-}  # fmt: skip
+    "Release": ruv.Release(),
+    "Suppress": ruv.Suppress(),
+    "Noise": ruv.Noise(variance=1.0),
+    "Microaggregate": ruv.Microaggregate(groups=2),
+    "Subsample": ruv.Subsample(size=3),
+    "Shuffle": ruv.Shuffle(),
+    "Chain": ruv.Noise(variance=1.0) | ruv.Microaggregate(groups=2),
+    "Stochastic": ruv.Stochastic([[0.9, 0.1], [0.2, 0.8]]),
+    "SuppressCells": ruv.SuppressCells(cells=[(0, 0)]),
+}
 
 
 def exported(module, base):
@@ -116,7 +135,12 @@ def test_target(name):
 
 BELIEFS = {
     "NormalBelief": (ruv.NormalBelief(records=4, variance=1, prior_variance=1), ruv.Record(0), ruv.Noise(variance=1.0), ruv.Quadratic()),
-    "FiniteBelief": (ruv.FiniteBelief(values=[0.0, 1.0], probabilities=[0.5, 0.5]), ruv.Parameter("theta"), ruv.Stochastic([[0.9, 0.1], [0.2, 0.8]]), ruv.Quadratic()),
+    "FiniteBelief": (
+        ruv.FiniteBelief(values=[0.0, 1.0], probabilities=[0.5, 0.5]),
+        ruv.Parameter("theta"),
+        ruv.Stochastic([[0.9, 0.1], [0.2, 0.8]]),
+        ruv.Quadratic(),
+    ),
     "TableBelief": (ruv.TableBelief(shape=(2, 2), total=5), ruv.Cell((0, 0)), ruv.SuppressCells(cells="all"), ruv.Quadratic()),
 }
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
 import pickle
 from collections import defaultdict
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +22,7 @@ from ruvdecision.engines.quadrature import integrate
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.losses import Absolute, KullbackLeibler, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Noise, Release, Shuffle, Suppress
-from ruvdecision.masks.cells import SuppressCells
+from ruvdecision.masks.cells import SuppressCells, publish
 from ruvdecision.masks.stochastic import Stochastic
 from ruvdecision.protocols import Engine
 from ruvdecision.targets import Functional, Parameter, Record, Records
@@ -216,10 +218,29 @@ def test_posterior_of_tables():
     bare = SuppressCells([(0, 0), (0, 1)], margins=False)
     assert_allclose(ENGINE.posterior(user, bare, bare.release(TF)).probabilities, np.full(114, 1 / 114), rtol=1e-12)
     assert float(ENGINE.posterior(user, Suppress()).mean()) == pytest.approx(64.5)
-    with pytest.raises(InputError, match="does not hold them"):
-        ENGINE.posterior(user, mask, mask.release(TF))
+    # A release carries its margins along; what has lost them is refused.
+    for table in (TF, pd.DataFrame(TF)):
+        assert_allclose(ENGINE.posterior(user, mask, mask.release(table)).probabilities, posterior.probabilities)
+        with pytest.raises(InputError, match="lost theirs"):
+            ENGINE.posterior(user, mask, np.array(mask.release(table)))
+    chain = SuppressCells([(0, 0)]) | SuppressCells([(0, 1), (1, 0), (1, 1)])
+    assert_allclose(ENGINE.posterior(user, chain, publish(chain, TF)).probabilities, posterior.probabilities)
     with pytest.raises(InputError, match="depends on what is released"):
         ENGINE.posterior(user, mask)
+
+
+def test_the_study_of_a_suppressed_table(root):
+    spec = importlib.util.spec_from_file_location("suppressed_table", root / "models" / "suppressed_table.py")
+    study = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(study)
+    rumap = study.study()
+    frame = rumap.to_dataframe().set_index("release")
+    assert frame.loc["SuppressCells()", "scientist_uncertainty"] == pytest.approx(4.736198448394496, rel=1e-12)  # T-F: log 114
+    assert frame.loc["SuppressCells()", "intruder_uncertainty"] == pytest.approx((114**2 - 1) / 12, rel=1e-12)
+    assert frame.loc["SuppressCells(cells=[[0, 0]])", "risk"] == 1.0  # found by subtraction
+    assert any("114" in line for line in study.notes(rumap))
+    weighted = study.study(row=1, column=1, concentration=0.5).to_dataframe().set_index("release")
+    assert 0 < weighted.loc["SuppressCells()", "scientist_uncertainty"] < np.log(114)
 
 
 # -- the engine -------------------------------------------------------------------------------------------------

@@ -139,19 +139,33 @@ def test_unequal_groups_are_as_even_as_possible():
 # -- priors --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mask", [ruv.Noise(variance=0.3), ruv.Noise(variance=0.3) | ruv.Microaggregate(groups=2), ruv.Noise(variance=0.2, common=True) | ruv.Noise(variance=0.1)])
+@pytest.mark.parametrize(
+    "mask",
+    [
+        ruv.Noise(variance=0.3),
+        ruv.Noise(variance=0.3) | ruv.Microaggregate(groups=2),
+        ruv.Noise(variance=0.2, common=True) | ruv.Noise(variance=0.1),
+    ],
+)
 def test_flat_prior_is_the_limit_of_wide_priors(mask):
     spread = np.array([[1.0, 0.3], [0.3, 2.0]])
     flat = ruv.NormalBelief(records=6, covariance=spread, prior="flat")
     wide = ruv.NormalBelief(records=6, covariance=spread, prior_covariance=1e9 * np.eye(2))
     for target in (ruv.Record(0), ruv.Parameter("mu"), ruv.NewRecord(), ruv.Average()):
-        a, b = (ruv.evaluate([mask], intruder=ruv.User(x, target, ruv.Quadratic()), scientist=ruv.User(x, target, ruv.Quadratic())) for x in (flat, wide))
+        a, b = (
+            ruv.evaluate([mask], intruder=ruv.User(x, target, ruv.Quadratic()), scientist=ruv.User(x, target, ruv.Quadratic()))
+            for x in (flat, wide)
+        )
         assert a.intruder_uncertainty[0] == pytest.approx(b.intruder_uncertainty[0], rel=1e-6)
 
 
 def test_known_mean_is_the_limit_of_narrow_priors():
     known = ruv.NormalBelief(records=4, variance=2, prior="known")
-    row = ruv.evaluate([ruv.Noise(variance=0.5)], intruder=ruv.User(known, ruv.Record(0), ruv.Quadratic()), scientist=ruv.User(known, ruv.Parameter("mu"), ruv.Quadratic()))[0]
+    row = ruv.evaluate(
+        [ruv.Noise(variance=0.5)],
+        intruder=ruv.User(known, ruv.Record(0), ruv.Quadratic()),
+        scientist=ruv.User(known, ruv.Parameter("mu"), ruv.Quadratic()),
+    )[0]
     assert row.intruder_uncertainty == pytest.approx(1 / (1 / 2 + 1 / 0.5), rel=1e-12)
     assert row.scientist_uncertainty == 0.0
 
@@ -212,7 +226,13 @@ def test_unknown_row_ties_with_the_average_in_mean_uncertainty():
     average = ruv.Microaggregate(groups=1)
     for r2 in (0.0, 0.5, 2.08):
         noise = ruv.Noise(variance=r2)
-        tied = [noise | average, noise | ruv.Shuffle(), ruv.Shuffle() | noise, ruv.Shuffle() | noise | ruv.Microaggregate(groups=5), noise | ruv.Microaggregate(groups=2) | ruv.Shuffle()]
+        tied = [
+            noise | average,
+            noise | ruv.Shuffle(),
+            ruv.Shuffle() | noise,
+            ruv.Shuffle() | noise | ruv.Microaggregate(groups=5),
+            noise | ruv.Microaggregate(groups=2) | ruv.Shuffle(),
+        ]
         u = ruv.evaluate(tied, intruder=user, scientist=user).intruder_uncertainty
         np.testing.assert_allclose(u, u[0], rtol=1e-12)
 
@@ -249,7 +269,11 @@ def test_unknown_row_with_other_losses_is_simulated_with_its_error(loss):
 def test_same_seed_same_map_and_other_seed_other_map():
     belief = ruv.NormalBelief(records=4, variance=2, prior_variance=5)
     user = ruv.User(belief, ruv.Record(0), ruv.Absolute())
-    make = lambda seed: ruv.evaluate([ruv.Shuffle() | ruv.Noise(variance=1.0)], intruder=user, scientist=user, replicates=20, seed=seed).intruder_uncertainty[0]  # noqa: E731
+
+    def make(seed):
+        masks = [ruv.Shuffle() | ruv.Noise(variance=1.0)]
+        return ruv.evaluate(masks, intruder=user, scientist=user, replicates=20, seed=seed).intruder_uncertainty[0]
+
     assert make(5) == make(5) != make(6)
 
 
@@ -346,7 +370,7 @@ def test_refusals_say_what_to_do():
     belief = ruv.NormalBelief(records=6, variance=1, prior_variance=1)
     user = ruv.User(belief, ruv.Record(0), ruv.Quadratic())
     for mask, word in (
-        (ruv.Microaggregate(size=2, by="zscore"), "by=\"rows\""),
+        (ruv.Microaggregate(size=2, by="zscore"), 'by="rows"'),
         (ruv.Microaggregate(groups=2) | ruv.Subsample(size=3), "Subsample first"),
         (ruv.Microaggregate(groups=4) | ruv.Shuffle(), "Shuffle() first"),
         (ruv.Suppress(rows=[0]) | ruv.Shuffle(), "Shuffle() first"),
@@ -354,8 +378,8 @@ def test_refusals_say_what_to_do():
     ):
         with pytest.raises(ruv.UnsupportedError, match=word.replace("(", r"\(").replace(")", r"\)")):
             ruv.evaluate([mask], intruder=user, scientist=user)
+    flat = ruv.User(ruv.NormalBelief(records=3, variance=1, prior="flat"), ruv.Record(0), ruv.Absolute())
     with pytest.raises(ruv.UnsupportedError, match="flat prior"):
-        flat = ruv.User(ruv.NormalBelief(records=3, variance=1, prior="flat"), ruv.Record(0), ruv.Absolute())
         ruv.evaluate([ruv.Shuffle() | ruv.Noise(variance=1.0)], intruder=flat, scientist=flat)
 
 
@@ -400,7 +424,14 @@ def test_bad_input_says_what_got_and_do(make):
 def test_bad_maps():
     belief = ruv.NormalBelief(records=4, variance=1, prior_variance=1)
     user = ruv.User(belief, ruv.Record(0), ruv.Quadratic())
-    for masks in ([], [ruv.Noise(variance=1), ruv.Noise(variance=1.0)], [ruv.Noise(variance=[1, 2])], [ruv.Microaggregate(groups=5)], [3], 3):
+    for masks in (
+        [],
+        [ruv.Noise(variance=1), ruv.Noise(variance=1.0)],
+        [ruv.Noise(variance=[1, 2])],
+        [ruv.Microaggregate(groups=5)],
+        [3],
+        3,
+    ):
         with pytest.raises(ruv.RuvError):
             ruv.evaluate(masks, intruder=user, scientist=user)
     with pytest.raises(ruv.InputError, match="4 records"):

@@ -24,7 +24,7 @@ LAYERS = [
     {"users"},
     {"beliefs", "masks", "targets", "losses"},
     {"posteriors", "channels", "orderstatistics"},
-    {"scores", "monotone", "progress", "checks", "errors", "protocols", "_version"},
+    {"scores", "monotone", "progress", "lazy", "checks", "errors", "protocols", "_version"},
 ]
 HEIGHT = {name: -depth for depth, names in enumerate(LAYERS) for name in names}
 

@@ -1001,3 +1001,12 @@ def test_a_covariance_is_never_read_record_by_record():
 @given(keys=hnp.arrays(np.float64, st.integers(1, 60), elements=st.integers(-4, 4).map(float)))
 def test_fast_sorting_is_stable_sorting(keys):
     assert stable_order(keys).tolist() == np.argsort(keys, kind="stable").tolist()
+
+
+def test_microaggregation_takes_values_of_any_size():
+    x = np.random.default_rng(3).normal(size=(40, 3))
+    for mask in [Microaggregate(size=3, by=by) for by in ("each", "zscore", "pc1", "mdav")] + [
+        Microaggregate(size=3, by=by, standardise=False) for by in ("pc1", "mdav")
+    ]:
+        for scale in (2.0**-600, 2.0**600):
+            np.testing.assert_allclose(mask.release(x * scale) / scale, mask.release(x), rtol=1e-12)

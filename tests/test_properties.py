@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -42,7 +44,7 @@ LINEAR = [
 def test_more_information_never_raises_uncertainty(n, s2, f2, first, then):
     """What a chain releases is computed from what its beginning releases."""
     u = [uncertainties([m], users(n, s2, f2))[:, 0] for m in (ruv.Release(), first, first | then, ruv.Suppress())]
-    for more, less in zip(u[:-1], u[1:], strict=True):
+    for more, less in itertools.pairwise(u):
         assert np.all(more <= less * (1 + 1e-9) + 1e-12)
 
 
@@ -70,7 +72,12 @@ def test_chains_associate(n, s2, f2, pick):
 def test_what_is_no_mask(n, s2, f2):
     who = users(n, s2, f2)
     none = uncertainties([ruv.Release()], who)
-    for mask in (ruv.Noise(variance=0.0), ruv.Microaggregate(groups=n), ruv.Noise(sd=0.0) | ruv.Microaggregate(size=1), ruv.Subsample(size=n)):
+    for mask in (
+        ruv.Noise(variance=0.0),
+        ruv.Microaggregate(groups=n),
+        ruv.Noise(sd=0.0) | ruv.Microaggregate(size=1),
+        ruv.Subsample(size=n),
+    ):
         np.testing.assert_allclose(uncertainties([mask], who), none, rtol=1e-12, atol=1e-14)
     assert none[0, 0] == 0.0  # the record itself was released
     np.testing.assert_allclose(uncertainties([ruv.Noise(variance=np.inf)], who), uncertainties([ruv.Suppress()], who), rtol=1e-12)
@@ -87,10 +94,24 @@ def test_scaling_the_data_scales_quadratic_uncertainty_by_the_square(n, s2, f2, 
 
 @quick
 @given(
-    n=st.integers(2, 12), s2=positive, f2=positive,
+    n=st.integers(2, 12),
+    s2=positive,
+    f2=positive,
     grid=st.lists(positive, min_size=3, max_size=6, unique=True),
-    loss=st.sampled_from([ruv.Absolute(), ruv.Power(1.5), ruv.LogScore(), ruv.Pinball(0.8), ruv.Linex(0.1), ruv.Huber(1.0), ruv.CRPS(), ruv.IntervalScore(0.8), ruv.ZeroOne(tolerance=1.0)]),
-)  # fmt: skip
+    loss=st.sampled_from(
+        [
+            ruv.Absolute(),
+            ruv.Power(1.5),
+            ruv.LogScore(),
+            ruv.Pinball(0.8),
+            ruv.Linex(0.1),
+            ruv.Huber(1.0),
+            ruv.CRPS(),
+            ruv.IntervalScore(0.8),
+            ruv.ZeroOne(tolerance=1.0),
+        ]
+    ),
+)
 def test_one_dimensional_gaussian_losses_rank_masks_alike(n, s2, f2, grid, loss):
     """Each is an increasing function of the variance alone (FORMULAS section 1)."""
     masks = [ruv.Noise(variance=v) for v in sorted(grid)]
@@ -114,10 +135,22 @@ def test_a_map_of_many_masks_is_the_maps_of_each(n, s2, f2, r2):
 
 
 SHAPE_KEEPING = [
-    ruv.Release(), ruv.Noise(variance=2.0), ruv.Noise(sd=[1.0, 2.0]), ruv.Noise(covariance=[[1.0, 0.5], [0.5, 2.0]]), ruv.Noise(share=0.2), ruv.Noise(variance=1.0, common=True),
-    ruv.Microaggregate(groups=2), ruv.Microaggregate(size=2, by="zscore"), ruv.Microaggregate(size=2, by="each"), ruv.Microaggregate(size=2, by="pc1"),
-    ruv.Suppress(), ruv.Suppress(columns=["b"]), ruv.Suppress(rows=[0]), ruv.Shuffle(), ruv.Noise(variance=1.0) | ruv.Microaggregate(groups=2) | ruv.Shuffle(),
-]  # fmt: skip
+    ruv.Release(),
+    ruv.Noise(variance=2.0),
+    ruv.Noise(sd=[1.0, 2.0]),
+    ruv.Noise(covariance=[[1.0, 0.5], [0.5, 2.0]]),
+    ruv.Noise(share=0.2),
+    ruv.Noise(variance=1.0, common=True),
+    ruv.Microaggregate(groups=2),
+    ruv.Microaggregate(size=2, by="zscore"),
+    ruv.Microaggregate(size=2, by="each"),
+    ruv.Microaggregate(size=2, by="pc1"),
+    ruv.Suppress(),
+    ruv.Suppress(columns=["b"]),
+    ruv.Suppress(rows=[0]),
+    ruv.Shuffle(),
+    ruv.Noise(variance=1.0) | ruv.Microaggregate(groups=2) | ruv.Shuffle(),
+]
 
 
 @pytest.mark.parametrize("mask", SHAPE_KEEPING, ids=str)

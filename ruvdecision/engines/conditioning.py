@@ -64,7 +64,7 @@ class Conditioned:
         mean_part = np.kron(roots[:, None], np.eye(k))
         start = np.concatenate([mean_part, np.zeros((size, self.latents - k))], axis=1)
         seen = np.flatnonzero(block.alive.reshape(-1))
-        q = np.kron(np.eye(c), spread) if c > 1 else spread
+        q: Array = np.asarray(np.kron(np.eye(c), spread), dtype=np.float64) if c > 1 else spread
         if len(seen) == 0:
             nothing = np.zeros((1, size, 0))
             return _Solved(seen, nothing, q[None], start[None], np.zeros((1, self.latents, 0)), np.zeros((1, 0, self.latents)))
@@ -73,12 +73,16 @@ class Conditioned:
             inverse = _inverse(q + block.r)
             away = block.r @ inverse
             left = _symmetric(away @ q)
-            return _Solved(seen, q @ inverse, left, away @ start, np.swapaxes(start, -1, -2) @ inverse, np.broadcast_to(start, (1, size, self.latents)))
+            return _Solved(
+                seen, q @ inverse, left, away @ start, np.swapaxes(start, -1, -2) @ inverse, np.broadcast_to(start, (1, size, self.latents))
+            )
         b = block.b[:, seen, :]
         r = block.r[:, seen[:, None], seen]
         bq = b @ q
         v = bq @ np.swapaxes(b, -1, -2) + r
-        loads = np.concatenate([np.broadcast_to(x, (max(len(x), 1), size, k))[:, seen] for x in block.loads], axis=-1) if block.loads else None
+        loads = (
+            np.concatenate([np.broadcast_to(x, (max(len(x), 1), size, k))[:, seen] for x in block.loads], axis=-1) if block.loads else None
+        )
         view = b @ mean_part
         if loads is not None:
             lead = np.broadcast_shapes(view.shape[:1], loads.shape[:1])
@@ -110,7 +114,7 @@ class Conditioned:
             prior[:, k:, k:] = noise
             if d == 1:
                 return prior / (1.0 + prior * information), np.zeros((1, d), dtype=bool)
-            return _symmetric(np.linalg.solve(np.eye(d) + prior @ information, prior)), np.zeros((1, d), dtype=bool)
+            return _symmetric(np.asarray(np.linalg.solve(np.eye(d) + prior @ information, prior))), np.zeros((1, d), dtype=bool)
         # Flat prior: integrate the common noise out first, then invert what is known about the mean.
         a, b, c = information[:, :k, :k], information[:, :k, k:], information[:, k:, k:]
         mixed = np.linalg.solve(np.eye(d - k) + noise @ c, noise) if d > k else noise
@@ -144,7 +148,8 @@ class Conditioned:
             for i, row in enumerate(rows):
                 for j, x in enumerate(row):
                     total[:, i * k : i * k + k, j * k : j * k + k] += x
-        total = _symmetric(total)
+        # Rounding may leave a variance a hair below zero where nothing is left to know.
+        total = _not_negative(_symmetric(total))
         if np.any(self.lost):
             # A direction of the mean that nothing was said about: infinite variance wherever it enters.
             open_ = np.any((np.abs(t) > 0) & np.broadcast_to(self.lost, lead + (self.latents,))[:, None, :], axis=-1)
@@ -330,7 +335,7 @@ def _symmetric(x: Array) -> Array:
 
 
 def _inverse(x: Array) -> Array:
-    return 1.0 / x if x.shape[-1] == 1 else np.linalg.inv(x)
+    return np.asarray(1.0 / x if x.shape[-1] == 1 else np.linalg.inv(x), dtype=np.float64)
 
 
 def _pseudo_inverse(x: Array) -> Array:
@@ -344,6 +349,16 @@ def _pseudo_inverse(x: Array) -> Array:
 def _snap(x: Array, scale: float = 1.0) -> Array:
     """Set what is rounding error of a difference of this scale to zero, so that nothing left is exactly nothing."""
     return np.where(np.abs(x) < 1e-14 * scale, 0.0, x)
+
+
+def _not_negative(x: Array) -> Array:
+    """Clip the diagonal at zero."""
+    index = np.arange(x.shape[-1])
+    if np.all(x[:, index, index] >= 0):
+        return x
+    out = x.copy()
+    out[:, index, index] = np.maximum(out[:, index, index], 0.0)
+    return out
 
 
 def _fill_diagonal(x: Array, where: Any) -> Array:

@@ -141,7 +141,12 @@ class BayesLoss:
 
     def __str__(self) -> str:
         weights = getattr(self, "weights", 1.0)
-        return self.phrase() + (f" weighted by {show(weights)}" if weights != 1.0 else "")
+        if weights == 1.0:
+            return self.phrase()
+        words = show(weights)
+        if isinstance(weights, tuple) and len(words) > 60:
+            words = f"a {len(weights)} by {len(weights)} matrix" if isinstance(weights[0], tuple) else f"{len(weights)} weights"
+        return f"{self.phrase()} weighted by {words}"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -252,7 +252,8 @@ class ZeroOne(BayesLoss):
     """One if any component of the estimate is farther than ``tolerance`` from the truth, else zero.
 
     The estimate is the mode, or the centre of the most probable window. On a continuum with tolerance 0 nobody ever hits
-    the truth, so that U = 1. For a normal number U = 2 Phi(-tolerance / s). FORMULAS section 1.
+    the truth, so that U = 1. For a normal number U = 2 Phi(-tolerance / s). With draws the window is chosen on the
+    draws themselves, so that U is a little low. FORMULAS section 1.
 
     Parameters
     ----------

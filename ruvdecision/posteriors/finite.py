@@ -202,13 +202,14 @@ class Finite:
     @cached_property
     def _merged(self) -> tuple[Array, Array]:
         """Distinct values in ascending order, with their probabilities."""
-        distinct, place = np.unique(self.values, axis=0, return_inverse=True)
-        order = np.argsort(place.ravel(), kind="stable")
-        chances = self.probabilities[..., order]
-        if len(distinct) < len(self.values):
-            starts = np.flatnonzero(np.diff(place.ravel()[order], prepend=-1))
-            chances = np.add.reduceat(chances, starts, axis=-1)
-        return distinct, chances
+        # Sorting by columns is several times faster than np.unique over rows.
+        order = np.lexsort(self.values.T[::-1]) if self.event else np.argsort(self.values, kind="stable")
+        values, chances = self.values[order], self.probabilities[..., order]
+        fresh = values[1:] != values[:-1]
+        starts = np.flatnonzero(np.concatenate([[True], fresh.any(axis=-1) if self.event else fresh]))
+        if len(starts) < len(values):
+            values, chances = values[starts], np.add.reduceat(chances, starts, axis=-1)
+        return values, chances
 
     @cached_property
     def _sorted(self) -> list[tuple[Array, Array]]:

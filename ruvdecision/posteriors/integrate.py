@@ -120,7 +120,7 @@ def sobol_normal(size: int, points: int) -> Array:
 def scrambled_mean(means: list[Any]) -> Value:
     """Mean over scrambles, with the standard error that their scatter shows."""
     stack = np.stack([np.asarray(m) for m in means])
-    return Value(stack.mean(axis=0), stack.std(axis=0, ddof=1) / np.sqrt(len(stack)))
+    return Value(np.asarray(stack.mean(axis=0)), np.asarray(stack.std(axis=0, ddof=1) / np.sqrt(len(stack))))
 
 
 def limit(evaluate: Callable[[float], Value], infinite: Any) -> Value:
