@@ -10,7 +10,10 @@ from .timing import best, race
 
 
 def _users(belief):
-    return {"intruder": ruv.User(belief, ruv.Record(0), ruv.Quadratic()), "scientist": ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic())}
+    return {
+        "intruder": ruv.User(belief, ruv.Record(0), ruv.Quadratic()),
+        "scientist": ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic()),
+    }
 
 
 def scalar_loop(grid, n=10, s2=2.0, f2=5.0):

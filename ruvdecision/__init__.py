@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import protocols
+from . import masks, protocols
 from ._version import __version__
 from .beliefs import Cell, FiniteBelief, NormalBelief, TableBelief
 from .channels import LinearChannel
@@ -41,19 +41,46 @@ from .users import User
 
 if TYPE_CHECKING:
     from . import orderstatistics, scenarios
+    from .masks import (
+        PRAM,
+        Bottomcode,
+        DataShuffle,
+        LocalSuppress,
+        MicroaggregateMixed,
+        MultiplicativeNoise,
+        RankSwap,
+        Recode,
+        Resample,
+        Round,
+        Swap,
+        Synthesize,
+        Topcode,
+    )
+    from .masks.synthesize import Combined, combine_full, combine_partial
 
 # Imported when first used.
-_LATER = {"orderstatistics": "orderstatistics", "scenarios": "scenarios"}
+_LATER = {
+    "orderstatistics": "orderstatistics",
+    "scenarios": "scenarios",
+    "Combined": "masks.synthesize",
+    "combine_full": "masks.synthesize",
+    "combine_partial": "masks.synthesize",
+    **dict.fromkeys(masks.LATER, "masks"),
+}
 __getattr__, __dir__, _ = attach(__name__, _LATER)
 
 __all__ = [
     "CRPS",
+    "PRAM",
     "Absolute",
     "Average",
+    "Bottomcode",
     "Cell",
     "Chain",
     "Choice",
+    "Combined",
     "CustomLoss",
+    "DataShuffle",
     "Drawn",
     "Enumeration",
     "Exact",
@@ -69,9 +96,12 @@ __all__ = [
     "KullbackLeibler",
     "LinearChannel",
     "Linex",
+    "LocalSuppress",
     "LogScore",
     "Mask",
     "Microaggregate",
+    "MicroaggregateMixed",
+    "MultiplicativeNoise",
     "NewRecord",
     "Noise",
     "NormalBelief",
@@ -81,22 +111,31 @@ __all__ = [
     "Power",
     "Quadratic",
     "RUMap",
+    "RankSwap",
+    "Recode",
     "Record",
     "Records",
     "Release",
+    "Resample",
+    "Round",
     "RuvError",
     "Shuffle",
     "Stochastic",
     "Subsample",
     "Suppress",
     "SuppressCells",
+    "Swap",
+    "Synthesize",
     "TableBelief",
+    "Topcode",
     "UnsupportedError",
     "User",
     "Value",
     "ZeroOne",
     "__version__",
     "choose",
+    "combine_full",
+    "combine_partial",
     "evaluate",
     "frontier",
     "optimise",

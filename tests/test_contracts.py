@@ -52,6 +52,19 @@ MASKS = {
     "Chain": ruv.Noise(variance=1.0) | ruv.Microaggregate(groups=2),
     "Stochastic": ruv.Stochastic([[0.9, 0.1], [0.2, 0.8]]),
     "SuppressCells": ruv.SuppressCells(cells=[(0, 0)]),
+    "RankSwap": ruv.RankSwap(within=0.5),
+    "Swap": ruv.Swap(rate=0.5, columns=[0]),
+    "Resample": ruv.Resample(times=2),
+    "MultiplicativeNoise": ruv.MultiplicativeNoise(sd=0.1),
+    "Topcode": ruv.Topcode(at=3.0),
+    "Bottomcode": ruv.Bottomcode(at=1.0),
+    "Round": ruv.Round(base=2),
+    "Recode": ruv.Recode(bins=[-1, 2, 10]),
+    "Synthesize": ruv.Synthesize(),
+    "PRAM": ruv.PRAM(stay=0.8, columns=[0]),
+    "LocalSuppress": ruv.LocalSuppress(k=2, keys=[0]),
+    "DataShuffle": ruv.DataShuffle(columns=[0]),
+    "MicroaggregateMixed": ruv.MicroaggregateMixed(size=2),
 }
 
 

@@ -1,11 +1,76 @@
-"""Masks: techniques with their parameters. One file per idea."""
+"""Masks: techniques with their parameters. One file per idea.
 
+The masks with a closed-form channel are imported at once, the others when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..lazy import attach
 from .base import Chain, Mask
+from .cells import SuppressCells
 from .microaggregate import Microaggregate
 from .noise import Noise
 from .release import Release
 from .shuffle import Shuffle
+from .stochastic import Stochastic
 from .subsample import Subsample
 from .suppress import Suppress
 
-__all__ = ["Chain", "Mask", "Microaggregate", "Noise", "Release", "Shuffle", "Subsample", "Suppress"]
+if TYPE_CHECKING:
+    from .datashuffle import DataShuffle
+    from .localsuppress import LocalSuppress
+    from .mixed import MicroaggregateMixed
+    from .multiplicative import MultiplicativeNoise
+    from .pram import PRAM
+    from .rankswap import RankSwap
+    from .recode import Recode
+    from .resample import Resample
+    from .round import Round
+    from .swap import Swap
+    from .synthesize import Synthesize
+    from .topcode import Bottomcode, Topcode
+
+LATER = {
+    "Bottomcode": "topcode",
+    "DataShuffle": "datashuffle",
+    "LocalSuppress": "localsuppress",
+    "MicroaggregateMixed": "mixed",
+    "MultiplicativeNoise": "multiplicative",
+    "PRAM": "pram",
+    "RankSwap": "rankswap",
+    "Recode": "recode",
+    "Resample": "resample",
+    "Round": "round",
+    "Swap": "swap",
+    "Synthesize": "synthesize",
+    "Topcode": "topcode",
+}
+__getattr__, __dir__, _ = attach(__name__, LATER)
+
+__all__ = [
+    "PRAM",
+    "Bottomcode",
+    "Chain",
+    "DataShuffle",
+    "LocalSuppress",
+    "Mask",
+    "Microaggregate",
+    "MicroaggregateMixed",
+    "MultiplicativeNoise",
+    "Noise",
+    "RankSwap",
+    "Recode",
+    "Release",
+    "Resample",
+    "Round",
+    "Shuffle",
+    "Stochastic",
+    "Subsample",
+    "Suppress",
+    "SuppressCells",
+    "Swap",
+    "Synthesize",
+    "Topcode",
+]

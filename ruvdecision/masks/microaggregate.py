@@ -6,22 +6,33 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from ..channels import LinearChannel, Partition
 from ..checks import check_choice, check_columns, check_integer
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .base import Mask
+from .columnkinds import apart, as_columns
 from .frame import Frame
+from .mdav import mdav
+from .moments import sample_covariance
+from .ordering import stable_order
 
 __all__ = ["Microaggregate"]
 
-ORDERS = ("rows", "each", "zscore", "pc1")
+ORDERS = ("rows", "each", "zscore", "pc1", "mdav")
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, repr=False)
 class Microaggregate(Mask):
-    """Replace every value by the mean of its group.
+    """Replace every value by the mean (or median) of its group.
+
+    Karr et al. (2006): Micir(p, 10) is ``Microaggregate(size=10, by="each")``, Micz(p, 3) and Micp(p, 3) are
+    ``Microaggregate(size=3, by="zscore")`` and ``by="pc1"``, Micm(p, 3) is ``Microaggregate(size=3, by="mdav")`` and
+    Micm(3, 7) is ``Microaggregate(size=7, by="mdav", block=3)``.
 
     Parameters
     ----------
@@ -29,30 +40,55 @@ class Microaggregate(Mask):
         A number of groups of sizes as equal as possible: with n records the first ``n % groups`` groups have
         one record more. Or a label for every record, for groups fixed beforehand; then ``by`` must stay "rows".
     size : int, optional
-        Records per group; the last group takes the remainder, so it has ``size`` to ``2 * size - 1``.
-    by : {"rows", "each", "zscore", "pc1"}, default "rows"
-        How records are put in order before they are cut into groups. "rows" takes the order of the file, so
-        the groups do not depend on the data and the release is linear. The others look at the data: each
-        variable apart ("each", individual ranking), the sum of z-scores ("zscore"), the first principal
-        component of the standardised variables ("pc1"). Sorting is stable; z-scores use the divisor n - 1.
+        Records per group, at least; the last group takes the remainder, so it has ``size`` to ``2 * size - 1``.
+    by : {"rows", "each", "zscore", "pc1", "mdav"}, default "rows"
+        How groups are found. "rows" takes the order of the file, so the groups do not depend on the data and the
+        release is linear. The others look at the data: each variable apart ("each", individual ranking), the sum of
+        z-scores ("zscore"), the first principal component ("pc1", from high to low: the sign is such that the
+        largest loading is negative), or MDAV ("mdav", see `ruvdecision.masks.mdav`). Sorting is stable: ties keep the
+        order of the file.
     columns : names or positions, optional
-        Columns to average; all of them if not given. They alone decide the order.
+        Columns to average; all of them (but those of ``within``) if not given. They alone decide the groups.
+    block : int, optional
+        Find groups for blocks of this many columns apart, in the order of the columns; the last block may have
+        fewer. For "zscore", "pc1" and "mdav"; all columns together if not given.
+    centre : {"mean", "median"}, default "mean"
+        What stands for a group.
+    within : names or positions, optional
+        Columns of categories: a group never mixes records that differ in them (a missing category counts as one of its
+        own). Each combination needs at least ``size`` records, and has its own remainder.
+    standardise : bool, default True
+        Whether "pc1" and "mdav" work on z-scores, with mean and standard deviation (divisor n - 1) of the whole
+        file; a constant column has z-score zero. With False they work on the values as they are.
+
+    Missing values are refused: a group's mean would not say how many records stand behind it.
 
     >>> Microaggregate(groups=1).release([1.0, 2.0, 6.0])
     array([3., 3., 3.])
+    >>> Microaggregate(size=2, by="each", centre="median").release([5.0, 1.0, 2.0, 9.0, 6.0])
+    array([6. , 1.5, 1.5, 6. , 6. ])
     """
 
     groups: Any = None
     size: int | None = None
     by: str = "rows"
     columns: Any = None
+    block: int | None = None
+    centre: str = "mean"
+    within: Any = None
+    standardise: bool = True
 
     recordwise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if (self.groups is None) == (self.size is None):
-            raise InputError("Microaggregate needs groups or size", {"groups": self.groups, "size": self.size}, "Give one of them, Microaggregate(groups=1)")
+            raise InputError(
+                "Microaggregate needs groups or size",
+                {"groups": self.groups, "size": self.size},
+                "Give one of them, Microaggregate(groups=1)",
+            )
         check_choice("by", self.by, ORDERS)
+        check_choice("centre", self.centre, ("mean", "median"))
         if self.size is not None:
             object.__setattr__(self, "size", check_integer("size", self.size, low=1))
         elif np.ndim(self.groups) == 0:
@@ -60,15 +96,29 @@ class Microaggregate(Mask):
         else:
             labels = tuple(np.asarray(self.groups).tolist())
             if self.by != "rows":
-                raise InputError("Groups given record by record leave nothing to sort", f"by={self.by!r}", 'Leave by="rows", or give the number of groups')
+                raise InputError(
+                    "Groups given record by record leave nothing to sort",
+                    f"by={self.by!r}",
+                    'Leave by="rows", or give the number of groups',
+                )
             if any(v is None or v != v for v in labels):
                 raise InputError("groups must have a label for every record", "missing labels", "Fill them in")
             object.__setattr__(self, "groups", labels)
-        if self.columns is not None:
-            object.__setattr__(self, "columns", (self.columns,) if isinstance(self.columns, (str, int, np.integer)) else tuple(self.columns))
+        if self.groups is not None and (self.by == "mdav" or self.within is not None):
+            raise InputError("MDAV and groups within categories need size", f"groups={self.groups!r}", "Write Microaggregate(size=3, ...)")
+        if self.block is not None:
+            object.__setattr__(self, "block", check_integer("block", self.block, low=1))
+            if self.by not in ("zscore", "pc1", "mdav"):
+                raise InputError('block goes with by="zscore", "pc1" or "mdav"', f"by={self.by!r}", "Leave block out")
+        if not isinstance(self.standardise, (bool, np.bool_)):
+            raise InputError("standardise must be True or False", self.standardise, "Leave it out for z-scores")
+        if not self.standardise and self.by not in ("pc1", "mdav"):
+            raise InputError('standardise=False goes with by="pc1" or "mdav"', f"by={self.by!r}", "Leave standardise out")
+        for name in ("columns", "within"):
+            object.__setattr__(self, name, as_columns(name, getattr(self, name)))
 
-    def sizes(self, n: int) -> Array:
-        """Group sizes for ``n`` records, in order."""
+    def sizes(self, n: int) -> Ints:
+        """Group sizes for ``n`` records, in order, where groups are cut out of an order."""
         if self.size is not None:
             if self.size > n:
                 raise InputError(f"size={self.size} is more than the {n} records", self.size, "Use smaller groups")
@@ -83,21 +133,38 @@ class Microaggregate(Mask):
         return sizes
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        values, positions = frame.numeric("Microaggregate", self.columns)
-        labels = self._labels(frame.n)
+        columns: Any = self.columns
+        classes = [np.arange(frame.n)]
+        if self.within is not None:
+            inside = check_columns("within", self.within, frame.columns)
+            if columns is None:
+                columns = [c for i, c in enumerate(frame.columns) if i not in inside]
+                if not columns:
+                    raise InputError("within leaves no column to average", list(self.within), "Name fewer columns in within")
+            else:
+                apart("columns", frame.positions(columns), "within", inside, frame.columns)
+            classes = self._classes(frame, inside)
+        values, positions = frame.numeric("Microaggregate", columns)
+        values = np.asfortranarray(values)  # all work is column by column
         out = np.empty_like(values)
-        if self.by == "each":
-            for j in range(values.shape[1]):
-                out[:, j] = _group_means(values[:, [j]], np.argsort(values[:, j], kind="stable"), labels)[:, 0]
-        else:
-            out = _group_means(values, _order(values, self.by), labels)
+        k = values.shape[1]
+        width = 1 if self.by == "each" else self.block or k
+        for start in range(0, k, width):
+            part = values[:, start : start + width]
+            order, starts = self._find(part, classes)
+            _centres(part, order, starts, self.centre, out[:, start : start + width])
         return frame.replace(out, positions)
 
     def partition(self, n: int) -> Partition | None:
-        if self.by != "rows":
+        if self.by != "rows" or self.within is not None:
             raise UnsupportedError(
                 f"{self} groups records by their values, so its release is not linear in the records",
                 do='Use by="rows" (groups fixed beforehand) for a closed form, or measure its releases with ruv.measure',
+            )
+        if self.centre != "mean":
+            raise UnsupportedError(
+                f"{self} releases medians, which are not linear in the records",
+                do='Use centre="mean" for a closed form, or measure its releases with ruv.measure',
             )
         if self.size is None and not isinstance(self.groups, tuple):
             self.sizes(n)
@@ -113,33 +180,109 @@ class Microaggregate(Mask):
     def _labels(self, n: int) -> Any:
         if isinstance(self.groups, tuple):
             if len(self.groups) != n:
-                raise InputError(f"groups must have a label for each of the {n} records", f"{len(self.groups)} labels", "Give one label per record")
+                raise InputError(
+                    f"groups must have a label for each of the {n} records", f"{len(self.groups)} labels", "Give one label per record"
+                )
             return np.unique(np.asarray(self.groups), return_inverse=True)[1]
         sizes = self.sizes(n)
         return np.repeat(np.arange(len(sizes)), sizes)
 
+    def _classes(self, frame: Frame, inside: list[int]) -> list[Ints]:
+        """Rows of each combination of categories; too small ones are refused."""
+        codes = np.stack([pd.factorize(frame.table.iloc[:, i], use_na_sentinel=False)[0] for i in inside], axis=1)
+        _, first, label, count = np.unique(codes, axis=0, return_index=True, return_inverse=True, return_counts=True)
+        small = np.flatnonzero(count < (self.size or 1))
+        if len(small):
+            shown = [f"{tuple(frame.table.iloc[first[i], inside].tolist())} with {count[i]}" for i in small[:5]]
+            raise InputError(
+                f"Every combination of {list(self.within)} needs at least {self.size} records",
+                "; ".join(shown),
+                "Merge categories with Recode first, or use smaller groups",
+            )
+        order = stable_order(label.reshape(-1))
+        return list(np.split(order, np.cumsum(count)[:-1]))
 
-def _order(values: Array, by: str) -> Any:
-    """The order in which records are cut into groups."""
+    def _find(self, values: Array, classes: list[Ints]) -> tuple[Ints, Ints]:
+        """Rows put group by group, and where each group starts."""
+        if isinstance(self.groups, tuple):
+            labels = self._labels(len(values))
+            order = stable_order(labels)
+            return order, np.concatenate([[0], np.cumsum(np.bincount(labels))[:-1]])
+        score = _score(values, self.by, self.standardise)
+        orders, starts, before = [], [], 0
+        for rows in classes:
+            inner = score if score is None or len(classes) == 1 else score[rows]
+            if self.by == "mdav":
+                assert inner is not None
+                assert self.size is not None
+                if self.size > len(rows):
+                    self.sizes(len(rows))
+                labels = mdav(inner, self.size)
+                order, sizes = stable_order(labels), np.bincount(labels)
+            else:
+                order = np.arange(len(rows)) if inner is None else stable_order(inner)
+                sizes = self.sizes(len(rows))
+            orders.append(rows[order] if len(classes) > 1 else order)
+            starts.append(before + np.concatenate([[0], np.cumsum(sizes)[:-1]]))
+            before += len(rows)
+        return np.concatenate(orders), np.concatenate(starts).astype(np.int64)
+
+
+def _score(values: Array, by: str, standardise: bool) -> Array | None:
+    """What records are sorted by, the points for MDAV, or None for the order of the file."""
     if by == "rows":
-        return np.arange(len(values))
-    if len(values) < 2:
-        return np.arange(len(values))
-    spread = values.std(axis=0, ddof=1)
-    z = (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        return None
+    if by == "each":
+        return values[:, 0]
+    if by == "zscore" or standardise:
+        values = _z_scores(values)
     if by == "zscore":
-        score = z.sum(axis=1)
-    else:
-        # The sign of a principal component is free: fix it so that its largest loading is positive.
-        direction = np.linalg.svd(z, full_matrices=False)[2][0]
-        score = z @ (direction * np.sign(direction[np.argmax(np.abs(direction))]))
-    return np.argsort(score, kind="stable")
+        return np.asarray(values.sum(axis=1))
+    if by == "mdav":
+        return values
+    if not standardise:
+        # In units of the largest value: the direction is the same, and squares neither overflow nor vanish.
+        values = values / (float(np.abs(values).max()) or 1.0)
+        values = values - values.mean(axis=0)
+    direction = np.linalg.eigh(sample_covariance(values))[1][:, -1] if len(values) > 1 else np.ones(values.shape[1])
+    # The sign of a principal component is free, but it decides which end takes the remainder. The largest loading is made
+    # negative (the first of them in a draw), which gives the reference files.
+    size = np.abs(direction)
+    return np.asarray(values @ (direction * -np.sign(direction[np.argmax(size >= size.max() * (1 - 1e-9))])))
 
 
-def _group_means(values: Array, order: Any, labels: Any) -> Array:
-    """Means of the groups that ``labels`` cut out of the ordered records, back in file order."""
-    count = np.bincount(labels)
-    sums = np.stack([np.bincount(labels, weights=values[order, j]) for j in range(values.shape[1])], axis=1)
+def _z_scores(values: Array) -> Array:
+    """Columns less their mean over their standard deviation (divisor n - 1); zero for a constant column."""
     out = np.empty_like(values)
-    out[order] = (sums / count[:, None])[labels]
+    for j in range(values.shape[1]):
+        x = values[:, j]
+        least, greatest = x.min(), x.max()
+        if least == greatest:
+            out[:, j] = 0.0
+            continue
+        # Very large or very small values would overflow or vanish when they are squared.
+        scale = max(abs(least), abs(greatest))
+        if not 1e-100 < scale < 1e100:
+            x = x / scale
+        centred = x - x.mean()
+        out[:, j] = centred / np.sqrt(np.square(centred).sum() / (len(x) - 1))
     return out
+
+
+def _centres(values: Array, order: Ints, starts: Ints, centre: str, out: Array) -> None:
+    """Write the mean or median of each group into ``out``, in file order."""
+    sizes = np.diff(np.append(starts, len(order)))
+    group = np.repeat(np.arange(len(starts)), sizes)
+    label = np.empty(len(order), dtype=np.int64)
+    label[order] = group
+    for j in range(values.shape[1]):
+        taken = values[:, j][order]
+        if centre == "mean":
+            # Means are taken about the group's first value: a group of equal values keeps its value to the last digit.
+            origin = taken[starts]
+            result = origin + np.add.reduceat(taken - origin[group], starts) / sizes
+        else:
+            ranked = taken[np.lexsort((taken, group))]
+            low, high = ranked[starts + (sizes - 1) // 2], ranked[starts + sizes // 2]
+            result = low + (high - low) / 2
+        out[:, j] = result[label]

@@ -8,28 +8,40 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..channels import LinearChannel
-from ..checks import as_float_array, check_columns, check_covariance, check_number
+from ..channels import LinearChannel, Partition
+from ..checks import check_columns, check_number
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .base import Mask
+from .columnkinds import as_columns
 from .frame import Frame
+from .moments import correlate, sample_covariance, with_moments_of
+from .noisekind import as_bounds, as_kind, clip, draw
+from .noisesize import as_size, evaluate, is_per_record, pattern
 
 __all__ = ["Noise"]
 
+UNITS = ("variance", "sd", "covariance", "share")
+SCALAR_UNITS = ("variance", "sd")
 
-@dataclass(frozen=True, repr=False)
+
+@dataclass(frozen=True, repr=False, init=False)
 class Noise(Mask):
-    """Add Gaussian noise with mean zero.
+    """Add noise with mean zero; normal noise of one size for all records unless said otherwise.
 
-    Give exactly one of ``variance``, ``sd``, ``covariance`` and ``share``: the unit is always named.
+    Give exactly one of ``variance``, ``sd``, ``covariance``, ``share`` and ``matching_residuals``: the unit is always named.
+    Whatever the kind, the noise has the variance that is given. Missing values stay missing, except with ``share``,
+    ``keep_moments`` and ``matching_residuals``, which need complete columns and refuse others.
 
     Parameters
     ----------
-    variance, sd : float or one number per column
-        Variance or standard deviation of independent noise. Infinity is allowed: the column then tells
-        nothing, which is suppression, and its released entries are missing.
+    variance, sd : float, one number per column, one per record, or callable
+        Variance or standard deviation of independent noise. Infinity is allowed: the entry then tells nothing, which is
+        suppression, and it is released as missing. A list as long as there are columns is read as one number per column;
+        otherwise it must have one number per record. An array with one row per record and one or all columns says it
+        entry by entry. A callable gets the values of one column and gives back one number for each.
     covariance : matrix
         Covariance of the noise across columns.
     share : float
@@ -40,9 +52,37 @@ class Noise(Mask):
         One draw for the whole file instead of one per record.
     columns : names or positions, optional
         Columns that get noise; all of them if not given.
+    kind : {"normal", "laplace", "t", "mixture"}, default "normal"
+        Law of the noise. With a covariance between columns, independent draws of this law with variance one are multiplied
+        by the symmetric root of the covariance.
+    df : float, optional
+        Degrees of freedom for ``kind="t"``, above 2 so that there is a variance.
+    weights, centres : numbers, optional
+        For ``kind="mixture"``: probabilities and means of the normal components, in standard deviations of the noise. The
+        means must average to zero and their variance must be below 1; the components share what is left of it as their
+        own variance. Without them two equal components lie at -0.9 and 0.9, so that few values stay near the original.
+        (Roque, 2000; Yancey, Winkler and Creecy, 2002.)
+    lower, upper : float or one number per column, optional
+        Natural bounds: a released value beyond one is set to it (Duncan et al., 2001, eq. 11).
+    where, times : booleans or callable, and a number, optional
+        The noise's *variance* is ``times`` as large where ``where`` holds: one boolean per record, or a callable that gets
+        the values of one column (Duncan et al., section V, doubles it for incomes above 35,000).
+    keep_moments : bool, default False
+        Kim (1986): after the noise a linear transform makes the sample mean and covariance of the release equal those of
+        the file, x̄ + (y - ȳ) T with T' S_y T = S_x. Of all such T it is the one that moves the noisy records least (in
+        units of the columns' standard deviations). With ``share=c`` T is close to 1 / sqrt(1 + c).
+    matching_residuals : bool, default False
+        In a chain: the noise has the covariance of what the step before it took away, the file before that step less the
+        file after it, so ``Microaggregate(size=3, by="zscore") | Noise(matching_residuals=True)`` gives back the spread
+        that averaging took (Karr, Oganian, Reiter and Woo).
+
+    Closed forms know normal noise whose size does not depend on the values: ``kind="normal"`` without bounds,
+    ``keep_moments``, ``matching_residuals`` and callables.
 
     >>> Noise(variance=2.08)
     Noise(variance=2.08)
+    >>> Noise(sd=3, lower=0).release([1.0, 2.0, 30.0], 1).round(2)
+    array([ 2.04,  4.46, 30.99])
     """
 
     variance: Any = None
@@ -51,102 +91,303 @@ class Noise(Mask):
     share: float | None = None
     common: bool = False
     columns: Any = None
+    kind: str = "normal"
+    df: float | None = None
+    weights: Any = None
+    centres: Any = None
+    lower: Any = None
+    upper: Any = None
+    where: Any = None
+    times: float | None = None
+    keep_moments: bool = False
+    matching_residuals: bool = False
 
-    def __post_init__(self) -> None:
-        variance = self.variance
-        if type(variance) is float and 0.0 <= variance and self.sd is None and self.covariance is None and self.share is None:
-            if self.columns is None:
-                return  # the common case, thousands of times in a grid
-        given = [name for name in ("variance", "sd", "covariance", "share") if getattr(self, name) is not None]
+    def __init__(
+        self,
+        variance: Any = None,
+        sd: Any = None,
+        covariance: Any = None,
+        share: float | None = None,
+        common: bool = False,
+        columns: Any = None,
+        kind: str = "normal",
+        df: float | None = None,
+        weights: Any = None,
+        centres: Any = None,
+        lower: Any = None,
+        upper: Any = None,
+        where: Any = None,
+        times: float | None = None,
+        keep_moments: bool = False,
+        matching_residuals: bool = False,
+    ) -> None:
+        given = self.__dict__
+        plain = type(variance) is float and variance >= 0.0 and sd is covariance is share is columns is None and common is False
+        if (
+            plain and kind == "normal" and df is weights is centres is lower is upper is where is times is None
+            and keep_moments is matching_residuals is False
+        ):  # fmt: skip
+            # The common case, thousands of times in a grid: the class holds all the other values, and one family is enough.
+            given["variance"], given["family"] = variance, PLAIN_FAMILY
+            return
+        given.update(
+            variance=variance, sd=sd, covariance=covariance, share=share, common=common, columns=columns, kind=kind, df=df, weights=weights,
+            centres=centres, lower=lower, upper=upper, where=where, times=times, keep_moments=keep_moments,
+            matching_residuals=matching_residuals,
+        )  # fmt: skip
+        self._check()
+
+    def _check(self) -> None:
+        """Check the arguments and keep them in one form."""
+        given = [name for name in (*UNITS, "matching_residuals") if getattr(self, name) is not None and getattr(self, name) is not False]
         if len(given) != 1:
-            raise InputError("Noise needs one of variance, sd, covariance and share", given, "Write Noise(variance=2) or Noise(sd=1.5)")
+            raise InputError(
+                "Noise needs one of variance, sd, covariance, share and matching_residuals",
+                given,
+                "Write Noise(variance=2) or Noise(sd=1.5)",
+            )
         name = given[0]
-        value = getattr(self, name)
-        if name == "covariance":
-            matrix = check_covariance(name, value)
-            object.__setattr__(self, name, tuple(map(tuple, matrix.tolist())))
-        elif name == "share" or np.ndim(value) == 0:
-            object.__setattr__(self, name, check_number(name, value, low=0, infinite=name != "share"))
-        else:
-            array = as_float_array(name, value)
-            if array.ndim != 1 or len(array) == 0:
-                raise InputError(f"{name} must be a number or one number per column", f"shape {array.shape}", "Use covariance= for a matrix")
-            object.__setattr__(self, name, tuple(check_number(f"{name}[{i}]", float(v), low=0, infinite=True) for i, v in enumerate(array)))
-        if not isinstance(self.common, (bool, np.bool_)):
-            raise InputError("common must be True or False", self.common, "Use common=True for one draw for the whole file")
-        if self.columns is not None:
-            columns = (self.columns,) if isinstance(self.columns, (str, int, np.integer)) else tuple(self.columns)
-            if not columns:
-                raise InputError("columns must not be empty", [], "Leave columns out to add noise to all of them")
-            object.__setattr__(self, "columns", columns)
+        if name != "matching_residuals":
+            self._set(name, as_size(name, getattr(self, name)))
+        for flag in ("common", "keep_moments", "matching_residuals"):
+            if not isinstance(getattr(self, flag), (bool, np.bool_)):
+                raise InputError(f"{flag} must be True or False", getattr(self, flag), f"Leave {flag} out if you do not need it")
+        self._set("columns", as_columns("columns", self.columns))
+        for field, value in zip(("df", "weights", "centres"), as_kind(self.kind, self.df, self.weights, self.centres), strict=True):
+            self._set(field, value)
+        self._check_limits()
+        uneven = callable(getattr(self, name)) or self.where is not None
+        if self.common and (uneven or self.keep_moments):
+            raise InputError(
+                "common=True goes with noise of one size for all records, without keep_moments", repr(self), "Leave common out"
+            )
+
+    @property
+    def recordwise(self) -> bool:  # type: ignore[override]
+        """Whether each released record depends on its own original alone; the file's covariance is everybody's."""
+        return self.share is None and not self.keep_moments and not self.matching_residuals
 
     @property
     def unit(self) -> str:
-        """Which of variance, sd, covariance and share was given."""
+        """Which of variance, sd, covariance, share and matching_residuals was given."""
         if self.variance is not None:
             return "variance"
-        return "sd" if self.sd is not None else "covariance" if self.covariance is not None else "share"
+        return next((name for name in UNITS if getattr(self, name) is not None), "matching_residuals")
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why the release is not linear in the records plus Gaussian noise, or None if it is."""
+        if self.kind != "normal":
+            return f"its noise is {self.kind}, not normal"
+        if self.lower is not None or self.upper is not None:
+            return "values beyond a bound are set to it"
+        if callable(getattr(self, self.unit)) or callable(self.where):
+            return "the size of its noise depends on the values"
+        if self.keep_moments or self.matching_residuals:
+            return "it looks at the whole file's moments"
+        return None
 
     def matrix(self, k: int, data_covariance: Array | None = None) -> Array:
-        """Covariance of the noise on ``k`` columns."""
+        """Covariance of the noise on ``k`` columns, where it is the same for all records."""
         return self._matrices(k, np.array([self.numbers]), data_covariance)[0]
 
     # -- releasing -----------------------------------------------------------------------------------
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        values, positions = frame.numeric("Noise", self.columns, missing=self.share is None)
+        if self.matching_residuals:
+            raise InputError(
+                "Noise(matching_residuals=True) matches what the mask before it took away",
+                "no mask before it",
+                "Write Microaggregate(size=3, by='zscore') | Noise(matching_residuals=True)",
+            )
+        return self._add(frame, None, rng)
+
+    def follow(self, frame: Frame, before: Frame, rng: np.random.Generator) -> Frame:
+        return self._add(frame, before if self.matching_residuals else None, rng)
+
+    def _add(self, frame: Frame, before: Frame | None, rng: np.random.Generator) -> Frame:
+        whole = self.share is not None or self.keep_moments or before is not None
+        values, positions = frame.numeric("Noise", self.columns, missing=not whole)
         n, k = values.shape
-        if self.share is not None and n < 2:
-            raise InputError("Noise(share=...) needs at least two records to have a covariance", n, "Use variance= or covariance=")
-        sample = np.atleast_2d(np.cov(values, rowvar=False)) if self.share is not None else None
-        matrix = self.matrix(k, sample)
-        wiped = np.isinf(np.diag(matrix))
-        matrix = np.where(wiped[:, None] | wiped[None, :], 0.0, matrix)
-        z = rng.standard_normal((1 if self.common else n, k))
-        if np.count_nonzero(matrix - np.diag(np.diag(matrix))) == 0:
-            noise = z * np.sqrt(np.diag(matrix))
+        if whole and n < 2:
+            raise InputError(f"{self} needs at least two records to have a covariance", n, "Use variance= or covariance=")
+        noise = draw(self.kind, (1 if self.common else n, k), rng, self.df, self.weights, self.centres)
+        value = getattr(self, self.unit)
+        wiped: Any = False
+        if callable(value) or (self.unit in SCALAR_UNITS and is_per_record(value, n, k)):
+            if self.common:
+                raise InputError(
+                    "common=True goes with noise of one size for all records", f"{self.unit} for each record", "Leave common out"
+                )
+            spread = evaluate(self.unit, value, values) if callable(value) else np.asarray(value, dtype=np.float64).reshape(n, -1)
+            if spread.shape[1] not in (1, k):
+                raise InputError(
+                    f"Noise({self.unit}=...) must have one column or {k}",
+                    f"shape {spread.shape}",
+                    "Give one number per record, or one per entry",
+                )
+            spread = np.sqrt(spread) if self.unit == "variance" else spread
+            wiped = np.isinf(spread)
+            noise *= np.where(wiped, 0.0, spread)
         else:
-            # A symmetric root also serves singular covariances.
-            eigenvalues, vectors = np.linalg.eigh(matrix)
-            noise = z @ ((vectors * np.sqrt(np.clip(eigenvalues, 0.0, None))) @ vectors.T)
-        return frame.replace(np.where(wiped, np.nan, values + noise), positions)
+            sample = None
+            if self.share is not None:
+                sample = sample_covariance(values)
+            matrix = _residual_covariance(frame, before, positions, values) if before is not None else self.matrix(k, sample)
+            wiped = np.isinf(np.diag(matrix))
+            noise = correlate(noise, np.where(wiped[:, None] | wiped[None, :], 0.0, matrix) if wiped.any() else matrix)
+        if self.where is not None:
+            noise *= np.sqrt(np.where(self._chosen(values), float(self.times or 1.0), 1.0))
+        released = values + noise if self.common else np.add(noise, values, out=noise)
+        if np.any(wiped):
+            if self.keep_moments:
+                raise InputError(
+                    "keep_moments cannot keep moments of what infinite noise wipes out", repr(self), "Use Suppress for those columns"
+                )
+            released = np.where(wiped, np.nan, released)
+        if self.keep_moments:
+            released = with_moments_of(values, released)
+        if self.lower is not None or self.upper is not None:
+            released = clip(released, self.lower, self.upper)
+        return frame.replace(released, positions)
+
+    def _chosen(self, values: Array) -> NDArray[np.bool_]:
+        """Where the variance is multiplied, as a column or a matrix."""
+        n, k = values.shape
+        if not callable(self.where):
+            return np.asarray(self._where(n), dtype=bool)[:, None]
+        found = []
+        for j in range(k):
+            answer = np.asarray(self.where(values[:, j].copy()))
+            if answer.shape != (n,) or answer.dtype != bool:
+                raise InputError(
+                    "where must give back one boolean per record",
+                    f"shape {answer.shape} of {answer.dtype}",
+                    "Write where=lambda x: x > 35_000",
+                )
+            found.append(answer)
+        return np.stack(found, axis=1)
+
+    def _where(self, n: int) -> tuple[bool, ...]:
+        if len(self.where) != n:
+            raise InputError(
+                f"where must have a boolean for each of the {n} records",
+                f"{len(self.where)} of them",
+                "Give one boolean per record, or a callable",
+            )
+        return tuple(self.where)
 
     # -- closed forms --------------------------------------------------------------------------------
 
     @cached_property
     def family(self) -> Hashable:
-        if self.variance is not None:
-            shape = len(self.variance) if isinstance(self.variance, tuple) else 0
-            return (Noise, "variance", shape, self.common, self.columns)
-        if self.sd is not None:
-            return (Noise, "sd", len(self.sd) if isinstance(self.sd, tuple) else 0, self.common, self.columns)
-        if self.covariance is not None:
-            return (Noise, "covariance", len(self.covariance), self.common, self.columns)
-        return (Noise, "share", 0, self.common, self.columns)
+        unit, value = self.unit, getattr(self, self.unit)
+        rest: tuple[Hashable, ...] = () if self._simple else self._details
+        if unit == "covariance":
+            return (Noise, unit, len(value), self.common, self.columns, *rest)
+        if not isinstance(value, tuple):
+            return (Noise, unit, value if callable(value) else 0, self.common, self.columns, *rest)
+        if isinstance(value[0], tuple):
+            return (Noise, unit, value, self.common, self.columns, *rest)
+        # Members may be one number per record: they go together if they tell the same records apart.
+        return (Noise, unit, len(value), pattern(value), self.common, self.columns, *rest)
 
     @property
     def numbers(self) -> tuple[float, ...]:
+        if type(self.variance) is float:
+            return (self.variance,)
+        if self.covariance is not None:
+            return tuple(x for row in self.covariance for x in row)
         for value in (self.variance, self.sd, self.share):
             if value is not None:
+                if callable(value) or (isinstance(value, tuple) and isinstance(value[0], tuple)):
+                    return ()
                 return value if isinstance(value, tuple) else (value,)
-        return tuple(x for row in self.covariance for x in row)
+        return ()
+
+    def partition(self, n: int) -> Partition | None:
+        if self.covariance is None and self.share is None and self.where is None and not isinstance(getattr(self, self.unit), tuple):
+            return None
+        labels = self._row_labels(n)
+        return None if labels is None or not labels.any() else Partition.of(labels, joins=False)
 
     def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
+        self._check_linear(channel)
+        names = channel.names or tuple(range(channel.columns))
+        chosen = None if self.columns is None else check_columns("columns", self.columns, names)
+        k = channel.columns if chosen is None else len(chosen)
+        partition = channel.layout.partitions[channel.stage]
+        labels = None if partition is None else self._row_labels(len(self._row_labels_source()))
+        first = np.zeros(1, dtype=np.int64) if labels is None else np.unique(labels, return_index=True)[1]
+        times = (
+            np.ones(len(first))
+            if self.where is None or callable(self.where)
+            else np.where(np.asarray(self.where)[first], float(self.times or 1.0), 1.0)
+        )
+        value = getattr(self, self.unit)
+        n = channel.layout.n if labels is None else len(labels)
+        if self.unit not in ("variance", "sd") or not is_per_record(value, n, k):
+            scale = channel.scale if channel.scale is None or chosen is None else channel.scale[np.ix_(chosen, chosen)]
+            part = _embed(self._matrices(k, numbers, scale), chosen, channel.columns)
+            return channel.add_noise(part, common=self.common, factors=None if labels is None and self.where is None else times)
+        if self.common:
+            raise InputError("common=True goes with noise of one size for all records", f"{self.unit} for each record", "Leave common out")
+        power = 1 if self.unit == "variance" else 2
+        if isinstance(value[0], tuple):
+            # Entry by entry: column after column, each with its own variance per kind of record. Shape (1, k, kinds).
+            table = np.asarray(value, dtype=np.float64)[first].T ** power
+            variance = np.broadcast_to(table, (k, len(first)))[None]
+        else:
+            variance = (numbers[:, first] ** power)[:, None, :]
+        if np.isinf(variance).any():
+            raise UnsupportedError(
+                f"{self} wipes out some records only", do="Use Suppress(rows=[...]) for those, and finite noise for the others"
+            )
+        return self._add_uneven(channel, variance * times, chosen, k)
+
+    def _add_uneven(self, channel: LinearChannel, variance: Array, chosen: list[int] | None, k: int) -> LinearChannel:
+        """Add noise with variances of shape (masks, 1 or k, kinds of record)."""
+        for j in range(variance.shape[1]):
+            part = np.eye(k)[None] if variance.shape[1] == 1 else np.diag(np.eye(k)[j])[None]
+            part = _embed(part, chosen, channel.columns)
+            each = variance[:, j]
+            top = each[:, [int(np.argmax(each[0]))]]
+            if np.allclose(each * top[0], top * each[0], rtol=1e-15, atol=0):
+                # All masks of the family are multiples of the first.
+                ratio = top / top[0] if top[0] > 0 else np.zeros_like(top)
+                channel = channel.add_noise(ratio[:, :, None] * part, factors=each[0])
+                continue
+            for label in range(each.shape[1]):
+                channel = channel.add_noise(each[:, label, None, None] * part, factors=np.eye(each.shape[1])[label])
+        return channel
+
+    def _row_labels_source(self) -> tuple[Any, ...]:
+        return self.where if isinstance(self.where, tuple) else getattr(self, self.unit)  # type: ignore[no-any-return]
+
+    def _row_labels(self, n: int) -> NDArray[np.int64] | None:
+        """Which rows of ``n`` are treated alike, or None if all are."""
+        kinds = []
+        if isinstance(self.where, tuple):
+            kinds.append(np.asarray(self._where(n), dtype=np.int64))
+        value = getattr(self, self.unit)
+        if self.unit in SCALAR_UNITS and isinstance(value, tuple) and len(value) == n:
+            kinds.append(np.asarray(pattern(value), dtype=np.int64))
+        if not kinds:
+            return None
+        return np.unique(np.stack(kinds), axis=1, return_inverse=True)[1].reshape(-1)
+
+    def _check_linear(self, channel: LinearChannel) -> None:
+        why = self.obstacle
+        if why is not None:
+            raise UnsupportedError(
+                f"{self} has no linear-Gaussian channel: {why}",
+                do="Use plain normal noise, engine=Sampling() with a PyMCBelief, or measure its releases with ruv.measure",
+            )
         if self.share is not None and channel.touched:
             raise UnsupportedError(
                 f"{self} takes its size from what the masks before it give out, which is not known beforehand",
                 do="Put it first in the chain, or give covariance=",
             )
-        names = channel.names or tuple(range(channel.columns))
-        chosen = None if self.columns is None else check_columns("columns", self.columns, names)
-        scale = channel.scale if channel.scale is None or chosen is None else channel.scale[np.ix_(chosen, chosen)]
-        k = channel.columns
-        part = self._matrices(k if chosen is None else len(chosen), numbers, scale)
-        if chosen is not None:
-            whole = np.zeros((len(part), k, k))
-            whole[:, np.array(chosen)[:, None], np.array(chosen)] = part
-            part = whole
-        return channel.add_noise(part, common=self.common)
 
     def _matrices(self, k: int, numbers: Array, data_covariance: Array | None) -> Array:
         """Noise covariances of a family, shape (masks, k, k)."""
@@ -154,19 +395,87 @@ class Noise(Mask):
         if unit == "covariance":
             size = len(self.covariance)
             if size != k:
-                raise InputError(f"Noise(covariance=...) must be {k} by {k}, one row per column", f"{size} by {size}", "Match the noise to the data's columns")
+                raise InputError(
+                    f"Noise(covariance=...) must be {k} by {k}, one row per column",
+                    f"{size} by {size}",
+                    "Match the noise to the data's columns",
+                )
             return numbers.reshape(-1, k, k)
         if unit == "share":
             if data_covariance is None:
                 raise InputError("Noise(share=...) needs to know the data's covariance", None, "Use variance= or covariance=")
             return numbers[:, :, None] * data_covariance
+        if numbers.shape[1] == 0:
+            raise InputError(f"{self} has no one covariance for all records", None, "Use variance=, sd= or covariance=")
         variance = numbers if unit == "variance" else numbers**2
-        if variance.shape[1] == 1:
-            full = np.zeros((len(variance), k, k))
-            full[:, np.arange(k), np.arange(k)] = variance
-            return full
-        if variance.shape[1] != k:
-            raise InputError(f"Noise({unit}=...) must have {k} entries, one per column", variance.shape[1], "Give one number, or one per column")
+        if variance.shape[1] not in (1, k):
+            raise InputError(
+                f"Noise({unit}=...) must have {k} entries, one per column, or one per record",
+                variance.shape[1],
+                "Give one number, one per column, or one per record",
+            )
         full = np.zeros((len(variance), k, k))
         full[:, np.arange(k), np.arange(k)] = variance
         return full
+
+    # -- checking ------------------------------------------------------------------------------------
+
+    @property
+    def _simple(self) -> bool:
+        return (
+            self.kind == "normal" and self.where is None and self.lower is None and self.upper is None and not self.keep_moments
+            and self.times is None and self.df is None and self.weights is None and self.centres is None
+        )  # fmt: skip
+
+    @property
+    def _details(self) -> tuple[Hashable, ...]:
+        return (self.kind, self.df, self.weights, self.centres, self.lower, self.upper, self.where, self.times, self.keep_moments)
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_limits(self) -> None:
+        lower, upper = as_bounds(self.lower, self.upper)
+        self._set("lower", lower)
+        self._set("upper", upper)
+        if self.keep_moments and (self.lower is not None or self.upper is not None):
+            raise InputError(
+                "Bounds would change the moments that keep_moments keeps", repr(self), "Leave out lower and upper, or keep_moments"
+            )
+        if (self.where is None) != (self.times is None):
+            raise InputError("where and times go together", {"where": self.where, "times": self.times}, "Write where=x > 35_000, times=2")
+        if self.where is not None:
+            self._set("times", check_number("times", self.times, low=0, open_low=True))
+            if not callable(self.where):
+                array = np.asarray(self.where)
+                if array.ndim != 1 or array.dtype != bool or len(array) == 0:
+                    raise InputError(
+                        "where must be one boolean per record or a callable",
+                        f"shape {array.shape} of {array.dtype}",
+                        "Write where=x > 35_000",
+                    )
+                self._set("where", tuple(array.tolist()))
+
+
+PLAIN_FAMILY = (Noise, "variance", 0, False, None)
+
+
+def _embed(part: Array, chosen: list[int] | None, k: int) -> Array:
+    """Covariances of some columns as covariances of all, zero elsewhere."""
+    if chosen is None:
+        return part
+    whole = np.zeros((len(part), k, k))
+    whole[:, np.array(chosen)[:, None], np.array(chosen)] = part
+    return whole
+
+
+def _residual_covariance(frame: Frame, before: Frame, positions: list[int], values: Array) -> Array:
+    """Covariance of the file before the last step less the file after it."""
+    if before.n != frame.n or before.columns != frame.columns:
+        raise InputError(
+            "The mask before Noise(matching_residuals=True) must keep rows and columns",
+            f"shapes {before.table.shape} and {frame.table.shape}",
+            "Put Subsample first in the chain",
+        )
+    original, _ = before.numeric("Noise(matching_residuals=True)", [frame.columns[i] for i in positions])
+    return sample_covariance(original - values)

@@ -36,7 +36,9 @@ class Subsample(Mask):
 
     def __post_init__(self) -> None:
         if (self.size is None) == (self.share is None):
-            raise InputError("Subsample needs size or share", {"size": self.size, "share": self.share}, "Give one of them, Subsample(size=100)")
+            raise InputError(
+                "Subsample needs size or share", {"size": self.size, "share": self.share}, "Give one of them, Subsample(size=100)"
+            )
         if self.size is not None:
             object.__setattr__(self, "size", check_integer("size", self.size, low=1))
         else:

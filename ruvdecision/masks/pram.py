@@ -1,0 +1,344 @@
+"""The post-randomisation method: categories change at random with stated probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from ..checks import as_float_array, check_columns, check_finite, check_number, check_probabilities
+from ..errors import InputError
+from ..protocols import Array
+from .base import Mask
+from .columnkinds import Ints, as_columns, kind_of, put
+from .frame import Frame
+
+if TYPE_CHECKING:
+    from .stochastic import Stochastic
+
+__all__ = ["PRAM", "invariant_matrix"]
+
+MOST_CATEGORIES = 2000
+
+
+@dataclass(frozen=True, repr=False)
+class PRAM(Mask):
+    """Replace each category by one drawn from its row of a transition matrix.
+
+    Gouweleeuw et al. (1998), Journal of Official Statistics 14, 463-478. Records and columns are treated
+    independently. Missing values stay missing and are no category.
+
+    The order of categories, for the rows and columns of a matrix: that of ``categories`` if it is given; that of
+    the labels, if the matrix is a DataFrame; that of the column, if it is categorical (unused categories included);
+    otherwise the values that occur, sorted.
+
+    Parameters
+    ----------
+    matrix : matrix, or {column: matrix}
+        Row-stochastic: entry (i, j) is the chance that category i is released as j. One matrix serves every
+        column in ``columns``; a mapping names its columns itself. A DataFrame carries its categories as labels.
+    stay : float, or {column: float}
+        Instead of a matrix: the chance that a category stays; the rest is shared evenly by the others.
+    invariant : bool, default False
+        Change the matrix so that the expected margins of the release are those of the file exactly. With P the
+        matrix and t the margins, R = P Q, where Q takes a released category back to an original one by Bayes' rule, and
+        t R = t. The chance to stay then differs from ``stay``; `transition` shows it.
+    columns : names or positions, optional
+        Columns to treat. Not given: the text, categorical and boolean columns of a DataFrame; every column of
+        a Series or array.
+    categories : list, or {column: list}, optional
+        All categories in order.
+
+    Examples
+    --------
+    >>> PRAM(stay=0.8).transition(["a", "b", "c"])
+    array([[0.8, 0.1, 0.1],
+           [0.1, 0.8, 0.1],
+           [0.1, 0.1, 0.8]])
+    """
+
+    matrix: Any = None
+    stay: Any = None
+    invariant: bool = False
+    columns: Any = None
+    categories: Any = None
+
+    def __post_init__(self) -> None:
+        if (self.matrix is None) == (self.stay is None):
+            raise InputError(
+                "PRAM needs a matrix or stay",
+                {"matrix": self.matrix, "stay": self.stay},
+                "Write PRAM(stay=0.8) or PRAM(matrix=[[0.9, 0.1], [0.2, 0.8]])",
+            )
+        if not isinstance(self.invariant, (bool, np.bool_)):
+            raise InputError("invariant must be True or False", self.invariant, "Use invariant=True to keep margins in expectation")
+        object.__setattr__(self, "columns", as_columns("columns", self.columns))
+        name = "stay" if self.matrix is None else "matrix"
+        value, labels = getattr(self, name), self.categories
+        if labels is not None:
+            labels = {c: _listed(v) for c, v in labels.items()} if isinstance(labels, Mapping) else _listed(labels)
+        if isinstance(value, Mapping):
+            if self.columns is not None:
+                raise InputError(f"A mapping of {name} names its columns itself", list(self.columns), "Leave columns out")
+            stray = [c for c in labels if c not in value] if isinstance(labels, dict) else []
+            if stray or not value:
+                raise InputError(f"{name} and categories must name the same columns", stray or "no column", "Write {column: matrix}")
+            read = {
+                c: self._read(name, v, f"{name}[{c!r}]", labels.get(c) if isinstance(labels, dict) else labels) for c, v in value.items()
+            }
+            object.__setattr__(self, name, {c: v for c, (v, _) in read.items()})
+            object.__setattr__(self, "categories", {c: found for c, (_, found) in read.items() if found is not None} or None)
+        elif isinstance(labels, dict):
+            checked = [self._read(name, value, f"{name} for {c!r}", found)[0] for c, found in labels.items()]
+            object.__setattr__(self, name, checked[0] if checked else self._read(name, value, name, None)[0])
+            object.__setattr__(self, "categories", labels or None)
+        else:
+            checked_value, labels = self._read(name, value, name, labels)
+            object.__setattr__(self, name, checked_value)
+            object.__setattr__(self, "categories", labels)
+
+    @property
+    def recordwise(self) -> bool:  # type: ignore[override]
+        """True unless ``invariant``: then the matrix depends on the margins of the whole file."""
+        return not self.invariant
+
+    def transition(self, categories: Sequence[Any], margins: Any = None, column: Any = None) -> Array:
+        """Return the row-stochastic matrix on these categories, in this order: the channel of one entry.
+
+        ``margins`` are the categories' counts or shares in the file; an invariant matrix needs them. ``column``
+        says which matrix is meant when there are several.
+        """
+        wanted = _listed(categories)
+        raw, names = self._of(column)
+        if isinstance(raw, float):
+            k = len(wanted)
+            p = np.full((k, k), (1.0 - raw) / max(k - 1, 1))
+            np.fill_diagonal(p, raw if k > 1 else 1.0)
+        else:
+            p = np.array(raw)
+            if names is not None:
+                _same_categories(wanted, names)
+                at = [names.index(c) for c in wanted]
+                p = p[np.ix_(at, at)]
+            elif len(p) != len(wanted):
+                raise InputError(
+                    f"The matrix has {len(p)} categories",
+                    f"{len(wanted)}: {list(wanted)[:8]}",
+                    "Give one row per category, or say which they are with categories=[...]",
+                )
+        if not self.invariant:
+            return p
+        if margins is None:
+            raise InputError("An invariant matrix depends on the margins", None, "Give margins=, the count of each category")
+        return invariant_matrix(p, margins)
+
+    def stochastic(self, categories: Sequence[Any], margins: Any = None, column: Any = None) -> Stochastic:
+        """Return the same channel as a `Stochastic` mask on these categories, which finite beliefs can invert."""
+        from .stochastic import Stochastic
+
+        return Stochastic(self.transition(categories, margins, column), inputs=list(categories))
+
+    # -- releasing -----------------------------------------------------------------------------------
+
+    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
+        targets = self._targets(frame)
+        new = {}
+        # One stream per column, so that a column's release does not depend on which others are treated.
+        streams = rng.spawn(frame.table.shape[1])
+        for position, name in targets:
+            new[position] = self._column(frame.table.iloc[:, position], name, streams[position])
+        return put(frame, new)
+
+    def _targets(self, frame: Frame) -> list[tuple[int, Any]]:
+        """Position and own name of each column to treat."""
+        value = self.stay if self.matrix is None else self.matrix
+        if isinstance(value, dict):
+            return list(zip(check_columns("The mapping of PRAM", list(value), frame.columns), value, strict=True))
+        if self.columns is not None:
+            chosen = check_columns("columns", self.columns, frame.columns)
+        elif frame.kind == "frame":
+            chosen = [i for i in range(frame.table.shape[1]) if kind_of(frame.table.iloc[:, i]) in ("category", "boolean")]
+            if not chosen:
+                raise InputError(
+                    "PRAM found no text, categorical or boolean column",
+                    frame.columns,
+                    "Name the columns that hold categories with columns=[...]",
+                )
+        else:
+            chosen = list(range(frame.table.shape[1]))
+        names = (
+            {}
+            if not isinstance(self.categories, dict)
+            else {i: c for c in self.categories for i in check_columns("categories", c, frame.columns)}
+        )
+        return [(i, names.get(i)) for i in chosen]
+
+    def _column(self, column: pd.Series, name: Any, rng: np.random.Generator) -> Any:
+        names = self._of(name)[1]
+        levels = self._levels(column, names)
+        codes = levels.get_indexer(pd.Index(column))
+        missing = column.isna().to_numpy()
+        stray = pd.unique(column[(codes < 0) & ~missing])
+        if len(stray):
+            raise InputError(
+                f"Column {column.name!r} has values that are no category of the matrix",
+                list(stray[:5]),
+                "Add them to categories=[...] and to the matrix, or recode them",
+            )
+        seen = codes[~missing]
+        margins = np.bincount(seen, minlength=len(levels))
+        if not seen.size:
+            return column.array
+        p = self.transition(list(levels), margins, name)
+        fresh = codes.copy()
+        fresh[~missing] = _move(seen, p, rng.random(len(codes))[~missing])
+        return _decode(fresh, levels, column)
+
+    def _levels(self, column: pd.Series, names: tuple[Any, ...] | None) -> pd.Index:
+        if names is not None:
+            return pd.Index(list(names), dtype=object if isinstance(column.dtype, pd.CategoricalDtype) else None)
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            levels = column.cat.categories
+        else:
+            try:
+                levels = pd.Index(column.dropna().unique())
+            except TypeError:
+                raise InputError(
+                    "A category must be hashable", f"column {column.name!r} holds lists or the like", "Turn them into text"
+                ) from None
+            try:
+                levels = levels.sort_values()
+            except TypeError:
+                raise InputError(
+                    f"The categories of {column.name!r} have no order",
+                    list(levels[:5]),
+                    "Give categories=[...], or turn them all into text",
+                ) from None
+        if len(levels) > MOST_CATEGORIES:
+            raise InputError(
+                f"PRAM takes at most {MOST_CATEGORIES} categories in a column",
+                f"{len(levels)} in {column.name!r}",
+                "Recode it into fewer, or leave it out with columns=[...]",
+            )
+        return levels
+
+    # -- reading the arguments -----------------------------------------------------------------------
+
+    def _of(self, column: Any) -> tuple[Any, tuple[Any, ...] | None]:
+        """The checked matrix (or chance to stay) of a column, and its categories if they are fixed."""
+        value = self.stay if self.matrix is None else self.matrix
+        if isinstance(value, dict):
+            if column is None and len(value) == 1:
+                column = next(iter(value))
+            if column not in value:
+                raise InputError("PRAM has no matrix for this column", column, f"Choose column= from {list(value)}")
+            value = value[column]
+        names = self.categories.get(column) if isinstance(self.categories, dict) else self.categories
+        return value, names
+
+    def _read(self, name: str, value: Any, title: str, labels: tuple[Any, ...] | None) -> tuple[Any, tuple[Any, ...] | None]:
+        """Check one matrix or chance to stay; give it back with its categories."""
+        if name == "stay":
+            return check_number(title, value, low=0, high=1), labels
+        if isinstance(value, pd.DataFrame):
+            own = _listed(value.index)
+            _same_categories(_listed(value.columns), own)
+            value = value.loc[list(own), list(own)].to_numpy()
+            if labels is not None:
+                _same_categories(labels, own)
+            labels = own
+        array = as_float_array(title, value)
+        if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] == 0:
+            raise InputError(f"{title} must be a square matrix", f"shape {array.shape}", "Give one row and one column per category")
+        if labels is not None and len(labels) != len(array):
+            raise InputError(
+                f"{title} must be {len(labels)} by {len(labels)}, one row per category",
+                f"{len(array)} by {len(array)}",
+                "Match the matrix to the categories",
+            )
+        try:
+            array = check_probabilities(title, array)
+        except InputError as error:
+            raise InputError(
+                f"Each row of {title} must be a probability distribution",
+                error.what + f"; {error.got}",
+                "Rows are original categories, columns released ones; each row sums to 1",
+            ) from None
+        return tuple(map(tuple, array.tolist())), labels
+
+
+def invariant_matrix(matrix: Any, margins: Any) -> Array:
+    """Return R = P Q with margins R = margins, from a transition matrix P.
+
+    Q(k, j) = t_j P(j, k) / sum_i t_i P(i, k) is the chance that a released k was a j. A category that P never releases
+    is left where it is by Q. Gouweleeuw et al. (1998), section 4.
+
+    >>> invariant_matrix([[0.8, 0.2], [0.2, 0.8]], [3, 1]).round(4)
+    array([[0.8242, 0.1758],
+           [0.5275, 0.4725]])
+    """
+    p = check_probabilities("matrix", matrix)
+    t = check_finite("margins", as_float_array("margins", margins))
+    if t.shape != (len(p),) or np.any(t < 0) or t.sum() <= 0:
+        raise InputError(f"margins must be {len(p)} counts, not all zero", t.tolist(), "Give the count of each category")
+    joint = t[:, None] * p
+    reached = joint.sum(axis=0)
+    back = np.where(reached[:, None] > 0, joint.T / np.where(reached > 0, reached, 1.0)[:, None], np.eye(len(p)))
+    r = p @ back
+    return np.asarray(r / r.sum(axis=1, keepdims=True))
+
+
+def _move(codes: Ints, p: Array, u: Array) -> Ints:
+    """Draw the new category of each entry; small u stays, so that a grid of matrices shares its random numbers."""
+    k = len(p)
+    fresh = np.empty_like(codes)
+    order = np.argsort(codes, kind="stable")
+    edges = np.searchsorted(codes[order], np.arange(k + 1))
+    for c in range(k):
+        rows = order[edges[c] : edges[c + 1]]
+        if not len(rows):
+            continue
+        turned = np.roll(p[c], -c)
+        possible = np.flatnonzero(turned > 0)
+        ends = np.cumsum(turned[possible])
+        place = np.minimum(np.searchsorted(ends, u[rows], side="right"), len(possible) - 1)
+        fresh[rows] = (possible[place] + c) % k
+    return fresh
+
+
+def _decode(codes: Ints, levels: pd.Index, column: pd.Series) -> Any:
+    """Categories as values of the column's own type; -1 is missing."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        own = column.cat.categories.get_indexer(levels)
+        new = own[np.unique(codes[codes >= 0])] < 0
+        if np.any(new):
+            raise InputError(
+                f"The matrix releases categories that {column.name!r} does not have",
+                list(levels[np.unique(codes[codes >= 0])[new]])[:5],
+                "Add them with cat.add_categories",
+            )
+        return pd.Categorical.from_codes(np.where(codes >= 0, own[codes], -1), dtype=column.dtype)
+    if np.all(codes >= 0):
+        return pd.Series(levels.take(codes)).astype(column.dtype).array
+    # Missing entries keep whatever stands for missing in this column.
+    out = column.array.copy()
+    out[np.flatnonzero(codes >= 0)] = pd.Series(levels.take(codes[codes >= 0])).astype(column.dtype).array
+    return out
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    names = tuple(value.tolist() if isinstance(value, (np.ndarray, pd.Index, pd.Series)) else value)
+    if not names or len(set(names)) != len(names):
+        raise InputError("categories must be different from each other, and at least one", list(names), "List each category once")
+    return names
+
+
+def _same_categories(got: Sequence[Any], known: Sequence[Any]) -> None:
+    if set(got) != set(known):
+        odd = [c for c in got if c not in known] or [c for c in known if c not in got]
+        raise InputError(
+            "Categories and matrix do not agree", f"{odd[:5]} on one side only", "Label rows and columns with the same categories"
+        )

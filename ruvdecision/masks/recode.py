@@ -1,0 +1,173 @@
+"""Global recoding: values to intervals, categories to coarser categories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..checks import as_float_array, check_choice, check_number, suggest
+from ..errors import InputError
+from ..protocols import Array
+from .base import Mask
+from .columnkinds import as_columns, put
+from .frame import Frame
+
+__all__ = ["Recode"]
+
+
+@dataclass(frozen=True, repr=False)
+class Recode(Mask):
+    """Make values coarser: numbers into intervals, or categories into fewer categories.
+
+    Give one of ``bins``, ``width`` and ``categories``. Missing values stay missing.
+
+    Parameters
+    ----------
+    bins : increasing numbers, optional
+        Edges of the intervals, closed on the left: [a, b), the last one closed on both sides. The first and last edge may be
+        infinite. Values outside the edges are refused.
+    width : float, optional
+        Intervals [j * width, (j + 1) * width) that cover the data.
+    categories : mapping, optional
+        New category of each old one, ``{"north": "upper", "south": "lower"}``.
+    label : {"interval", "midpoint", "lower"} or one label per interval, default "interval"
+        What an interval is called. "interval" gives ordered categories with names such as ``"[0, 10)"``; "midpoint" and
+        "lower" give numbers (the edges they need must be finite). A list gives ordered categories with these names.
+    other : optional
+        New category for all that ``categories`` does not name; without it they are refused.
+    columns : names or positions, optional
+        Columns to recode; all of them if not given.
+
+    >>> Recode(bins=[0, 10, 20], label="midpoint").release([3.0, 10.0, 20.0])
+    array([ 5., 15., 15.])
+    >>> Recode(categories={"a": "x", "b": "x"}, other="y").release(["a", "b", "c"]).tolist()
+    ['x', 'x', 'y']
+    """
+
+    bins: Any = None
+    width: float | None = None
+    categories: Any = None
+    label: Any = "interval"
+    other: Any = None
+    columns: Any = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("bins", "width", "categories") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise InputError(
+                "Recode needs one of bins, width and categories", given, "Write Recode(bins=[0, 10, 20]) or Recode(categories={...})"
+            )
+        if self.bins is not None:
+            edges = as_float_array("bins", self.bins)
+            if edges.ndim != 1 or len(edges) < 2 or np.isnan(edges).any() or np.any(np.diff(edges) <= 0):
+                raise InputError("bins must be at least two increasing edges", self.bins, "Write bins=[0, 10, 20]")
+            object.__setattr__(self, "bins", tuple(edges.tolist()))
+        if self.width is not None:
+            object.__setattr__(self, "width", check_number("width", self.width, low=0, open_low=True))
+        if self.categories is not None:
+            if not isinstance(self.categories, Mapping) or not self.categories:
+                raise InputError("categories must map old categories to new ones", self.categories, 'Write categories={"a": "x", "b": "x"}')
+            # Pairs instead of a dict: a mask can be compared and looked up.
+            object.__setattr__(self, "categories", tuple(self.categories.items()))
+        elif self.other is not None:
+            raise InputError("other goes with categories", self.other, "Leave it out")
+        self._check_label()
+        object.__setattr__(self, "columns", as_columns("columns", self.columns))
+
+    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
+        if self.categories is not None:
+            return put(frame, {i: self._map(frame.table.iloc[:, i], frame.columns[i]) for i in frame.positions(self.columns)})
+        values, positions = frame.numeric("Recode", self.columns, missing=True)
+        return put(frame, {i: self._cut(values[:, j], frame.columns[i]) for j, i in enumerate(positions)})
+
+    def _check_label(self) -> None:
+        if self.categories is not None:
+            if not isinstance(self.label, str) or self.label != "interval":
+                raise InputError("label goes with bins or width", self.label, "Leave it out")
+        elif isinstance(self.label, str):
+            check_choice("label", self.label, ("interval", "midpoint", "lower"))
+        else:
+            names = tuple(self.label)
+            if self.bins is None or len(names) != len(self.bins) - 1 or len(set(names)) != len(names):
+                count = "no bins" if self.bins is None else f"{len(self.bins) - 1} intervals"
+                raise InputError(
+                    "label must name each interval of bins once", f"{len(names)} labels for {count}", "Give one label per interval"
+                )
+            object.__setattr__(self, "label", names)
+        if self.bins is not None and self.label in ("midpoint", "lower"):
+            needed = self.bins if self.label == "midpoint" else self.bins[:-1]
+            if not np.all(np.isfinite(needed)):
+                raise InputError(f'label="{self.label}" needs finite edges', list(self.bins), 'Use label="interval", or Topcode first')
+
+    def _cut(self, column: Array, name: Any) -> Any:
+        known = ~np.isnan(column)
+        if self.bins is not None:
+            edges = np.asarray(self.bins)
+            outside = known & ((column < edges[0]) | (column > edges[-1]))
+            if outside.any():
+                raise InputError(
+                    f"bins must cover column {name!r}",
+                    f"{int(outside.sum())} values outside [{edges[0]:g}, {edges[-1]:g}]",
+                    "Let the first edge be -inf and the last one inf",
+                )
+            code = np.clip(np.searchsorted(edges, np.where(known, column, edges[0]), side="right") - 1, 0, len(edges) - 2)
+        else:
+            width = float(self.width or 1.0)
+            if np.isinf(column).any():
+                raise InputError(
+                    "Recode(width=...) cannot take infinite values", f"some in column {name!r}", "Use bins= with infinite ends"
+                )
+            step = np.floor(np.where(known, column, column[known][0] if known.any() else 0.0) / width)
+            first = int(step.min())
+            count = int(step.max()) - first + 1
+            if count > 1_000_000:
+                raise InputError("width must not cut the data into more than a million intervals", self.width, "Use wider intervals")
+            edges = (first + np.arange(count + 1)) * width
+            code = (step - first).astype(np.int64)
+        if isinstance(self.label, str) and self.label != "interval":
+            number = edges[:-1] + (edges[1:] - edges[:-1]) / 2 if self.label == "midpoint" else edges[:-1]
+            return np.where(known, number[code], np.nan)
+        closed = self.bins is not None
+        names: list[Any] = _names(edges, closed) if isinstance(self.label, str) else list(self.label)
+        return pd.Categorical.from_codes(np.where(known, code, -1), categories=pd.Index(names), ordered=True)
+
+    def _map(self, column: pd.Series[Any], name: Any) -> Any:
+        mapping = dict(self.categories)
+        old = pd.unique(column.dropna())
+        unknown = [v for v in old if v not in mapping]
+        if unknown and self.other is None:
+            close = suggest(str(unknown[0]), [str(v) for v in mapping])
+            raise InputError(
+                f"categories does not say what becomes of all values in column {name!r}",
+                [str(v) for v in unknown[:8]],
+                f"Add them, or give other=. {close}",
+            )
+        answer = [None if pd.isna(v) else mapping.get(v, self.other) for v in column]
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            new = list(dict.fromkeys(mapping.get(v, self.other) for v in column.cat.categories if v in mapping or self.other is not None))
+            # Merged neighbours keep the order of the old categories.
+            return pd.Categorical(answer, categories=new, ordered=bool(column.dtype.ordered) and _in_order(column, mapping, self.other))
+        return column.array if len(old) == 0 else pd.Series(answer).array
+
+
+def _in_order(column: pd.Series[Any], mapping: dict[Any, Any], other: Any) -> bool:
+    """Whether every new category is a run of neighbouring old ones."""
+    new = [mapping.get(v, other) for v in column.cat.categories]
+    runs = 1 + sum(a != b for a, b in pairwise(new))
+    return runs == len(set(new))
+
+
+def _names(edges: Array, closed: bool) -> list[str]:
+    """Names of intervals, closed on the left; the last one on both sides if ``closed``."""
+    shown = [f"{e:.10g}" for e in edges]
+    names = []
+    for i, (a, b) in enumerate(pairwise(shown)):
+        left = "(" if a == "-inf" else "["
+        right = "]" if closed and i == len(shown) - 2 and b != "inf" else ")"
+        names.append(f"{left}{a}, {b}{right}")
+    return names

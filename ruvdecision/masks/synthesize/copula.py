@@ -1,0 +1,156 @@
+"""A Gaussian copula with empirical margins: the latent correlations, and records drawn from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from ...protocols import Array
+from ..columnkinds import Ints, Ranked
+from .normal import root
+
+__all__ = ["as_correlation", "draw_copula", "latent_correlation", "normal_scores", "spearman"]
+
+TERMS = 128
+SWEEPS = 20
+
+
+def draw_copula(columns: Sequence[Ranked], given: Sequence[Ranked], rng: np.random.Generator) -> list[Ints]:
+    """Draw records from the Gaussian copula of the columns; rows that hold the drawn values, one array per column.
+
+    Each column keeps its empirical law, and every pair the rank correlation of the original in expectation, ties
+    included, up to the correction that makes the latent correlations a correlation matrix. Columns ``given``
+    stay as they are: the draw is conditional on them.
+    """
+    n, p, q = len(columns[0].codes), len(columns), len(given)
+    r = latent_correlation([*given, *columns])
+    if q:
+        z = _latent_given(given, r[:q, :q], rng)
+        slope = np.linalg.pinv(r[:q, :q], rcond=1e-10, hermitian=True) @ r[:q, q:]
+        mean, covariance = z @ slope, r[q:, q:] - r[q:, :q] @ slope
+        draw = mean + rng.standard_normal((n, p)) @ root(covariance)
+        # A pseudo-inverse or rounding may leave the latent variance off one, which would bend the margins.
+        spread = np.sqrt(np.einsum("ij,ik,kj->j", slope, r[:q, :q], slope) + np.clip(np.diag(covariance), 0.0, None))
+        draw = draw / np.where(spread > 0, spread, 1.0)
+    else:
+        draw = rng.standard_normal((n, p)) @ root(r)
+    u = ndtr(draw)
+    return [column.at(u[:, j]) for j, column in enumerate(columns)]
+
+
+def spearman(columns: Sequence[Ranked]) -> Array:
+    """Rank correlations, ties at their mean rank; a constant column has correlation zero with the others."""
+    z = np.stack([c.middle[c.codes] for c in columns], axis=1)
+    z = z - z.mean(axis=0)
+    size = np.sqrt((z**2).sum(axis=0))
+    z = z / np.where(size > 1e-12, size, 1.0)
+    r = z.T @ z
+    np.fill_diagonal(r, 1.0)
+    return np.clip(r, -1.0, 1.0)
+
+
+def normal_scores(column: Ranked) -> Array:
+    """Normal quantiles of the mid-distribution function (van der Waerden), scaled to variance one."""
+    z = ndtri(column.middle)[column.codes]
+    z = z - z.mean()
+    size = np.sqrt(np.mean(z**2))
+    return z / size if size > 1e-12 else np.zeros_like(z)
+
+
+def latent_correlation(columns: Sequence[Ranked]) -> Array:
+    """Correlations of the normal variables behind the columns, from their rank correlations.
+
+    Without ties r = 2 sin(pi s / 6). With ties the columns are steps of the latent variables. By Hermite
+    expansion the rank correlation is a power series in r, sum_k a_k b_k r^k, with the coefficients of the two
+    step functions. It rises in r and is solved by bisection.
+    """
+    s = spearman(columns)
+    p = len(columns)
+    r = 2 * np.sin(np.pi * s / 6)
+    rough = [j for j, c in enumerate(columns) if c.tied]
+    if rough and p > 1:
+        a = np.stack([_hermite(c) for c in columns])
+        left, right = np.triu_indices(p, 1)
+        use = np.isin(left, rough) | np.isin(right, rough)
+        left, right = left[use], right[use]
+        series = a[left] * a[right]
+        wanted = s[left, right]
+        low, high = np.full(len(left), -1.0), np.full(len(left), 1.0)
+        for _ in range(50):
+            middle = (low + high) / 2
+            powers = np.multiply.accumulate(np.broadcast_to(middle[:, None], series.shape), axis=1)
+            below = np.einsum("ij,ij->i", series, powers) < wanted
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        flat = ~np.any(series != 0, axis=1)
+        r[left, right] = r[right, left] = np.where(flat, 0.0, (low + high) / 2)
+    np.fill_diagonal(r, 1.0)
+    return as_correlation(r)
+
+
+def as_correlation(r: Array) -> Array:
+    """Nearest correlation matrix in a simple sense: negative eigenvalues go to zero, the diagonal back to one."""
+    values, vectors = np.linalg.eigh((r + r.T) / 2)
+    if values[0] >= 0:
+        return r
+    fixed = (vectors * np.clip(values, 1e-12, None)) @ vectors.T
+    size = np.sqrt(np.diag(fixed))
+    fixed = fixed / np.outer(size, size)
+    np.fill_diagonal(fixed, 1.0)
+    return fixed
+
+
+def _hermite(column: Ranked) -> Array:
+    """Coefficients of the standardised mid-ranks as a function of the latent normal, Hermite degrees 1, 2, ...
+
+    The step function that jumps by d at t has the coefficient d phi(t) psi_(k-1)(t) / sqrt(k), psi normalised.
+    """
+    middle, upper = column.middle, column.upper
+    share = column.counts / len(column.codes)
+    variance = float(share @ (middle - share @ middle) ** 2)
+    if variance <= 1e-24:
+        return np.zeros(TERMS)
+    t = ndtri(upper[:-1])
+    weight = np.diff(middle) * np.exp(-(t**2) / 2) / np.sqrt(2 * np.pi)
+    out = np.empty(TERMS)
+    before, now = np.zeros_like(t), np.ones_like(t)
+    for k in range(1, TERMS + 1):
+        out[k - 1] = weight @ now / np.sqrt(k)
+        before, now = now, (t * now - np.sqrt(k - 1) * before) / np.sqrt(k)
+    return out / np.sqrt(variance)
+
+
+def _latent_given(columns: Sequence[Ranked], r: Array, rng: np.random.Generator) -> Array:
+    """Draw the latent normals behind observed columns, jointly given the values.
+
+    A value without ties fixes its latent variable up to 1/n; tied values leave an interval. Several columns with
+    ties are drawn together by Gibbs sampling of truncated normals.
+    """
+    n, q = len(columns[0].codes), len(columns)
+    low, high = np.empty((n, q)), np.empty((n, q))
+    for j, c in enumerate(columns):
+        edges = np.concatenate([[0.0], c.upper[:-1], [1.0]])
+        low[:, j], high[:, j] = ndtri(edges[c.codes]), ndtri(edges[c.codes + 1])
+    z = np.stack([_truncated(np.zeros(n), 1.0, low[:, j], high[:, j], rng) for j in range(q)], axis=1)
+    if q == 1 or not any(c.tied for c in columns):
+        return z
+    for _ in range(SWEEPS):
+        for j in range(q):
+            rest = [i for i in range(q) if i != j]
+            slope = np.linalg.pinv(r[np.ix_(rest, rest)], rcond=1e-10, hermitian=True) @ r[rest, j]
+            sd = np.sqrt(max(1.0 - float(r[rest, j] @ slope), 1e-6))
+            z[:, j] = _truncated(z[:, rest] @ slope, sd, low[:, j], high[:, j], rng)
+    return z
+
+
+def _truncated(mean: Array, sd: float, low: Array, high: Array, rng: np.random.Generator) -> Array:
+    """Draw normals between bounds; the tail is mirrored to the left, where the distribution function has digits."""
+    a, b = (low - mean) / sd, (high - mean) / sd
+    mirror = a > 0
+    a, b = np.where(mirror, -b, a), np.where(mirror, -a, b)
+    below, above = ndtr(a), ndtr(b)
+    z = ndtri(below + rng.random(len(mean)) * (above - below))
+    # Beyond 37 standard deviations the distribution function is zero; the near bound is then the answer.
+    z = np.where(np.isfinite(z), np.clip(z, a, b), b)
+    return np.clip(mean + sd * np.where(mirror, -z, z), low, high)
