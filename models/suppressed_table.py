@@ -14,23 +14,22 @@ from collections.abc import Iterator
 import numpy as np
 
 import ruvdecision as ruv
-from ruvdecision.beliefs.table import Cell, TableBelief
-from ruvdecision.masks.cells import SuppressCells
 
 TABLE = ((50, 63), (70, 75))
+MAX_RISK = 0.5
 
 
 def patterns() -> list[ruv.Mask]:
     """Candidate publications, from nothing to almost everything."""
     return [
         ruv.Suppress(),
-        SuppressCells(margins=[(0,)]),
-        SuppressCells(margins=[(1,)]),
-        SuppressCells(),
-        SuppressCells([(0, 0), (0, 1)], margins=False),
-        SuppressCells([(0, 0), (1, 1)], margins=False),
-        SuppressCells([(0, 0), (0, 1), (1, 0)], margins=False),
-        SuppressCells([(0, 0)]),
+        ruv.SuppressCells(margins=[(0,)]),
+        ruv.SuppressCells(margins=[(1,)]),
+        ruv.SuppressCells(),
+        ruv.SuppressCells([(0, 0), (0, 1)], margins=False),
+        ruv.SuppressCells([(0, 0), (1, 1)], margins=False),
+        ruv.SuppressCells([(0, 0), (0, 1), (1, 0)], margins=False),
+        ruv.SuppressCells([(0, 0)]),
     ]
 
 
@@ -39,11 +38,11 @@ def study(row: int = 0, column: int = 0, concentration: float = 1.0) -> ruv.RUMa
 
     ``concentration`` other than 1 makes both users' prior weights Dirichlet-multinomial instead of uniform.
     """
-    belief = TableBelief((2, 2), total=int(np.sum(TABLE)), weights="uniform" if concentration == 1 else concentration)
+    belief = ruv.TableBelief((2, 2), total=int(np.sum(TABLE)), weights="uniform" if concentration == 1 else concentration)
     # A table that can be worked out leaves no uncertainty, and 1/U is then infinite; the relative gain stays finite.
     return ruv.evaluate(
         patterns(),
-        intruder=ruv.User(belief, Cell((row, column)), ruv.Quadratic(), name="The intruder"),
+        intruder=ruv.User(belief, ruv.Cell((row, column)), ruv.Quadratic(), name="The intruder"),
         scientist=ruv.User(belief, ruv.Records(), ruv.LogScore(), name="The scientist"),
         data=np.array(TABLE),
         risk="relative_gain",
@@ -53,11 +52,11 @@ def study(row: int = 0, column: int = 0, concentration: float = 1.0) -> ruv.RUMa
 
 def notes(rumap: ruv.RUMap) -> Iterator[str]:
     """The paper's numbers beside ours."""
-    belief = TableBelief((2, 2), total=int(np.sum(TABLE)))
-    after = belief.given(SuppressCells().publish(TABLE))
+    belief = ruv.TableBelief((2, 2), total=int(np.sum(TABLE)))
+    after = belief.given(ruv.SuppressCells().publish(TABLE))
     low, high = after.bounds((0, 0))
     frame = rumap.to_dataframe().set_index("release")
-    ours = float(frame.loc[str(SuppressCells()), "scientist_uncertainty"])
+    ours = float(frame.loc[str(ruv.SuppressCells()), "scientist_uncertainty"])
     log_prior = float(belief.log_count().value)
     yield f"Before any release: the paper's M is C(261, 3) = 2929290, log M = 14.8903; we count {belief.count()}, log M = {log_prior:.4f}."
     yield f"All cells suppressed, margins published: the paper says M(S) = 114, U_S = log 114 = 4.736198; we count {after.count()}"

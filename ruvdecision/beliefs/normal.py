@@ -144,7 +144,11 @@ class NormalBelief:
     def describe(self) -> str:
         """A phrase for reports."""
         size = "one variable" if self.k == 1 else f"{self.k} variables"
-        prior = "an unknown mean (flat prior)" if self.doubt is None else ("a known mean" if not self.doubt.any() else "an unknown mean (normal prior)")
+        prior = (
+            "an unknown mean (flat prior)"
+            if self.doubt is None
+            else ("a known mean" if not self.doubt.any() else "an unknown mean (normal prior)")
+        )
         return f"that {self.records:,} records of {size} are normal with {prior} and known spread"
 
     def __repr__(self) -> str:

@@ -73,7 +73,9 @@ class Exact:
             part = None if tell is None else lambda x, done=done, share=share: tell(done + share * x)
             result, averaged[members] = self._family(user, [masks[i] for i in members], given, table, replicates, seed, part)
             value[members], error[members] = result.value, result.error
-        before = self._family(user, [Suppress()], Conditioned(belief, self._single(belief, Suppress(), table)), None, replicates, seed)[0].value
+        before = self._family(user, [Suppress()], Conditioned(belief, self._single(belief, Suppress(), table)), None, replicates, seed)[
+            0
+        ].value
         names: Any = "exact"
         if averaged.any():
             names = ["exact, averaged over releases" if a else "exact" for a in averaged]
@@ -117,7 +119,14 @@ class Exact:
         return mask.linear(channel, numbers)
 
     def _family(
-        self, user: User, family: Sequence[Mask], given: Conditioned, data: Array | None, replicates: int | None, seed: Any, tell: Any = None
+        self,
+        user: User,
+        family: Sequence[Mask],
+        given: Conditioned,
+        data: Array | None,
+        replicates: int | None,
+        seed: Any,
+        tell: Any = None,
     ) -> tuple[Value, bool]:
         """Uncertainty of a family's members, and whether it had to be averaged over drawn releases."""
         count = len(family)
@@ -173,7 +182,9 @@ class Exact:
             assert form is not None
             if given.channel.location == "unknown":
                 if not getattr(loss, "second_order", False):
-                    raise UnsupportedError("All records in unknown order need the quadratic loss", do="Use Quadratic(), or leave out Shuffle()")
+                    raise UnsupportedError(
+                        "All records in unknown order need the quadratic loss", do="Use Quadratic(), or leave out Shuffle()"
+                    )
                 each = loss.uncertainty(_gaussian(_mean_covariance(given), form))
             else:
                 each = _weighted([(w, loss.uncertainty(_gaussian(c, form))) for w, c in _places(given, form)])
@@ -183,7 +194,9 @@ class Exact:
                 f"{loss!r} of all {given.n} records at once is not available in closed form here",
                 do=f"Use a loss that adds up over records, such as Quadratic(), or at most {LARGEST_JOINT} entries in known rows",
             )
-        return _spread_out(loss.uncertainty(Gaussian(np.zeros(given.n * given.k), given.covariance([Record(j) for j in range(given.n)]))), count)
+        return _spread_out(
+            loss.uncertainty(Gaussian(np.zeros(given.n * given.k), given.covariance([Record(j) for j in range(given.n)]))), count
+        )
 
     def _simulate(
         self, user: User, family: Sequence[Mask], data: Array | None, replicates: int | None, seed: Any, tell: Any = None
@@ -242,7 +255,9 @@ class Exact:
     def _mixture(self, user: User, given: Conditioned, values: Array | None) -> Posterior:
         """Posterior of a record whose row is not known: every row may be the one."""
         if not isinstance(user.target, Record):
-            raise UnsupportedError("A function of records in unknown rows is not available in closed form", do="Ask for Record(j), or leave out Shuffle()")
+            raise UnsupportedError(
+                "A function of records in unknown rows is not available in closed form", do="Ask for Record(j), or leave out Shuffle()"
+            )
         assert values is not None
         found = given.means(values)
         means = found.records()
@@ -282,7 +297,11 @@ def _form(belief: NormalBelief, target: Any) -> _Form | None:
         matrix, constant, scalar = linear
         return _Form(target.parts, matrix @ _selector(belief, target.parts), constant, scalar)
     if not isinstance(target, (Record, Parameter, NewRecord, Average)):
-        raise InputError("NormalBelief does not have this target", target, 'Use Record(j), Records(), Parameter("mu"), NewRecord(), Average() or Functional(...)')
+        raise InputError(
+            "NormalBelief does not have this target",
+            target,
+            'Use Record(j), Records(), Parameter("mu"), NewRecord(), Average() or Functional(...)',
+        )
     if isinstance(target, Parameter) and target.component is not None:
         return _Form((target,), np.eye(k)[[target.component % k]], np.zeros(1), True)
     return _Form((target,), np.eye(k), np.zeros(k), belief.scalar, plain=True)
@@ -369,14 +388,22 @@ def _released(belief: NormalBelief, channel: LinearChannel, release: Any) -> tup
     values, _ = frame.numeric("A release", missing=True)
     n = belief.records
     if values.shape[1] != belief.k or values.shape[0] > n:
-        raise InputError(f"The release must have {belief.k} columns and at most {n} rows", f"shape {values.shape}", "Pass what mask.release(data, rng) gave back")
+        raise InputError(
+            f"The release must have {belief.k} columns and at most {n} rows",
+            f"shape {values.shape}",
+            "Pass what mask.release(data, rng) gave back",
+        )
     if channel.location != "drawn":
         if values.shape[0] < n:
             values = np.concatenate([values, np.full((n - values.shape[0], belief.k), np.nan)])
         return values, np.arange(n)
     kept = frame.table.index.to_numpy()
     if frame.kind not in ("frame", "series") or not np.issubdtype(kept.dtype, np.integer) or kept.min() < 0 or kept.max() >= n:
-        raise InputError("A sample must tell which rows it holds", "a release without row numbers", "Release a DataFrame with its rows numbered from 0 as index")
+        raise InputError(
+            "A sample must tell which rows it holds",
+            "a release without row numbers",
+            "Release a DataFrame with its rows numbered from 0 as index",
+        )
     order = np.concatenate([kept, np.setdiff1d(np.arange(n), kept)])
     place = np.empty(n, dtype=np.int64)
     place[order] = np.arange(n)
