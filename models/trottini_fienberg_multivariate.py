@@ -34,9 +34,9 @@ def users(z, n=20):
     return intruder, ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic(weights=np.diag(z)), name="The scientist")
 
 
-def study(n=20, largest=100.0, points=40):
-    """Ten maps: noise on one variable at a time, with variance up to ``largest``."""
-    grid = np.geomspace(largest / 2000, largest, points)
+def study(n=20, largest=2500.0):
+    """Ten maps: noise on one variable at a time, with variance up to ``largest`` (the paper draws them to 100)."""
+    grid = np.unique([float(f"{v:.1e}") for v in np.geomspace(0.05, largest, 120)])
     masks = [ruv.Suppress(), average]
     masks += [ruv.Noise(variance=v, columns=[j]) | average for j in (0, 1) for v in grid]
     panel = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -269,6 +268,3 @@ class FiniteBelief:
 def _plain(levels: Levels, place: int) -> Any:
     """A value as a user's function gets it."""
     return levels.names[place] if levels.labelled or levels.numbers.ndim == 1 else levels.numbers[place]
-
-
-Likelihood = Callable[[Any, Any], float]
