@@ -87,7 +87,8 @@ class Mask:
 
     def parameters(self) -> dict[str, Any]:
         """The settings as columns of a map's table: numbers stay numbers, the rest becomes text."""
-        return {k: v if isinstance(v, (int, float, str)) and not isinstance(v, bool) else show_number(v) for k, v in self.settings().items()}
+        plain = (int, float, str)
+        return {k: v if isinstance(v, plain) and not isinstance(v, bool) else show_number(v) for k, v in self.settings().items()}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={show_number(v)}' for k, v in self.settings().items())})"
@@ -241,7 +242,8 @@ class Batch(tuple[Mask, ...]):
                     None, np.array([0]), np.array([len(family.positions)]))  # fmt: skip
                 if np.any(count > 1):
                     twin = int(first[np.argmax(count > 1)])
-                    again = next(j for j in range(twin + 1, len(family.positions)) if np.array_equal(family.numbers[j], family.numbers[twin]))
+                    later = range(twin + 1, len(family.positions))
+                    again = next(j for j in later if np.array_equal(family.numbers[j], family.numbers[twin]))
                     return family.positions[twin], family.positions[again]
         return None
 

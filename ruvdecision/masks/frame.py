@@ -70,11 +70,13 @@ class Frame:
         part = self.table.iloc[:, positions]
         bad = [c for c in part.columns if not pd.api.types.is_numeric_dtype(part[c].dtype) or pd.api.types.is_complex_dtype(part[c].dtype)]
         if bad:
-            raise InputError(f"{who} needs numeric columns", f"non-numeric {bad}", "Name the numeric ones with columns=[...], or convert these")
+            hint = "Name the numeric ones with columns=[...], or convert these"
+            raise InputError(f"{who} needs numeric columns", f"non-numeric {bad}", hint)
         values = part.to_numpy(dtype=np.float64, na_value=np.nan)
         if not missing and not np.all(np.isfinite(values)):
             named = [c for c, ok in zip(part.columns, np.isfinite(values).all(axis=0), strict=True) if not ok]
-            raise InputError(f"{who} cannot take missing or infinite values", f"some in columns {named}", "Fill or drop them first, or leave those columns out with columns=[...]")
+            hint = "Fill or drop them first, or leave those columns out with columns=[...]"
+            raise InputError(f"{who} cannot take missing or infinite values", f"some in columns {named}", hint)
         return values, positions
 
     def replace(self, values: Any, positions: Sequence[int]) -> Frame:

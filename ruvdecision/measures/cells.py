@@ -1,0 +1,103 @@
+"""Records as cells of a table: the codes that two files share, their frequencies, their dense tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..errors import InputError, UnsupportedError
+from ..protocols import Array
+
+__all__ = ["class_sizes", "common_codes", "dense", "frequencies", "joint_codes", "merge"]
+
+Ints = NDArray[np.int64]
+MOST_CELLS = 10_000_000
+
+
+def common_codes(*tables: pd.DataFrame) -> tuple[list[Ints], list[int]]:
+    """Codes of every column in each table (rows by columns), and the number of levels of each column.
+
+    Levels are those of all tables together, so a category that only one file has is kept. A missing value is a level of
+    its own. Numbers are compared as numbers, categories by their values.
+
+    >>> common_codes(pd.DataFrame({"a": ["x", "y"]}), pd.DataFrame({"a": ["z", "x"]}))[1]
+    [3]
+    """
+    first = tables[0]
+    codes = [np.empty(t.shape, dtype=np.int64) for t in tables]
+    levels = []
+    for j, label in enumerate(first.columns):
+        columns = [_plain(t[label]) for t in tables]
+        texts = {_is_text(c) for c in columns if len(c)}
+        if len(texts) > 1:
+            kinds = ", ".join(str(t[label].dtype) for t in tables)
+            raise InputError("A column must be of one kind in both files", f"{label}: {kinds}", "Convert it in one of them")
+        found, values = pd.factorize(pd.concat(columns, ignore_index=True), use_na_sentinel=False)
+        levels.append(len(values))
+        at = 0
+        for part in codes:
+            part[:, j] = found[at : at + len(part)]
+            at += len(part)
+    return codes, levels
+
+
+def merge(codes: Sequence[Ints]) -> tuple[list[Ints], int]:
+    """One code per row from the columns of each part: rows that agree everywhere get the same number, 0, 1, ..."""
+    stacked = np.concatenate(codes)
+    joint = np.zeros(len(stacked), dtype=np.int64)
+    for j in range(stacked.shape[1]):
+        # Renumber after each column: the product of many columns would not fit an integer.
+        joint = np.unique(joint * (int(stacked[:, j].max(initial=0)) + 1) + stacked[:, j], return_inverse=True)[1].reshape(-1)
+    edges = np.cumsum([len(c) for c in codes])[:-1]
+    return np.split(joint, edges), int(joint.max(initial=-1)) + 1
+
+
+def joint_codes(*tables: pd.DataFrame) -> tuple[list[Ints], int]:
+    """One code per row, shared by the tables, and the number of different rows."""
+    return merge(common_codes(*tables)[0])
+
+
+def frequencies(codes: Ints, cells: int) -> Array:
+    """Relative frequency of each cell."""
+    return np.bincount(codes, minlength=cells) / len(codes)
+
+
+def class_sizes(table: pd.DataFrame) -> tuple[Ints, Ints]:
+    """Size of the class of equal rows that each row is in, and the sizes of all classes.
+
+    >>> class_sizes(pd.DataFrame({"a": [1, 1, 2]}))[0].tolist()
+    [2, 2, 1]
+    """
+    (codes,), cells = joint_codes(table)
+    sizes = np.bincount(codes, minlength=cells)
+    return sizes[codes], sizes
+
+
+def dense(who: str, codes: Ints, levels: Sequence[int]) -> Array:
+    """The table of counts with one axis per column."""
+    cells = int(np.prod([float(k) for k in levels]))
+    if cells > MOST_CELLS:
+        raise UnsupportedError(
+            f"{who} holds the whole table and stops at {MOST_CELLS} cells",
+            f"{cells} cells from {list(levels)} categories",
+            "Choose fewer columns, or recode them",
+        )
+    flat = np.ravel_multi_index(tuple(codes.T), tuple(levels))
+    return np.bincount(flat, minlength=cells).reshape(levels).astype(np.float64)
+
+
+def _plain(column: pd.Series) -> pd.Series:
+    return column.astype(column.cat.categories.dtype) if isinstance(column.dtype, pd.CategoricalDtype) else column
+
+
+def _is_text(column: pd.Series) -> Any:
+    return not (
+        pd.api.types.is_numeric_dtype(column.dtype)
+        or pd.api.types.is_datetime64_any_dtype(column.dtype)
+        or pd.api.types.is_timedelta64_dtype(column.dtype)
+        or column.isna().all()
+    )

@@ -1,0 +1,456 @@
+"""Inner loops of measures that array operations cannot express, compiled by numba when such a measure first runs.
+
+The functions are plain Python and give the same answer without numba, only slowly. `compiled` hands out the machine
+code, cached on disk. None holds more than a few numbers per record, and none runs in parallel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .base import need
+
+__all__ = ["average_linkage", "below_counts", "below_counts_2d", "compiled", "grow_tree", "sum_distances"]
+
+
+@cache
+def compiled(name: str) -> Callable[..., Any]:
+    """Return a kernel of this file as machine code."""
+    numba = need("numba", "This measure")
+    from numba.extending import register_jitable
+
+    for helper in (_popcount, _near_order):
+        register_jitable(helper)
+    # Vector code needs leave to reorder sums; only a sum over all pairs is allowed to.
+    loose = {"nnan", "ninf", "nsz", "contract", "reassoc"}
+    fast = loose if name == "sum_distances" else False
+    return numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=fast)(globals()[name])  # type: ignore[no-any-return]
+
+
+def _popcount(x: Any) -> Any:
+    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (x * np.uint64(0x0101010101010101)) >> np.uint64(56)
+
+
+def below_counts_2d(second: Any, group: Any, source: Any, levels: int) -> Any:
+    """Records of each source that lie below each record in both coordinates, itself included.
+
+    Records come in the order of the first coordinate. ``second`` is the rank of the second one (ties share), ``group`` the rank
+    of the first (ties share), ``source`` 0 or 1. A sweep with two Fenwick trees: n log n.
+    """
+    n = len(second)
+    tree = np.zeros((levels + 1, 2), dtype=np.int64)
+    out = np.empty((n, 2), dtype=np.int64)
+    start = 0
+    while start < n:
+        stop = start
+        while stop < n and group[stop] == group[start]:
+            j = second[stop] + 1
+            while j <= levels:
+                tree[j, source[stop]] += 1
+                j += j & -j
+            stop += 1
+        for k in range(start, stop):
+            zero = 0
+            one = 0
+            j = second[k] + 1
+            while j > 0:
+                zero += tree[j, 0]
+                one += tree[j, 1]
+                j -= j & -j
+            out[k, 0] = zero
+            out[k, 1] = one
+        start = stop
+    return out
+
+
+def below_counts(order: Any, first_of: Any, source: Any) -> Any:
+    """The same in any dimension, by bit sets: n^2 p / 512 steps and a few words per record.
+
+    Records come in the order of the first coordinate. ``order[d]`` lists them by coordinate d, and ``first_of[d]`` has for each place
+    of that list the first place with the same value. For 256 records at a time a walk up each coordinate carries the set of those
+    already passed, and every record keeps the intersection over coordinates. Records below all of the 256 are left out.
+    """
+    p, n = order.shape
+    out = np.zeros((n, 2), dtype=np.int64)
+    kept = np.empty((n, 4), dtype=np.uint64)
+    none = np.uint64(0)
+    one = np.uint64(1)
+    live = order.copy()
+    begin = first_of.copy()
+    place = np.empty((p, n), dtype=np.int32)
+    change = np.empty(256, dtype=np.int64)
+    size = n
+    renew = 0
+    for start in range(0, n, 256):
+        stop = min(start + 256, n)
+        if start >= renew:
+            # Records before the first one that ties with the start can hold none of the rest.
+            floor = first_of[0, start]
+            for d in range(p):
+                size = 0
+                old = -1
+                group = 0
+                for k in range(n):
+                    i = order[d, k]
+                    if i >= floor:
+                        if first_of[d, k] != old:
+                            old = first_of[d, k]
+                            group = size
+                        live[d, size] = i
+                        begin[d, size] = group
+                        place[d, i] = size
+                        size += 1
+            renew = start + max(n // 16, 1)
+        f0 = none
+        f1 = none
+        f2 = none
+        f3 = none
+        for i in range(start, stop):
+            if source[i] == 0:
+                bit = one << np.uint64((i - start) & 63)
+                word = (i - start) >> 6
+                if word == 0:
+                    f0 |= bit
+                elif word == 1:
+                    f1 |= bit
+                elif word == 2:
+                    f2 |= bit
+                else:
+                    f3 |= bit
+        for d in range(p):
+            # Places where the carried set grows, each with its record, in order of place.
+            for i in range(start, stop):
+                change[i - start] = np.int64(begin[d, place[d, i]]) * 256 + (i - start)
+            steps = np.sort(change[: stop - start])
+            m0 = none
+            m1 = none
+            m2 = none
+            m3 = none
+            k = 0
+            for s in range(len(steps) + 1):
+                upto = steps[s] >> 8 if s < len(steps) else size
+                if d == 0:
+                    for j in range(k, upto):
+                        i = live[d, j]
+                        kept[i, 0] = m0
+                        kept[i, 1] = m1
+                        kept[i, 2] = m2
+                        kept[i, 3] = m3
+                else:
+                    for j in range(k, upto):
+                        i = live[d, j]
+                        kept[i, 0] &= m0
+                        kept[i, 1] &= m1
+                        kept[i, 2] &= m2
+                        kept[i, 3] &= m3
+                k = upto
+                if s < len(steps):
+                    at = steps[s] & 255
+                    bit = one << np.uint64(at & 63)
+                    word = at >> 6
+                    if word == 0:
+                        m0 |= bit
+                    elif word == 1:
+                        m1 |= bit
+                    elif word == 2:
+                        m2 |= bit
+                    else:
+                        m3 |= bit
+        for j in range(size):
+            i = live[0, j]
+            a = kept[i, 0]
+            b = kept[i, 1]
+            c = kept[i, 2]
+            e = kept[i, 3]
+            if (a | b | c | e) != none:
+                zero = _popcount(a & f0) + _popcount(b & f1) + _popcount(c & f2) + _popcount(e & f3)
+                out[i, 0] += np.int64(zero)
+                out[i, 1] += np.int64(_popcount(a) + _popcount(b) + _popcount(c) + _popcount(e) - zero)
+    return out
+
+
+def average_linkage(points: Any, sizes: Any) -> Any:
+    """Average linkage on squared Euclidean distances by nearest-neighbour chains, in memory O(n).
+
+    The mean squared distance between two clusters is the squared distance of their centroids plus both mean squared
+    deviations, so a cluster is its centroid, deviation and size. ``points`` is (n, p), ``sizes`` the number of equal records at
+    each point; their squared distances must be finite. Clusters lie in boxes of near neighbours, and a box that is farther than
+    the best so far is not searched. Gives the merged pairs, named by one point of each cluster, and the heights.
+    """
+    n, p = points.shape
+    box = 32
+    merges = np.empty((max(n - 1, 0), 2), dtype=np.int64)
+    height = np.empty(max(n - 1, 0))
+    chain = np.empty(n, dtype=np.int64)
+    centre = points.copy()
+    spread = np.zeros(n)
+    size = sizes.astype(np.float64)
+    label = np.arange(n)
+    place = np.arange(n)
+    linked = np.zeros(n, dtype=np.bool_)
+    boxes = (n + box - 1) // box
+    low = np.empty((boxes, p))
+    high = np.empty((boxes, p))
+    least = np.empty(boxes)
+    used = 0  # slots that hold a cluster or held one since the last renewal
+    active = n
+    length = 0
+    done = 0
+    while active > 1:
+        if used == 0 or active * 2 < used:
+            # Gather the living clusters, near ones together, and draw the boxes anew.
+            old = n if used == 0 else used
+            keep = np.empty(active, dtype=np.int64)
+            count = 0
+            for s in range(old):
+                if size[s] > 0:
+                    keep[count] = s
+                    count += 1
+            order = keep[_near_order(centre[keep], box)]
+            centre[:active] = centre[order]
+            spread[:active] = spread[order]
+            size[:active] = size[order]
+            label[:active] = label[order]
+            for s in range(active):
+                place[label[s]] = s
+            used = active
+            boxes = (used + box - 1) // box
+            for b in range(boxes):
+                least[b] = np.inf
+                for d in range(p):
+                    low[b, d] = np.inf
+                    high[b, d] = -np.inf
+                for s in range(b * box, min((b + 1) * box, used)):
+                    least[b] = min(least[b], spread[s])
+                    for d in range(p):
+                        low[b, d] = min(low[b, d], centre[s, d])
+                        high[b, d] = max(high[b, d], centre[s, d])
+        if length == 0:
+            s = 0
+            while size[s] == 0:
+                s += 1
+            chain[0] = label[s]
+            linked[label[s]] = True
+            length = 1
+        top = place[chain[length - 1]]
+        near = -1
+        best = np.inf
+        if length > 1:
+            # Ties go to the last link: the chain could not end otherwise.
+            near = place[chain[length - 2]]
+            best = spread[near]
+            for d in range(p):
+                gap = centre[near, d] - centre[top, d]
+                best += gap * gap
+        home = top // box
+        for turn in range(-1, boxes):
+            b = home if turn < 0 else turn
+            if turn == home:
+                continue
+            bound = least[b]
+            for d in range(p):
+                at = centre[top, d]
+                gap = max(low[b, d] - at, at - high[b, d])
+                if gap > 0:
+                    bound += gap * gap
+            if bound >= best:
+                continue
+            for s in range(b * box, min((b + 1) * box, used)):
+                if size[s] > 0 and s != top:
+                    distance = spread[s]
+                    for d in range(p):
+                        gap = centre[s, d] - centre[top, d]
+                        distance += gap * gap
+                    if distance < best:
+                        best = distance
+                        near = s
+        if length > 1 and linked[label[near]]:
+            # Back to an earlier link: by rounding alone, so it is a tie, and the last link will do as well.
+            near = place[chain[length - 2]]
+        if length > 1 and near == place[chain[length - 2]]:
+            best = spread[near]
+            for d in range(p):
+                gap = centre[near, d] - centre[top, d]
+                best += gap * gap
+            linked[label[near]] = False
+            linked[label[top]] = False
+            merges[done, 0] = label[near]
+            merges[done, 1] = label[top]
+            height[done] = best + spread[top]
+            done += 1
+            length -= 2
+            total = size[near] + size[top]
+            share = size[top] / total
+            between = 0.0
+            b = near // box
+            for d in range(p):
+                gap = centre[top, d] - centre[near, d]
+                between += gap * gap
+                centre[near, d] += share * gap
+                low[b, d] = min(low[b, d], centre[near, d])
+                high[b, d] = max(high[b, d], centre[near, d])
+            spread[near] = (1 - share) * spread[near] + share * spread[top] + share * (1 - share) * between
+            least[b] = min(least[b], spread[near])  # a bound may be too low, never too high
+            size[near] = total
+            size[top] = 0.0
+            active -= 1
+        else:
+            chain[length] = label[near]
+            linked[label[near]] = True
+            length += 1
+    return merges, height
+
+
+def _near_order(points: Any, box: int) -> Any:
+    """An order in which neighbours in the list are neighbours in space: halve along the widest coordinate until a box is left."""
+    n, p = points.shape
+    order = np.arange(n)
+    stack = [(0, n)]
+    while len(stack) > 0:
+        a, b = stack.pop()
+        if b - a <= box:
+            continue
+        part = order[a:b].copy()
+        widest = 0
+        width = -1.0
+        for d in range(p):
+            column = points[part, d]
+            extent = column.max() - column.min()
+            if extent > width:
+                width = extent
+                widest = d
+        # Whole boxes on the left, so that boxes of the list are boxes in space.
+        half = ((b - a) // 2 + box - 1) // box * box
+        ranked = np.argsort(points[part, widest])
+        order[a:b] = part[ranked]
+        stack.append((a, a + half))
+        stack.append((a + half, b))
+    return order
+
+
+def grow_tree(values: Any, order: Any, labels: Any, min_split: int, min_leaf: int, max_depth: int, min_gain: float, alpha: float) -> Any:
+    """Leaf number of every record in the CART regression tree that minimises squared error + alpha * leaves.
+
+    ``values`` is (p, n), ``order`` each row's sort order, ``labels`` 0 or 1. Orders are kept sorted by stable partition, so nothing is
+    sorted again. Splits lie between different values; ties of gain go to the last variable and the lowest value.
+    """
+    p, n = values.shape
+    order = order.copy()
+    room = np.empty(n, dtype=np.int64)
+    left_side = np.zeros(n, dtype=np.bool_)
+    most = 2 * (n // max(min_leaf, 1)) + 3
+    begin = np.zeros(most, dtype=np.int64)
+    end = np.zeros(most, dtype=np.int64)
+    depth = np.zeros(most, dtype=np.int64)
+    child = np.full(most, -1, dtype=np.int64)
+    hits = np.zeros(most)
+    count = 1
+    end[0] = n
+    node = 0
+    while node < count:
+        a = begin[node]
+        b = end[node]
+        m = b - a
+        total = 0.0
+        for k in range(a, b):
+            total += labels[order[0, k]]
+        hits[node] = total
+        if m >= min_split and m >= 2 * min_leaf and depth[node] < max_depth and total > 0 and total < m:
+            best = min_gain
+            feature = -1
+            cut = 0
+            for d in range(p - 1, -1, -1):
+                passed = 0.0
+                for k in range(a, b - min_leaf):
+                    i = order[d, k]
+                    passed += labels[i]
+                    small = k - a + 1
+                    if small >= min_leaf and values[d, i] < values[d, order[d, k + 1]]:
+                        difference = passed * m - total * small
+                        gain = difference * difference / (m * float(small) * (m - small))
+                        if gain > best * (1 + 1e-12):
+                            best = gain
+                            feature = d
+                            cut = k + 1
+            if feature >= 0:
+                for k in range(a, b):
+                    left_side[order[feature, k]] = k < cut
+                for d in range(p):
+                    if d != feature:
+                        low = a
+                        high = 0
+                        for k in range(a, b):
+                            i = order[d, k]
+                            if left_side[i]:
+                                order[d, low] = i
+                                low += 1
+                            else:
+                                room[high] = i
+                                high += 1
+                        for k in range(high):
+                            order[d, low + k] = room[k]
+                child[node] = count
+                begin[count] = a
+                end[count] = cut
+                begin[count + 1] = cut
+                end[count + 1] = b
+                depth[count] = depth[node] + 1
+                depth[count + 1] = depth[node] + 1
+                count += 2
+        node += 1
+    # Children have larger numbers than their parents: one sweep from the back finds the cheapest subtree of each node.
+    cost = np.empty(count)
+    for node in range(count - 1, -1, -1):
+        m = end[node] - begin[node]
+        alone = hits[node] * (m - hits[node]) / m + alpha
+        if child[node] >= 0:
+            below = cost[child[node]] + cost[child[node] + 1]
+            if below < alone - 1e-12 * (1 + alone):
+                cost[node] = below
+                continue
+            child[node] = -1
+        cost[node] = alone
+    leaf = np.empty(n, dtype=np.int64)
+    leaves = 0
+    reach = np.zeros(count, dtype=np.bool_)
+    reach[0] = True
+    for node in range(count):
+        if reach[node]:
+            if child[node] >= 0:
+                reach[child[node]] = True
+                reach[child[node] + 1] = True
+            else:
+                for k in range(begin[node], end[node]):
+                    leaf[order[0, k]] = leaves
+                leaves += 1
+    return leaf, leaves
+
+
+def sum_distances(first: Any, second: Any, same: bool) -> float:
+    """Sum of Euclidean distances over all pairs of columns; with ``same`` each pair is computed once and counted twice."""
+    p, n = first.shape
+    m = second.shape[1]
+    total = 0.0
+    square = np.empty(m)
+    for i in range(n):
+        start = i + 1 if same else 0
+        for j in range(start, m):
+            square[j] = 0.0
+        for d in range(p):
+            at = first[d, i]
+            row = second[d]
+            for j in range(start, m):
+                gap = row[j] - at
+                square[j] += gap * gap
+        part = 0.0
+        for j in range(start, m):
+            part += np.sqrt(square[j])
+        total += part
+    return 2.0 * total if same else total
