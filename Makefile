@@ -45,7 +45,7 @@ $(STAMP): pyproject.toml constraints/$(STACK).txt
 
 demo: setup
 	$(BIN)/ruvdecision run models/trottini_fienberg_normal.py --max-risk 0.5 --out out/ --force
-	@echo "The map is drawn in out/map.png; its numbers are in out/map.csv and out/map.nc."
+	@echo "The map is drawn in out/map.png, its numbers are in out/map.csv and out/map.nc; out/report.html tells the whole story."
 
 test: setup
 	$(BIN)/python -m pytest $(PYTEST_ARGS) $(SELECT)

@@ -1,4 +1,4 @@
-"""The command line: run a study, list the studies.
+"""The command line: run a study, list the studies, measure releases that other tools made.
 
 Exit codes: 0 when all went well, 2 for anything the caller can put right (one line on stderr says what),
 130 after Ctrl-C. ``--debug`` shows the traceback as well. Results go to stdout, progress and errors to stderr.
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from .rumap import RUMap
     from .studies import Outcome
 
 __all__ = ["main"]
@@ -76,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     settings = parse_settings(options.set)
     out = None if options.out is None else Path(options.out)
     if out is not None:
-        _check_out(out, _names(["map"]), options.force)
+        _check_out(out, [*_names(["map"]), f"report.{options.format}"], options.force)
     with _progress(options.quiet) as say:
         say(f"loading {options.file}")
         study = load_study(options.file)
@@ -89,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
         if out is not None:
             # Write before printing: a reader of stdout that goes away early must not cost the files.
             say(f"writing to {out}")
-            written = _write(outcome, out, max_risk, options.force)
+            written = _write(outcome, out, max_risk, options.force, options)
         notes = [] if options.quiet else outcome.notes()
     _show(outcome, choices, max_risk, notes, written, quiet=options.quiet)
     if misses:
@@ -109,6 +110,70 @@ def models(options: argparse.Namespace) -> int:
     for listing in found:
         _line(f"{listing.name:<{width}}  {listing.description}")
     return 0
+
+
+def measure(options: argparse.Namespace) -> int:
+    """Carry out ``ruvdecision measure``."""
+    from .empirical import measure as compare
+    from .files import read_data
+    from .spelled import spell_measures, split_names
+    from .studies import Outcome, Study
+
+    measures = spell_measures(
+        options.measures,
+        known=split_names(options.known),
+        models=options.model,
+        columns=split_names(options.columns),
+        missing=options.missing,
+    )
+    names = _release_names(options.released)
+    out = None if options.out is None else Path(options.out)
+    if out is not None:
+        _check_out(out, [*_names(["map"]), f"report.{options.format}"], options.force)
+    with _progress(options.quiet) as say:
+        say(f"reading {options.original}")
+        original = read_data(options.original)
+        rumap = compare(original, releases=names, measures=measures, key=options.key, risk=options.risk, utility=options.utility)
+        text = f"{len(names)} release{'s' * (len(names) != 1)} of {options.original} ({len(original):,} records)"
+        outcome = Outcome(Study(Path(options.original), text, lambda: rumap), rumap, {"map": rumap})
+        choices, misses = _choose(outcome, options.max_risk)
+        written: list[Path] = []
+        if out is not None:
+            say(f"writing to {out}")
+            written = _write(outcome, out, options.max_risk, options.force, options)
+        notes = [] if options.quiet else [*_frontier_lines(rumap), *rumap.notes]
+    _show(outcome, choices, options.max_risk, notes, written, quiet=options.quiet)
+    if misses:
+        sys.stdout.flush()
+        raise _merge(misses, outcome)
+    return 0
+
+
+def _release_names(paths: Sequence[str]) -> dict[str, str]:
+    """Names of releases: the file's name without its ending where that is enough to tell them apart."""
+    if len(set(paths)) != len(paths):
+        raise InputError(
+            "A released file is listed twice", ", ".join(p for p in dict.fromkeys(paths) if paths.count(p) > 1), "List it once"
+        )
+    for short in (lambda p: Path(p).name.split(".")[0] or Path(p).name, lambda p: Path(p).name, str):
+        names = [short(p) for p in paths]
+        if len(set(names)) == len(names):
+            break
+    return dict(zip(names, paths, strict=True))
+
+
+def _frontier_lines(rumap: Any) -> list[str]:
+    """Which releases no other one beats, by risk and utility and by all measures together."""
+    lines = []
+    try:
+        best = rumap.frontier()
+    except InputError:
+        return []  # a map without risk or without utility; its notes say so
+    lines.append(f"Frontier of {rumap.risk_score.name} and {rumap.utility_score.name}: {', '.join(best.releases)}")
+    measures = list(rumap.attrs["better"])
+    if len(measures) > 2:
+        lines.append(f"Frontier of {', '.join(measures)}: {', '.join(rumap.frontier(columns=measures).releases)}")
+    return lines
 
 
 # -- arguments -----------------------------------------------------------------------------------------
@@ -137,18 +202,61 @@ def _parser() -> argparse.ArgumentParser:
     )
     runner.add_argument("file", metavar="FILE", help="a study, e.g. models/trottini_fienberg_normal.py")
     runner.add_argument("--max-risk", type=_number, metavar="T", help="choose the release of most utility with risk at most T")
-    runner.add_argument("--out", metavar="DIR", help="write map.nc, map.csv and map.png there (no files otherwise)")
+    runner.add_argument("--out", metavar="DIR", help="write map.nc, map.csv, map.png and a report there (no files otherwise)")
+    _add_report_options(runner)
     runner.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the study; may be given again")
     runner.add_argument("--force", action="store_true", help="write over files that exist")
     runner.add_argument("--quiet", action="store_true", help="print the choice only")
     runner.add_argument("--debug", action="store_true", help="show the traceback of an error")
     runner.set_defaults(command=run)
 
+    comparer = commands.add_parser(
+        "measure",
+        help="map releases that other tools made: compare data files with the original",
+        description="Compare released data files with the original: CSV, parquet, Stata, SPSS or SAS, by their endings.",
+    )
+    comparer.add_argument("original", metavar="ORIGINAL", help="the confidential file")
+    comparer.add_argument(
+        "released", metavar="RELEASED", nargs="+", help="released files, rows in the order of the original unless --key is given"
+    )
+    comparer.add_argument("--known", action="append", default=[], metavar="A,B", help="columns that the intruder knows (default: all)")
+    comparer.add_argument(
+        "--model", action="append", default=[], metavar="FORMULA", help='a regression to compare, "y ~ a + b"; may be given again'
+    )
+    comparer.add_argument(
+        "--measures",
+        action="append",
+        default=[],
+        metavar="NAMES",
+        help='measures, "linkage,IO,KL,Cluster(clusters=50)" (default: linkage, and IO and EO with --model or else pMSE)',
+    )
+    comparer.add_argument(
+        "--columns", action="append", default=[], metavar="A,B", help="columns for measures of the whole file (default: all)"
+    )
+    comparer.add_argument(
+        "--missing", choices=("raise", "omit", "category"), help="what to do about missing values, where a measure can (default: raise)"
+    )
+    comparer.add_argument("--key", metavar="COLUMN", help="the column that says whose record a row is")
+    comparer.add_argument("--risk", metavar="NAME", help="the measure on the risk axis (default: the first measure of risk)")
+    comparer.add_argument("--utility", metavar="NAME", help="the measure on the utility axis (default: the first measure of utility)")
+    comparer.add_argument("--max-risk", type=_number, metavar="T", help="choose the release of most utility with risk at most T")
+    comparer.add_argument("--out", metavar="DIR", help="write map.nc, map.csv, map.png and a report there (no files otherwise)")
+    _add_report_options(comparer)
+    comparer.add_argument("--force", action="store_true", help="write over files that exist")
+    comparer.add_argument("--quiet", action="store_true", help="print the choice only")
+    comparer.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    comparer.set_defaults(command=measure)
+
     lister = commands.add_parser("models", help="list the studies of a directory", description="List studies without running them.")
     lister.add_argument("directory", metavar="DIR", nargs="?", default="models", help="where the studies are (default: models)")
     lister.add_argument("--debug", action="store_true", help="show the traceback of an error")
     lister.set_defaults(command=models)
     return parser
+
+
+def _add_report_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=("html", "md"), default="html", help="write report.html (default) or report.md")
+    parser.add_argument("--date", metavar="DATE", help="a date for the report, in your own words (none otherwise: same map, same bytes)")
 
 
 def _number(text: str) -> float:
@@ -207,8 +315,12 @@ def _check_out(out: Path, names: Sequence[str], force: bool) -> None:
         raise InputError("Files exist already", ", ".join(taken), "Add --force to write over them, or name another --out")
 
 
-def _write(outcome: Outcome, out: Path, max_risk: float | None, force: bool) -> list[Path]:
-    """Write all files beside their places first and move them there together: whole files or none."""
+def _write(outcome: Outcome, out: Path, max_risk: float | None, force: bool, options: argparse.Namespace) -> list[Path]:
+    """Write all files beside their places first and move them there together: whole files or none.
+
+    A panel has its maps apart and one report with all of them.
+    """
+    from .report import write_report
     from .studies import file_name
 
     _use_files_only()
@@ -217,6 +329,7 @@ def _write(outcome: Outcome, out: Path, max_risk: float | None, force: bool) -> 
     names = [f"{stem}.{kind}" for stem in stems.values() for kind in (("nc", "csv") if figure is not None else ("nc", "csv", "png"))]
     if figure is not None:
         names.append("map.png")
+    names.append(f"report.{options.format}")
     _check_out(out, names, force)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -229,12 +342,23 @@ def _write(outcome: Outcome, out: Path, max_risk: float | None, force: bool) -> 
                     _save_figure(rumap.plot(max_risk=max_risk).figure, stage / f"{stems[name]}.png")
             if figure is not None:
                 _save_figure(figure, stage / "map.png")
+            maps = outcome.maps if outcome.panel else outcome.maps["map"]
+            title, report = outcome.study.description, stage / names[-1]
+            write_report(maps, report, max_risk, title=title, notes=_spoken(outcome), date=options.date)
             for name in names:
                 os.replace(stage / name, out / name)
     except OSError as error:
         what = error.strerror or str(error)
         raise InputError(f"{out} could not be written", what, "Check space and permissions, or name another --out") from error
     return [out / name for name in names]
+
+
+def _spoken(outcome: Outcome) -> list[str]:
+    """The study's notes for the report. If they fail, that is said when they are printed; the files are worth more."""
+    try:
+        return outcome.notes()
+    except RuvError as error:
+        return [f"The study's notes could not be had: {error}"]
 
 
 def _use_files_only() -> None:
@@ -265,6 +389,7 @@ def _show(
         if not quiet:
             _table(
                 rumap.to_dataframe(),
+                _heads(rumap),
                 None if chosen is None else str(chosen.release),
                 name if outcome.panel else None,
                 "all are in the CSV file" if written else "--out DIR writes all of them to a CSV file",
@@ -281,7 +406,24 @@ def _show(
         _line("Wrote " + ", ".join(map(str, written)))
 
 
-def _table(table: pd.DataFrame, chosen: str | None, title: str | None, rest: str) -> None:
+def _heads(rumap: RUMap) -> dict[str, str]:
+    """The columns of numbers that a table shows, with their heads; risk and utility say which measure they are."""
+    from .scores import Column
+
+    heads = {"intruder_uncertainty": "intruder U", "scientist_uncertainty": "scientist U"}
+    heads = {k: v for k, v in heads.items() if getattr(rumap, k.split("_")[0]) is not None}
+    shown = set()
+    for role in ("risk", "utility"):
+        score = getattr(rumap, f"{role}_score")
+        heads[role] = f"{role} ({score.name})" if isinstance(score, Column) else role
+        if isinstance(score, Column) and score.score is None:
+            shown.add(score.column)
+    better = rumap.attrs.get("better", {})
+    measures = {k: None for part in (better if isinstance(better, list) else [better]) for k in part}
+    return heads | {name: name for name in measures if name in rumap.columns and name not in shown}
+
+
+def _table(table: pd.DataFrame, numbers: dict[str, str], chosen: str | None, title: str | None, rest: str) -> None:
     """Print a map's table: at most `SHOWN` releases, spread evenly, the chosen one always among them."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -291,8 +433,6 @@ def _table(table: pd.DataFrame, chosen: str | None, title: str | None, rest: str
     grid = Table(box=SIMPLE_HEAD, pad_edge=False, title=None if title is None else Text(title), title_justify="left")
     grid.add_column("")
     grid.add_column("release", overflow="fold")
-    numbers = {"intruder_uncertainty": "intruder U", "scientist_uncertainty": "scientist U", "risk": "risk", "utility": "utility"}
-    numbers = {column: head for column, head in numbers.items() if column in table}
     for head in numbers.values():
         grid.add_column(head, justify="right", no_wrap=True)
     engines = sorted(set(table["engine"].astype(str))) if "engine" in table else []

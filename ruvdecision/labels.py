@@ -40,7 +40,9 @@ class Labeller:
     def beside(self, text: str, path: Array, i: int, colour: str) -> bool:
         """Write a parameter value beside point ``i`` of a curve, across its direction; False if there is no room."""
         a, b = path[max(i - 1, 0)], path[min(i + 1, len(path) - 1)]
-        along = (b - a) / (np.hypot(*(b - a)) or 1.0)
+        length = np.hypot(*(b - a))
+        # Neighbours may coincide on the page; then any direction is as good as another.
+        along = (b - a) / length if length > 0 else np.array([1.0, 0.0])
         across = np.array([-along[1], along[0]])
         sides = [across, -across, across + along, across - along, -across + along, -across - along]
         note = self.ax.annotate(

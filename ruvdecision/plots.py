@@ -28,6 +28,7 @@ __all__ = ["plot_map"]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = ("o", "s", "D", "v", "P", "X", "h")
 LINES = ("-", "--", "-.", ":")
+MOST_TECHNIQUES = 24  # a legend with more cannot be read; all releases are then one cloud
 MOST_CURVES = 8  # of one technique; more of them are easier to read as a cloud of points
 
 
@@ -90,7 +91,11 @@ def plot_map(
     _set_axes(ax, rumap, x[shown], y[shown], max_risk, log)
 
     colours = cycle([(c, m, s) for s in LINES for c, m in zip(COLOURS, MARKERS, strict=True)])
-    curves = [c for technique in dict.fromkeys(rumap.techniques) for c in _curves(rumap, technique, shown)]
+    techniques = dict.fromkeys(rumap.techniques)
+    if len(techniques) > MOST_TECHNIQUES:
+        curves = [_Curve(f"{len(techniques):,} techniques", np.flatnonzero(shown))]
+    else:
+        curves = [c for technique in techniques for c in _curves(rumap, technique, shown)]
     looks = [(next(colours), curve) for curve in curves]
     if frontier:
         _draw_frontier(ax, x, y, shown)

@@ -397,11 +397,11 @@ class RUMap:
 
     # -- deciding, drawing, keeping ------------------------------------------------------------------
 
-    def frontier(self, tolerance: float = 1e-12) -> RUMap:
+    def frontier(self, tolerance: float = 1e-12, *, columns: Any = None) -> RUMap:
         """The releases that no other one beats, in order of risk; see `ruvdecision.decide.frontier`."""
         from .decide import frontier
 
-        return frontier(self, tolerance)
+        return frontier(self, tolerance, columns=columns)
 
     def choose(self, max_risk: float, tolerance: float = 1e-9) -> Choice:
         """The release with the greatest utility whose risk is allowed; see `ruvdecision.decide.choose`."""
@@ -414,6 +414,20 @@ class RUMap:
         from .plots import plot_map
 
         return plot_map(self, max_risk, ax, **options)
+
+    def report(
+        self,
+        path: Any,
+        max_risk: float | None = None,
+        title: str | None = None,
+        notes: str | Sequence[str] = (),
+        format: str | None = None,
+        date: Any = None,
+    ) -> Path:
+        """Write a report of the map and the choice, HTML or Markdown; see `ruvdecision.report.write_report`."""
+        from .report import write_report
+
+        return write_report(self, path, max_risk, title=title, notes=notes, format=format, date=date)
 
     def save(self, path: Any, created: bool = False) -> Path:
         """Write the map to a netCDF file; see `ruvdecision.storage.save`."""

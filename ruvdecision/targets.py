@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .checks import as_float_array, check_finite, check_integer
+from .checks import as_float_array, check_columns, check_finite, check_index, check_integer, check_number
 from .errors import InputError
+from .orderstatistics import percentile_rank
 from .protocols import Array
 
-__all__ = ["Average", "Functional", "NewRecord", "Parameter", "Record", "Records"]
+__all__ = [
+    "Average",
+    "Functional",
+    "Identity",
+    "Maximum",
+    "Minimum",
+    "NewRecord",
+    "OrderStatistic",
+    "Parameter",
+    "Percentile",
+    "Record",
+    "Records",
+]
 
 
 @dataclass(frozen=True)
@@ -37,7 +51,11 @@ class Record:
 
 @dataclass(frozen=True)
 class Records:
-    """All confidential records at once."""
+    """All confidential records at once.
+
+    Losses add up over the records. Weights are those of one record's variables, the same for every record, or one for each
+    entry of the file, record by record.
+    """
 
     def describe(self) -> str:
         return "all records"
@@ -86,6 +104,190 @@ class Average:
 
 
 @dataclass(frozen=True)
+class Identity:
+    """Which row of the release is a respondent's, for an intruder who knows some of the respondent's confidential columns.
+
+    The release carries no names and its order tells nothing: before the release every place in the file is equally
+    likely to be the respondent's, whether or not the mask shuffles. The target is that place: the rows of the release in
+    their order, 0, 1, ..., then the places that were not released (`Subsample`); the probability of those together is
+    the probability that the respondent is not in the release. Bayes' rule gives place i the weight p(known | release, i).
+    Under `ZeroOne` 1 - U is the expected chance of a correct match. Winkler (2004), Duncan and Lambert (1989).
+
+    Parameters
+    ----------
+    row : int, list of ints or "all"
+        The respondent's row in the confidential file, counted from 0. With several, U is the average over them.
+    known : names or positions, optional
+        Columns that the intruder knows; all of them if not given.
+    error_variance, error_sd : number or one per known column, optional
+        Variance or standard deviation of normal errors in what the intruder knows; exact if not given.
+    values : numbers, optional
+        What the intruder knows, one per known column (one row of them per respondent if there are several). If not
+        given, the respondent's own record tells, plus an error drawn with the stated size. `posterior` needs them.
+
+    Examples
+    --------
+    >>> Identity(3, known=["age", "income"], error_sd=[1, 500]).describe()
+    "which row is record 3's, knowing 'age' and 'income' with errors"
+    """
+
+    row: Any
+    known: Any = None
+    error_variance: Any = None
+    error_sd: Any = None
+    values: Any = None
+
+    def __post_init__(self) -> None:
+        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        if isinstance(self.row, str):
+            if self.row != "all":
+                raise InputError('row must be a row, a list of rows or "all"', self.row, "Write Identity(0, known=[...])")
+        elif np.ndim(self.row) == 0:
+            put("row", check_integer("row", self.row))
+        else:
+            rows = tuple(check_integer("row", r) for r in np.asarray(self.row).ravel().tolist())
+            if not rows or np.ndim(self.row) != 1:
+                raise InputError('row must be a row, a flat list of rows or "all"', self.row, "Write Identity([0, 3], known=[...])")
+            put("row", rows)
+        if self.known is not None:
+            single = isinstance(self.known, (str, bytes)) or not isinstance(self.known, Iterable)
+            known = (self.known,) if single else tuple(self.known)
+            if not known:
+                raise InputError("known must not be empty", self.known, "Name a column; one who knows nothing gains by no release")
+            put("known", known)
+        if self.error_variance is not None and self.error_sd is not None:
+            raise InputError("Give error_variance or error_sd", "both", "Leave one of them out")
+        for name in ("error_variance", "error_sd"):
+            given = getattr(self, name)
+            if given is not None:
+                array = check_finite(name, as_float_array(name, given))
+                if array.ndim > 1 or array.size == 0 or np.any(array < 0):
+                    raise InputError(f"{name} must be a number of at least 0, or one per known column", given, f"Write {name}=2")
+                put(name, float(array) if array.ndim == 0 else tuple(array.tolist()))
+        if self.values is not None:
+            if isinstance(self.values, (str, bytes)) or np.ndim(self.values) == 0:
+                put("values", ((self.values,),))
+            else:
+                table = np.asarray(self.values, dtype=object)
+                if table.ndim > 2 or table.size == 0:
+                    raise InputError("values must be one per known column", self.values, "Give a list, or one list per respondent")
+                put("values", tuple(map(tuple, (table if table.ndim == 2 else table[None]).tolist())))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the intruder knows the columns without error."""
+        return not np.any(np.asarray(self.error_variance or 0.0)) and not np.any(np.asarray(self.error_sd or 0.0))
+
+    def rows_in(self, n: int) -> NDArray[np.int64]:
+        """The respondents' rows among ``n``, each once."""
+        if isinstance(self.row, str):
+            return np.arange(n)
+        rows = [check_index("row", r, n) for r in (self.row if isinstance(self.row, tuple) else (self.row,))]
+        if len(set(rows)) != len(rows):
+            raise InputError("row names a respondent twice", list(rows), "Name each respondent once")
+        return np.array(rows, dtype=np.int64)
+
+    def columns_in(self, names: Sequence[Any]) -> list[int]:
+        """Positions of the known columns among ``names``."""
+        return list(range(len(names))) if self.known is None else check_columns("known", self.known, names)
+
+    def variances(self, size: int) -> Array:
+        """Error variance of each of ``size`` known columns."""
+        name = "error_variance" if self.error_variance is not None else "error_sd"
+        given = np.atleast_1d(np.asarray(0.0 if getattr(self, name) is None else getattr(self, name), dtype=np.float64))
+        if len(given) not in (1, size):
+            raise InputError(f"{name} must have {size} entries, one per known column", len(given), "Give one number, or one per column")
+        return np.broadcast_to(given if name == "error_variance" else given**2, (size,)).copy()
+
+    def describe(self) -> str:
+        if isinstance(self.row, str):
+            whose = "each record's"
+        elif isinstance(self.row, tuple):
+            whose = f"each of {len(self.row)} records'"
+        else:
+            whose = f"record {self.row}'s"
+        what = "all columns" if self.known is None else " and ".join(repr(c) for c in self.known)
+        return f"which row is {whose}, knowing {what} {'exactly' if self.exact else 'with errors'}"
+
+
+@dataclass(frozen=True)
+class OrderStatistic:
+    """The confidential record of a given rank, 1 for the smallest; of several variables each is ranked apart.
+
+    Ranks outside 1..n are refused when the number of records n is known. Records that are equal are ranked in the
+    order of the file. For snoopers: Duncan et al. (2001), sections 4.2, 4.3 and V.
+
+    >>> OrderStatistic(3).rank_in(10)
+    3
+    """
+
+    rank: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rank", check_integer("rank", self.rank, low=1))
+
+    def rank_in(self, n: int) -> int:
+        """The rank among ``n`` records."""
+        return check_integer("rank", self.rank, low=1, high=n)
+
+    def describe(self) -> str:
+        return f"the record of rank {self.rank} from below"
+
+
+@dataclass(frozen=True)
+class Percentile:
+    """The confidential record at the p-th sample percentile, the one of rank n p.
+
+    Where n p is not a whole number the next rank up is used, ceil(n p); the minimum and the maximum have classes
+    of their own. Duncan et al. (2001), section 4.2.
+
+    >>> Percentile(0.99).rank_in(200), Percentile(0.1).rank_in(177)
+    (198, 18)
+    """
+
+    p: float
+
+    def __post_init__(self) -> None:
+        inside = "a number strictly between 0 and 1"
+        try:
+            object.__setattr__(self, "p", check_number("p", self.p, low=0, high=1, open_low=True, open_high=True))
+        except InputError:
+            do = "The record of rank ceil(n p) is meant; use Minimum() or Maximum() for the ends"
+            raise InputError(f"p must be {inside}", self.p, do) from None
+
+    def rank_in(self, n: int) -> int:
+        """The rank among ``n`` records, ceil(n p)."""
+        return percentile_rank(n, self.p)
+
+    def describe(self) -> str:
+        return f"the record at sample percentile {self.p:g}, of rank ceil({self.p:g} n)"
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """The largest confidential record; of several variables each has its own."""
+
+    def rank_in(self, n: int) -> int:
+        """The rank among ``n`` records."""
+        return n
+
+    def describe(self) -> str:
+        return "the largest record"
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """The smallest confidential record; of several variables each has its own."""
+
+    def rank_in(self, n: int) -> int:
+        """The rank among ``n`` records."""
+        return 1
+
+    def describe(self) -> str:
+        return "the smallest record"
+
+
+@dataclass(frozen=True)
 class Functional:
     """A function of other targets.
 
@@ -125,16 +327,18 @@ class Functional:
         if not callable(self.function):
             matrix = np.atleast_2d(np.asarray(self.function, dtype=np.float64))
             if matrix.shape[1] != stacked.shape[-1]:
-                raise InputError(f"The coefficients must have {stacked.shape[-1]} columns", f"shape {matrix.shape}", "Give one coefficient per entry of the targets")
+                raise InputError(
+                    f"The coefficients must have {stacked.shape[-1]} columns",
+                    f"shape {matrix.shape}",
+                    "Give one coefficient per entry of the targets",
+                )
             result = stacked @ matrix.T
             return result[..., 0] if np.ndim(self.function) == 1 else result
         edges = np.cumsum([0, *sizes])
         flat = stacked.reshape(-1, stacked.shape[-1])
         rows = []
         for point in flat:
-            arguments = [
-                float(point[a]) if scalar else point[a:b] for a, b, scalar in zip(edges[:-1], edges[1:], scalars, strict=True)
-            ]
+            arguments = [float(point[a]) if scalar else point[a:b] for a, b, scalar in zip(edges[:-1], edges[1:], scalars, strict=True)]
             rows.append(np.asarray(self.function(*arguments), dtype=np.float64))
         result = np.stack(rows)
         if result.ndim > 2:

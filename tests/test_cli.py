@@ -111,16 +111,64 @@ def test_without_a_threshold_it_says_how_to_choose(panel: Path, capsys: pytest.C
     assert "--max-risk" in capsys.readouterr().out
 
 
-def test_run_writes_three_files(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_writes_four_files(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "deep" / "out"
     assert cli.main(["run", str(study), "--max-risk", "0.5", "--out", str(out)]) == 0
-    assert sorted(p.name for p in out.iterdir()) == ["map.csv", "map.nc", "map.png"]
+    assert sorted(p.name for p in out.iterdir()) == ["map.csv", "map.nc", "map.png", "report.html"]
     table = pd.read_csv(out / "map.csv")
     assert table["release"].tolist() == ["open", "level 1", "level 2"]
     assert table["risk"].tolist() == pytest.approx([1, 1 / 2, 1 / 3], rel=1e-12)
     assert RUMap.load(out / "map.nc").to_dataframe()["utility"].tolist() == pytest.approx([4, 2, 4 / 3], rel=1e-12)
     assert (out / "map.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert f"Wrote {out / 'map.nc'}, {out / 'map.csv'}, {out / 'map.png'}" in capsys.readouterr().out
+    report = (out / "report.html").read_text("utf-8")
+    assert "<h1>Three releases, made by hand.</h1>" in report
+    assert "Release level 1: risk 0.5 (threshold 0.5), utility 2" in report
+    assert "<li>The paper prints 42; here it is 3.</li>" in report
+    assert f"Wrote {out / 'map.nc'}, {out / 'map.csv'}, {out / 'map.png'}, {out / 'report.html'}" in capsys.readouterr().out
+
+
+def test_the_report_in_markdown_with_a_date(study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert cli.main(["run", str(study), "--out", str(out), "--format", "md", "--date", "<Monday>", "--quiet"]) == 0
+    assert sorted(p.name for p in out.iterdir()) == ["map.csv", "map.nc", "map.png", "report.md"]
+    lines = (out / "report.md").read_text("utf-8").splitlines()
+    assert lines[0] == "# Three releases, made by hand."
+    assert lines[2].endswith("&lt;Monday&gt;.")
+    assert "- The paper prints 42; here it is 3." in lines
+
+
+def test_a_report_is_not_written_over(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    write(out / "report.html", "signed")
+    write(study, STUDY.replace("labels = [label]", "raise AssertionError('it ran')\n    labels = [label]"))
+    assert "report.html" in fails(capsys, "run", study, "--out", out)  # refused before the study runs
+    write(study, STUDY)
+    assert cli.main(["run", str(study), "--out", str(out), "--format", "md"]) == 0  # another file
+    assert (out / "report.html").read_text() == "signed"
+    for name in ("map.nc", "map.csv", "map.png"):
+        (out / name).unlink()
+    assert "report.md" in fails(capsys, "run", study, "--out", out, "--format", "md")
+    assert cli.main(["run", str(study), "--out", str(out), "--force"]) == 0
+    assert (out / "report.html").read_text("utf-8").startswith("<!DOCTYPE")
+
+
+def test_a_report_that_cannot_be_written_leaves_nothing(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*arguments: object, **options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ruvdecision.report.write_report", full)
+    assert "No space left" in fails(capsys, "run", study, "--out", tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_notes_that_fail_do_not_cost_the_files(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(study, STUDY + "    raise KeyError('gone')\n")
+    assert "notes() of" in fails(capsys, "run", study, "--out", tmp_path / "out")
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["map.csv", "map.nc", "map.png", "report.html"]
+    assert "notes could not be had" in (tmp_path / "out" / "report.html").read_text("utf-8")
 
 
 def test_settings_reach_the_study(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,7 +208,9 @@ def test_a_panel_is_shown_and_written_by_name(panel: Path, tmp_path: Path, capsy
     assert cli.main(["run", str(panel), "--max-risk", "0.6", "--out", str(out)]) == 0
     printed = capsys.readouterr().out
     assert [line.split(":")[0] for line in printed.splitlines() if line.startswith(("Z 1: ", "Z/2: "))] == ["Z 1", "Z/2"]
-    assert sorted(p.name for p in out.iterdir()) == ["Z_1.csv", "Z_1.nc", "Z_1.png", "Z_2.csv", "Z_2.nc", "Z_2.png"]
+    assert sorted(p.name for p in out.iterdir()) == ["Z_1.csv", "Z_1.nc", "Z_1.png", "Z_2.csv", "Z_2.nc", "Z_2.png", "report.html"]
+    report = (out / "report.html").read_text("utf-8")  # one for all of them
+    assert [name in report for name in (">Z 1</h2>", ">Z/2</h2>")] == [True, True]
 
 
 @pytest.mark.parametrize("signature", ["result", "result, max_risk=None"])
@@ -170,7 +220,7 @@ def test_a_study_may_draw_its_own_picture(panel: Path, tmp_path: Path, signature
     own = f"\n\ndef figure({signature}):\n    {body}"
     path = write(panel, PANEL + own)
     assert cli.main(["run", str(path), "--max-risk", "0.6", "--out", str(tmp_path / "out")]) == 0
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["Z_1.csv", "Z_1.nc", "Z_2.csv", "Z_2.nc", "map.png"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["Z_1.csv", "Z_1.nc", "Z_2.csv", "Z_2.nc", "map.png", "report.html"]
 
 
 def test_a_study_may_import_what_lies_beside_it(tmp_path: Path) -> None:
@@ -233,6 +283,7 @@ def test_a_directory_and_bytes_are_not_studies(tmp_path: Path, capsys: pytest.Ca
         (["--max-risk", "high"], ["--max-risk", "must be a number", "high"]),
         (["--max-risk", "nan"], ["--max-risk", "must be a number"]),
         (["--max-risk"], ["--max-risk", "expected one argument"]),
+        (["--format", "pdf"], ["--format", "pdf", "html"]),
         (["--no-such-option"], ["--no-such-option"]),
     ],
 )
@@ -256,7 +307,8 @@ def test_an_infeasible_threshold_keeps_the_map(study: Path, tmp_path: Path, caps
     assert len(err.splitlines()) == 1
     assert "0.333" in err  # the nearest miss
     assert "level 2" in printed
-    assert sorted(p.name for p in out.iterdir()) == ["map.csv", "map.nc", "map.png"]
+    assert "No release is chosen. No release has risk at most 0.01" in (out / "report.html").read_text("utf-8")
+    assert sorted(p.name for p in out.iterdir()) == ["map.csv", "map.nc", "map.png", "report.html"]
 
 
 def test_a_panel_names_the_map_that_is_infeasible(panel: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -479,4 +531,4 @@ def test_a_reader_that_goes_away_costs_no_files(study: Path, tmp_path: Path) -> 
     process.stderr.close()
     assert process.wait(timeout=60) == 1
     assert err == ""
-    assert sorted(p.name for p in out.iterdir()) == ["map.csv", "map.nc", "map.png"]
+    assert sorted(p.name for p in out.iterdir()) == ["map.csv", "map.nc", "map.png", "report.html"]

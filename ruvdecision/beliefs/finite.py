@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..checks import as_float_array, check_finite, check_index, check_integer, check_probabilities, suggest
 from ..errors import InputError
 from ..protocols import Array
-from ..targets import Average, Functional, NewRecord, Parameter, Record, Records
+from ..targets import Average, Functional, Identity, NewRecord, Parameter, Record, Records
 
 __all__ = ["FiniteBelief", "Levels"]
 
@@ -227,7 +227,9 @@ class FiniteBelief:
 
     def check_target(self, target: Any) -> None:
         """Raise if the belief has no such target."""
-        if isinstance(target, Functional):
+        if isinstance(target, Identity):
+            target.rows_in(self.records)
+        elif isinstance(target, Functional):
             for part in target.parts:
                 self.check_target(part)
                 if self.labels_of(part):

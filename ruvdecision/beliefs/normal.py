@@ -11,7 +11,7 @@ import numpy as np
 from ..checks import check_choice, check_covariance, check_index, check_integer, check_number, check_vector, suggest
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
-from ..targets import Functional, Parameter, Record
+from ..targets import Functional, Identity, Parameter, Record
 
 __all__ = ["NormalBelief"]
 
@@ -123,6 +123,9 @@ class NormalBelief:
 
     def check_target(self, target: Any) -> None:
         """Raise an error if the belief does not have this target."""
+        if isinstance(target, Identity):
+            target.rows_in(self.records)
+            return
         parts = target.parts if isinstance(target, Functional) else (target,)
         for part in parts:
             if isinstance(part, Record):
@@ -144,12 +147,12 @@ class NormalBelief:
     def describe(self) -> str:
         """A phrase for reports."""
         size = "one variable" if self.k == 1 else f"{self.k} variables"
-        prior = (
-            "an unknown mean (flat prior)"
-            if self.doubt is None
-            else ("a known mean" if not self.doubt.any() else "an unknown mean (normal prior)")
-        )
-        return f"that {self.records:,} records of {size} are normal with {prior} and known spread"
+        centre = f"mean {_digits(self.centre)}" if self.k <= 4 else "a given mean"
+        prior = "an unknown mean (flat prior)"
+        if self.doubt is not None:
+            known = f"a known mean ({centre.removeprefix('mean ')})"
+            prior = f"an unknown mean (normal prior, {centre}, {_spread(self.doubt)})" if self.doubt.any() else known
+        return f"that {self.records:,} records of {size} are normal with {prior} and known spread ({_spread(self.spread)})"
 
     def __repr__(self) -> str:
         shown = []
@@ -159,3 +162,14 @@ class NormalBelief:
                 text = f"{value:g}" if isinstance(value, float) else repr(value.tolist() if isinstance(value, np.ndarray) else value)
                 shown.append(f"{name}={text}")
         return f"NormalBelief({', '.join(shown)})"
+
+
+def _spread(matrix: Array) -> str:
+    """A covariance in words; a large one would hide the sentence that it stands in."""
+    if len(matrix) == 1:
+        return f"variance {matrix[0, 0]:.6g}"
+    return f"covariance [{', '.join(_digits(row) for row in matrix)}]" if len(matrix) <= 4 else "a given covariance"
+
+
+def _digits(vector: Array) -> str:
+    return f"{vector[0]:.6g}" if len(vector) == 1 else f"[{', '.join(f'{v:.6g}' for v in vector)}]"

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, UnsupportedError
+from ..lazy import attach
+from ..targets import Identity
+from ..users import Snooper
 from .enumeration import Enumeration
 from .exact import Exact
+from .ranks import Ranks
+from .rules import FixedRule
 
-__all__ = ["Enumeration", "Exact", "pick"]
+if TYPE_CHECKING:
+    from .identity import Identification
+
+# It needs masks that are imported when they are first used.
+__getattr__, __dir__, _ = attach(__name__, {"Identification": "identity"})
+
+__all__ = ["Enumeration", "Exact", "FixedRule", "Identification", "Ranks", "pick"]
 
 ENGINES = {"exact": Exact, "enumeration": Enumeration}
 
@@ -17,8 +28,29 @@ ENGINES = {"exact": Exact, "enumeration": Enumeration}
 def pick(engine: Any, user: Any, masks: Sequence[Any], data: Any = None) -> Any:
     """Return the engine for a user: the one asked for if it can, or with "auto" the first that can.
 
-    The order is exact before enumeration. An engine that cannot says why and what can.
+    The order is exact before enumeration. An engine that cannot says why and what can. A snooper has no posterior and
+    always gets `FixedRule`, so that snoopers and Bayesian users mix in one map; "exact" then allows closed forms only.
+    The target `Identity` has an engine of its own too, `Identification`, whatever the other user's is.
     """
+    if isinstance(getattr(user, "target", None), Identity) and not isinstance(user, Snooper):
+        if hasattr(engine, "solve") or (isinstance(engine, str) and engine in ("auto", *ENGINES)):
+            from .identity import Identification
+
+            engine = Identification()
+    elif getattr(engine, "name", None) == "identification":
+        engine = "auto"
+    if isinstance(user, Snooper):
+        if isinstance(engine, Exact) or (isinstance(engine, str) and engine == "exact"):
+            engine = FixedRule(method="exact")
+        elif not isinstance(engine, FixedRule) and (hasattr(engine, "solve") or (isinstance(engine, str) and engine in ("auto", *ENGINES))):
+            engine = FixedRule()
+    elif isinstance(engine, (FixedRule, Ranks)):
+        engine = "auto"
+    if not isinstance(user, Snooper) and hasattr(getattr(user, "target", None), "rank_in"):
+        # Order statistics of normal records have an engine of their own.
+        ranked = Ranks()
+        if ranked.refuses(user, masks, data) is None or isinstance(engine, Exact) or engine in ("auto", "exact"):
+            engine = ranked
     if isinstance(engine, str):
         if engine == "auto":
             reasons = []

@@ -42,6 +42,10 @@ class _Solved:
     """H' V^-1, shape (..., latents, seen)."""
     view: Array
     """H, shape (..., seen, latents)."""
+    away: Array | None = None
+    """I - K B, where ``left`` was built from it."""
+    noise: Array | None = None
+    """R of what is seen, likewise."""
 
 
 class Conditioned:
@@ -78,8 +82,6 @@ class Conditioned:
             )
         b = block.b[:, seen, :]
         r = block.r[:, seen[:, None], seen]
-        bq = b @ q
-        v = bq @ np.swapaxes(b, -1, -2) + r
         loads = (
             np.concatenate([np.broadcast_to(x, (max(len(x), 1), size, k))[:, seen] for x in block.loads], axis=-1) if block.loads else None
         )
@@ -90,12 +92,21 @@ class Conditioned:
         elif self.latents > k:
             view = np.concatenate([view, np.zeros(view.shape[:2] + (self.latents - k,))], axis=-1)
         # Cells that were averaged together repeat each other, so V may be singular.
-        inverse = _inverse(v) if block.plain or c == 1 else _pseudo_inverse(v)
-        gain = np.swapaxes(bq, -1, -2) @ inverse
+        if block.plain or c == 1:
+            bq = b @ q
+            inverse = _inverse(bq @ np.swapaxes(b, -1, -2) + r)
+            gain, weight = np.swapaxes(bq, -1, -2) @ inverse, np.swapaxes(view, -1, -2) @ inverse
+        else:
+            root = _root_of_inverse(b, self._root(), r)
+            gain, weight = q @ _through(b, root), _through(view, root)
         away = _snap(np.eye(size) - gain @ b)
         left = _symmetric(away @ q @ np.swapaxes(away, -1, -2) + gain @ r @ np.swapaxes(gain, -1, -2))
         slope = _snap(start - gain @ view, float(roots.max()))
-        return _Solved(seen, gain, left, slope, np.swapaxes(view, -1, -2) @ inverse, view)
+        return _Solved(seen, gain, left, slope, weight, view, away, r)
+
+    def _root(self) -> Array:
+        """A root of the covariance of a record."""
+        return np.asarray(np.linalg.cholesky(self.belief.spread))
 
     def _latent(self) -> tuple[Array, Any]:
         """Cov(h | release), and which latents the release leaves entirely open under a flat prior."""
@@ -133,21 +144,27 @@ class Conditioned:
 
     # -- targets -------------------------------------------------------------------------------------
 
-    def covariance(self, parts: Sequence[Any]) -> Array:
-        """Joint covariance of basic targets given the release, shape (masks or 1, len(parts) * k, ...)."""
+    def covariance(self, parts: Sequence[Any], matrix: Array | None = None) -> Array:
+        """Joint covariance of basic targets given the release, shape (masks or 1, len(parts) * k, ...).
+
+        ``matrix`` gives the covariance of linear functions of the stacked targets instead. It is applied before
+        anything infinite enters, so that a difference of two records is known even where their level is not.
+        """
         slopes = [self._slope(p) for p in parts]
         lead = np.broadcast_shapes(self.cov.shape[:1], *(s.shape[:1] for s in slopes))
         t = np.concatenate([np.broadcast_to(s, lead + s.shape[1:]) for s in slopes], axis=-2)
-        total = t @ self.cov @ np.swapaxes(t, -1, -2)
         k = self.k
         rows: list[list[Array]] = [[self._left(a, b) for b in parts] for a in parts]
-        if len(parts) == 1:
-            total = total + rows[0][0]
-        else:
-            total = np.broadcast_to(total, np.broadcast_shapes(total.shape, *(x.shape[:1] + (1, 1) for row in rows for x in row))).copy()
+        left = rows[0][0]
+        if len(parts) > 1:
+            left = np.zeros(np.broadcast_shapes(*(x.shape[:1] for row in rows for x in row)) + (len(parts) * k,) * 2)
             for i, row in enumerate(rows):
                 for j, x in enumerate(row):
-                    total[:, i * k : i * k + k, j * k : j * k + k] += x
+                    left[:, i * k : i * k + k, j * k : j * k + k] = x
+        if matrix is not None:
+            t = np.where(np.abs(matrix @ t) < 1e-13 * (np.abs(matrix) @ np.abs(t)), 0.0, matrix @ t)
+            left = _combined(matrix, left)
+        total = t @ self.cov @ np.swapaxes(t, -1, -2) + left
         # Rounding may leave a variance a hair below zero where nothing is left to know.
         total = _not_negative(_symmetric(total))
         if np.any(self.lost):
@@ -182,7 +199,15 @@ class Conditioned:
             total: Array = np.zeros((1, k, k))
             for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
                 a = np.kron(block.shape.roots[:, None], np.eye(k)) / self.n
-                total = total + block.shape.count * (a.T @ solved.left @ a)
+                if solved.away is None or solved.noise is None:
+                    total = total + block.shape.count * (a.T @ solved.left @ a)
+                    continue
+                # Through the factors of ``left``: an average that the release tells exactly comes out as exactly known.
+                away = _snap(a.T @ solved.away, float(block.shape.roots.max()) / self.n)
+                root = away.reshape(away.shape[:2] + (-1, k)) @ self._root()
+                gain = a.T @ solved.gain
+                square = np.einsum("...icj,...lcj->...il", root, root) + gain @ solved.noise @ np.swapaxes(gain, -1, -2)
+                total = total + block.shape.count * square
             return total
         if isinstance(first, Record) and isinstance(second, Average):
             return np.swapaxes(self._left(second, first), -1, -2)
@@ -236,9 +261,9 @@ class Conditioned:
         inverse = _inverse(total) if block.told[cell][seen].all() else _pseudo_inverse(total)
         return self.belief.spread @ np.swapaxes(w, -1, -2) @ inverse, w, noise
 
-    def record_covariance(self, shape: int, cell: int) -> Array:
-        """Cov of a record that lies in this cell given the release, shape (masks or 1, k, k)."""
-        return self.covariance([_Placed(shape, cell)])
+    def record_covariance(self, shape: int, cell: int, matrix: Array | None = None) -> Array:
+        """Cov of a record that lies in this cell (or of a linear function of it) given the release."""
+        return self.covariance([_Placed(shape, cell)], matrix)
 
     def _place(self, part: Any) -> tuple[int, int, int]:
         if isinstance(part, _Placed):
@@ -336,6 +361,42 @@ def _symmetric(x: Array) -> Array:
 
 def _inverse(x: Array) -> Array:
     return np.asarray(1.0 / x if x.shape[-1] == 1 else np.linalg.inv(x), dtype=np.float64)
+
+
+def _root_of_inverse(b: Array, root: Array, r: Array) -> Array:
+    """W with W W' the pseudo-inverse of B Q B' + R, where Q is root root' for every cell.
+
+    It comes from the factor [B root, R^(1/2)], whose singular values span half as many decades as the eigenvalues of the
+    sum, so that very small noise is told from none.
+    """
+    k = len(root)
+    values, vectors = np.linalg.eigh(r)
+    values = np.where(values > 1e-13 * values[..., -1:], values, 0.0)
+    signal = (b.reshape(b.shape[:2] + (-1, k)) @ root).reshape(b.shape)
+    noise = vectors * np.sqrt(values)[..., None, :]
+    lead = np.broadcast_shapes(signal.shape[:1], noise.shape[:1])
+    both = np.concatenate([np.broadcast_to(x, lead + x.shape[1:]) for x in (signal, noise)], axis=-1)
+    # Judged on the correlation scale: units must not decide what counts as nothing.
+    size = np.sqrt(np.sum(np.square(both), axis=-1, keepdims=True))
+    size = np.where(size > 0, size, 1.0)
+    u, s, _ = np.linalg.svd(both / size, full_matrices=False)
+    return np.where((s > 1e-12 * s[..., :1])[..., None, :], u, 0.0) / (np.where(s > 0, s, 1.0)[..., None, :] * size)
+
+
+def _through(x: Array, root: Array) -> Array:
+    """X' W W'; a direction that X does not have is left out, not kept as rounding error times a large number."""
+    turned = np.swapaxes(x, -1, -2)
+    part = turned @ root
+    part = np.where(np.abs(part) < 1e-13 * (np.abs(turned) @ np.abs(root)), 0.0, part)
+    return np.asarray(part @ np.swapaxes(root, -1, -2))
+
+
+def _combined(matrix: Array, covariance: Array) -> Array:
+    """M C M'; a combination whose variance is the rounding error of its terms is exactly known."""
+    out = matrix @ covariance @ matrix.T
+    terms = np.einsum("ij,...jk,ik->...i", np.abs(matrix), np.abs(covariance), np.abs(matrix))
+    keep = np.where(np.diagonal(out, axis1=-2, axis2=-1) > 1e-13 * terms, 1.0, 0.0)
+    return np.asarray(out * keep[..., :, None] * keep[..., None, :])
 
 
 def _pseudo_inverse(x: Array) -> Array:

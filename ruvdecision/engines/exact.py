@@ -136,7 +136,8 @@ class Exact:
         if isinstance(target, Records):
             return self._all_records(user, given, count), False
         form = _form(user.belief, target)
-        if form is not None and place == "unknown" and isinstance(target, Record) and free and getattr(loss, "second_order", False):
+        linear = free and getattr(loss, "second_order", False)
+        if form is not None and place == "unknown" and isinstance(target, Record) and linear and data is None:
             return _spread_out(loss.uncertainty(_gaussian(_mean_covariance(given), form)), count), False
         if form is not None and place != "unknown" and free:
             return _spread_out(self._over_places(user, given, form, place), count), False
@@ -147,37 +148,39 @@ class Exact:
     def _over_places(self, user: User, given: Conditioned, form: _Form, place: str) -> Value:
         """Average over where the record may lie, for a sample whose rows are told."""
         if place == "known":
-            return user.loss.uncertainty(_gaussian(given.covariance(form.parts), form))
+            return user.loss.uncertainty(_gaussian(_covariance(given, form), form))
         return _weighted([(w, user.loss.uncertainty(_gaussian(c, form))) for w, c in _places(given, form)])
 
     def _over_means(self, user: User, given: Conditioned, form: _Form, place: str, count: int) -> Value:
         """Expected uncertainty of a loss that depends on where the posterior lies.
 
         The posterior mean is normal around the prior mean with variance prior minus posterior variance; the
-        average is taken by Gauss-Hermite quadrature, its error judged against half as many nodes.
+        average is taken by quadrature, its error judged by a second rule.
         """
         belief = user.belief
         whole = Conditioned(belief, self._single(belief, Suppress()))
-        prior = (form.matrix @ whole.covariance(form.parts) @ form.matrix.T)[0, 0, 0]
+        prior = _covariance(whole, form)[0, 0, 0]
         centre = float((form.matrix @ np.tile(belief.centre, len(form.parts)) + form.constant)[0])
-        covariances = [(1.0, given.covariance(form.parts))] if place == "known" else _places(given, form)
+        covariances = [(1.0, _covariance(given, form))] if place == "known" else _places(given, form)
         answers = []
-        for nodes in (30, 61):
-            z, weight = np.polynomial.hermite_e.hermegauss(nodes)
-            weight = weight / weight.sum()
+        for z, weight in _nodes(smooth=user.actions is None):
             total = np.zeros(count)
             for share, covariance in covariances:
-                var = np.broadcast_to((form.matrix @ covariance @ form.matrix.T)[:, 0, 0], (count,))
+                var = np.broadcast_to(covariance[:, 0, 0], (count,))
                 means = centre + np.sqrt(np.maximum(prior - var, 0.0))[:, None] * z
                 posterior = Gaussian.scalar(means, np.broadcast_to(var[:, None], means.shape))
                 total += share * (user.loss.uncertainty(posterior, user.actions).value @ weight)
             answers.append(total)
-        return Value(answers[1], np.abs(answers[1] - answers[0]))
+        value = answers[-1] if user.actions is None else np.mean(answers, axis=0)
+        return Value(value, np.max(np.abs(np.array(answers) - value), axis=0))
 
     def _all_records(self, user: User, given: Conditioned, count: int) -> Value:
         """All records at once: a loss that adds up over records needs each kind of record once."""
         loss, belief = user.loss, given.belief
-        if user.actions is None and loss.location_free and getattr(loss, "separable", False):
+        weights = getattr(loss, "weights", 1.0)
+        # Weights for every entry of the file tell records apart; then the whole joint posterior is needed.
+        alike = not isinstance(weights, tuple) or len(weights) != given.n * given.k or given.n == 1
+        if user.actions is None and loss.location_free and getattr(loss, "separable", False) and alike:
             form = _form(belief, Record(0))
             assert form is not None
             if given.channel.location == "unknown":
@@ -187,12 +190,13 @@ class Exact:
                     )
                 each = loss.uncertainty(_gaussian(_mean_covariance(given), form))
             else:
-                each = _weighted([(w, loss.uncertainty(_gaussian(c, form))) for w, c in _places(given, form)])
+                kinds = given.channel.layout.classes()
+                each = _weighted([(w, loss.uncertainty(_gaussian(given.record_covariance(t, c), form))) for w, t, c in kinds])
             return _spread_out(Value(each.value * given.n, each.error * given.n), count)
         if given.channel.location != "known" or given.n * given.k > LARGEST_JOINT or not loss.location_free or user.actions is not None:
             raise UnsupportedError(
                 f"{loss!r} of all {given.n} records at once is not available in closed form here",
-                do=f"Use a loss that adds up over records, such as Quadratic(), or at most {LARGEST_JOINT} entries in known rows",
+                do=f"Use a loss that adds up over records alike, such as Quadratic(), or at most {LARGEST_JOINT} entries in known rows",
             )
         return _spread_out(
             loss.uncertainty(Gaussian(np.zeros(given.n * given.k), given.covariance([Record(j) for j in range(given.n)]))), count
@@ -216,7 +220,7 @@ class Exact:
             # A frame keeps the row numbers, which tell who is in a sample.
             records = pd.DataFrame(belief.draw(np.random.default_rng(for_data)) if data is None else data)
             for i, (mask, single) in enumerate(zip(family, singles, strict=True)):
-                release = mask.release(records, np.random.default_rng(for_mask))
+                release = mask.release(records, for_mask)
                 values, place = _released(belief, single.channel, release)
                 moved = user if single.channel.location != "drawn" else replace(user, target=_moved(user.target, place))
                 posterior = self._posterior(moved, single, values, np.random.default_rng(for_draws))
@@ -246,9 +250,9 @@ class Exact:
             sizes, scalars = _sizes(belief, parts)
             select = _selector(belief, parts)
             mean = np.tile(belief.centre, len(parts)) if values is None else given.means(values).of(parts)
-            joint = Gaussian(select @ mean, select @ given.covariance(parts)[0] @ select.T)
+            joint = Gaussian(select @ mean, given.covariance(parts, select)[0])
             return Drawn(target(joint.sample(DRAWS, rng), sizes, scalars))
-        covariance = given.covariance(form.parts)[0]
+        covariance = _covariance(given, form)[0]
         mean = np.tile(belief.centre, len(form.parts)) if values is None else given.means(values).of(form.parts)
         return _gaussian(covariance, form, form.matrix @ mean + form.constant)
 
@@ -269,6 +273,21 @@ class Exact:
         if given.belief.scalar:
             return GaussianMixture(weights, means[:, 0], covariances[:, 0, 0])
         return GaussianMixture(weights, means, covariances)
+
+
+def _nodes(smooth: bool) -> list[tuple[Array, Array]]:
+    """Several rules (nodes and weights) for an average over a standard normal; their spread tells the error.
+
+    Free estimates give a smooth U: Gauss-Hermite with 12 and with 25 nodes. A list of estimates gives kinks: three even
+    grids, each a third of a step from the next.
+    """
+    if smooth:
+        rules = [np.polynomial.hermite_e.hermegauss(count) for count in (12, 25)]
+    else:
+        step = 17 / 800
+        grids = [np.arange(-8.5, 8.5, step) + shift * step / 3 for shift in range(3)]
+        rules = [(z, np.exp(-(z**2) / 2)) for z in grids]
+    return [(z, weight / weight.sum()) for z, weight in rules]
 
 
 # -- targets as linear forms -------------------------------------------------------------------------
@@ -323,30 +342,23 @@ def _selector(belief: NormalBelief, parts: Sequence[Any]) -> Array:
 
 
 def _gaussian(covariance: Array, form: _Form, mean: Array | None = None) -> Gaussian:
-    cov = covariance if form.plain else _sandwich(form.matrix, covariance)
+    """A posterior of a linear form with this covariance of the form itself."""
     if form.scalar:
-        var = cov[..., 0, 0]
-        return Gaussian.scalar(np.zeros(()) if mean is None else mean[0], var)
-    return Gaussian(np.zeros(cov.shape[-1]) if mean is None else mean, cov)
+        return Gaussian.scalar(np.zeros(()) if mean is None else mean[0], covariance[..., 0, 0])
+    return Gaussian(np.zeros(covariance.shape[-1]) if mean is None else mean, covariance)
 
 
-def _sandwich(matrix: Array, covariance: Array) -> Array:
-    """M C M', where an infinite variance enters only if its coefficient is not zero."""
-    infinite = np.isinf(np.diagonal(covariance, axis1=-2, axis2=-1))
-    if not infinite.any():
-        return matrix @ covariance @ matrix.T
-    finite = matrix @ np.where(np.isinf(covariance), 0.0, covariance) @ matrix.T
-    index = np.arange(len(matrix))
-    open_ = (np.abs(matrix) > 0).astype(float) @ infinite[..., None].astype(float)
-    finite[..., index, index] = np.where(open_[..., 0] > 0, np.inf, finite[..., index, index])
-    return finite
+def _covariance(given: Conditioned, form: _Form) -> Array:
+    """Covariance of a linear form given the release."""
+    return given.covariance(form.parts, None if form.plain else form.matrix)
 
 
 def _places(given: Conditioned, form: _Form) -> list[tuple[float, Array]]:
-    """Share and covariance of each place where the record may lie."""
+    """Probability of each place where the record may lie, and the covariance of the form there."""
     if len(form.parts) != 1:
         raise UnsupportedError("Several records in a random sample are not available in closed form", do="Ask for one Record at a time")
-    return [(share, given.record_covariance(t, c)) for share, t, c in given.channel.layout.classes()]
+    matrix = None if form.plain else form.matrix
+    return [(p, given.record_covariance(t, c, matrix)) for p, t, c in given.channel.layout.places(form.parts[0].row % given.n)]
 
 
 def _mean_covariance(given: Conditioned) -> Array:
@@ -396,7 +408,7 @@ def _released(belief: NormalBelief, channel: LinearChannel, release: Any) -> tup
     if channel.location != "drawn":
         if values.shape[0] < n:
             values = np.concatenate([values, np.full((n - values.shape[0], belief.k), np.nan)])
-        return values, np.arange(n)
+        return _regrouped(channel, values) if channel.scrambled else values, np.arange(n)
     kept = frame.table.index.to_numpy()
     if frame.kind not in ("frame", "series") or not np.issubdtype(kept.dtype, np.integer) or kept.min() < 0 or kept.max() >= n:
         raise InputError(
@@ -408,6 +420,27 @@ def _released(belief: NormalBelief, channel: LinearChannel, release: Any) -> tup
     place = np.empty(n, dtype=np.int64)
     place[order] = np.arange(n)
     return np.concatenate([values, np.full((n - len(kept), belief.k), np.nan)]), place
+
+
+def _regrouped(channel: LinearChannel, values: Array) -> Array:
+    """Rows of shuffled groups put back together: the records of a group share their averaged values.
+
+    Groups are of one size, so that it does not matter which of them comes first.
+    """
+    groups: list[Partition] = []
+    for p in channel.layout.partitions:
+        if p is not None and p.joins and not p.ties_all and not any(p.same_as(q) for q in groups):
+            groups.append(p)
+    if len(groups) > 1:
+        raise UnsupportedError(
+            "Rows that were averaged in several ways and then shuffled cannot be put together again", do="Put Shuffle() first in the chain"
+        )
+    starts, labels = groups[0].runs()
+    places = np.argsort(np.repeat(labels, np.diff(np.append(starts, len(values)))), kind="stable")
+    averaged = ~channel.blocks[0].told[0]
+    out = np.empty_like(values)
+    out[places] = values[np.lexsort(values[:, averaged].T)]
+    return out
 
 
 def _moved(target: Any, place: Any) -> Any:

@@ -1,0 +1,102 @@
+"""The parts of a report, free of any format: what `content` writes and `page` and `plain` put on paper."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Block", "Document", "Fold", "Heading", "Items", "Line", "Paragraph", "Picture", "Table", "Terms", "clean"]
+
+# Control characters and half surrogates are not text, and the marks that turn the direction of writing can make one
+# release look like another. None of them belongs in a document that is signed.
+_NOT_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufeff\ufffe\uffff]")
+
+
+def clean(text: object) -> str:
+    r"""Replace what is not readable text by U+FFFD; tabs and line ends stay.
+
+    >>> clean("a\x00b") == "a\ufffdb"
+    True
+    """
+    return _NOT_TEXT.sub("\ufffd", str(text))
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading of level 2 to 4; the document's title is the only one of level 1."""
+
+    level: int
+    text: str
+    anchor: str = ""
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A paragraph; ``kind`` is empty, "decision", "warning" or "quiet"."""
+
+    text: str
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list of sentences."""
+
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Names with their values."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a table; ``kind`` is empty, "chosen" or "doubtful". The first cell names the row."""
+
+    cells: tuple[str, ...]
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a caption; ``numbers`` says which columns hold numbers."""
+
+    caption: str
+    head: tuple[str, ...]
+    lines: tuple[Line, ...]
+    numbers: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The picture of a map, drawn when a format asks for it. ``words`` say what it shows to somebody who cannot see it."""
+
+    rumap: Any
+    max_risk: float | None
+    caption: str
+    words: str
+    anchor: str
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Parts that are shown when a reader asks for them."""
+
+    summary: str
+    blocks: tuple[Block, ...]
+
+
+Block = Heading | Paragraph | Items | Terms | Table | Picture | Fold
+
+
+@dataclass(frozen=True)
+class Document:
+    """A whole report."""
+
+    title: str
+    subtitle: str
+    blocks: tuple[Block, ...]

@@ -1,0 +1,76 @@
+"""What a report says about its method, and where that comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..rumap import RUMap
+from ..scores import Column
+from .doubts import is_diagnostic
+
+__all__ = ["method_notes", "references"]
+
+PAPERS = {
+    "TF": "M. Trottini and S. E. Fienberg (2002). Modelling user uncertainty for disclosure risk and data utility. International "
+    "Journal of Uncertainty, Fuzziness and Knowledge-Based Systems 10(5), 511–527.",
+    "DKS": "G. T. Duncan, S. A. Keller-McNulty and S. L. Stokes (2001). Disclosure risk vs. data utility: the R-U confidentiality "
+    "map. Technical report, National Institute of Statistical Sciences.",
+    "K6": "A. F. Karr, C. N. Kohnen, A. Oganian, J. P. Reiter and A. P. Sanil (2006). A framework for evaluating the utility of data "
+    "altered to protect confidentiality. Technical report 153, National Institute of Statistical Sciences.",
+    "KORW": "A. F. Karr, A. Oganian, J. P. Reiter and M.-J. Woo. New measures of data utility.",
+    "W": "W. E. Winkler (2004). Masking and re-identification methods for public-use microdata: overview and research problems. "
+    "Research Report Series (Statistics 2004-06), U.S. Bureau of the Census.",
+}
+
+
+def method_notes(maps: Sequence[RUMap]) -> list[str]:
+    """One paragraph per idea that these maps make use of."""
+    notes = []
+    if _modelled(maps):
+        notes.append(
+            "Each user is a decision maker with a belief, a target and a loss. After a release the user takes the estimate with the "
+            "least expected loss; that least expected loss is the user's uncertainty, U = min over d of E[ loss(d, target) | release ]. "
+            "(A user with a fixed rule takes that rule's estimate instead of the best one.) Risk is a decreasing function of the "
+            "intruder's U and utility of the scientist's (Trottini and Fienberg 2002). U is averaged over releases before the function "
+            "is applied, so the order of releases does not depend on which decreasing function it is."
+        )
+    notes.append(
+        "The map sets the risk of every candidate release against its utility (Duncan, Keller-McNulty and Stokes 2001). A release is on "
+        "the frontier if no other one has at most its risk and at least its utility and is strictly better in one of them (Karr et al. "
+        "2006). The chosen release has the greatest utility among those whose risk is at most the threshold; ties go to the lower risk."
+    )
+    if _from_scenarios(maps):
+        notes.append(
+            "Risks of additive noise are those of a snooper who knows the target's row, its rank in the file or its place in the "
+            "population (Duncan, Keller-McNulty and Stokes 2001, section IV)."
+        )
+    if _measured(maps):
+        notes.append(
+            "Measures compare a released data set with the original: overlap of confidence regions and divergence (Karr et al. 2006), "
+            "distribution functions, clusters and propensity scores (Karr, Oganian, Reiter and Woo), record linkage (Winkler 2004). "
+            "They describe one data set, whereas U speaks of what a user believes."
+        )
+    notes.append(
+        "An error after ± is one standard error; numbers without one are exact up to rounding, or were given without an error. The "
+        "fingerprint is a hash of the map's labels and numbers: the same map gives the same fingerprint, and the same report byte by byte."
+    )
+    return notes
+
+
+def references(maps: Sequence[RUMap]) -> list[str]:
+    """The papers that the notes name."""
+    keys = ["TF"] * _modelled(maps) + ["DKS", "K6"] + ["KORW", "W"] * _measured(maps)
+    return [PAPERS[key] for key in keys]
+
+
+def _modelled(maps: Sequence[RUMap]) -> bool:
+    return any(not isinstance(score, Column) for m in maps for score in (m.risk_score, m.utility_score))
+
+
+def _from_scenarios(maps: Sequence[RUMap]) -> bool:
+    return any("scenario" in m.attrs for m in maps)
+
+
+def _measured(maps: Sequence[RUMap]) -> bool:
+    """True if a map has columns of numbers that are not an engine's notes on its own work."""
+    return any(not is_diagnostic(m, k) and v.dtype.kind in "biuf" for m in maps if "scenario" not in m.attrs for k, v in m.columns.items())

@@ -1,0 +1,108 @@
+"""The map as a drawing inside a document: SVG for a page, PNG for Markdown. The same map gives the same bytes."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..plots import plot_map
+from ..rumap import RUMap
+from .blocks import clean
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_png", "draw_svg"]
+
+
+def draw_svg(rumap: RUMap, max_risk: float | None, words: str, prefix: str) -> str:
+    """Draw a map as an SVG element that can stand inside an HTML page.
+
+    Texts stay texts: they can be searched and read aloud, and a script that the drawing's font lacks is set in the
+    reader's. Ids begin with ``prefix``, so that several drawings can share a page. Nothing is fetched from anywhere.
+    """
+    with _house_style():
+        drawn = _bytes(_draw(rumap, max_risk), format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    root = ET.fromstring(drawn)
+    for element in root.iter():
+        _strip(element)
+        for child in [c for c in element if _name(c.tag) in ("metadata", "style")]:
+            element.remove(child)
+        for key, value in element.attrib.items():
+            if key == "id":
+                element.set(key, f"{prefix}-{value}")
+            elif "#" in value:
+                element.set(key, re.sub(r"(^|url\()#", rf"\g<1>#{prefix}-", value))
+    for name in ("width", "height", "version"):
+        root.attrib.pop(name, None)
+    # The drawing's one style rule spoke of every element, also of those outside it; these two are inherited anyway.
+    root.set("style", "stroke-linejoin:round;stroke-linecap:butt")
+    root.set("role", "img")
+    root.set("aria-label", clean(words))
+    return ET.tostring(root, encoding="unicode")
+
+
+def draw_png(rumap: RUMap, max_risk: float | None) -> bytes:
+    """Draw a map as a PNG image."""
+    with _house_style():
+        return _bytes(_draw(rumap, max_risk), format="png", dpi=110, metadata={"Software": None})
+
+
+def _draw(rumap: RUMap, max_risk: float | None) -> Figure:
+    from matplotlib.figure import Figure
+
+    # Not through pyplot, which would keep the figure alive and might open a window.
+    figure = Figure(figsize=(8.6, 5.2), layout="constrained")
+    plot_map(_readable(rumap), max_risk, figure.subplots())
+    return figure
+
+
+def _bytes(figure: Figure, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, **options)
+    return buffer.getvalue()
+
+
+@contextmanager
+def _house_style() -> Iterator[None]:
+    """Draw with matplotlib's own defaults, whatever the caller has set, and with ids that do not change."""
+    import matplotlib as mpl
+
+    # Where neighbours on a curve coincide, a label has no direction to stand aside to, and is left out.
+    with mpl.rc_context(), warnings.catch_warnings(), np.errstate(invalid="ignore"):
+        mpl.rcdefaults()
+        mpl.rcParams.update({"svg.hashsalt": "ruvdecision", "svg.fonttype": "none"})
+        # The reader's program has the letters that our font lacks.
+        warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from")
+        yield
+
+
+def _readable(rumap: RUMap) -> RUMap:
+    """The same map with labels that a drawing can hold."""
+    texts = {"_labels": rumap.releases, "_technique": rumap.techniques}
+    changed = {name: tuple(map(clean, values)) for name, values in texts.items() if any(clean(v) != v for v in values)}
+    words = {k: v for k, v in rumap.parameters.items() if v.dtype.kind in "US"}
+    parameters = {clean(k): np.array([clean(x) for x in v.tolist()]) if k in words else v for k, v in rumap.parameters.items()}
+    if list(parameters) != list(rumap.parameters) or any((parameters[k] != v).any() for k, v in words.items()):
+        changed["_parameters"] = parameters  # type: ignore[assignment]
+    return replace(rumap, **changed) if changed else rumap  # type: ignore[arg-type]
+
+
+def _name(tag: str) -> str:
+    return tag.rpartition("}")[2]
+
+
+def _strip(element: ET.Element) -> None:
+    """Drop namespaces: a page knows that svg is SVG, and ``xlink:href`` is ``href`` there."""
+    element.tag = _name(element.tag)
+    for key in list(element.attrib):
+        if "}" in key:
+            element.set(_name(key), element.attrib.pop(key))
