@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import masks, protocols
+from . import masks, measures, protocols
 from ._version import __version__
 from .beliefs import Cell, FiniteBelief, NormalBelief, TableBelief
 from .channels import LinearChannel
@@ -36,11 +36,27 @@ from .optimise import Optimum, optimise
 from .posteriors import Drawn, Finite, Gaussian, GaussianMixture
 from .protocols import Value
 from .rumap import RUMap
-from .targets import Average, Functional, NewRecord, Parameter, Record, Records
-from .users import User
+from .targets import (
+    Average,
+    Functional,
+    Identity,
+    Maximum,
+    Minimum,
+    NewRecord,
+    OrderStatistic,
+    Parameter,
+    Percentile,
+    Record,
+    Records,
+)
+from .users import Snooper, User
 
 if TYPE_CHECKING:
-    from . import orderstatistics, scenarios
+    from . import orderstatistics, report, rules, scenarios
+    from .empirical import measure
+    from .engines.identity import Identification
+    from .engines.rules import FixedRule
+    from .knowledgeplot import plot_knowledge
     from .masks import (
         PRAM,
         Bottomcode,
@@ -57,69 +73,193 @@ if TYPE_CHECKING:
         Topcode,
     )
     from .masks.synthesize import Combined, combine_full, combine_partial
+    from .measures import (
+        MCM,
+        MD,
+        AttributeDisclosure,
+        Cluster,
+        ClusteredPropensity,
+        ClusteringAttack,
+        Correlations,
+        CramersV,
+        DensityKL,
+        Eigenvalues,
+        EllipsoidOverlap,
+        EnergyDistance,
+        EntropyChange,
+        EntropyLoss,
+        FellegiSunter,
+        Hellinger,
+        IL1s,
+        ImputationLoss,
+        InformationLoss,
+        IntervalDisclosure,
+        IntervalOverlap,
+        IntruderError,
+        KAnonymity,
+        LDiversity,
+        LogLinearLoss,
+        LogLinearUniques,
+        Mahalanobis,
+        Marginals,
+        Means,
+        Measure,
+        NormalKL,
+        Pairwise,
+        PearsonC,
+        PitmanUniques,
+        PoissonGammaUniques,
+        Propensity,
+        Quantiles,
+        RecordLinkage,
+        SampleUniques,
+        SlicedWasserstein,
+        SpecialUniques,
+        TotalVariation,
+        TreePropensity,
+        VarianceInflation,
+        Wasserstein,
+    )
+    from .plots import plot_map
 
-# Imported when first used.
+# Names of `measures` that stay inside it.
+_INSIDE = {"Imputed", "Linear", "Logistic", "Measured", "PairedMeasure", "Poisson", "RecordMeasure", "Statistic"}
+_INSIDE |= {"little_liu", "mcm_maximum"}
+# Imported when first used. Models for the measures (Linear, Logistic, Poisson) are in `measures`, fixed rules in `rules`.
 _LATER = {
-    "orderstatistics": "orderstatistics",
-    "scenarios": "scenarios",
+    **dict.fromkeys(masks.LATER, "masks"),
+    **{
+        name: "measures"
+        for name in measures.LATER
+        if name
+        not in [
+            "Imputed",
+            "Linear",
+            "Logistic",
+            "Measured",
+            "PairedMeasure",
+            "Poisson",
+            "RecordMeasure",
+            "Statistic",
+            "little_liu",
+            "mcm_maximum",
+        ]
+    },
     "Combined": "masks.synthesize",
+    "FixedRule": "engines.rules",
+    "Identification": "engines.identity",
     "combine_full": "masks.synthesize",
     "combine_partial": "masks.synthesize",
-    **dict.fromkeys(masks.LATER, "masks"),
+    "measure": "empirical",
+    "orderstatistics": "orderstatistics",
+    "plot_knowledge": "knowledgeplot",
+    "plot_map": "plots",
+    "report": "report",
+    "rules": "rules",
+    "scenarios": "scenarios",
 }
 __getattr__, __dir__, _ = attach(__name__, _LATER)
 
 __all__ = [
     "CRPS",
+    "MCM",
+    "MD",
     "PRAM",
     "Absolute",
+    "AttributeDisclosure",
     "Average",
     "Bottomcode",
     "Cell",
     "Chain",
     "Choice",
+    "Cluster",
+    "ClusteredPropensity",
+    "ClusteringAttack",
     "Combined",
+    "Correlations",
+    "CramersV",
     "CustomLoss",
     "DataShuffle",
+    "DensityKL",
     "Drawn",
+    "Eigenvalues",
+    "EllipsoidOverlap",
+    "EnergyDistance",
+    "EntropyChange",
+    "EntropyLoss",
     "Enumeration",
     "Exact",
+    "FellegiSunter",
     "Finite",
     "FiniteBelief",
+    "FixedRule",
     "Functional",
     "Gaussian",
     "GaussianMixture",
+    "Hellinger",
     "Huber",
+    "IL1s",
+    "Identification",
+    "Identity",
+    "ImputationLoss",
     "InfeasibleError",
+    "InformationLoss",
     "InputError",
+    "IntervalDisclosure",
+    "IntervalOverlap",
     "IntervalScore",
+    "IntruderError",
+    "KAnonymity",
     "KullbackLeibler",
+    "LDiversity",
     "LinearChannel",
     "Linex",
     "LocalSuppress",
+    "LogLinearLoss",
+    "LogLinearUniques",
     "LogScore",
+    "Mahalanobis",
+    "Marginals",
     "Mask",
+    "Maximum",
+    "Means",
+    "Measure",
     "Microaggregate",
     "MicroaggregateMixed",
+    "Minimum",
     "MultiplicativeNoise",
     "NewRecord",
     "Noise",
     "NormalBelief",
+    "NormalKL",
     "Optimum",
+    "OrderStatistic",
+    "Pairwise",
     "Parameter",
+    "PearsonC",
+    "Percentile",
     "Pinball",
+    "PitmanUniques",
+    "PoissonGammaUniques",
     "Power",
+    "Propensity",
     "Quadratic",
+    "Quantiles",
     "RUMap",
     "RankSwap",
     "Recode",
     "Record",
+    "RecordLinkage",
     "Records",
     "Release",
     "Resample",
     "Round",
     "RuvError",
+    "SampleUniques",
     "Shuffle",
+    "SlicedWasserstein",
+    "Snooper",
+    "SpecialUniques",
     "Stochastic",
     "Subsample",
     "Suppress",
@@ -128,9 +268,13 @@ __all__ = [
     "Synthesize",
     "TableBelief",
     "Topcode",
+    "TotalVariation",
+    "TreePropensity",
     "UnsupportedError",
     "User",
     "Value",
+    "VarianceInflation",
+    "Wasserstein",
     "ZeroOne",
     "__version__",
     "choose",
@@ -138,9 +282,16 @@ __all__ = [
     "combine_partial",
     "evaluate",
     "frontier",
+    "masks",
+    "measure",
+    "measures",
     "optimise",
     "orderstatistics",
+    "plot_knowledge",
+    "plot_map",
     "posterior",
     "protocols",
+    "report",
+    "rules",
     "scenarios",
 ]  # fmt: skip

@@ -41,6 +41,11 @@ TARGETS = {
     "Parameter": ruv.Parameter("mu"),
     "Average": ruv.Average(),
     "Functional": ruv.Functional(lambda x: 2 * x, of=ruv.Record(0)),
+    "Identity": ruv.Identity(0, known=[0]),
+    "Maximum": ruv.Maximum(),
+    "Minimum": ruv.Minimum(),
+    "OrderStatistic": ruv.OrderStatistic(2),
+    "Percentile": ruv.Percentile(0.5),
 }
 MASKS = {
     "Release": ruv.Release(),
@@ -141,8 +146,12 @@ def test_target(name):
     with pytest.raises(dataclasses.FrozenInstanceError):
         target.anything = 1
     belief = ruv.NormalBelief(records=4, variance=1, prior_variance=1)
-    user = ruv.User(belief, target, ruv.Quadratic())
-    rumap = ruv.evaluate([ruv.Release(), ruv.Noise(variance=1.0), ruv.Suppress()], intruder=user, scientist=user)
+    masks = [ruv.Release(), ruv.Noise(variance=1.0), ruv.Suppress()]
+    if name in ("Maximum", "Minimum", "OrderStatistic", "Percentile"):
+        user, masks = ruv.Snooper(target, target, belief=belief), masks[:2]
+    else:
+        user = ruv.User(belief, target, ruv.ZeroOne() if name == "Identity" else ruv.Quadratic())
+    rumap = ruv.evaluate(masks, intruder=user, scientist=user, seed=1)
     assert np.all(np.diff(rumap.intruder_uncertainty) > 0)
 
 
