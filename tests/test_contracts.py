@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import ruvdecision as ruv
-from ruvdecision import losses, masks, posteriors, protocols, targets
+from ruvdecision import losses, masks, measures, posteriors, protocols, targets
 
 # One small instance of every exported class; a class without one fails `test_every_class_has_an_example`.
 LOSSES = {
@@ -197,3 +197,61 @@ def test_engine(engine):
             assert "Use" in reason or "use" in reason, f"{engine.name} refuses {name} without saying what can be used: {reason}"
             with pytest.raises(ruv.UnsupportedError):
                 ruv.evaluate([mask], intruder=user, scientist=user, engine=engine)
+
+
+MEASURES = {
+    "AttributeDisclosure": {"unknown": "c"},
+    "EllipsoidOverlap": {"model": "a ~ b + c"},
+    "IntervalOverlap": {"model": "a ~ b + c"},
+    "IntruderError": {"unknown": "c"},
+    "LDiversity": {"sensitive": "h", "keys": ["g"]},
+    "LogLinearUniques": {"population": 10_000, "keys": ["g", "h"]},
+    "PitmanUniques": {"population": 10_000, "keys": ["g", "h"]},
+    "PoissonGammaUniques": {"population": 10_000, "keys": ["g", "h"]},
+}
+CATEGORICAL = {
+    "CramersV",
+    "EntropyChange",
+    "EntropyLoss",
+    "Hellinger",
+    "KAnonymity",
+    "LDiversity",
+    "LogLinearLoss",
+    "LogLinearUniques",
+    "PearsonC",
+    "PitmanUniques",
+    "PoissonGammaUniques",
+    "SampleUniques",
+    "SpecialUniques",
+    "TotalVariation",
+}
+BASES = {"Measure", "PairedMeasure", "RecordMeasure"}
+
+
+def measure_names():
+    return sorted(n for n in exported(measures, measures.Measure) if n not in BASES)
+
+
+@pytest.mark.parametrize("name", measure_names())
+def test_measure(name):
+    """A name, a role and a direction; the original itself never does worse than an altered file; inputs stay as they were."""
+    measure = getattr(measures, name)(**MEASURES.get(name, {}))
+    assert isinstance(measure, protocols.Measure) and measure.name and measure.role in ("risk", "utility")
+    assert measure.direction in ("higher", "lower")
+    rng = np.random.default_rng(0)
+    if name in CATEGORICAL:
+        original = pd.DataFrame({"g": rng.choice(list("xyz"), 200), "h": rng.choice(list("uv"), 200)})
+        released = original.assign(g=rng.permutation(original["g"].to_numpy()))
+    else:
+        original = pd.DataFrame(rng.standard_normal((200, 3)) @ [[1, 0.5, 0], [0, 1, 0.5], [0, 0, 1]], columns=list("abc"))
+        released = original + 0.5 * rng.standard_normal((200, 3))
+    if name == "ImputationLoss":
+        released, same = [released, released + 0.1], [original, original]
+    else:
+        same = original
+    before = original.copy()
+    value, itself = float(measure(original, released)), float(measure(original, same))
+    pd.testing.assert_frame_equal(original, before)
+    assert np.isfinite(value) and np.isfinite(itself)
+    if measure.role == "utility" and name != "VarianceInflation":
+        assert itself <= value + 1e-9 if measure.direction == "lower" else itself >= value - 1e-9
