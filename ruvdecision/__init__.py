@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         Cluster,
         ClusteredPropensity,
         ClusteringAttack,
+        CoefficientChanges,
         Correlations,
         CramersV,
         DensityKL,

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .checks import as_float_array, check_number
+from .checks import as_float_array, check_choice, check_number, suggest
 from .errors import InfeasibleError, InputError
 from .protocols import Array
 from .rumap import Row, RUMap
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+__all__ = ["Choice", "choose", "frontier", "not_dominated", "undominated"]
 
-__all__ = ["Choice", "choose", "frontier", "not_dominated"]
+BETTER = ("lower", "higher")
 
 
-def frontier(rumap: RUMap, tolerance: float = 1e-12) -> RUMap:
+def frontier(rumap: RUMap, tolerance: float = 1e-12, *, columns: Any = None) -> RUMap:
     """Return the releases that no other one dominates, in order of increasing risk.
 
     A release is dominated if another one has no more risk and no less utility, and is strictly better in one
@@ -33,13 +33,25 @@ def frontier(rumap: RUMap, tolerance: float = 1e-12) -> RUMap:
         The map.
     tolerance : float, default 1e-12
         Values whose relative difference is at most this are ties: the same U by two routes differs in its last digits.
+    columns : list of names or mapping from name to "lower" or "higher", optional
+        Compare by these columns instead of risk and utility, however many (Karr et al. 2006, eq. 11). A mapping says which
+        values of each are better. A list takes ``"risk"``, ``"utility"`` and the measures whose better end the map knows.
 
     Examples
     --------
-    >>> rumap = RUMap.build(labels=list("abc"), intruder=[4.0, 2.0, 2.0], scientist=[2.0, 1.0, 3.0])
+    >>> rumap = RUMap.build(labels=list("abc"), intruder=[4.0, 2.0, 2.0], scientist=[2.0, 1.0, 3.0], columns={"KL": [2.0, 1.0, 0.5]})
     >>> frontier(rumap).releases
     ('a', 'b')
+    >>> frontier(rumap, columns={"risk": "lower", "utility": "higher", "KL": "lower"}).releases
+    ('a', 'c', 'b')
     """
+    if columns is not None:
+        better = _directions(rumap, columns)
+        values = [rumap.risk if n == "risk" else rumap.utility if n == "utility" else rumap.columns[n] for n in better]
+        keep = np.flatnonzero(undominated(values, list(better.values()), tolerance))
+        if keep.size == 0:
+            raise InputError("No release has a value in every column", ", ".join(better), "Leave out the columns that hold NaN")
+        return rumap.take(keep[np.lexsort((rumap.utility[keep], rumap.risk[keep]))])
     keep = np.flatnonzero(not_dominated(rumap.risk, rumap.utility, tolerance))
     if keep.size == 0:
         raise InputError(
@@ -77,6 +89,55 @@ def not_dominated(risk: ArrayLike, utility: ArrayLike, tolerance: float = 1e-12)
     return keep
 
 
+def undominated(values: Any, better: Sequence[str], tolerance: float = 1e-12) -> NDArray[np.bool_]:
+    """Return True for every point that no other one dominates, in any number of criteria.
+
+    Point i is dominated if some point is at least as good in every criterion and better in one (Karr et al. 2006, eq. 11).
+    Points that tie in all of them stay together. Points with a NaN are never kept and dominate nobody.
+
+    Parameters
+    ----------
+    values : sequence of arrays
+        One array per criterion, each with one entry per point.
+    better : sequence of "lower" or "higher"
+        Which values of each criterion are better.
+    tolerance : float, default 1e-12
+        Values whose relative difference is at most this are ties.
+
+    Examples
+    --------
+    >>> undominated([[0.1, 0.2, 0.2], [0.9, 0.8, 0.95], [3.0, 1.0, 4.0]], ["lower", "higher", "lower"]).tolist()
+    [True, True, True]
+    """
+    criteria = [as_float_array(f"criterion {j + 1}", v) for j, v in enumerate(values)]
+    if not criteria or len(criteria) != len(better):
+        raise InputError(
+            "Every criterion needs its better end", f"{len(criteria)} criteria and {len(better)} ends", 'Write "lower" or "higher" for each'
+        )
+    if any(v.ndim != 1 or v.shape != criteria[0].shape for v in criteria):
+        raise InputError(
+            "Criteria must have one entry per point", f"shapes {[v.shape for v in criteria]}", "Give flat arrays of the same length"
+        )
+    tolerance = check_number("tolerance", tolerance, low=0, high=1, open_high=True)
+    keep = np.zeros(criteria[0].shape, dtype=bool)
+    known = np.flatnonzero(~np.any([np.isnan(v) for v in criteria], axis=0))
+    if known.size == 0:
+        return keep
+    signs = [1 if check_choice("better", b, BETTER) == "lower" else -1 for b in better]
+    # Small ranks are good from here on, and ties are exact.
+    costs = np.stack([s * _ranks(v[known], tolerance) for v, s in zip(criteria, signs, strict=True)], axis=1)
+    # In this order nobody is dominated by a later one, so every point meets the front as it stands and stays.
+    order = np.lexsort(costs.T[::-1])
+    front = np.empty((0, costs.shape[1]), dtype=costs.dtype)
+    for i in order:
+        at_least = (front <= costs[i]).all(axis=1)
+        if not np.any(at_least & (front < costs[i]).any(axis=1)):
+            keep[known[i]] = True
+            if not at_least.any():  # a tie adds nothing to compare with
+                front = np.concatenate([front, costs[i][None]])
+    return keep
+
+
 def choose(rumap: RUMap, max_risk: float, tolerance: float = 1e-9) -> Choice:
     """Return the release with the greatest utility among those whose risk is at most ``max_risk``.
 
@@ -94,8 +155,8 @@ def choose(rumap: RUMap, max_risk: float, tolerance: float = 1e-9) -> Choice:
     Returns
     -------
     Choice
-        The row of the map, the runner-up and remarks; its text is one sentence. Ties in utility (a relative 1e-12)
-        go to the lowest risk, then to the release that is listed first. Releases whose sampler did not converge
+        The row of the map, the runner-up and remarks; its text is one sentence. Ties in utility (within a relative 1e-12)
+        go to the lowest risk, ties in both to the release that is listed first. Releases whose sampler did not converge
         compete like the others, and the choice says so if one of them wins.
 
     Raises
@@ -121,7 +182,7 @@ def choose(rumap: RUMap, max_risk: float, tolerance: float = 1e-9) -> Choice:
         raise InfeasibleError(
             f"No release with risk at most {threshold:.6g} has a utility", "NaN for all of them", "Look at the column utility"
         )
-    order = allowed[np.lexsort((allowed, risk[allowed], -_ranks(utility[allowed], 1e-12)))]
+    order = allowed[np.lexsort((allowed, _ranks(risk[allowed], 1e-12), -_ranks(utility[allowed], 1e-12)))]
     rows = [rumap[int(i)] for i in order[:2]]
     return Choice(rows[0], threshold, rows[1] if len(rows) > 1 else None, int(allowed.size))
 
@@ -200,6 +261,38 @@ class Choice:
             return text + "; nothing else is allowed."
         other = self.next_best
         return text + f"; the next best allowed is {other.release} with risk {_number(other.risk)}, utility {_number(other.utility)}."
+
+
+def _directions(rumap: RUMap, columns: Any) -> dict[str, str]:
+    """Which end of each named column is better."""
+    known: dict[str, str] = {"risk": "lower", "utility": "higher"}
+    stored = rumap.attrs.get("better", {})
+    for part in stored if isinstance(stored, list) else [stored]:  # joined maps keep both
+        known |= part
+    names = [columns] if isinstance(columns, str) else list(columns)
+    if not names:
+        raise InputError("columns must name at least one column", columns, "Leave it out to compare risk and utility")
+    if len(set(names)) != len(names):
+        raise InputError("columns names a column twice", names, "Name each column once")
+    found = {}
+    for name in names:
+        if name not in ("risk", "utility") and name not in rumap.columns:
+            raise InputError(
+                "columns names a column that the map does not have", str(name), suggest(str(name), ["risk", "utility", *rumap.columns])
+            )
+        if name in rumap.columns and rumap.columns[name].dtype.kind not in "biuf":
+            raise InputError("A frontier compares numbers", f"{name} is text", "Name columns of numbers")
+        if isinstance(columns, Mapping):
+            found[name] = check_choice(f"The better end of {name}", columns[name], BETTER)
+        elif name in known:
+            found[name] = known[name]
+        else:
+            raise InputError(
+                f"The map does not know which values of {name} are better",
+                "a name alone",
+                f'Write columns={{"{name}": "lower"}}, or "higher"',
+            )
+    return found
 
 
 def _check_threshold(rumap: RUMap, max_risk: Any) -> float:

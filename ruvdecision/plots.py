@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["plot_map"]
 
 # Okabe and Ito's palette without its yellow, which is too light for lines: safe for colour-blind readers.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-MARKERS = ("o", "s", "D", "v", "P", "X", "h")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
+MARKERS = ("o", "s", "D", "v", "P", "X", "h", "^")
 LINES = ("-", "--", "-.", ":")
 MOST_TECHNIQUES = 24  # a legend with more cannot be read; all releases are then one cloud
 MOST_CURVES = 8  # of one technique; more of them are easier to read as a cloud of points

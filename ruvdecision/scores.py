@@ -19,7 +19,7 @@ from .errors import InputError
 from .monotone import apply_function, check_decreasing, solve_decreasing
 from .protocols import Array
 
-__all__ = ["Column", "Decreasing", "Gain", "NegativeLog", "Reciprocal", "RelativeGain", "Score", "Tabulated", "as_score"]
+__all__ = ["Column", "Decreasing", "Gain", "Negative", "NegativeLog", "Reciprocal", "RelativeGain", "Score", "Tabulated", "as_score"]
 
 
 @dataclass(frozen=True)
@@ -230,6 +230,29 @@ class NegativeLog(Score):
 
 
 @dataclass(frozen=True)
+class Negative(Score):
+    """-U: keeps differences as they are, and takes columns that may be negative.
+
+    >>> float(Negative()(2.0))
+    -2.0
+    """
+
+    name: ClassVar[str] = "negative"
+
+    def value(self, u: Array, before: Any) -> Array:
+        return 0.0 - u
+
+    def slope(self, u: Array, before: Any) -> Array:
+        return -np.ones_like(u)
+
+    def inverse(self, value: float, before: Any = None) -> float:
+        return -float(value)
+
+    def words(self, who: str) -> str:
+        return f"minus expected loss of the {who}"
+
+
+@dataclass(frozen=True)
 class Decreasing(Score):
     """Any strictly decreasing function of U, vectorised or for one number at a time.
 
@@ -296,7 +319,8 @@ class Decreasing(Score):
         known = np.unique(u[np.isfinite(u)])
         self(u)  # says where the function fails, infinite U included
         if known.size:
-            check_decreasing(self, known, f"{role} function {self.name}")
+            named = "" if self.name == "function of U" else f" {self.name}"
+            check_decreasing(self, known, f"{role} function{named}")
 
     def words(self, who: str) -> str:
         return f"{self.name}, U = expected loss of the {who}"
@@ -399,13 +423,13 @@ class Column:
         return self.name
 
 
-KNOWN: dict[str, Score] = {s.name: s for s in (Reciprocal(), RelativeGain(), Gain(), NegativeLog())}
+KNOWN: dict[str, Score] = {s.name: s for s in (Reciprocal(), RelativeGain(), Gain(), NegativeLog(), Negative())}
 
 
 def as_score(obj: Any, columns: Sequence[str] = ()) -> Any:
     """Return a `Score` (or a `Column`) from a name, a callable or a score.
 
-    Names are "reciprocal", "relative_gain", "gain" and "negative_log"; a name in ``columns`` gives a `Column`.
+    Names are "reciprocal", "relative_gain", "gain", "negative_log" and "negative"; a name in ``columns`` gives a `Column`.
 
     >>> as_score("gain")
     Gain()

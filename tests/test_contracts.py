@@ -201,6 +201,7 @@ def test_engine(engine):
 
 MEASURES = {
     "AttributeDisclosure": {"unknown": "c"},
+    "CoefficientChanges": {"model": "a ~ b + c"},
     "EllipsoidOverlap": {"model": "a ~ b + c"},
     "IntervalOverlap": {"model": "a ~ b + c"},
     "IntruderError": {"unknown": "c"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -15,16 +16,16 @@ PACKAGE = ROOT / "ruvdecision"
 
 LAYERS = [
     {"cli", "__main__"},
-    {"studies"},
+    {"studies", "spelled"},
     {"report"},
-    {"plots", "labels"},
+    {"plots", "labels", "knowledgeplot"},
     {"decide", "optimise"},
-    {"evaluate"},
-    {"rumap", "columns", "joining", "show", "storage", "engines", "measures", "scenarios"},
+    {"evaluate", "empirical"},
+    {"rumap", "columns", "joining", "show", "storage", "matching", "engines", "measures", "scenarios"},
     {"users"},
-    {"beliefs", "masks", "targets", "losses"},
+    {"beliefs", "masks", "targets", "rules", "losses"},
     {"posteriors", "channels", "orderstatistics"},
-    {"scores", "monotone", "progress", "lazy", "checks", "errors", "protocols", "_version"},
+    {"scores", "monotone", "progress", "lazy", "files", "checks", "errors", "protocols", "_version"},
 ]
 HEIGHT = {name: -depth for depth, names in enumerate(LAYERS) for name in names}
 
@@ -36,7 +37,7 @@ LAZY_ONLY = {
     "pymc": {"beliefs.pymc", "engines.sampling"},
     "arviz": {"beliefs.pymc", "engines.sampling"},
     "pytensor": {"beliefs.pymc", "engines.sampling"},
-    "matplotlib": {"plots", "labels", "cli"},
+    "matplotlib": {"plots", "labels", "knowledgeplot", "report.picture", "cli"},
     "rich": {"cli", "studies", "progress"},
     "sklearn": None,
     "numba": None,
@@ -130,6 +131,7 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@cache
 def imports() -> list[Import]:
     return [i for name, path in modules().items() for i in read(name, path.name == "__init__.py", ast.parse(path.read_text("utf-8")))]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .linkage import RecordLinkage
     from .loglinear import LogLinearLoss
     from .marginals import Marginals, Pairwise
-    from .overlap import EllipsoidOverlap, IntervalOverlap
+    from .overlap import CoefficientChanges, EllipsoidOverlap, IntervalOverlap
     from .population_uniques import LogLinearUniques, PitmanUniques, PoissonGammaUniques
     from .propensity import ClusteredPropensity, Propensity, TreePropensity
     from .records import PairedMeasure, RecordMeasure
@@ -33,6 +33,7 @@ LATER = {
     "Cluster": "cluster",
     "ClusteredPropensity": "propensity",
     "ClusteringAttack": "disclosure",
+    "CoefficientChanges": "overlap",
     "Correlations": "estimates",
     "CramersV": "tables",
     "DensityKL": "divergence",
@@ -94,6 +95,7 @@ __all__ = [
     "Cluster",
     "ClusteredPropensity",
     "ClusteringAttack",
+    "CoefficientChanges",
     "Correlations",
     "CramersV",
     "DensityKL",

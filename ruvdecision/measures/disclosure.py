@@ -199,7 +199,7 @@ class IntruderError(_AfterLinkage):
     0.8165
     """
 
-    label: ClassVar[str] = "intruder_error"
+    label: ClassVar[str] = "attribute_error"
     direction: ClassVar[str] = "higher"
     range: ClassVar[tuple[float, float]] = (0.0, np.inf)
     reference: ClassVar[str] = AttributeDisclosure.reference
