@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from .errors import InputError, UnsupportedError
 from .protocols import Array
@@ -244,6 +245,24 @@ class Layout:
         """Share of the rows, shape and cell of each kind of row."""
         return [(shape.count * int(size) / self.n, t, c) for t, shape in enumerate(self.shapes) for c, size in enumerate(shape.sizes)]
 
+    def places(self, record: int) -> list[tuple[float, int, int]]:
+        """Probability, shape and cell of each kind of row where a record may lie after random sampling.
+
+        A sample keeps the order of the file, so that the first record is the first of the sample if it is in it: the
+        rank of a record within the sample is hypergeometric, not uniform.
+        """
+        sizes = [int(p.starts[1]) for p in self.partitions if p is not None and p.drawn]
+        if not sizes:
+            return [(1.0, *self.locate(record)[::2])]
+        kept = min(sizes)
+        inside = self.starts < kept
+        share = np.diff(np.append(self.starts, self.n)) / self.n
+        if len(np.unique(self.place[inside][:, [0, 2]], axis=0)) > 1:
+            share[inside] = kept / self.n * np.add.reduceat(_rank_in_sample(self.n, kept, record), self.starts[inside])
+        kinds, which = np.unique(self.place[:, [0, 2]], axis=0, return_inverse=True)
+        totals = np.bincount(which.reshape(-1), weights=share)
+        return [(float(total), int(t), int(c)) for total, (t, c) in zip(totals, kinds, strict=True) if total > 0]
+
 
 @dataclass(frozen=True, eq=False)
 class Block:
@@ -297,6 +316,8 @@ class LinearChannel:
     scrambled: bool = False
     touched: bool = False
     """True once a mask has altered values, so that the file's covariance is no longer the records'."""
+    wiped: NDArray[np.bool_] | None = None
+    """Shape (masks or 1, columns): columns that infinite noise has wiped out, or None."""
 
     @classmethod
     def identity(cls, layout: Layout, columns: int, scale: Array | None = None, names: Sequence[Any] = ()) -> LinearChannel:
@@ -340,6 +361,9 @@ class LinearChannel:
                 do="Put Shuffle() before Microaggregate, or the noise before both",
             )
         wiped = np.isinf(np.diagonal(covariance, axis1=-2, axis2=-1))
+        if self.wiped is not None:
+            # Later noise must not turn what is left of a wiped column into news about the noise on the others.
+            wiped = wiped | self.wiped
         if np.any(wiped):
             gone = wiped[:, :, None] | wiped[:, None, :]
             covariance = np.where(gone, 0.0, covariance)
@@ -365,7 +389,14 @@ class LinearChannel:
                 plain = False
             blocks.append(replace(block, b=b, r=r, w=w, rw=rw, loads=loads, plain=plain))
         draws = (*self.common, covariance) if common else self.common
-        return replace(self, blocks=tuple(blocks), common=draws, touched=True, noisy_since_average=self.noisy_since_average or not common)
+        return replace(
+            self,
+            blocks=tuple(blocks),
+            common=draws,
+            touched=True,
+            noisy_since_average=self.noisy_since_average or not common,
+            wiped=wiped if np.any(wiped) else None,
+        )
 
     def average(self, columns: Sequence[int] | None = None) -> LinearChannel:
         """Replace every entry of the columns by the mean of its group (over the entries still in the file)."""
@@ -479,6 +510,18 @@ class LinearChannel:
             total = total + flat @ pick(covariance) @ flat.T
         alive = np.concatenate([self.blocks[t].alive[c] for t, c in zip(shape, cell, strict=True)])
         return matrix * alive[:, None], total * np.outer(alive, alive)
+
+
+def _rank_in_sample(n: int, kept: int, record: int) -> Array:
+    """Probabilities of the ranks 0, 1, ... of a record within a sorted sample that holds it."""
+    rank = np.arange(kept)
+    low, high = max(0, kept - n + record), min(record, kept - 1)
+    possible = rank[low : high + 1]
+    logs = -(gammaln(possible + 1.0) + gammaln(record - possible + 1.0))
+    logs -= gammaln(kept - possible + 0.0) + gammaln(n - record - kept + possible + 1.0)
+    out = np.zeros(kept)
+    out[low : high + 1] = np.exp(logs - logs.max())
+    return np.asarray(out / out.sum())
 
 
 def _on_diagonal(covariance: Array, times: Array) -> Array:

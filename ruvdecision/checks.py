@@ -186,9 +186,13 @@ def as_generator(seed: Seed) -> np.random.Generator:
 
 
 def as_seed_sequence(seed: Seed) -> np.random.SeedSequence:
-    """Return a SeedSequence; a Generator gives a child of its own, so that it moves on."""
+    """Return a SeedSequence; a Generator gives a child of its own, so that it moves on.
+
+    A SeedSequence is copied: a generator that spawns children leaves its mark on the sequence it was made from, and
+    the next one made from it would spawn others.
+    """
     if isinstance(seed, np.random.SeedSequence):
-        return seed
+        return np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key, pool_size=seed.pool_size)
     if isinstance(seed, np.random.Generator):
         return np.random.SeedSequence(seed.integers(0, 2**63, size=4).tolist())
     if seed is None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from .checks import Seed, as_seed_sequence, check_integer
 from .engines import pick
 from .errors import InputError
@@ -14,7 +12,7 @@ from .masks.base import Batch, Mask
 from .progress import Bar
 from .protocols import Posterior, Value
 from .rumap import RUMap
-from .users import User
+from .users import Snooper, User
 
 __all__ = ["evaluate", "posterior"]
 
@@ -22,14 +20,15 @@ __all__ = ["evaluate", "posterior"]
 def evaluate(
     masks: Sequence[Mask] | Mask,
     *,
-    intruder: User,
-    scientist: User,
+    intruder: User | Snooper,
+    scientist: User | Snooper,
     data: Any = None,
     engine: Any = "auto",
     replicates: int | None = None,
     seed: Seed = None,
     risk: Any = "reciprocal",
     utility: Any = "reciprocal",
+    measures: Sequence[Any] | None = None,
     progress: bool | None = None,
 ) -> RUMap:
     """Map candidate releases: the intruder's and the scientist's uncertainty, and the risk and utility that follow.
@@ -38,22 +37,26 @@ def evaluate(
     ----------
     masks : list of masks
         The candidate releases. Masks of one family (the same chain with other numbers) are evaluated together.
-    intruder, scientist : User
-        The two users. Risk is a decreasing function of the intruder's uncertainty, utility of the scientist's.
+    intruder, scientist : User or Snooper
+        The two users. A `Snooper` has a fixed rule instead of Bayes' rule. Risk is a decreasing function of the intruder's
+        uncertainty, utility of the scientist's.
     data : DataFrame or array, optional
         The confidential records. Needed only where a user's uncertainty depends on what is released; without
         data it is then averaged over records drawn from the belief.
     engine : "auto", name or engine
         How posteriors are computed. The map says which was used.
     replicates : int, optional
-        Releases to average over where the uncertainty depends on the release (100 if not given). U is averaged
+        Releases to average over where the uncertainty depends on the release (100 if not given; 200 for a snooper). U is averaged
         first, then turned into risk or utility, so that the order of releases does not depend on which decreasing
         function is used.
     seed : int, SeedSequence or Generator, optional
         Root of all random numbers. Every mask gets the same ones.
     risk, utility : name or callable
         "reciprocal" (1/U), "relative_gain" (1 - U/U0), "gain" (U0 - U), "negative_log" (-log U), or any strictly
-        decreasing function of U. U0 is the uncertainty before any release.
+        decreasing function of U. U0 is the uncertainty before any release. The name of a measure puts that measure there.
+    measures : list of measures, optional
+        Empirical measures to compute beside the users' uncertainties, a column each; they need ``data``. Masks are applied to
+        the data ``replicates`` times (once if not given) with the same random numbers as everywhere else on the map.
     progress : bool, optional
         Show a progress bar on standard error; by default on a terminal, and only for work that takes a while.
 
@@ -65,25 +68,34 @@ def evaluate(
     --------
     >>> import ruvdecision as ruv
     >>> belief = ruv.NormalBelief(records=10, variance=2, prior_mean=0, prior_variance=5)
-    >>> rumap = ruv.evaluate([ruv.Noise(variance=2.08) | ruv.Microaggregate(groups=1)],
-    ...                      intruder=ruv.User(belief, ruv.Record(0), ruv.Quadratic()),
-    ...                      scientist=ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic()))
+    >>> rumap = ruv.evaluate(
+    ...     [ruv.Noise(variance=2.08) | ruv.Microaggregate(groups=1)],
+    ...     intruder=ruv.User(belief, ruv.Record(0), ruv.Quadratic()),
+    ...     scientist=ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic()),
+    ... )
     >>> [round(float(x), 3) for x in (rumap.risk[0], rumap.utility[0])]
     [0.5, 2.651]
     """
     candidates = check_masks(masks)
     for name, user in (("intruder", intruder), ("scientist", scientist)):
-        if not isinstance(user, User):
-            raise InputError(f"{name} must be a User", user, f'Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())')
+        if not isinstance(user, (User, Snooper)):
+            raise InputError(f"{name} must be a User or a Snooper", user, f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())")
     if replicates is not None:
         replicates = check_integer("replicates", replicates, low=1)
     root = as_seed_sequence(seed)
+    empirical = None
+    if measures is not None:
+        from .empirical import Comparison
+
+        empirical = Comparison(measures, data)
     solutions = []
     with Bar(f"Evaluating {len(candidates):,} releases", progress) as bar:
         for i, user in enumerate((intruder, scientist)):
             solver = pick(engine, user, candidates, data)
-            tell = lambda share, i=i: bar.tell((i + share) / 2)  # noqa: E731
+            tell = lambda share, i=i: bar.tell((i + share) / (2 if empirical is None else 3))  # noqa: E731
             solutions.append(solver.solve(user, candidates, data=data, replicates=replicates, seed=root, tell=tell))
+        if empirical is not None:
+            empirical.apply(candidates, replicates or 1, root, tell=lambda share: bar.tell((2 + share) / 3))
     first, second = solutions
     engines: Any = first.engine
     if first.engine != second.engine or not isinstance(first.engine, str):
@@ -92,6 +104,9 @@ def evaluate(
     columns: dict[str, Any] = {}
     for prefix, solution in (("intruder", first), ("scientist", second)):
         columns |= {f"{prefix}_{name}": values for name, values in solution.diagnostics.items()}
+    if empirical is not None:
+        columns |= empirical.columns()
+        risk, utility = empirical.axis("risk", risk), empirical.axis("utility", utility)
     return RUMap.build(
         masks=candidates,
         intruder=Value(first.uncertainty, first.error),
@@ -107,7 +122,9 @@ def evaluate(
             "data": "given" if data is not None else "none",
             "intruder": intruder.describe(),
             "scientist": scientist.describe(),
+            **({} if empirical is None else empirical.describe()),
         },
+        notes=() if empirical is None else empirical.notes,
     )
 
 

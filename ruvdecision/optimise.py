@@ -17,7 +17,7 @@ from .errors import InfeasibleError, InputError
 from .evaluate import evaluate
 from .masks.base import Mask, show_number
 from .protocols import Array
-from .scores import Score, as_score
+from .scores import Decreasing, Score, as_score
 from .users import User
 
 __all__ = ["Optimum", "optimise"]
@@ -132,7 +132,8 @@ def optimise(
         coarse = problem.coarse
     else:
         found, coarse = _several(problem, starts, root)
-    best = min(found, key=lambda p: (p.loss, -p.guard), default=None)
+    problem.check_scores(score, as_score(utility))
+    best = min((p for p in found if problem.allowed(p)), key=lambda p: (p.loss, -p.guard), default=None)
     if best is None:
         safest = problem.safest
         raise InfeasibleError(
@@ -159,7 +160,7 @@ def optimise(
             binding.append(f"{name} at its {'lower' if value == low else 'upper'} bound")
     on_grid = min((p.loss for p in coarse), default=np.inf)
     gain = (
-        float(as_score(utility)(best.loss, row_before(rumap)) - as_score(utility)(on_grid, row_before(rumap)))
+        float(as_score(utility)(best.loss, problem.both_before[1]) - as_score(utility)(on_grid, problem.both_before[1]))
         if np.isfinite(on_grid)
         else float("nan")
     )
@@ -199,8 +200,15 @@ class _Problem:
         self.users, self.data, self.replicates, self.seed = (intruder, scientist), data, replicates, seed
         first = [self.mask([low for low, _ in box])]
         self.engines = [pick(engine, user, first, data) for user in self.users]
-        start = self.engines[0].solve(intruder, first, data=data, replicates=replicates, seed=seed)
+        start, second = (
+            e.solve(u, first, data=data, replicates=replicates, seed=seed) for e, u in zip(self.engines, self.users, strict=True)
+        )
         self.before = start.before
+        self.both_before = start.before, second.before
+        self.range = np.array([[start.uncertainty[0]] * 2, [second.uncertainty[0]] * 2])
+        """Least and greatest uncertainty seen, of the intruder and of the scientist."""
+        if score.relative or isinstance(score, Decreasing):
+            score.check(self.range[0], self.before, "risk")
         self.need = score.inverse(limit, self.before)
         self.evaluations = 1
         self.coarse: list[_Point] = []
@@ -224,10 +232,19 @@ class _Problem:
         ]
         self.evaluations += len(masks)
         found = [_Point(tuple(map(float, v)), float(g), float(u)) for v, g, u in zip(values, *both, strict=True)]
+        for i, seen in enumerate(both):
+            known = seen[np.isfinite(seen)]
+            self.range[i] = known.min(initial=self.range[i, 0]), known.max(initial=self.range[i, 1])
         best = max(found, key=lambda p: p.guard)
         if best.guard > self.safest.guard:
             self.safest = best
         return found
+
+    def check_scores(self, risk: Score, utility: Score) -> None:
+        """Refuse a function that does not fall over the uncertainties that the family can give."""
+        for score, seen, before, role in zip((risk, utility), self.range, self.both_before, ("risk", "utility"), strict=True):
+            if isinstance(score, Decreasing):
+                score.check(seen, before, role)
 
     def allowed(self, point: _Point) -> bool:
         return point.guard >= self.need - 1e-12 * abs(self.need)
@@ -509,8 +526,3 @@ def _inwards(values: Any, box: Sequence[tuple[float, float]], scales: Sequence[f
         else:
             out.append(1.0 if np.isinf(v) else (v - low) / (scale + v - low))
     return np.array(out)
-
-
-def row_before(rumap: Any) -> Any:
-    """U0 of the scientist, as a map keeps it."""
-    return rumap.before[1]

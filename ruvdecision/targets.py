@@ -339,7 +339,15 @@ class Functional:
         rows = []
         for point in flat:
             arguments = [float(point[a]) if scalar else point[a:b] for a, b, scalar in zip(edges[:-1], edges[1:], scalars, strict=True)]
-            rows.append(np.asarray(self.function(*arguments), dtype=np.float64))
+            try:
+                rows.append(np.asarray(self.function(*arguments), dtype=np.float64))
+            except Exception as error:
+                # The arguments stay out of the message: they may be confidential records.
+                raise InputError(
+                    f"The function of {', '.join(p.describe() for p in self.parts)} fails",
+                    f"{type(error).__name__}: {error}",
+                    "Let it take one argument per target and give back a number or a vector",
+                ) from error
         result = np.stack(rows)
         if result.ndim > 2:
             raise InputError("The function must give a number or a vector", f"shape {result.shape[1:]}", "Flatten what it gives back")

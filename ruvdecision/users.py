@@ -1,4 +1,4 @@
-"""A user: belief, target and loss. The intruder and the scientist are two users."""
+"""A user: belief, target and loss. The intruder and the scientist are two users. A snooper has a fixed rule instead."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import numpy as np
 
 from .checks import as_float_array, check_choice
 from .errors import InputError
-from .losses import as_loss
+from .losses import Quadratic, as_loss
+from .rules import Row, as_rule
+from .targets import Record
 
-__all__ = ["User"]
+__all__ = ["Snooper", "User"]
 
 
 @dataclass(frozen=True)
@@ -64,5 +66,86 @@ class User:
         """One sentence about the user."""
         name = self.name or "The user"
         belief = self.belief.describe() if hasattr(self.belief, "describe") else repr(self.belief)
-        limits = "" if self.actions is None else (" and may only name values of the target" if isinstance(self.estimates, str) else f" and may name {np.shape(self.estimates)[0]} values")
+        limits = (
+            ""
+            if self.actions is None
+            else (
+                " and may only name values of the target"
+                if isinstance(self.estimates, str)
+                else f" and may name {np.shape(self.estimates)[0]} values"
+            )
+        )
         return f"{name} believes {belief}, wants {self.target.describe()} and pays {self.loss}{limits}."
+
+
+@dataclass(frozen=True)
+class Snooper:
+    """A user with a fixed rule instead of Bayes' rule, as in Duncan, Keller-McNulty and Stokes (2001).
+
+    The rule need not be good: U is its expected loss, over the records and the mask's randomness. Without data the
+    records are drawn from ``belief``; with data they are the records at hand, and only the mask is random. Exact where
+    the rule is linear and the release linear-Gaussian, otherwise averaged over releases (200 unless ``replicates`` says
+    otherwise) with the error of that average. Nothing is known before the release, so U0 is not defined.
+
+    Parameters
+    ----------
+    estimator : name, rule, target or callable
+        ``"mean"``, ``"median"``, ``"max"``, ``"min"``, ``"row"`` (the row of the target's record: index knowledge),
+        `Row(j)`, `Linear(weights)`, or any ``callable(release)`` that gives a number or a vector. A target stands for the
+        same function of the release: ``Percentile(0.99)`` takes Y of rank ceil(n p) (position knowledge).
+    target : Target
+        What the snooper wants. With data it must be a function of the records, with one exception: the released mean
+        for ``Parameter("mu")`` under squared error is valued by eqs 13 and 14, s^2/n plus the squared bias of the
+        release, averaged over releases. (The variance of that average is taken off the squared bias, so that U does
+        not depend on how many releases there are.)
+    loss : Loss or callable, default squared error
+        What it costs to be wrong.
+    belief : Belief, optional
+        Law of the records; needed, and used, only where no data are given. Under a flat prior the rule's error must not
+        depend on the population mean.
+    name : str, optional
+        A name for tables and plots.
+
+    Examples
+    --------
+    >>> from ruvdecision.targets import Maximum, Record
+    >>> Snooper("row", Record(3)).describe()
+    'The snooper takes row 3 of the release for record 3 and pays the squared error.'
+    >>> Snooper("max", Maximum()).estimator
+    Ranked(target=Maximum())
+    """
+
+    estimator: Any
+    target: Any
+    loss: Any = field(default_factory=Quadratic)
+    belief: Any = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        rule = as_rule(self.estimator)
+        if not hasattr(self.target, "describe") or isinstance(self.target, type):
+            raise InputError("A snooper needs a target", self.target, "Use Record(0), Maximum(), Percentile(0.99), Average() ...")
+        if isinstance(rule, Row) and rule.row is None:
+            if isinstance(self.target, Record):
+                rule = Row(self.target.row)
+            elif not hasattr(self.target, "rank_in"):
+                do = "Use it with Record(j), Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank), or give the row: Row(3)"
+                raise InputError('"row" is the row of the target\'s record, and this target is not one record', self.target, do)
+        object.__setattr__(self, "estimator", rule)
+        object.__setattr__(self, "loss", as_loss(self.loss))
+        if self.belief is not None:
+            if not hasattr(self.belief, "draw"):
+                raise InputError(
+                    "A snooper's belief must be a belief", self.belief, "Use NormalBelief(...), or leave it out and pass data="
+                )
+            check = getattr(self.belief, "check_target", None)
+            if hasattr(self.target, "rank_in"):
+                self.target.rank_in(self.belief.records)
+            elif check is not None:
+                check(self.target)
+
+    def describe(self) -> str:
+        """One sentence about the snooper."""
+        name = self.name or "The snooper"
+        belief = "" if self.belief is None else f" believes {self.belief.describe()}," if hasattr(self.belief, "describe") else ""
+        return f"{name}{belief} takes {self.estimator.describe()} for {self.target.describe()} and pays {self.loss}."

@@ -8,6 +8,8 @@ import pytest
 from brute import condition, dense_channel
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
 
 import ruvdecision as ruv
 from ruvdecision.engines.conditioning import Conditioned
@@ -346,6 +348,19 @@ def test_a_loss_that_depends_on_the_place_is_averaged_over_the_posterior_mean():
         seen.append(weight @ (e - x) ** 2)
     assert abs(u.value[0] - np.mean(seen)) < 4 * np.std(seen) / np.sqrt(len(seen))
     assert u.error[0] < 1e-4 * u.value[0]
+
+
+def test_restricted_estimates_are_averaged_over_the_posterior_mean():
+    """Two allowed estimates -1 and 1 under squared error: U = v + E (1 - |m|)^2, with m the posterior mean."""
+    belief = ruv.NormalBelief(records=3, variance=1, prior_mean=0.4, prior_variance=1)
+    user = ruv.User(belief, ruv.Record(0), ruv.Quadratic(), estimates=[-1.0, 1.0])
+    u = ruv.evaluate([ruv.Noise(variance=0.5)], intruder=user, scientist=user).intruder
+    free = ruv.User(belief, ruv.Record(0), ruv.Quadratic())
+    v = ruv.evaluate([ruv.Noise(variance=0.5)], intruder=free, scientist=free).intruder_uncertainty[0]
+    s = np.sqrt(2 - v)
+    expected = v + quad(lambda m: (1 - abs(m)) ** 2 * norm.pdf(m, 0.4, s), -15, 15, points=[0], epsabs=1e-12)[0]
+    assert u.value[0] == pytest.approx(expected, rel=1e-4)
+    assert abs(u.value[0] - expected) < 4 * u.error[0] + 1e-12
 
 
 # -- share of the data's covariance ------------------------------------------------------------------------

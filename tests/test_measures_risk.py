@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 from scipy.spatial import cKDTree
@@ -142,6 +142,8 @@ def test_linkage_is_brute_force(seed: int, distance: str, link: str) -> None:
 @settings(max_examples=30)
 @given(st.integers(0, 10**6), st.sampled_from(["standardised", "mahalanobis", "rank"]), st.booleans())
 def test_linkage_does_not_care_about_order_or_units(seed: int, distance: str, one_to_one: bool) -> None:
+    # Ranks tie, and of several assignments that cost the same only one is found: which one depends on the order.
+    assume(not (one_to_one and distance == "rank"))
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((30, 2))
     y = x + 0.5 * rng.standard_normal(x.shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..beliefs.normal import NormalBelief
 from ..errors import InputError, UnsupportedError
 from ..lazy import attach
 from ..targets import Identity
@@ -46,11 +47,9 @@ def pick(engine: Any, user: Any, masks: Sequence[Any], data: Any = None) -> Any:
             engine = FixedRule()
     elif isinstance(engine, (FixedRule, Ranks)):
         engine = "auto"
-    if not isinstance(user, Snooper) and hasattr(getattr(user, "target", None), "rank_in"):
-        # Order statistics of normal records have an engine of their own.
-        ranked = Ranks()
-        if ranked.refuses(user, masks, data) is None or isinstance(engine, Exact) or engine in ("auto", "exact"):
-            engine = ranked
+    ranked = not isinstance(user, Snooper) and hasattr(user.target, "rank_in") and isinstance(user.belief, NormalBelief)
+    if ranked and (isinstance(engine, Exact) or (isinstance(engine, str) and engine in ("auto", "exact"))):
+        engine = Ranks()  # order statistics of normal records have an engine of their own
     if isinstance(engine, str):
         if engine == "auto":
             reasons = []

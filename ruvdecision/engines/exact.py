@@ -45,9 +45,10 @@ class Exact:
     def refuses(self, user: User, masks: Sequence[Mask], data: Any = None) -> str | None:
         if not isinstance(user.belief, NormalBelief):
             return f"Exact needs a NormalBelief; this user has a {type(user.belief).__name__}. Use engine='auto'."
+        table = None if data is None else as_records(user.belief, data)
         try:
             for family in Batch.of(masks).families:
-                self._channel(user.belief, masks[family.positions[0]], family.numbers[:1], data)
+                self._channel(user.belief, masks[family.positions[0]], family.numbers[:1], table)
         except UnsupportedError as error:
             return str(error)
         return None
@@ -137,8 +138,8 @@ class Exact:
             return self._all_records(user, given, count), False
         form = _form(user.belief, target)
         linear = free and getattr(loss, "second_order", False)
-        if form is not None and place == "unknown" and isinstance(target, Record) and linear and data is None:
-            return _spread_out(loss.uncertainty(_gaussian(_mean_covariance(given), form)), count), False
+        if form is not None and place == "unknown" and len(form.parts) == 1 and linear and data is None:
+            return _spread_out(loss.uncertainty(_gaussian(_mean_covariance(given, form), form)), count), False
         if form is not None and place != "unknown" and free:
             return _spread_out(self._over_places(user, given, form, place), count), False
         if form is not None and place != "unknown" and data is None and form.scalar and user.belief.doubt is not None:
@@ -188,7 +189,7 @@ class Exact:
                     raise UnsupportedError(
                         "All records in unknown order need the quadratic loss", do="Use Quadratic(), or leave out Shuffle()"
                     )
-                each = loss.uncertainty(_gaussian(_mean_covariance(given), form))
+                each = loss.uncertainty(_gaussian(_mean_covariance(given, form), form))
             else:
                 kinds = given.channel.layout.classes()
                 each = _weighted([(w, loss.uncertainty(_gaussian(given.record_covariance(t, c), form))) for w, t, c in kinds])
@@ -243,7 +244,7 @@ class Exact:
         form = _form(belief, target)
         place = given.channel.location if _mentions_record(target) else "known"
         if place == "unknown":
-            return self._mixture(user, given, values)
+            return self._mixture(form, given, values)
         if form is None:
             assert isinstance(target, Functional)
             parts = list(target.parts)
@@ -251,26 +252,36 @@ class Exact:
             select = _selector(belief, parts)
             mean = np.tile(belief.centre, len(parts)) if values is None else given.means(values).of(parts)
             joint = Gaussian(select @ mean, given.covariance(parts, select)[0])
-            return Drawn(target(joint.sample(DRAWS, rng), sizes, scalars))
+            draws = target(joint.sample(DRAWS, rng), sizes, scalars)
+            if not np.all(np.isfinite(draws)):
+                raise InputError(
+                    f"The target, {target.describe()}, must be a number for every value that is possible",
+                    f"{int(np.sum(~np.isfinite(draws)))} missing or infinite values among {len(draws)} draws",
+                    "Choose a function that is defined on the whole line",
+                )
+            return Drawn(draws)
         covariance = _covariance(given, form)[0]
         mean = np.tile(belief.centre, len(form.parts)) if values is None else given.means(values).of(form.parts)
         return _gaussian(covariance, form, form.matrix @ mean + form.constant)
 
-    def _mixture(self, user: User, given: Conditioned, values: Array | None) -> Posterior:
-        """Posterior of a record whose row is not known: every row may be the one."""
-        if not isinstance(user.target, Record):
+    def _mixture(self, form: _Form | None, given: Conditioned, values: Array | None) -> Posterior:
+        """Posterior of a linear function of a record whose row is not known: every row may be the one."""
+        if form is None or len(form.parts) != 1:
             raise UnsupportedError(
-                "A function of records in unknown rows is not available in closed form", do="Ask for Record(j), or leave out Shuffle()"
+                "This function of records in unknown rows is not available in closed form",
+                do="Ask for Record(j) or a linear function of it, or leave out Shuffle()",
             )
         assert values is not None
         found = given.means(values)
-        means = found.records()
         kinds = [(t, c) for _, t, c in given.channel.layout.classes()]
-        covariances = np.empty((given.n if len(kinds) > 1 else 1, given.k, given.k))
+        matrix = None if form.plain else form.matrix
+        means = found.records() @ form.matrix.T + form.constant
+        covariances = np.empty((given.n if len(kinds) > 1 else 1, means.shape[1], means.shape[1]))
         for t, c in kinds:
-            covariances[(found.shape == t) & (found.cell == c) if len(kinds) > 1 else slice(None)] = given.record_covariance(t, c)[0]
+            mine = (found.shape == t) & (found.cell == c) if len(kinds) > 1 else slice(None)
+            covariances[mine] = given.record_covariance(t, c, matrix)[0]
         weights = np.full(given.n, 1.0 / given.n)
-        if given.belief.scalar:
+        if form.scalar:
             return GaussianMixture(weights, means[:, 0], covariances[:, 0, 0])
         return GaussianMixture(weights, means, covariances)
 
@@ -361,14 +372,14 @@ def _places(given: Conditioned, form: _Form) -> list[tuple[float, Array]]:
     return [(p, given.record_covariance(t, c, matrix)) for p, t, c in given.channel.layout.places(form.parts[0].row % given.n)]
 
 
-def _mean_covariance(given: Conditioned) -> Array:
-    """Expected posterior covariance of a record in an unknown row.
+def _mean_covariance(given: Conditioned, form: _Form) -> Array:
+    """Expected posterior covariance of a linear function of a record in an unknown row.
 
     E(x_J | release) is the posterior mean of the average of all records, so the expected covariance is
     Cov(x_j) - Cov(average) + Cov(average | release).
     """
-    within = given.belief.spread * (1.0 - 1.0 / given.n)
-    return within + given.covariance([Average()])
+    within = form.matrix @ given.belief.spread @ form.matrix.T * (1.0 - 1.0 / given.n)
+    return within + given.covariance([Average()], None if form.plain else form.matrix)
 
 
 def _mentions_record(target: Any) -> bool:

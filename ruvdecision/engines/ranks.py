@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from ..beliefs.normal import NormalBelief
+from ..channels import LinearChannel
 from ..errors import InputError, UnsupportedError
-from ..masks.base import Mask
+from ..masks.base import Chain, Mask
 from ..masks.noise import Noise
 from ..masks.release import Release
 from ..masks.shuffle import Shuffle
@@ -51,8 +52,10 @@ class Ranks:
             for mask in masks:
                 if not self._closed(user, mask, data):
                     if user.belief.records * user.belief.k * DRAWS > LARGEST:
-                        raise UnsupportedError("Too many records to draw from their posterior", user.belief.records, "Use squared error and plain noise")
-                    Exact()._single(user.belief, mask)
+                        raise UnsupportedError(
+                            "Too many records to draw from their posterior", user.belief.records, "Use squared error and plain noise"
+                        )
+                    self._channel(user.belief, mask, data)
         except UnsupportedError as error:
             return str(error)
         return None
@@ -87,9 +90,11 @@ class Ranks:
         """Posterior after one release, as draws."""
         if release is None:
             raise InputError(f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)")
-        given = Conditioned(user.belief, Exact()._single(user.belief, mask))
+        given = Conditioned(user.belief, self._channel(user.belief, mask, None))
         values, _ = _released(user.belief, given.channel, release)
-        return self._ranked(user, given.means(values).records() + self._residuals(user.belief, mask, given, 4 * DRAWS, np.random.SeedSequence(0)))
+        return self._ranked(
+            user, given.means(values).records() + self._residuals(user.belief, mask, given, 2 * DRAWS, np.random.SeedSequence(0))
+        )
 
     # -- in closed form ------------------------------------------------------------------------------------
 
@@ -131,7 +136,7 @@ class Ranks:
                 "The uncertainty depends on the release, and a flat prior gives no law to average over",
                 do="Give prior_variance=, pass data=, or use squared error and plain noise",
             )
-        given = Conditioned(belief, Exact()._single(belief, mask, data))
+        given = Conditioned(belief, self._channel(belief, mask, data))
         residuals = self._residuals(belief, mask, given, DRAWS, seed)
         seen, within = np.empty(count), np.empty(count)
         for r, (for_data, for_mask, _) in enumerate(replicate_seeds(seed, count)):
@@ -143,6 +148,16 @@ class Ranks:
         # The replicates share their residuals, so the error within one of them does not average out.
         return Value(np.asarray(seen.mean()), np.asarray(np.hypot(spread, within.mean())))
 
+    def _channel(self, belief: NormalBelief, mask: Mask, data: Any) -> LinearChannel:
+        channel = Exact()._single(belief, mask, None if data is None else as_records(belief, data))
+        if channel.scrambled:
+            raise UnsupportedError(
+                "Shuffled groups hide which rows belong together, so their records cannot be drawn",
+                str(mask),
+                "Put Shuffle() first in the chain",
+            )
+        return channel
+
     def _residuals(self, belief: NormalBelief, mask: Mask, given: Conditioned, count: int, seed: Any) -> Array:
         """Draws of x - E(x | release), shape (draws, n, k). Under a flat prior they are the same for every mean."""
         found = np.empty((count, belief.records, belief.k))
@@ -151,9 +166,12 @@ class Ranks:
         fixed = belief if belief.doubt is not None else NormalBelief(
             records=belief.records, covariance=belief.spread, prior="known", prior_mean=belief.centre, columns=belief.columns
         )  # fmt: skip
+        # Ranks do not ask which row is whose, and the belief takes all orders alike: what is drawn may stay in place.
+        steps = tuple(s for s in mask.steps if not isinstance(s, Shuffle))
+        still = Chain(steps) if steps else Release()
         for i, (for_data, for_mask, _) in enumerate(replicate_seeds(own, count)):
             x = np.reshape(fixed.draw(np.random.default_rng(for_data)), (belief.records, belief.k))
-            release = mask.release(pd.DataFrame(x, columns=belief.columns), np.random.default_rng(for_mask))
+            release = still.release(pd.DataFrame(x, columns=belief.columns), np.random.default_rng(for_mask))
             values, place = _released(belief, given.channel, release)
             found[i] = np.empty_like(x)
             found[i][place] = x

@@ -67,9 +67,10 @@ class FixedRule:
             return f"FixedRule needs a Snooper; this user is a {type(user).__name__}. Use engine='auto'."
         if self.method == "exact":
             work = _Work(user, Source.of(user.belief, data))
-            for i, mask in enumerate(masks):
-                if work.channel(mask, np.array([mask.numbers], dtype=np.float64)) is None or _wiped(mask):
-                    return f"{masks[i]} with {user.estimator!r} has no closed form for a snooper. Use engine='auto', which simulates it."
+            for family in Batch.of(masks).families:
+                mask = masks[family.positions[0]]
+                if work.channel(mask, family.numbers[:1]) is None or any(_wiped(masks[i]) for i in family.positions):
+                    return f"{mask} with {user.estimator!r} has no closed form for a snooper. Use engine='auto', which simulates it."
         return None
 
     def solve(
@@ -85,7 +86,7 @@ class FixedRule:
         work = _Work(user, Source.of(user.belief, data))
         value, error = np.empty(len(masks)), np.zeros(len(masks))
         names = ["exact"] * len(masks)
-        left = list(range(len(masks)))
+        solved: set[int] = set()
         if self.method != "simulate":
             for family in Batch.of(masks).families:
                 members = [i for i in family.positions if not _wiped(masks[i])]
@@ -94,7 +95,8 @@ class FixedRule:
                 channel = work.channel(masks[members[0]], np.array([masks[i].numbers for i in members], dtype=np.float64))
                 if channel is not None:
                     value[members], error[members] = work.exact(channel)
-                    left = [i for i in left if i not in set(members)]
+                    solved.update(members)
+        left = [i for i in range(len(masks)) if i not in solved]
         if left:
             count = REPLICATES if replicates is None else replicates
             work.check_flat([masks[i] for i in left], seed)

@@ -1,8 +1,8 @@
 """Additive noise against snoopers with different knowledge, after Duncan, Keller-McNulty and Stokes (2001).
 
 `additive_noise` draws the map, `curves` gives the same as continuous functions, `crossings` and `optimal_noise` solve them.
-`incomes` has the exact values for records at hand (section V of the paper), `RankPosterior` what a Bayesian snooper
-believes about the largest record.
+`empirical` maps noise on records at hand (section V of the paper), `incomes` has its exact values, `RankPosterior` what
+a Bayesian snooper believes about the largest record.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from . import bayes, exact, formulas, incomes
 from .bayes import RankPosterior
 from .crossing import Crossing, Optimum, crossings, optimal_noise
 from .curve import KNOWLEDGE, METHODS, Curve, check_noise
+from .empirical import empirical
 from .populations import Masked
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "bayes",
     "crossings",
     "curves",
+    "empirical",
     "exact",
     "formulas",
     "incomes",

@@ -1,0 +1,356 @@
+"""The database-specific map: noise on the records at hand, against snoopers who know a row or a rank.
+
+Section V of Duncan et al. (2001). Every target and both states of knowledge come from one pass over the simulated
+releases; the same standard draws serve every noise variance, scaled. ``method="exact"`` integrates instead, so that
+the two can be laid over each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..checks import Seed, as_seed_sequence, check_choice, check_integer
+from ..columns import tell_apart
+from ..errors import InputError
+from ..masks.frame import Frame
+from ..masks.noise import Noise
+from ..protocols import Array, Value
+from ..rules import order_rows
+from ..rumap import RUMap
+from ..targets import Maximum, Minimum, OrderStatistic, Percentile
+from .curve import check_noise
+from .incomes import index_error, position_error, scientist_error
+
+__all__ = ["KNOWLEDGE", "METHODS", "TARGETS", "empirical"]
+
+KNOWLEDGE = ("index", "position")
+METHODS = ("simulate", "exact")
+TARGETS = (Minimum(), Percentile(0.01), Percentile(0.1), Percentile(0.9), Percentile(0.99), Maximum())
+"""The six targets of the paper."""
+CHUNK = 40_000
+"""Released values that are held at a time, or one release if it is larger: few enough to stay in the processor's cache."""
+
+
+def empirical(
+    data: Any,
+    noise_variance: ArrayLike,
+    targets: Any = TARGETS,
+    knowledge: str | Sequence[str] = KNOWLEDGE,
+    *,
+    lower: float | None = 0.0,
+    upper: float | None = None,
+    where: Any = None,
+    times: float | None = None,
+    replicates: int = 200,
+    seed: Seed = None,
+    method: str | Sequence[str] = "simulate",
+) -> RUMap:
+    """Map of additive noise on given records, for several targets and states of knowledge.
+
+    The release is Y_i = max(lower, x_i + e_i), e_i ~ N(0, v), eq. 11 (and min(upper, .) with an upper bound). The records
+    are fixed; only the noise is random.
+
+    Parameters
+    ----------
+    data : vector, Series or frame of one column
+        The confidential records, at least two, between the bounds.
+    noise_variance : array
+        The grid of noise variances.
+    targets : target or list of them
+        "maximum", "minimum", a number p for the sample percentile, or the targets `Maximum()`, `Minimum()`,
+        `Percentile(p)` and `OrderStatistic(rank)`. The paper's six if not given. Where n p is not a whole number
+        the record of the next rank up, ceil(n p), is used and a note says so.
+    knowledge : {"index", "position"} or both
+        "index": the snooper knows the target's row and takes it. "position": the snooper knows the target's rank and
+        takes the released value of that rank.
+    lower, upper : float, optional
+        Natural bounds of the release; ``lower=None`` for none.
+    where, times : booleans or callable, and a number, optional
+        The noise variance is ``times`` as large where ``where`` holds, as for `Noise`: ``where=x > 35_000, times=2``.
+    replicates : int, default 200
+        Simulated releases for every noise variance, eq. 12.
+    seed : int, SeedSequence or Generator, optional
+        Root of the random numbers.
+    method : {"simulate", "exact"} or both
+        "exact" uses truncated-normal moments and the Poisson-binomial law of order statistics. Its work for a rank in
+        the middle grows as the square of the number of records.
+
+    Returns
+    -------
+    RUMap
+        One row per target, state of knowledge, method and noise variance, in this order, with columns ``target``,
+        ``knowledge``, ``method`` and ``rank``. Errors on both axes are one standard error of the simulation. The scientist
+        takes the released mean for the population mean and is valued by eqs 13 and 14, with the variance of the
+        mean of means taken off the squared bias, so that the value does not depend on the number of replicates.
+
+    Examples
+    --------
+    >>> rumap = empirical([2.0, 3.0, 5.0, 9.0], [0.5, 1.0], targets=["maximum", 0.5], seed=1, method=["simulate", "exact"])
+    >>> len(rumap), rumap.columns["rank"].max().item()
+    (16, 4)
+    """
+    x = _records(data)
+    grid = np.atleast_1d(check_noise(noise_variance)).ravel()
+    if grid.size == 0:
+        raise InputError("noise_variance must list at least one variance", "none", "Give noise_variance=np.linspace(0.05, 1, 20) * x.var()")
+    wanted = [_Wanted.of(t, x) for t in _listed("targets", targets)]
+    if len({w.name for w in wanted}) != len(wanted):
+        raise InputError("targets must differ from each other", [w.name for w in wanted], "Name each target once")
+    states = [check_choice("knowledge", k, KNOWLEDGE) for k in _listed("knowledge", knowledge)]
+    ways = [check_choice("method", m, METHODS) for m in _listed("method", method)]
+    for name, several in (("knowledge", states), ("method", ways)):
+        if len(set(several)) != len(several):
+            raise InputError(f"{name} must list each entry once", several, f"Give {name}={several[0]!r}, for example")
+    replicates = check_integer("replicates", replicates, low=1)
+    root = as_seed_sequence(seed)
+    masks = [Noise(variance=float(v), lower=lower, upper=upper, where=where, times=times) for v in grid]
+    _check_inside(x, masks[0])
+    deviations = np.sqrt(grid)[:, None] * _factor(masks[0], x)
+    solved = {m: (_simulate if m == "simulate" else _exact)(x, deviations, masks[0], wanted, states, replicates, root) for m in ways}
+    return _build(grid, masks, wanted, states, solved, replicates, root, x)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A target with its rank among the records and the row in which it stands."""
+
+    name: str
+    rank: int
+    row: int
+    note: str = ""
+
+    @classmethod
+    def of(cls, target: Any, x: Array) -> _Wanted:
+        named = {"maximum": Maximum(), "minimum": Minimum(), "max": Maximum(), "min": Minimum()}
+        if isinstance(target, str):
+            if target not in named:
+                raise InputError(
+                    "A target must be 'maximum', 'minimum', a percentile p or a target", target, "Use Percentile(0.99) or OrderStatistic(3)"
+                )
+            target = named[target]
+        elif isinstance(target, (float, np.floating)) and not isinstance(target, bool):
+            target = Percentile(float(target))
+        if not hasattr(target, "rank_in"):
+            raise InputError(
+                "A target must be 'maximum', 'minimum', a percentile p or a target with a rank",
+                target,
+                "Use Maximum(), Minimum(), Percentile(0.99) or OrderStatistic(3)",
+            )
+        n = len(x)
+        rank = target.rank_in(n)
+        note = ""
+        if isinstance(target, Percentile):
+            name = f"percentile {target.p:g}"
+            if abs(n * target.p - rank) > 1e-9 * n:
+                used = f"the record of rank {rank}, the next one up, is used"
+                note = f"np = {n} x {target.p:g} = {n * target.p:g} is not a whole number: {used}."
+        else:
+            name = f"rank {rank}" if isinstance(target, OrderStatistic) else type(target).__name__.lower()
+        return cls(name, rank, int(order_rows(x[:, None], rank)[0]), note)
+
+
+@dataclass(frozen=True, eq=False)
+class _Solved:
+    """Uncertainty of each snooper (states, targets, grid) and of the scientist (grid), with their errors."""
+
+    snoopers: Value
+    scientist: Value
+
+
+# -- by simulation ---------------------------------------------------------------------------------------------
+
+
+def _simulate(
+    x: Array, deviations: Array, mask: Noise, wanted: list[_Wanted], states: list[str], replicates: int, seed: np.random.SeedSequence
+) -> _Solved:
+    n, size, many = len(x), len(deviations), len(wanted)
+    rng = np.random.default_rng(seed)
+    # Around the mean, so that sums of squares lose no digits.
+    centre = float(x.mean())
+    around = x - centre
+    low = None if mask.lower is None else mask.lower - centre
+    high = None if mask.upper is None else mask.upper - centre
+    rows, ranks = np.array([w.row for w in wanted]), np.array([w.rank for w in wanted]) - 1
+    losses = _Losses(np.zeros((len(states), size, many)), np.zeros((2, len(states), size, many)))
+    sums, squares = np.empty((size, replicates)), np.empty((size, replicates))
+    step = min(replicates, max(1, min(CHUNK // n, 25 * CHUNK // (size * many))))
+    taken = np.empty((len(states), size, step, many))
+    buffer, ones = np.empty((step, n)), np.ones(n)
+    for start in range(0, replicates, step):
+        # One stream from the first replicate to the last: the size of a block changes nothing.
+        draws = rng.standard_normal((min(step, replicates - start), n))
+        count = len(draws)
+        released = buffer[:count]
+        for g in range(size):
+            np.multiply(draws, deviations[g], out=released)
+            released += around
+            if low is not None:
+                np.maximum(released, low, out=released)
+            if high is not None:
+                np.minimum(released, high, out=released)
+            sums[g, start : start + count] = released @ ones
+            squares[g, start : start + count] = np.einsum("mn,mn->m", released, released)
+            if "index" in states:
+                taken[states.index("index"), g, :count] = released[:, rows]
+            if "position" in states:  # the last to look, because it sorts
+                taken[states.index("position"), g, :count] = _at_ranks(released, ranks)
+        losses.add(np.square(taken[:, :, :count] - around[rows]), first=start == 0)
+    means = sums / n
+    sampling = (squares - n * means**2) / ((n - 1) * n)
+    return _Solved(losses.value(replicates), _mean_error(means, sampling))
+
+
+@dataclass(frozen=True, eq=False)
+class _Losses:
+    """Sums of losses and of their squares, about the first replicate's so that a small spread keeps its digits."""
+
+    base: Array
+    sums: Array
+
+    def add(self, losses: Array, *, first: bool) -> None:
+        """Add a block, (states, grid, replicates, targets)."""
+        if first:
+            self.base[:] = losses[:, :, 0]
+        losses -= self.base[:, :, None]
+        self.sums[0] += losses.sum(axis=2)
+        self.sums[1] += np.square(losses, out=losses).sum(axis=2)
+
+    def value(self, replicates: int) -> Value:
+        """Mean and standard error, (states, targets, grid)."""
+        away = self.sums[0] / replicates
+        spread = np.maximum(self.sums[1] / replicates - away**2, 0.0)
+        error = np.sqrt(spread / (replicates - 1)) if replicates > 1 else np.full(away.shape, np.nan)
+        return Value(np.moveaxis(self.base + away, 1, 2), np.moveaxis(error, 1, 2))
+
+
+def _at_ranks(released: Array, ranks: NDArray[np.int64]) -> Array:
+    """Order statistics of every release, (replicates, ranks); ``released`` may be sorted."""
+    n = released.shape[1]
+    if np.all((ranks == 0) | (ranks == n - 1)):
+        # No need to sort for the ends.
+        return np.stack([released.min(axis=1) if r == 0 else released.max(axis=1) for r in ranks], axis=1)
+    released.sort(axis=1)
+    return np.asarray(released[:, ranks])
+
+
+def _mean_error(means: Array, sampling: Array) -> Value:
+    """Eq. 14 from each release's mean (about the records' mean) and s^2/n, shape (grid, replicates)."""
+    count = means.shape[1]
+    bias = means.mean(axis=1)
+    value = sampling.mean(axis=1) + bias**2
+    if count == 1:
+        return Value(value, np.full(len(value), np.nan))
+    shares = sampling + 2 * bias[:, None] * (means - bias[:, None])
+    return Value(value - means.var(axis=1, ddof=1) / count, shares.std(axis=1, ddof=1) / np.sqrt(count))
+
+
+# -- exactly -----------------------------------------------------------------------------------------------------
+
+
+def _exact(
+    x: Array, deviations: Array, mask: Noise, wanted: list[_Wanted], states: list[str], replicates: int, seed: np.random.SeedSequence
+) -> _Solved:
+    variances = np.broadcast_to(deviations**2, (len(deviations), len(x)))
+    snoopers = np.empty((len(states), len(wanted), len(deviations)))
+    for s, state in enumerate(states):
+        for t, w in enumerate(wanted):
+            if state == "index":
+                snoopers[s, t] = index_error(x[w.row], variances[:, w.row], mask.lower, mask.upper)
+            else:
+                snoopers[s, t] = position_error(x, variances, w.rank, mask.lower, mask.upper)
+    return _Solved(Value.exact(snoopers), Value.exact(scientist_error(x, variances, mask.lower, mask.upper)))
+
+
+# -- the map -----------------------------------------------------------------------------------------------------
+
+
+def _build(
+    grid: Array,
+    masks: list[Noise],
+    wanted: list[_Wanted],
+    states: list[str],
+    solved: dict[str, _Solved],
+    replicates: int,
+    root: Any,
+    x: Array,
+) -> RUMap:
+    size = len(grid)
+    order = [(t, s, m) for t in range(len(wanted)) for s in range(len(states)) for m in solved]
+    names = [f"{wanted[t].name}, {states[s]}" + (f", {m}" if len(solved) > 1 else "") for t, s, m in order]
+    texts = tell_apart([f"Noise(variance={v:.10g})" for v in grid])
+    repeat = lambda values: np.repeat(np.asarray(values), size)  # noqa: E731
+    bounds = {k: v for k, v in (("lower", masks[0].lower), ("upper", masks[0].upper), ("times", masks[0].times)) if v is not None}
+
+    def stacked(pick: Any) -> Value:
+        parts = [pick(solved[m], t, s) for t, s, m in order]
+        return Value(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
+
+    return RUMap.build(
+        masks=masks * len(order),
+        labels=[f"{name}: {text}" for name in names for text in texts],
+        intruder=stacked(lambda v, t, s: (v.snoopers.value[s, t], v.snoopers.error[s, t])),
+        scientist=stacked(lambda v, t, s: v.scientist),
+        engine=repeat([{"simulate": "simulated", "exact": "exact"}[m] for _, _, m in order]).tolist(),
+        technique=repeat([f"{name}: Noise" for name in names]).tolist(),
+        # The masks may hold one boolean per record; what is shown of them does not.
+        parameters={"variance": np.tile(grid, len(order)), **{k: np.full(size * len(order), v) for k, v in bounds.items()}},
+        columns={
+            "target": repeat([wanted[t].name for t, _, _ in order]),
+            "knowledge": repeat([states[s] for _, s, _ in order]),
+            "method": repeat([m for _, _, m in order]),
+            "rank": repeat([wanted[t].rank for t, _, _ in order]),
+        },
+        attrs={
+            "seed": str(root.entropy),
+            "replicates": replicates if "simulate" in solved else 0,
+            "data": "given",
+            "records": len(x),
+            "intruder": "takes the target's row (index knowledge) or the released value of its rank (position knowledge)",
+            "scientist": "takes the released mean for the population mean (Duncan et al., eqs 13 and 14)",
+        },
+        notes=tuple(dict.fromkeys(w.note for w in wanted if w.note)),
+    )
+
+
+# -- checks ------------------------------------------------------------------------------------------------------
+
+
+def _records(data: Any) -> Array:
+    values, _ = Frame.of(data).numeric("empirical")
+    if values.shape[1] != 1:
+        raise InputError("empirical takes one variable", f"{values.shape[1]} columns", 'Pass the column, data["income"]')
+    if len(values) < 2:
+        raise InputError("empirical needs at least two records", len(values), "Give the whole file")
+    return values[:, 0]
+
+
+def _listed(name: str, value: Any) -> list[Any]:
+    several = list(value) if isinstance(value, (list, tuple, np.ndarray)) else [value]
+    if not several:
+        raise InputError(f"{name} must not be empty", "none", f"Leave {name} out for all of them")
+    return several
+
+
+def _check_inside(x: Array, mask: Noise) -> None:
+    low, high = (-np.inf if mask.lower is None else mask.lower), (np.inf if mask.upper is None else mask.upper)
+    if isinstance(low, tuple) or isinstance(high, tuple):
+        raise InputError("lower and upper must be one number each", [mask.lower, mask.upper], "Write lower=0")
+    outside = int(np.sum((x < low) | (x > high)))
+    if outside:
+        raise InputError(
+            f"The records must lie between the bounds {low:g} and {high:g}",
+            f"{outside} outside",
+            "A natural bound holds for the records too: check lower and upper, or use lower=None",
+        )
+
+
+def _factor(mask: Noise, x: Array) -> Array:
+    """What the noise's standard deviation is multiplied by, (1,) or one per record."""
+    if mask.where is None:
+        return np.ones(1)
+    return np.sqrt(np.where(mask._chosen(x[:, None])[:, 0], float(mask.times or 1.0), 1.0))
