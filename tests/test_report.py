@@ -418,6 +418,7 @@ def test_no_confidential_record_gets_in() -> None:
 
 @pytest.mark.parametrize("form", ["html", "md"])
 def test_the_same_map_gives_the_same_bytes(tmp_path: Path, form: str) -> None:
+    plt.close("all")
     rumap = example()
     first = rumap.report(tmp_path / f"a.{form}", 0.5).read_bytes()
     plt.figure()

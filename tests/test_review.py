@@ -94,6 +94,17 @@ def test_the_average_through_overlapping_groups_is_known_exactly():
     assert uncertainty(belief, ruv.Average(), mask) == pytest.approx(0.0, abs=1e-25)
 
 
+def test_a_column_that_is_told_exactly_beside_one_that_is_not():
+    """Its variance is rounding error at most, and no covariance may stick out beside it."""
+    for seed in range(40):
+        a = np.random.default_rng(seed).normal(size=(3, 3))
+        belief = ruv.NormalBelief(records=3, covariance=a @ a.T + 0.2 * np.eye(3), prior="flat")
+        mask = ruv.Noise(variance=3, columns=[1]) | ruv.Microaggregate(groups=[1, 1, 1], columns=[0])
+        cov = ruv.posterior(ruv.User(belief, ruv.Record(2), ruv.Quadratic()), mask).cov()
+        assert abs(cov[2, 2]) < 1e-28
+        assert np.linalg.eigvalsh(cov)[0] > -1e-15
+
+
 # -- noise -------------------------------------------------------------------------------------------------
 
 

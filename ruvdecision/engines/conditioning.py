@@ -165,8 +165,10 @@ class Conditioned:
             t = np.where(np.abs(matrix @ t) < 1e-13 * (np.abs(matrix) @ np.abs(t)), 0.0, matrix @ t)
             left = _combined(matrix, left)
         total = t @ self.cov @ np.swapaxes(t, -1, -2) + left
-        # Rounding may leave a variance a hair below zero where nothing is left to know.
+        # Rounding may leave a variance a hair below zero where nothing is left to know, or a covariance beside it.
         total = _not_negative(_symmetric(total))
+        if total.shape[-1] > 1:
+            total = _apart(total)
         if np.any(self.lost):
             # A direction of the mean that nothing was said about: infinite variance wherever it enters.
             open_ = np.any((np.abs(t) > 0) & np.broadcast_to(self.lost, lead + (self.latents,))[:, None, :], axis=-1)
@@ -420,6 +422,18 @@ def _not_negative(x: Array) -> Array:
     out = x.copy()
     out[:, index, index] = np.maximum(out[:, index, index], 0.0)
     return out
+
+
+def _apart(x: Array) -> Array:
+    """Take out the covariances of entries that are known up to rounding, where they are more than the variances allow."""
+    variance = np.diagonal(x, axis1=-2, axis2=-1)
+    tiny = variance < 1e-26 * variance.max(axis=-1, keepdims=True)
+    if not tiny.any():
+        return x
+    root = np.sqrt(np.where(variance > 0, variance, 1.0))
+    impossible = np.linalg.eigvalsh(x / (root[:, :, None] * root[:, None, :]))[:, 0] < -1e-10
+    known = tiny & impossible[:, None]
+    return np.where((known[:, :, None] | known[:, None, :]) & ~np.eye(x.shape[-1], dtype=bool), 0.0, x)
 
 
 def _fill_diagonal(x: Array, where: Any) -> Array:
