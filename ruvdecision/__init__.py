@@ -176,7 +176,7 @@ __all__ = [
     "Cluster",
     "ClusteredPropensity",
     "ClusteringAttack",
-    "Combined",
+    "CoefficientChanges", "Combined",
     "Correlations",
     "CramersV",
     "CustomLoss",

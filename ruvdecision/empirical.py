@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .checks import Seed, as_seed_sequence, check_integer, suggest
+from .checks import Seed, as_generator, as_seed_sequence, check_integer, suggest
 from .columns import check_name, tell_apart
 from .engines.replication import replicate_seeds
 from .errors import InputError
@@ -310,7 +310,7 @@ def _run(
     last: Any = None
     with about(str(mask)):
         for r, seed in enumerate(seeds):
-            rng = np.random.default_rng(seed)
+            rng = as_generator(seed)
             before = rng.bit_generator.state
             released = mask.release(data, rng)
             # A release that is the last one again, as a mask without randomness gives, has the same numbers.

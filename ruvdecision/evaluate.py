@@ -118,7 +118,7 @@ def evaluate(
         columns=columns,
         attrs={
             "seed": str(root.entropy),
-            "replicates": 0 if replicates is None else replicates,
+            "replicates": "default" if replicates is None else replicates,
             "data": "given" if data is not None else "none",
             "intruder": intruder.describe(),
             "scientist": scientist.describe(),

@@ -215,7 +215,13 @@ class _Problem:
         self.safest = _Point(tuple(low for low, _ in box), float(start.uncertainty[0]), np.inf)
 
     def mask(self, values: Sequence[float]) -> Mask:
-        mask = self.family(**dict(zip(self.names, map(float, values), strict=True)))
+        try:
+            mask = self.family(**dict(zip(self.names, map(float, values), strict=True)))
+        except InputError as error:
+            endless = [n for n, v in zip(self.names, values, strict=True) if np.isinf(v)]
+            if not endless:
+                raise
+            raise InputError(error.what, error.got, f"Give {endless[0]} a finite upper bound: bounds={{{endless[0]!r}: (0, 1)}}") from None
         if not isinstance(mask, Mask):
             raise InputError("family must give back a mask", mask, "Write lambda variance: ruv.Noise(variance=variance)")
         return mask

@@ -340,7 +340,15 @@ class Functional:
 
         def one(point: Array) -> Array:
             arguments = [float(point[a]) if scalar else point[a:b] for a, b, scalar in spans]
-            return np.asarray(self.function(*arguments), dtype=np.float64)
+            try:
+                return np.asarray(self.function(*arguments), dtype=np.float64)
+            except Exception as error:
+                # The arguments stay out of the message: they may be confidential records.
+                raise InputError(
+                    f"The function of {', '.join(p.describe() for p in self.parts)} fails",
+                    f"{type(error).__name__}: {error}",
+                    "Let it take one argument per target and give back a number or a vector",
+                ) from error
 
         together = self._together(flat, spans, one)
         if together is not None:

@@ -44,10 +44,11 @@ class User:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        if not hasattr(self.belief, "draw"):
+        if not hasattr(self.belief, "draw") or isinstance(self.belief, type):
             raise InputError("A user needs a belief", self.belief, "Use NormalBelief, FiniteBelief, TableBelief or PyMCBelief")
-        if not hasattr(self.target, "describe"):
-            raise InputError("A user needs a target", self.target, 'Use Record(0), Parameter("mu"), NewRecord() or Functional(...)')
+        if not hasattr(self.target, "describe") or isinstance(self.target, type):
+            hint = 'Use Record(0), Parameter("mu"), NewRecord(), Identity(0) or Functional(...)'
+            raise InputError("A user needs a target", self.target, hint)
         object.__setattr__(self, "loss", as_loss(self.loss))
         if isinstance(self.estimates, str):
             check_choice("estimates", self.estimates, ["free", "target"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 from brute import condition
 
@@ -263,3 +264,58 @@ def test_ties_in_risk_that_differ_by_rounding_go_to_the_first():
     below = np.nextafter(2.0, 3.0)
     rumap = ruv.RUMap.build(labels=["first", "second"], intruder=[2.0, below], scientist=[1.0, 1.0])
     assert rumap.choose(max_risk=1).release == "first"
+
+
+def test_suppressed_rows_can_be_averaged_around():
+    """The release does what the channel says: the mean is over the entries that are left."""
+    mask = ruv.Suppress(rows=[0]) | ruv.Microaggregate(groups=2)
+    np.testing.assert_allclose(mask.release(np.array([9.0, 1.0, 3.0, 10.0, 20.0]), 1), [np.nan, 2, 2, 15, 15])
+    gone = ruv.Suppress() | ruv.Microaggregate(groups=1)
+    assert np.isnan(gone.release(np.array([1.0, 2.0]), 1)).all()
+
+
+def test_measures_and_snoopers_of_a_chain_do_not_depend_on_its_neighbours():
+    chain, other = ruv.Noise(variance=1.0) | ruv.Shuffle() | ruv.Noise(sd=0.5), ruv.Noise(variance=3.0) | ruv.Noise(variance=1.0)
+    data = pd.DataFrame(np.random.default_rng(0).standard_normal((40, 2)), columns=["a", "b"])
+    both = ruv.measure(data, [other, chain], measures=[ruv.NormalKL()], replicates=3, seed=5)
+    alone = ruv.measure(data, [chain], measures=[ruv.NormalKL()], replicates=3, seed=5)
+    assert both.to_dataframe()["KL"][1] == alone.to_dataframe()["KL"][0]
+    belief = ruv.NormalBelief(records=6, variance=1, prior_variance=1)
+    snooper = ruv.Snooper("max", ruv.Maximum(), belief=belief)
+    u = [
+        ruv.evaluate(m, intruder=snooper, scientist=snooper, replicates=20, seed=3).intruder_uncertainty[-1]
+        for m in ([other, chain], [chain])
+    ]
+    assert u[0] == u[1]
+
+
+def test_a_snooper_knows_that_a_sample_keeps_the_order_of_the_file():
+    """Mean of what is left of a sample of 3 of 5 without its first row; n = 5, known mean, variance 1; by simulation."""
+    belief = ruv.NormalBelief(records=5, variance=1, prior="known")
+    mask = ruv.Subsample(size=3) | ruv.Suppress(rows=[0])
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((200_000, 5))
+    kept = np.sort(np.argsort(rng.random(x.shape), axis=1)[:, :3], axis=1)[:, 1:]
+    guess = np.take_along_axis(x, kept, axis=1).mean(axis=1)
+    for row in (0, 4):
+        snooper = ruv.Snooper("mean", ruv.Record(row), belief=belief)
+        u = ruv.evaluate([mask], intruder=snooper, scientist=snooper).intruder_uncertainty[0]
+        seen = (guess - x[:, row]) ** 2
+        assert abs(u - seen.mean()) < 4 * seen.std() / np.sqrt(len(seen))
+
+
+def test_classes_instead_of_objects_are_refused():
+    belief = ruv.NormalBelief(records=5, variance=1, prior="known")
+    for make in (
+        lambda: ruv.User(ruv.NormalBelief, ruv.Record(0), ruv.Quadratic()),
+        lambda: ruv.User(belief, ruv.NewRecord, ruv.Quadratic()),
+    ):
+        with pytest.raises(ruv.InputError, match="A user needs"):
+            make()
+
+
+def test_a_family_that_cannot_be_infinite_asks_for_bounds():
+    belief = ruv.NormalBelief(records=5, variance=1, prior_variance=1)
+    user = ruv.User(belief, ruv.Record(0), ruv.Quadratic())
+    with pytest.raises(ruv.InputError, match="finite upper bound"):
+        ruv.optimise(lambda share: ruv.Noise(share=share), intruder=user, scientist=user, max_risk=2.0)

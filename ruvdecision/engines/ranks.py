@@ -141,7 +141,7 @@ class Ranks:
         seen, within = np.empty(count), np.empty(count)
         for r, (for_data, for_mask, _) in enumerate(replicate_seeds(seed, count)):
             records = pd.DataFrame(belief.draw(np.random.default_rng(for_data)) if data is None else data, columns=belief.columns)
-            values, _ = _released(belief, given.channel, mask.release(records, np.random.default_rng(for_mask)))
+            values, _ = _released(belief, given.channel, mask.release(records, for_mask))
             found = user.loss.uncertainty(self._ranked(user, given.means(values).records() + residuals), user.actions)
             seen[r], within[r] = float(found.value), float(found.error)
         spread = float(seen.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0
@@ -171,7 +171,7 @@ class Ranks:
         still = Chain(steps) if steps else Release()
         for i, (for_data, for_mask, _) in enumerate(replicate_seeds(own, count)):
             x = np.reshape(fixed.draw(np.random.default_rng(for_data)), (belief.records, belief.k))
-            release = still.release(pd.DataFrame(x, columns=belief.columns), np.random.default_rng(for_mask))
+            release = still.release(pd.DataFrame(x, columns=belief.columns), for_mask)
             values, place = _released(belief, given.channel, release)
             found[i] = np.empty_like(x)
             found[i][place] = x

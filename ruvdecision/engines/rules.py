@@ -11,7 +11,7 @@ import numpy as np
 
 from ..beliefs.normal import NormalBelief
 from ..channels import LinearChannel
-from ..checks import check_choice
+from ..checks import as_generator, check_choice
 from ..errors import InputError, UnsupportedError
 from ..losses import Quadratic
 from ..masks.base import Batch, Mask
@@ -187,7 +187,8 @@ class _Work:
         shape, _, cell = channel.layout.rows()
         piece = form.matrix[:, rows[0] * k : rows[0] * k + k]
         here = form.parts[rows[0]].row % n
-        for share, t, c in channel.layout.classes():
+        kinds = channel.layout.places(here) if channel.location == "drawn" else channel.layout.classes()
+        for share, t, c in kinds:
             records = wanted.records.copy()
             records[here] -= piece
             records[np.flatnonzero((shape == t) & (cell == c))[0]] += piece
@@ -321,7 +322,7 @@ class _Work:
 
     def _released(self, mask: Mask, records: Array, index: Any, r: int, seeds: Seeds) -> Array:
         """The estimate from one release of any mask."""
-        rng = np.random.default_rng(seeds[1])
+        rng = as_generator(seeds[1])
         x = records[r]
         if isinstance(self.rule, Custom):
             given = self.source.given

@@ -61,7 +61,8 @@ class Microaggregate(Mask):
         Whether "pc1" and "mdav" work on z-scores, with mean and standard deviation (divisor n - 1) of the whole
         file; a constant column has z-score zero. With False they work on the values as they are.
 
-    Missing values are refused: a group's mean would not say how many records stand behind it.
+    Missing values are refused, unless groups are taken by rows with the mean as centre: then the mean is over the entries
+    that are there (after `Suppress`, say), and what is missing stays missing.
 
     >>> Microaggregate(groups=1).release([1.0, 2.0, 6.0])
     array([3., 3., 3.])
@@ -144,7 +145,11 @@ class Microaggregate(Mask):
             else:
                 apart("columns", frame.positions(columns), "within", inside, frame.columns)
             classes = self._classes(frame, inside)
-        values, positions = frame.numeric("Microaggregate", columns)
+        # Groups that do not look at the values can do without some of them: the mean is over those that are there.
+        blanks = self.by == "rows" and self.within is None and self.centre == "mean"
+        values, positions = frame.numeric("Microaggregate", columns, missing=blanks)
+        if np.isinf(values).any():
+            raise InputError("Microaggregate cannot take infinite values", "some", "Replace them first")
         values = np.asfortranarray(values)  # all work is column by column
         out = np.empty_like(values)
         k = values.shape[1]
@@ -277,6 +282,12 @@ def _centres(values: Array, order: Ints, starts: Ints, centre: str, out: Array) 
     label[order] = group
     for j in range(values.shape[1]):
         taken = values[:, j][order]
+        if centre == "mean" and np.isnan(taken).any():
+            there = ~np.isnan(taken)
+            count = np.add.reduceat(there.astype(np.int64), starts)
+            result = np.add.reduceat(np.where(there, taken, 0.0), starts) / np.maximum(count, 1)
+            out[:, j] = np.where(np.isnan(values[:, j]), np.nan, result[label])
+            continue
         if centre == "mean":
             # Means are taken about the group's first value: a group of equal values keeps its value to the last digit.
             origin = taken[starts]

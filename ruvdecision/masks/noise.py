@@ -49,7 +49,8 @@ class Noise(Mask):
         sample covariance (divisor n - 1); in a map without data the belief's covariance of a record stands
         for it.
     common : bool, default False
-        One draw for the whole file instead of one per record.
+        One draw for the whole file instead of one per record. With an infinite size it is suppression like any infinite
+        noise: the entries are missing, so that differences between records do not show either.
     columns : names or positions, optional
         Columns that get noise; all of them if not given.
     kind : {"normal", "laplace", "t", "mixture"}, default "normal"

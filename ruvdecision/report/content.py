@@ -335,7 +335,7 @@ def _record(rumap: RUMap) -> list[tuple[str, str]]:
     pairs = [("fingerprint of the map", f"sha256 {fingerprint(rumap)}")]
     for said in ("intruder", "scientist", "better"):  # they have their own places
         known.pop(said, None)
-    if known.get("replicates") == 0:
+    if known.get("replicates") in (0, "default"):
         known["replicates"] = "not set"
     pairs += [(str(k).replace("_", " "), _short(v)) for k, v in known.items() if v is not None and _short(v)]
     return [*pairs, ("versions", ", ".join(versions) or "not known")]
