@@ -24,7 +24,7 @@ LAYERS = [
     {"rumap", "columns", "joining", "show", "storage", "matching", "engines", "measures", "scenarios"},
     {"users"},
     {"beliefs", "masks", "targets", "rules", "losses"},
-    {"posteriors", "channels", "orderstatistics"},
+    {"posteriors", "channels", "layout", "orderstatistics"},
     {"scores", "monotone", "progress", "lazy", "files", "checks", "errors", "protocols", "_version"},
 ]
 HEIGHT = {name: -depth for depth, names in enumerate(LAYERS) for name in names}

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from ruvdecision.channels import Layout, LinearChannel
+from ruvdecision.channels import LinearChannel
 from ruvdecision.errors import InputError, UnsupportedError
+from ruvdecision.layout import Layout
 from ruvdecision.masks import kernels
 from ruvdecision.masks.mdav import mdav
 from ruvdecision.masks.microaggregate import Microaggregate

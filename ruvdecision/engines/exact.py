@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 
 from ..beliefs.normal import NormalBelief
-from ..channels import Layout, LinearChannel, Partition
+from ..channels import LinearChannel
 from ..checks import as_generator
 from ..errors import InputError, UnsupportedError
+from ..layout import Layout, Partition
 from ..masks.base import Batch, Mask
 from ..masks.frame import Frame
 from ..masks.suppress import Suppress

@@ -21,7 +21,8 @@ from ..protocols import Array
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from ..channels import LinearChannel, Partition
+    from ..channels import LinearChannel
+    from ..layout import Partition
 
 __all__ = ["Batch", "Chain", "Family", "Mask", "show_number"]
 

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..channels import LinearChannel, Partition
+from ..channels import LinearChannel
 from ..checks import check_choice, check_columns, check_integer
 from ..errors import InputError, UnsupportedError
+from ..layout import Partition
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import apart, as_columns

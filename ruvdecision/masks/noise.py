@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channels import LinearChannel, Partition
+from ..channels import LinearChannel
 from ..checks import check_columns, check_number
 from ..errors import InputError, UnsupportedError
+from ..layout import Partition
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns

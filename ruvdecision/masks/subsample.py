@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..channels import LinearChannel, Partition
+from ..channels import LinearChannel
 from ..checks import check_integer, check_number
 from ..errors import InputError
+from ..layout import Partition
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..channels import LinearChannel, Partition
+from ..channels import LinearChannel
 from ..checks import check_columns, check_index
 from ..errors import InputError
+from ..layout import Partition
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
