@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -498,6 +499,9 @@ def test_a_study_without_limits_takes_any_setting(tmp_path: Path) -> None:
 def start(*arguments: object, **options: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "ruvdecision", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    # A shell's background job ignores Ctrl-C, and its children inherit that: the command must hear it all the same.
+    if os.name == "posix":
+        options.setdefault("preexec_fn", functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL))
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **options)  # type: ignore[call-overload,no-any-return]
 
 
