@@ -174,7 +174,9 @@ def as_float_array(name: str, value: ArrayLike) -> NDArray[np.float64]:
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"{name} must be made of numbers", value, "Give a list or array of numbers") from None
+        # Whole data sets pass through here: say what kind of thing it was, never what was in it.
+        got = value if np.ndim(value) == 0 else f"{type(value).__name__} of other things"
+        raise InputError(f"{name} must be made of numbers", got, "Give a list or array of numbers") from None
     return array
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .checks import check_choice, suggest
+from .checks import check_choice, check_number, suggest
 from .errors import InputError
 from .labels import Labeller
 from .protocols import Array
@@ -83,6 +83,10 @@ def plot_knowledge(
     """
     import matplotlib.pyplot as plt
 
+    if not isinstance(rumap, RUMap):
+        raise InputError("plot_knowledge draws a map", rumap, "Pass what scenarios.additive_noise(...) or evaluate(...) gives back")
+    if max_risk is not None:
+        max_risk = check_number("max_risk", max_risk)
     parameter = _parameter(rumap)
     if against != "utility" and against not in rumap.parameters:
         raise InputError("against must be 'utility' or a parameter of the masks", against, suggest(against, ["utility", *rumap.parameters]))
@@ -97,6 +101,8 @@ def plot_knowledge(
     if risk_range is not None:
         if not (np.ndim(risk_range) == 1 and len(risk_range) == 2 and risk_range[0] < risk_range[1]):
             raise InputError("risk_range must be a lower and an upper end", risk_range, "Write risk_range=(0.1, 100)")
+        if ax.get_yscale() == "log" and risk_range[0] <= 0:
+            raise InputError("risk_range must be positive on a logarithmic axis", risk_range, "Write risk_range=(0.1, 100), or log=False")
         ax.set_ylim(risk_range)
     for curve in curves:
         _draw(ax, rumap, curve, x, shown)

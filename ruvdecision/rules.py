@@ -219,7 +219,9 @@ class Custom(Rule):
             found = np.asarray(self.function(release), dtype=np.float64)
         except (TypeError, ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError) as error:
             raise InputError(
-                f"The rule {self.title} fails on a release", f"{type(error).__name__}: {error}", "Check the function"
+                f"{self.describe()[0].upper()}{self.describe()[1:]} fails on a release",
+                f"{type(error).__name__}: {error}",
+                "Check the function",
             ) from error
         return found
 

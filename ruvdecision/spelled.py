@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -48,7 +49,15 @@ def spell_measures(
         words = ["linkage", "IO", "EO"] if models else ["linkage", "pMSE"]
     model = models[0] if len(models) == 1 else list(models)
     offered = {"known": list(known), "keys": list(known), "model": model, "columns": list(columns)}
-    return [_make(word, {k: v for k, v in offered.items() if v}, missing) for word in words]
+    made = [_make(word, {k: v for k, v in offered.items() if v}, missing) for word in words]
+    taken = {f.name for item in made for f in dataclasses.fields(item)}
+    for option, names in {"known": {"known", "keys"}, "model": {"model"}, "columns": {"columns"}}.items():
+        if offered[option] and not taken & names:
+            # An option that changes nothing would make the caller believe that it did.
+            raise InputError(
+                f"No measure has a use for --{option}", ", ".join(words), f"Leave --{option} out, or add a measure that takes it"
+            )
+    return made
 
 
 def known_measures() -> dict[str, Any]:
@@ -104,9 +113,10 @@ def _arguments(kind: Any, text: str) -> dict[str, Any]:
         raise InputError(
             f"The arguments of {kind.__name__} cannot be read", text, "Write numbers, lists and quoted text: clusters=50"
         ) from None
-    # The fields of the base, which are by keyword only, come first in the list of fields.
-    places = [f.name for f in dataclasses.fields(kind) if f.init and not f.kw_only]
-    names = [f.name for f in dataclasses.fields(kind) if f.init]
+    # The signature and not the fields: inheritance decides on their order, and a class may write its own __init__.
+    takes = inspect.signature(kind).parameters
+    places = [name for name, p in takes.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    names = list(takes)
     strange = [k for k in settings if k not in names]
     if strange:
         raise InputError(f"{kind.__name__} has no argument of that name", strange[0], suggest(strange[0], names))

@@ -45,7 +45,7 @@ class User:
 
     def __post_init__(self) -> None:
         if not hasattr(self.belief, "draw") or isinstance(self.belief, type):
-            raise InputError("A user needs a belief", self.belief, "Use NormalBelief, FiniteBelief, TableBelief or PyMCBelief")
+            raise InputError("A user needs a belief", self.belief, "Use NormalBelief, FiniteBelief or TableBelief")
         if not hasattr(self.target, "describe") or isinstance(self.target, type):
             hint = 'Use Record(0), Parameter("mu"), NewRecord(), Identity(0) or Functional(...)'
             raise InputError("A user needs a target", self.target, hint)
@@ -86,7 +86,8 @@ class Snooper:
     The rule need not be good: U is its expected loss, over the records and the mask's randomness. Without data the
     records are drawn from ``belief``; with data they are the records at hand, and only the mask is random. Exact where
     the rule is linear and the release linear-Gaussian, otherwise averaged over releases (200 unless ``replicates`` says
-    otherwise) with the error of that average. Nothing is known before the release, so U0 is not defined.
+    otherwise) with the error of that average; ``engine="exact"`` integrates ranks and cut-off noise on records at hand
+    instead (normal noise, squared error). Nothing is known before the release, so U0 is not defined.
 
     Parameters
     ----------

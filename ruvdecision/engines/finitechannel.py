@@ -21,7 +21,8 @@ from ..protocols import Array
 __all__ = ["FiniteChannel", "Kernel", "Slots"]
 
 Ints = NDArray[np.int64]
-KNOWN = "Release, Suppress, Stochastic, Noise, Subsample, Shuffle and chains of them"
+STEPS = (Release, Suppress, Stochastic, Noise, Subsample, Shuffle)
+KNOWN = "Release, Suppress, Stochastic, PRAM, Recode, Round, Topcode, Bottomcode, Noise, Subsample, Shuffle and chains of them"
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +196,10 @@ class FiniteChannel:
         start = Kernel(np.eye(len(levels)), tuple(_tuple(v) for v in levels.names))
         channel = cls((start,), np.zeros(n, dtype=np.int64), n)
         names: tuple[Any, ...] = levels.names
+        if not all(isinstance(step, STEPS) for step in mask.steps):
+            from .matrices import as_matrices
+
+            mask = as_matrices(belief, mask)
         for step in mask.steps:
             if isinstance(step, Release):
                 continue

@@ -23,6 +23,7 @@ from ..targets import Functional, Parameter, Record, Records
 from ..users import Snooper
 from .exact import Exact, _form
 from .replication import replicate_seeds
+from .ruleclipped import clipped_error, has_clipped_error
 from .rulelosses import check_sizes, costs, mean_moments, sampling_shares
 from .rulemoments import Wanted, error_law, present, pull
 from .rulesource import Drawing, Seeds, Source, add_noise, draw_noise, noise_law, noise_sizes, truth_of
@@ -49,7 +50,9 @@ class FixedRule:
     Parameters
     ----------
     method : {"auto", "exact", "simulate"}
-        "auto" is exact where it can be.
+        "auto" is exact where the error is normal, as above. "exact" also integrates the error of linear rules and ranks on
+        records at hand, for normal noise with or without bounds and squared error (Duncan et al., section V); the
+        work for a rank in the middle grows as the square of the number of records.
 
     A release that holds no value at all for the rule (everything suppressed) leaves the snooper without an estimate: U is
     infinite. One that holds it only sometimes (a sample without the target's row) is refused, because an infinite
@@ -69,7 +72,9 @@ class FixedRule:
             work = _Work(user, Source.of(user.belief, data))
             for family in Batch.of(masks).families:
                 mask = masks[family.positions[0]]
-                if work.channel(mask, family.numbers[:1]) is None or any(_wiped(masks[i]) for i in family.positions):
+                if work.channel(mask, family.numbers[:1]) is not None and not any(_wiped(masks[i]) for i in family.positions):
+                    continue
+                if not all(work.clipped(masks[i]) for i in family.positions):
                     return f"{mask} with {user.estimator!r} has no closed form for a snooper. Use engine='auto', which simulates it."
         return None
 
@@ -97,7 +102,10 @@ class FixedRule:
                     value[members], error[members] = work.exact(channel)
                     solved.update(members)
         left = [i for i in range(len(masks)) if i not in solved]
-        if left:
+        if self.method == "exact":
+            for i in left:
+                value[i] = clipped_error(user, work.source, masks[i], work._linear_rule())
+        elif left:
             count = REPLICATES if replicates is None else replicates
             work.check_flat([masks[i] for i in left], seed)
             result = work.simulate([masks[i] for i in left], count, seed, tell)
@@ -151,6 +159,10 @@ class _Work:
         parts = target.parts if isinstance(target, Functional) else (target,)
         plain = isinstance(rule, Mean) and sum(isinstance(p, Record) for p in parts) <= 1
         return channel if plain and source.table is None else None
+
+    def clipped(self, mask: Mask) -> bool:
+        """Whether the error on the records at hand is a known integral."""
+        return has_clipped_error(self.user, self.source, mask, self._linear_rule())
 
     def exact(self, channel: LinearChannel) -> Value:
         """Expected loss of the rule for every member of a family."""

@@ -120,7 +120,7 @@ class Mask:
         """
         raise UnsupportedError(
             f"{self} has no linear-Gaussian channel",
-            do="Use engine=Sampling() with a PyMCBelief, or measure its releases empirically with ruv.measure",
+            do="Measure its releases empirically with ruv.measure, or use a mask with a linear channel such as Noise(variance=...)",
         )
 
 

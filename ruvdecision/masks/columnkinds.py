@@ -12,9 +12,21 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..protocols import Array
-from .frame import Frame
+from .frame import Frame, real_like
 
-__all__ = ["Ranked", "apart", "as_columns", "kind_of", "put", "rank_columns", "real_like", "refuse_missing", "spread", "whole_like"]
+__all__ = [
+    "Ranked",
+    "apart",
+    "as_columns",
+    "category_codes",
+    "kind_of",
+    "put",
+    "rank_columns",
+    "real_like",
+    "refuse_missing",
+    "spread",
+    "whole_like",
+]
 
 Ints = NDArray[np.int64]
 
@@ -33,6 +45,15 @@ def kind_of(column: pd.Series) -> str:
     if types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
         return "time"
     return "category"
+
+
+def category_codes(column: pd.Series, *, missing_is_one: bool = False) -> tuple[Ints, Any]:
+    """Number the categories in the order of the file; a missing value has -1, or a number of its own."""
+    try:
+        codes, levels = pd.factorize(column, use_na_sentinel=not missing_is_one)
+    except TypeError:
+        raise InputError("A category must be hashable", f"column {column.name!r} holds lists or the like", "Turn them into text") from None
+    return np.asarray(codes, dtype=np.int64), levels
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,16 +131,6 @@ def put(frame: Frame, columns: Mapping[int, Any]) -> Frame:
     for position, values in columns.items():
         table.isetitem(position, values.array if isinstance(values, pd.Series) else values)
     return replace(frame, table=table)
-
-
-def real_like(values: Array, column: pd.Series) -> Any:
-    """Real numbers for a numeric column: its own floating type where it has one, else double precision."""
-    dtype = column.dtype
-    if isinstance(dtype, np.dtype):
-        return values.astype(dtype, copy=False) if dtype.kind == "f" else values
-    if pd.api.types.is_float_dtype(dtype):
-        return pd.Series(values).astype(dtype).array
-    return pd.Series(values).astype("double[pyarrow]" if isinstance(dtype, pd.ArrowDtype) else "Float64").array
 
 
 def whole_like(values: Array, column: pd.Series) -> Any:

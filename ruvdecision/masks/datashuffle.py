@@ -12,7 +12,7 @@ from ..checks import check_columns
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
-from .columnkinds import apart, as_columns, kind_of, put, rank_columns, refuse_missing
+from .columnkinds import apart, as_columns, category_codes, kind_of, put, rank_columns, refuse_missing
 from .frame import Frame
 from .synthesize.copula import normal_scores
 from .synthesize.normal import root
@@ -90,7 +90,7 @@ def _directions(part: pd.DataFrame) -> Array:
     for name in part.columns:
         column = part[name]
         if kind_of(column) == "category" and not getattr(column.dtype, "ordered", False):
-            codes, levels = pd.factorize(column)
+            codes, levels = category_codes(column)
             if len(levels) > MOST_CATEGORIES:
                 raise InputError(
                     f"DataShuffle takes at most {MOST_CATEGORIES} categories in a column",

@@ -13,7 +13,7 @@ from ..checks import check_columns
 from ..errors import InputError
 from ..protocols import Array
 
-__all__ = ["Frame"]
+__all__ = ["Frame", "real_like"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,12 @@ class Frame:
         elif isinstance(data, pd.Series):
             frame = cls(data.to_frame(), "series", data.name)
         else:
-            array = np.asarray(data)
+            try:
+                array = np.asarray(data)
+            except ValueError:
+                raise InputError(
+                    "Data must be a table", "rows of different lengths", "Give one row per respondent, all equally long"
+                ) from None
             if array.ndim not in (1, 2):
                 raise InputError("Data must have one or two dimensions", f"shape {array.shape}", "Give one row per respondent")
             if array.dtype == object:
@@ -80,10 +85,13 @@ class Frame:
         return values, positions
 
     def replace(self, values: Any, positions: Sequence[int]) -> Frame:
-        """Return a new frame with the columns at ``positions`` replaced; everything else is kept as it is."""
-        table = self.table.copy(deep=False)
+        """Return a new frame with the columns at ``positions`` replaced by real numbers, each in its own floating type if it has one.
+
+        Everything else is kept as it is.
+        """
+        table, new = self.table.copy(deep=False), np.asarray(values)
         for j, position in enumerate(positions):
-            table.isetitem(position, np.asarray(values)[:, j])
+            table.isetitem(position, real_like(new[:, j], self.table.iloc[:, position]))
         return replace(self, table=table)
 
     def take(self, rows: Any) -> Frame:
@@ -98,3 +106,13 @@ class Frame:
             return self.table.iloc[:, 0].rename(self.dtype)
         values = self.table.to_numpy()
         return values if self.kind == "matrix" else values[:, 0]
+
+
+def real_like(values: Array, column: pd.Series) -> Any:
+    """Real numbers for a numeric column: its own floating type where it has one, else double precision."""
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype):
+        return values.astype(dtype, copy=False) if dtype.kind == "f" else values
+    if pd.api.types.is_float_dtype(dtype):
+        return pd.Series(values).astype(dtype).array
+    return pd.Series(values).astype("double[pyarrow]" if isinstance(dtype, pd.ArrowDtype) else "Float64").array

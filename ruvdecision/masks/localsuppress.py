@@ -15,7 +15,7 @@ from ..checks import check_columns, check_integer, check_number, check_vector
 from ..errors import InfeasibleError, InputError, RuvError
 from ..protocols import Array
 from .base import Mask
-from .columnkinds import Ints, as_columns, put
+from .columnkinds import Ints, as_columns, category_codes, put
 from .frame import Frame
 
 __all__ = ["LocalSuppress", "key_matches"]
@@ -102,7 +102,7 @@ class LocalSuppress(Mask):
         positions = check_columns("keys", self.keys, frame.columns)
         if frame.n < self.k:
             raise InfeasibleError(f"No key can occur {self.k} times in {frame.n} records", f"k={self.k}", "Use a smaller k")
-        codes = np.stack([_factorize(frame.table.iloc[:, i]) for i in positions], axis=1)
+        codes = np.stack([category_codes(frame.table.iloc[:, i])[0] for i in positions], axis=1)
         blank = suppress(codes, self.k, self.costs, rng) & (codes >= 0)
         return put(
             frame, {i: _blanked(frame.table.iloc[:, i], blank[:, j], frame.kind) for j, i in enumerate(positions) if blank[:, j].any()}
@@ -117,7 +117,7 @@ def key_matches(data: Any, keys: Any = None) -> Ints:
     """
     frame = Frame.of(data)
     positions = frame.positions(None) if keys is None else check_columns("keys", keys, frame.columns)
-    codes = np.stack([_factorize(frame.table.iloc[:, i]) for i in positions], axis=1)
+    codes = np.stack([category_codes(frame.table.iloc[:, i])[0] for i in positions], axis=1)
     file = _Patterns.of(codes)
     return file.matches(file.codes)[file.row]
 
@@ -341,13 +341,6 @@ def _choose(row: Ints, pattern: Ints, amount: Ints, shuffled: Ints) -> Ints:
 
 
 # -- columns ----------------------------------------------------------------------------------------------
-
-
-def _factorize(column: pd.Series) -> Ints:
-    try:
-        return np.asarray(pd.factorize(column)[0], dtype=np.int64)
-    except TypeError:
-        raise InputError("A key must be hashable", f"column {column.name!r} holds lists or the like", "Turn them into text") from None
 
 
 def _blanked(column: pd.Series, blank: NDArray[np.bool_], kind: str) -> Any:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ..channels import LinearChannel
@@ -15,7 +14,7 @@ from ..errors import InputError, UnsupportedError
 from ..layout import Partition
 from ..protocols import Array
 from .base import Mask
-from .columnkinds import apart, as_columns
+from .columnkinds import apart, as_columns, category_codes
 from .frame import Frame
 from .mdav import mdav
 from .moments import sample_covariance
@@ -96,6 +95,10 @@ class Microaggregate(Mask):
         elif np.ndim(self.groups) == 0:
             object.__setattr__(self, "groups", check_integer("groups", self.groups, low=1))
         else:
+            if np.ndim(self.groups) > 1:
+                raise InputError(
+                    "groups must be a number or one label per record", f"{np.ndim(self.groups)} dimensions", "Give a flat list"
+                )
             labels = tuple(np.asarray(self.groups).tolist())
             if self.by != "rows":
                 raise InputError(
@@ -195,7 +198,7 @@ class Microaggregate(Mask):
 
     def _classes(self, frame: Frame, inside: list[int]) -> list[Ints]:
         """Rows of each combination of categories; too small ones are refused."""
-        codes = np.stack([pd.factorize(frame.table.iloc[:, i], use_na_sentinel=False)[0] for i in inside], axis=1)
+        codes = np.stack([category_codes(frame.table.iloc[:, i], missing_is_one=True)[0] for i in inside], axis=1)
         _, first, label, count = np.unique(codes, axis=0, return_index=True, return_inverse=True, return_counts=True)
         small = np.flatnonzero(count < (self.size or 1))
         if len(small):

@@ -13,7 +13,7 @@ from ..checks import check_choice, check_integer, check_number
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
-from .columnkinds import Ints, as_columns, kind_of, put, refuse_missing, spread, whole_like
+from .columnkinds import Ints, as_columns, category_codes, kind_of, put, refuse_missing, spread, whole_like
 from .frame import Frame
 from .mdav import mdav
 
@@ -93,7 +93,7 @@ def embed(table: pd.DataFrame, *, scale: str = "sd", weights: Mapping[Any, float
         root = np.sqrt(check_number(f"weights[{name!r}]", (weights or {}).get(name, 1.0), low=0))
         numbers = _numbers(column)
         if numbers is None:
-            codes, levels = pd.factorize(column)
+            codes, levels = category_codes(column)
             if len(levels) > MOST_CATEGORIES:
                 raise InputError(
                     f"A mixed distance takes at most {MOST_CATEGORIES} categories in a column",
@@ -130,7 +130,7 @@ def centres(frame: Frame, positions: list[int], labels: Ints) -> Frame:
             order = np.lexsort((np.arange(len(group)), numbers, group))
             middle = order[np.concatenate([[0], np.cumsum(size)[:-1]]) + (size - 1) // 2]
         else:
-            middle = _commonest(group, pd.factorize(column)[0].astype(np.int64))
+            middle = _commonest(group, category_codes(column)[0])
         new[i] = column.array.take(middle[group])
     return put(frame, new)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..protocols import Array
 
-__all__ = ["correlate", "sample_covariance", "with_moments_of"]
+__all__ = ["correlate", "orthonormal", "sample_covariance", "with_moments_of"]
 
 ROWS = 4096
 """Records at a time: what is worked on stays in the cache, and sums do not depend on the number of threads."""
@@ -42,14 +42,14 @@ def with_moments_of(x: Array, y: Array) -> Array:
     """
     mean, spread = x.mean(axis=0), x.std(axis=0)
     spread = np.where(x.max(axis=0) > x.min(axis=0), spread, 1.0)
-    r_x = _orthonormal((x - mean) / spread)[1]
-    q_y, r_y = _orthonormal((y - y.mean(axis=0)) / spread)
+    r_x = orthonormal((x - mean) / spread)[1]
+    q_y, r_y = orthonormal((y - y.mean(axis=0)) / spread)
     u, _, vt = np.linalg.svd(r_y @ r_x.T, full_matrices=False)
     return np.asarray(mean + (q_y.T @ (u @ vt @ r_x)) * spread)
 
 
-def _orthonormal(columns: Array) -> tuple[Array, Array]:
-    """Return Q' and R with columns = Q R, Q orthonormal and orthogonal to constants; dependent columns add no direction.
+def orthonormal(columns: Array) -> tuple[Array, Array]:
+    """Return Q' and R: the centred columns are Q R, Q orthonormal and orthogonal to constants. Dependent columns add no direction.
 
     Gram-Schmidt, each step twice, which keeps Q orthogonal to the last digit. LAPACK's factorisation would depend on the number
     of threads in its last digits, and a release must not.

@@ -383,7 +383,7 @@ class Noise(Mask):
         if why is not None:
             raise UnsupportedError(
                 f"{self} has no linear-Gaussian channel: {why}",
-                do="Use plain normal noise, engine=Sampling() with a PyMCBelief, or measure its releases with ruv.measure",
+                do="Use plain normal noise, or measure its releases with ruv.measure",
             )
         if self.share is not None and channel.touched:
             raise UnsupportedError(
@@ -445,7 +445,9 @@ class Noise(Mask):
                 "Bounds would change the moments that keep_moments keeps", repr(self), "Leave out lower and upper, or keep_moments"
             )
         if (self.where is None) != (self.times is None):
-            raise InputError("where and times go together", {"where": self.where, "times": self.times}, "Write where=x > 35_000, times=2")
+            # Not the booleans themselves: they say which records are sensitive.
+            got = "where alone" if self.times is None else "times alone"
+            raise InputError("where and times go together", got, "Write where=x > 35_000, times=2")
         if self.where is not None:
             self._set("times", check_number("times", self.times, low=0, open_low=True))
             if not callable(self.where):

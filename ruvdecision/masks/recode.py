@@ -14,7 +14,7 @@ from ..checks import as_float_array, check_choice, check_number, suggest
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
-from .columnkinds import as_columns, put
+from .columnkinds import as_columns, category_codes, put
 from .frame import Frame
 
 __all__ = ["Recode"]
@@ -138,7 +138,7 @@ class Recode(Mask):
 
     def _map(self, column: pd.Series[Any], name: Any) -> Any:
         mapping = dict(self.categories)
-        old = pd.unique(column.dropna())
+        old = category_codes(column)[1]
         unknown = [v for v in old if v not in mapping]
         if unknown and self.other is None:
             close = suggest(str(unknown[0]), [str(v) for v in mapping])

@@ -12,6 +12,7 @@ from .base import Mask
 from .columnkinds import as_columns
 from .frame import Frame
 from .ordering import stable_order
+from .round import replace_keeping_integers
 
 __all__ = ["Resample"]
 
@@ -60,7 +61,8 @@ class Resample(Mask):
                     sample -= ranked[0]
                 total += sample
             out[order, j] = total if self.times == 1 else ranked[0] + total / self.times
-        return frame.replace(out, positions)
+        # One sample gives original values back, so whole numbers stay whole numbers.
+        return replace_keeping_integers(frame, out, positions) if self.times == 1 else frame.replace(out, positions)
 
     def settings(self) -> dict[str, Any]:
         """The number of bootstrap samples is always told."""

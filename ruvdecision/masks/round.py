@@ -69,12 +69,12 @@ class Round(Mask):
 
 
 def replace_keeping_integers(frame: Frame, values: Array, positions: list[int]) -> Frame:
-    """Replace columns; an integer column stays one where all its new values are whole numbers."""
+    """Replace columns; an integer column stays one where all its new values are whole numbers of its range."""
     new: dict[int, Any] = {}
     for j, position in enumerate(positions):
         old, column = frame.table.iloc[:, position], values[:, j]
         known = column[~np.isnan(column)]
-        if pd.api.types.is_integer_dtype(old.dtype) and np.all(known == np.rint(known)) and np.all(np.abs(known) < 2.0**53):
+        if pd.api.types.is_integer_dtype(old.dtype) and np.all(known == np.rint(known)) and _fits(known, old.dtype):
             complete = len(known) == len(column)
             new[position] = (
                 column.astype(np.int64).astype(old.dtype)
@@ -84,6 +84,12 @@ def replace_keeping_integers(frame: Frame, values: Array, positions: list[int]) 
         else:
             new[position] = real_like(column, old)
     return put(frame, new)
+
+
+def _fits(whole: Array, dtype: Any) -> bool:
+    """Whether whole numbers lie in the range of an integer type, and are small enough to be known to the last digit."""
+    limits = np.iinfo(dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", np.int64))
+    return bool(np.all((np.abs(whole) < 2.0**53) & (whole >= float(limits.min)) & (whole <= float(limits.max))))
 
 
 def _multiples(count: Array, base: Array) -> Array:

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ..checks import check_columns, check_number
 from ..errors import InputError
 from .base import Mask
-from .columnkinds import apart, as_columns, put
+from .columnkinds import apart, as_columns, category_codes, put
 from .frame import Frame
 from .ordering import stable_order
 
@@ -88,6 +87,6 @@ class Swap(Mask):
             return [rows]
         inside = check_columns("within", self.within, frame.columns)
         apart("columns", positions, "within", inside, frame.columns)
-        codes = np.stack([pd.factorize(frame.table.iloc[:, i], use_na_sentinel=False)[0][rows] for i in inside], axis=1)
+        codes = np.stack([category_codes(frame.table.iloc[:, i], missing_is_one=True)[0][rows] for i in inside], axis=1)
         label, count = np.unique(codes, axis=0, return_inverse=True, return_counts=True)[1:]
         return list(np.split(rows[stable_order(label.reshape(-1))], np.cumsum(count)[:-1]))

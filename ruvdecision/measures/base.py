@@ -111,6 +111,10 @@ class Measure:
             raise InputError("A measure's name is text", self.name, 'Write name="KL"')
         object.__setattr__(self, "name", self.name or self.default_name())
         check_choice("nan_policy", self.nan_policy, self.policies)
+        for f in fields(self):
+            if isinstance(f.default, bool) and not isinstance(getattr(self, f.name), (bool, np.bool_)):
+                # Any text is true to Python, "no" as well.
+                raise InputError(f"{f.name} must be True or False", getattr(self, f.name), f"Write {f.name}=True")
         if "columns" in {f.name for f in fields(self)}:
             object.__setattr__(self, "columns", frames.as_names(getattr(self, "columns")))  # noqa: B009
 

@@ -12,7 +12,7 @@ from ..checks import check_choice, check_integer
 from ..errors import InputError
 from ..protocols import Array
 from .base import Measure, Measured, need
-from .frames import encode
+from .frames import encode, spreads
 from .kernels import compiled
 
 __all__ = ["Cluster", "cluster_labels", "linkage_cut"]
@@ -125,7 +125,7 @@ def pool(first: Array, second: Array, standardise: bool) -> Array:
     """Both files below each other, in units of the original's standard deviations if asked."""
     pooled = np.concatenate([first, second])
     if standardise:
-        spread = first.std(axis=0, ddof=1) if len(first) > 1 else np.ones(first.shape[1])
+        spread = spreads(first) if len(first) > 1 else np.ones(first.shape[1])
         pooled = pooled / np.where(spread > 0, spread, 1.0)
     return pooled
 

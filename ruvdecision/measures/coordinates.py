@@ -82,14 +82,16 @@ class Space:
         values = self._floats(self.original)
         if len(values) < 2:
             return np.zeros((values.shape[1], 0))
-        sd = values.std(axis=0, ddof=1)
         # A column of equal numbers may have a standard deviation of rounding size.
-        live = np.flatnonzero(np.ptp(values, axis=0) > 0) if len(values) else np.zeros(0, dtype=np.int64)
+        size = np.ptp(values, axis=0)
+        live = np.flatnonzero(size > 0)
         scale = np.zeros((values.shape[1], len(live)))
-        scale[live, np.arange(len(live))] = 1.0 / sd[live]
+        # Divided by their range first: squares of tiny numbers would vanish.
+        ranged = values[:, live] / size[live]
+        scale[live, np.arange(len(live))] = 1.0 / ranged.std(axis=0, ddof=1) / size[live]
         if self.distance == "standardised" or len(live) == 0:
             return scale
-        correlation = np.corrcoef(values[:, live], rowvar=False).reshape(len(live), len(live))
+        correlation = np.corrcoef(ranged, rowvar=False).reshape(len(live), len(live))
         root, vectors = np.linalg.eigh(correlation)
         if root[0] <= 1e-12 * len(live):
             names = [str((self.numbers + self.times)[live[j]]) for j in np.flatnonzero(np.abs(vectors[:, 0]) > 1e-6)]

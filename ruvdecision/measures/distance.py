@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..protocols import Array
 from .base import Measure, Measured, need
 from .divergence import _definite, _moments
-from .frames import numeric
+from .frames import numeric, spreads
 from .kernels import compiled
 
 __all__ = ["Eigenvalues", "EnergyDistance", "IL1s", "Mahalanobis", "SlicedWasserstein", "Wasserstein", "wasserstein"]
@@ -307,7 +307,10 @@ def _mean_distance(first: Array, second: Array) -> float:
         return float(compiled("sum_distances")(np.ascontiguousarray(first.T), np.ascontiguousarray(second.T), first is second)) / (
             len(first) * len(second)
         )
-    a, b = first[:, 0], np.sort(second[:, 0])
+    b = np.sort(second[:, 0])
+    # Sums of values far from zero would cancel; distances do not depend on the origin.
+    origin = b[len(b) // 2]
+    a, b = first[:, 0] - origin, b - origin
     total = np.concatenate([[0.0], np.cumsum(b)])
     below = np.searchsorted(b, a, side="right")
     sums = a * below - total[below] + (total[-1] - total[below]) - a * (len(b) - below)
@@ -317,7 +320,7 @@ def _mean_distance(first: Array, second: Array) -> float:
 def _spread(who: str, values: Array, columns: Any, which: str = "the original") -> Array:
     if len(values) < 2:
         raise InputError(f"{who} needs at least two rows in {which}", f"{len(values)}", "Use a larger file")
-    spread = values.std(axis=0, ddof=1)
+    spread = spreads(values)
     if np.any(spread == 0):
         flat = [str(c) for c, s in zip(columns, spread, strict=True) if s == 0]
         raise InputError(f"{who} needs columns that vary in {which}", f"constant {', '.join(flat)}", "Leave them out with columns=[...]")

@@ -262,11 +262,12 @@ def _moments(values: Array, who: str, which: str) -> tuple[Array, Array]:
         raise InputError(f"{who} needs at least two rows in {which}", f"{len(values)}", "Use a larger file")
     with np.errstate(over="ignore", invalid="ignore"):
         mean = values.mean(axis=0)
-        centred = values - mean
+        # A column of equal numbers has variance zero, whatever rounding does to its mean.
+        centred = np.where(np.ptp(values, axis=0) > 0, values - mean, 0.0)
         # Divided by n: the normal law that fits best, and what the reference numbers use.
         cov = centred.T @ centred / len(values)
     if not np.isfinite(cov).all():
-        raise InputError(f"{who} needs values whose squares are finite in {which}", f"{np.abs(values).max():.3g}", "Use larger units")
+        raise InputError(f"{who} needs values whose squares have a finite sum in {which}", "an infinite one", "Use larger units")
     return mean, cov
 
 

@@ -13,7 +13,7 @@ from scipy import special
 from ..checks import check_integer, check_number
 from ..errors import InputError
 from ..protocols import Array
-from .frames import as_names, numeric, pick
+from .frames import as_names, numeric, pick, spreads
 from .regression import Fit
 
 __all__ = ["Correlations", "Means", "Quantiles", "Statistic"]
@@ -70,7 +70,9 @@ class Means(_Estimates):
     def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:
         """Estimate from one data set."""
         values, names = self._values(table, which, 2)
-        scale = np.atleast_2d(np.cov(values, rowvar=False)) / len(values)
+        # Columns of equal numbers have standard error zero, whatever rounding does to their mean.
+        centred = np.where(np.ptp(values, axis=0) > 0, values - values.mean(axis=0), 0.0)
+        scale = centred.T @ centred / ((len(values) - 1) * len(values))
         return Fit(tuple(f"mean {c}" for c in names), values.mean(axis=0), np.sqrt(np.diag(scale)), len(values) - 1.0, scale, len(values))
 
 
@@ -89,7 +91,7 @@ class Correlations(_Estimates):
         values, names = self._values(table, which, 4)
         if values.shape[1] < 2:
             raise InputError("Correlations need at least two columns", ", ".join(names), "Name more columns")
-        spread = values.std(axis=0)
+        spread = spreads(values)
         if np.any(spread == 0):
             raise InputError(
                 f"Correlations need columns that vary in {which}",
@@ -187,12 +189,18 @@ class Statistic(_Estimates):
         if estimate.ndim != 1 or not np.isfinite(estimate).all():
             raise InputError(f"The function must give finite numbers for {which}", estimate.tolist(), "Give back a number or a vector")
         rng = np.random.default_rng(self.seed)
-        again = np.stack(
-            [
-                np.atleast_1d(np.asarray(self.function(values[rng.integers(0, len(values), len(values))]), dtype=np.float64))
-                for _ in range(self.draws)
-            ]
-        )
+        samples = [
+            np.atleast_1d(np.asarray(self.function(values[rng.integers(0, len(values), len(values))]), dtype=np.float64))
+            for _ in range(self.draws)
+        ]
+        odd = next((s.size for s in samples if s.shape != estimate.shape), None)
+        if odd is not None:
+            raise InputError(
+                f"The function must give as many numbers for every bootstrap sample of {which}",
+                f"{len(estimate)} for the file and {odd} for a sample",
+                "Give back a vector of fixed length",
+            )
+        again = np.stack(samples)
         if not np.isfinite(again).all():
             raise InputError(
                 f"The function gives values that are not finite for bootstrap samples of {which}",

@@ -239,7 +239,7 @@ def _joint_levels(variable: Any, tables: tuple[pd.DataFrame, ...]) -> Levels:
     if not common:
         raise InputError(
             f"The files have no category of {variable} in common",
-            ", ".join(map(str, joint.values[:8])),
+            f"{len(own[0])} in one and {len(joint) - len(own[0])} others in the other",
             "Recode the original in the same way first",
         )
     return Levels([common[0], *(v for v in joint.values if v != common[0])])

@@ -13,7 +13,20 @@ from ..errors import InputError
 from ..masks.frame import Frame
 from ..protocols import Array
 
-__all__ = ["Levels", "align", "as_names", "encode", "is_number", "levels_of", "missing_rows", "numeric", "pick", "refuse_missing", "vector"]
+__all__ = [
+    "Levels",
+    "align",
+    "as_names",
+    "encode",
+    "is_number",
+    "levels_of",
+    "missing_rows",
+    "numeric",
+    "pick",
+    "refuse_missing",
+    "spreads",
+    "vector",
+]
 
 
 LARGE = 1e140
@@ -153,10 +166,15 @@ def vector(who: str, column: pd.Series, which: str = "the original") -> Array:
 
 def _usable(values: Array) -> Any:
     """True where a value is finite and so is its square; one True for all of them in the usual case."""
-    # One sum without a temporary array tells most of the time.
-    with np.errstate(all="ignore"):
-        total = values.sum()
-    return True if np.abs(total) < LARGE else np.abs(values) < LARGE
+    # The ends tell most of the time and need no temporary array; a value that is no number fails both comparisons.
+    if values.size == 0 or (values.max() < LARGE and values.min() > -LARGE):
+        return True
+    return np.abs(values) < LARGE
+
+
+def spreads(values: Array) -> Array:
+    """Standard deviations of the columns, exactly zero for columns of equal numbers, whose mean may be off by a rounding error."""
+    return np.where(np.ptp(values, axis=0) > 0, values.std(axis=0, ddof=1), 0.0)
 
 
 class Levels:

@@ -13,7 +13,7 @@ import pandas as pd
 from ..errors import InputError
 from ..protocols import Array
 from .base import Measure, Measured
-from .frames import encode, is_number, levels_of, vector
+from .frames import encode, is_number, levels_of, spreads, vector
 
 __all__ = ["Marginals", "Pairwise"]
 
@@ -90,11 +90,11 @@ def _variable(who: str, original: pd.DataFrame, released: pd.DataFrame) -> dict[
     a, b = original.iloc[:, 0], released.iloc[:, 0]
     if is_number(a) or pd.api.types.is_datetime64_any_dtype(a.dtype) or pd.api.types.is_timedelta64_dtype(a.dtype):
         x, y = (v[:, 0] for v in encode(who, original, released)[:2])
-        spread = float(x.std(ddof=1)) if len(x) > 1 else 0.0
+        spread = float(spreads(x)) if len(x) > 1 else 0.0
         shift = float(y.mean() - x.mean())
         return {
             "distance": _kolmogorov(x, y), "mean": float(x.mean()), "released mean": float(y.mean()), "sd": spread,
-            "released sd": float(y.std(ddof=1)) if len(y) > 1 else 0.0, "median": float(np.median(x)),
+            "released sd": float(spreads(y)) if len(y) > 1 else 0.0, "median": float(np.median(x)),
             "released median": float(np.median(y)), "shift": shift / spread if spread > 0 else (0.0 if shift == 0 else np.inf),
         }  # fmt: skip
     if is_number(b):
@@ -119,7 +119,8 @@ def _associations(who: str, table: pd.DataFrame, which: str) -> dict[tuple[Any, 
     for c in table.columns:
         if is_number(table[c]):
             values = vector(who, table[c], which)
-            values = values - values.mean()
+            # A column of equal numbers is zero here, whatever rounding does to its mean.
+            values = values - (values.mean() if np.ptp(values) > 0 else values[0])
             peak = float(np.abs(values).max())
             values = values / peak if peak > 0 else values
             spread = values.std()

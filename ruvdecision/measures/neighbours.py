@@ -29,7 +29,7 @@ LEAF = 8
 ROOM = 1e-9
 """Two distances that differ by less than this share of them are a tie: standardising must not break one."""
 FLOOR = 1e-12
-"""The same for distances near zero, as a share of the largest coordinate."""
+"""The same for distances near zero, as a share of the query's largest coordinate; what is near it has no larger ones to speak of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ def own_share(tree: Boxes, queries: Array, own: Array) -> Array:
     [0.5, 1.0]
     """
     queries = np.ascontiguousarray(queries, dtype=np.float64)
-    room = FLOOR * max(float(np.max(np.abs(tree.guess), initial=0.0)), float(np.max(np.abs(queries), initial=0.0)))
+    room = _rooms(queries)
     return compiled("own_shares")(
         queries, np.ascontiguousarray(own, dtype=np.float64), tree.turns(queries), room, *tree.arrays, tree.weight
     )
@@ -120,13 +120,13 @@ def nearest(tree: Boxes, queries: Array) -> Links:
     ([0, 1, 2], [0, 2, 3], [0.5, 0.1])
     """
     queries = np.ascontiguousarray(queries, dtype=np.float64)
-    room = FLOOR * max(float(np.max(np.abs(tree.guess), initial=0.0)), float(np.max(np.abs(queries), initial=0.0)))
+    room = _rooms(queries)
     first, ties, distance = compiled("least")(queries, tree.guess, tree.turns(queries), room, *tree.arrays)
     asked = np.flatnonzero(ties > 1)
     if len(asked) == 0:
         return Links(np.arange(len(queries) + 1), tree.rows[first], distance)
     edges = np.append(0, np.cumsum(ties[asked]))
-    reach = distance[asked] * (1.0 + ROOM) + room
+    reach = distance[asked] * (1.0 + ROOM) + room[asked]
     found, counts = compiled("within")(queries, asked, reach, edges, *tree.arrays)
     alone = np.flatnonzero(ties == 1)
     query = np.concatenate([alone, np.repeat(asked, counts)])
@@ -134,6 +134,11 @@ def nearest(tree: Boxes, queries: Array) -> Links:
     # The order of the leaves means nothing to a caller: the order of the file does.
     ties[asked] = counts
     return Links(np.append(0, np.cumsum(ties)), points[np.lexsort((points, query))], distance)
+
+
+def _rooms(queries: Array) -> Array:
+    """Rounding room of each query; one record far away must not make ties of all others."""
+    return FLOOR * np.maximum(queries.max(axis=1, initial=0.0), -queries.min(axis=1, initial=0.0))
 
 
 @cache
@@ -204,7 +209,7 @@ def build(z: Any) -> Any:
     return rows, start[leaves:], axis, cut, box, points
 
 
-def own_shares(queries: Any, own: Any, order: Any, room: float, start: Any, axis: Any, cut: Any, box: Any, points: Any, weight: Any) -> Any:
+def own_shares(queries: Any, own: Any, order: Any, room: Any, start: Any, axis: Any, cut: Any, box: Any, points: Any, weight: Any) -> Any:
     """Search the ball around each query that reaches to its own record; stop at the first closer record."""
     m, p = queries.shape
     leaves = len(axis)
@@ -220,8 +225,8 @@ def own_shares(queries: Any, own: Any, order: Any, room: float, start: Any, axis
             d = q[j] - own[i, j]
             bound += d * d
         reach = np.sqrt(bound)
-        inner = max(reach * (1.0 - ROOM) - room, 0.0) ** 2
-        outer = (reach * (1.0 + ROOM) + room) ** 2
+        inner = max(reach * (1.0 - ROOM) - room[i], 0.0) ** 2
+        outer = (reach * (1.0 + ROOM) + room[i]) ** 2
         ties = 0.0
         closer = False
         top = 1
@@ -254,7 +259,7 @@ def own_shares(queries: Any, own: Any, order: Any, room: float, start: Any, axis
     return share
 
 
-def least(queries: Any, guess: Any, order: Any, room: float, start: Any, axis: Any, cut: Any, box: Any, points: Any) -> Any:
+def least(queries: Any, guess: Any, order: Any, room: Any, start: Any, axis: Any, cut: Any, box: Any, points: Any) -> Any:
     """Least distance of each query, a point at that distance, and at most how many points share it."""
     m, p = queries.shape
     leaves = len(axis)
@@ -272,7 +277,7 @@ def least(queries: Any, guess: Any, order: Any, room: float, start: Any, axis: A
             q[j] = queries[i, j]
             d = q[j] - guess[near, j]
             outer += d * d
-        outer = (np.sqrt(outer) * (1.0 + ROOM) + room) ** 2
+        outer = (np.sqrt(outer) * (1.0 + ROOM) + room[i]) ** 2
         best = np.inf
         place = -1
         count = 0
@@ -297,7 +302,7 @@ def least(queries: Any, guess: Any, order: Any, room: float, start: Any, axis: A
                 if square[t] <= outer:
                     count += 1
                     if square[t] < best:
-                        reach = (np.sqrt(square[t]) * (1.0 + ROOM) + room) ** 2
+                        reach = (np.sqrt(square[t]) * (1.0 + ROOM) + room[i]) ** 2
                         if reach < best:
                             count = 1  # a leap: what was found before is no tie
                         best = square[t]

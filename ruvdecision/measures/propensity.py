@@ -221,7 +221,7 @@ class ClusteredPropensity(_Scores):
         Scores of a cluster where the model separates the files: the limits of the likelihood, 0 and 1, or the cluster's
         share. The paper does not say which it used. A cluster from one file alone has scores 0 or 1 either way.
     standardise : bool
-        Cluster in units of the original's standard deviations; the paper does not.
+        Cluster in units of the standard deviations of both files together; the paper does not.
     columns, statistic, null, permutations, seed
         As for `Propensity`; the closed null, clusters x (1 + coefficients) x c(1 - c)/N, is approximate.
 
@@ -244,9 +244,6 @@ class ClusteredPropensity(_Scores):
         object.__setattr__(self, "clusters", check_integer("clusters", self.clusters, low=1))
         _check_degree(self.degree, (1, 2, 3))
         check_choice("separable", self.separable, ("limit", "share"))
-
-    def begin(self, original: pd.DataFrame) -> pd.DataFrame:
-        return original
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         if self.clusters > len(state) + len(released):

@@ -124,7 +124,7 @@ class Logistic(Linear):
         if not np.all((y == 0) | (y == 1)):
             raise InputError(
                 f"Logistic regression needs a response of 0 and 1 in {which}",
-                f"values such as {y[(y != 0) & (y != 1)][0]:.6g} in {column.name}",
+                f"{int(np.sum((y != 0) & (y != 1)))} other values in {column.name}",
                 "Do not mask the response with noise, or use Linear",
             )
         if y.min() == y.max():
@@ -154,7 +154,7 @@ class Poisson(Logistic):
         if y.min() < 0:
             raise InputError(
                 f"Poisson regression needs counts in {which}",
-                f"the value {y.min():.6g} in {plan.response(table).name}",
+                f"{int(np.sum(y < 0))} negative values in {plan.response(table).name}",
                 "Do not mask the response with noise, or use Linear",
             )
         if y.max() == 0:
@@ -223,6 +223,8 @@ def solve(work: Array, names: Sequence[str], intercept: bool, which: str = "the 
     if np.any(tiny):
         flat = [name for name, bad in zip(names, tiny, strict=True) if bad]
         raise InputError(f"Predictors are constant in {which}", ", ".join(flat), "Leave them out of the formula")
+    if length[-1] <= 1e-13 * np.sqrt(n) * np.abs(centre[-1]):
+        work[-1] = gram[-1] = gram[:, -1] = length[-1] = 0.0  # a constant response: what centring left is rounding
     k, size = len(names), length[:-1]
     inverse, slopes, rss = np.zeros((0, 0)), np.zeros(0), float(gram[-1, -1])
     if k:
@@ -374,9 +376,9 @@ def _likelihood(rows: Array, y: Array, names: Sequence[str], kind: str, which: s
             step = linalg.solve(info, score, assume_a="pos")
         except (linalg.LinAlgError, linalg.LinAlgWarning):
             raise _unbounded(kind, which) from None
-        share = 1.0
+        share, move = 1.0, step @ x
         while True:
-            new = eta + share * (step @ x)
+            new = eta + share * move
             found = deviance(new)
             if np.isfinite(found) and found <= value + 1e-12 * (1 + abs(value)):
                 break
@@ -389,6 +391,9 @@ def _likelihood(rows: Array, y: Array, names: Sequence[str], kind: str, which: s
         if np.abs(eta).max() > 300 and kind == "logistic":
             raise _unbounded(kind, which)
         if done:
+            # Where some records are separated each step moves them by about one for ever, though nothing is left to gain.
+            if np.abs(move).max() > 0.1:
+                raise _unbounded(kind, which)
             break
     else:
         raise _unbounded(kind, which)

@@ -129,7 +129,7 @@ class LDiversity(KeyMeasure):
     c: float = 1.0
 
     def __init__(
-        self, sensitive: Any, keys: Any = None, kind: str = "distinct", c: float = 1.0, *, name: str = "", nan_policy: str = "raise"
+        self, sensitive: Any = None, keys: Any = None, kind: str = "distinct", c: float = 1.0, *, name: str = "", nan_policy: str = "raise"
     ) -> None:
         for key, value in {"sensitive": sensitive, "keys": keys, "kind": kind, "c": c, "name": name, "nan_policy": nan_policy}.items():
             object.__setattr__(self, key, value)

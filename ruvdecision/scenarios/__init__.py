@@ -207,7 +207,7 @@ def _names(listed: Sequence[Curve]) -> list[str]:
 
 
 def _several(name: str, value: Any, options: Sequence[str]) -> list[str]:
-    listed = [value] if isinstance(value, str) else list(value) if isinstance(value, Sequence) else [value]
+    listed = [value] if isinstance(value, str) else list(value) if isinstance(value, (Sequence, np.ndarray)) and np.ndim(value) else [value]
     if not listed or len(set(map(str, listed))) != len(listed):
         raise InputError(
             f"{name} must list at least one of {', '.join(map(repr, options))}, each once",

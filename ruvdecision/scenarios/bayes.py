@@ -185,10 +185,16 @@ class RankPosterior:
         means = self._means
         sd = np.sqrt(self.variance * self.noise_variance / (self.variance + self.noise_variance))
         low, high = float(means.min() - 9 * sd), float(means.max() + 9 * sd)
-        # Narrow to where the distribution function moves.
-        grid = np.linspace(low, high, 400)
-        level = self._given_mean(grid)
-        low, high = grid[np.flatnonzero(level <= 1e-16)[-1]], grid[np.flatnonzero(level >= 1 - 1e-15)[0]]
+        # Narrow to where the distribution function moves; again and again, for a value far off may leave it little room.
+        for _ in range(12):
+            grid = np.linspace(low, high, 129)
+            level = self._given_mean(grid)
+            # Sums over many records are right to 1e-13 or so: without a clear end the whole interval stays.
+            start = int(np.flatnonzero(level <= 1e-14)[-1]) if level[0] <= 1e-14 else 0
+            stop = int(np.flatnonzero(level >= 1 - 1e-14)[0]) if level[-1] >= 1 - 1e-14 else len(grid) - 1
+            low, high = float(grid[start]), float(grid[stop])
+            if stop - start >= 32:
+                break
         mean = high - _gauss(self._given_mean, low, high)
         spread = _gauss(lambda t: 2 * (mean - t) * self._given_mean(t), low, mean)
         spread += _gauss(lambda t: 2 * (t - mean) * (1 - self._given_mean(t)), mean, high)

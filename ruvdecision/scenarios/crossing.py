@@ -107,7 +107,8 @@ def optimal_noise(curve: Any, max_risk: float) -> Any:
         if enough.size:
             first = int(enough[0])
             low = last if first == 0 else float(steps[first - 1])
-            return _optimum(curve, float(optimize.brentq(lacks, low, float(steps[first]), xtol=1e-15 * scale, rtol=1e-14)))
+            root = float(optimize.brentq(lacks, low, float(steps[first]), xtol=1e-15 * scale, rtol=1e-14))
+            return _optimum(curve, _onto_allowed_side(curve, root, max_risk))
         last = float(steps[-1])
     limit = float(curve.risk(last))
     raise InfeasibleError(
@@ -115,6 +116,14 @@ def optimal_noise(curve: Any, max_risk: float) -> Any:
         f"a risk of {limit:.6g} with noise variance {last:.3g}",
         "Allow a higher risk, or use another mask",
     )
+
+
+def _onto_allowed_side(curve: Curve, root: float, max_risk: float) -> float:
+    """Move a root by its rounding at most, so that the risk there is allowed."""
+    for step in (0.0, 1e-15, 1e-14, 1e-13, 1e-12):
+        if float(curve.risk(root * (1 + step))) <= max_risk:
+            return root * (1 + step)
+    return root
 
 
 def _outward(curve: Curve, scale: float) -> Iterable[Array]:

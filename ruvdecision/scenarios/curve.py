@@ -321,7 +321,7 @@ class Curve:
                 raise UnsupportedError(
                     "The Bayes snooper has a closed form for normal records and noise only",
                     str(self.population),
-                    "Use evaluate with a PyMCBelief and engine=Sampling()",
+                    'Use method="exact" for such a population, or a normal one',
                 )
         elif self.scientist == "mean" and not isinstance(self.prior, str):
             put("prior", bayes.check_prior(self.prior))  # the informed scientist's

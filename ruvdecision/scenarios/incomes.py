@@ -67,9 +67,16 @@ def index_error(target: ArrayLike, noise_variance: ArrayLike, lower: float | Non
 
 
 def position_error(
-    records: ArrayLike, noise_variance: ArrayLike, rank: int, lower: float | None = 0.0, upper: float | None = None
+    records: ArrayLike,
+    noise_variance: ArrayLike,
+    rank: int,
+    lower: float | None = 0.0,
+    upper: float | None = None,
+    target: float | None = None,
 ) -> Array:
     """E (Y_(r) - x_(r))^2 of a snooper who knows the target's rank and takes the released value of that rank.
+
+    ``target`` is another confidential value for which Y_(r) is taken.
 
     The number of released values below b is a sum of n independent indicators, so the law of Y_(r) is a
     Poisson-binomial tail, and the error is an integral over b of tail probabilities on either side of x_(r).
@@ -83,8 +90,9 @@ def position_error(
     order = np.argsort(x, kind="stable")
     low, high = _bounds(lower, upper)
     _check_inside(x, low, high)
+    aim = float(x[order[rank - 1]]) if target is None else check_number("target", target)
     deviations = np.sqrt(_per_record(x, noise_variance)[:, order])
-    return np.array([_one_position(x[order], sd, rank, low, high) for sd in deviations])
+    return np.array([_one_position(x[order], sd, rank, aim, low, high) for sd in deviations])
 
 
 def released_variance(records: ArrayLike, noise_variance: ArrayLike, lower: float | None = 0.0, upper: float | None = None) -> Array:
@@ -182,10 +190,12 @@ def _moment(x: Array, v: Array, about: Any, low: float, high: float, power: int)
     return np.asarray(np.where(sd > 0, middle + ends, exact**power))
 
 
-def _one_position(x: Array, sd: Array, rank: int, low: float, high: float) -> float:
-    target = float(x[rank - 1])
+def _one_position(x: Array, sd: Array, rank: int, target: float, low: float, high: float) -> float:
+    # Integrals start at the record of this rank, near which Y_(r) lies; another target is a shift from there.
+    centre = float(x[rank - 1])
+    away = centre - target
     if not np.any(sd > 0):
-        return 0.0
+        return away**2
     noisy = sd > 0
     safe = np.where(noisy, sd, 1.0)
 
@@ -202,23 +212,27 @@ def _one_position(x: Array, sd: Array, rank: int, low: float, high: float) -> fl
 
     top = min(high, float((x + 9.5 * sd).max()))
     bottom = max(low, float((x - 9.5 * sd).min()))
-    total = 0.0
-    for tail, end in ((above, top), (below, bottom)):
-        if (end - target) * (1 if tail is above else -1) > 0:
+    total = away**2
+    for tail, end, sign in ((above, top, 1.0), (below, bottom, -1.0)):
+        if (end - centre) * sign > 0:
             # Records without noise make the tail jump at their values; panels end there.
             stops = np.unique(x[~noisy])
-            total += _tail_integral(tail, target, end, stops)
+            total += _tail_integral(tail, centre, end, stops, sign * away)
     return total
 
 
-def _tail_integral(tail: Any, start: float, end: float, stops: Array) -> float:
-    """Integral of 2 |b - start| tail(b) from start to end, the tail falling from start on."""
-    # Find where the tail has died out, so that the nodes serve the part that counts.
-    grid = start + (end - start) * np.linspace(0, 1, 65)
-    alive = np.flatnonzero(tail(grid) > 1e-17)
-    if alive.size == 0:
-        return 0.0
-    end = float(grid[min(alive[-1] + 1, 64)])
+def _tail_integral(tail: Any, start: float, end: float, stops: Array, shift: float) -> float:
+    """Integral of 2 (|b - start| + shift) tail(b) from start to end, the tail falling from start on."""
+    # Find where the tail has died out, so that the nodes serve the part that counts. A record far off may make that part
+    # a tiny one, so the search goes on until the tail fills a good share of what is left.
+    for _ in range(12):
+        grid = start + (end - start) * np.linspace(0, 1, 65)
+        alive = np.flatnonzero(tail(grid) > 1e-17)
+        if alive.size == 0:
+            return 0.0
+        end = float(grid[min(alive[-1] + 1, 64)])
+        if alive[-1] >= 8:
+            break
     nodes, weights = np.polynomial.legendre.leggauss(24)
     edges = np.unique(np.concatenate([[start, end], stops[(stops - start) * (end - stops) > 0]]))
     last = np.nan
@@ -228,7 +242,7 @@ def _tail_integral(tail: Any, start: float, end: float, stops: Array) -> float:
         half, middle = np.diff(fine) / 2, (fine[1:] + fine[:-1]) / 2
         b = (middle[:, None] + half[:, None] * nodes).ravel()
         w = (half[:, None] * weights).ravel()
-        total = float(np.sum(w * 2 * np.abs(b - start) * tail(b)))
+        total = float(np.sum(w * 2 * (np.abs(b - start) + shift) * tail(b)))
         if abs(total - last) <= 1e-11 * abs(total):
             break
         last = total

@@ -129,7 +129,7 @@ class Masked:
         keep = weight > 1e-13
         z, weight = z[keep], weight[keep]
         x = np.where(z < 0, self.population.ppf(special.ndtr(z)), self.population.isf(special.ndtr(-z)))
-        return float(weight @ self.given_value(n, rank, x))
+        return float(weight @ self._given(n, rank, x, z))
 
     def given_value(self, n: int, rank: int, value: Any) -> Array:
         """E (X_(r) - Y_(r))^2 given that X_(r) has this value (or each of these).
@@ -146,9 +146,14 @@ class Masked:
                 [float(x.min()), float(x.max())],
                 "Check tau and population",
             )
+        return self._given(n, rank, x)
+
+    def _given(self, n: int, rank: int, x: Array, score: Array | None = None) -> Array:
+        """As `given_value`; the normal scores of x, where known, tell apart values that are rounded to one number."""
         if self.noise_variance == 0:
             return np.zeros_like(x)
-        down, up = self._side(x, -1) if rank > 1 else None, self._side(x, 1) if rank < n else None
+        down = self._side(x, -1, score) if rank > 1 else None
+        up = self._side(x, 1, None if score is None else -score) if rank < n else None
         e = self._scaled
         total = np.zeros_like(x)
         for sign in (1.0, -1.0):
@@ -210,16 +215,17 @@ class Masked:
         """The value of X at which to split: y itself, or the end of the population's range."""
         return np.clip(y, float(self.population.ppf(1e-17)), float(self.population.isf(1e-17)))
 
-    def _side(self, x: Array, sign: int) -> tuple[Array, Array]:
+    def _side(self, x: Array, sign: int, start: Array | None = None) -> tuple[Array, Array]:
         """Distances from x of records on one side, with the weights of their law given that side.
 
         Nodes lie in panels of the normal score of X, so that singular densities and heavy tails do no harm. A
         panel spans at most half a score and about one noise sd (more where it is far from x), so that both
-        the population and the noise are smooth on it.
+        the population and the noise are smooth on it. ``start`` is the score of x on this side, if it is known.
         """
         law, e = self.population, self._scaled
         to_score = (lambda u: _score(law.cdf(u), law.sf(u))) if sign < 0 else (lambda u: _score(law.sf(u), law.cdf(u)))
-        start = to_score(x)
+        if start is None:
+            start = to_score(x)
         end = -np.sqrt(np.minimum(start, 0.0) ** 2 + 80.0)
         reach = e.high - e.low
         edges, score, distance = [start], start, np.zeros_like(x)

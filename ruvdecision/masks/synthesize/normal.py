@@ -7,6 +7,7 @@ import numpy as np
 from ...errors import InputError
 from ...protocols import Array
 from ..columnkinds import spread
+from ..moments import correlate, orthonormal, sample_covariance
 
 __all__ = ["draw_exact", "draw_sampled", "root"]
 
@@ -21,24 +22,24 @@ def draw_sampled(x: Array, g: Array | None, rng: np.random.Generator, *, proper:
     n, p = x.shape
     centre, scale = x.mean(axis=0), _scale(x)
     y = (x - centre) / scale
-    u, s = _design(g, n)
-    coefficients = (u.T @ y) / s[:, None]
-    residuals = y - u @ (u.T @ y)
-    df = n - len(s)
+    q = _directions(g, n)
+    fitted = _project(q, y)
+    df = n - 1 - len(q)
     if df < 1:
         raise InputError(
-            "Normal synthesis needs more records than columns given", f"{n} records, {len(s) - 1} columns given", "Give fewer columns"
+            "Normal synthesis needs more records than columns given", f"{n} records, {len(q)} columns given", "Give fewer columns"
         )
-    covariance = residuals.T @ residuals / df
+    covariance = sample_covariance(y - fitted) * ((n - 1) / df)
     if proper:
         if df < p:
             raise InputError(
-                f"Drawing a covariance of {p} columns needs at least {len(s) + p} records", n, "Use proper=False or fewer columns"
+                f"Drawing a covariance of {p} columns needs at least {len(q) + 1 + p} records", n, "Use proper=False or fewer columns"
             )
         covariance = _inverse_wishart(covariance * df, df, rng)
-        coefficients = coefficients + (rng.standard_normal(coefficients.shape) / s[:, None]) @ root(covariance)
-    design = u * s
-    return centre + (design @ coefficients + rng.standard_normal((n, p)) @ root(covariance)) * scale
+        # Coefficients of orthonormal directions, the constant one first, are independent with the covariance of a record.
+        doubt = correlate(rng.standard_normal((len(q) + 1, p)), covariance)
+        fitted = fitted + doubt[0] / np.sqrt(n) + np.einsum("ji,jk->ik", q, doubt[1:])
+    return centre + (fitted + correlate(rng.standard_normal((n, p)), covariance)) * scale
 
 
 def draw_exact(x: Array, g: Array | None, rng: np.random.Generator) -> Array:
@@ -46,29 +47,23 @@ def draw_exact(x: Array, g: Array | None, rng: np.random.Generator) -> Array:
 
     Woo's Syn (Karr, Oganian, Reiter and Woo). With columns given, their sample covariances with the release are
     the original's too. Singular covariances and more columns than records are no obstacle: the map goes through
-    the singular values of the data and inverts nothing.
+    orthogonal directions of the data and inverts nothing.
     """
-    n, p = x.shape
+    n = len(x)
     centre, scale = x.mean(axis=0), _scale(x)
-    y = (x - centre) / scale
-    u, _ = _design(g, n)
-    fitted = u @ (u.T @ y)
-    _, values, directions = np.linalg.svd(y - fitted, full_matrices=False)
-    r = min(p, n - u.shape[1])
-    if r == 0:
+    shown = np.empty((n, 0)) if g is None else (g - g.mean(axis=0)) / _scale(g)
+    held = len(_directions(g, n))
+    if held >= n - 1:
         raise InputError(
             "Exact moments leave no freedom with so few records",
-            f"{n} records, {u.shape[1] - 1} columns given",
+            f"{n} records, {held} columns given",
             'Use moments="sampled", or give fewer columns',
         )
-    z = rng.standard_normal((n, r))
-    q = np.linalg.qr(z - u @ (u.T @ z))[0]
-    # Once more: the rounding of the first projection would show in the covariances.
-    q = np.linalg.qr(q - u @ (u.T @ q))[0]
-    # Random signs make the law of q uniform; qr fixes them by its own convention.
-    q = q * np.where(rng.random(r) < 0.5, -1.0, 1.0)
-    out = (fitted + (q * values[:r]) @ directions[:r]) * scale
-    return out - out.mean(axis=0) + centre
+    # Given columns and file are Q R. New directions in place of those of Q that are not given leave all products R'R as they are.
+    q, r = orthonormal(np.hstack([shown, (x - centre) / scale]))
+    fresh = orthonormal(np.hstack([shown, rng.standard_normal((n, len(q) - held))]))[0]
+    out = np.einsum("ji,jk->ik", fresh, r[:, shown.shape[1] :]) * scale
+    return np.asarray(out - out.mean(axis=0) + centre)
 
 
 def root(covariance: Array) -> Array:
@@ -83,14 +78,14 @@ def _scale(x: Array) -> Array:
     return np.where(sd > 0, sd, np.where(size > 0, size, 1.0))
 
 
-def _design(g: Array | None, n: int) -> tuple[Array, Array]:
-    """Left singular vectors and singular values of the intercept and the standardised given columns, null directions left out."""
-    columns = [np.ones((n, 1))]
-    if g is not None and g.shape[1]:
-        columns.append((g - g.mean(axis=0)) / _scale(g))
-    u, s, _ = np.linalg.svd(np.hstack(columns), full_matrices=False)
-    keep = s > 1e-11 * s[0]
-    return u[:, keep], s[keep]
+def _directions(g: Array | None, n: int) -> Array:
+    """Orthonormal directions of the given columns, one per row; the constant one is left out."""
+    return np.empty((0, n)) if g is None or not g.shape[1] else orthonormal((g - g.mean(axis=0)) / _scale(g))[0]
+
+
+def _project(q: Array, y: Array) -> Array:
+    """What the directions tell about the columns of y; summed in one order, whatever the number of threads."""
+    return np.asarray(np.einsum("ji,jk->ik", q, np.einsum("ji,ik->jk", q, y)))
 
 
 def _inverse_wishart(scatter: Array, df: int, rng: np.random.Generator) -> Array:
@@ -104,5 +99,7 @@ def _inverse_wishart(scatter: Array, df: int, rng: np.random.Generator) -> Array
     # Bartlett: W = T T' with chi on the diagonal is Wishart(df, I); the draw is half W^-1 half'.
     factor = np.tril(rng.standard_normal((r, r)), -1)
     factor[np.arange(r), np.arange(r)] = np.sqrt(rng.chisquare(df - np.arange(r)))
-    side = np.linalg.solve(factor, half.T)
-    return side.T @ side
+    side = half.T.copy()
+    for i in range(r):  # a triangular system, solved in one order whatever the number of threads
+        side[i] = (side[i] - np.einsum("j,jk->k", factor[i, :i], side[:i])) / factor[i, i]
+    return np.asarray(np.einsum("ij,ik->jk", side, side))

@@ -32,7 +32,7 @@ def draw_belief(belief: Any, frame: Frame, positions: list[int], rng: np.random.
     else:
         raise UnsupportedError(
             f"{type(belief).__name__} offers no posterior predictive law",
-            do="Give it a method predictive(data, rng), or use a NormalBelief or a PyMCBelief",
+            do="Give it a method predictive(data, rng), or use a NormalBelief",
         )
     shape = np.shape(drawn)
     if shape not in ((n, k), (n,) if k == 1 else (n, k)):

@@ -9,9 +9,12 @@ import numpy as np
 from ...errors import InputError
 from ...protocols import Array
 from ..columnkinds import Ints, spread, whole_like
+from ..moments import orthonormal
 from .sequential import Task, pick
 
 __all__ = ["fit_logistic", "regression"]
+
+WORK = 200_000
 
 
 def regression(task: Task, rng: np.random.Generator) -> Any:
@@ -36,24 +39,34 @@ def regression(task: Task, rng: np.random.Generator) -> Any:
 def _linear(task: Task, rng: np.random.Generator) -> Array:
     y = task.column.to_numpy(dtype=np.float64)
     n = len(y)
-    x = np.hstack([np.ones((n, 1)), task.original])
-    new = np.hstack([np.ones((n, 1)), task.synthetic])
-    u, s, v = np.linalg.svd(x, full_matrices=False)
-    keep = s > 1e-10 * s[0]
-    u, s, v = u[:, keep], s[keep], v[keep]
-    df = n - len(s)
+    q, r = orthonormal(task.original)
+    df = n - 1 - len(q)
     if df < 1:
         raise InputError(
-            f"A regression of {task.column.name!r} needs more than {len(s)} records", n, 'Give fewer columns, or use method="cart"'
+            f"A regression of {task.column.name!r} needs more than {len(q) + 1} records", n, 'Give fewer columns, or use method="cart"'
         )
     centre, scale = y.mean(), float(spread(y)) or 1.0
     z = (y - centre) / scale
-    turned = u.T @ z
-    squares = float(((z - u @ turned) ** 2).sum())
+    along = np.einsum("ij,j->i", q, z)
+    squares = float(np.square(z - np.einsum("ij,i->j", q, along)).sum())
     variance = squares / (rng.chisquare(df) if task.proper else df)
+    level = 0.0
     if task.proper:
-        turned = turned + np.sqrt(variance) * rng.standard_normal(len(s))
-    return centre + scale * (new @ (v.T @ (turned / s)) + np.sqrt(variance) * rng.standard_normal(n))
+        # Coefficients of orthonormal directions, the constant one first, are independent with the errors' variance.
+        doubt = np.sqrt(variance) * rng.standard_normal(len(q) + 1)
+        level, along = doubt[0] / np.sqrt(n), along + doubt[1:]
+    new = task.synthetic - task.original.mean(axis=0)
+    mean = level + np.einsum("ij,j->i", new, _slopes(r, along))
+    return np.asarray(centre + scale * (mean + np.sqrt(variance) * rng.standard_normal(n)))
+
+
+def _slopes(r: Array, along: Array) -> Array:
+    """Coefficients of the columns behind R; a column that depends on those before it has none of its own."""
+    slopes = np.zeros(r.shape[1])
+    own = np.argmax(r != 0, axis=1) if len(r) else np.zeros(0, dtype=np.int64)
+    for i in range(len(r) - 1, -1, -1):
+        slopes[own[i]] = (along[i] - np.sum(r[i] * slopes)) / r[i, own[i]]
+    return slopes
 
 
 def _categories(task: Task, codes: Ints, rng: np.random.Generator) -> Any:
@@ -85,15 +98,21 @@ def fit_logistic(x: Array, codes: Ints, k: int) -> Any:
     own = np.searchsorted(present, codes)
     design = lambda z: np.hstack([np.ones((len(z), 1)), (z - centre) / scale])  # noqa: E731
     d = design(x)
+    # Few records at a time: products so small are not shared between threads, so their last digits do not depend on them.
+    step = max(WORK // (d.shape[1] * len(present)), 16)
+    blocks = [slice(i, i + step) for i in range(0, n, step)]
     penalty = np.concatenate([[0.01], np.ones(x.shape[1])])[:, None] / n
 
     def objective(flat: Array) -> tuple[float, Array]:
         b = flat.reshape(d.shape[1], len(present))
-        logp = log_softmax(d @ b, axis=1)
-        gradient = np.exp(logp)
-        gradient[np.arange(n), own] -= 1.0
-        value = -float(logp[np.arange(n), own].mean()) + 0.5 * float((penalty * b**2).sum())
-        return value, (d.T @ gradient / n + penalty * b).ravel()
+        total, slope = 0.0, np.zeros_like(b)
+        for part in blocks:
+            logp, at = log_softmax(d[part] @ b, axis=1), (np.arange(len(own[part])), own[part])
+            gradient = np.exp(logp)
+            gradient[at] -= 1.0
+            total -= float(logp[at].sum())
+            slope += d[part].T @ gradient
+        return total / n + 0.5 * float((penalty * b**2).sum()), (slope / n + penalty * b).ravel()
 
     start = np.zeros((d.shape[1], len(present)))
     start[0] = np.log(np.bincount(own) / n)
