@@ -10,7 +10,7 @@ import pytest
 from scipy import integrate, stats
 
 from ruvdecision.engines import FixedRule
-from ruvdecision.errors import InputError, UnsupportedError
+from ruvdecision.errors import InfeasibleError, InputError, UnsupportedError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.knowledgeplot import plot_knowledge
 from ruvdecision.losses import Absolute, Quadratic
@@ -233,3 +233,13 @@ def test_a_picture_of_knowledge_refuses_what_it_cannot_draw(options: dict[str, A
         plot_knowledge(rumap, **options)
     with pytest.raises(InputError, match="draws a map"):
         plot_knowledge(3)  # type: ignore[arg-type]
+
+
+def test_one_infeasible_curve_does_not_cost_the_others():
+    """With the mean known, a row's Bayes risk never falls below 1 / variance; the plug-in risk of eq. 4 does."""
+    both = curves(n=200, knowledge="record", method=["paper", "bayes"], prior="known")
+    paper, bayes = optimal_noise(both, max_risk=0.5)
+    assert paper.noise_variance == pytest.approx(2.0, rel=1e-12)
+    assert np.isnan(bayes.noise_variance)
+    with pytest.raises(InfeasibleError):
+        optimal_noise([both[1]], max_risk=0.5)

@@ -81,7 +81,8 @@ def optimal_noise(curve: Any, max_risk: float) -> Any:
     """The least noise variance whose risk is at most ``max_risk``: the most useful release that is allowed.
 
     Gives an `Optimum` for a `Curve`, and a list of them for a list of curves or a map. Zero where no noise is
-    needed; an `InfeasibleError` where no noise is enough.
+    needed; an `InfeasibleError` where no noise is enough. In a list such a curve has NaN in its place, so that the
+    others are not lost; the error comes if none can do it.
 
     Examples
     --------
@@ -91,7 +92,17 @@ def optimal_noise(curve: Any, max_risk: float) -> Any:
     """
     max_risk = check_number("max_risk", max_risk, low=0, open_low=True)
     if not isinstance(curve, Curve):
-        return [optimal_noise(c, max_risk) for c in _as_curves(curve)]
+        found: list[Optimum] = []
+        failures: list[InfeasibleError] = []
+        for one in _as_curves(curve):
+            try:
+                found.append(optimal_noise(one, max_risk))
+            except InfeasibleError as error:
+                failures.append(error)
+                found.append(Optimum(one.label, *[float("nan")] * 4))
+        if len(failures) == len(found):
+            raise failures[0]
+        return found
     need = 1 / max_risk
     scale = float(curve.variance or 1.0)
 
