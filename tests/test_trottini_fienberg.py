@@ -187,38 +187,40 @@ def test_reference_number(entry):
     assert compute(entry) == pytest.approx(entry["value"], rel=room)
 
 
-def test_sorted_groups_against_product_moments():
-    """E U_I of sorted groups (known group) is 0.63838287, not the 0.63843303 of the reference file.
+@pytest.mark.parametrize("groups", [2, 5])
+def test_sorted_groups_against_product_moments(groups):
+    """E U_I of sorted groups (known group) is 0.63838287 for two groups and 0.14091773 for five.
 
-    Given the group, the estimate is the group's mean, so U is the mean square within the group. Here that comes from
-    the product moments of order statistics by two-dimensional quadrature, which shares nothing with the package's way.
+    The reference file and FORMULAS have 0.63843303 and 0.14102237. Given the group, the estimate is the group's mean, so U
+    is the mean square within the group. Here that comes from the product moments of order statistics by two-dimensional
+    quadrature, which shares nothing with the package's way.
     """
-    n, half, top = 10, 5, 8.5
+    n, top = 10, 8.5
+    size = n // groups
     x, w = (v * top for v in np.polynomial.legendre.leggauss(300))
     u, wu = np.polynomial.legendre.leggauss(120)
-    square = product = 0.0
-    for r in range(half + 1, n + 1):
-        for s in range(r, n + 1):
-            if r == s:
-                log = special.gammaln(n + 1) - special.gammaln(r) - special.gammaln(n - r + 1)
-                density = np.exp(log + (r - 1) * stats.norm.logcdf(x) + (n - r) * stats.norm.logsf(x) + stats.norm.logpdf(x))
-                square += (moment := np.sum(w * density * x**2))
-                product += moment
-                continue
-            y = (top - x[:, None]) / 2 * u + (top + x[:, None]) / 2
-            log = special.gammaln(n + 1) - special.gammaln(r) - special.gammaln(s - r) - special.gammaln(n - s + 1)
-            log = (
-                log
-                + ((r - 1) * stats.norm.logcdf(x) + stats.norm.logpdf(x))[:, None]
-                + stats.norm.logpdf(y)
-                + (n - s) * stats.norm.logsf(y)
-            )
-            between = np.maximum(stats.norm.cdf(y) - stats.norm.cdf(x)[:, None], 0.0) ** (s - r - 1)
-            inner = np.sum((top - x[:, None]) / 2 * wu * y * np.exp(log) * between, axis=1)
-            product += 2 * np.sum(w * x * inner)
-    direct = 2.0 * (square / half - product / half**2)
-    assert direct == pytest.approx(0.6383828689719617, rel=1e-10)
-    assert 2.0 * np.mean(group_variances([5, 5])) == pytest.approx(direct, rel=1e-10)
+    y = (top - x[:, None]) / 2 * u + (top + x[:, None]) / 2
+    log_cdf, log_sf, log_pdf = stats.norm.logcdf, stats.norm.logsf, stats.norm.logpdf
+
+    def moment(r, s):
+        """E Z_(r) Z_(s), r <= s."""
+        if r == s:
+            log = special.gammaln(n + 1) - special.gammaln(r) - special.gammaln(n - r + 1)
+            return np.sum(w * x**2 * np.exp(log + (r - 1) * log_cdf(x) + (n - r) * log_sf(x) + log_pdf(x)))
+        log = special.gammaln(n + 1) - special.gammaln(r) - special.gammaln(s - r) - special.gammaln(n - s + 1)
+        log = log + ((r - 1) * log_cdf(x) + log_pdf(x))[:, None] + log_pdf(y) + (n - s) * log_sf(y)
+        between = np.maximum(stats.norm.cdf(y) - stats.norm.cdf(x)[:, None], 0.0) ** (s - r - 1)
+        return np.sum(w * x * np.sum((top - x[:, None]) / 2 * wu * y * np.exp(log) * between, axis=1))
+
+    within = []
+    for start in range(1, n + 1, size):
+        ranks = range(start, start + size)
+        square = sum(moment(r, r) for r in ranks)
+        product = square + 2 * sum(moment(r, s) for r in ranks for s in ranks if r < s)
+        within.append(square / size - product / size**2)
+    assert 2.0 * np.mean(within) == pytest.approx(2.0 * np.mean(group_variances([size] * groups)), rel=1e-9)
+    stated = {2: 0.6384330270952148, 5: 0.1410223670}[groups]
+    assert abs(2.0 * np.mean(within) - stated) > 1e-5
 
 
 def test_headline():
