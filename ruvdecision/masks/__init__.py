@@ -33,9 +33,12 @@ if TYPE_CHECKING:
     from .topcode import Bottomcode, Topcode
 
 LATER = {
+    "Apart": "mechanism",
     "Bottomcode": "topcode",
+    "Combine": "mechanism",
     "DataShuffle": "datashuffle",
     "LocalSuppress": "localsuppress",
+    "Mechanism": "mechanism",
     "MicroaggregateMixed": "mixed",
     "MultiplicativeNoise": "multiplicative",
     "PRAM": "pram",
@@ -51,11 +54,14 @@ __getattr__, __dir__, _ = attach(__name__, LATER)
 
 __all__ = [
     "PRAM",
+    "Apart",
     "Bottomcode",
     "Chain",
+    "Combine",
     "DataShuffle",
     "LocalSuppress",
     "Mask",
+    "Mechanism",
     "Microaggregate",
     "MicroaggregateMixed",
     "MultiplicativeNoise",

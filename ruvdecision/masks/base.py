@@ -23,6 +23,7 @@ from .frame import Frame
 if TYPE_CHECKING:
     from ..channels import LinearChannel
     from ..layout import Partition
+    from ..observations import Observed
 
 __all__ = ["Batch", "Chain", "Family", "Mask", "show_number"]
 
@@ -35,9 +36,12 @@ class Mask:
     ----------------
     recordwise : bool
         True if each released record depends on its own original alone (and fresh randomness).
+    no_law : str or None
+        Why p(released | records) is not known entry by entry, for masks where it is not.
     """
 
     recordwise: ClassVar[bool] = True
+    no_law: ClassVar[str | None] = None
 
     # -- releasing -----------------------------------------------------------------------------------
 
@@ -64,6 +68,12 @@ class Mask:
         if not isinstance(other, Mask):
             raise InputError("Only masks compose with |", type(other).__name__, "Write Noise(variance=2) | Microaggregate(groups=1)")
         return Chain(self.steps + other.steps)
+
+    def refines(self, other: Mask, belief: Any = None, *, records: int | None = None, columns: int = 1) -> bool:
+        """Whether this release tells everything that the other one does; see `ruvdecision.blackwell.refines`."""
+        from ..blackwell import refines
+
+        return refines(self, other, belief, records=records, columns=columns)
 
     # -- describing ----------------------------------------------------------------------------------
 
@@ -122,6 +132,26 @@ class Mask:
             f"{self} has no linear-Gaussian channel",
             do="Measure its releases empirically with ruv.measure, or use a mask with a linear channel such as Noise(variance=...)",
         )
+
+    # -- likelihood ----------------------------------------------------------------------------------
+
+    def back(self, observed: Observed) -> Observed:
+        """Turn what is known about this mask's output into what is known about its input.
+
+        A mask of your own needs one method instead: ``log_likelihood(self, released, x, math)`` gives back log p(released | x)
+        entry by entry, where ``released`` holds a column's n released values, ``x`` has shape (..., n), and ``math`` has exp, log,
+        where and their like, for numpy and PyTensor alike. It may ask for ``column`` as well, the column's name. With
+        ``likelihood_support(self, released)`` it may say between which (low, high) x must lie.
+        """
+        if not callable(getattr(self, "log_likelihood", None)):
+            why = self.no_law or "it does not say how likely a released value is"
+            raise UnsupportedError(
+                f"{self} has no likelihood: {why}",
+                do="Use Noise, MultiplicativeNoise, Round, Recode, Topcode, Bottomcode, Suppress, Subsample, Shuffle, PRAM, "
+                "Microaggregate by rows, or a chain of them; write log_likelihood(released, x, math) for a mask of your own; "
+                "or measure its releases with ruv.measure",
+            )
+        return observed.each(self, range(observed.k), lambda j, column: column.before_own(self, observed.names[j]))
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -202,6 +232,11 @@ class Chain(Mask):
             channel = mask.linear(channel.at_stage(stage), numbers[:, start:stop])
             start = stop
         return channel
+
+    def back(self, observed: Observed) -> Observed:
+        for mask in reversed(self.masks):
+            observed = mask.back(observed)
+        return observed
 
 
 class Family(NamedTuple):

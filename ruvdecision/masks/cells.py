@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -82,6 +82,8 @@ class SuppressCells(Mask):
 
     cells: Any = "all"
     margins: Any = True
+
+    no_law: ClassVar[str | None] = "it publishes a table of counts, which TableBelief and FiniteBelief understand"
 
     def __post_init__(self) -> None:
         if isinstance(self.cells, str):

@@ -54,6 +54,7 @@ class DataShuffle(Mask):
     given: Any = None
 
     recordwise: ClassVar[bool] = False
+    no_law: ClassVar[str | None] = "values are exchanged between records by ranks of the whole file"
 
     def __post_init__(self) -> None:
         if self.columns is None:

@@ -65,6 +65,7 @@ class LocalSuppress(Mask):
     importance: Any = None
 
     recordwise: ClassVar[bool] = False
+    no_law: ClassVar[str | None] = "which entries are blank depends on the values of the whole file"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", check_integer("k", self.k, low=1))

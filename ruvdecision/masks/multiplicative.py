@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ..checks import check_choice, check_number
-from ..errors import InputError
+from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns
 from .frame import Frame
+
+if TYPE_CHECKING:
+    from ..observations import Observed
 
 __all__ = ["MultiplicativeNoise"]
 
@@ -78,6 +81,42 @@ class MultiplicativeNoise(Mask):
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         values, positions = frame.numeric("MultiplicativeNoise", self.columns, missing=True)
         return frame.replace(values * self._factors((frame.n, values.shape[1] if self.per == "entry" else 1), rng), positions)
+
+    def back(self, observed: Observed) -> Observed:
+        """The density of a value times a factor; a released zero was a zero."""
+        from ..observations import Known, Observation
+        from ..observations.factor import Factor, LognormalFactor, NormalFactor, SplitFactor
+        from ..observations.simple import split
+
+        positions = observed.positions(self.columns)
+        if self.per == "record" and len(positions) > 1:
+            raise UnsupportedError(
+                f"{self} multiplies several columns of a record by one factor, so that they are not independent",
+                do='Use per="entry", or name one column with columns=',
+            )
+        if self.sd == 0 and self.kind == "mixture" and self.away:
+            raise UnsupportedError(f"{self} has no density: its factor takes two values", do="Give sd above 0")
+        if self.sd == 0:
+            return observed
+
+        def factor(n: int) -> Factor:
+            if self.kind == "split":
+                return SplitFactor(n, float(self.least or 0.0), float(self.most or 0.0))
+            if self.kind == "lognormal":
+                return LognormalFactor(n, float(self.sd or 0.0))
+            return NormalFactor(n, float(self.sd or 0.0), float(self.away or 0.0))
+
+        def change(j: int, column: Observation) -> Observation:
+            zero = column.known == 0
+            return split(
+                column.n,
+                [
+                    (zero, lambda rows: Known(np.zeros(len(rows)))),
+                    (~zero, lambda rows: column.take(rows).before_kernel(factor(len(rows)))),
+                ],
+            )
+
+        return observed.each(self, positions, change)
 
     def _factors(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
         if self.kind == "split":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from .frame import Frame
 from .moments import correlate, sample_covariance, with_moments_of
 from .noisekind import as_bounds, as_kind, clip, draw
 from .noisesize import as_size, evaluate, is_per_record, pattern
+
+if TYPE_CHECKING:
+    from ..observations import Observed
 
 __all__ = ["Noise"]
 
@@ -362,6 +365,12 @@ class Noise(Mask):
             for label in range(each.shape[1]):
                 channel = channel.add_noise(each[:, label, None, None] * part, factors=np.eye(each.shape[1])[label])
         return channel
+
+    def back(self, observed: Observed) -> Observed:
+        """What is known before the noise: normal, censored at the bounds, or of another kind; correlated columns go together."""
+        from .noiseback import back
+
+        return back(self, observed)
 
     def _row_labels_source(self) -> tuple[Any, ...]:
         return self.where if isinstance(self.where, tuple) else getattr(self, self.unit)  # type: ignore[no-any-return]

@@ -43,6 +43,9 @@ class RankSwap(Mask):
     columns: Any = None
 
     recordwise: ClassVar[bool] = False
+    no_law: ClassVar[str | None] = (
+        "values are exchanged between records of nearly the same rank, so each released value depends on the whole file"
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "within", check_number("within", self.within, low=0, high=1, open_low=True))

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from ..checks import as_float_array, check_choice, check_number, suggest
-from ..errors import InputError
+from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns, category_codes, put
 from .frame import Frame
+
+if TYPE_CHECKING:
+    from ..observations import Observed
 
 __all__ = ["Recode"]
 
@@ -84,6 +87,36 @@ class Recode(Mask):
             return put(frame, {i: self._map(frame.table.iloc[:, i], frame.columns[i]) for i in frame.positions(self.columns)})
         values, positions = frame.numeric("Recode", self.columns, missing=True)
         return put(frame, {i: self._cut(values[:, j], frame.columns[i]) for j, i in enumerate(positions)})
+
+    def back(self, observed: Observed) -> Observed:
+        """The interval that a label or a number stands for; for categories, those that became the released one."""
+        from ..observations.discrete import before_matrix
+        from ..observations.maps import Map
+        from ..observations.stepped import Bins, Widths
+
+        positions, n = observed.positions(self.columns), observed.n
+        if self.categories is not None:
+            if self.other is not None:
+                raise UnsupportedError(
+                    f"{self} does not say which categories become {self.other!r}",
+                    do="Name all categories in categories={...}, without other=",
+                )
+            old = [before for before, _ in self.categories]
+            new = list(dict.fromkeys(after for _, after in self.categories))
+            matrix = np.array([[float(after == name) for name in new] for _, after in self.categories])
+            return observed.each(self, positions, lambda j, column: before_matrix(column, old, new, matrix))
+        if self.bins is None:
+            cut: Map = Widths(n, float(self.width or 1.0), str(self.label))
+        else:
+            edges = np.asarray(self.bins)
+            if not isinstance(self.label, str):
+                names = tuple(self.label)
+            elif self.label == "interval":
+                names = tuple(_names(edges, True))
+            else:
+                names = tuple((edges[:-1] + (edges[1:] - edges[:-1]) / 2 if self.label == "midpoint" else edges[:-1]).tolist())
+            cut = Bins(n, edges, names)
+        return observed.each(self, positions, lambda j, column: column.before_map(cut))
 
     def _check_label(self) -> None:
         if self.categories is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +11,9 @@ from ..channels import LinearChannel
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
+
+if TYPE_CHECKING:
+    from ..observations import Observed
 
 __all__ = ["Release"]
 
@@ -24,6 +28,9 @@ class Release(Mask):
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         return frame
+
+    def back(self, observed: Observed) -> Observed:
+        return observed
 
     def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
         return channel

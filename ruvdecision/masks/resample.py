@@ -40,6 +40,7 @@ class Resample(Mask):
     columns: Any = None
 
     recordwise: ClassVar[bool] = False
+    no_law: ClassVar[str | None] = "each released value is a mean of order statistics of the whole file"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "times", check_integer("times", self.times, low=1))

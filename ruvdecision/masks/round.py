@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,9 @@ from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns, put, real_like
 from .frame import Frame
+
+if TYPE_CHECKING:
+    from ..observations import Observed
 
 __all__ = ["Round", "replace_keeping_integers"]
 
@@ -66,6 +69,28 @@ class Round(Mask):
                 multiple = np.abs(ratio - nearest) <= 1e-12 * np.maximum(np.abs(nearest), 1.0)
             nearest = np.where(multiple, nearest, lower + up)
         return replace_keeping_integers(frame, _multiples(nearest, base), positions)
+
+    def back(self, observed: Observed) -> Observed:
+        """An interval of one base around a multiple, or the probabilities of rounding up and down to it."""
+        from ..observations import Observation
+        from ..observations.maps import Multiples
+        from ..observations.randomround import RandomMultiple
+        from ..observations.simple import Pieces, join
+
+        positions = observed.positions(self.columns)
+        base = np.atleast_1d(np.asarray(self.base))
+        if len(base) not in (1, len(positions)):
+            raise InputError(f"base must have {len(positions)} entries, one per column", len(base), "Give one number, or one per column")
+        base = np.broadcast_to(base, len(positions))
+
+        def change(j: int, column: Observation) -> Observation:
+            size = np.full(column.n, base[j])
+            if not self.random:
+                return column.before_map(Multiples(size))
+            parts = column.parts if isinstance(column, Pieces) else ((np.arange(column.n), column),)
+            return join(column.n, [(rows, RandomMultiple.of(part, size[rows])) for rows, part in parts])
+
+        return observed.each(self, positions, change)
 
 
 def replace_keeping_integers(frame: Frame, values: Array, positions: list[int]) -> Frame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,9 @@ from ..channels import LinearChannel
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
+
+if TYPE_CHECKING:
+    from ..observations import Observed
 
 __all__ = ["Shuffle"]
 
@@ -29,6 +32,10 @@ class Shuffle(Mask):
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         table = frame.table.iloc[rng.permutation(frame.n)]
         return Frame(pd.DataFrame(table).set_axis(frame.table.index, axis=0), frame.kind, frame.dtype)
+
+    def back(self, observed: Observed) -> Observed:
+        """The same, but nobody knows which row is whose."""
+        return observed.replace(shuffled=True)
 
     def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
         return channel.shuffle()

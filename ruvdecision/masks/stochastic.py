@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,9 @@ from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
+
+if TYPE_CHECKING:
+    from ..observations import Observed
 
 __all__ = ["Stochastic"]
 
@@ -114,6 +117,14 @@ class Stochastic(Mask):
         for position, values in zip(positions, released, strict=True):
             table.isetitem(position, values)
         return Frame(table, frame.kind, frame.dtype)
+
+    def back(self, observed: Observed) -> Observed:
+        """The chance of each category to be released as what was released."""
+        from ..observations.discrete import before_matrix
+
+        inputs = self.inputs if self.inputs is not None else tuple(range(len(self.matrix)))
+        outputs = self.labels(inputs)
+        return observed.each(self, observed.positions(self.columns), lambda j, column: before_matrix(column, inputs, outputs, self.table))
 
     def _codes(self, column: pd.Series) -> tuple[np.ndarray[Any, np.dtype[np.int64]], tuple[Any, ...] | None]:
         """The matrix row of every record, -1 where it is missing, and the categories' names."""

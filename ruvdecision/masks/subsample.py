@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..channels import LinearChannel
 from ..checks import check_integer, check_number
-from ..errors import InputError
+from ..errors import InputError, UnsupportedError
 from ..layout import Partition
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
+
+if TYPE_CHECKING:
+    from ..observations import Observed
 
 __all__ = ["Subsample"]
 
@@ -59,6 +63,14 @@ class Subsample(Mask):
     def partition(self, n: int) -> Partition | None:
         kept = self.kept(n)
         return None if kept == n else Partition.sample(n, kept)
+
+    def back(self, observed: Observed) -> Observed:
+        """The sample's rows at their places; nothing is told about the others."""
+        if observed.index is None:
+            raise UnsupportedError(
+                "A sample of a sample does not say which rows the first one held", do="Use one Subsample of the final size, at either place"
+            )
+        return observed.placed()
 
     def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
         return channel if channel.layout.partitions[channel.stage] is None else channel.keep_sample()

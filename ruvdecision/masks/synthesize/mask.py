@@ -92,6 +92,7 @@ class Synthesize(Mask):
     copies: int = 1
 
     recordwise: ClassVar[bool] = False
+    no_law: ClassVar[str | None] = "synthetic records are drawn from a model that was fitted to the whole file"
 
     def __post_init__(self) -> None:
         put_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731

@@ -1,0 +1,320 @@
+"""Mechanisms that look at a whole file: the best ones that `ruvdecision.limit` finds, as masks.
+
+`Mechanism` is a row-stochastic matrix from what a file of categories can be to what is released. `Combine` releases a
+few linear combinations of normal records with noise of any covariance; `Apart` before it names the rows that it treats
+on their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain as chained
+from itertools import combinations
+from math import comb
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..channels import LinearChannel
+from ..checks import as_float_array, check_covariance, check_index, check_integer, check_probabilities
+from ..errors import InputError, UnsupportedError
+from ..layout import Partition
+from ..protocols import Array
+from .base import Mask
+from .frame import Frame
+
+__all__ = ["Apart", "Combine", "Mechanism", "compositions"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, repr=False)
+class Mechanism(Mask):
+    """Release one output for the whole file, drawn from the matrix row of what the file is.
+
+    A file is told by the outcomes of some ``rows`` and by how many of the other records have each outcome; the order of
+    the others does not matter. Files are numbered with the outcomes of ``rows`` first (the last row runs fastest), then
+    the counts as `compositions` lists them. Every released record shows the output: its numbers if they fit the columns,
+    otherwise its position 0, 1, ... in ``outputs``.
+
+    Parameters
+    ----------
+    matrix : array, shape (files, outputs)
+        Chance of every output for every file; each row sums to one.
+    outputs : list
+        What is released: a number or a vector per column of the matrix.
+    outcomes : list
+        What a record can be, in the order of the belief.
+    records : int
+        Number of records in a file.
+    rows : list of int, optional
+        Rows that the mechanism treats on their own.
+
+    Examples
+    --------
+    >>> mask = Mechanism([[1, 0], [0.5, 0.5], [0, 1]], outputs=[0.2, 0.8], outcomes=[0, 1], records=2)
+    >>> mask.release([1.0, 1.0], 1)  # files have two, one or no record with outcome 0
+    array([0.8, 0.8])
+    """
+
+    recordwise: ClassVar[bool] = False
+
+    matrix: Any
+    outputs: Any
+    outcomes: Any
+    records: int
+    rows: Any = ()
+
+    def __post_init__(self) -> None:
+        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        put("records", check_integer("records", self.records, low=1))
+        rows = tuple(check_index("rows", r, self.records) for r in self.rows)
+        if len(set(rows)) != len(rows):
+            raise InputError("rows names a row twice", list(rows), "Name each row once")
+        put("rows", rows)
+        put("outcomes", tuple(_plain(v) for v in self.outcomes))
+        if len(set(self.outcomes)) != len(self.outcomes) or not self.outcomes:
+            raise InputError("outcomes must be different from each other", len(self.outcomes), "Name each outcome once")
+        table = as_float_array("matrix", self.matrix)
+        if table.ndim != 2 or table.shape[0] != self.files:
+            raise InputError(f"matrix must have {self.files} rows, one per file", f"shape {table.shape}", "List files as the class says")
+        put("matrix", tuple(map(tuple, check_probabilities("matrix", table).tolist())))
+        put("outputs", tuple(_plain(v) for v in self.outputs))
+        if len(self.outputs) != table.shape[1]:
+            raise InputError(f"outputs must have {table.shape[1]} entries", len(self.outputs), "Give one per column of the matrix")
+
+    @property
+    def files(self) -> int:
+        """How many kinds of files there are."""
+        size, others = len(self.outcomes), self.records - len(self.rows)
+        return int(size ** len(self.rows) * comb(others + size - 1, size - 1))
+
+    @cached_property
+    def table(self) -> Array:
+        """The matrix as an array."""
+        return np.array(self.matrix)
+
+    def index(self, codes: Ints, counts: Ints) -> Ints:
+        """Number of every file, from the outcomes of ``rows`` (one column each) and the counts of the others."""
+        place = self._place
+        followed = np.zeros(len(counts), dtype=np.int64)
+        for column in np.asarray(codes).reshape(len(counts), -1).T:
+            followed = followed * len(self.outcomes) + column
+        return followed * len(place) + np.array([place[c] for c in map(tuple, counts.tolist())], dtype=np.int64)
+
+    def index_of(self, codes: Ints) -> int:
+        """Number of one file, from the outcome of every record."""
+        others = np.delete(codes, list(self.rows))
+        counts = np.bincount(others, minlength=len(self.outcomes))
+        return int(self.index(codes[list(self.rows)][None], counts[None])[0])
+
+    @cached_property
+    def _place(self) -> dict[tuple[int, ...], int]:
+        listed = compositions(self.records - len(self.rows), len(self.outcomes)).tolist()
+        return {tuple(c): i for i, c in enumerate(listed)}
+
+    def parameters(self) -> dict[str, Any]:
+        """The size of the matrix stands for it in a map's table."""
+        return {"matrix": f"{len(self.matrix)} x {len(self.outputs)}"}
+
+    def __repr__(self) -> str:
+        return f"Mechanism({len(self.matrix)} files, {len(self.outputs)} outputs)"
+
+    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
+        if frame.n != self.records:
+            raise InputError(f"This mechanism takes files of {self.records} records", frame.n, "Make one for files of that size")
+        place = {_key(v): i for i, v in enumerate(self.outcomes)}
+        codes = np.empty(frame.n, dtype=np.int64)
+        for i, entry in enumerate(frame.table.itertuples(index=False, name=None)):
+            code = None if any(pd.isna(e) for e in entry) else place.get(_key(entry))
+            if code is None:
+                raise InputError(
+                    "The file holds a record that the mechanism has no row for",
+                    f"row {i}",
+                    "Use records that are among the belief's outcomes",
+                )
+            codes[i] = code
+        running = np.cumsum(self.table[self.index_of(codes)])
+        drawn = min(int(np.searchsorted(running, rng.random() * running[-1], side="right")), len(running) - 1)
+        width = frame.table.shape[1]
+        shown = np.atleast_1d(np.asarray(self.outputs[drawn], dtype=np.float64))
+        if any(np.size(v) != width for v in self.outputs):
+            shown = np.full(width, float(drawn))
+        table = frame.table.copy(deep=False)
+        for j in range(width):
+            table.isetitem(j, np.full(frame.n, shown[j]))
+        return Frame(table, frame.kind, frame.dtype)
+
+    def read(self, release: Any) -> int:
+        """Which output a release shows."""
+        shown = Frame.of(release).table.iloc[0].to_numpy(dtype=np.float64)
+        sizes = {np.size(v) for v in self.outputs}
+        if sizes == {len(shown)}:
+            gaps = np.abs(np.array([np.atleast_1d(v) for v in self.outputs], dtype=np.float64) - shown).max(axis=1)
+        else:
+            gaps = np.abs(np.arange(len(self.outputs)) - shown[0])
+        if not gaps.min() <= 1e-9 * (1.0 + np.abs(shown).max()):
+            raise InputError("The release is none that this mechanism makes", None, "Pass what mask.release(data, rng) gave")
+        return int(np.argmin(gaps))
+
+
+@dataclass(frozen=True, repr=False)
+class Apart(Mask):
+    """Change nothing, but let the masks after it treat some rows on their own; it goes before `Combine`.
+
+    >>> Apart(rows=[0]).release([1.0, 2.0])
+    array([1., 2.])
+    """
+
+    rows: Any
+
+    def __post_init__(self) -> None:
+        rows = tuple(check_integer("rows", r, low=0) for r in np.atleast_1d(np.asarray(self.rows)).tolist())
+        if not rows or len(set(rows)) != len(rows):
+            raise InputError("rows must name at least one row, each once", list(rows), "Write Apart(rows=[0])")
+        object.__setattr__(self, "rows", rows)
+
+    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
+        for r in self.rows:
+            check_index("rows", r, frame.n)
+        return frame
+
+    def partition(self, n: int) -> Partition | None:
+        labels = np.zeros(n, dtype=np.int64)
+        labels[[check_index("rows", r, n) for r in self.rows]] = np.arange(1, len(self.rows) + 1)
+        return Partition.of(labels, joins=False)
+
+    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
+        return channel
+
+
+@dataclass(frozen=True, repr=False)
+class Combine(Mask):
+    """Release M b + e, where b stacks the records of some ``rows`` and the mean of all others, and e ~ N(0, covariance).
+
+    Each of the ``rows`` shows its own part of M b + e; every other record shows the last part, which stands for their
+    mean. Without ``rows`` b is the average of the file. In closed forms `Apart` with the same rows goes before it:
+    ``Apart(rows=[0]) | Combine(matrix, covariance, rows=[0])``.
+
+    Parameters
+    ----------
+    matrix : array, shape (d, d)
+        M; d is the number of columns times the number of parts (``len(rows)`` and one for the others, if there are any).
+    covariance : array, shape (d, d)
+        Covariance of the noise.
+    rows : list of int, optional
+        Rows that are treated on their own, as in `Apart`.
+
+    Examples
+    --------
+    >>> Combine([[1.0]], [[0.0]]).release([1.0, 2.0, 6.0])
+    array([3., 3., 3.])
+    """
+
+    recordwise: ClassVar[bool] = False
+
+    matrix: Any
+    covariance: Any
+    rows: Any = ()
+
+    def __post_init__(self) -> None:
+        matrix = as_float_array("matrix", self.matrix)
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
+            raise InputError("matrix must be square and finite", f"shape {matrix.shape}", "Give one row and one column per entry of b")
+        covariance = check_covariance("covariance", self.covariance, len(matrix))
+        rows = tuple(check_integer("rows", r, low=0) for r in self.rows)
+        if len(set(rows)) != len(rows):
+            raise InputError("rows names a row twice", list(rows), "Name each row once")
+        for name, value in (("matrix", matrix), ("covariance", covariance)):
+            object.__setattr__(self, name, tuple(map(tuple, value.tolist())))
+        object.__setattr__(self, "rows", rows)
+
+    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
+        values, positions = frame.numeric("Combine")
+        n, k = values.shape
+        rows, parts = self._parts(n, k)
+        rest = np.setdiff1d(np.arange(n), rows)
+        b = np.concatenate([values[rows].reshape(-1), values[rest].mean(axis=0)] if len(rest) else [values[rows].reshape(-1)])
+        eigenvalues, vectors = np.linalg.eigh(np.array(self.covariance))
+        noise = vectors @ (np.sqrt(np.clip(eigenvalues, 0.0, None)) * rng.standard_normal(len(b)))
+        shown = (np.array(self.matrix) @ b + noise).reshape(parts, k)
+        out = np.empty_like(values)
+        out[rows] = shown[: len(rows)]
+        if len(rest):
+            out[rest] = shown[-1]
+        return frame.replace(out, positions)
+
+    def partition(self, n: int) -> Partition | None:
+        return Partition.consecutive(n, 1)
+
+    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
+        n, k = channel.layout.n, channel.columns
+        rows, parts = self._parts(n, k)
+        if channel.location != "known" or len(channel.blocks) != 1 or not channel.blocks[0].alive.all():
+            raise UnsupportedError(f"{self.technique} needs a whole file with its rows in place", do="Put it first in the chain")
+        block = channel.blocks[0]
+        cells = [channel.layout.locate(r)[2] for r in rows]
+        if len(rows) < n:
+            cells.append(channel.layout.locate(int(np.setdiff1d(np.arange(n), rows)[0]))[2])
+        if len(set(cells)) != parts or len(block.shape.sizes) != parts:
+            raise UnsupportedError(
+                f"{self.technique} must find its rows treated on their own, and all others alike",
+                do=f"Write Apart(rows={list(rows)}) | Combine(...)" if len(rows) else "Put it first in the chain",
+            )
+        place = np.concatenate([np.arange(c * k, c * k + k) for c in cells])
+        root = np.repeat(block.shape.roots[cells], k)  # a cell's coordinate is its mean times the root of its size
+        operator, noise = np.zeros((parts * k, parts * k)), np.zeros((parts * k, parts * k))
+        operator[np.ix_(place, place)] = np.array(self.matrix) * root[:, None] / root
+        noise[np.ix_(place, place)] = np.array(self.covariance) * np.outer(root, root)
+        changed = replace(
+            block,
+            b=operator @ block.b,
+            r=operator @ block.r @ operator.T + noise,
+            rw=np.zeros_like(block.rw),
+            told=np.zeros_like(block.told),
+            plain=False,
+            loads=tuple(operator @ load for load in block.loads),
+        )
+        return replace(channel, blocks=(changed,), touched=True, noisy_since_average=False)
+
+    def _parts(self, n: int, k: int) -> tuple[Ints, int]:
+        rows = np.array([check_index("rows", r, n) for r in self.rows], dtype=np.int64)
+        parts = len(rows) + (len(rows) < n)
+        if len(self.matrix) != parts * k:
+            raise InputError(
+                f"matrix must be {parts * k} by {parts * k} for {parts} parts of {k} columns",
+                f"{len(self.matrix)} rows",
+                "Give one row and one column per entry of b",
+            )
+        return rows, parts
+
+
+def compositions(total: int, parts: int) -> Ints:
+    """All ways to write a total as an ordered sum of parts of at least 0, one per row, the first part falling.
+
+    >>> compositions(2, 2).tolist()
+    [[2, 0], [1, 1], [0, 2]]
+    """
+    ways = comb(total + parts - 1, parts - 1)
+    flat = chained.from_iterable(combinations(range(total + parts - 1), parts - 1))
+    bars = np.fromiter(flat, dtype=np.int64, count=ways * (parts - 1)).reshape(ways, parts - 1)
+    edges = np.concatenate([np.full((ways, 1), -1), bars, np.full((ways, 1), total + parts - 1)], axis=1)
+    return np.asarray((np.diff(edges, axis=1) - 1)[::-1], dtype=np.int64)
+
+
+def _plain(value: Any) -> Any:
+    """A hashable plain Python value."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return tuple(_plain(v) for v in value)
+    return value
+
+
+def _key(value: Any) -> tuple[Any, ...]:
+    """A record as a key: numbers as floats, one entry per column."""
+    entries = value if isinstance(value, tuple) else (value,)
+    return tuple(float(e) if isinstance(e, (bool, int, float, np.bool_, np.integer, np.floating)) else e for e in entries)
