@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from .averaged import Averaged
+from .curve import Curve
 from .drawn import Drawn
 from .finite import Finite
 from .gaussian import Gaussian
 from .mixture import GaussianMixture
 
-__all__ = ["Drawn", "Finite", "Gaussian", "GaussianMixture"]
+__all__ = ["Averaged", "Curve", "Drawn", "Finite", "Gaussian", "GaussianMixture"]

@@ -1,0 +1,152 @@
+"""Expectations under many normal laws of one vector at once, by a few quasi-random points for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ..protocols import Array
+from . import normal
+from .box import factor
+from .gaussian import _shaped
+
+__all__ = ["Cloud", "highest_point"]
+
+_TURNS = 8
+_POINTS = 2**17
+_BLOCK = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """Scrambled Sobol points for every component, shifted by an amount of its own (Cranley and Patterson, 1976).
+
+    With shifts of their own the components' errors average out; without, a few points would err for all alike. Eight
+    independent turns show the error that is left.
+    """
+
+    weights: Array
+    means: Array
+    roots: Array
+    """Lower triangular roots of the covariances, ``(S, k, k)``."""
+    uniform: Array
+    """``(turns, points, S, k)``"""
+
+    @classmethod
+    def of(cls, weights: Array, means: Array, covs: Array) -> Cloud:
+        """Place the points: some hundred thousand in all, at least two in each turn and component."""
+        count, k = means.shape
+        per = 2 ** max(1, min(9, int(np.log2(_POINTS / (_TURNS * count) + 1))))
+        return cls(weights, means, factor(covs), _uniform(k, per, count))
+
+    def expect(self, f: Callable[[Array], Array]) -> tuple[Array, Array]:
+        """E f of each component and the error of their mean."""
+        return self._settle(_shaped(f(self.theta), self.theta.shape[:1]))
+
+    def outside(self, at: Array, width: Array) -> tuple[Array, Array]:
+        """P(some coordinate is farther than its width from ``at``), one coordinate after the other (Genz, 1992)."""
+        k = self.means.shape[1]
+        drawn = np.zeros(self.uniform.shape)
+        inside = np.zeros(self.uniform.shape[:-1])
+        for j in range(k):
+            mean = self.means[:, j] - at[j] + np.einsum("tpsi,si->tps", drawn[..., :j], self.roots[:, j, :j])
+            sd = np.broadcast_to(self.roots[:, j, j], mean.shape)
+            with np.errstate(divide="ignore"):
+                inside += np.log1p(-np.minimum(normal.outside(mean, sd, width[j]), 1.0))
+            if j == k - 1:
+                break
+            safe = np.where(sd > 0, sd, 1.0)
+            a, b = special.ndtr((-width[j] - mean) / safe), special.ndtr((width[j] - mean) / safe)
+            drawn[..., j] = special.ndtri(np.clip(a + self.uniform[..., j] * (b - a), 1e-300, 1 - 1e-16))
+        return self._settle(-np.expm1(inside).reshape(-1))
+
+    def minus_log_density(self) -> tuple[Array, Array]:
+        """Mean of minus the log of the averaged density under each component; a tenth of the points will do."""
+        turns, per, count, k = self.uniform.shape
+        keep = max(1, min(per, 16384 // (2 * count)))
+        theta = self.theta.reshape(turns, per, count, k)[:2, :keep]
+        flat = theta.reshape(-1, k)
+        values = np.empty(len(flat))
+        step = max(1, _BLOCK // count)
+        for start in range(0, len(flat), step):
+            values[start : start + step] = self._log_density(flat[start : start + step])
+        series = -values.reshape(2, keep, count)
+        halves = (series.mean(axis=1)) @ self.weights
+        return series.mean(axis=(0, 1)), np.asarray(abs(halves[0] - halves[1]) / 2)
+
+    @cached_property
+    def theta(self) -> Array:
+        """The points, ``(turns * points * S, k)``."""
+        z = special.ndtri(self.uniform)
+        return np.asarray(self.means + np.einsum("sij,tpsj->tpsi", self.roots, z)).reshape(-1, self.means.shape[1])
+
+    def _settle(self, seen: Array) -> tuple[Array, Array]:
+        table = seen.reshape(self.uniform.shape[:-1]).mean(axis=1)
+        turns = table @ self.weights
+        return np.asarray(table.mean(axis=0)), np.asarray(turns.std(ddof=1) / np.sqrt(len(turns)))
+
+    @cached_property
+    def _forms(self) -> tuple[Array, Array, Array]:
+        """Mean and scale of the cloud, and each component's log density as a quadratic form in whitened coordinates."""
+        centre = self.weights @ self.means
+        scale = np.sqrt(self.weights @ (np.square(self.means - centre) + np.sum(np.square(self.roots), axis=-1)))
+        means, roots = (self.means - centre) / scale, self.roots / scale[:, None]
+        inverse = np.linalg.inv(roots)
+        precision = np.swapaxes(inverse, -1, -2) @ inverse
+        linear = np.einsum("sij,sj->si", precision, means)
+        logdet = np.sum(np.log(np.diagonal(roots, axis1=-2, axis2=-1)), axis=-1) + np.sum(np.log(scale))
+        k = means.shape[1]
+        with np.errstate(divide="ignore"):
+            constant = np.log(self.weights) - 0.5 * k * np.log(2 * np.pi) - logdet - 0.5 * np.einsum("si,si->s", linear, means)
+        pairs = np.triu_indices(k)
+        square = np.where(pairs[0] == pairs[1], -0.5, -1.0) * precision[:, pairs[0], pairs[1]]
+        return centre, scale, np.concatenate([constant[:, None], linear, square], axis=1).T
+
+    def _log_density(self, points: Array) -> Array:
+        centre, scale, forms = self._forms
+        x = (points - centre) / scale
+        pairs = np.triu_indices(x.shape[1])
+        # One matrix product gives every component at every point.
+        logs = np.concatenate([np.ones((len(x), 1)), x, x[:, pairs[0]] * x[:, pairs[1]]], axis=1) @ forms
+        top = np.max(logs, axis=1)
+        return np.asarray(top + np.log(np.sum(np.exp(logs - top[:, None]), axis=1)))
+
+
+def highest_point(law: Any) -> Array:
+    """The mode of a mixture of normal vectors: quasi-Newton on the log density from its most promising points."""
+    from scipy import optimize
+
+    minimize: Any = optimize.minimize
+    means = np.broadcast_to(law.means, (law.components, *law.event))
+    sd = np.sqrt(np.where(np.isfinite(law.var()), law.var(), 1.0))
+    if not (sd > 0).all() or np.isposinf(law.log_density(means[:: max(1, len(means) // 64)])).any():
+        return np.asarray(law.mode())
+    starts = np.concatenate([law.mean()[None], means[:: max(1, len(means) // 255)]])
+    starts = starts[np.argsort(-law.log_density(starts), kind="stable")[:3]]
+    found = []
+    for start in starts:
+        worth = lambda z, x=start: -float(law.log_density(x + sd * z))  # noqa: E731
+        found.append(minimize(worth, np.zeros(len(sd)), method="BFGS", options={"gtol": 1e-7}))
+    best = int(np.argmin([f.fun for f in found]))
+    return np.asarray(starts[best] + sd * found[best].x)
+
+
+@lru_cache(maxsize=8)
+def _uniform(k: int, per: int, count: int) -> Array:
+    """Points of every turn with the shift of every component, inside the open unit cube; always the same ones."""
+    from scipy.stats import qmc
+
+    blocks = []
+    for turn in range(_TURNS):
+        rng = np.random.default_rng([20020501, k, turn])
+        base = qmc.Sobol(k, scramble=True, rng=rng).random_base2(int(np.log2(per)))
+        shifts = qmc.Sobol(k, scramble=True, rng=rng).random_base2(int(np.ceil(np.log2(max(2, count)))))[:count]
+        blocks.append((base[:, None] + shifts) % 1.0)
+    block = np.clip(np.stack(blocks), 2.0**-40, 1 - 2.0**-40)
+    block.setflags(write=False)
+    return block

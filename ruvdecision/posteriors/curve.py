@@ -1,0 +1,485 @@
+"""A posterior of a number known by its log density on a grid: quadrature's own law."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ..checks import as_float_array, check_finite
+from ..errors import InputError
+from ..protocols import Array, Value
+from .curvespline import Splines, cut_pieces
+from .finite import _expm1_less
+from .gaussian import _shaped
+from .integrate import adaptive
+from .roots import least_near, monotone_root
+from .shapes import as_weight_matrix, check_level, check_width
+
+__all__ = ["Curve"]
+
+_BLOCK = 4_000_000
+_CUT = 12
+"""Gauss nodes on each side of a kink."""
+_SURE = 1e-9
+"""Doubt about the grid that counts as nothing."""
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Curve:
+    """A batch of laws on the line, each known by its log density on one common grid.
+
+    Between the points the log density is a spline of degree seven, and the law normalises itself. The density is zero outside
+    the grid and may jump at its ends, so that a truncated law is as exact as any other.
+
+    Parameters
+    ----------
+    x : array, ``(points,)``
+        Ascending; fine enough that the log density is smooth from point to point. A point that occurs twice marks a jump:
+        the first holds the value from the left, the second that from the right.
+    log_density : array, ``batch + (points,)``
+        Log density at the points, up to a constant of each law. Minus infinity is allowed at the ends of a piece.
+    breaks : array, optional
+        Points of the grid where the density has a kink but no jump.
+
+    A grid that is somewhat coarse gives every answer an error, the share of the mass that it leaves in doubt; one that
+    is far too coarse is refused.
+
+    Examples
+    --------
+    >>> x = np.linspace(0, 40, 201)
+    >>> law = Curve(x, -x)
+    >>> float(law.mean().round(9)), float(law.quantile(0.5).round(9))
+    (1.0, 0.693147181)
+    """
+
+    splines: Splines
+    lost: Array
+    batch: tuple[int, ...]
+
+    def __init__(self, x: Any, log_density: Any, breaks: Any = None) -> None:
+        grid = check_finite("x", as_float_array("x", x))
+        values = as_float_array("log_density", log_density)
+        if grid.ndim != 1 or len(grid) < 4 or (np.diff(grid) < 0).any() or (grid[2:] == grid[:-2]).any() or grid[0] == grid[-1]:
+            raise InputError("x must be at least four ascending points, none more than twice", f"shape {grid.shape}", "Sort the grid")
+        if values.ndim == 0 or values.shape[-1] != len(grid):
+            raise InputError(
+                f"log_density must have shape batch + ({len(grid)},)", f"shape {values.shape}", "Give one log density per point"
+            )
+        if np.isnan(values).any() or np.isposinf(values).any():
+            raise InputError("log_density must be numbers below infinity", f"{int(np.sum(~(values < np.inf)))} others", "Check the law")
+        kinks = np.zeros(0) if breaks is None else np.unique(check_finite("breaks", as_float_array("breaks", breaks)))
+        inside = kinks[(kinks > grid[0]) & (kinks < grid[-1])]
+        if not np.isin(inside, grid).all():
+            raise InputError("breaks must be points of the grid", f"{int(np.sum(~np.isin(inside, grid)))} others", "Put them into x")
+        inside = inside[~np.isin(inside, grid[:-1][np.diff(grid) == 0])]
+        rows = values.reshape(-1, len(grid)).T
+        grids, pieces, lost = cut_pieces(grid, rows, inside)
+        self._fill(Splines(tuple(grids), tuple(pieces)), lost, values.shape[:-1])
+        doubt = float(np.max(self.splines.doubt + lost, initial=0.0))
+        if not doubt < 0.01:
+            raise InputError(
+                "The grid is too coarse for its density",
+                f"{len(grid)} points that leave {min(doubt, 1.0):.2g} of the mass in doubt",
+                f"Use at least {int(np.ceil(len(grid) * np.clip((doubt / 1e-9) ** 0.125, 2.0, 20.0)))} points, or name kinks in breaks",
+            )
+
+    def _fill(self, splines: Splines, lost: Array, batch: tuple[int, ...]) -> None:
+        for name, thing in (("splines", splines), ("lost", lost), ("batch", batch)):
+            object.__setattr__(self, name, thing)
+
+    @classmethod
+    def _make(cls, splines: Splines, lost: Array, batch: tuple[int, ...]) -> Curve:
+        self = object.__new__(cls)
+        self._fill(splines, lost, batch)
+        return self
+
+    def __repr__(self) -> str:
+        low, high = self.ends
+        return f"Curve(points={sum(map(len, self.splines.grids))}, from {low:.6g} to {high:.6g}, batch={self.batch})"
+
+    # -- shape and place -----------------------------------------------------------------------------
+
+    @property
+    def event(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def support(self) -> None:
+        """None: the target lies on a continuum."""
+        return None
+
+    @property
+    def centre(self) -> None:
+        """None: nothing is assumed about the shape."""
+        return None
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the grid, where the law ends."""
+        return float(self.splines.grids[0][0]), float(self.splines.grids[-1][-1])
+
+    @property
+    def doubt(self) -> Array:
+        """Share of the mass that the grid leaves in doubt; zero if it is fine enough."""
+        return self._back(self._doubt)
+
+    def recentred(self) -> Curve:
+        """Itself: sums of differences keep their digits wherever the grid lies."""
+        return self
+
+    def select(self, index: Any) -> Curve:
+        """The posteriors at ``index`` of the batch."""
+        rows = np.arange(self.splines.rows).reshape(self.batch)[index]
+        return self._make(self.splines.take(np.ravel(rows)), self.lost[np.ravel(rows)], np.shape(rows))
+
+    def mixed(self, weights: Array) -> Curve:
+        """The average of the laws of a batch ``(S,)``, as one law."""
+        with np.errstate(divide="ignore"):
+            shares = np.log(weights) - self._log_mass
+        values = tuple(special.logsumexp(v + shares, axis=1)[:, None] for v in self.splines.values)
+        top = max(float(v.max()) for v in values)
+        return self._make(Splines(self.splines.grids, tuple(v - top for v in values)), np.atleast_1d(weights @ self.lost), ())
+
+    # -- summaries -----------------------------------------------------------------------------------
+
+    def mean(self) -> Array:
+        return self._back(self._middle)
+
+    def var(self) -> Array:
+        return self._back(self._mass(np.square(self._gap)))
+
+    def cov(self) -> Array:
+        return self.var()[..., None, None]
+
+    def quantile(self, q: float) -> Array:
+        """A root of the distribution function within its interval, to the last digits."""
+        level = np.full(self.splines.rows, check_level("q", q))
+        return self._back(self._solve(level, np.arange(self.splines.rows)))
+
+    def cdf(self, at: Any) -> Array:
+        below = self._cut(lambda x, a: (x <= a).astype(np.float64), at, [0.0])
+        return np.minimum(below, 1.0)
+
+    def log_density(self, at: Any) -> Array:
+        """Log density, minus infinity outside the grid; at a jump the higher side."""
+        at = np.asarray(at, dtype=np.float64)
+        shape = np.broadcast_shapes(at.shape, self.batch)
+        x = np.broadcast_to(at, shape).ravel()
+        row = np.broadcast_to(np.arange(self.splines.rows).reshape(self.batch), shape).ravel()
+        left, right, piece = self.splines.edges
+        out = np.full(len(x), -np.inf)
+        for side in ("right", "left"):
+            place = np.clip(np.searchsorted(left, x, side=side) - 1, 0, len(left) - 1)  # type: ignore[call-overload]
+            inside = np.flatnonzero((x >= left[place]) & (x <= right[place]))
+            seen = self.splines.single(x[inside], piece[place[inside]], row[inside]) - self._log_mass[row[inside]]
+            out[inside] = np.maximum(out[inside], seen)
+        return np.asarray(out.reshape(shape))
+
+    def mode(self, width: Any = 0.0) -> Array:
+        """The highest point of the density, or centre of the best window: a scan of the grid, refined."""
+        half = float(check_width(width, ()))
+        if half:
+            low, high = self.ends
+            points = np.concatenate([g[:: max(1, len(g) // 256)] for g in self.splines.grids])
+            points = np.clip(np.concatenate([points, [low + half, high - half]]), low, high)
+        else:
+            points = np.concatenate(self.splines.grids)
+        points = np.unique(points).reshape((-1,) + (1,) * len(self.batch))
+        grid = np.broadcast_to(points, (len(points), *self.batch))
+
+        def badness(x: Array) -> Array:
+            return np.asarray(self.outside(x, half).value if half else -self.log_density(x))
+
+        return np.asarray(least_near(badness, grid, badness(points) if half else badness(grid), tries=3)[0])
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        level = rng.random((size, *self.batch))
+        row = np.broadcast_to(np.arange(self.splines.rows).reshape(self.batch), level.shape).ravel()
+        return self._solve(level.ravel(), row).reshape(level.shape)
+
+    # -- expectations --------------------------------------------------------------------------------
+
+    def expect(self, f: Callable[[Array], Array], at: Any = None) -> Value:
+        """E f by adaptive quadrature between points of the grid and the kinks ``at``."""
+        rows = np.arange(self.splines.rows).reshape(self.batch)
+        total, error = np.zeros(self.batch), np.zeros(self.batch)
+        for i, grid in enumerate(self.splines.grids):
+            panels = grid[np.unique(np.linspace(0, len(grid) - 1, min(len(grid), 49)).astype(int))]
+            edges = np.broadcast_to(panels.reshape((-1,) + (1,) * len(self.batch)), (len(panels), *self.batch))
+            if at is not None:
+                kinks = np.asarray(at, dtype=np.float64)
+                kinks = np.clip(kinks if kinks.ndim > len(self.batch) else kinks[None], grid[0], grid[-1])
+                edges = np.sort(np.concatenate([edges, np.broadcast_to(kinks, kinks.shape[:1] + self.batch)]), axis=0)
+
+            def integrand(x: Array, i: int = i) -> Array:
+                row = np.broadcast_to(rows, x.shape).ravel()
+                logs = self.splines.single(x.ravel(), np.full(x.size, i), row) - self._log_mass[row]
+                return np.asarray(_shaped(f(x), x.shape) * np.exp(logs).reshape(x.shape))
+
+            found = adaptive(integrand, edges, relative=1e-12)
+            total, error = total + found.value, error + found.error
+        return Value(total, error + self.doubt * np.abs(total))
+
+    def shared_expect(self, f: Callable[[Array], Array], cuts: Array | None) -> Value:
+        """E f of every law of the batch for a function of points ``(points,)`` alone, smooth but for kinks at ``cuts``."""
+        nodes, weights = self._nodes
+        seen = _shaped(f(nodes.ravel()), (nodes.size,)).reshape(nodes.shape) * weights
+        if cuts is None or not len(cuts):
+            value = seen.ravel() @ self._density
+        else:
+            x, w, piece, hit = self._pieces_at(np.sort(cuts)[None], 0.0, graded=True)
+            seen[hit[0]] = 0.0
+            extra = _shaped(f(x[0]), x.shape[1:]) * w[0]
+            value = seen.ravel() @ self._density + extra @ np.exp(self.splines.shared(x[0], piece[0]) - self._log_mass)
+        return self._sure(self._back(value))
+
+    def quadratic(self, weights: Any = 1.0) -> Value:
+        return self._sure(float(as_weight_matrix(weights, ())[0, 0]) * self.var())
+
+    def below(self, at: Any) -> Value:
+        return self._sure(self._cut(lambda x, a: np.maximum(a - x, 0.0), at, [0.0]))
+
+    def above(self, at: Any) -> Value:
+        return self._sure(self._cut(lambda x, a: np.maximum(x - a, 0.0), at, [0.0]))
+
+    def power(self, at: Any, p: float, *, signed: bool = False) -> Value:
+        def g(x: Array, a: Array) -> Array:
+            gap = x - a
+            return np.asarray(np.abs(gap) ** p * (np.sign(gap) if signed else 1.0))
+
+        return self._sure(self._cut(g, at, [0.0], power=0.0 if float(p).is_integer() else p, signed=signed))
+
+    def huber(self, at: Any, delta: float) -> Value:
+        return self._sure(self._cut(lambda x, a: np.asarray(special.huber(delta, x - a)), at, [-delta, delta]))
+
+    def outside(self, at: Any, width: Any) -> Value:
+        half = float(check_width(width, ()))
+        if not half:
+            # Nobody hits a point of a continuum.
+            return Value.exact(np.ones(np.broadcast_shapes(np.shape(at), self.batch)))
+        return self._sure(np.minimum(self._cut(lambda x, a: (np.abs(x - a) > half).astype(np.float64), at, [-half, half]), 1.0))
+
+    def log_mgf(self, t: float, *, centred: bool = False) -> Value:
+        u = t * self._gap
+        top = max(t * (end - m) for end in self.ends for m in (float(self._middle.min()), float(self._middle.max())))
+        with np.errstate(divide="ignore"):
+            if top <= 1.0:
+                value = np.log1p(self._mass(_expm1_less(u)))
+            else:
+                logs = u + np.log(self._nodes[1]).reshape(-1, 1) + np.log(np.maximum(self._density, 1e-300))
+                value = special.logsumexp(logs, axis=0)
+        found = self._back(value)
+        return Value(np.asarray(found if centred else found + t * self.mean()), self.doubt * np.abs(found))
+
+    def spread(self) -> Value:
+        """Twice the integral of F (1 - F)."""
+        nodes, weights = self._nodes
+        step = weights.sum(axis=1)
+        density = self._density.reshape(*nodes.shape, -1)
+        inner = np.einsum("ij,njr->nir", _running(nodes.shape[1]), density) * step[:, None, None]
+        below = self._cumulated[:-1, None] + inner
+        return self._sure(self._back(2 * self._mass_of(below * np.maximum(1 - below, 0.0))))
+
+    def entropy(self) -> Value:
+        found = self._back(self._mass_of(special.entr(self._density).reshape(*self._nodes[0].shape, -1)))
+        return Value(found, self.doubt * (1 + np.abs(found)))
+
+    # -- helpers -------------------------------------------------------------------------------------
+
+    @cached_property
+    def _nodes(self) -> tuple[Array, Array]:
+        """Gauss nodes and weights in every interval, ``(intervals, order)``."""
+        left, right, _ = self.splines.edges
+        z, w = _legendre(6 if len(left) * self.splines.rows <= 200_000 else 4)
+        return left[:, None] + (right - left)[:, None] * z, (right - left)[:, None] * w
+
+    @cached_property
+    def _raw(self) -> tuple[Array, Array]:
+        nodes, weights = self._nodes
+        logs = self.splines.shared(nodes.ravel(), np.repeat(self.splines.edges[2], nodes.shape[1]))
+        density = np.exp(np.minimum(logs, 50.0))
+        mass = weights.ravel() @ density
+        return np.asarray(density / mass), np.log(mass)
+
+    @property
+    def _density(self) -> Array:
+        """Densities at the nodes, ``(nodes, rows)``."""
+        return self._raw[0]
+
+    @property
+    def _log_mass(self) -> Array:
+        return self._raw[1]
+
+    @cached_property
+    def _doubt(self) -> Array:
+        total = self.splines.doubt + self.lost
+        return np.where(total < _SURE, 0.0, total)
+
+    @cached_property
+    def _middle(self) -> Array:
+        nodes = self._nodes[0]
+        base = float(nodes.flat[nodes.size // 2])
+        return np.asarray(base + ((nodes - base) * self._nodes[1]).ravel() @ self._density)
+
+    @property
+    def _gap(self) -> Array:
+        return self._nodes[0].reshape(-1, 1) - self._middle
+
+    @cached_property
+    def _cumulated(self) -> Array:
+        """Distribution functions at the ends of the intervals, ``(intervals + 1, rows)``."""
+        nodes, weights = self._nodes
+        parts = np.einsum("ni,nir->nr", weights, self._density.reshape(*nodes.shape, -1))
+        return np.concatenate([np.zeros((1, parts.shape[1])), np.cumsum(parts, axis=0)])
+
+    def _mass(self, seen: Array) -> Array:
+        """Mean of values at the nodes, ``(nodes, rows)``."""
+        return np.asarray(np.einsum("n,nr,nr->r", self._nodes[1].ravel(), self._density, seen))
+
+    def _mass_of(self, seen: Array) -> Array:
+        """Integral of values at the nodes, ``(intervals, order, rows)``."""
+        return np.asarray(np.einsum("ni,nir->r", self._nodes[1], seen))
+
+    def _back(self, rows: Array) -> Array:
+        return np.asarray(np.reshape(rows, self.batch))
+
+    def _sure(self, value: Array) -> Value:
+        value = np.asarray(value)
+        return Value(value, np.broadcast_to(self.doubt * np.abs(value), value.shape))
+
+    def _cut(self, g: Callable[[Array, Array], Array], at: Any, kinks: list[float], *, power: float = 0.0, signed: bool = False) -> Array:
+        """E g(theta, at) for g with kinks at ``at`` plus those given; leading axes of ``at`` stay.
+
+        With ``power`` g is |theta - at| to that power (with its sign if ``signed``), which Gauss and Jacobi's rule integrates.
+        """
+        at = np.asarray(at, dtype=np.float64)
+        inner = len(self.batch)
+        at = at.reshape((1,) * max(0, inner - at.ndim) + at.shape)
+        lead, middle = at.shape[: at.ndim - inner], at.shape[at.ndim - inner :]
+        nodes, weights = self._nodes
+        shared = all(n == 1 for n in middle)
+        if shared:
+            points, row = at.ravel(), None
+        else:
+            full = np.broadcast_to(at, lead + self.batch)
+            points = full.ravel()
+            row = np.broadcast_to(np.arange(self.splines.rows).reshape(self.batch), full.shape).ravel()
+        step = max(1, _BLOCK // (nodes.size + (100 * self.splines.rows if shared else 100)))
+        found = []
+        for start in range(0, len(points), step):
+            a = points[start : start + step]
+            x, w, piece, hit = self._pieces_at(a[:, None] + np.array(kinks), power)
+            # Where g is a power its size is in the weights, and only the sign is left.
+            extra = w * (np.sign(x - a[:, None]) if power and signed else np.ones_like(x) if power else g(x, a[:, None]))
+            table = g(nodes.ravel(), a[:, None]).reshape(len(a), *nodes.shape) * weights
+            np.put_along_axis(table, hit[:, :, None], 0.0, axis=1)
+            flat = table.reshape(len(a), -1)
+            if row is None:
+                logs = self.splines.shared(x.ravel(), piece.ravel()) - self._log_mass
+                near = np.einsum("ae,aer->ar", extra, np.exp(logs).reshape(*x.shape, -1))
+                found.append(flat @ self._density + near)
+            else:
+                mine = row[start : start + step]
+                logs = self.splines.single(x.ravel(), piece.ravel(), np.repeat(mine, x.shape[1])) - np.repeat(
+                    self._log_mass[mine], x.shape[1]
+                )
+                near = np.sum(extra * np.exp(logs).reshape(x.shape), axis=1)
+                found.append(np.einsum("an,na->a", flat, self._density[:, mine]) + near)
+        return np.concatenate(found).reshape(lead + self.batch)
+
+    def _pieces_at(self, cuts: Array, power: float, *, graded: bool = False) -> tuple[Array, Array, Any, Any]:
+        """Nodes, weights and pieces for the intervals that the ascending ``cuts`` (points, c) go through, and which those are.
+
+        With ``power`` (one cut) the neighbours are taken in too, where a power is still steep, and the weights hold it. With
+        ``graded`` nodes crowd towards the outer cuts, which takes the edge off any power.
+        """
+        left, right, piece = self.splines.edges
+        last = len(left) - 1
+        place = np.clip(np.searchsorted(left, cuts, side="right") - 1, 0, last)
+        spans = [place, place]
+        if power:
+            spans = [
+                np.where(piece[np.maximum(place - 1, 0)] == piece[place], np.maximum(place - 1, 0), place),
+                np.where(piece[np.minimum(place + 1, last)] == piece[place], np.minimum(place + 1, last), place),
+            ]
+        low, high = left[spans[0]], right[spans[1]]
+        fresh = np.ones(place.shape, dtype=bool)
+        fresh[:, 1:] = place[:, 1:] != place[:, :-1]
+        ends = np.concatenate([low[..., None], np.clip(cuts[:, None, :], low[..., None], high[..., None]), high[..., None]], axis=-1)
+        length = np.diff(ends, axis=-1) * fresh[..., None]
+        z, w = _jacobi(power)
+        if power:
+            # The rule starts at the cut and goes outwards on either side; a cut off the line is as smooth as any place.
+            outer = (cuts < low) | (cuts > high)
+            flip = np.stack([ends[..., 1:2] - length[..., :1] * z, ends[..., 1:2] + length[..., 1:] * z], axis=-2)
+            weights = length[..., None] ** (power + 1) * w
+            plain, share = _legendre(_CUT)
+            inside = ends[..., :-1, None] + length[..., None] * plain
+            level = length[..., None] * share * np.abs(inside - cuts[..., None, None]) ** power
+            x, weights = np.where(outer[..., None, None], inside, flip), np.where(outer[..., None, None], level, weights)
+        else:
+            x, weights = ends[..., :-1, None] + length[..., None] * z, length[..., None] * w
+            if graded:
+                weights = weights.copy()
+                x[..., 0, :] = ends[..., 1, None] - length[..., 0, None] * z**3
+                x[..., -1, :] = ends[..., -2, None] + length[..., -1, None] * z**3
+                weights[..., [0, -1], :] *= 3 * z**2
+        which = np.broadcast_to(piece[place][..., None, None], x.shape)
+        count = len(cuts)
+        hit = np.concatenate([spans[0], place, spans[1]], axis=1) if power else place
+        return x.reshape(count, -1), weights.reshape(count, -1), which.reshape(count, -1), hit
+
+    def _solve(self, level: Array, row: Any) -> Array:
+        """Quantiles: the interval from the cumulated masses, then a root inside it."""
+        left, right, piece = self.splines.edges
+        sums = self._cumulated[:, row]
+        total = sums[-1]
+        place = np.clip(np.sum(sums[1:-1] < level * total, axis=0), 0, len(left) - 1)
+        low, high = left[place], right[place]
+        base = sums[place, np.arange(len(place))]
+        z, w = _legendre(_CUT)
+
+        def gap(x: Array) -> Array:
+            inside = low[:, None] + (x - low)[:, None] * z
+            logs = self.splines.single(inside.ravel(), np.repeat(piece[place], len(z)), np.repeat(row, len(z)))
+            part = np.exp(logs.reshape(inside.shape) - self._log_mass[row][:, None]) @ w * (x - low)
+            return np.asarray(base + part - level * total)
+
+        root = monotone_root(gap, low, high)
+        first, last = self.ends
+        return np.where(level <= 0, first, np.where(level >= 1, last, root))
+
+
+@lru_cache(maxsize=16)
+def _legendre(order: int) -> tuple[Array, Array]:
+    """Gauss's nodes and weights on (0, 1)."""
+    z, w = np.polynomial.legendre.leggauss(order)
+    return 0.5 * (z + 1), 0.5 * w
+
+
+@lru_cache(maxsize=64)
+def _jacobi(power: float) -> tuple[Array, Array]:
+    """Nodes and weights on (0, 1) for the weight t ** power."""
+    if not power:
+        return _legendre(_CUT)
+    z, w = special.roots_jacobi(_CUT, 0.0, power)
+    return np.asarray(0.5 * (z + 1)), np.asarray(w / 2 ** (power + 1))
+
+
+@lru_cache(maxsize=8)
+def _running(order: int) -> Array:
+    """Integrals from 0 to each node of (0, 1) of the polynomials that are one at a node and zero at the others."""
+    z, _ = _legendre(order)
+    inner, w = _legendre(order)
+    points = z[:, None] * inner
+    basis = np.ones((order, order, order))
+    for j in range(order):
+        for m in range(order):
+            if m != j:
+                basis[:, :, j] *= (points - z[m]) / (z[j] - z[m])
+    return np.asarray(np.einsum("ikj,k->ij", basis, w) * z[:, None])

@@ -1,0 +1,154 @@
+"""Log densities on a grid as splines of high order, piece by piece, a whole batch on one grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.interpolate import BSpline, make_interp_spline
+
+from ..errors import InputError
+from ..protocols import Array
+
+__all__ = ["Splines", "cut_pieces"]
+
+_DEGREE = 7
+_FLOOR = -1e5
+"""Log density, below the top, that stands for nothing at all; deeper values would only cost digits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Splines:
+    """Log densities of ``rows`` laws: in every piece one spline per row through the points of the grid.
+
+    Arrays have points first and rows last.
+    """
+
+    grids: tuple[Array, ...]
+    values: tuple[Array, ...]
+    """Log densities at the points, ``(points of the piece, rows)``, the highest of each row being zero."""
+
+    @property
+    def rows(self) -> int:
+        return int(self.values[0].shape[1])
+
+    def take(self, rows: Any) -> Splines:
+        """Some of the rows."""
+        return replace(self, values=tuple(v[:, rows] for v in self.values))
+
+    @cached_property
+    def edges(self) -> tuple[Array, Array, Any]:
+        """Left and right ends of all intervals, and the piece of each."""
+        left = np.concatenate([g[:-1] for g in self.grids])
+        right = np.concatenate([g[1:] for g in self.grids])
+        return left, right, np.repeat(np.arange(len(self.grids)), [len(g) - 1 for g in self.grids])
+
+    @cached_property
+    def fits(self) -> list[Any]:
+        """One vector-valued B-spline per piece."""
+        return [_fit(g, v) for g, v in zip(self.grids, self.values, strict=True)]
+
+    @cached_property
+    def doubt(self) -> Array:
+        """Share of the mass that the grid leaves in doubt, one per row.
+
+        Splines through every other point are held against the points between them; halving the step takes off a factor
+        of 2 to the power of the order, of which a part is given up for safety.
+        """
+        total, off = np.zeros(self.rows), np.zeros(self.rows)
+        for grid, values in zip(self.grids, self.values, strict=True):
+            n = len(grid)
+            width = np.gradient(grid) if n > 1 else np.ones(1)
+            mass = width[:, None] * np.exp(values)
+            total += mass.sum(axis=0)
+            if n < 4:
+                off += mass.sum(axis=0)
+                continue
+            # Both halves of the points are held against the other: a spike on one point escapes one of them.
+            parts = []
+            for first in (0, 1):
+                kept = np.union1d(np.arange(first, n, 2), [0, n - 1])
+                left = np.setdiff1d(np.arange(n), kept)
+                rough = _fit(grid[kept], values[kept])
+                gap = np.abs(rough(grid[left]) - values[left])
+                # A parabola is a normal law, which any spline gets right: rounding alone is no doubt.
+                gap = np.maximum(gap - 1e-11 * (1 + np.abs(values[left])), 0.0)
+                few = mass[left].sum(axis=0) + mass[kept].sum(axis=0)
+                parts.append(np.sum(2 * mass[left] * np.minimum(gap, 50.0), axis=0) * 8 * 0.5 ** (rough.k + 1))
+                # Where nearly all the mass sits on one point, no spline can tell what lies beside it.
+                parts.append(np.where(mass.max(axis=0) > 0.7 * few, few, 0.0))
+            off += np.max(parts, axis=0)
+        return np.asarray(off / total)
+
+    def shared(self, x: Array, piece: Any) -> Array:
+        """Log densities of all rows at the points ``x`` of the given pieces, ``(points, rows)``."""
+        out = np.empty((len(x), self.rows))
+        for i, fit in enumerate(self.fits):
+            mine = np.flatnonzero(piece == i)
+            if len(mine):
+                out[mine] = _basis(fit, x[mine], self.grids[i]) @ fit.c
+        return out
+
+    def single(self, x: Array, piece: Any, row: Any) -> Array:
+        """Log density of one row at each point, ``(points,)``."""
+        out = np.empty(len(x))
+        for i, fit in enumerate(self.fits):
+            mine = np.flatnonzero(piece == i)
+            if len(mine):
+                basis = _basis(fit, x[mine], self.grids[i])
+                shape = (len(mine), fit.k + 1)
+                out[mine] = np.einsum("nk,nk->n", basis.data.reshape(shape), fit.c[basis.indices.reshape(shape), row[mine, None]])
+        return out
+
+
+def cut_pieces(x: Array, values: Array, breaks: Array) -> tuple[list[Array], list[Array], Array]:
+    """Cut a grid where a point occurs twice (a jump) or is named in ``breaks`` (a kink); values are ``(points, rows)``.
+
+    Gives back grids, values less their highest in each row, and the share of each row's mass that ends of density zero may hide.
+    """
+    top = np.max(values, axis=0)
+    if not np.isfinite(top).all():
+        raise InputError("log_density must be finite somewhere", "minus infinity throughout", "Check the law and the grid's range")
+    values = np.maximum(values - top, -np.inf)
+    jumps = np.flatnonzero(np.diff(x) == 0)
+    kinks = np.searchsorted(x, breaks)
+    starts = np.unique(np.concatenate([[0], jumps + 1, kinks])).astype(int)
+    stops = np.unique(np.concatenate([jumps, kinks, [len(x) - 1]])).astype(int)
+    starts, stops = starts[starts < len(x) - 1], stops[stops > 0]
+    # A kink shares its point with both neighbours; at a jump each side has its own.
+    grids, pieces, lost = [], [], np.zeros(values.shape[1])
+    for a, b in zip(starts, [min(s for s in stops if s > a) for a in starts], strict=True):
+        grid, inside = x[a : b + 1], values[a : b + 1].copy()
+        gone = np.isneginf(inside)
+        empty = gone.all(axis=0)
+        if empty.all():
+            continue
+        inside[:, empty] = _FLOOR
+        gone[:, empty] = False
+        first = int(np.max(np.argmin(gone, axis=0)))
+        last = len(grid) - int(np.max(np.argmin(gone[::-1], axis=0)))
+        if gone[first:last].any() or last - first < 2:
+            raise InputError(
+                "log_density must not be minus infinity inside the grid",
+                f"{int(gone[first:last].sum())} such values",
+                "Give the place where the density falls to zero twice, once with each side's value",
+            )
+        hidden = np.exp(np.maximum(inside[:-1], inside[1:])) * np.diff(grid)[:, None]
+        lost += hidden[:first].sum(axis=0) + hidden[last - 1 :].sum(axis=0)
+        grids.append(grid[first:last])
+        pieces.append(np.maximum(inside[first:last], _FLOOR))
+    whole = sum(np.sum(np.gradient(g)[:, None] * np.exp(v), axis=0) for g, v in zip(grids, pieces, strict=True))
+    return grids, pieces, np.asarray(lost / whole)
+
+
+def _fit(grid: Array, values: Array) -> Any:
+    degree = min(_DEGREE, len(grid) - 1)
+    return make_interp_spline(grid, values, k=degree if degree % 2 else degree - 1, check_finite=False)
+
+
+def _basis(fit: Any, x: Array, grid: Array) -> Any:
+    basis = BSpline.design_matrix(np.clip(x, grid[0], grid[-1]), fit.t, fit.k)
+    return sparse.csr_array(basis)
