@@ -7,24 +7,29 @@ numbers go onto the map; the records, and whatever a measure knows about single 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from .checks import Seed, as_generator, as_seed_sequence, check_integer, suggest
-from .columns import check_name, tell_apart
+from .checks import Seed, as_generator, check_integer, suggest
+from .columns import tell_apart
 from .engines.replication import replicate_seeds
 from .errors import InputError
 from .evaluate import check_masks
+from .files import file_digest
+from .findings import Findings, Outcome, check_measures
 from .masks.base import Mask
+from .masks.frame import Frame
 from .matching import about, check_releases, is_copies, keyed, match, read
 from .progress import Bar
-from .protocols import Array
 from .rumap import RUMap
+from .running import Task, root_seed, run
 from .scores import Column
 
 __all__ = ["Comparison", "measure"]
@@ -46,6 +51,8 @@ def measure(
     utility: Any = None,
     parts: bool = False,
     executor: Executor | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    chunksize: int | None = None,
     progress: bool | None = None,
 ) -> RUMap:
     """Map releases by empirical measures: masks applied here, or releases made elsewhere.
@@ -76,7 +83,15 @@ def measure(
     parts : bool, default False
         Add a column ``<name>.<part>`` for every number that a measure is made of, such as ``IO.sign switches``.
     executor : concurrent.futures.Executor, optional
-        Runs masks in parallel: a process pool, or ``dask.distributed``'s ``Client.get_executor()``. The map is the same.
+        Measures releases in parallel: a process pool, or ``dask.distributed``'s ``Client.get_executor()``. The map is the same. A
+        release that is named by its path is read by the worker.
+    checkpoint : str or Path, optional
+        A directory that keeps what is finished: a run that was killed goes on from there when it is started again, and ends with the
+        same map. A checkpoint of other data, masks, measures or seed is refused. It holds numbers only, no records.
+    chunksize : int, optional
+        Read files in pieces of so many records, for files larger than memory. The data and the releases are then paths of parquet
+        or CSV files, and every measure must be a sum over records (`NormalKL`, `MD`, `IntervalOverlap`, `Hellinger`, `Uniqueness`,
+        ...; others are refused by name). The numbers are the same to rounding.
     progress : bool, optional
         Show a progress bar on standard error; by default on a terminal.
 
@@ -84,7 +99,8 @@ def measure(
     -------
     RUMap
         Its ``attrs["better"]`` says which end of each measure is better, so that ``rumap.frontier(columns=["risk", "IO", "KL"])``
-        knows (Karr et al. 2006, eq. 11).
+        knows (Karr et al. 2006, eq. 11). After Ctrl-C the map has the releases that were finished; a note and
+        ``attrs["partial"]`` say so.
 
     Examples
     --------
@@ -108,39 +124,54 @@ def measure(
     if not parts:
         # A misspelt name should not cost the work.
         _check_axes(risk, utility, [name for m in chosen for name in (m.name, f"{m.name}_error")])
-    root = as_seed_sequence(seed)
+    root = root_seed(seed, checkpoint if candidates else None)
     count = len(labels) + len(made)
+    comparison: Any
     with Bar(f"Measuring {count:,} releases", progress) as bar:
-        comparison = Comparison(chosen, data, key)
-        if candidates:
-            share = len(candidates) / count
-            comparison.apply(candidates, replicates, root, executor, lambda done: bar.tell(done * share))
-        for i, (name, item) in enumerate(made.items()):
-            comparison.add(name, item)
-            bar.tell((len(labels) + i + 1) / count)
+        if chunksize is None:
+            comparison = Comparison(chosen, data, key)
+            interrupted = comparison.apply(candidates, replicates, root, executor, bar.tell, releases=made, checkpoint=checkpoint)
+        else:
+            from .chunked import ChunkedComparison
+
+            comparison = ChunkedComparison(chosen, data, key, chunksize)
+            interrupted = comparison.apply(candidates, made, executor, bar.tell, checkpoint=checkpoint)
+    techniques, notes = [*(m.technique for m in candidates), *made], list(comparison.notes)
+    names, shown = [*labels, *made], [*candidates, *(None for _ in made)]
+    if interrupted:
+        rows = comparison.finished()
+        if not rows:
+            raise KeyboardInterrupt
+        notes.insert(0, f"Stopped before the end: {len(rows)} of {count} releases were finished.")
+        names, shown, techniques = ([part[i] for i in rows] for part in (names, shown, techniques))
+        count = len(rows)
     columns = comparison.columns(parts)
     _check_axes(risk, utility, list(columns))
     axes = {role: comparison.axis(role, given) for role, given in (("risk", risk), ("utility", utility))}
-    notes = list(comparison.notes)
     for role, axis in axes.items():
         if axis is None:
             axes[role] = Column(ABSENT[role])
             columns[ABSENT[role]] = np.full(count, np.nan)
             notes.append(f"No measure of {role} was given, so the map has no {role}.")
     return RUMap.build(
-        masks=[*candidates, *(None for _ in made)] if candidates else None,
-        labels=[*labels, *made],
-        technique=[*(m.technique for m in candidates), *made],
+        masks=shown if candidates else None,
+        labels=names,
+        technique=techniques,
         engine="data",
         risk=axes["risk"],
         utility=axes["utility"],
         columns=columns,
-        attrs={"seed": str(root.entropy), "replicates": replicates if candidates else 0, **comparison.describe()},
+        attrs={
+            "seed": str(root.entropy),
+            "replicates": replicates if candidates else 0,
+            **comparison.describe(),
+            **({"partial": "yes"} if interrupted else {}),
+        },
         notes=notes,
     )
 
 
-class Comparison:
+class Comparison(Findings):
     """Measures with the original's part of the work done, and what they said of every release so far.
 
     Parameters
@@ -154,14 +185,13 @@ class Comparison:
     """
 
     def __init__(self, measures: Any, data: Any, key: Any = None) -> None:
-        self.measures, self.key = check_measures(measures), key
+        super().__init__(measures)
+        self.key = key
         frame = read(data, "the original")
-        self.original = frame if key is None else keyed(frame, key, "the original")
+        self.original = _settled(frame if key is None else keyed(frame, key, "the original"))
         given = self.original.unwrap()
         # A measure of somebody's own may have a call only, and then does all of its work each time.
         self.prepared = [m.prepare(given) if hasattr(m, "prepare") else functools.partial(m, given) for m in self.measures]
-        self.found: list[list[list[Outcome]]] = []
-        self.notes: list[str] = []
 
     def apply(
         self,
@@ -169,110 +199,47 @@ class Comparison:
         replicates: int,
         root: np.random.SeedSequence,
         executor: Executor | None = None,
-        tell: Callable[[float], Any] = lambda share: None,
-    ) -> None:
-        """Apply each mask ``replicates`` times and measure; replicate r has the same random numbers for every mask."""
-        seeds = [s[1] for s in replicate_seeds(root, replicates)]
-        data = self.original.unwrap()
-        if replicates == 1:
+        tell: Callable[[float], Any] | None = None,
+        *,
+        releases: Mapping[str, Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> bool:
+        """Apply each mask ``replicates`` times and measure, then measure ``releases``; True if Ctrl-C came before the end.
+
+        Replicate r has the same random numbers for every mask, and each number depends on its mask and seed alone.
+        """
+        if masks and replicates == 1:
             self.notes.append("Masks were applied once: errors do not show how much another application would change the numbers.")
-        if executor is None:
-            for i, mask in enumerate(masks):
-                self.found.append(_run(self.prepared, data, mask, seeds, lambda share, i=i: tell((i + share) / len(masks))))
-            return
-        # Blocks of replicates, so that a few masks keep all workers busy; each number depends on its mask and seed alone.
-        block = max(1, -(-replicates * len(masks) // 64))
+        seeds = [s[1] for s in replicate_seeds(root, replicates)]
+        shared = _Shared(self.prepared, self.original, list(masks), seeds, self.key, self.measures)
+        # Blocks of replicates: some dozens of tasks keep workers busy and lose little when a run is killed.
+        block = max(1, min(replicates, -(-replicates * len(masks) // 64)))
         starts = range(0, replicates, block)
-        jobs = [[executor.submit(_run, self.prepared, data, mask, seeds[s : s + block]) for s in starts] for mask in masks]
-        try:
-            for i, row in enumerate(jobs):
-                self.found.append([outcome for job in row for outcome in job.result()])
-                tell((i + 1) / len(masks))
-        except BaseException:
-            for job in (j for row in jobs for j in row):
-                job.cancel()
-            raise
+        blocks = [(i, s, s + block) for i in range(len(masks)) for s in starts]
+        tasks = [Task(f"mask {b[0]} replicates {b[1]} to {b[2] - 1}", _mask_block, b) for b in blocks]
+        made = {name: _absolute(item) for name, item in (releases or {}).items()}
+        tasks += [Task(f"release {name}", _made_elsewhere, (name, item)) for name, item in made.items()]
+
+        def parts() -> dict[str, Any]:
+            found = {"data": self.original.table, "masks": list(masks), "measures": self.measures, "replicates": replicates}
+            found |= {"seed": root} if masks else {}  # nothing else is random
+            return found | {"releases": {name: _content(item) for name, item in made.items()}, "key": self.key}
+
+        results, interrupted = run(tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, tell=tell)
+        for i in range(len(masks)):
+            done = results[i * len(starts) : (i + 1) * len(starts)]
+            self.found.append([] if any(part is None for part in done) else [outcome for part in done for outcome in part])
+        self.found += [item or [] for item in results[len(masks) * len(starts) :]]
+        return interrupted
 
     def add(self, name: str, release: Any) -> None:
         """Measure a release that was made elsewhere."""
-        with about(name):
-            if not is_copies(release):
-                self.found.append([_compare(self.prepared, match(self.original, release, self.key))])
-                return
-            from .measures.imputation import ImputationLoss
-
-            copies = [match(self.original, copy, self.key) for copy in release]
-            single = [not isinstance(m, ImputationLoss) for m in self.measures]
-            # A measure of one release is averaged over the copies, as an analyst does with imputed data.
-            together = {j: Outcome.of(p(copies)) for j, p in enumerate(self.prepared) if not single[j]}
-            self.found.append([[Outcome.of(p(copy)) if single[j] else together[j] for j, p in enumerate(self.prepared)] for copy in copies])
-
-    def columns(self, parts: bool = False) -> dict[str, Array]:
-        """Mean over replicates and its error under the measures' names; with ``parts`` what they are made of, too."""
-        columns: dict[str, Array] = {}
-        for j, item in enumerate(self.measures):
-            pairs = [_mean([r[j].value for r in release], [r[j].error for r in release]) for release in self.found]
-            columns[item.name] = np.array([value for value, _ in pairs])
-            columns[f"{item.name}_error"] = np.array([error for _, error in pairs])
-        for j, item in enumerate(self.measures if parts else ()):
-            for name in dict.fromkeys(k for release in self.found for r in release for k in r[j].parts):
-                values = [[r[j].parts.get(name, np.nan) for r in release] for release in self.found]
-                columns[f"{item.name}.{name}"] = np.array([_mean(v, [0.0])[0] for v in values])
-        return columns
-
-    def axis(self, role: str, given: Any = None) -> Any:
-        """The column that is the map's risk or utility, turned so that more of it is more risk or utility.
-
-        The first measure of the role if nothing is given, None if there is none. What is not the name of a measure is
-        given back as it is.
-        """
-        if given is None:
-            given = next((m.name for m in self.measures if m.role == role), None)
-        item = next((m for m in self.measures if isinstance(given, str) and m.name == given), None)
-        if item is None:
-            return given
-        if item.role != role or (better_end(item) == "higher") == (role == "utility"):
-            return Column(item.name)
-        observed = self.columns()[item.name]
-        lowest = min(float(getattr(item, "range", (0.0, np.inf))[0]), float(np.fmin.reduce(observed)))
-        return Column(item.name, "negative" if lowest < 0 else "reciprocal")
+        shared = _Shared(self.prepared, self.original, [], [], self.key, self.measures)
+        self.found.append(_made_elsewhere(shared, name, release))
 
     def describe(self) -> dict[str, Any]:
         """What a map's ``attrs`` should say: sizes and settings, no record."""
-        return {
-            "data": f"{self.original.n} records, {len(self.original.columns)} columns",
-            "measures": [repr(m) for m in self.measures],
-            "better": {m.name: better_end(m) for m in self.measures},
-        }
-
-
-# -- the measures --------------------------------------------------------------------------------------
-
-
-def check_measures(measures: Any) -> list[Any]:
-    """The measures, each with a name of its own, a role and a call."""
-    if isinstance(measures, (str, Mapping)) or (not isinstance(measures, Iterable) and not callable(measures)):
-        raise InputError("measures must be a list of measures", measures, "Write measures=[ruv.RecordLinkage(), ruv.NormalKL()]")
-    chosen = [measures] if not isinstance(measures, Iterable) else list(measures)
-    if not chosen:
-        raise InputError("measures must not be empty", [], "Write measures=[ruv.RecordLinkage(), ruv.NormalKL()]")
-    for i, item in enumerate(chosen):
-        if isinstance(item, type):
-            raise InputError(f"measures[{i}] is a class", item.__name__, f"Write {item.__name__}()")
-        if not callable(item) or not isinstance(getattr(item, "name", None), str) or not item.name:
-            raise InputError(f"measures[{i}] must be a measure, with a name, a role and a call", item, "Write ruv.NormalKL(), for example")
-        if getattr(item, "role", None) not in ABSENT:
-            raise InputError(f"The role of {item.name} must be 'risk' or 'utility'", getattr(item, "role", None), "Set role on its class")
-    names = [check_name(item.name) for item in chosen]
-    taken = [name for i, name in enumerate(names) if name in names[:i] or f"{name}_error" in names]
-    if taken:
-        raise InputError("Two measures want the same column", ", ".join(dict.fromkeys(taken)), 'Give one another name, name="..."')
-    return chosen
-
-
-def better_end(item: Any) -> str:
-    """Which values of a measure are better for the agency; one that does not say grows with its role."""
-    return str(getattr(item, "direction", "lower" if item.role == "risk" else "higher"))
+        return {"data": f"{self.original.n} records, {len(self.original.columns)} columns", **super().describe()}
 
 
 def _check_axes(risk: Any, utility: Any, columns: Sequence[str]) -> None:
@@ -285,60 +252,82 @@ def _check_axes(risk: Any, utility: Any, columns: Sequence[str]) -> None:
 # -- the work ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What one measure said of one release: numbers only, nothing about single records."""
-
-    value: float
-    error: float
-    parts: dict[str, float]
-
-    @classmethod
-    def of(cls, result: Any) -> Outcome:
-        return cls(float(result), float(getattr(result, "error", 0.0)), dict(getattr(result, "parts", {})))
-
-
 def _compare(prepared: Sequence[Callable[[Any], Any]], released: Any) -> list[Outcome]:
     return [Outcome.of(p(released)) for p in prepared]
 
 
-def _run(
-    prepared: Sequence[Callable[[Any], Any]], data: Any, mask: Mask, seeds: Sequence[np.random.SeedSequence], tell: Any = None
-) -> list[list[Outcome]]:
+@dataclass(frozen=True)
+class _Shared:
+    """What all tasks of a comparison use. A worker gets it once."""
+
+    prepared: Sequence[Callable[[Any], Any]]
+    original: Frame
+    masks: Sequence[Mask]
+    seeds: Sequence[np.random.SeedSequence]
+    key: Any
+    measures: Sequence[Any]
+    steady: dict[int, list[Outcome]] = field(default_factory=dict)
+    """Outcomes of masks that take no random number: they are measured once per worker."""
+    recent: dict[int, tuple[Any, list[Outcome]]] = field(default_factory=dict)
+    """The last release of the last mask, with its outcomes."""
+
+
+def _mask_block(shared: _Shared, i: int, start: int, stop: int) -> list[list[Outcome]]:
     """Apply one mask once per seed and measure. Must stay importable: workers look it up by name."""
     found: list[list[Outcome]] = []
-    last: Any = None
+    mask = shared.masks[i]
     with about(str(mask)):
-        for r, seed in enumerate(seeds):
+        for seed in shared.seeds[start:stop]:
+            if i in shared.steady:
+                found.append(shared.steady[i])
+                continue
             rng = as_generator(seed)
             before = rng.bit_generator.state
-            released = mask.release(data, rng)
-            # A release that is the last one again, as a mask without randomness gives, has the same numbers.
-            found.append(found[-1] if last is not None and _equal(last, released) else _compare(prepared, released))
+            released = mask.release(shared.original.unwrap(), rng)
+            last = shared.recent.get(i)
+            # A release that is the last one again, as a chain without randomness gives, has the same numbers.
+            found.append(last[1] if last is not None and _equal(last[0], released) else _compare(shared.prepared, released))
             if rng.bit_generator.state == before and rng.bit_generator.seed_seq.n_children_spawned == 0:  # type: ignore[attr-defined]
                 # It took no random number, so it will give the same every time.
-                return found * len(seeds) if r == 0 else found + found[-1:] * (len(seeds) - r - 1)
-            last = released
-            if tell is not None:
-                tell((r + 1) / len(seeds))
+                shared.steady[i] = found[-1]
+            shared.recent.clear()
+            shared.recent[i] = (released, found[-1])
     return found
+
+
+def _made_elsewhere(shared: _Shared, name: str, release: Any) -> list[list[Outcome]]:
+    with about(name):
+        if not is_copies(release):
+            return [_compare(shared.prepared, match(shared.original, release, shared.key))]
+        from .measures.imputation import ImputationLoss
+
+        copies = [match(shared.original, copy, shared.key) for copy in release]
+        single = [not isinstance(m, ImputationLoss) for m in shared.measures]
+        # A measure of one release is averaged over the copies, as an analyst does with imputed data.
+        together = {j: Outcome.of(p(copies)) for j, p in enumerate(shared.prepared) if not single[j]}
+        return [[Outcome.of(p(copy)) if single[j] else together[j] for j, p in enumerate(shared.prepared)] for copy in copies]
+
+
+def _absolute(item: Any) -> Any:
+    """Paths from the root: a worker may have another working directory."""
+    if is_copies(item):
+        return [_absolute(part) for part in item]
+    return str(Path(item).resolve()) if isinstance(item, (str, Path)) else item
+
+
+def _content(item: Any) -> Any:
+    """What a release is known by in a checkpoint: its data, or the bytes of its file."""
+    if is_copies(item):
+        return [_content(part) for part in item]
+    return file_digest(item) if isinstance(item, (str, Path)) else item
+
+
+def _settled(frame: Frame) -> Frame:
+    """The same data, laid out in memory as a worker will get them, so that sums round in the same way everywhere."""
+    blocks = getattr(getattr(frame.table, "_mgr", None), "arrays", ())
+    ragged = any(isinstance(b, np.ndarray) and not (b.flags.c_contiguous or b.flags.f_contiguous) for b in blocks)
+    return replace(frame, table=frame.table.copy()) if ragged else frame
 
 
 def _equal(a: Any, b: Any) -> bool:
     return bool(a.equals(b)) if isinstance(a, (pd.DataFrame, pd.Series)) else bool(np.array_equal(a, b))
-
-
-def _mean(values: Sequence[float], errors: Sequence[float]) -> tuple[float, float]:
-    """Mean over replicates and its error.
-
-    The error is the standard error over replicates or, where it is larger, the measure's own: its draws are the same for
-    every replicate, so they do not average out.
-    """
-    x = np.asarray(values, dtype=np.float64)
-    own = float(np.sqrt(np.mean(np.square(errors))))
-    if len(x) == 1 or np.all(x == x[0]):
-        return float(x[0]), own
-    mean = float(x.mean())
-    if not np.isfinite(mean):
-        return mean, np.nan if np.isnan(mean) else np.inf
-    return mean, max(float(x.std(ddof=1) / np.sqrt(len(x))), own)

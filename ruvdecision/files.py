@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pandas as pd
 
 from .errors import InputError, UnsupportedError
 
-__all__ = ["KINDS", "check_file", "read_data"]
+__all__ = ["KINDS", "check_file", "csv_settings", "decimal_commas", "file_digest", "read_data"]
 
 KINDS: dict[str, tuple[str, ...]] = {
     "CSV": (".csv", ".tsv", ".txt"),
@@ -74,6 +75,12 @@ def check_file(path: Any) -> tuple[Path, str]:
     return file, _kind(file)
 
 
+def file_digest(path: str | Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal: the same file, the same digest, whatever its name."""
+    with Path(path).open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
 def _existing(path: Any) -> Path:
     try:
         file = Path(path)
@@ -105,7 +112,8 @@ def _kind(file: Path) -> str:
 # -- one reader per kind -------------------------------------------------------------------------------
 
 
-def _read_csv(file: Path) -> pd.DataFrame:
+def csv_settings(file: Path) -> dict[str, Any]:
+    """How pandas should read a CSV file, from its first line."""
     names, separator = _header(file)
     twice = [name for name, count in Counter(names).items() if count > 1 and name]
     if twice:
@@ -114,13 +122,14 @@ def _read_csv(file: Path) -> pd.DataFrame:
     unnamed = [i + 1 for i, name in enumerate(names) if not name]
     if unnamed and unnamed != [1]:
         raise InputError(f"{file} has columns without a name", f"columns {unnamed}", "Name them in the first line")
+    return {"sep": separator, "decimal": ".", "encoding": "utf-8-sig", "index_col": 0 if unnamed else False}
 
-    def read(decimal: str) -> pd.DataFrame:
-        return pd.read_csv(file, sep=separator, decimal=decimal, encoding="utf-8-sig", index_col=0 if unnamed else False)
 
-    table = read(".")
-    if separator == ";" and any(_decimal_commas(table[c]) for c in table.columns):
-        table = read(",")
+def _read_csv(file: Path) -> pd.DataFrame:
+    settings = csv_settings(file)
+    table = pd.read_csv(file, **settings)
+    if settings["sep"] == ";" and any(decimal_commas(table[c]) for c in table.columns):
+        table = pd.read_csv(file, **(settings | {"decimal": ","}))
     # A name such as " age" would never be found by somebody who types "age".
     return table.rename(columns=lambda c: c.strip() if isinstance(c, str) else c)
 
@@ -136,7 +145,8 @@ def _header(file: Path) -> tuple[list[str], str]:
     return [name.strip() for name in next(csv.reader([str(line)], delimiter=separator), [])], separator
 
 
-def _decimal_commas(column: pd.Series[Any]) -> bool:
+def decimal_commas(column: pd.Series[Any]) -> bool:
+    """True for a column of text that holds numbers with a decimal comma."""
     known = column.dropna()
     return (
         not pd.api.types.is_numeric_dtype(column.dtype) and len(known) > 0 and known.astype(str).str.fullmatch(r"\s*[+-]?\d*,?\d+\s*").all()

@@ -656,3 +656,23 @@ def test_the_negative_score():
     assert score.error([2.0, 5.0], [0.1, 0.0]).tolist() == [0.1, 0.0]
     with pytest.raises(InputError, match="names a column"):
         measure([1.0, 2.0], releases={"x": [1.0, 2.5]}, measures=[NormalKL()], utility=Column("nothing", "negative"))
+
+
+def test_the_layout_of_data_in_memory_does_not_matter_to_workers(data):
+    ragged = pd.DataFrame(np.repeat(data.to_numpy(), 2, axis=0), columns=data.columns)[::2].reset_index(drop=True)
+    measures = [IntervalOverlap(MODEL), EllipsoidOverlap(MODEL), NormalKL(), Mahalanobis(), Propensity(), RecordLinkage()]
+    alone = measure(ragged, MASKS, measures=measures, replicates=3, seed=4)
+    with ProcessPoolExecutor(2) as pool:
+        together = measure(ragged, MASKS, measures=measures, replicates=3, seed=4, executor=pool)
+    for name, values in alone.columns.items():
+        assert values.tobytes() == together.columns[name].tobytes(), name
+
+
+def test_releases_made_elsewhere_are_measured_by_workers_too(data, tmp_path):
+    data.to_csv(tmp_path / "r.csv", index=False)
+    releases = {"file": str(tmp_path / "r.csv"), "frame": data + 1, "copies": [data, data + 0.5]}
+    alone = measure(data, releases=releases, measures=[NormalKL(), IntervalOverlap(MODEL)])
+    with ProcessPoolExecutor(2) as pool:
+        together = measure(data, releases=releases, measures=[NormalKL(), IntervalOverlap(MODEL)], executor=pool)
+    for name, values in alone.columns.items():
+        assert_array_equal(values, together.columns[name])

@@ -133,6 +133,31 @@ class Measure:
         chosen = getattr(self, "columns", None)
         return None if chosen is None else frames.pick(self.name, chosen, original)
 
+    # -- what a new measure defines if it can be computed from sums over records ----------------------
+
+    def survey(self, piece: pd.DataFrame) -> Any:
+        """What must be known of a whole file before its sums are taken, as far as this piece tells; None if nothing."""
+        return None
+
+    def settle(self, original: Any, released: Any) -> Any:
+        """What both files' surveys make of `partial`'s ``plan``."""
+        return None
+
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Any:
+        """Sums over the records of one piece of a file, as an object with a method ``plus`` (see `measures.sums`)."""
+        raise UnsupportedError(
+            f"{self.name} is not a sum over records, so it cannot read files in pieces",
+            do="Leave chunksize= out, or leave this measure out",
+        )
+
+    def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: Any) -> Any:
+        """For a measure of matched records: sums over pairs of rows, where ``sums`` are those of the original."""
+        raise NotImplementedError
+
+    def total(self, original: Any, released: Any, plan: Any) -> Any:
+        """Compare the sums of two files; what `compare` would say of the files themselves."""
+        raise NotImplementedError
+
     def default_name(self) -> str:
         """The column's name when the caller gives none."""
         return self.label or type(self).__name__

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 
-__all__ = ["class_sizes", "common_codes", "dense", "frequencies", "joint_codes", "merge"]
+__all__ = ["class_sizes", "common_codes", "dense", "frequencies", "is_text", "joint_codes", "merge", "plain"]
 
 Ints = NDArray[np.int64]
 MOST_CELLS = 10_000_000
@@ -31,8 +31,8 @@ def common_codes(*tables: pd.DataFrame) -> tuple[list[Ints], list[int]]:
     codes = [np.empty(t.shape, dtype=np.int64) for t in tables]
     levels = []
     for j, label in enumerate(first.columns):
-        columns = [_plain(t[label]) for t in tables]
-        texts = {_is_text(c) for c in columns if len(c)}
+        columns = [plain(t[label]) for t in tables]
+        texts = {is_text(c) for c in columns if len(c)}
         if len(texts) > 1:
             kinds = ", ".join(str(t[label].dtype) for t in tables)
             raise InputError("A column must be of one kind in both files", f"{label}: {kinds}", "Convert it in one of them")
@@ -61,9 +61,9 @@ def joint_codes(*tables: pd.DataFrame) -> tuple[list[Ints], int]:
     return merge(common_codes(*tables)[0])
 
 
-def frequencies(codes: Ints, cells: int) -> Array:
-    """Relative frequency of each cell."""
-    return np.bincount(codes, minlength=cells) / len(codes)
+def frequencies(codes: Ints, cells: int, weights: Array | None = None) -> Array:
+    """Relative frequency of each cell; with ``weights`` each row counts so often."""
+    return np.bincount(codes, weights=weights, minlength=cells) / (len(codes) if weights is None else weights.sum())
 
 
 def class_sizes(table: pd.DataFrame) -> tuple[Ints, Ints]:
@@ -77,8 +77,8 @@ def class_sizes(table: pd.DataFrame) -> tuple[Ints, Ints]:
     return sizes[codes], sizes
 
 
-def dense(who: str, codes: Ints, levels: Sequence[int]) -> Array:
-    """The table of counts with one axis per column."""
+def dense(who: str, codes: Ints, levels: Sequence[int], weights: Array | None = None) -> Array:
+    """The table of counts with one axis per column; with ``weights`` each row counts so often."""
     cells = int(np.prod([float(k) for k in levels]))
     if cells > MOST_CELLS:
         raise UnsupportedError(
@@ -87,14 +87,16 @@ def dense(who: str, codes: Ints, levels: Sequence[int]) -> Array:
             "Choose fewer columns, or recode them",
         )
     flat = np.ravel_multi_index(tuple(codes.T), tuple(levels))
-    return np.bincount(flat, minlength=cells).reshape(levels).astype(np.float64)
+    return np.bincount(flat, weights=weights, minlength=cells).reshape(levels).astype(np.float64)
 
 
-def _plain(column: pd.Series) -> pd.Series:
+def plain(column: pd.Series) -> pd.Series:
+    """The column as its values, where it is a category."""
     return column.astype(column.cat.categories.dtype) if isinstance(column.dtype, pd.CategoricalDtype) else column
 
 
-def _is_text(column: pd.Series) -> Any:
+def is_text(column: pd.Series) -> Any:
+    """True unless the column holds numbers, times or nothing at all."""
     return not (
         pd.api.types.is_numeric_dtype(column.dtype)
         or pd.api.types.is_datetime64_any_dtype(column.dtype)

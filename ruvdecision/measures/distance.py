@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 
 from ..checks import check_integer, check_number
-from ..errors import InputError
+from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .base import Measure, Measured, need
-from .divergence import _definite, _moments
+from .divergence import _definite, _moments, _summed
 from .frames import numeric, spreads
 from .kernels import compiled
+from .sums import Moments, Same, Together
 
 __all__ = ["Eigenvalues", "EnergyDistance", "IL1s", "Mahalanobis", "SlicedWasserstein", "Wasserstein", "wasserstein"]
 
@@ -186,7 +187,20 @@ class IL1s(Measure):
 
     def compare(self, state: tuple[Array, Array, list[str]], released: pd.DataFrame) -> Measured:
         first, spread, names = state
-        each = np.abs(numeric(self.name, released, "the release") - first).mean(axis=0) / (np.sqrt(2) * spread)
+        return self._made_of(np.abs(numeric(self.name, released, "the release") - first).mean(axis=0) / (np.sqrt(2) * spread), names)
+
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
+        return _moments_of(self.name, piece, which)
+
+    def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: Together) -> Moments:
+        return Moments.of(np.abs(numeric(self.name, released, "the release") - numeric(self.name, original)))
+
+    def total(self, original: Together, released: Moments, plan: Any) -> Measured:
+        names = original.of["columns"].value
+        spread = _varying(self.name, original.of["moments"], names, "the original")
+        return self._made_of(released.mean / (np.sqrt(2) * spread), names)
+
+    def _made_of(self, each: Array, names: list[str]) -> Measured:
         value = float(each.mean())
         return Measured(value, parts={"sdcMicro": 2 * value, **dict(zip(names, each.tolist(), strict=True))})
 
@@ -233,6 +247,21 @@ class Eigenvalues(Measure):
         other = self._spectrum(numeric(self.name, released, "the release"), released.columns, "the release")
         return Measured(float((np.abs(state - other) / state).sum()))
 
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
+        if self.robust:
+            raise UnsupportedError("Robust eigenvalues are no sum over records", do="Leave chunksize= out, or write robust=False")
+        return _moments_of(self.name, piece, which)
+
+    def total(self, original: Together, released: Together, plan: Any) -> Measured:
+        names = original.of["columns"].value
+        mean, cov = _summed(original.of["moments"], self.name, "the original")
+        _definite(cov, names, self.name, (original.of["moments"].n, len(mean)))
+        spectra = []
+        for sums, which in ((original.of["moments"], "the original"), (released.of["moments"], "the release")):
+            spread = _varying(self.name, sums, names, which)
+            spectra.append(np.linalg.eigvalsh(sums.covariance(1) / np.outer(spread, spread))[::-1])
+        return Measured(float((np.abs(spectra[0] - spectra[1]) / spectra[0]).sum()))
+
     def _spectrum(self, values: Array, columns: Any, which: str) -> Array:
         scaled = (values - values.mean(axis=0)) / _spread(self.name, values, columns, which)
         if self.robust:
@@ -277,6 +306,26 @@ class Mahalanobis(Measure):
         parts = {"means": float(np.linalg.norm(other.mean(axis=1) - white.mean(axis=1))), "outlyingness": float(outlying.mean())}
         return Measured(float(moved.mean()), parts=parts, records=moved)
 
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
+        return _moments_of(self.name, piece, which)
+
+    def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: Together) -> Moments:
+        mean, root = self._frame(sums)
+        tables = ((original, "the original"), (released, "the release"))
+        white, other = (np.linalg.solve(root, (numeric(self.name, table, which) - mean).T) for table, which in tables)
+        size = [np.linalg.norm(v, axis=0) for v in (white, other)]
+        return Moments.of(np.vstack([np.linalg.norm(white - other, axis=0), np.abs(size[0] - size[1]), other - white]).T)
+
+    def total(self, original: Together, released: Moments, plan: Any) -> Measured:
+        moved, outlying, *shift = released.mean
+        return Measured(float(moved), parts={"means": float(np.linalg.norm(shift)), "outlyingness": float(outlying)})
+
+    def _frame(self, sums: Together) -> tuple[Array, Array]:
+        moments = sums.of["moments"]
+        mean, cov = _summed(moments, self.name, "the original")
+        _definite(cov, sums.of["columns"].value, self.name, (moments.n, len(mean)))
+        return mean, np.linalg.cholesky(cov * moments.n / (moments.n - 1))
+
 
 def wasserstein(first: Any, second: Any, order: float = 1.0) -> float:
     """Wasserstein distance of two samples of one variable, of any sizes.
@@ -315,6 +364,21 @@ def _mean_distance(first: Array, second: Array) -> float:
     below = np.searchsorted(b, a, side="right")
     sums = a * below - total[below] + (total[-1] - total[below]) - a * (len(b) - below)
     return float(sums.sum()) / (len(a) * len(b))
+
+
+def _moments_of(who: str, piece: pd.DataFrame, which: str) -> Together:
+    return Together({"columns": Same([str(c) for c in piece.columns]), "moments": Moments.of(numeric(who, piece, which))})
+
+
+def _varying(who: str, sums: Moments, columns: Any, which: str) -> Array:
+    """Standard deviations from sums; columns of equal numbers are refused by name."""
+    if sums.n < 2:
+        raise InputError(f"{who} needs at least two rows in {which}", f"{sums.n}", "Use a larger file")
+    spread = sums.spreads()
+    if np.any(spread == 0):
+        flat = [str(c) for c, s in zip(columns, spread, strict=True) if s == 0]
+        raise InputError(f"{who} needs columns that vary in {which}", f"constant {', '.join(flat)}", "Leave them out with columns=[...]")
+    return spread
 
 
 def _spread(who: str, values: Array, columns: Any, which: str = "the original") -> Array:

@@ -17,6 +17,7 @@ from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .base import Measure, Measured
 from .frames import numeric
+from .sums import Moments, Same, Together
 
 __all__ = ["DensityKL", "InformationLoss", "NormalKL", "density_kl", "density_loss", "normal_kl"]
 
@@ -70,7 +71,17 @@ class NormalKL(Measure):
 
     def compare(self, state: tuple[Array, Array, list[str]], released: pd.DataFrame) -> Measured:
         mean, cov, _ = state
-        other_mean, other_cov = _moments(numeric(self.name, released, "the release"), self.name, "the release")
+        return self._between(mean, cov, *_moments(numeric(self.name, released, "the release"), self.name, "the release"))
+
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
+        return Together({"columns": Same([str(c) for c in piece.columns]), "moments": Moments.of(numeric(self.name, piece, which))})
+
+    def total(self, original: Together, released: Together, plan: Any) -> Measured:
+        first, second = (_summed(s.of["moments"], self.name, w) for s, w in ((original, "the original"), (released, "the release")))
+        _definite(first[1], original.of["columns"].value, self.name, (original.of["moments"].n, len(first[0])))
+        return self._between(*first, *second)
+
+    def _between(self, mean: Array, cov: Array, other_mean: Array, other_cov: Array) -> Measured:
         if _singular(other_cov):
             forward = backward = np.inf
         else:
@@ -269,6 +280,16 @@ def _moments(values: Array, who: str, which: str) -> tuple[Array, Array]:
     if not np.isfinite(cov).all():
         raise InputError(f"{who} needs values whose squares have a finite sum in {which}", "an infinite one", "Use larger units")
     return mean, cov
+
+
+def _summed(sums: Moments, who: str, which: str) -> tuple[Array, Array]:
+    """What `_moments` gives, from sums."""
+    if sums.n < 2:
+        raise InputError(f"{who} needs at least two rows in {which}", f"{sums.n}", "Use a larger file")
+    cov = sums.covariance()
+    if not np.isfinite(cov).all():
+        raise InputError(f"{who} needs values whose squares have a finite sum in {which}", "an infinite one", "Use larger units")
+    return sums.mean, cov
 
 
 def _singular(cov: Array) -> bool:

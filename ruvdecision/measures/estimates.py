@@ -13,8 +13,9 @@ from scipy import special
 from ..checks import check_integer, check_number
 from ..errors import InputError
 from ..protocols import Array
-from .frames import as_names, numeric, pick, spreads
+from .frames import as_names, numeric, pick
 from .regression import Fit
+from .sums import Moments, Same, Together
 
 __all__ = ["Correlations", "Means", "Quantiles", "Statistic"]
 
@@ -51,16 +52,45 @@ class _Estimates:
     def _values(self, table: pd.DataFrame, which: str, rows: int) -> tuple[Array, list[str]]:
         part = table[self.variables(table)]
         values = numeric(type(self).__name__, part, which)
-        if len(values) < rows:
-            raise InputError(f"{type(self).__name__} needs at least {rows} rows in {which}", f"{len(values)}", "Use a larger file")
+        self._enough(len(values), which, rows)
         return values, [str(c) for c in part.columns]
+
+    def _enough(self, n: int, which: str, rows: int) -> None:
+        if n < rows:
+            raise InputError(f"{type(self).__name__} needs at least {rows} rows in {which}", f"{n}", "Use a larger file")
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({'' if self.columns is None else ', '.join(map(str, self.columns))})"
 
 
 @dataclass(frozen=True)
-class Means(_Estimates):
+class _Summed(_Estimates):
+    """Estimates from moments, which files in pieces can give, too."""
+
+    def survey(self, piece: pd.DataFrame) -> None:
+        """Nothing needs to be known before."""
+
+    def settle(self, original: None, released: None) -> None:
+        """Nothing needs to be settled."""
+
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
+        """Moments of one piece of a file."""
+        part = piece[self.variables(piece)]
+        moments = Moments.of(numeric(type(self).__name__, part, which))
+        return Together({"columns": Same([str(c) for c in part.columns]), "moments": moments})
+
+    def total(self, original: Together, released: Together, plan: Any) -> tuple[Fit, Fit]:
+        """The fits of both files."""
+        pairs = ((original, "the original"), (released, "the release"))
+        first, second = (self._from(s.of["moments"], s.of["columns"].value, which) for s, which in pairs)
+        return first, second
+
+    def _from(self, sums: Moments, names: list[str], which: str) -> Fit:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Means(_Summed):
     """Means of columns, with the t law of n - 1 degrees of freedom (normal data, or many records).
 
     >>> Means(["x"]).fit(pd.DataFrame({"x": [1.0, 2.0, 3.0]})).estimate.tolist()
@@ -70,14 +100,17 @@ class Means(_Estimates):
     def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:
         """Estimate from one data set."""
         values, names = self._values(table, which, 2)
+        return self._from(Moments.of(values), names, which)
+
+    def _from(self, sums: Moments, names: list[str], which: str) -> Fit:
+        self._enough(sums.n, which, 2)
         # Columns of equal numbers have standard error zero, whatever rounding does to their mean.
-        centred = np.where(np.ptp(values, axis=0) > 0, values - values.mean(axis=0), 0.0)
-        scale = centred.T @ centred / ((len(values) - 1) * len(values))
-        return Fit(tuple(f"mean {c}" for c in names), values.mean(axis=0), np.sqrt(np.diag(scale)), len(values) - 1.0, scale, len(values))
+        scale = sums.covariance(1) / sums.n
+        return Fit(tuple(f"mean {c}" for c in names), sums.mean, np.sqrt(np.diag(scale)), sums.n - 1.0, scale, sums.n)
 
 
 @dataclass(frozen=True)
-class Correlations(_Estimates):
+class Correlations(_Summed):
     """Pearson correlations of all pairs of columns on Fisher's z scale: normal with variance 1/(n - 3) (normal data).
 
     The overlap of probabilities does not depend on the scale; estimates are shown as z.
@@ -89,20 +122,24 @@ class Correlations(_Estimates):
     def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:
         """Estimate from one data set."""
         values, names = self._values(table, which, 4)
-        if values.shape[1] < 2:
+        return self._from(Moments.of(values), names, which)
+
+    def _from(self, sums: Moments, names: list[str], which: str) -> Fit:
+        self._enough(sums.n, which, 4)
+        if len(names) < 2:
             raise InputError("Correlations need at least two columns", ", ".join(names), "Name more columns")
-        spread = spreads(values)
+        spread = sums.spreads()
         if np.any(spread == 0):
             raise InputError(
                 f"Correlations need columns that vary in {which}",
                 ", ".join(n for n, s in zip(names, spread, strict=True) if s == 0),
                 "Leave constant columns out",
             )
-        i, j = np.triu_indices(values.shape[1], 1)
-        r = np.asarray(np.corrcoef(values, rowvar=False))[i, j]
+        i, j = np.triu_indices(len(names), 1)
+        r = (sums.covariance(1) / np.outer(spread, spread))[i, j]
         z = np.arctanh(np.clip(r, -1 + 1e-15, 1 - 1e-15))
-        se = np.full(len(z), 1 / np.sqrt(len(values) - 3))
-        return Fit(tuple(f"correlation {names[a]}, {names[b]}" for a, b in zip(i, j, strict=True)), z, se, np.inf, None, len(values))
+        se = np.full(len(z), 1 / np.sqrt(sums.n - 3))
+        return Fit(tuple(f"correlation {names[a]}, {names[b]}" for a, b in zip(i, j, strict=True)), z, se, np.inf, None, sums.n)
 
 
 @dataclass(frozen=True)

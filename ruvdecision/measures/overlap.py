@@ -17,6 +17,7 @@ from ..protocols import Array
 from . import generalised_chi2
 from .base import Measure, Measured
 from .regression import Fit, Linear
+from .sums import Together
 
 __all__ = ["CoefficientChanges", "EllipsoidOverlap", "IntervalOverlap", "ellipsoid_overlap", "interval_overlap"]
 
@@ -64,6 +65,26 @@ class _Overlap(Measure):
 
     def begin(self, original: pd.DataFrame) -> dict[str, Any]:
         return {name: model.start(original) for name, model in self._models().items()}
+
+    def survey(self, piece: pd.DataFrame) -> Together:
+        return Together({name: _summable(model).survey(piece) for name, model in self._models().items()})
+
+    def settle(self, original: Together, released: Together) -> dict[str, Any]:
+        return {name: model.settle(original.of[name], released.of[name]) for name, model in self._models().items()}
+
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
+        return Together({name: model.partial(piece, plan[name], which) for name, model in self._models().items()})
+
+    def total(self, original: Together, released: Together, plan: Any) -> Measured:
+        models = self._models()
+        return self._judge({name: models[name].total(original.of[name], released.of[name], plan[name]) for name in models})
+
+    def compare(self, state: dict[str, Any], released: pd.DataFrame) -> Measured:
+        return self._judge({name: started.against(released) for name, started in state.items()})
+
+    def _judge(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
+        """The measure from the fits of original and release, by model."""
+        raise NotImplementedError
 
     def _average(self, values: list[float]) -> float:
         weights = [1.0] * len(values) if self.weights is None else self.weights
@@ -120,12 +141,11 @@ class IntervalOverlap(_Overlap):
         if self.penalty:
             object.__setattr__(self, "range", (-np.inf, 1.0))
 
-    def compare(self, state: dict[str, Any], released: pd.DataFrame) -> Measured:
+    def _judge(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
         probability, length, chosen = [], [], []
         switched = changed = lost = 0
         fits: list[tuple[str, Fit, Fit]] = []
-        for name, started in state.items():
-            first, second = started.against(released)
+        for name, (first, second) in pairs.items():
             fits.append((name, first, second))
             a, b, only = _common(first, second)
             i, j, gap = interval_overlap(a, b, self.level)
@@ -189,12 +209,11 @@ class EllipsoidOverlap(_Overlap):
         object.__setattr__(self, "draws", check_integer("draws", self.draws, low=2))
         object.__setattr__(self, "seed", check_integer("seed", self.seed, low=0))
 
-    def compare(self, state: dict[str, Any], released: pd.DataFrame) -> Measured:
+    def _judge(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
         values, spread = [], []
         parts: dict[str, float] = {}
         fits: list[tuple[str, Fit, Fit]] = []
-        for name, started in state.items():
-            first, second = started.against(released)
+        for name, (first, second) in pairs.items():
             fits.append((name, first, second))
             if first.scale is None or second.scale is None:
                 raise UnsupportedError(
@@ -212,9 +231,9 @@ class EllipsoidOverlap(_Overlap):
                 halves, errors = (one, two), (e_one, e_two)
             values.append(sum(halves) / 2)
             spread.append(float(np.hypot(*errors)) / 2)
-            prefix = f"{name}: " if len(state) > 1 else ""
+            prefix = f"{name}: " if len(pairs) > 1 else ""
             parts |= {f"{prefix}original's ellipsoid": halves[0], f"{prefix}release's ellipsoid": halves[1]}
-            if len(state) > 1:
+            if len(pairs) > 1:
                 parts[name] = values[-1]
         weights = np.full(len(values), 1.0) if self.weights is None else np.array(self.weights)
         error = float(np.sqrt(((weights / weights.sum() * np.array(spread)) ** 2).sum()))
@@ -254,11 +273,10 @@ class CoefficientChanges(_Overlap):
         super().__post_init__()
         check_choice("kind", self.kind, ("sign", "any sign", "significance"))
 
-    def compare(self, state: dict[str, Any], released: pd.DataFrame) -> Measured:
-        weights = [1.0] * len(state) if self.weights is None else self.weights
+    def _judge(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
+        weights = [1.0] * len(pairs) if self.weights is None else self.weights
         total, fits = 0.0, []
-        for weight, (name, started) in zip(weights, state.items(), strict=True):
-            first, second = started.against(released)
+        for weight, (name, (first, second)) in zip(weights, pairs.items(), strict=True):
             fits.append((name, first, second))
             a, b, only = _common(first, second)
             if self.kind == "significance":
@@ -396,6 +414,15 @@ def _table(fits: list[tuple[str, Fit, Fit]], level: float) -> pd.DataFrame:
                 )
             rows.append(row)
     return pd.DataFrame(rows).set_index(["model", "coefficient"])
+
+
+def _summable(model: Any) -> Any:
+    if not hasattr(model, "survey"):
+        raise UnsupportedError(
+            f"{model} is not made of sums over records, so it cannot read files in pieces",
+            do="Leave chunksize= out, or use a formula for least squares, Means or Correlations",
+        )
+    return model
 
 
 def _as_model(given: Any) -> Any:

@@ -10,10 +10,12 @@ import numpy as np
 import pandas as pd
 from scipy import linalg, special
 
-from ..errors import InputError
+from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .formula import Design, Formula, design, read
 from .frames import is_number, levels_of, vector
+from .kinds import Kinds
+from .sums import Factor
 
 __all__ = ["Fit", "Linear", "Logistic", "Poisson", "solve"]
 
@@ -77,6 +79,39 @@ class Linear:
             return quick
         work, names = _ready(self, plan, table, which)
         return solve(work[int(plan.intercept) :], names, plan.intercept, which)
+
+    # -- files in pieces -----------------------------------------------------------------------------
+
+    def survey(self, piece: pd.DataFrame) -> Kinds:
+        """The kinds of the variables, and the categories that occur in this piece."""
+        formula = read(self.formula, piece)
+        if self.kind != "linear":
+            do = "Leave chunksize= out, or use a formula for least squares"
+            raise UnsupportedError(f"A {self.kind} regression is not made of sums over records ({self.formula})", do=do)
+        if formula.terms is None:
+            raise _too_rich(self.formula)
+        return Kinds.of(piece[list(formula.variables)], formula.factors)
+
+    def settle(self, original: Kinds, released: Kinds) -> Design:
+        """One design for both files, with the categories of both; the same that whole files would be given."""
+        first, second = original.example(), released.example()
+        formula = read(self.formula, first)
+        plan = design(formula, first)
+        if any(set(levels_of(second[v]).values) != set(levels.values) for v, levels in plan.levels.items()):
+            plan = design(formula, first, second)
+        if plan.spec is not None:
+            raise _too_rich(self.formula)
+        return plan
+
+    def partial(self, piece: pd.DataFrame, plan: Design, which: str) -> Factor:
+        """The triangular factor of one piece of a file."""
+        work = plan.rows(piece, which)
+        work[-1] = self._response(plan, piece, which)
+        return Factor.of(work)
+
+    def total(self, original: Factor, released: Factor, plan: Design) -> tuple[Fit, Fit]:
+        """The fits of both files."""
+        return _from_factor(original, plan, "the original"), _from_factor(released, plan, "the release")
 
     def _response(self, plan: Design, table: pd.DataFrame, which: str) -> Array:
         column = plan.response(table)
@@ -244,6 +279,44 @@ def solve(work: Array, names: Sequence[str], intercept: bool, which: str = "the 
     if rss <= (1e-13 * length[-1]) ** 2:
         rss = 0.0  # an exact fit: what is left is rounding
     return _finish(every, intercept, n, centre, inverse, slopes, rss)
+
+
+def _too_rich(formula: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"The formula {formula!r} looks at whole columns, which files in pieces do not have",
+        do='Add the columns to the files and write "y ~ a + b", or leave chunksize= out',
+    )
+
+
+def _from_factor(factor: Factor, plan: Design, which: str) -> Fit:
+    """Least squares from the triangular factor of the design and the response."""
+    names: Sequence[str] = plan.names
+    triangle, n = factor.triangle, factor.n
+    if not np.isfinite(triangle).all():
+        raise InputError(f"A regression needs finite values in {which}", "infinite or missing ones", "Remove them first")
+    if plan.levels:
+        seen = np.append(factor.seen[:-1], True)
+        triangle, names = triangle[:, seen], [name for name, ok in zip(names, seen[:-1], strict=True) if ok]
+    _enough(n, len(names), which)
+    start = int(plan.intercept)
+    # The first column is all ones: what stands below its row belongs to centred columns.
+    triangle = np.asarray(linalg.qr(triangle, mode="r")[0])
+    centre, work = triangle[0, start:] / triangle[0, 0] * start, triangle[start:, start:]
+    length = np.linalg.norm(work, axis=0)
+    tiny = length[:-1] <= 1e-13 * np.sqrt(n) * np.abs(centre[:-1])
+    if np.any(tiny):
+        flat = [name for name, bad in zip(names[start:], tiny, strict=True) if bad]
+        raise InputError(f"Predictors are constant in {which}", ", ".join(flat), "Leave them out of the formula")
+    response = work[:, -1] if length[-1] > 1e-13 * np.sqrt(n) * np.abs(centre[-1]) else np.zeros(len(work))
+    inverse, slopes, size = np.zeros((0, 0)), np.zeros(0), length[:-1]
+    if len(size):
+        inverse, slopes = _factorise(work[:, :-1] / size, response, names[start:], which)
+        inverse, slopes = inverse / np.outer(size, size), slopes / size
+    residual = response - work[:, :-1] @ slopes
+    rss = float(residual @ residual)
+    if rss <= (1e-13 * length[-1]) ** 2:
+        rss = 0.0  # an exact fit: what is left is rounding
+    return _finish(tuple(names), bool(start), n, centre, inverse, slopes, rss)
 
 
 def _quick(plan: Design, table: pd.DataFrame, which: str) -> Fit | None:

@@ -17,6 +17,7 @@ from ..errors import InputError
 from ..protocols import Array
 from . import cells
 from .base import Measure, Measured
+from .sums import Counts
 
 __all__ = [
     "CramersV",
@@ -120,12 +121,18 @@ class _TableMeasure(Measure):
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """The number for the whole table, or the mean over all tables of ``way`` columns."""
-        codes, _ = cells.common_codes(state, released)
-        names = [str(c) for c in state.columns]
+        return self.total(Counts(state, np.ones(len(state))), Counts(released, np.ones(len(released))), None)
+
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Counts:
+        return Counts.of(piece)
+
+    def total(self, original: Counts, released: Counts, plan: Any) -> Measured:
+        codes, _ = cells.common_codes(original.rows, released.rows)
+        names = [str(c) for c in original.rows.columns]
         parts: dict[str, float] = {}
         for chosen in _choose(self.name, len(names), self.way):
             (a, b), size = cells.merge([c[:, chosen] for c in codes])
-            number, more = self._number(cells.frequencies(a, size), cells.frequencies(b, size))
+            number, more = self._number(cells.frequencies(a, size, original.count), cells.frequencies(b, size, released.count))
             parts |= {" x ".join(names[j] for j in chosen): number} if self.way is not None else more
             value = number
         return Measured(float(np.mean(list(parts.values()))) if self.way is not None else value, parts=parts)
@@ -234,11 +241,21 @@ class _Association(Measure):
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Mean change over all pairs of columns; ``table`` has both coefficients of every pair."""
-        codes, levels = cells.common_codes(state, released)
+        return self.total(Counts(state, np.ones(len(state))), Counts(released, np.ones(len(released))), None)
+
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Counts:
+        return Counts.of(self.begin(piece))
+
+    def total(self, original: Counts, released: Counts, plan: Any) -> Measured:
+        codes, levels = cells.common_codes(original.rows, released.rows)
+        weights, columns = (original.count, released.count), original.rows.columns
         rows = []
-        for i, j in itertools.combinations(range(state.shape[1]), 2):
-            a, b = (self._coefficient(cells.dense(self.name, c[:, [i, j]], [levels[i], levels[j]])) for c in codes)
-            rows.append((state.columns[i], state.columns[j], a, b, b - a))
+        for i, j in itertools.combinations(range(len(columns)), 2):
+            a, b = (
+                self._coefficient(cells.dense(self.name, c[:, [i, j]], [levels[i], levels[j]], w))
+                for c, w in zip(codes, weights, strict=True)
+            )
+            rows.append((columns[i], columns[j], a, b, b - a))
         table = pd.DataFrame(rows, columns=["first", "second", "original", "released", "change"])
         change = table["change"].to_numpy()
         parts = (

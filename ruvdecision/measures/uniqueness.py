@@ -14,13 +14,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..checks import check_choice, check_integer, check_number
-from ..errors import InputError
+from ..errors import InputError, UnsupportedError
 from ..masks.frame import Frame
 from ..masks.localsuppress import key_matches
 from ..protocols import Array
 from . import cells, frames
 from .base import Measured, Prepared
 from .records import RecordMeasure
+from .sums import Counts
 
 __all__ = ["KAnonymity", "LDiversity", "SampleUniques", "SpecialUniques"]
 
@@ -91,6 +92,18 @@ class KAnonymity(KeyMeasure):
         records = 1.0 / each
         return Measured(float(each.min()), parts={"combinations": float(len(sizes)), "expected": float(records.sum())}, records=records)
 
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Counts | None:
+        if self.nan_policy == "wildcard":
+            do = 'Leave chunksize= out, or write nan_policy="category"'
+            raise UnsupportedError(
+                f"{self.name} with wildcards compares every record with every other, which is no sum over records", do=do
+            )
+        return Counts.of(piece) if which == "the release" else None
+
+    def total(self, original: None, released: Counts, plan: Any) -> Measured:
+        sizes = released.count
+        return Measured(float(sizes.min()), parts={"combinations": float(len(sizes)), "expected": float(len(sizes))})
+
 
 @dataclass(frozen=True, repr=False)
 class LDiversity(KeyMeasure):
@@ -154,11 +167,22 @@ class LDiversity(KeyMeasure):
 
     def compare(self, state: Any, released: pd.DataFrame) -> Measured:
         """Diversity of every combination, and the least."""
+        return self._least(released, np.ones(len(released)))
+
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Counts | None:
+        return Counts.of(piece) if which == "the release" else None
+
+    def total(self, original: None, released: Counts, plan: Any) -> Measured:
+        found = self._least(released.rows, released.count)
+        return Measured(float(found), parts=found.parts)
+
+    def _least(self, released: pd.DataFrame, often: Array) -> Measured:
         (group,), groups = cells.joint_codes(released.iloc[:, :-1])
         (value,), values = cells.joint_codes(released.iloc[:, -1:])
-        pair, counts = np.unique(group * values + value, return_counts=True)
+        pair, where_pair = np.unique(group * values + value, return_inverse=True)
+        counts = np.bincount(where_pair.reshape(-1), weights=often).astype(np.int64)
         where = pair // values
-        size = np.bincount(group, minlength=groups)
+        size = np.bincount(group, weights=often, minlength=groups)
         share = counts / size[where]
         if self.kind == "distinct":
             diversity = np.bincount(where, minlength=groups).astype(np.float64)
@@ -168,7 +192,7 @@ class LDiversity(KeyMeasure):
             diversity = _recursive(where, counts, groups, self.c)
         top = np.zeros(groups)
         np.maximum.at(top, where, share)
-        parts = {"combinations": float(groups), "mean": float(diversity[group].mean())}
+        parts = {"combinations": float(groups), "mean": float(np.average(diversity[group], weights=often))}
         return Measured(float(diversity.min()), parts=parts, records=top[group])
 
 
@@ -203,6 +227,14 @@ class SampleUniques(KeyMeasure):
         unique = (cells.class_sizes(released)[0] == 1).astype(np.float64)
         number, part = float(unique.sum()), float(unique.mean())
         return Measured(part if self.share else number, parts={"number": number, "share": part}, records=unique)
+
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Counts | None:
+        return Counts.of(piece) if which == "the release" else None
+
+    def total(self, original: None, released: Counts, plan: Any) -> Measured:
+        number = float(np.sum(released.count == 1))
+        part = number / float(released.count.sum())
+        return Measured(part if self.share else number, parts={"number": number, "share": part})
 
 
 @dataclass(frozen=True, repr=False)

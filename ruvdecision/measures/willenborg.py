@@ -11,11 +11,12 @@ import pandas as pd
 from scipy.special import xlogy
 
 from ..checks import as_float_array, as_generator, as_seed_sequence, check_finite, check_integer, suggest
-from ..errors import InputError
+from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from . import cells, frames
 from .base import Measure, Measured
 from .records import PairedMeasure, Pairs
+from .sums import Moments, Same, Together
 from .tables import entropy
 
 __all__ = ["EntropyLoss", "VarianceInflation"]
@@ -147,28 +148,46 @@ class VarianceInflation(Measure):
     def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, Array]:
         """Variances from the original."""
         variance = self._variance(original, "the original")
+        self._check_varies([str(c) for c in original.columns], variance)
+        return original, variance
+
+    def _check_varies(self, names: list[str], variance: Array) -> None:
         if np.any(variance <= 0):
-            where = (
-                [str(c) for c, v in zip(original.columns, variance, strict=False) if v <= 0]
-                if self.statistic == "mean"
-                else "the statistic"
-            )
+            where = [c for c, v in zip(names, variance, strict=False) if v <= 0] if self.statistic == "mean" else "the statistic"
             raise InputError(
                 f"{self.name} needs an estimate that varies in the original", f"variance zero for {where}", "Leave constant columns out"
             )
-        return original, variance
 
     def compare(self, state: Any, released: pd.DataFrame) -> Measured:
         """Ratio of variances."""
         original, before = state
-        after = self._variance(released, "the release")
+        return self._ratio([str(c) for c in original.columns], before, self._variance(released, "the release"))
+
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
+        if self.statistic != "mean":
+            raise UnsupportedError(
+                f"{self.name} of a function is no sum over records", do='Leave chunksize= out, or write statistic="mean"'
+            )
+        moments = Moments.of(frames.numeric(self.name, piece, which))
+        return Together({"columns": Same([str(c) for c in piece.columns]), "moments": moments})
+
+    def total(self, original: Together, released: Together, plan: Any) -> Measured:
+        names, found = original.of["columns"].value, []
+        for sums in (original.of["moments"], released.of["moments"]):
+            if sums.n < 2:
+                raise InputError(f"{self.name} needs two records at least", sums.n, "Give more records")
+            found.append(np.diag(sums.covariance(1)) / sums.n)
+        self._check_varies(names, found[0])
+        return self._ratio(names, *found)
+
+    def _ratio(self, names: list[str], before: Array, after: Array) -> Measured:
         with np.errstate(divide="ignore"):
             ratio = np.where(after > 0, before / np.where(after > 0, after, 1.0), np.inf)
         value = float(np.exp(np.mean(np.log(ratio)))) if np.all(np.isfinite(ratio)) else np.inf
         if self.statistic != "mean":
             # A variance from B draws has relative variance 2/(B - 1); the two are at worst independent.
             return Measured(value, error=value * 2 / np.sqrt(self.draws - 1) if np.isfinite(value) else np.inf)
-        return Measured(value, parts={str(c): float(r) for c, r in zip(original.columns, ratio, strict=True)})
+        return Measured(value, parts={c: float(r) for c, r in zip(names, ratio, strict=True)})
 
     def _variance(self, table: pd.DataFrame, which: str) -> Array:
         n = len(table)
