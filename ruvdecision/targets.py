@@ -16,6 +16,7 @@ from .protocols import Array
 
 __all__ = [
     "Average",
+    "EachRecord",
     "Functional",
     "Identity",
     "Maximum",
@@ -59,6 +60,77 @@ class Records:
 
     def describe(self) -> str:
         return "all records"
+
+
+@dataclass(frozen=True)
+class EachRecord:
+    """Every record by itself, each as if it alone were the target; one number is made of their uncertainties.
+
+    Risk falls with U, so the riskiest record is the one with the least U, and the quantile of the risks at level q is
+    that of the U at level 1 - q, whichever decreasing function risk is. The mean is the mean of U. `record_risk` keeps the
+    records apart.
+
+    Parameters
+    ----------
+    aggregate : "max", "mean" or a number from 0 to 1, default "max"
+        The riskiest record, the average record, or the record at this quantile of the risks (the next riskier one where
+        the quantile falls between two, so that at least that share of the records has no more risk).
+    rows : list of int, optional
+        The records in question, all of them if not given.
+
+    Examples
+    --------
+    >>> [float(each.of([5.0, 1.0, 3.0])) for each in (EachRecord(), EachRecord("mean"), EachRecord(0.5))]
+    [1.0, 3.0, 3.0]
+    """
+
+    aggregate: Any = "max"
+    rows: Any = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.aggregate, str):
+            if self.aggregate not in ("max", "mean"):
+                raise InputError('aggregate must be "max", "mean" or a number from 0 to 1', self.aggregate, "Write EachRecord(0.95)")
+        else:
+            object.__setattr__(self, "aggregate", check_number("aggregate", self.aggregate, low=0, high=1))
+        if self.rows is not None:
+            if np.ndim(self.rows) != 1 or len(self.rows) == 0:
+                raise InputError("rows must be a list of rows", self.rows, "Leave rows out for all records")
+            rows = tuple(check_integer("rows", r) for r in self.rows)
+            if len(set(rows)) != len(rows):
+                raise InputError("rows names a record twice", list(rows), "Name each record once")
+            object.__setattr__(self, "rows", rows)
+
+    def rows_in(self, n: int) -> NDArray[np.int64]:
+        """The rows among ``n``, each once."""
+        if self.rows is None:
+            return np.arange(n)
+        found = [check_index("rows", r, n) for r in self.rows]
+        if len(set(found)) != len(found):
+            raise InputError("rows names a record twice", list(self.rows), "Name each record once")
+        return np.array(found, dtype=np.int64)
+
+    def of(self, uncertainties: Any) -> Any:
+        """One number of the uncertainties of the records, which are on the last axis."""
+        u = np.asarray(uncertainties, dtype=np.float64)
+        if self.aggregate == "mean":
+            return u.mean(axis=-1)[()]
+        if self.aggregate == "max":
+            return u.min(axis=-1)[()]
+        return np.take(np.sort(u, axis=-1), self.rank_from_below(u.shape[-1]), axis=-1)[()]
+
+    def rank_from_below(self, count: int) -> int:
+        """Where the aggregate stands among ``count`` uncertainties in ascending order, counted from 0."""
+        if self.aggregate == "max":
+            return 0
+        # At least that share of the risks is no larger: rank ceil(q count) of the risks, from below.
+        rank = max(1, int(np.ceil(float(self.aggregate) * count - 1e-9)))
+        return count - rank
+
+    def describe(self) -> str:
+        whose = "each record" if self.rows is None else f"each of {len(self.rows)} records"
+        how = {"max": "the riskiest one counts", "mean": "on average"}.get(self.aggregate, "")
+        return f"{whose} ({how or f'the risk at quantile {self.aggregate:g} counts'})"
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ import numpy as np
 from .checks import as_float_array, check_choice
 from .errors import InputError
 from .losses import Quadratic, as_loss
+from .maskprior import MaskPrior, as_mask_prior
 from .rules import Row, as_rule
-from .targets import Record
+from .targets import EachRecord, Record
 
 __all__ = ["Snooper", "User"]
 
@@ -35,6 +36,24 @@ class User:
         lists the allowed estimates.
     name : str, optional
         A name for tables and plots.
+    truth : Belief, optional
+        What the agency believes, where the user is thought to be wrong: he decides by ``belief``, and his loss is
+        averaged over ``truth`` (the records that are drawn, and the law of the target after a release). U is then
+        never below that of one who believes ``truth``, and the same where the two beliefs are.
+    knows_mask : bool, default True
+        Whether the user is told the mask's numbers. One who is not knows the technique, treats the size of the noise as
+        unknown with the prior ``mask_prior``, and decides by the mixture over what the mask may have been; his loss is
+        averaged over the mask that was really used. Not to publish therefore never lowers U. (What he himself would
+        say his uncertainty is stands in the map's column ``intruder_felt`` or ``scientist_felt``.)
+    mask_prior : MaskPrior, list of masks, list of variances or scipy distribution, optional
+        See `MaskPrior`; log-uniform around the variance of a record if not given.
+
+    Examples
+    --------
+    >>> from ruvdecision.beliefs import NormalBelief
+    >>> from ruvdecision.losses import Quadratic
+    >>> User(NormalBelief(records=3, variance=1, prior="flat"), Record(0), Quadratic()).target
+    Record(0)
     """
 
     belief: Any
@@ -42,6 +61,9 @@ class User:
     loss: Any
     estimates: Any = field(default="free")
     name: str | None = None
+    truth: Any = None
+    knows_mask: bool = True
+    mask_prior: Any = None
 
     def __post_init__(self) -> None:
         if not hasattr(self.belief, "draw") or isinstance(self.belief, type):
@@ -54,9 +76,34 @@ class User:
             check_choice("estimates", self.estimates, ["free", "target"])
         else:
             object.__setattr__(self, "estimates", as_float_array("estimates", self.estimates))
-        check = getattr(self.belief, "check_target", None)
-        if check is not None:
-            check(self.target)
+        self._check_beliefs()
+        if not isinstance(self.knows_mask, (bool, np.bool_)):
+            raise InputError("knows_mask must be True or False", self.knows_mask, "Say whether the user is told the mask's numbers")
+        if self.mask_prior is not None:
+            if self.knows_mask:
+                raise InputError("mask_prior is for a user who does not know the mask", "knows_mask=True", "Give knows_mask=False too")
+            object.__setattr__(self, "mask_prior", as_mask_prior(self.mask_prior))
+
+    def _check_beliefs(self) -> None:
+        for belief in (self.belief,) if self.truth is None else (self.belief, self.truth):
+            if not hasattr(belief, "draw") or isinstance(belief, type):
+                raise InputError("truth must be a belief, the agency's", belief, "Use NormalBelief, FiniteBelief or TableBelief")
+            check = getattr(belief, "check_target", None)
+            if check is not None and isinstance(self.target, EachRecord):
+                for row in self.target.rows or (0,):
+                    check(Record(row))
+            elif check is not None:
+                check(self.target)
+        if self.truth is not None:
+            sizes = [_size_of(belief) for belief in (self.belief, self.truth)]
+            if None not in sizes and sizes[0] != sizes[1]:
+                do = "Both are about one file: set records= alike"
+                raise InputError("The user's belief and the truth must have the same number of records", f"{sizes[0]} and {sizes[1]}", do)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the user is right about everything but what he is after: no ``truth`` of another, and the mask is known."""
+        return self.truth is None and self.knows_mask
 
     @property
     def actions(self) -> Any:
@@ -76,7 +123,10 @@ class User:
                 else f" and may name {np.shape(self.estimates)[0]} values"
             )
         )
-        return f"{name} believes {belief}, wants {self.target.describe()} and pays {self.loss}{limits}."
+        known = "" if self.knows_mask else f" The size of the noise is not told: {(self.mask_prior or MaskPrior()).describe()}."
+        truth = self.truth.describe() if hasattr(self.truth, "describe") else repr(self.truth)
+        apart = "" if self.truth is None else f" The loss is averaged over the agency's belief, {truth}."
+        return f"{name} believes {belief}, wants {self.target.describe()} and pays {self.loss}{limits}.{known}{apart}"
 
 
 @dataclass(frozen=True)
@@ -130,7 +180,7 @@ class Snooper:
         if isinstance(rule, Row) and rule.row is None:
             if isinstance(self.target, Record):
                 rule = Row(self.target.row)
-            elif not hasattr(self.target, "rank_in"):
+            elif not isinstance(self.target, EachRecord) and not hasattr(self.target, "rank_in"):
                 do = "Use it with Record(j), Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank), or give the row: Row(3)"
                 raise InputError('"row" is the row of the target\'s record, and this target is not one record', self.target, do)
         object.__setattr__(self, "estimator", rule)
@@ -143,6 +193,9 @@ class Snooper:
             check = getattr(self.belief, "check_target", None)
             if hasattr(self.target, "rank_in"):
                 self.target.rank_in(self.belief.records)
+            elif check is not None and isinstance(self.target, EachRecord):
+                for row in self.target.rows or (0,):
+                    check(Record(row))
             elif check is not None:
                 check(self.target)
 
@@ -151,3 +204,11 @@ class Snooper:
         name = self.name or "The snooper"
         belief = "" if self.belief is None else f" believes {self.belief.describe()}," if hasattr(self.belief, "describe") else ""
         return f"{name}{belief} takes {self.estimator.describe()} for {self.target.describe()} and pays {self.loss}."
+
+
+def _size_of(belief: Any) -> int | None:
+    """How many records a belief is about, None if only the data can tell."""
+    try:
+        return int(belief.records)
+    except InputError:
+        return None
