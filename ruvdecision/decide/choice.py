@@ -1,0 +1,340 @@
+"""The best release of a map: under a threshold on the risk, by utility, weights, an order of columns or the agency's own loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..checks import Seed, check_number
+from ..errors import InfeasibleError, InputError
+from ..protocols import Array
+from ..rumap import Row, RUMap
+from .criteria import MostUseful, OwnLoss, Rule, as_rule, directions, first, value_of
+from .dominance import snapped
+from .doubt import DRAWS, Errors, expected_loss, frontier_probability, meets, of_release
+
+__all__ = ["Choice", "check_threshold", "choose"]
+
+
+def choose(
+    rumap: RUMap,
+    max_risk: float | None = None,
+    tolerance: float = 1e-9,
+    *,
+    confidence: float | None = None,
+    frontier_confidence: float | None = None,
+    weights: Mapping[str, float] | None = None,
+    order: Any = None,
+    slack: Mapping[str, float] | None = None,
+    loss: Any = None,
+    columns: Any = None,
+    converged: bool | None = None,
+    errors: Any = "independent",
+    draws: int = DRAWS,
+    seed: Seed = 0,
+) -> Choice:
+    """Return the best release among those whose risk is at most ``max_risk``: the one with the greatest utility, unless said otherwise.
+
+    Parameters
+    ----------
+    rumap : RUMap
+        The map.
+    max_risk : float, optional
+        The threshold, on the scale of the map's risk: positive for a reciprocal, any value that the score can take
+        otherwise. Infinity allows everything. It may be left out if ``weights``, ``order`` or ``loss`` weighs the risk.
+    tolerance : float, default 1e-9
+        A release is allowed if its risk exceeds the threshold by no more than this share of it (for gains and logs,
+        of the natural scale if that is larger: U0 or 1), so that a noise level that was solved for meets its own threshold.
+    confidence : float, optional
+        Allow a release only if the probability that its risk truly meets the threshold is at least this. Without it the
+        estimated risk alone decides, and the choice says how probable it is. The estimate of an exact map is the truth.
+    frontier_confidence : float, optional
+        Allow a release only if the probability that no other one truly dominates it is at least this.
+    weights : mapping from column to weight, optional
+        Take the greatest weighted sum of columns: ``{"utility": 1, "risk": 3}`` takes utility - 3 risk. Weights are positive; a
+        column whose lower values are better counts with a minus. Columns enter as they stand, in their own units, so that
+        adding a release never changes the score of another one.
+    order : list of columns, optional
+        Take the best in the first column, among its ties the best in the second, and so on. ``slack={"IO": 0.01}`` counts
+        everything within 0.01 of the best as a tie.
+    loss : callable, optional
+        Take the least expected loss of the agency itself, ``loss(risk, utility)``, or of other columns by the names of its arguments.
+        It is averaged over the errors of its arguments.
+    columns : list or mapping, optional
+        Columns of the frontier that the choice is compared with, and better ends that the map does not know:
+        ``{"IO": "higher"}``. By default the columns of the rule.
+    converged : bool, optional
+        True leaves out releases whose sampler did not converge. Their errors mean nothing, so that is the default where
+        ``confidence`` is given; otherwise they compete, and the choice says so if one of them wins.
+    errors : "independent", "shared" or a number, default "independent"
+        How errors of different releases hang together, as common random numbers make them. See `Errors`.
+    draws, seed
+        How often the map is drawn anew for probabilities about several releases at once.
+
+    Returns
+    -------
+    Choice
+        The row of the map, the runner-up, probabilities and remarks; its text is one sentence. Ties in utility (within a relative
+        1e-12) go to the lowest risk, ties in both to the release that is listed first.
+
+    Raises
+    ------
+    InfeasibleError
+        If no release is allowed; the message names the nearest miss.
+
+    Examples
+    --------
+    >>> rumap = RUMap.build(labels=["a", "b"], intruder=[2.0, 1.0], scientist=[0.5, 0.25])
+    >>> print(choose(rumap, max_risk=0.5))
+    Release a: risk 0.5 (threshold 0.5), utility 2; nothing else is allowed.
+    >>> choose(rumap, loss=lambda risk, utility: 3 * risk - utility).release
+    'b'
+    """
+    ends = columns if isinstance(columns, Mapping) else {}
+    rule = as_rule(rumap, weights, order, slack, loss, ends)
+    if max_risk is None and isinstance(rule, MostUseful):
+        raise InputError("choose needs max_risk, or a rule that weighs the risk", None, "Give max_risk=, weights=, order= or loss=")
+    threshold, room = (np.inf, 0.0) if max_risk is None else check_threshold(rumap, max_risk, tolerance)
+    how = Errors(errors, draws, seed)
+    better = directions(rumap, columns) if columns is not None else dict(rule.needs) or {"risk": "lower", "utility": "higher"}
+    if columns is None and max_risk is not None:
+        better = {"risk": "lower", **better}
+
+    allowed = np.ones(rumap.size, dtype=bool)
+    chance = np.ones(rumap.size)
+    if max_risk is not None:
+        chance = meets(rumap, threshold, room)
+        allowed = rumap.risk <= threshold + room  # NaN is never allowed
+        if confidence is not None:
+            confidence = check_number("confidence", confidence, low=0, high=1, open_low=True)
+            allowed = chance >= confidence
+    elif confidence is not None:
+        raise InputError("confidence is about the threshold", "no max_risk", "Give max_risk=, or frontier_confidence=")
+    if not allowed.any():
+        raise _nearest_miss(rumap, threshold, confidence, chance)
+    allowed, left_out = _converged(rumap, allowed, (confidence is not None) if converged is None else converged)
+    if frontier_confidence is not None:
+        level = check_number("frontier_confidence", frontier_confidence, low=0, high=1, open_low=True)
+        on = frontier_probability(rumap, better, how)
+        if not np.any(allowed & (on >= level)):
+            i = int(np.flatnonzero(allowed)[np.argmax(on[allowed])])
+            raise InfeasibleError(
+                f"No allowed release is on the frontier with probability {level:g}",
+                f"{rumap.releases[i]} as the nearest miss, with probability {on[i]:.3g}",
+                "Lower frontier_confidence, or use more replicates",
+            )
+        allowed &= on >= level
+    tiers, value = _ranked(rumap, rule, how)
+    known = ~np.any([np.isnan(t) for t, _ in tiers], axis=0)
+    if not np.any(allowed & known):
+        what = "a utility" if isinstance(rule, MostUseful) else "the numbers that the rule needs"
+        under = f" with risk at most {threshold:.6g}" if np.isfinite(threshold) else ""
+        raise InfeasibleError(
+            f"No release{under} has {what}", "NaN for all of them", f"Look at the column {next(iter(rule.needs), 'utility')}"
+        )
+    allowed &= known
+    best = int(first(tiers, allowed))
+    others = allowed.copy()
+    others[best] = False
+    second = rumap[int(first(tiers, others))] if others.any() else None
+    competing = known & (rumap.converged if left_out else True)
+    on_frontier, is_best = of_release(rumap, best, better, how, rule, threshold + room, competing)
+    return Choice(
+        rumap[best],
+        threshold,
+        second,
+        int(allowed.sum()),
+        float(chance[best]),
+        on_frontier,
+        is_best,
+        confidence,
+        rule.says(float(value[best])),
+        float(value[best]),
+        left_out,
+    )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen release: its row of the map, the threshold, the runner-up and what is in doubt. Its text is one sentence."""
+
+    row: Row
+    max_risk: float
+    next_best: Row | None = None
+    """The second best release that is allowed."""
+    allowed: int = 1
+    """How many releases are allowed."""
+    meets: float = 1.0
+    """Probability that its risk truly meets the threshold; NaN if its error is not known."""
+    on_frontier: float = 1.0
+    """Probability that no other release truly dominates it; NaN if it has no value in one of the columns compared."""
+    best: float = 1.0
+    """Probability that it truly is the best of those that truly meet the threshold. Neighbours on a fine grid share it."""
+    confidence: float | None = None
+    """The probability of meeting the threshold that was demanded."""
+    rule: str = ""
+    """The agency's rule and its value, if it is not the utility."""
+    value: float = float("nan")
+    """What the rule takes the most (of a loss, the least) of: utility, weighted sum, expected loss or first column."""
+    left_out: int = 0
+    """How many releases were left out because their sampler did not converge."""
+
+    @property
+    def release(self) -> str:
+        return self.row.release
+
+    @property
+    def mask(self) -> Any:
+        return self.row.mask
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return self.row.parameters
+
+    @property
+    def risk(self) -> float:
+        return self.row.risk
+
+    @property
+    def utility(self) -> float:
+        return self.row.utility
+
+    @property
+    def risk_error(self) -> float:
+        return self.row.risk_error
+
+    @property
+    def utility_error(self) -> float:
+        return self.row.utility_error
+
+    @property
+    def within_error(self) -> bool:
+        """True if the threshold lies within two standard errors of the release's risk."""
+        return bool(self.risk_error > 0 and abs(self.risk - self.max_risk) <= 2 * self.risk_error)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader should know before trusting the choice."""
+        remarks = []
+        if self.within_error:
+            remarks.append(f"the threshold lies within two standard errors ({_number(self.risk_error)} each) of its risk")
+        if self.meets < 0.995 or (self.confidence is not None and 0 < self.meets < 1):
+            demanded = "" if self.confidence is None else f" ({self.confidence:.12g} was demanded)"
+            remarks.append(f"it truly meets the threshold with probability {_chance(self.meets)}{demanded}")
+        elif np.isnan(self.meets):
+            remarks.append("how surely it meets the threshold is not known, because its error is not")
+        if self.on_frontier < 0.95:
+            doubt = (
+                "another release dominates it"
+                if self.on_frontier == 0
+                else f"it is truly on the frontier with probability {_chance(self.on_frontier)}"
+            )
+            remarks.append(doubt)
+        if not self.row.converged:
+            remarks.append("its sampler did not converge")
+        if self.left_out:
+            remarks.append(f"{self.left_out} release{'s' * (self.left_out > 1)} left out, as the sampler did not converge")
+        if self.row.mask is None and self.row.parameters:
+            remarks.append("its mask is not stored in the map")
+        return tuple(remarks)
+
+    def __getattr__(self, name: str) -> Any:
+        # Everything else that the row knows: technique, engine, measures, the mask's parameters.
+        if name.startswith("__") or "row" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.row, name)
+
+    def __str__(self) -> str:
+        def with_error(value: float, error: float) -> str:
+            return _number(value) + (f" ± {_number(error, 2)}" if error > 0 else "")
+
+        threshold = "no threshold" if np.isinf(self.max_risk) else f"threshold {_number(self.max_risk)}"
+        risk, utility = with_error(self.risk, self.risk_error), with_error(self.utility, self.utility_error)
+        text = f"Release {self.release}: risk {risk} ({threshold}), utility {utility}"
+        text += f", {self.rule}" if self.rule else ""
+        text += "".join(f"; {remark}" for remark in self.remarks)
+        if self.next_best is None:
+            return text + "; nothing else is allowed."
+        other = self.next_best
+        return text + f"; the next best allowed is {other.release} with risk {_number(other.risk)}, utility {_number(other.utility)}."
+
+
+def check_threshold(rumap: RUMap, max_risk: Any, tolerance: float = 1e-9) -> tuple[float, float]:
+    """The threshold and how far above it a risk may lie and still meet it."""
+    score = rumap.risk_score
+    threshold = check_number("max_risk", max_risk, infinite=True)
+    tolerance = check_number("tolerance", tolerance, low=0, high=1, open_high=True)
+    known = rumap.risk[np.isfinite(rumap.risk)]
+    highest = max(score.highest, float(known.max(initial=-np.inf)))
+    if score.lowest == 0.0 and threshold <= 0:
+        raise InputError(f"max_risk must be positive, as the risk is a {score.name}", threshold, "Give a threshold above zero")
+    if threshold == -np.inf:
+        raise InputError("max_risk must be a number", threshold, "Give a threshold that a release can meet")
+    if threshold > highest and not np.isinf(threshold):
+        raise InputError(
+            f"max_risk must be at most {highest:g}, as the risk is a {score.name}", threshold, "Give a threshold that the risk can take"
+        )
+    return threshold, 0.0 if np.isinf(threshold) else tolerance * max(abs(threshold), score.scale(rumap.before[0]))
+
+
+def _ranked(rumap: RUMap, rule: Rule, errors: Errors) -> tuple[list[tuple[Any, float]], Array]:
+    """What the rule ranks by, with rounding made into ties, and its value for every release."""
+    if isinstance(rule, OwnLoss):
+        value = expected_loss(rumap, rule, errors)
+        tiers: list[tuple[Any, float]] = [(-value, 0.0)]
+        extra = [n for n in ("risk", "utility") if not np.all(np.isnan(value_of(rumap, n)))]
+        # Equal losses go to the safer release, then to the more useful one.
+        tiers += [(np.nan_to_num(-value_of(rumap, n) if n == "risk" else value_of(rumap, n), nan=-np.inf), 0.0) for n in extra]
+    else:
+        values = {n: value_of(rumap, n) for n in rule.needs}
+        tiers, value = rule.tiers(values), np.asarray(rule.value(values))
+    return [(snapped(t, 1e-12), slack) for t, slack in tiers], value
+
+
+def _converged(rumap: RUMap, allowed: Any, demanded: Any) -> tuple[Any, int]:
+    if not isinstance(demanded, (bool, np.bool_)):
+        raise InputError("converged must be true or false", demanded, "converged=True leaves out releases that did not converge")
+    kept = allowed & rumap.converged if demanded else allowed.copy()
+    if not kept.any():
+        raise InfeasibleError(
+            "No release that is allowed has converged",
+            f"{int(allowed.sum())} that did not",
+            "Sample longer, or pass converged=False to see them",
+        )
+    return kept, int(allowed.sum() - kept.sum())
+
+
+def _nearest_miss(rumap: RUMap, threshold: float, confidence: float | None, chance: Array) -> InfeasibleError:
+    if np.all(np.isnan(rumap.risk)):
+        return InfeasibleError("No release has a risk", "NaN for all of them", "Look at the column risk")
+    if confidence is not None and np.any(chance > 0):
+        i = int(np.nanargmax(chance))
+        return InfeasibleError(
+            f"No release has risk at most {_number(threshold, 6)} with probability {confidence:.12g}",
+            f"{rumap.releases[i]} as the nearest miss, with probability {_chance(chance[i])} (risk {_number(rumap.risk[i], 6)})",
+            "Lower confidence, use more replicates, or add masks that release less",
+        )
+    if confidence is not None and np.all(np.isnan(chance) | np.isnan(rumap.risk)):
+        return InfeasibleError("No release has a known error of its risk", "NaN for all of them", "Use at least two replicates")
+    i = int(np.nanargmin(rumap.risk))
+    risk = float(rumap.risk[i])
+    over = risk - threshold
+    share = f", {100 * over / abs(threshold):.3g} %" if threshold else ""
+    return InfeasibleError(
+        f"No release has risk at most {_number(threshold, 6)}",
+        f"{rumap.releases[i]} as the nearest miss, with risk {_number(risk, 6)} ({_number(over, 3)} above{share})",
+        "Raise max_risk, or add masks that release less, such as Suppress()",
+    )
+
+
+def _chance(p: float) -> str:
+    """A probability that never rounds to certainty."""
+    text = f"{p:.3f}".rstrip("0")
+    return "above 0.999" if text == "1." and p < 1 else "below 0.001" if text == "0." and p > 0 else text.rstrip(".")
+
+
+def _number(x: float, digits: int = 4) -> str:
+    return f"{x:.{digits}g}".replace("inf", "∞")

@@ -1,0 +1,65 @@
+"""Sensitivity of sampled maps to their priors, by importance weights instead of sampling again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..engines import Sampling
+from ..errors import InputError
+from ..evaluate import evaluate
+from .result import Sensitivity
+
+__all__ = ["power_scaling"]
+
+
+def power_scaling(
+    masks: Any,
+    *,
+    intruder: Any,
+    scientist: Any,
+    data: Any = None,
+    powers: Sequence[float] = (0.8, 1.25),
+    max_risk: float | None = None,
+    engine: Any = None,
+    **options: Any,
+) -> Sensitivity:
+    """How a sampled map moves when prior or likelihood count for less or more.
+
+    The prior (and, apart, the likelihood) is raised to a power: below one it is weaker, above one stronger. The posterior that
+    follows comes from the same draws by Pareto-smoothed weights, so that nothing is sampled twice. A choice that moves
+    with the prior's power, and not only with the likelihood's, rests on the prior (Kallioinen et al., 2024).
+
+    Parameters
+    ----------
+    masks, intruder, scientist, data
+        As for `evaluate`; the beliefs are `PyMCBelief`.
+    powers : list of float
+        Powers beside one.
+    max_risk : float, optional
+        The threshold of the choice.
+    engine : Sampling, optional
+        Its settings.
+    options
+        More arguments of `evaluate`, such as ``seed``.
+
+    Returns
+    -------
+    Sensitivity
+        With the factors ``prior_power`` and ``likelihood_power``.
+    """
+    from . import sensitivity
+
+    base = Sampling() if engine is None else engine
+    if not isinstance(base, Sampling):
+        raise InputError("power_scaling reweights draws", type(base).__name__, "Give engine=ruv.Sampling(...), or use ruv.sensitivity")
+    levels = sorted({float(p) for p in powers} - {1.0})
+    if not levels:
+        raise InputError("powers must hold a number beside 1", list(powers), "Write powers=(0.8, 1.25)")
+
+    def run(prior_power: float = 1.0, likelihood_power: float = 1.0) -> Any:
+        scaled = replace(base, prior_power=prior_power, likelihood_power=likelihood_power)
+        return evaluate(masks, intruder=intruder, scientist=scientist, data=data, engine=scaled, **options)
+
+    return sensitivity(run, {"prior_power": levels, "likelihood_power": levels}, max_risk=max_risk, name="power scaling")
