@@ -5,7 +5,8 @@ matplotlib is imported when something is drawn, and nothing here calls ``show()`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -22,10 +23,12 @@ from .rumap import RUMap
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_map"]
+__all__ = ["Look", "look_of", "plot_limit", "plot_map", "theme"]
 
 # Okabe and Ito's palette without its yellow, which is too light for lines: safe for colour-blind readers.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
+# The same idea on dark paper: every colour has a contrast of at least 4.5 with it.
+ON_DARK = ("#56B4E9", "#E69F00", "#2FBF92", "#E08BBD", "#F2793A", "#9DB2FF", "#FFFFFF", "#A6A6A6")
 MARKERS = ("o", "s", "D", "v", "P", "X", "h", "^")
 LINES = ("-", "--", "-.", ":")
 MOST_TECHNIQUES = 24  # a legend with more cannot be read; all releases are then one cloud
@@ -42,6 +45,8 @@ def plot_map(
     legend: bool = True,
     log: str | bool = "auto",
     title: str | None = None,
+    limit: Any = None,
+    rule: Mapping[str, Any] | None = None,
 ) -> Axes:
     """Draw a map and return the Axes.
 
@@ -67,6 +72,13 @@ def plot_map(
         Logarithmic axes; "auto" takes one where values are positive and span more than three decades (two, if some are infinite).
     title : str, optional
         A title.
+    limit : Limit or True, optional
+        Draws what no mechanism at all can pass (`ruvdecision.limits.limit`). True computes it from the users of the map, if
+        the map still holds them.
+    rule : mapping, optional
+        Further arguments of `choose`, such as ``{"confidence": 0.95}``: the star is then the release that they choose.
+
+    Dark axes (`theme`, or a matplotlib style) get colours that can be seen on them.
 
     Examples
     --------
@@ -76,9 +88,9 @@ def plot_map(
     import matplotlib.pyplot as plt
 
     chosen, refused = None, ""
-    if max_risk is not None:
+    if max_risk is not None or (rule and {"weights", "order", "loss"} & set(rule)):
         try:
-            chosen = choose(rumap, max_risk)
+            chosen = choose(rumap, max_risk, **(rule or {}))
         except InfeasibleError:
             refused = "no release meets the threshold"
     own = ax is None
@@ -88,9 +100,11 @@ def plot_map(
     shown = ~(np.isnan(x) | np.isnan(y))
     if not np.any(shown):
         raise InputError("There is nothing to draw", "no release has both risk and utility", "Look at the columns risk and utility")
-    _set_axes(ax, rumap, x[shown], y[shown], max_risk, log)
+    wall = _limit_of(rumap, limit)
+    wide, tall = (w[np.isfinite(w)] for w in wall) if wall else (x[:0], y[:0])
+    _set_axes(ax, rumap, np.append(x[shown], wide), np.append(y[shown], tall), max_risk, log)
 
-    colours = cycle([(c, m, s) for s in LINES for c, m in zip(COLOURS, MARKERS, strict=True)])
+    colours = cycle([(c, m, s) for s in LINES for c, m in zip(look_of(ax).colours, MARKERS, strict=True)])
     techniques = dict.fromkeys(rumap.techniques)
     if len(techniques) > MOST_TECHNIQUES:
         curves = [_Curve(f"{len(techniques):,} techniques", np.flatnonzero(shown))]
@@ -99,6 +113,8 @@ def plot_map(
     looks = [(next(colours), curve) for curve in curves]
     if frontier:
         _draw_frontier(ax, x, y, shown)
+    if wall:
+        _draw_limit(ax, *wall)
     for k, (look, curve) in enumerate(looks):
         _draw_curve(ax, rumap, look, curve, under=_coincide(ax, rumap, curve, [c for _, c in looks[k + 1 :]]))
     _draw_edges(ax, rumap, looks, shown)
@@ -106,7 +122,16 @@ def plot_map(
         _draw_threshold(ax, max_risk)
     if chosen is not None and np.isfinite([chosen.risk, chosen.utility]).all():
         ax.plot(
-            chosen.utility, chosen.risk, marker="*", ms=17, mfc="#F0E442", mec="black", mew=1.0, ls="none", zorder=6, label="chosen release"
+            chosen.utility,
+            chosen.risk,
+            marker="*",
+            ms=17,
+            mfc="#F0E442",
+            mec="black",
+            mew=1.0,
+            ls="none",
+            zorder=6,
+            label="chosen release",
         )
     if title:
         ax.set_title(_plain(title))
@@ -116,7 +141,126 @@ def plot_map(
     if legend:
         _draw_legend(ax, remarks, own)
     _write(ax, rumap, looks, chosen, max_risk, labels)
+    _on_dark(ax)
     return ax
+
+
+@dataclass(frozen=True)
+class Look:
+    """Colours of a drawing: of its curves, of what is written, of what is less important, of grid lines and of the paper."""
+
+    colours: tuple[str, ...]
+    ink: str
+    soft: str
+    grid: str
+    paper: str
+
+
+LIGHT = Look(COLOURS, "black", "0.25", "0.92", "white")
+DARK = Look(ON_DARK, "#E6E9EC", "#B4BCC4", "#2D343C", "#14181D")
+STYLES = {"light": LIGHT, "dark": DARK}
+
+
+def look_of(ax: Any) -> Look:
+    """The colours for drawing on these axes, by how dark they are.
+
+    >>> import matplotlib.pyplot as plt
+    >>> with theme("dark"):
+    ...     _, ax = plt.subplots()
+    >>> look_of(ax).ink
+    '#E6E9EC'
+    """
+    from matplotlib.colors import to_rgba
+
+    face, behind = to_rgba(ax.get_facecolor()), to_rgba(ax.get_figure(root=True).get_facecolor())
+    if face[3] < 0.5:  # transparent axes show the figure
+        face = behind
+    return DARK if face[3] >= 0.5 and 0.299 * face[0] + 0.587 * face[1] + 0.114 * face[2] < 0.5 else LIGHT
+
+
+@contextmanager
+def theme(style: str | None = None) -> Iterator[None]:
+    """Draw new figures on light or dark paper; None leaves matplotlib's own settings.
+
+    >>> import matplotlib.pyplot as plt
+    >>> with theme("dark"):
+    ...     ax = RUMap.build(labels=["a"], intruder=[1.0], scientist=[1.0]).plot()
+    >>> look_of(ax).paper
+    '#14181D'
+    """
+    import matplotlib as mpl
+
+    if style is not None:
+        check_choice("style", style, list(STYLES))
+    look = STYLES.get(style or "")
+    settings: Any = {}
+    if look is not None:
+        settings = {f"{part}.facecolor": look.paper for part in ("figure", "axes", "savefig")}
+        settings |= {f"{part}.color": look.ink for part in ("text", "xtick", "ytick")}
+        settings |= {"axes.labelcolor": look.ink, "axes.titlecolor": look.ink, "axes.edgecolor": look.soft, "legend.labelcolor": look.ink}
+    with mpl.rc_context(settings):
+        yield
+
+
+def plot_limit(limit: Any, ax: Axes | None = None, **style: Any) -> Axes:
+    """Draw a `Limit` alone (or beside what is on ``ax``) and return the Axes; ``style`` goes to the line."""
+    import matplotlib.pyplot as plt
+
+    x, y = _corner(limit)
+    if ax is None:
+        _, ax = plt.subplots(figsize=(8.6, 5.2), layout="constrained")
+        ax.set_xlabel(_plain(f"data utility ({limit.utility_score.words('scientist')})   better →"))
+        ax.set_ylabel(_plain(f"disclosure risk ({limit.risk_score.words('intruder')})   ← better"))
+    _draw_limit(ax, x, y, **style)
+    return ax
+
+
+def _limit_of(rumap: RUMap, limit: Any) -> tuple[Array, Array] | None:
+    """Utility and risk along the limit that was asked for, or None."""
+    if limit is None or limit is False:
+        return None
+    if limit is True:
+        users = getattr(rumap, "users", None)
+        if users is None:
+            raise InputError(
+                "This map does not hold its users any more", "limit=True", "Write limit=ruv.limit(intruder, scientist, max_risk=grid)"
+            )
+        from .limits import limit as compute
+
+        known = np.unique(rumap.risk[np.isfinite(rumap.risk)])
+        # Bounds at the map's own risks, a few dozen of them at most.
+        at = known[np.unique(np.linspace(0, len(known) - 1, 30).astype(int))] if len(known) else None
+        limit = compute(users[0], users[1], at, risk=rumap.risk_score, utility=rumap.utility_score)
+    if not hasattr(limit, "scientist_uncertainty"):
+        raise InputError("limit must be True or a Limit", limit, "Write limit=ruv.limit(intruder, scientist)")
+    if limit.risk_score != rumap.risk_score or limit.utility_score != rumap.utility_score:
+        raise InputError(
+            "The map and the limit must measure risk and utility alike",
+            f"{limit.risk_score.name} and {limit.utility_score.name}",
+            "Give ruv.limit the risk= and utility= of the map",
+        )
+    return _corner(limit)
+
+
+def _corner(limit: Any) -> tuple[Array, Array]:
+    """Utility and risk of the limit, in order of risk."""
+    known = ~np.isnan(limit.utility)
+    if not known.any():
+        raise InputError("There is no limit to draw", "no bound can be met", "Ask for larger risk bounds")
+    order = np.argsort(limit.max_risk[known], kind="stable")
+    return limit.utility[known][order], limit.max_risk[known][order]
+
+
+def _draw_limit(ax: Axes, x: Array, y: Array, **style: Any) -> None:
+    finite = np.isfinite(x) & np.isfinite(y)
+    look: dict[str, Any] = {
+        "color": "black" if look_of(ax) is LIGHT else DARK.ink,
+        "lw": 1.6,
+        "ls": (0, (1, 1.2)),
+        "zorder": 2.8,
+        "label": "limit: no mechanism lies to the right of it",
+    }
+    ax.plot(x[finite], y[finite], **(look | style))
 
 
 @dataclass(frozen=True)
@@ -203,7 +347,7 @@ def _set_axes(ax: Axes, rumap: RUMap, x: Array, y: Array, max_risk: float | None
         getattr(ax, f"set_{axis}lim")(low, high)
     ax.set_xlabel(_plain(f"data utility ({rumap.utility_score.words('scientist')})   better →"))
     ax.set_ylabel(_plain(f"disclosure risk ({rumap.risk_score.words('intruder')})   ← better"))
-    ax.grid(True, color="0.92", lw=0.8, zorder=0)
+    ax.grid(True, color=look_of(ax).grid, lw=0.8, zorder=0)
     ax.set_axisbelow(True)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
@@ -296,10 +440,10 @@ def _draw_curve(ax: Axes, rumap: RUMap, look: tuple[str, str, str], curve: _Curv
             ax.plot(x[good], y[good], ls="none", color=colour, zorder=3, **dense)
     elif many:
         ax.plot(x, y, ls=line, lw=2 + 3 * under, **style)
-        ax.plot(x[~good], y[~good], ls="none", marker=marker, ms=5, mfc="white", mec=colour, zorder=4)
+        ax.plot(x[~good], y[~good], ls="none", marker=marker, ms=5, mfc=look_of(ax).paper, mec=colour, zorder=4)
     else:
         ax.plot(x, y, ls=line, lw=2 + 3 * under, marker=marker, ms=4, **style)
-        ax.plot(x[~good], y[~good], ls="none", marker=marker, ms=6, mfc="white", mec=colour, zorder=4)
+        ax.plot(x[~good], y[~good], ls="none", marker=marker, ms=6, mfc=look_of(ax).paper, mec=colour, zorder=4)
     dx, dy = rumap.utility_error[rows], rumap.risk_error[rows]
     barred = (dx > 0) | (dy > 0)
     if np.any(barred):
@@ -351,7 +495,7 @@ def _inside(x: Array, low: float, high: float, scale: str) -> Array:
 
 
 def _draw_threshold(ax: Axes, max_risk: float) -> None:
-    ax.axhline(max_risk, color="0.25", lw=1.2, ls=(0, (5, 3)), zorder=2, label=f"threshold: risk at most {max_risk:.4g}")
+    ax.axhline(max_risk, color=look_of(ax).soft, lw=1.2, ls=(0, (5, 3)), zorder=2, label=f"threshold: risk at most {max_risk:.4g}")
     ax.axhspan(max_risk, ax.get_ylim()[1], color="0.5", alpha=0.06, lw=0, zorder=0)
 
 
@@ -432,13 +576,34 @@ def _write(ax: Axes, rumap: RUMap, looks: Sequence[Any], chosen: Any, max_risk: 
                     y[i],
                     marker="o",
                     ms=5,
-                    mfc="white",
+                    mfc=look_of(ax).paper,
                     mec=colour if rumap.converged[curve.rows][good][i] else "0.5",
                     mew=1.5,
                     ls="none",
                     zorder=4.5,
                 )
                 first = False
+
+
+def _on_dark(ax: Axes) -> None:
+    """Turn the texts on dark axes, which were chosen for white paper, so that they can be read."""
+    from matplotlib.colors import to_rgb
+
+    look = look_of(ax)
+    if look is LIGHT:
+        return
+    for note in ax.texts:
+        box = note.get_bbox_patch()
+        if box is not None:
+            box.set(facecolor=look.paper, edgecolor=look.soft)
+            note.set_color(look.ink)
+            arrow = getattr(note, "arrow_patch", None)
+            if arrow is not None:
+                arrow.set_color(look.soft)
+        else:
+            # Small texts were made darker than their curve; here they must be lighter.
+            red, green, blue = (min(1.0, 0.35 + 0.65 * min(1.0, c / 0.68)) for c in to_rgb(note.get_color()))
+            note.set_color((red, green, blue))
 
 
 def _fold_labels(ax: Axes, rumap: RUMap) -> bool:
