@@ -5,7 +5,7 @@ Every message says three things: what was wrong, what was got, and what to do.
 
 from __future__ import annotations
 
-__all__ = ["InfeasibleError", "InputError", "RuvError", "UnsupportedError"]
+__all__ = ["ConvergenceError", "InfeasibleError", "InputError", "RuvError", "UnsupportedError"]
 
 
 class RuvError(Exception):
@@ -47,3 +47,7 @@ class UnsupportedError(RuvError, NotImplementedError):
 
 class InfeasibleError(RuvError, ValueError):
     """No candidate meets the threshold; the message names the nearest miss."""
+
+
+class ConvergenceError(RuvError, RuntimeError):
+    """A sampler did not converge, and the caller asked not to go on then."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from .checks import Seed, as_seed_sequence, check_integer
+from .checks import Seed, check_integer
 from .engines import pick
 from .errors import InputError
 from .masks.base import Batch, Mask
+from .panels import Panel
 from .progress import Bar
-from .protocols import Posterior, Value
+from .protocols import Posterior
 from .rumap import RUMap
+from .running import root_seed
+from .solving import check_user, solve
 from .users import Snooper, User
 
 __all__ = ["evaluate", "posterior"]
@@ -20,8 +24,8 @@ __all__ = ["evaluate", "posterior"]
 def evaluate(
     masks: Sequence[Mask] | Mask,
     *,
-    intruder: User | Snooper,
-    scientist: User | Snooper,
+    intruder: User | Snooper | Panel,
+    scientist: User | Snooper | Panel,
     data: Any = None,
     engine: Any = "auto",
     replicates: int | None = None,
@@ -30,6 +34,8 @@ def evaluate(
     utility: Any = "reciprocal",
     measures: Sequence[Any] | None = None,
     progress: bool | None = None,
+    executor: Any = None,
+    checkpoint: Any = None,
 ) -> RUMap:
     """Map candidate releases: the intruder's and the scientist's uncertainty, and the risk and utility that follow.
 
@@ -37,8 +43,9 @@ def evaluate(
     ----------
     masks : list of masks
         The candidate releases. Masks of one family (the same chain with other numbers) are evaluated together.
-    intruder, scientist : User or Snooper
-        The two users. A `Snooper` has a fixed rule instead of Bayes' rule. Risk is a decreasing function of the intruder's
+    intruder, scientist : User, Snooper or Panel
+        The two users. A `Snooper` has a fixed rule instead of Bayes' rule, a `Panel` is several users. Risk is a
+        decreasing function of the intruder's
         uncertainty, utility of the scientist's.
     data : DataFrame or array, optional
         The confidential records. Needed only where a user's uncertainty depends on what is released; without
@@ -59,6 +66,13 @@ def evaluate(
         the data ``replicates`` times (once if not given) with the same random numbers as everywhere else on the map.
     progress : bool, optional
         Show a progress bar on standard error; by default on a terminal, and only for work that takes a while.
+    executor : concurrent.futures.Executor, optional
+        Who does the work: a process pool, or ``dask.distributed``'s ``Client.get_executor()``. The map is the same, whoever does it.
+    checkpoint : str or Path, optional
+        A directory that keeps every finished piece of work. A run that was stopped or killed goes on from there and ends with the
+        same map to the last bit; a checkpoint of another study or of other data is refused.
+
+    Ctrl-C ends the run: the releases that are finished are given back as a map that says so.
 
     Returns
     -------
@@ -77,42 +91,49 @@ def evaluate(
     [0.5, 2.651]
     """
     candidates = check_masks(masks)
-    for name, user in (("intruder", intruder), ("scientist", scientist)):
-        if not isinstance(user, (User, Snooper)):
-            raise InputError(f"{name} must be a User or a Snooper", user, f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())")
+    roles = [check_user("intruder", intruder), check_user("scientist", scientist)]
     if replicates is not None:
         replicates = check_integer("replicates", replicates, low=1)
-    root = as_seed_sequence(seed)
+    root = root_seed(seed, checkpoint)
     empirical = None
     if measures is not None:
         from .empirical import Comparison
 
         empirical = Comparison(measures, data)
-    solutions = []
+    share = 1.0 if empirical is None else 2 / 3
     with Bar(f"Evaluating {len(candidates):,} releases", progress) as bar:
-        for i, user in enumerate((intruder, scientist)):
-            solver = pick(engine, user, candidates, data)
-            tell = lambda share, i=i: bar.tell((i + share) / (2 if empirical is None else 3))  # noqa: E731
-            solutions.append(solver.solve(user, candidates, data=data, replicates=replicates, seed=root, tell=tell))
+        solved, done, kept = solve(
+            roles,
+            candidates,
+            engine=engine,
+            data=data,
+            replicates=replicates,
+            seed=root,
+            executor=executor,
+            checkpoint=checkpoint,
+            tell=lambda part, *note: bar.tell(share * part, *note),
+        )
+        notes: tuple[str, ...] = ()
+        if len(done) < len(candidates):
+            notes = (f"Stopped before the end: {len(done)} of {len(candidates)} releases were finished.",)
+            candidates = Batch(candidates[i] for i in done)
         if empirical is not None:
-            empirical.apply(candidates, replicates or 1, root, tell=lambda share: bar.tell((2 + share) / 3))
-    first, second = solutions
-    engines: Any = first.engine
-    if first.engine != second.engine or not isinstance(first.engine, str):
-        pairs = zip(*([s.engine] * len(candidates) if isinstance(s.engine, str) else s.engine for s in solutions), strict=True)
-        engines = [a if a == b else f"{a} / {b}" for a, b in pairs]
-    columns: dict[str, Any] = {}
-    for prefix, solution in (("intruder", first), ("scientist", second)):
-        columns |= {f"{prefix}_{name}": values for name, values in solution.diagnostics.items()}
+            places = {"executor": executor, "checkpoint": None if checkpoint is None else Path(checkpoint) / "measures"}
+            if empirical.apply(candidates, replicates or 1, root, tell=lambda part: bar.tell(share + (1 - share) * part), **places):
+                notes += ("Stopped before the end: some measures are missing.",)
+    first, second = solved
+    engines: Any = [a if a == b else f"{a} / {b}" for a, b in zip(first.engine, second.engine, strict=True)]
+    columns: dict[str, Any] = {**first.columns, **second.columns}
     if empirical is not None:
         columns |= empirical.columns()
         risk, utility = empirical.axis("risk", risk), empirical.axis("utility", utility)
+        notes += tuple(empirical.notes)
     return RUMap.build(
         masks=candidates,
-        intruder=Value(first.uncertainty, first.error),
-        scientist=Value(second.uncertainty, second.error),
+        intruder=first.value,
+        scientist=second.value,
         before=(first.before, second.before),
-        engine=engines,
+        engine=engines[0] if len(set(engines)) == 1 else engines,
         risk=risk,
         utility=utility,
         columns=columns,
@@ -120,11 +141,13 @@ def evaluate(
             "seed": str(root.entropy),
             "replicates": "default" if replicates is None else replicates,
             "data": "given" if data is not None else "none",
-            "intruder": intruder.describe(),
-            "scientist": scientist.describe(),
+            **{role.name: role.describe() for role in roles},
+            **({"partial": "yes"} if notes and notes[0].startswith("Stopped") else {}),
             **({} if empirical is None else empirical.describe()),
         },
-        notes=() if empirical is None else empirical.notes,
+        notes=notes,
+        users=(intruder, scientist),
+        draws={user: {position: found[i] for position, i in enumerate(done) if i in found} for user, found in kept.items()},
     )
 
 

@@ -196,6 +196,8 @@ class Solution(NamedTuple):
     """Which engine gave each entry; one word if it gave all of them."""
     diagnostics: Mapping[str, Any] = {}
     """Further columns, one entry per mask each (R-hat, effective sample size, ...)."""
+    draws: Mapping[int, Any] = {}
+    """Draws that were asked to be kept, by the mask's position."""
 
 
 @runtime_checkable

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from .decide import Choice
+    from .decide import Choice, Explanation
 
 __all__ = ["RUMap", "Row"]
 
@@ -78,6 +78,9 @@ class RUMap:
     _labels: Any = None
     _technique: Any = None
     _parameters: Any = None
+    users: tuple[Any, Any] | None = None
+    """The intruder and the scientist that the map was made with; not in files."""
+    _draws: Mapping[str, Any] = field(default_factory=dict)
 
     # -- making --------------------------------------------------------------------------------------
 
@@ -97,6 +100,8 @@ class RUMap:
         technique: str | Sequence[str] | None = None,
         parameters: Mapping[str, Any] | None = None,
         notes: Sequence[str] = (),
+        users: tuple[Any, Any] | None = None,
+        draws: Mapping[str, Mapping[int, Any]] | None = None,
     ) -> RUMap:
         """Make a map from arrays with one entry per release.
 
@@ -124,6 +129,10 @@ class RUMap:
             Override what the masks say: one technique (or one per release), and a mapping of parameter columns.
         notes : sequence of str
             Remarks that belong to the map.
+        users : pair, optional
+            The intruder and the scientist themselves, for what needs more than their description. They are not saved.
+        draws : mapping, optional
+            Kept posterior draws by user and position. They are not saved.
         """
         values = [as_value(name, v) for name, v in (("intruder", intruder), ("scientist", scientist))]
         extra = {check_name(k): as_column(k, v) for k, v in (columns or {}).items()}
@@ -160,7 +169,12 @@ class RUMap:
             None if labels is None else as_names(labels),
             technique if technique is None or isinstance(technique, str) else tuple(map(str, technique)),
             given,
+            users,
         )
+        if draws:
+            names = rumap.releases
+            kept = {user: {names[i]: found for i, found in parts.items()} for user, parts in draws.items() if parts}
+            rumap = replace(rumap, _draws=MappingProxyType(kept))
         for role in ("risk", "utility"):
             # 1/U of a negative entropy makes no sense, but U itself does: that is said when risk is looked at.
             if not isinstance(getattr(rumap, f"{role}_score"), Reciprocal) or rumap._user(role)[0] is None:
@@ -340,10 +354,13 @@ class RUMap:
             rows = np.flatnonzero(rows)
         if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
             raise InputError("Releases are taken by positions, labels or a boolean array", rows.tolist(), "Give a list of positions")
-        rows = np.array([check_index("position", r, self.size) for r in rows], dtype=int)
+        if rows.size and (rows.min() < -self.size or rows.max() >= self.size):
+            for row in rows:
+                check_index("position", row, self.size)  # says which one
+        rows = rows.astype(int) % self.size
         if rows.size == 0:
             raise InputError("No release is left", "an empty selection", "A map needs at least one release")
-        if len(set(rows.tolist())) != rows.size:
+        if np.unique(rows).size != rows.size:
             raise InputError("A release is taken twice", rows.tolist(), "Name each position once")
 
         def pick(sequence: Any) -> Any:
@@ -395,19 +412,63 @@ class RUMap:
             keep &= here
         return self.take(keep)
 
+    def draws(self, release: Any, user: str | None = None) -> Any:
+        """Posterior draws that `Sampling(keep=...)` kept for a release, as ArviZ takes them.
+
+        Parameters
+        ----------
+        release : str or int
+            Its label or position.
+        user : str, optional
+            ``"intruder"``, ``"scientist"`` or a member of a panel; needed only where their draws differ.
+
+        Returns
+        -------
+        xarray.Dataset
+            Variables along ``chain`` and ``draw``; ``arviz.summary(rumap.draws(0))`` works.
+        """
+        label = self[release].release
+        found = {who: parts[label] for who, parts in self._draws.items() if label in parts}
+        if not found:
+            do = "Evaluate with engine=ruv.Sampling(keep=True), or keep=[mask, ...] for some releases"
+            raise InputError("No draws were kept for this release", label, do)
+        if user is None:
+            user = next(iter(found))
+        if user not in found:
+            raise InputError("No draws were kept for this user", user, suggest(user, list(found)))
+        return found[user]
+
     # -- deciding, drawing, keeping ------------------------------------------------------------------
 
-    def frontier(self, tolerance: float = 1e-12, *, columns: Any = None) -> RUMap:
+    def frontier(self, tolerance: float = 1e-12, *, columns: Any = None, **doubt: Any) -> RUMap:
         """The releases that no other one beats, in order of risk; see `ruvdecision.decide.frontier`."""
         from .decide import frontier
 
-        return frontier(self, tolerance, columns=columns)
+        return frontier(self, tolerance, columns=columns, **doubt)
 
-    def choose(self, max_risk: float, tolerance: float = 1e-9) -> Choice:
-        """The release with the greatest utility whose risk is allowed; see `ruvdecision.decide.choose`."""
+    def choose(self, max_risk: float | None = None, tolerance: float = 1e-9, **rule: Any) -> Choice:
+        """The best release whose risk is allowed, by utility unless said otherwise; see `ruvdecision.decide.choose`."""
         from .decide import choose
 
-        return choose(self, max_risk, tolerance)
+        return choose(self, max_risk, tolerance, **rule)
+
+    def probabilities(self, max_risk: float | None = None, **doubt: Any) -> pd.DataFrame:
+        """How surely each release meets the threshold, is on the frontier, is the best; see `ruvdecision.decide.probabilities`."""
+        from .decide import probabilities
+
+        return probabilities(self, max_risk, **doubt)
+
+    def explain(self, release: Any, *, columns: Any = None) -> Explanation:
+        """Who dominates a release and by how much; see `ruvdecision.decide.explain`."""
+        from .decide import explain
+
+        return explain(self, release, columns=columns)
+
+    def dominated(self, *, columns: Any = None) -> pd.DataFrame:
+        """Table of the dominated releases, by whom and by how much; see `ruvdecision.decide.dominated`."""
+        from .decide import dominated
+
+        return dominated(self, columns=columns)
 
     def plot(self, max_risk: float | None = None, ax: Any = None, **options: Any) -> Any:
         """Draw the map and return the Axes; see `ruvdecision.plots.plot_map`."""

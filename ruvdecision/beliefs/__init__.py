@@ -2,6 +2,7 @@
 
 from .finite import FiniteBelief
 from .normal import NormalBelief
+from .pymc import PyMCBelief
 from .table import Cell, TableBelief
 
-__all__ = ["Cell", "FiniteBelief", "NormalBelief", "TableBelief"]
+__all__ = ["Cell", "FiniteBelief", "NormalBelief", "PyMCBelief", "TableBelief"]

@@ -5,34 +5,68 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..beliefs.finite import FiniteBelief
 from ..beliefs.normal import NormalBelief
+from ..beliefs.pymc import PyMCBelief
 from ..errors import InputError, UnsupportedError
 from ..lazy import attach
-from ..targets import Identity
-from ..users import Snooper
+from ..targets import EachRecord, Identity
+from ..users import Snooper, User
 from .enumeration import Enumeration
 from .exact import Exact
 from .ranks import Ranks
 from .rules import FixedRule
 
 if TYPE_CHECKING:
+    from .grid import Quadrature
     from .identity import Identification
+    from .misjudged import Misjudged
+    from .records import EachRecords
+    from .sampling import Sampling
+    from .wholefile import WholeFile
 
-# It needs masks that are imported when they are first used.
-__getattr__, __dir__, _ = attach(__name__, {"Identification": "identity"})
+# They need masks that are imported when they are first used, or few need them.
+LATER = {
+    "EachRecords": "records",
+    "Identification": "identity",
+    "Misjudged": "misjudged",
+    "Quadrature": "grid",
+    "Sampling": "sampling",
+    "WholeFile": "wholefile",
+}
+__getattr__, __dir__, _ = attach(__name__, LATER)
 
-__all__ = ["Enumeration", "Exact", "FixedRule", "Identification", "Ranks", "pick"]
+__all__ = [
+    "EachRecords",
+    "Enumeration",
+    "Exact",
+    "FixedRule",
+    "Identification",
+    "Misjudged",
+    "Quadrature",
+    "Ranks",
+    "Sampling",
+    "WholeFile",
+    "pick",
+]
 
-ENGINES = {"exact": Exact, "enumeration": Enumeration}
+ENGINES: dict[str, Any] = {"exact": Exact, "enumeration": Enumeration, "quadrature": None, "sampling": None}
+"""In the order of preference; those without a class here are for PyMC models and imported when one comes."""
 
 
 def pick(engine: Any, user: Any, masks: Sequence[Any], data: Any = None) -> Any:
     """Return the engine for a user: the one asked for if it can, or with "auto" the first that can.
 
-    The order is exact before enumeration. An engine that cannot says why and what can. A snooper has no posterior and
+    The order is exact, enumeration, and for PyMC models quadrature before sampling.
+    An engine that cannot says why and what can. A snooper has no posterior and
     always gets `FixedRule`, so that snoopers and Bayesian users mix in one map; "exact" then allows closed forms only.
-    The target `Identity` has an engine of its own too, `Identification`, whatever the other user's is.
+    The target `Identity` has an engine of its own too, `Identification`, whatever the other user's is. So have `EachRecord`, and users
+    whose belief is not the agency's or who do not know the mask; these engines use the one asked for inside.
     """
+    special = _doubtful(engine, user, masks, data)
+    if special is not None:
+        return special
+    engine = getattr(engine, "engine", engine) if getattr(engine, "name", None) in ("each record", "misjudged") else engine
     if isinstance(getattr(user, "target", None), Identity) and not isinstance(user, Snooper):
         if hasattr(engine, "solve") or (isinstance(engine, str) and engine in ("auto", *ENGINES)):
             from .identity import Identification
@@ -50,22 +84,64 @@ def pick(engine: Any, user: Any, masks: Sequence[Any], data: Any = None) -> Any:
     ranked = not isinstance(user, Snooper) and hasattr(user.target, "rank_in") and isinstance(user.belief, NormalBelief)
     if ranked and (isinstance(engine, Exact) or (isinstance(engine, str) and engine in ("auto", "exact"))):
         engine = Ranks()  # order statistics of normal records have an engine of their own
+    if isinstance(getattr(user, "belief", None), FiniteBelief) and not isinstance(user, Snooper) and _whole(masks):
+        from .wholefile import WholeFile
+
+        engine = WholeFile() if not hasattr(engine, "solve") or isinstance(engine, (Exact, Enumeration)) else engine
     if isinstance(engine, str):
         if engine == "auto":
             reasons = []
-            for kind in ENGINES.values():
-                reason = kind().refuses(user, masks, data)
+            for name in ENGINES:
+                if ENGINES[name] is None and not isinstance(getattr(user, "belief", None), PyMCBelief):
+                    continue
+                found = _named(name)
+                reason = found.refuses(user, masks, data)
                 if reason is None:
-                    return kind()
+                    return found
                 reasons.append(reason)
             fitting = [r for r in reasons if "needs a" not in r] or reasons
             raise UnsupportedError(" ".join(fitting).rstrip("."))
         if engine not in ENGINES:
             raise InputError(f"engine must be 'auto', {', '.join(map(repr, ENGINES))} or an engine", engine, "Leave it at 'auto'")
-        engine = ENGINES[engine]()
+        engine = _named(engine)
     if not hasattr(engine, "solve") or not hasattr(engine, "refuses"):
         raise InputError("engine must be 'auto', a name or an engine", engine, "Use engine=ruv.Exact(), for example")
     reason = engine.refuses(user, masks, data)
     if reason is not None:
         raise UnsupportedError(reason.rstrip("."))
     return engine
+
+
+def _whole(masks: Sequence[Any]) -> bool:
+    """Whether some mask looks at the file as a whole and draws one output for it."""
+    return any(type(step).__name__ == "Mechanism" for mask in masks for step in getattr(mask, "steps", ()))
+
+
+def _named(name: str) -> Any:
+    """The engine of this name."""
+    if name == "quadrature":
+        from .grid import Quadrature
+
+        return Quadrature()
+    if name == "sampling":
+        from .sampling import Sampling
+
+        return Sampling()
+    return ENGINES[name]()
+
+
+def _doubtful(engine: Any, user: Any, masks: Sequence[Any], data: Any) -> Any:
+    """The engine for every record at once, or for a user who is wrong or does not know the mask; None for others."""
+    kind: Any = None
+    if isinstance(getattr(user, "target", None), EachRecord):
+        from .records import EachRecords as kind
+    elif isinstance(user, User) and not user.plain:
+        from .misjudged import Misjudged as kind
+    if kind is None:
+        return None
+    inner = getattr(engine, "engine", engine) if getattr(engine, "name", None) in ("each record", "misjudged") else engine
+    found = kind(inner)
+    reason = found.refuses(user, masks, data)
+    if reason is not None:
+        raise UnsupportedError(reason.rstrip("."))
+    return found
