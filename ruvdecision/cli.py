@@ -1,4 +1,4 @@
-"""The command line: run a study, list the studies, measure releases that other tools made.
+"""The command line: run a study, list the studies, measure releases that other tools made, open the page.
 
 Exit codes: 0 when all went well, 2 for anything the caller can put right (one line on stderr says what),
 130 after Ctrl-C. ``--debug`` shows the traceback as well. Results go to stdout, progress and errors to stderr.
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from ._version import __version__
-from .errors import InfeasibleError, InputError, RuvError
+from .errors import InfeasibleError, InputError, RuvError, UnsupportedError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(options: argparse.Namespace) -> int:
     """Carry out ``ruvdecision run``."""
     from .progress import host
+    from .running import using
     from .studies import load_study, parse_settings
 
     settings = parse_settings(options.set)
@@ -82,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         say(f"loading {options.file}")
         study = load_study(options.file)
         say(f"running {study.name}")
-        with host(say):
+        with host(say), _hands(options) as executor, using(executor, options.checkpoint):
             outcome = study.run(**settings)
         max_risk = study.max_risk if options.max_risk is None else options.max_risk
         choices, misses = _choose(outcome, max_risk)
@@ -96,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     if misses:
         sys.stdout.flush()
         raise _merge(misses, outcome)
-    return 0
+    return _stopped(outcome)
 
 
 def models(options: argparse.Namespace) -> int:
@@ -132,9 +133,21 @@ def measure(options: argparse.Namespace) -> int:
         _check_out(out, [*_names(["map"]), f"report.{options.format}"], options.force)
     with _progress(options.quiet) as say:
         say(f"reading {options.original}")
-        original = read_data(options.original)
-        rumap = compare(original, releases=names, measures=measures, key=options.key, risk=options.risk, utility=options.utility)
-        text = f"{len(names)} release{'s' * (len(names) != 1)} of {options.original} ({len(original):,} records)"
+        original = read_data(options.original) if options.chunksize is None else options.original
+        with _hands(options) as executor:
+            rumap = compare(
+                original,
+                releases=names,
+                measures=measures,
+                key=options.key,
+                risk=options.risk,
+                utility=options.utility,
+                executor=executor,
+                checkpoint=options.checkpoint,
+                chunksize=options.chunksize,
+            )
+        size = f" ({len(original):,} records)" if options.chunksize is None else ""
+        text = f"{len(names)} release{'s' * (len(names) != 1)} of {options.original}{size}"
         outcome = Outcome(Study(Path(options.original), text, lambda: rumap), rumap, {"map": rumap})
         choices, misses = _choose(outcome, options.max_risk)
         written: list[Path] = []
@@ -146,7 +159,71 @@ def measure(options: argparse.Namespace) -> int:
     if misses:
         sys.stdout.flush()
         raise _merge(misses, outcome)
+    return _stopped(outcome)
+
+
+def explore(options: argparse.Namespace) -> int:
+    """Carry out ``ruvdecision explore``."""
+    from .explore import explore as serve
+    from .studies import parse_settings
+
+    if options.set and options.file is None:
+        raise InputError("--set is for a study file", ", ".join(options.set), "Name the file: ruvdecision explore models/FILE.py")
+    serve(
+        options.file,
+        settings=parse_settings(options.set),
+        host=options.host,
+        port=options.port,
+        browser=not options.no_browser,
+        debug=options.debug,
+    )
     return 0
+
+
+def _stopped(outcome: Outcome) -> int:
+    """The exit code: 130 if Ctrl-C came and the maps hold what was finished by then."""
+    if not any(rumap.attrs.get("partial") for rumap in outcome.maps.values()):
+        return 0
+    sys.stdout.flush()
+    return _fail("interrupted: the map has the releases that were finished", code=130)
+
+
+@contextmanager
+def _hands(options: argparse.Namespace) -> Iterator[Any]:
+    """The executor that --workers or --dask ask for, or None."""
+    if options.dask is not None:
+        if options.workers is not None:
+            raise InputError("--workers and --dask do not go together", f"{options.workers} and {options.dask}", "Give one of them")
+        try:
+            from distributed import Client
+        except ImportError:
+            raise UnsupportedError("--dask needs the package distributed, which is not installed", do="Install dask[distributed]") from None
+        try:
+            client = Client(options.dask, timeout="10s", set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            what = f"{type(error).__name__} at {options.dask}"
+            raise InputError(
+                "There is no dask scheduler to talk to", what, "Start one with dask scheduler, or check the address"
+            ) from error
+        with client:
+            yield client.get_executor()
+        return
+    if options.workers is None or options.workers == 1:
+        yield None
+        return
+    from concurrent.futures import ProcessPoolExecutor
+
+    from .sharing import begin_worker
+
+    # Ctrl-C is for this process, which then ends its workers: they should not answer it with tracebacks of their own.
+    pool = ProcessPoolExecutor(options.workers, initializer=begin_worker)
+    try:
+        yield pool
+    finally:
+        workers = list((getattr(pool, "_processes", None) or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.terminate()
 
 
 def _release_names(paths: Sequence[str]) -> dict[str, str]:
@@ -205,6 +282,7 @@ def _parser() -> argparse.ArgumentParser:
     runner.add_argument("--out", metavar="DIR", help="write map.nc, map.csv, map.png and a report there (no files otherwise)")
     _add_report_options(runner)
     runner.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the study; may be given again")
+    _add_running_options(runner)
     runner.add_argument("--force", action="store_true", help="write over files that exist")
     runner.add_argument("--quiet", action="store_true", help="print the choice only")
     runner.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -242,10 +320,27 @@ def _parser() -> argparse.ArgumentParser:
     comparer.add_argument("--max-risk", type=_number, metavar="T", help="choose the release of most utility with risk at most T")
     comparer.add_argument("--out", metavar="DIR", help="write map.nc, map.csv, map.png and a report there (no files otherwise)")
     _add_report_options(comparer)
+    _add_running_options(comparer)
+    comparer.add_argument(
+        "--chunksize", type=_count, metavar="N", help="read files N records at a time, for files larger than memory (parquet and CSV)"
+    )
     comparer.add_argument("--force", action="store_true", help="write over files that exist")
     comparer.add_argument("--quiet", action="store_true", help="print the choice only")
     comparer.add_argument("--debug", action="store_true", help="show the traceback of an error")
     comparer.set_defaults(command=measure)
+
+    page = commands.add_parser(
+        "explore",
+        help="open a page with sliders: the lessons, or a study",
+        description="Serve a page from this machine to this machine, until Ctrl-C. A study is code: open only files that you trust.",
+    )
+    page.add_argument("file", metavar="FILE", nargs="?", help="a study whose numeric settings become sliders (default: the lessons)")
+    page.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting that the page does not move")
+    page.add_argument("--port", type=int, metavar="PORT", help="the port (default: 8177, or the next free one)")
+    page.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: 127.0.0.1, this machine only)")
+    page.add_argument("--no-browser", action="store_true", help="do not open the browser")
+    page.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    page.set_defaults(command=explore)
 
     lister = commands.add_parser("models", help="list the studies of a directory", description="List studies without running them.")
     lister.add_argument("directory", metavar="DIR", nargs="?", default="models", help="where the studies are (default: models)")
@@ -257,6 +352,24 @@ def _parser() -> argparse.ArgumentParser:
 def _add_report_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("html", "md"), default="html", help="write report.html (default) or report.md")
     parser.add_argument("--date", metavar="DATE", help="a date for the report, in your own words (none otherwise: same map, same bytes)")
+
+
+def _add_running_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--workers", type=_count, metavar="N", help="work in N processes (default: one); the map is the same")
+    parser.add_argument("--dask", metavar="ADDRESS", help="work on the dask cluster whose scheduler is there, e.g. tcp://host:8786")
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", help="keep what is finished there: a run that was stopped or killed goes on when started again"
+    )
+
+
+def _count(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on; got {text!r}")
+    return number
 
 
 def _number(text: str) -> float:

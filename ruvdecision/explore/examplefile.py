@@ -1,0 +1,150 @@
+"""Posteriors after one release of an example file.
+
+A map averages over releases; a posterior needs one. The page draws a file from the belief itself (so it is nobody's
+record), masks it and shows what both users then believe. The same example number gives the same file and the same random
+numbers for every mask, so that only the settings move the picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..checks import as_generator, as_seed_sequence
+from ..engines import pick
+from ..errors import RuvError
+from ..masks.suppress import Suppress
+from ..posteriors import Drawn
+from ..report.numbers import number
+from ..targets import Average, NewRecord, Parameter, Record
+from ..users import Snooper, User
+from .lesson import Law, Panel
+
+__all__ = ["FLAT", "draw_example", "panel_of", "panels_of"]
+
+#: Components of a vector target that are drawn.
+MOST_COMPONENTS = 4
+#: Said where there is no prior to draw.
+FLAT = "The prior is flat, so there is nothing to draw for the time before the release."
+#: Engines that a reader would have to wait for.
+SLOW = ("sampling", "quadrature")
+
+
+def panels_of(intruder: Any, scientist: Any, draw: Callable[[int], tuple[Any, Any]] | None = None) -> Callable[[Any, int], list[Panel]]:
+    """A function that gives both users' panels for a mask and an example number.
+
+    Parameters
+    ----------
+    intruder, scientist : User or Snooper
+        The users.
+    draw : callable, optional
+        ``draw(example)`` gives the parameters that the example comes from, or None, and its records. By default
+        both come from the scientist's belief.
+    """
+
+    def panels(mask: Any, example: int) -> list[Panel]:
+        made = draw(example) if draw is not None else draw_example(scientist.belief, example)
+        return [panel_of("intruder", intruder, mask, made, example), panel_of("scientist", scientist, mask, made, example)]
+
+    return panels
+
+
+def draw_example(belief: Any, example: int) -> tuple[Any, Any]:
+    """The population mean of an example file, where the belief has one, and its records.
+
+    >>> from ruvdecision.beliefs import NormalBelief
+    >>> mu, records = draw_example(NormalBelief(records=4, variance=1, prior="flat"), 1)
+    >>> mu.tolist(), records.shape
+    ([0.0], (4,))
+    """
+    rng = as_generator(example)
+    if not hasattr(belief, "spread") or not hasattr(belief, "doubt"):
+        return None, belief.draw(rng)
+    # A flat prior cannot be drawn from: the example then comes from a population with the prior's mean.
+    doubt = belief.doubt if belief.doubt is not None else np.zeros_like(belief.spread)
+    mu = belief.centre + _root(doubt) @ rng.standard_normal(len(belief.centre))
+    records = mu + rng.standard_normal((belief.records, len(mu))) @ _root(belief.spread).T
+    if belief.columns is not None:
+        return mu, pd.DataFrame(records, columns=list(belief.columns))
+    return mu, records[:, 0] if belief.variance is not None else records
+
+
+def panel_of(who: str, user: Any, mask: Any, made: tuple[Any, Any], example: int) -> Panel:
+    """One user's panel; where there is no posterior to draw it says why."""
+    if isinstance(user, Snooper):
+        return Panel(who, user.target.describe(), words="A snooper with a fixed rule has no posterior: the rule's error is on the map.")
+    assert isinstance(user, User)
+    title = user.target.describe()
+    mu, records = made
+    try:
+        engine = pick("auto", user, [mask], None)
+        if engine.name in SLOW:
+            return Panel(who, title, words="This posterior is sampled, which takes too long to draw while you look.")
+        # One child of the example's seed whatever the mask: common random numbers, and none that the file was drawn with.
+        release = mask.release(records, as_seed_sequence(example).spawn(1)[0])
+        posterior = engine.posterior(user, mask, release)
+        estimate = np.ravel(np.asarray(user.loss.estimate(posterior, user.actions), dtype=float))
+        after = float(user.loss.uncertainty(posterior, user.actions).value)
+    except RuvError as error:
+        return Panel(who, title, words=f"No posterior can be drawn here: {error.what}.")
+    except (TypeError, ValueError):
+        return Panel(who, title, words="No posterior can be drawn here: the target or the loss has no single number to show.")
+    try:
+        prior = engine.posterior(user, Suppress(), None)
+    except RuvError:
+        prior = None  # the picture does without it
+    truth = true_value(user.target, mu, records)
+    words = f"In this example the best estimate is {_list(estimate)}"
+    words += "" if truth is None else f" and the truth {_list(np.ravel(truth))}"
+    words += f"; the expected loss of that estimate is {number(after, 4)}."
+    if prior is not None and not np.all(np.isfinite(prior.var())):
+        words += f" {FLAT}"
+    return Panel(who, title, laws_of(user.target, prior, posterior, estimate, truth), words)
+
+
+def laws_of(target: Any, prior: Any, posterior: Any, estimate: Any, truth: Any) -> tuple[Law, ...]:
+    """The laws of a target: one for a number, one per component for a vector."""
+    if posterior.event == ():
+        one = float(estimate[0]) if np.size(estimate) == 1 else None
+        return (Law(target.describe(), posterior, prior, one, None if truth is None else float(np.ravel(truth)[0])),)
+    size = min(posterior.event[0], MOST_COMPONENTS)
+    fits = np.size(estimate) == posterior.event[0]
+    return tuple(
+        Law(f"variable {j + 1}", posterior, prior, float(estimate[j]) if fits else None, None if truth is None else float(truth[j]), j)
+        for j in range(size)
+    )
+
+
+def true_value(target: Any, mu: Any, records: Any) -> Any:
+    """The target's value in the example, where it can be read off it; None otherwise."""
+    values = np.asarray(records) if not hasattr(records, "to_numpy") else records.to_numpy()
+    if values.dtype.kind not in "biuf":
+        return None
+    if isinstance(target, Record) and -len(values) <= target.row < len(values):
+        return np.atleast_1d(values[target.row])
+    if isinstance(target, Average):
+        return np.atleast_1d(values.mean(axis=0))
+    if isinstance(target, Parameter) and target.name == "mu" and mu is not None:
+        return np.atleast_1d(mu)
+    if isinstance(target, NewRecord):
+        return None
+    if hasattr(target, "rank_in") and values.ndim == 1:
+        return np.atleast_1d(np.sort(values)[target.rank_in(len(values)) - 1])
+    return None
+
+
+def is_drawn(law: Any) -> bool:
+    """True for a law that is known by its draws only, which a coarse histogram shows best."""
+    return isinstance(law, Drawn)
+
+
+def _root(matrix: Any) -> Any:
+    values, vectors = np.linalg.eigh(matrix)
+    return vectors * np.sqrt(np.clip(values, 0, None)) @ vectors.T
+
+
+def _list(values: Sequence[float] | Any) -> str:
+    return ", ".join(number(float(v), 4) for v in np.ravel(values)[:MOST_COMPONENTS])

@@ -1,0 +1,88 @@
+"""What a topic of the page gives back: a map, the users behind it, and the Python code that makes the same map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..rumap import RUMap
+from .controls import Control, Slider
+
+__all__ = ["Built", "Law", "Lesson", "Panel", "ending"]
+
+
+@dataclass(frozen=True)
+class Law:
+    """One number that a user wants: its law before and after the release, and what the example has in store.
+
+    ``prior`` and ``posterior`` need ``cdf``, ``mean`` and ``var``; a vector target has one law per ``component``.
+    """
+
+    name: str
+    posterior: Any
+    prior: Any = None
+    estimate: float | None = None
+    truth: float | None = None
+    component: int | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What a user believes about the target: a title, laws to draw, and a sentence below them."""
+
+    who: str
+    title: str
+    laws: tuple[Law, ...] = ()
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A map with what the page shows beside it.
+
+    Parameters
+    ----------
+    rumap : RUMap
+        The map.
+    panels : callable, optional
+        ``panels(mask, example)`` gives the posteriors after one release of an example file, whose number is ``example``.
+    own : int, optional
+        Row of the release that the reader's own settings describe.
+    notes : sequence of str
+        Sentences to show below the explanation.
+    """
+
+    rumap: RUMap
+    panels: Callable[[Any, int], Sequence[Panel]] | None = None
+    own: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A built-in topic: closed form, so that it is computed while a slider moves."""
+
+    name: str
+    title: str
+    about: str
+    controls: tuple[Control, ...]
+    threshold: Slider
+    build: Callable[[Mapping[str, Any]], Built]
+    write: Callable[[Mapping[str, Any]], str]
+
+    def code(self, values: Mapping[str, Any], max_risk: float) -> str:
+        """Python code that makes the same map and the same choice."""
+        return f'"""{self.title}."""\n\n{self.write(values)}{ending(max_risk)}'
+
+
+def ending(max_risk: float) -> str:
+    """The last lines of every script: the choice and the picture."""
+    return (
+        f"\nmax_risk = {max_risk!r}\n"
+        "try:\n"
+        "    print(rumap.choose(max_risk=max_risk))\n"
+        "except ruv.InfeasibleError as error:\n"
+        "    print(error)\n"
+        'rumap.plot(max_risk=max_risk).figure.savefig("map.png", dpi=150)\n'
+    )
