@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from . import masks, measures, protocols
 from ._version import __version__
-from .beliefs import Cell, FiniteBelief, NormalBelief, TableBelief
+from .beliefs import Cell, FiniteBelief, NormalBelief, PyMCBelief, TableBelief
 from .channels import LinearChannel
-from .decide import Choice, choose, frontier
+from .decide import Choice, Errors, Explanation, choose, dominated, explain, frontier, probabilities
 from .engines import Enumeration, Exact
-from .errors import InfeasibleError, InputError, RuvError, UnsupportedError
+from .errors import ConvergenceError, InfeasibleError, InputError, RuvError, UnsupportedError
 from .evaluate import evaluate, posterior
 from .lazy import attach
 from .losses import (
@@ -31,13 +31,17 @@ from .losses import (
     Quadratic,
     ZeroOne,
 )
+from .maskprior import MaskPrior
 from .masks import Chain, Mask, Microaggregate, Noise, Release, Shuffle, Stochastic, Subsample, Suppress, SuppressCells
-from .optimise import Optimum, optimise
-from .posteriors import Drawn, Finite, Gaussian, GaussianMixture
+from .optimise import Contender, Optimum, optimise
+from .panels import Panel, vary_user
+from .posteriors import Averaged, Curve, Drawn, Finite, Gaussian, GaussianMixture
 from .protocols import Value
 from .rumap import RUMap
+from .sensitivity import Sensitivity, Variation, sensitivity
 from .targets import (
     Average,
+    EachRecord,
     Functional,
     Identity,
     Maximum,
@@ -52,16 +56,28 @@ from .targets import (
 from .users import Snooper, User
 
 if TYPE_CHECKING:
-    from . import orderstatistics, report, rules, scenarios
+    from . import explore, observations, orderstatistics, report, rules, scenarios
+    from .blackwell import Order, dominated_whatever, garbling, refines
+    from .calibration import Calibration, calibrate
     from .empirical import measure
+    from .engines.grid import Quadrature
     from .engines.identity import Identification
+    from .engines.misjudged import Misjudged
+    from .engines.records import EachRecords
     from .engines.rules import FixedRule
+    from .engines.sampling import Sampling
+    from .engines.wholefile import WholeFile
+    from .information import Worth, one_more_digit, one_more_record, one_more_variable, worth
     from .knowledgeplot import plot_knowledge
+    from .limits import Limit, limit
     from .masks import (
         PRAM,
+        Apart,
         Bottomcode,
+        Combine,
         DataShuffle,
         LocalSuppress,
+        Mechanism,
         MicroaggregateMixed,
         MultiplicativeNoise,
         RankSwap,
@@ -122,6 +138,11 @@ if TYPE_CHECKING:
         Wasserstein,
     )
     from .plots import plot_map
+    from .publishing import PublishingPrice, price_of_publishing
+    from .recordrisk import RecordRisk, record_risk
+    from .riskplots import plot_publishing, plot_record_risk
+    from .sensitivity.power import power_scaling
+    from .tornado import plot_tornado
 
 # Names of `measures` that stay inside it.
 _INSIDE = {"Imputed", "Linear", "Logistic", "Measured", "PairedMeasure", "Poisson", "RecordMeasure", "Statistic"}
@@ -146,18 +167,46 @@ _LATER = {
             "mcm_maximum",
         ]
     },
+    "Calibration": "calibration",
     "Combined": "masks.synthesize",
+    "EachRecords": "engines.records",
     "FixedRule": "engines.rules",
     "Identification": "engines.identity",
+    "Limit": "limits",
+    "Misjudged": "engines.misjudged",
+    "PublishingPrice": "publishing",
+    "Quadrature": "engines.grid",
+    "RecordRisk": "recordrisk",
+    "Sampling": "engines.sampling",
+    "Worth": "information",
+    "calibrate": "calibration",
     "combine_full": "masks.synthesize",
     "combine_partial": "masks.synthesize",
+    "Order": "blackwell",
+    "WholeFile": "engines.wholefile",
+    "dominated_whatever": "blackwell",
+    "garbling": "blackwell",
+    "refines": "blackwell",
+    "explore": "explore",
+    "limit": "limits",
     "measure": "empirical",
+    "observations": "observations",
+    "one_more_digit": "information",
+    "one_more_record": "information",
+    "one_more_variable": "information",
     "orderstatistics": "orderstatistics",
     "plot_knowledge": "knowledgeplot",
     "plot_map": "plots",
+    "plot_publishing": "riskplots",
+    "plot_record_risk": "riskplots",
+    "plot_tornado": "tornado",
+    "power_scaling": "sensitivity.power",
+    "price_of_publishing": "publishing",
+    "record_risk": "recordrisk",
     "report": "report",
     "rules": "rules",
     "scenarios": "scenarios",
+    "worth": "information",
 }
 __getattr__, __dir__, _ = attach(__name__, _LATER)
 
@@ -167,29 +216,41 @@ __all__ = [
     "MD",
     "PRAM",
     "Absolute",
+    "Apart",
     "AttributeDisclosure",
     "Average",
+    "Averaged",
     "Bottomcode",
+    "Calibration",
     "Cell",
     "Chain",
     "Choice",
     "Cluster",
     "ClusteredPropensity",
     "ClusteringAttack",
-    "CoefficientChanges", "Combined",
+    "CoefficientChanges",
+    "Combine",
+    "Combined",
+    "Contender",
+    "ConvergenceError",
     "Correlations",
     "CramersV",
+    "Curve",
     "CustomLoss",
     "DataShuffle",
     "DensityKL",
     "Drawn",
+    "EachRecord",
+    "EachRecords",
     "Eigenvalues",
     "EllipsoidOverlap",
     "EnergyDistance",
     "EntropyChange",
     "EntropyLoss",
     "Enumeration",
+    "Errors",
     "Exact",
+    "Explanation",
     "FellegiSunter",
     "Finite",
     "FiniteBelief",
@@ -213,6 +274,7 @@ __all__ = [
     "KAnonymity",
     "KullbackLeibler",
     "LDiversity",
+    "Limit",
     "LinearChannel",
     "Linex",
     "LocalSuppress",
@@ -222,20 +284,25 @@ __all__ = [
     "Mahalanobis",
     "Marginals",
     "Mask",
+    "MaskPrior",
     "Maximum",
     "Means",
     "Measure",
+    "Mechanism",
     "Microaggregate",
     "MicroaggregateMixed",
     "Minimum",
+    "Misjudged",
     "MultiplicativeNoise",
     "NewRecord",
     "Noise",
     "NormalBelief",
     "NormalKL",
     "Optimum",
+    "Order",
     "OrderStatistic",
     "Pairwise",
+    "Panel",
     "Parameter",
     "PearsonC",
     "Percentile",
@@ -244,19 +311,25 @@ __all__ = [
     "PoissonGammaUniques",
     "Power",
     "Propensity",
+    "PublishingPrice",
+    "PyMCBelief",
     "Quadratic",
+    "Quadrature",
     "Quantiles",
     "RUMap",
     "RankSwap",
     "Recode",
     "Record",
     "RecordLinkage",
+    "RecordRisk",
     "Records",
     "Release",
     "Resample",
     "Round",
     "RuvError",
     "SampleUniques",
+    "Sampling",
+    "Sensitivity",
     "Shuffle",
     "SlicedWasserstein",
     "Snooper",
@@ -275,24 +348,49 @@ __all__ = [
     "User",
     "Value",
     "VarianceInflation",
+    "Variation",
     "Wasserstein",
+    "WholeFile",
+    "Worth",
     "ZeroOne",
     "__version__",
+    "calibrate",
     "choose",
     "combine_full",
     "combine_partial",
+    "dominated",
+    "dominated_whatever",
     "evaluate",
+    "explain",
+    "explore",
     "frontier",
+    "garbling",
+    "limit",
     "masks",
     "measure",
     "measures",
+    "observations",
+    "one_more_digit",
+    "one_more_record",
+    "one_more_variable",
     "optimise",
     "orderstatistics",
     "plot_knowledge",
     "plot_map",
+    "plot_publishing",
+    "plot_record_risk",
+    "plot_tornado",
     "posterior",
+    "power_scaling",
+    "price_of_publishing",
+    "probabilities",
     "protocols",
+    "record_risk",
+    "refines",
     "report",
     "rules",
     "scenarios",
-]  # fmt: skip
+    "sensitivity",
+    "vary_user",
+    "worth",
+]

@@ -33,6 +33,8 @@ POSTERIORS = {
     "Finite": ruv.Finite([0.0, 1.0, 2.5], [0.2, 0.5, 0.3]),
     "GaussianMixture": ruv.GaussianMixture([0.4, 0.6], [0.0, 2.0], [1.0, 0.5]),
     "Drawn": ruv.Drawn(np.random.default_rng(0).standard_normal(500)),
+    "Averaged": ruv.Averaged(ruv.Gaussian.scalar(np.linspace(-1, 1, 40), 1.5)),
+    "Curve": ruv.Curve(np.linspace(-8, 8, 161), -(np.linspace(-8, 8, 161) ** 2) / 2),
 }
 TARGETS = {
     "Record": ruv.Record(0),
@@ -40,6 +42,7 @@ TARGETS = {
     "NewRecord": ruv.NewRecord(),
     "Parameter": ruv.Parameter("mu"),
     "Average": ruv.Average(),
+    "EachRecord": ruv.EachRecord(),
     "Functional": ruv.Functional(lambda x: 2 * x, of=ruv.Record(0)),
     "Identity": ruv.Identity(0, known=[0]),
     "Maximum": ruv.Maximum(),
@@ -70,6 +73,9 @@ MASKS = {
     "LocalSuppress": ruv.LocalSuppress(k=2, keys=[0]),
     "DataShuffle": ruv.DataShuffle(columns=[0]),
     "MicroaggregateMixed": ruv.MicroaggregateMixed(size=2),
+    "Mechanism": ruv.Mechanism(np.ones((7, 1)), outputs=[0.5], outcomes=[0, 1], records=6),
+    "Apart": ruv.Apart(rows=[0]),
+    "Combine": ruv.Combine([[1.0]], [[0.5]]),
 }
 
 
@@ -98,7 +104,7 @@ def test_mask(name):
     assert (mask | ruv.Release()).steps[-1] == ruv.Release()
     if name == "SuppressCells":
         data = np.array([[1, 2], [3, 4]])
-    elif name == "Stochastic":
+    elif name in ("Stochastic", "Mechanism"):
         data = np.array([0, 1, 1, 0, 1, 0])
     else:
         data = np.arange(6.0)

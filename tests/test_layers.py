@@ -16,28 +16,38 @@ PACKAGE = ROOT / "ruvdecision"
 
 LAYERS = [
     {"cli", "__main__"},
+    {"explore"},
     {"studies", "spelled"},
     {"report"},
-    {"plots", "labels", "knowledgeplot"},
-    {"decide", "optimise"},
-    {"evaluate", "empirical"},
+    {"plots", "labels", "knowledgeplot", "tornado", "riskplots", "gallery"},
+    {"decide", "optimise", "sensitivity", "limits", "information", "blackwell"},
+    {"evaluate", "solving", "empirical", "chunked", "findings", "pieces", "recordrisk", "publishing", "calibration"},
     {"rumap", "columns", "joining", "show", "storage", "matching", "engines", "measures", "scenarios"},
-    {"users"},
+    {"users", "panels", "maskprior"},
     {"beliefs", "masks", "targets", "rules", "losses"},
-    {"posteriors", "channels", "layout", "orderstatistics"},
+    {"posteriors", "channels", "observations", "layout", "orderstatistics"},
+    {"running", "checkpoint", "sharing", "digests", "encoding"},
     {"scores", "monotone", "progress", "lazy", "files", "checks", "errors", "protocols", "_version"},
 ]
 HEIGHT = {name: -depth for depth, names in enumerate(LAYERS) for name in names}
 
 # A map offers these as methods; the work is done higher up and fetched when it is asked for.
-LAZY_UP = {("rumap", "plots"), ("rumap", "decide"), ("rumap", "report")}
+LAZY_UP = {("rumap", "plots"), ("rumap", "decide"), ("rumap", "report"), ("rumap", "limits"), ("masks", "blackwell")}
+LAZY_UP |= {
+    ("sensitivity", "tornado"),
+    ("recordrisk", "riskplots"),
+    ("publishing", "riskplots"),
+    ("calibration", "plots"),
+    ("limits", "plots"),
+}
 
 # Heavy libraries: who may import them, and always inside a function only.
 LAZY_ONLY = {
-    "pymc": {"beliefs.pymc", "engines.sampling"},
-    "arviz": {"beliefs.pymc", "engines.sampling"},
-    "pytensor": {"beliefs.pymc", "engines.sampling"},
-    "matplotlib": {"plots", "labels", "knowledgeplot", "report.picture", "cli"},
+    "pymc": {"beliefs.pymc", "beliefs.anatomy", "beliefs.graphs", "engines.routes", "engines.samplers", "engines.latent"},
+    "arviz": {"engines.samplers"},
+    "pytensor": {"beliefs.anatomy", "beliefs.graphs", "engines.routes", "engines.samplers", "engines.latent", "observations.tensor"},
+    "nutpie": {"engines.samplers"},
+    "matplotlib": {"plots", "labels", "knowledgeplot", "tornado", "riskplots", "gallery", "report.picture", "explore.pictures", "cli"},
     "rich": {"cli", "studies", "progress"},
     "sklearn": None,
     "numba": None,

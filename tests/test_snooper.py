@@ -549,7 +549,7 @@ def test_frames_and_named_columns():
         (lambda: uncertainty(Snooper(lambda y: "a", Record(0)), Noise(variance=1.0), data=[1.0, 2.0, 3.0]), "fails on a release"),
         (lambda: uncertainty(Snooper(lambda y: y[7], Record(0)), Noise(variance=1.0), data=[1.0, 2.0, 3.0]), "fails on a release"),
         (lambda: uncertainty(Snooper("mean", Record(0), IntervalScore()), Noise(variance=1.0), data=[1.0, 2.0, 3.0]), "interval"),
-        (lambda: evaluate([Noise(variance=1.0)], intruder="max", scientist=MEAN), "User or a Snooper"),
+        (lambda: evaluate([Noise(variance=1.0)], intruder="max", scientist=MEAN), "User, a Snooper or a Panel"),
         (lambda: evaluate([Noise(variance=1.0)], intruder=MEAN, scientist=MEAN, engine="gibbs"), "engine must be"),
         (lambda: evaluate([Noise(variance=1.0)], intruder=MEAN, scientist=MEAN, risk="relative_gain"), "before the release"),
     ],
