@@ -20,7 +20,7 @@ export MPLBACKEND ?= Agg
 # The slow tests run too when CI=true.
 SELECT := $(if $(filter true,$(CI)),,-m "not slow")
 
-.PHONY: help setup demo test lint format bench build clean
+.PHONY: help setup demo test lint format bench docs notebooks build clean
 
 help:
 	@echo "make demo    run the first study and draw its map into out/"
@@ -28,6 +28,8 @@ help:
 	@echo "make lint    check style and types"
 	@echo "make format  put the code into the house style"
 	@echo "make bench   print our times as ratios against the alternatives"
+	@echo "make docs    build the documentation into out/docs"
+	@echo "make notebooks  run the notebooks and keep their outputs"
 	@echo "make build   build the wheel and the source archive into dist/"
 	@echo "make clean   remove what make has made"
 
@@ -40,7 +42,7 @@ $(STAMP): pyproject.toml constraints/$(STACK).txt
 	@rm -f $(VENV)/.ready-*
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --quiet --progress-bar off --disable-pip-version-check \
-	  --constraint constraints/$(STACK).txt --editable '.[test,dev]'
+	  --constraint constraints/$(STACK).txt --editable '.[test,dev,docs]'
 	@touch $@
 
 demo: setup
@@ -61,6 +63,12 @@ format: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks
+
+docs: setup
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs out/docs
+
+notebooks: setup
+	$(BIN)/python notebooks/build.py
 
 build: setup
 	$(BIN)/python -m build --outdir dist .

@@ -1,4 +1,4 @@
-"""Draw the pictures of the README with the package itself: python docs/make_pictures.py."""
+"""Draw the pictures of the README and the gallery with the package itself: python docs/make_pictures.py [directory]."""
 
 import sys
 from pathlib import Path
@@ -9,9 +9,63 @@ mpl.use("Agg")
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "models"))
 
+import matplotlib.pyplot as plt  # noqa: E402
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
 import trottini_fienberg_normal  # noqa: E402
 
+import ruvdecision as ruv  # noqa: E402
+from ruvdecision.gallery import plot_frontier3, plot_maps, plot_posteriors, plot_uncertainty  # noqa: E402
+from ruvdecision.paper import theme  # noqa: E402
+
+AVERAGE = ruv.Microaggregate(groups=1)
+GRID = np.geomspace(0.1, 50, 20)
+
+
+def users(variance: float) -> dict[str, ruv.User]:
+    """The intruder and the scientist of Trottini and Fienberg's example 1."""
+    belief = ruv.NormalBelief(records=10, variance=variance, prior_variance=5)
+    return {
+        "intruder": ruv.User(belief, ruv.Record(0), ruv.Quadratic()),
+        "scientist": ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic()),
+    }
+
+
+def study(variance: float) -> ruv.RUMap:
+    """Noise with and without averaging."""
+    masks = [ruv.Suppress(), AVERAGE, *(ruv.Noise(variance=v) | AVERAGE for v in GRID), *(ruv.Noise(variance=v) for v in GRID[GRID > 2])]
+    return ruv.evaluate(masks, **users(variance))
+
+
+def measured() -> ruv.RUMap:
+    """Four techniques on a file that was made up."""
+    rng = np.random.default_rng(1)
+    file = pd.DataFrame(rng.multivariate_normal([2, 2, 2], [[1, 0.6, 0.5], [0.6, 1, 0.3], [0.5, 0.3, 1]], 300), columns=["y", "a", "b"])
+    masks = [ruv.Noise(share=s) for s in (0.05, 0.2, 0.5)] + [ruv.Microaggregate(size=k, by="mdav") for k in (3, 10)]
+    masks += [ruv.RankSwap(within=w) for w in (0.05, 0.15)]
+    measures = [ruv.RecordLinkage(known=["a", "b"]), ruv.IntervalOverlap("y ~ a + b"), ruv.NormalKL()]
+    return ruv.measure(file, masks, measures=measures, replicates=3, seed=7)
+
+
+def gallery() -> dict[str, plt.Figure]:
+    """One figure of each kind, by its name."""
+    one = study(2.0)
+    few = [ruv.Noise(variance=1), ruv.Noise(variance=9), ruv.Noise(variance=1) | AVERAGE, ruv.Suppress()]
+    return {
+        "gallery_maps": plot_maps({f"variance {v}": study(v) for v in (1.0, 2.0, 4.0, 8.0)}, max_risk=0.5),
+        "gallery_posteriors": plot_posteriors(users(2.0)["intruder"], few, seed=3).figure,
+        "gallery_uncertainty": plot_uncertainty(one, "variance").figure,
+        "gallery_frontier3": plot_frontier3(measured(), ["linkage", "IO", "KL"]).figure,
+    }
+
+
 if __name__ == "__main__":
-    rumap = trottini_fienberg_normal.study()
-    figure = trottini_fienberg_normal.figure(rumap, max_risk=0.5)
-    figure.savefig(HERE / "map.png", dpi=110, metadata={"Software": None})
+    place = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
+    place.mkdir(parents=True, exist_ok=True)
+    figure = trottini_fienberg_normal.figure(trottini_fienberg_normal.study(), max_risk=0.5)
+    figure.savefig(place / "map.png", dpi=110, metadata={"Software": None})
+    for style in ("light", "dark"):
+        with theme(style):
+            for name, drawn in gallery().items():
+                drawn.savefig(place / f"{name}_{style}.png", dpi=80, metadata={"Software": None})
+        plt.close("all")

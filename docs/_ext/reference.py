@@ -1,0 +1,165 @@
+"""The reference follows the public names: one page per chapter, generated from ``ruvdecision.__all__``.
+
+A name that is exported and stands in no chapter is an error, so that the reference cannot fall behind the package.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import types
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+
+CHAPTERS: dict[str, tuple[str, str]] = {
+    "beliefs": ("Beliefs", "What a user believes before the release: population model and prior together."),
+    "targets": ("Targets", "What a user wants to know."),
+    "losses": ("Losses", "What it costs a user to be wrong, and the uncertainty that follows from it."),
+    "users": ("Users", "A belief, a target and a loss; snoopers with fixed rules; several users in the place of one."),
+    "masks": ("Masks", "Techniques with their parameters. They compose with `|`, left to right."),
+    "posteriors": ("Posteriors and channels", "The law of the target given the release, and how releases come from records."),
+    "engines": ("Engines", "How a posterior is computed."),
+    "maps": ("Maps", "Every candidate release with its risk, its utility and their errors."),
+    "choosing": ("Choosing", "Frontier, choice, the best parameter value, and what no mechanism can pass."),
+    "doubt": (
+        "Sensitivity and risk by record",
+        "What would change the choice, who is at risk, what publishing costs, whether a posterior is right.",
+    ),
+    "scenarios": ("Scenarios", "Additive noise against snoopers with different knowledge, in closed form."),
+    "measures": ("Measures", "Empirical risk and utility, computed from an original and a released data set."),
+    "showing": ("Plots and reports", "The map as a picture and as a page to sign."),
+    "errors": ("Errors and protocols", "What goes wrong, and what a part of your own must offer."),
+}
+"""Chapters in the order of the flow: title and what is in them."""
+
+# Where a name is defined says which chapter it belongs to; the longest beginning counts.
+HOMES = {
+    "beliefs": "beliefs",
+    "targets": "targets",
+    "losses": "losses",
+    "users": "users",
+    "panels": "users",
+    "maskprior": "users",
+    "rules": "users",
+    "masks": "masks",
+    "posteriors": "posteriors",
+    "channels": "posteriors",
+    "layout": "posteriors",
+    "observations": "posteriors",
+    "engines": "engines",
+    "importance": "engines",
+    "rumap": "maps",
+    "evaluate": "maps",
+    "empirical": "maps",
+    "chunked": "maps",
+    "checkpoint": "maps",
+    "datafingerprint": "maps",
+    "digests": "maps",
+    "decide": "choosing",
+    "optimise": "choosing",
+    "limit": "choosing",
+    "limits": "choosing",
+    "blackwell": "choosing",
+    "sensitivity": "doubt",
+    "recordrisk": "doubt",
+    "publishing": "doubt",
+    "calibrate": "doubt",
+    "calibration": "doubt",
+    "worth": "doubt",
+    "information": "doubt",
+    "scenarios": "scenarios",
+    "orderstatistics": "scenarios",
+    "measures": "measures",
+    "plots": "showing",
+    "knowledgeplot": "showing",
+    "riskplots": "showing",
+    "tornado": "showing",
+    "gallery": "showing",
+    "paper": "showing",
+    "posteriorplot": "showing",
+    "pictures": "showing",
+    "report": "showing",
+    "explore": "showing",
+    "studies": "showing",
+    "errors": "errors",
+    "protocols": "errors",
+    "scores": "errors",
+}
+
+
+def chapters() -> dict[str, list[tuple[str, Any]]]:
+    """Public names by chapter, with what they stand for."""
+    package = importlib.import_module("ruvdecision")
+    found: dict[str, list[tuple[str, Any]]] = {chapter: [] for chapter in CHAPTERS}
+    for name in package.__all__:
+        if name.startswith("_"):
+            continue
+        thing = getattr(package, name)
+        module = thing.__name__ if isinstance(thing, types.ModuleType) else getattr(thing, "__module__", type(thing).__module__)
+        parts = str(module).split(".")
+        home = HOMES.get(parts[1] if len(parts) > 1 else "")
+        if home is None:
+            raise ExtensionError(f"ruvdecision.{name} ({module}) is in no chapter of the reference: add its module to HOMES in {__file__}")
+        found[home].append((name, thing))
+    return found
+
+
+def page(chapter: str, names: list[tuple[str, Any]]) -> str:
+    """One chapter as MyST Markdown: a directive per public name."""
+    title, words = CHAPTERS[chapter]
+    lines = [f"# {title}", "", words, ""]
+    for name, thing in sorted(
+        names, key=lambda pair: (isinstance(pair[1], types.ModuleType), inspect.isfunction(pair[1]), pair[0].lower())
+    ):
+        lines += [f"## {name}", "", "```{eval-rst}"]
+        if isinstance(thing, types.ModuleType):
+            lines += [
+                f".. automodule:: {thing.__name__}",
+                "   :no-members:" if thing.__name__.endswith(("masks", "measures")) else "   :members:",
+            ]
+            lines += ["   :no-index:"]
+        elif inspect.isclass(thing):
+            lines += [f".. autoclass:: ruvdecision.{name}", "   :members:"]
+        elif inspect.isfunction(thing):
+            lines += [f".. autofunction:: ruvdecision.{name}"]
+        else:
+            lines += [f".. autodata:: ruvdecision.{name}"]
+        lines += ["```", ""]
+    return "\n".join(lines)
+
+
+def write(app: Sphinx) -> None:
+    """Write the pages before Sphinx reads them; a page that has not changed is left alone, and so is not built again."""
+    folder = Path(app.srcdir) / "reference"
+    folder.mkdir(exist_ok=True)
+    for chapter, names in chapters().items():
+        text, target = page(chapter, names), folder / f"{chapter}.md"
+        if not target.exists() or target.read_text(encoding="utf-8") != text:
+            target.write_text(text, encoding="utf-8")
+
+
+def plain_bars(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Make a docstring what its reader sees in the source: |x| is an absolute value, not a substitution."""
+    for i, line in enumerate(lines):
+        if line.strip() == "Class Attributes" and i + 1 < len(lines):
+            lines[i], lines[i + 1] = line.replace("Class ", ""), lines[i + 1].replace("-" * 16, "-" * 10)
+        elif not line.lstrip().startswith((">>>", "...")):
+            parts = re.split(r"(``.*?``|`[^`]*`)", line)
+            lines[i] = "".join(_literal(part) if part.startswith("`") else part.replace("|", "\\|") for part in parts)
+
+
+def _literal(text: str) -> str:
+    # A blank before the closing quotes, as in ``name: ``, is not taken for an end.
+    return f"``{text[2:-2].strip()}``" if text.startswith("``") and text.endswith("``") and len(text) > 4 else text
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Run before the sources are read."""
+    app.connect("builder-inited", write)
+    # Before numpydoc, which comes at 500.
+    app.connect("autodoc-process-docstring", plain_bars, priority=100)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
