@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from ._version import __version__
+from .datafingerprint import own_key
 from .errors import InfeasibleError, InputError, RuvError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def run(options: argparse.Namespace) -> int:
         say(f"loading {options.file}")
         study = load_study(options.file)
         say(f"running {study.name}")
+        if out is not None:
+            own_key(create=True)  # so that the report can name the data
         with host(say), _hands(options) as executor, using(executor, options.checkpoint):
             outcome = study.run(**settings)
         max_risk = study.max_risk if options.max_risk is None else options.max_risk
@@ -351,7 +354,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_report_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("html", "md"), default="html", help="write report.html (default) or report.md")
-    parser.add_argument("--date", metavar="DATE", help="a date for the report, in your own words (none otherwise: same map, same bytes)")
+    parser.add_argument(
+        "--date",
+        metavar="DATE",
+        default="today",
+        help="a date for the report (default: today; none: same map, same bytes)",
+    )
+    parser.add_argument("--figures", action="store_true", help="write the report's pictures as SVG and PDF to DIR/figures too")
 
 
 def _add_running_options(parser: argparse.ArgumentParser) -> None:
@@ -457,7 +466,13 @@ def _write(outcome: Outcome, out: Path, max_risk: float | None, force: bool, opt
                 _save_figure(figure, stage / "map.png")
             maps = outcome.maps if outcome.panel else outcome.maps["map"]
             title, report = outcome.study.description, stage / names[-1]
-            write_report(maps, report, max_risk, title=title, notes=_spoken(outcome), date=options.date)
+            date, figures = None if options.date == "none" else options.date, stage / "figures" if options.figures else None
+            write_report(maps, report, max_risk, title=title, notes=_spoken(outcome), date=date, figures=figures)
+            if figures is not None:
+                drawn = [f"figures/{p.name}" for p in sorted(figures.iterdir())]
+                _check_out(out, drawn, options.force)
+                (out / "figures").mkdir(exist_ok=True)
+                names += drawn
             for name in names:
                 os.replace(stage / name, out / name)
     except OSError as error:

@@ -19,6 +19,7 @@ import pandas as pd
 
 from .checks import Seed, as_generator, check_integer, suggest
 from .columns import tell_apart
+from .datafingerprint import fingerprint_attr
 from .engines.replication import replicate_seeds
 from .errors import InputError
 from .evaluate import check_masks
@@ -239,7 +240,8 @@ class Comparison(Findings):
 
     def describe(self) -> dict[str, Any]:
         """What a map's ``attrs`` should say: sizes and settings, no record."""
-        return {"data": f"{self.original.n} records, {len(self.original.columns)} columns", **super().describe()}
+        about = {"data": f"{self.original.n} records, {len(self.original.columns)} columns"}
+        return {**about, **fingerprint_attr(self.original.table), **super().describe()}
 
 
 def _check_axes(risk: Any, utility: Any, columns: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .checks import Seed, check_integer
+from .datafingerprint import fingerprint_attr
 from .engines import pick
 from .errors import InputError
 from .masks.base import Batch, Mask
@@ -141,6 +142,7 @@ def evaluate(
             "seed": str(root.entropy),
             "replicates": "default" if replicates is None else replicates,
             "data": "given" if data is not None else "none",
+            **({} if data is None else fingerprint_attr(data)),
             **{role.name: role.describe() for role in roles},
             **({"partial": "yes"} if notes and notes[0].startswith("Stopped") else {}),
             **({} if empirical is None else empirical.describe()),

@@ -5,8 +5,7 @@ matplotlib is imported when something is drawn, and nothing here calls ``show()`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -17,19 +16,15 @@ from .checks import check_choice
 from .decide import choose, not_dominated
 from .errors import InfeasibleError, InputError
 from .labels import Labeller, spread_along
+from .paper import DARK, LIGHT, MARKERS, look_of
 from .protocols import Array
 from .rumap import RUMap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Look", "look_of", "plot_limit", "plot_map", "theme"]
+__all__ = ["plot_limit", "plot_map"]
 
-# Okabe and Ito's palette without its yellow, which is too light for lines: safe for colour-blind readers.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
-# The same idea on dark paper: every colour has a contrast of at least 4.5 with it.
-ON_DARK = ("#56B4E9", "#E69F00", "#2FBF92", "#E08BBD", "#F2793A", "#9DB2FF", "#FFFFFF", "#A6A6A6")
-MARKERS = ("o", "s", "D", "v", "P", "X", "h", "^")
 LINES = ("-", "--", "-.", ":")
 MOST_TECHNIQUES = 24  # a legend with more cannot be read; all releases are then one cloud
 MOST_CURVES = 8  # of one technique; more of them are easier to read as a cloud of points
@@ -143,63 +138,6 @@ def plot_map(
     _write(ax, rumap, looks, chosen, max_risk, labels)
     _on_dark(ax)
     return ax
-
-
-@dataclass(frozen=True)
-class Look:
-    """Colours of a drawing: of its curves, of what is written, of what is less important, of grid lines and of the paper."""
-
-    colours: tuple[str, ...]
-    ink: str
-    soft: str
-    grid: str
-    paper: str
-
-
-LIGHT = Look(COLOURS, "black", "0.25", "0.92", "white")
-DARK = Look(ON_DARK, "#E6E9EC", "#B4BCC4", "#2D343C", "#14181D")
-STYLES = {"light": LIGHT, "dark": DARK}
-
-
-def look_of(ax: Any) -> Look:
-    """The colours for drawing on these axes, by how dark they are.
-
-    >>> import matplotlib.pyplot as plt
-    >>> with theme("dark"):
-    ...     _, ax = plt.subplots()
-    >>> look_of(ax).ink
-    '#E6E9EC'
-    """
-    from matplotlib.colors import to_rgba
-
-    face, behind = to_rgba(ax.get_facecolor()), to_rgba(ax.get_figure(root=True).get_facecolor())
-    if face[3] < 0.5:  # transparent axes show the figure
-        face = behind
-    return DARK if face[3] >= 0.5 and 0.299 * face[0] + 0.587 * face[1] + 0.114 * face[2] < 0.5 else LIGHT
-
-
-@contextmanager
-def theme(style: str | None = None) -> Iterator[None]:
-    """Draw new figures on light or dark paper; None leaves matplotlib's own settings.
-
-    >>> import matplotlib.pyplot as plt
-    >>> with theme("dark"):
-    ...     ax = RUMap.build(labels=["a"], intruder=[1.0], scientist=[1.0]).plot()
-    >>> look_of(ax).paper
-    '#14181D'
-    """
-    import matplotlib as mpl
-
-    if style is not None:
-        check_choice("style", style, list(STYLES))
-    look = STYLES.get(style or "")
-    settings: Any = {}
-    if look is not None:
-        settings = {f"{part}.facecolor": look.paper for part in ("figure", "axes", "savefig")}
-        settings |= {f"{part}.color": look.ink for part in ("text", "xtick", "ytick")}
-        settings |= {"axes.labelcolor": look.ink, "axes.titlecolor": look.ink, "axes.edgecolor": look.soft, "legend.labelcolor": look.ink}
-    with mpl.rc_context(settings):
-        yield
 
 
 def plot_limit(limit: Any, ax: Axes | None = None, **style: Any) -> Axes:

@@ -483,12 +483,16 @@ class RUMap:
         title: str | None = None,
         notes: str | Sequence[str] = (),
         format: str | None = None,
-        date: Any = None,
+        date: Any = "today",
+        **beside: Any,
     ) -> Path:
-        """Write a report of the map and the choice, HTML or Markdown; see `ruvdecision.report.write_report`."""
+        """Write a report of the map and the choice, HTML or Markdown.
+
+        ``beside`` are ``sensitivity``, ``limit``, ``record_risk``, ``rule`` and ``figures``; see `ruvdecision.report.write_report`.
+        """
         from .report import write_report
 
-        return write_report(self, path, max_risk, title=title, notes=notes, format=format, date=date)
+        return write_report(self, path, max_risk, title=title, notes=notes, format=format, date=date, **beside)
 
     def save(self, path: Any, created: bool = False) -> Path:
         """Write the map to a netCDF file; see `ruvdecision.storage.save`."""

@@ -5,6 +5,8 @@ import os
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 os.environ["MPLBACKEND"] = "Agg"
+# No test looks at, or makes, the key of whoever runs it.
+os.environ["RUVDECISION_KEY"] = "a key for the tests only"
 
 from pathlib import Path  # noqa: E402
 

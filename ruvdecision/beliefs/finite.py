@@ -59,12 +59,17 @@ class Levels:
         """Entries of one value."""
         return 1 if self.numbers.ndim == 1 else self.numbers.shape[1]
 
+    def _known(self) -> str:
+        # The value itself stays out of messages: it may be a confidential record.
+        names = [str(n) for n in self.names]
+        return f"Choose from {', '.join(names[:12])}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
     def codes(self, data: Any, what: str) -> Ints:
         """Positions of observed values in the list; -1 where they are missing."""
         try:
             frame = data if isinstance(data, pd.DataFrame) else pd.DataFrame([data] if np.ndim(data) == 0 else data)
         except (TypeError, ValueError):
-            raise InputError(f"{what} must be a list of records", data, "Give one row per record") from None
+            raise InputError(f"{what} must be a list of records", type(data).__name__, "Give one row per record") from None
         if frame.shape[1] != self.columns:
             raise InputError(f"{what} must have {self.columns} columns", frame.shape[1], "Give one row per record")
         place = {name: i for i, name in enumerate(self.names)}
@@ -73,7 +78,7 @@ class Levels:
             missing = [bool(pd.isna(e)) for e in entry]
             if any(missing):
                 if not all(missing):
-                    raise InputError(f"{what} has a record with some of its entries missing", entry, "Give whole records")
+                    raise InputError(f"{what} has a record with some of its entries missing", f"row {row}", "Give whole records")
                 found[row] = -1
                 continue
             key: Any = entry[0] if self.columns == 1 and self.numbers.ndim == 1 else entry
@@ -81,13 +86,9 @@ class Levels:
                 try:
                     key = tuple(float(e) for e in entry) if isinstance(key, tuple) else float(key)
                 except (TypeError, ValueError):
-                    raise InputError(
-                        f"{what} must be made of the belief's values", key, suggest(str(key), [str(n) for n in self.names])
-                    ) from None
+                    raise InputError(f"{what} must be made of the belief's values", f"row {row}", self._known()) from None
             if key not in place:
-                raise InputError(
-                    f"{what} holds a value that the belief does not know", key, suggest(str(key), [str(n) for n in self.names])
-                )
+                raise InputError(f"{what} holds a value that the belief does not know", f"row {row}", self._known())
             found[row] = place[key]
         return found
 

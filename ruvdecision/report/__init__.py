@@ -1,7 +1,7 @@
 """The report: why a release was chosen, as one file that a review board can read, sign and keep.
 
 A report is HTML (one page without scripts that fetches nothing) or Markdown (for archives). The same map gives the same
-bytes, as there is no date in it unless the caller gives one.
+bytes on the same day, or on any day with ``date=None``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..checks import check_choice
+from ..checks import check_choice, suggest
 from ..errors import InputError
 from ..rumap import RUMap
+from .blocks import Document, pictures
 from .content import compose
+from .extras import Extras
 from .fingerprint import fingerprint
 from .page import as_html
+from .picture import draw_files
 from .plain import as_markdown
 
 __all__ = ["fingerprint", "render_report", "write_report"]
@@ -35,14 +38,20 @@ def write_report(
     title: str | None = None,
     notes: str | Sequence[str] = (),
     format: str | None = None,
-    date: str | datetime.date | None = None,
+    date: str | datetime.date | None = "today",
+    sensitivity: Any = None,
+    limit: Any = None,
+    record_risk: Any = None,
+    rule: Any = None,
+    figures: Any = None,
 ) -> Path:
     """Write the report of a map to a file and return its path.
 
-    It holds the decision in one sentence, the map with its frontier, threshold and choice, the users in words, the table
-    of releases, measures if there are any, diagnostics, notes, the method with its papers, and the record: versions, seed
-    and a fingerprint of the map. Only what the map holds can get in, so no confidential record does, and every text is
-    escaped. The file appears whole or not at all; one that exists is written over.
+    It holds the decision in one sentence, the map with its frontier, threshold and choice, the users in words and formulas,
+    the table of releases and who dominates the others, measures if there are any, how sure the choice is where numbers carry
+    errors, what was done beside the map (limit, sensitivity, risk of every record), diagnostics, notes, the method with its
+    papers, and the record: versions, seed and fingerprints. Only what the map holds can get in, so no confidential record
+    does, and every text is escaped. The file appears whole or not at all; one that exists is written over.
 
     Parameters
     ----------
@@ -58,8 +67,20 @@ def write_report(
         What the study has to say, a sentence each.
     format : "html" or "md", optional
         By default what the path's suffix says.
-    date : str or date, optional
-        Written below the title.
+    date : str or date, default "today"
+        Written below the title; None leaves it out.
+    sensitivity : Sensitivity, optional
+        Adds the chapter on what the choice depends on, with a tornado.
+    limit : Limit, optional
+        Draws what no mechanism can pass into the map, and says how much of it the choice reaches.
+    record_risk : RecordRisk, optional
+        Adds the risk of every record; records are named by their position and never by a value.
+    rule : mapping, optional
+        Further arguments of `choose` that the choice was made with, ``{"confidence": 0.95}``.
+    figures : str or Path, optional
+        A directory (made if it is not there) for every picture of the report as SVG and PDF, for papers.
+
+    With several maps each of ``sensitivity``, ``limit`` and ``record_risk`` is a mapping from the map's name.
 
     Examples
     --------
@@ -76,11 +97,20 @@ def write_report(
         format = SUFFIXES[target.suffix.lower()]
     if target.is_dir() or not target.parent.is_dir():
         raise InputError("A report is written to a file in a directory that exists", str(target), 'Write report("report.html")')
-    text = render_report(rumap, max_risk, title=title, notes=notes, format=format, date=date)
+    document = _document(rumap, max_risk, title, notes, date, format, sensitivity, limit, record_risk, rule)
+    drawings = _figures(figures, document)
+    text = FORMATS[format](document)
+    for place, content in drawings.items():
+        _put(place, content)
+    # Bytes, not text: line ends are the same on every system.
+    return _put(target, text.encode("utf-8"))
+
+
+def _put(target: Path, content: bytes) -> Path:
+    """Write a file whole or not at all."""
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
-        # Bytes, not text: line ends are the same on every system.
-        temporary.write_bytes(text.encode("utf-8"))
+        temporary.write_bytes(content)
         os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -95,7 +125,11 @@ def render_report(
     title: str | None = None,
     notes: str | Sequence[str] = (),
     format: str = "html",
-    date: str | datetime.date | None = None,
+    date: str | datetime.date | None = "today",
+    sensitivity: Any = None,
+    limit: Any = None,
+    record_risk: Any = None,
+    rule: Any = None,
 ) -> str:
     """The report of a map as text; see `write_report`.
 
@@ -103,6 +137,13 @@ def render_report(
     >>> render_report(rumap, max_risk=0.5, title="Pilot", format="md").splitlines()[0]
     '# Pilot'
     """
+    document = _document(rumap, max_risk, title, notes, date, format, sensitivity, limit, record_risk, rule)
+    return FORMATS[format](document)
+
+
+def _document(
+    rumap: Any, max_risk: Any, title: Any, notes: Any, date: Any, format: Any, sensitivity: Any, limit: Any, record_risk: Any, rule: Any
+) -> Document:
     maps = rumap if isinstance(rumap, Mapping) else {"map": rumap}
     if not maps or not all(isinstance(m, RUMap) for m in maps.values()):
         got = [type(m).__name__ for m in maps.values()] or "none"
@@ -112,13 +153,45 @@ def render_report(
     for name, given in (("title", title), *(("notes", line) for line in lines)):
         if given is not None and not isinstance(given, str):
             raise InputError(f"{name} must be text", given, f"Give {name} as text")
+    if date == "today":
+        date = datetime.date.today()
     if isinstance(date, datetime.date):
         date = date.isoformat()
     if date is not None and not isinstance(date, str):
         raise InputError("date must be text or a date", date, "Write date=datetime.date.today()")
     heading = title if title is not None and title.strip() else "Which release to give out: risk and utility"
-    document = compose({str(k): m for k, m in maps.items()}, max_risk, heading, _sentences(lines), date)
-    return FORMATS[format](document)
+    beside = {"sensitivity": sensitivity, "limit": limit, "record_risk": record_risk}
+    parts = {name: _shared_out(name, given, list(maps)) for name, given in beside.items()}
+    extras = {str(k): Extras(**{name: found.get(k) for name, found in parts.items()}, rule=rule) for k in maps}
+    return compose({str(k): m for k, m in maps.items()}, max_risk, heading, _sentences(lines), date, extras)
+
+
+def _shared_out(name: str, given: Any, maps: list[Any]) -> dict[Any, Any]:
+    """What was done beside each map, by the map's name."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        if len(maps) > 1:
+            raise InputError(f"With several maps {name} must say whose it is", type(given).__name__, f"Write {name}={{{maps[0]!r}: ...}}")
+        return {maps[0]: given}
+    strange = [k for k in given if k not in maps]
+    if strange:
+        raise InputError(f"{name} names a map that is not in the report", strange, suggest(str(strange[0]), [str(m) for m in maps]))
+    return dict(given)
+
+
+def _figures(figures: Any, document: Document) -> dict[Path, bytes]:
+    """The files of all pictures, by where they go."""
+    if figures is None:
+        return {}
+    if not isinstance(figures, (str, os.PathLike)):
+        raise InputError("figures must be the path of a directory", type(figures).__name__, 'Write figures="figures/"')
+    folder = Path(figures)
+    if folder.exists() and not folder.is_dir():
+        raise InputError("figures must be a directory", str(folder), "Name a directory for the SVG and PDF files")
+    drawn = {folder / f"{p.anchor}.{kind}": content for p in pictures(document) for kind, content in draw_files(p).items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    return drawn
 
 
 def _listed(name: str, given: Any) -> list[Any]:

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Block", "Document", "Fold", "Heading", "Items", "Line", "Paragraph", "Picture", "Table", "Terms", "clean"]
+__all__ = [
+    "Block",
+    "Document",
+    "Fold",
+    "Formula",
+    "Heading",
+    "Items",
+    "Line",
+    "Paragraph",
+    "Picture",
+    "Table",
+    "Terms",
+    "clean",
+    "pictures",
+]
 
 # Control characters and half surrogates are not text, and the marks that turn the direction of writing can make one
 # release look like another. None of them belongs in a document that is signed.
@@ -72,14 +87,24 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """The picture of a map, drawn when a format asks for it. ``words`` say what it shows to somebody who cannot see it."""
+class Formula:
+    """Lines of mathematics in plain letters."""
 
-    rumap: Any
-    max_risk: float | None
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture, drawn when a format asks for it: ``draw(axes)`` draws, ``size`` is in inches.
+
+    ``words`` say what it shows to somebody who cannot see it, ``anchor`` is its name among the figures.
+    """
+
+    draw: Callable[[Any], Any]
     caption: str
     words: str
     anchor: str
+    size: tuple[float, float] = (8.6, 5.2)
 
 
 @dataclass(frozen=True)
@@ -90,7 +115,7 @@ class Fold:
     blocks: tuple[Block, ...]
 
 
-Block = Heading | Paragraph | Items | Terms | Table | Picture | Fold
+Block = Heading | Paragraph | Items | Terms | Table | Formula | Picture | Fold
 
 
 @dataclass(frozen=True)
@@ -100,3 +125,8 @@ class Document:
     title: str
     subtitle: str
     blocks: tuple[Block, ...]
+
+
+def pictures(document: Document) -> list[Picture]:
+    """The pictures of a document in their order."""
+    return [block for block in document.blocks if isinstance(block, Picture)]

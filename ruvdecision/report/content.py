@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from ..decide import Choice, choose, not_dominated
+from ..decide import Choice, choose, explain, not_dominated
 from ..errors import InfeasibleError
 from ..rumap import RUMap
-from ..scores import Column
 from .blocks import Block, Document, Fold, Heading, Items, Line, Paragraph, Picture, Table, Terms
-from .doubts import doubtful, doubts, is_diagnostic
+from .doubts import LIMITS, beyond, doubtful, doubts, is_diagnostic
+from .extras import Extras, reasons, sections, sureness
 from .fingerprint import fingerprint
 from .methods import method_notes, references
 from .numbers import count, number, value
+from .people import users
+from .picture import map_drawing
 
 __all__ = ["compose"]
 
@@ -31,17 +33,25 @@ REST = 200
 DOUBTS = 50
 
 
-def compose(maps: Mapping[str, RUMap], max_risk: float | None, title: str, notes: Sequence[str], date: str | None) -> Document:
+def compose(
+    maps: Mapping[str, RUMap],
+    max_risk: float | None,
+    title: str,
+    notes: Sequence[str],
+    date: str | None,
+    extras: Mapping[str, Extras] | None = None,
+) -> Document:
     """Write the report of one map (whatever its name) or of several named ones."""
     panel = len(maps) > 1
-    decisions = {name: _decide(rumap, max_risk) for name, rumap in maps.items()}
+    beside = {name: (extras or {}).get(name, Extras()) for name in maps}
+    decisions = {name: _decide(rumap, max_risk, beside[name].rule) for name, rumap in maps.items()}
     blocks: list[Block] = [Heading(2, "Decision", "decision")]
     if panel:
         blocks.append(_decisions(decisions, max_risk))
     for k, (name, rumap) in enumerate(maps.items(), start=1):
         anchor, level = f"map{k}", 3 if panel else 2
         blocks += [Heading(2, name, anchor)] if panel else []
-        blocks += _chapter(rumap, decisions[name], max_risk, anchor, level)
+        blocks += _chapter(rumap, decisions[name], max_risk, anchor, level, beside[name])
     if notes:
         blocks += [Heading(2, "What the study has to say", "notes"), Items(tuple(notes))]
     blocks += [Heading(2, "Method", "method"), *map(Paragraph, method_notes(list(maps.values())))]
@@ -50,6 +60,10 @@ def compose(maps: Mapping[str, RUMap], max_risk: float | None, title: str, notes
     releases = count(sum(len(m) for m in maps.values()), "candidate release")
     parts = [f"{count(len(maps), 'map')} with {releases}" if panel else releases, f"threshold on the risk: {_threshold(max_risk)}"]
     return Document(title, "; ".join([*parts, date] if date else parts) + ".", tuple(blocks))
+
+
+#: Rules that choose without a threshold, as they weigh the risk themselves.
+RULES = {"weights", "order", "loss"}
 
 
 # -- the decision --------------------------------------------------------------------------------------
@@ -67,11 +81,11 @@ class _Decision:
         return "warning" if warned else "decision"
 
 
-def _decide(rumap: RUMap, max_risk: float | None) -> _Decision:
-    if max_risk is None:
+def _decide(rumap: RUMap, max_risk: float | None, rule: Mapping[str, Any] | None) -> _Decision:
+    if max_risk is None and not RULES & set(rule or {}):
         return _Decision("No threshold on the risk was given, so no release is chosen; the frontier shows what can be had.")
     try:
-        choice = choose(rumap, max_risk)
+        choice = choose(rumap, max_risk, **(rule or {}))
     except InfeasibleError as error:
         return _Decision(f"No release is chosen. {error}", failed=True)
     return _Decision(str(choice), choice)
@@ -95,8 +109,10 @@ def _circumstances(rumap: RUMap, choice: Choice | None, front: Any) -> list[str]
     """What a board asks next: how many were allowed, and what the threshold costs."""
     facts = []
     if choice is not None:
-        verb = "meets" if choice.allowed == 1 else "meet"
-        facts.append(f"{choice.allowed:,} of {count(len(rumap), 'release')} {verb} the threshold.")
+        verb = ("meets" if choice.allowed == 1 else "meet") + " the threshold"
+        if np.isinf(choice.max_risk) or choice.confidence is not None:
+            verb = f"{'is' if choice.allowed == 1 else 'are'} allowed"
+        facts.append(f"{choice.allowed:,} of {count(len(rumap), 'release')} {verb}.")
         known = np.flatnonzero(~np.isnan(rumap.utility) & ~np.isnan(rumap.risk))
         best = rumap[int(known[np.argmax(rumap.utility[known])])]
         if best.utility > choice.utility and best.risk > choice.max_risk:
@@ -109,13 +125,15 @@ def _circumstances(rumap: RUMap, choice: Choice | None, front: Any) -> list[str]
         facts.append(f"{front.sum():,} of {count(len(rumap), 'release')} {verb} on the frontier: no other release beats {them}.")
     else:
         facts.append("No release has both a risk and a utility, so there is no frontier.")
+    if choice is not None and not np.isnan([choice.risk, choice.utility]).any():
+        facts.append(str(explain(rumap, choice)))
     return facts
 
 
 # -- one map -------------------------------------------------------------------------------------------
 
 
-def _chapter(rumap: RUMap, decision: _Decision, max_risk: float | None, anchor: str, level: int) -> list[Block]:
+def _chapter(rumap: RUMap, decision: _Decision, max_risk: float | None, anchor: str, level: int, extras: Extras) -> list[Block]:
     front = not_dominated(rumap.risk, rumap.utility)
     order = np.flatnonzero(front)
     order = order[np.lexsort((rumap.utility[order], rumap.risk[order]))]
@@ -128,16 +146,22 @@ def _chapter(rumap: RUMap, decision: _Decision, max_risk: float | None, anchor: 
         words = _in_words(rumap, decision, max_risk, order)
         caption = "Utility to the right, risk upwards: good releases lie at the lower right. The grey band is the frontier"
         caption += "" if max_risk is None or np.isinf(max_risk) else ", the dashed line the threshold"
+        caption += "" if extras.limit is None else ", the dotted line the limit of all mechanisms"
         caption += "." if decision.choice is None else ", the star the chosen release."
-        blocks.append(Picture(rumap, max_risk, caption, words, anchor))
+        caption += "" if rumap.converged.all() else " Open markers did not converge."
+        blocks.append(Picture(map_drawing(rumap, max_risk, limit=extras.limit, rule=extras.rule), caption, words, anchor))
     else:
         blocks.append(Paragraph("There is nothing to draw: no release has both a risk and a utility.", "warning"))
     modelled = rumap.intruder is not None or rumap.scientist is not None
-    blocks += [Heading(level, "The users" if modelled else "Risk and utility", f"{anchor}-users"), *_users(rumap)]
+    blocks += [Heading(level, "The users" if modelled else "Risk and utility", f"{anchor}-users"), *users(rumap, decision.choice)]
     blocks += [Heading(level, "The releases", f"{anchor}-releases"), *_releases(rumap, order, front, decision.choice)]
     measured = [k for k in rumap.columns if not is_diagnostic(rumap, k) and not _is_error(rumap, k)]
     if measured:
         blocks += [Heading(level, "Measures and other columns", f"{anchor}-measures"), *_measures(rumap, measured, order, decision.choice)]
+    sure = sureness(rumap, decision.choice, order, max_risk)
+    if sure:
+        blocks += [Heading(level, "How sure that is", f"{anchor}-sure"), *sure]
+    blocks += sections(rumap, decision.choice, max_risk, extras, anchor, level)
     blocks += [Heading(level, "Diagnostics", f"{anchor}-diagnostics"), *_diagnostics(rumap, decision.choice)]
     if rumap.notes:
         blocks += [Heading(level, "Remarks on the map", f"{anchor}-remarks"), Items(tuple(rumap.notes))]
@@ -164,28 +188,6 @@ def _in_words(rumap: RUMap, decision: _Decision, max_risk: float | None, order: 
     return " ".join(words)
 
 
-def _users(rumap: RUMap) -> list[Block]:
-    blocks: list[Block] = []
-    sentences = []
-    for who in ("intruder", "scientist"):
-        lines = [line.strip() for line in str(rumap.attrs.get(who, "")).splitlines() if line.strip()]
-        if lines:
-            blocks += [Paragraph(f"The {who}, in the study's words:")] if not lines[0].lower().startswith(f"the {who}") else []
-            blocks += [Paragraph(line) for line in lines]
-        elif getattr(rumap, who) is not None:
-            blocks.append(Paragraph(f"The map does not say who the {who} is."))
-    for role, who, word in (("risk", "intruder", "Risk"), ("utility", "scientist", "Utility")):
-        score = getattr(rumap, f"{role}_score")
-        if isinstance(score, Column):
-            sentences.append(f"{word}: the column {score.name}.")
-            continue
-        sentences.append(f"{word}: {score.words(who)}.")
-        before = np.unique(rumap.before[0 if role == "risk" else 1])
-        if before.size == 1 and not np.isnan(before[0]):
-            sentences[-1] += f" Before any release that loss is U0 = {number(float(before[0]))}."
-    return [*blocks, Items(tuple(sentences))]
-
-
 def _releases(rumap: RUMap, order: Any, front: Any, choice: Choice | None) -> list[Block]:
     blocks: list[Block] = []
     if order.size:
@@ -195,7 +197,11 @@ def _releases(rumap: RUMap, order: Any, front: Any, choice: Choice | None) -> li
         shown = _spread(rest, REST)
         left = f"; {rest.size - shown.size} more are left out evenly, the map's own table has all" if shown.size < rest.size else ""
         caption = f"Releases that are not on the frontier, as listed ({shown.size}{left})"
-        blocks.append(Fold(f"The other {count(rest.size, 'release')}", (_table(rumap, shown, choice, caption, _columns(rumap)),)))
+        table = _table(rumap, shown, choice, caption, _columns(rumap))
+        why = zip(table.lines, reasons(rumap, shown), strict=True)
+        lines = tuple(Line((*line.cells, reason), line.kind) for line, reason in why)
+        table = Table(caption, (*table.head, "why not"), lines, (*table.numbers, False))
+        blocks.append(Fold(f"The other {count(rest.size, 'release')}", (table,)))
     return blocks
 
 
@@ -314,25 +320,56 @@ def _diagnostics(rumap: RUMap, choice: Choice | None) -> list[Block]:
         blocks.append(table)
     else:
         blocks.append(Paragraph("Nothing is marked: every sampler converged, every number is finite, no error is large."))
-    named = [k for k in rumap.columns if is_diagnostic(rumap, k) and not k.endswith("converged")]
-    lines = []
+    # The members of a panel have their own table.
+    named = [k for k in rumap.columns if is_diagnostic(rumap, k) and not k.endswith(("converged", "]_uncertainty", "]_error"))]
+    lines, texts = [], []
     for name in named:
         column = rumap.columns[name]
-        if column.dtype.kind in "biuf":
-            known = column[~np.isnan(column.astype(float))].astype(float)
-            lines.append(Line((name, *(number(float(f(known))) if known.size else "none" for f in (np.min, np.median, np.max)))))
+        if column.dtype.kind not in "biuf":
+            texts.append(f"{name}: {_counted(column)}.")
+            continue
+        known = column[~np.isnan(column.astype(float))].astype(float)
+        cells = [number(float(f(known))) if known.size else "none" for f in (np.min, np.median, np.max)]
+        bad = int(beyond(rumap, name).sum())
+        lines.append(Line((name, *cells, _beyond(name, bad)), "doubtful" if bad else ""))
+    marked = any(line.cells[-1] for line in lines)
+    if not marked:
+        lines = [Line(line.cells[:-1]) for line in lines]
     if lines:
-        blocks.append(
-            Table("Diagnostics over all releases", ("column", "smallest", "median", "largest"), tuple(lines), (False, True, True, True))
-        )
-    return blocks
+        head = ("column", "smallest", "median", "largest", *(["mark"] if marked else []))
+        blocks.append(Table("Diagnostics over all releases", head, tuple(lines), (False, True, True, True, *([False] if marked else []))))
+    return [*blocks, Items(tuple(texts))] if texts else blocks
+
+
+def _counted(column: Any) -> str:
+    """How often each text of a column occurs, the first few."""
+    texts: dict[str, int] = {}
+    for entry in column.tolist():
+        texts[str(entry)] = texts.get(str(entry), 0) + 1
+    shown = [f"{_short(text, 80) or 'nothing'} ({count(k, 'release')})" for text, k in list(texts.items())[:6]]
+    return ", ".join(shown) + (f" and {len(texts) - 6} more" if len(texts) > 6 else "")
+
+
+def _beyond(name: str, bad: int) -> str:
+    if not bad:
+        return ""
+    way, limit = next(v for k, v in LIMITS.items() if name == k or name.endswith(f"_{k}"))
+    return f"{count(bad, 'release')} {way} {number(limit)}"
 
 
 def _record(rumap: RUMap) -> list[tuple[str, str]]:
     """Where the numbers come from. A map's attributes are its maker's; long ones are cut."""
     known = dict(rumap.attrs)
-    versions = [f"{k} {_short(known.pop(k))}" for k in ("ruvdecision", "python", "numpy", "scipy", "pymc", "arviz") if k in known]
+    versions = [
+        f"{k} {_short(known.pop(k))}"
+        for k in ("ruvdecision", "python", "numpy", "scipy", "pymc", "arviz", "pytensor", "nutpie")
+        if k in known
+    ]
     pairs = [("fingerprint of the map", f"sha256 {fingerprint(rumap)}")]
+    taken = known.pop("data_fingerprint", None)
+    if taken:
+        what = "a hash of the confidential records with a key that the agency keeps: it tells nothing without the key, and with it whether"
+        pairs.append(("fingerprint of the data", f"{_short(taken)} ({what} other records are the same)"))
     for said in ("intruder", "scientist", "better"):  # they have their own places
         known.pop(said, None)
     if known.get("replicates") in (0, "default"):

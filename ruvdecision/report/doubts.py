@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,19 @@ import numpy as np
 from ..rumap import RUMap
 from .numbers import number
 
-__all__ = ["LARGE", "doubtful", "doubts", "is_diagnostic"]
+__all__ = ["LARGE", "LIMITS", "beyond", "doubtful", "doubts", "is_diagnostic"]
 
 #: A standard error above this share of its value is large.
 LARGE = 0.05
+#: What a sampler's diagnostics should be, by the end of the column's name: R-hat at most 1.01, and so on.
+LIMITS = {
+    "rhat": ("above", 1.01),
+    "ess_bulk": ("below", 400.0),
+    "ess_tail": ("below", 400.0),
+    "khat": ("at least", 0.7),
+    "divergences": ("above", 0.0),
+}
+_OF_ENGINE = re.compile(r"^(intruder|scientist)(\[.*\])*_", re.DOTALL)
 
 
 def doubts(rumap: RUMap) -> dict[int, list[str]]:
@@ -31,7 +41,13 @@ def doubts(rumap: RUMap) -> dict[int, list[str]]:
         for i in np.flatnonzero(rows).tolist():
             found.setdefault(i, []).append(why(i))
 
-    mark(~rumap.converged, lambda i: "its sampler did not converge")
+    bad = {k: beyond(rumap, k) for k in rumap.columns}
+
+    def why(i: int) -> str:
+        seen = [f"{k} {number(float(rumap.columns[k][i]), 4)}" for k, rows in bad.items() if rows[i]]
+        return "its sampler did not converge" + (f" ({', '.join(seen)})" if seen else "")
+
+    mark(~rumap.converged, why)
     for role in ("risk", "utility"):
         values, errors = getattr(rumap, role), getattr(rumap, f"{role}_error")
         share = _share(rumap, role)
@@ -56,7 +72,25 @@ def doubtful(rumap: RUMap) -> Any:
 
 def is_diagnostic(rumap: RUMap, name: str) -> bool:
     """True for a column that an engine wrote about its own work, not about the release."""
-    return name == "converged" or name.endswith("_converged") or name.startswith(("intruder_", "scientist_"))
+    return name == "converged" or name.endswith("_converged") or _OF_ENGINE.match(name) is not None
+
+
+def beyond(rumap: RUMap, name: str) -> Any:
+    """True where a sampler's diagnostic is not what it should be; False everywhere for other columns."""
+    column = rumap.columns[name]
+    key = next((k for k in LIMITS if name == k or name.endswith(f"_{k}")), None)
+    if key is None or not is_diagnostic(rumap, name) or column.dtype.kind not in "biuf":
+        return np.zeros(len(rumap), dtype=bool)
+    way, limit = LIMITS[key]
+    values = column.astype(float)
+    with np.errstate(invalid="ignore"):
+        found = values < limit if way == "below" else values >= limit if way == "at least" else values > limit
+    if way == "below":
+        # Few draws cannot have a large effective size: a tenth of them is then enough.
+        draws = rumap.columns.get(name.removesuffix(key) + "draws")
+        if draws is not None and draws.dtype.kind in "biuf":
+            found &= values < np.minimum(limit, draws.astype(float) / 10)
+    return found
 
 
 def _share(rumap: RUMap, role: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..panels import Panel
 from ..rumap import RUMap
 from ..scores import Column
 from .doubts import is_diagnostic
@@ -20,6 +21,10 @@ PAPERS = {
     "KORW": "A. F. Karr, A. Oganian, J. P. Reiter and M.-J. Woo. New measures of data utility.",
     "W": "W. E. Winkler (2004). Masking and re-identification methods for public-use microdata: overview and research problems. "
     "Research Report Series (Statistics 2004-06), U.S. Bureau of the Census.",
+    "V21": "A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Bürkner (2021). Rank-normalization, folding, and localization: an "
+    "improved R-hat for assessing convergence of MCMC. Bayesian Analysis 16(2), 667–718.",
+    "V24": "A. Vehtari, D. Simpson, A. Gelman, Y. Yao and J. Gabry (2024). Pareto smoothed importance sampling. Journal of Machine "
+    "Learning Research 25(72), 1–58.",
 }
 
 
@@ -50,21 +55,43 @@ def method_notes(maps: Sequence[RUMap]) -> list[str]:
             "distribution functions, clusters and propensity scores (Karr, Oganian, Reiter and Woo), record linkage (Winkler 2004). "
             "They describe one data set, whereas U speaks of what a user believes."
         )
+    if any(isinstance(u, Panel) for m in maps for u in m.users or ()):
+        notes.append(
+            "A panel is several users in the place of one. Of intruders the one who knows most counts, the least U, unless the study "
+            "says otherwise; of scientists the mean counts."
+        )
+    if _sampled(maps):
+        notes.append(
+            "Some posteriors were sampled. Such a number carries its Monte Carlo error, and a release is marked where the sampler did not "
+            "converge: R-hat above 1.01, an effective sample size below 400 (or a tenth of the draws, if these are fewer than 4,000), "
+            "a divergence, or a Pareto k of 0.7 or more where draws of one release were weighted for another (Vehtari et al. 2021, 2024)."
+        )
+    if any(((m.risk_error > 0) | (m.utility_error > 0)).any() for m in maps):
+        notes.append(
+            "Probabilities of meeting the threshold and of being on the frontier take errors as normal and independent between releases."
+        )
     notes.append(
         "An error after ± is one standard error; numbers without one are exact up to rounding, or were given without an error. The "
-        "fingerprint is a hash of the map's labels and numbers: the same map gives the same fingerprint, and the same report byte by byte."
+        "fingerprint is a hash of the map's labels and numbers: the same map gives the same fingerprint, and the same report byte by byte "
+        "(but for its date)."
     )
     return notes
 
 
 def references(maps: Sequence[RUMap]) -> list[str]:
     """The papers that the notes name."""
-    keys = ["TF"] * _modelled(maps) + ["DKS", "K6"] + ["KORW", "W"] * _measured(maps)
+    keys = ["TF"] * _modelled(maps) + ["DKS", "K6"] + ["KORW", "W"] * _measured(maps) + ["V21", "V24"] * _sampled(maps)
     return [PAPERS[key] for key in keys]
 
 
 def _modelled(maps: Sequence[RUMap]) -> bool:
     return any(not isinstance(score, Column) for m in maps for score in (m.risk_score, m.utility_score))
+
+
+def _sampled(maps: Sequence[RUMap]) -> bool:
+    return any("sampl" in name.lower() for m in maps for name in set(m.engine)) or any(
+        k.endswith(("_rhat", "_ess_bulk", "_khat")) and is_diagnostic(m, k) for m in maps for k in m.columns
+    )
 
 
 def _from_scenarios(maps: Sequence[RUMap]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from .blocks import Block, Document, Fold, Heading, Items, Line, Paragraph, Picture, Table, Terms, clean
+from .blocks import Block, Document, Fold, Formula, Heading, Items, Line, Paragraph, Picture, Table, Terms, clean
 from .picture import draw_svg
 
 __all__ = ["as_html"]
@@ -30,6 +30,7 @@ nav ul { columns: 2 16rem; padding-left: 1.2rem; }
 .quiet { color: var(--soft); }
 .decision, .warning { font-size: 1.12rem; padding: .8rem 1rem; border-left: .35rem solid var(--good); background: var(--good-band); }
 .warning { border-color: var(--bad); background: var(--bad-band); }
+.formula { font-family: "STIX Two Math", "Cambria Math", "DejaVu Serif", Georgia, serif; margin: .4rem 0 .8rem 1.2rem; }
 figure { margin: 1rem 0; }
 figure svg { display: block; width: 100%; height: auto; background: #fff; border: 1px solid var(--rule); border-radius: .4rem; }
 figcaption, caption { color: var(--soft); font-size: .9rem; text-align: left; padding: .4rem 0; }
@@ -39,7 +40,9 @@ table { border-collapse: collapse; width: 100%; font-size: .88rem; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; border-bottom: 1px solid var(--rule); }
 tbody th { font-weight: normal; min-width: 12rem; }
 thead th { background: var(--band); }
-.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+td, thead th { overflow-wrap: break-word; }
+tbody .number { white-space: nowrap; }
+.number { text-align: right; font-variant-numeric: tabular-nums; }
 tr.chosen > * { font-weight: bold; background: var(--good-band); }
 tr.doubtful > * { background: var(--bad-band); }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; font-size: .92rem; }
@@ -52,7 +55,8 @@ summary { cursor: pointer; }
   :root { color-scheme: light; --ink: #000; --paper: #fff; --soft: #333; --rule: #999; --band: #f2f2f2;
     --good: #0b5d3b; --good-band: #eef6f1; --bad: #8a3b00; --bad-band: #faf0e6; }
   body { font-size: 10pt; } main { max-width: none; padding: 0; } nav { display: none; } .wide { overflow: visible; }
-  h2, h3 { break-after: avoid; } figure, tr, dl > * { break-inside: avoid; } thead { display: table-header-group; }
+  h2, h3, caption { break-after: avoid; } figure, tr, dl > *, .decision, .warning, .formula { break-inside: avoid; }
+  th, td { padding: .2rem .35rem; } tbody th { min-width: 7rem; } thead { display: table-header-group; }
   .decision, .warning, tr.chosen > *, tr.doubtful > * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """
 
@@ -106,9 +110,10 @@ def _block(block: Block) -> str:
             return "<ul>\n" + "\n".join(f"<li>{_text(item)}</li>" for item in items) + "\n</ul>"
         case Terms(pairs):
             return "<dl>\n" + "\n".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in pairs) + "\n</dl>"
+        case Formula(lines):
+            return '<p class="formula">' + "<br>\n".join(map(_text, lines)) + "</p>"
         case Picture():
-            drawing = draw_svg(block.rumap, block.max_risk, block.words, block.anchor)
-            return f"<figure>\n{drawing}\n<figcaption>{_text(block.caption)}</figcaption>\n</figure>"
+            return f"<figure>\n{draw_svg(block)}\n<figcaption>{_text(block.caption)}</figcaption>\n</figure>"
         case Fold(summary, blocks):
             inside = "\n".join(map(_block, blocks))
             return f"<details>\n<summary>{_text(summary)}</summary>\n{inside}\n</details>"

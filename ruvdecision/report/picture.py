@@ -1,4 +1,4 @@
-"""The map as a drawing inside a document: SVG for a page, PNG for Markdown. The same map gives the same bytes."""
+"""Drawings in a document: SVG for a page, PNG for Markdown, SVG and PDF for papers. The same map gives the same bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import re
 import warnings
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,22 +15,30 @@ import numpy as np
 
 from ..plots import plot_map
 from ..rumap import RUMap
-from .blocks import clean
+from .blocks import Picture, clean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw_png", "draw_svg"]
+__all__ = ["draw_files", "draw_png", "draw_svg", "map_drawing", "picture_png", "readable"]
+
+#: Nothing that changes from day to day or from machine to machine.
+NO_DATE: dict[str, dict[str, Any]] = {
+    "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "png": {"Software": None},
+}
 
 
-def draw_svg(rumap: RUMap, max_risk: float | None, words: str, prefix: str) -> str:
-    """Draw a map as an SVG element that can stand inside an HTML page.
+def draw_svg(picture: Picture) -> str:
+    """Draw a picture as an SVG element that can stand inside an HTML page.
 
     Texts stay texts: they can be searched and read aloud, and a script that the drawing's font lacks is set in the
-    reader's. Ids begin with ``prefix``, so that several drawings can share a page. Nothing is fetched from anywhere.
+    reader's. Ids begin with the picture's anchor, so that several drawings can share a page. Nothing is fetched from anywhere.
     """
+    prefix = picture.anchor
     with _house_style():
-        drawn = _bytes(_draw(rumap, max_risk), format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        drawn = _bytes(_draw(picture), format="svg", metadata=NO_DATE["svg"])
     root = ET.fromstring(drawn)
     for element in root.iter():
         _strip(element)
@@ -46,22 +54,38 @@ def draw_svg(rumap: RUMap, max_risk: float | None, words: str, prefix: str) -> s
     # The drawing's one style rule spoke of every element, also of those outside it; these two are inherited anyway.
     root.set("style", "stroke-linejoin:round;stroke-linecap:butt")
     root.set("role", "img")
-    root.set("aria-label", clean(words))
+    root.set("aria-label", clean(picture.words))
     return ET.tostring(root, encoding="unicode")
 
 
 def draw_png(rumap: RUMap, max_risk: float | None) -> bytes:
     """Draw a map as a PNG image."""
+    return picture_png(Picture(map_drawing(rumap, max_risk), "", "", "map"))
+
+
+def picture_png(picture: Picture) -> bytes:
+    """Draw a picture as a PNG image."""
     with _house_style():
-        return _bytes(_draw(rumap, max_risk), format="png", dpi=110, metadata={"Software": None})
+        return _bytes(_draw(picture), format="png", dpi=110, metadata=NO_DATE["png"])
 
 
-def _draw(rumap: RUMap, max_risk: float | None) -> Figure:
+def draw_files(picture: Picture) -> dict[str, bytes]:
+    """Draw a picture for papers: the bytes of an SVG and of a PDF file, by their endings. Letters stay letters in both."""
+    with _house_style():
+        return {kind: _bytes(_draw(picture), format=kind, metadata=NO_DATE[kind]) for kind in ("svg", "pdf")}
+
+
+def map_drawing(rumap: RUMap, max_risk: float | None, **options: Any) -> Callable[[Any], Any]:
+    """What draws a map onto axes, with labels that a drawing can hold."""
+    return lambda ax: plot_map(readable(rumap), max_risk, ax, **options)
+
+
+def _draw(picture: Picture) -> Figure:
     from matplotlib.figure import Figure
 
     # Not through pyplot, which would keep the figure alive and might open a window.
-    figure = Figure(figsize=(8.6, 5.2), layout="constrained")
-    plot_map(_readable(rumap), max_risk, figure.subplots())
+    figure = Figure(figsize=picture.size, layout="constrained")
+    picture.draw(figure.subplots())
     return figure
 
 
@@ -79,13 +103,13 @@ def _house_style() -> Iterator[None]:
     # Where neighbours on a curve coincide, a label has no direction to stand aside to, and is left out.
     with mpl.rc_context(), warnings.catch_warnings(), np.errstate(invalid="ignore"):
         mpl.rcdefaults()
-        mpl.rcParams.update({"svg.hashsalt": "ruvdecision", "svg.fonttype": "none"})
+        mpl.rcParams.update({"svg.hashsalt": "ruvdecision", "svg.fonttype": "none", "pdf.fonttype": 42})
         # The reader's program has the letters that our font lacks.
         warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from")
         yield
 
 
-def _readable(rumap: RUMap) -> RUMap:
+def readable(rumap: RUMap) -> RUMap:
     """The same map with labels that a drawing can hold."""
     texts = {"_labels": rumap.releases, "_technique": rumap.techniques}
     changed = {name: tuple(map(clean, values)) for name, values in texts.items() if any(clean(v) != v for v in values)}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import re
 
-from .blocks import Block, Document, Fold, Heading, Items, Line, Paragraph, Picture, Table, Terms, clean
-from .picture import draw_png
+from .blocks import Block, Document, Fold, Formula, Heading, Items, Line, Paragraph, Picture, Table, Terms, clean, pictures
+from .picture import picture_png
 
 __all__ = ["as_markdown"]
 
@@ -21,8 +21,8 @@ def as_markdown(document: Document) -> str:
     """
     parts = [f"# {_text(document.title)}", _text(document.subtitle), *map(_block, document.blocks)]
     # A picture is a long line that nobody reads: it stands below the text, which refers to it.
-    for picture in (b for b in document.blocks if isinstance(b, Picture)):
-        image = base64.b64encode(draw_png(picture.rumap, picture.max_risk)).decode("ascii")
+    for picture in pictures(document):
+        image = base64.b64encode(picture_png(picture)).decode("ascii")
         parts.append(f"[{picture.anchor}]: data:image/png;base64,{image}")
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -46,6 +46,8 @@ def _block(block: Block) -> str:
             return "\n".join(f"- {_text(item)}" for item in items)
         case Terms(pairs):
             return "\n".join(f"- **{_text(name)}:** {_text(value)}" for name, value in pairs)
+        case Formula(lines):
+            return "  \n".join(f"> {_text(line)}" for line in lines)
         case Picture():
             return f"![{_text(block.words)}][{block.anchor}]\n\n{_text(block.caption)}"
         case Fold(summary, blocks):

@@ -1,0 +1,267 @@
+"""What a report adds where it was done: how sure the choice is, sensitivity, the limit of all mechanisms, risk of every record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..decide import Choice, explain, probabilities
+from ..errors import InputError
+from ..limits import Limit
+from ..recordrisk import RecordRisk
+from ..riskplots import plot_record_risk
+from ..rumap import RUMap
+from ..sensitivity import Sensitivity
+from ..tornado import plot_tornado
+from .blocks import Block, Fold, Heading, Items, Line, Paragraph, Picture, Table
+from .fingerprint import fingerprint
+from .numbers import count, number
+
+__all__ = ["Extras", "reasons", "sections", "sureness"]
+
+#: Probabilities about a map with more releases than this are given for the chosen one alone.
+MOST = 500
+#: Tables with more lines than this are folded.
+OPEN = 40
+#: Releases whose records' risks can be told apart in one picture.
+CURVES = 12
+#: Records that are named by their position.
+RISKIEST = 10
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What was done beside the map: a `Sensitivity`, a `Limit`, a `RecordRisk`, and further arguments of `choose`."""
+
+    sensitivity: Sensitivity | None = None
+    limit: Limit | None = None
+    record_risk: RecordRisk | None = None
+    rule: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        kinds: dict[str, tuple[type, str]] = {
+            "sensitivity": (Sensitivity, "Write sensitivity=ruv.sensitivity(...)"),
+            "limit": (Limit, "Write limit=ruv.limit(intruder, scientist)"),
+            "record_risk": (RecordRisk, "Write record_risk=ruv.record_risk(...)"),
+            "rule": (Mapping, 'Write rule={"confidence": 0.95}'),
+        }
+        for name, (kind, do) in kinds.items():
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, kind):
+                raise InputError(f"{name} must be a {kind.__name__}", type(given).__name__, do)
+
+
+def sections(rumap: RUMap, choice: Choice | None, max_risk: float | None, extras: Extras, anchor: str, level: int) -> list[Block]:
+    """The chapters about what was done beside the map."""
+    blocks: list[Block] = []
+    if extras.limit is not None:
+        blocks += [Heading(level, "What no mechanism can pass", f"{anchor}-limit"), *_limit(rumap, choice, extras.limit)]
+    if extras.sensitivity is not None:
+        blocks += [Heading(level, "Sensitivity", f"{anchor}-sensitivity"), *_sensitivity(rumap, extras.sensitivity, anchor)]
+    if extras.record_risk is not None:
+        blocks += [Heading(level, "Risk of every record", f"{anchor}-records"), *_records(choice, max_risk, extras.record_risk, anchor)]
+    return blocks
+
+
+def reasons(rumap: RUMap, rows: Any) -> list[str]:
+    """Why each of these releases is not on the frontier."""
+    texts = []
+    for i in rows.tolist():
+        found = explain(rumap, int(i))
+        # The table's line begins with the release.
+        texts.append(str(found).removeprefix(f"{found.release} is ").removesuffix("."))
+    return texts
+
+
+def sureness(rumap: RUMap, choice: Choice | None, order: Any, max_risk: float | None) -> list[Block]:
+    """Probabilities that the errors leave in doubt; nothing where all is exact."""
+    if not ((rumap.risk_error > 0) | (rumap.utility_error > 0)).any():
+        return []
+    blocks: list[Block] = []
+    if choice is not None:
+        said = [
+            ("meets the threshold", choice.meets),
+            ("is on the frontier", choice.on_frontier),
+            ("is the best of those allowed", choice.best),
+        ]
+        said = said[1:] if np.isinf(choice.max_risk) else said
+        facts = [f"The probability that the chosen release truly {what} is {_chance(p)}." for what, p in said]
+        blocks.append(Items(tuple(facts)))
+    if len(rumap) > MOST or not order.size:
+        return blocks
+    given = None if max_risk is None or np.isinf(max_risk) else max_risk
+    table = probabilities(rumap, given).iloc[order.tolist()]
+    head = [("meets", "meets the threshold"), ("on_frontier", "is on the frontier"), ("best", "is the best allowed")]
+    head = [(k, words) for k, words in head if k in table and (k != "best" or given is not None)]
+    lines = tuple(
+        Line((str(row["release"]), *(_chance(row[k]) for k, _ in head)), "" if row["converged"] else "doubtful")
+        for _, row in table.iterrows()
+    )
+    whole = Table(
+        f"Probabilities that a release of the frontier truly … ({len(lines)})",
+        ("release", *(words for _, words in head)),
+        lines,
+        (False, *[True] * len(head)),
+    )
+    return [*blocks, whole] if len(lines) <= OPEN else [*blocks, Fold(f"Probabilities of {count(len(lines), 'release')}", (whole,))]
+
+
+# -- the limit -----------------------------------------------------------------------------------------
+
+
+def _limit(rumap: RUMap, choice: Choice | None, limit: Limit) -> list[Block]:
+    blocks: list[Block] = [
+        Paragraph(
+            "The dotted line on the map is the limit: no way of releasing anything, however made, has more utility at its risk. "
+            f"It was computed by {limit.method}, over mechanisms that see {_statistic(limit)}."
+        )
+    ]
+    if not limit.certain:
+        blocks.append(Paragraph("It is not proved that no mechanism does better than this line.", "warning"))
+    facts = []
+    if choice is not None and np.isfinite([choice.risk, choice.utility]).all():
+        found = limit.shortfall(rumap.take([choice.row.position])).iloc[0]
+        if not np.isnan(found["share"]):
+            facts.append(
+                f"At the risk of the chosen release the limit is {number(float(found['limit']), 4)}; the chosen release reaches "
+                f"{number(100 * float(found['share']), 3)} % of it."
+            )
+    facts += list(limit.notes)
+    if facts:
+        blocks.append(Items(tuple(facts)))
+    lines = tuple(
+        Line(
+            (
+                number(float(row.max_risk)),
+                *(number(float(x)) for x in (row.utility, row.reached_risk, row.reached_utility)),
+                _cut(row.mechanism),
+            )
+        )
+        for row in limit.to_dataframe().itertuples()
+    )
+    head = ("risk at most", "utility at most", "risk reached", "utility reached", "by")
+    table = Table(f"The limit ({len(lines)} bounds)", head, lines, (False, True, True, True, False))
+    return [*blocks, Fold("The limit in numbers", (table,))]
+
+
+def _statistic(limit: Limit) -> str:
+    return {"records": "all records", "average": "the average of the records"}.get(limit.statistic, limit.statistic)
+
+
+# -- sensitivity ---------------------------------------------------------------------------------------
+
+
+def _sensitivity(rumap: RUMap, result: Sensitivity, anchor: str) -> list[Block]:
+    first, *others = result.describe()
+    blocks: list[Block] = [Paragraph(first, "" if result.base.choice is None or result.stable else "warning"), *map(Paragraph, others)]
+    if fingerprint(result.base.rumap) != fingerprint(rumap):
+        blocks.insert(0, Paragraph("The base of the sensitivity analysis is another map than the one of this report.", "warning"))
+    effects = result.effects("risk")
+    ends = effects[["low", "high", "base"]].to_numpy(dtype=float)
+    if np.isfinite(ends).any():
+        what = "the risk of the chosen release" if result.base.choice is not None else "the risks of the releases"
+        moves = [f"{row.factor} from {number(float(row.low), 4)} to {number(float(row.high), 4)}" for row in effects.head(5).itertuples()]
+        words = f"Bars that show how far each setting moves {what}, the widest on top: {'; '.join(moves)}."
+        caption = f"How far each setting moves {what}. The line is the value at the base settings."
+        size = (8.6, min(1.6 + 0.5 * min(len(effects), 20), 11.0))
+        blocks.append(Picture(lambda ax: plot_tornado(result, "risk", ax), caption, words, f"{anchor}-tornado", size))
+    table = result.to_dataframe()
+    chosen = result.base.choice is not None
+    numbers = ["risk", "utility", "regret"] if chosen else ["frontier_shared", "risk_change", "utility_change"]
+    texts = ["chosen", "meets"] if chosen else []
+    heads = {
+        "chosen": "chosen there",
+        "risk": "risk of the choice",
+        "utility": "its utility",
+        "meets": "still allowed",
+        "regret": "cost of keeping it",
+        "frontier_shared": "share of the frontier that stays",
+        "risk_change": "median change of risk",
+        "utility_change": "median change of utility",
+    }
+    shown = [
+        k
+        for k in ("chosen", "risk", "utility", "meets", "regret", "frontier_shared", "risk_change", "utility_change")
+        if k in numbers + texts
+    ]
+    labels = ["base", *(v.label for v in result.variations)]
+    lines = []
+    for label, (_, row) in zip(labels, table.iterrows(), strict=True):
+        cells = [number(float(row[k]), 4) if k in numbers else {True: "yes", False: "no"}.get(row[k], str(row[k]) or "none") for k in shown]
+        lines.append(Line((label, *cells), "doubtful" if chosen and not bool(row["meets"]) else ""))
+    whole = Table(
+        f"Variations ({len(lines) - 1})", ("setting", *(heads[k] for k in shown)), tuple(lines), (False, *(k in numbers for k in shown))
+    )
+    blocks.append(whole if len(lines) <= OPEN else Fold(f"All {len(lines) - 1} variations", (whole,)))
+    return blocks
+
+
+# -- records -------------------------------------------------------------------------------------------
+
+
+def _records(choice: Choice | None, max_risk: float | None, found: RecordRisk, anchor: str) -> list[Block]:
+    """Records are named by their position in the file and never by a value; groups, whose labels are data, stay out."""
+    who = re.sub(r"^The (user|snooper) ", "The intruder ", found.intruder)
+    blocks: list[Block] = [Paragraph(f"{count(len(found.rows), 'record')}, each as if it were the intruder's target. {who}")]
+    summary = found.summary()
+    quantiles = [k for k in summary if k.startswith("quantile_")]
+    head = (
+        "release",
+        "mean risk",
+        *(f"{100 * float(k.removeprefix('quantile_')):g} % have at most" for k in quantiles),
+        "largest",
+        "its position",
+    )
+    here = choice.release if choice is not None and choice.release in found.releases else None
+    lines = tuple(
+        Line(
+            (str(row["release"]), *(number(float(row[k])) for k in ("mean", *quantiles, "max")), str(int(row["riskiest"]))),
+            "chosen" if row["release"] == here else "",
+        )
+        for _, row in summary.iterrows()
+    )
+    table = Table(f"Risk of the records ({len(lines)} releases)", head, lines, (False, *[True] * (len(head) - 1)))
+    one = here if here is not None else found.releases[0] if len(found.releases) == 1 else None
+    if np.isfinite(found.risk).any() and (one is not None or len(found.releases) <= CURVES):
+        which = f"under {one}" if one is not None else f"under {len(found.releases)} releases"
+        part = found.risk[found.releases.index(one)] if one is not None else found.risk
+        finite = part[np.isfinite(part)]
+        if finite.size:
+            limit = None if max_risk is None or np.isinf(max_risk) else max_risk
+            words = (
+                f"How the risks of {count(len(found.rows), 'record')} are distributed {which}: from {number(float(finite.min()), 4)} to "
+            )
+            words += f"{number(float(finite.max()), 4)}."
+            drawn = one
+            blocks.append(
+                Picture(
+                    lambda ax: plot_record_risk(found, drawn, ax, max_risk=limit),
+                    f"How the risks of the records are distributed {which}.",
+                    words,
+                    f"{anchor}-recordrisk",
+                    (7.6, 4.4),
+                )
+            )
+    blocks.append(table if len(lines) <= OPEN else Fold(f"Risk of the records under {len(lines)} releases", (table,)))
+    if one is not None:
+        worst = found.riskiest(min(RISKIEST, len(found.rows)), one)
+        rows = tuple(Line((str(int(r.row)), number(float(r.risk)), number(float(r.uncertainty)))) for r in worst.itertuples())
+        caption = f"The records at most risk under {one}, by their position in the file (counted from 0)"
+        blocks.append(Table(caption, ("position", "risk", "intruder's U"), rows, (False, True, True)))
+    return blocks
+
+
+def _chance(p: Any) -> str:
+    """A probability that never rounds to certainty."""
+    p = float(p)
+    if np.isnan(p):
+        return "not known"
+    return "above 0.999" if 0.9995 <= p < 1 else "below 0.001" if 0 < p < 0.0005 else f"{p:.3f}".rstrip("0").rstrip(".")
+
+
+def _cut(text: str, most: int = 80) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

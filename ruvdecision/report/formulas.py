@@ -1,0 +1,348 @@
+"""Users in formulas, read from the objects: what they believe, what they want, what they pay, and the U that follows.
+
+Plain letters do: they need no program to be set, and they can be searched, copied and read aloud. A belief, target or loss
+of somebody else's may have a method ``formula()`` that gives its line (or lines); without one it is named in words only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from ..beliefs import FiniteBelief, NormalBelief, PyMCBelief, TableBelief
+from ..losses import CRPS, Absolute, CustomLoss, Huber, IntervalScore, KullbackLeibler, Linex, LogScore, Pinball, Power, Quadratic, ZeroOne
+from ..panels import Panel
+from ..targets import (
+    Average,
+    EachRecord,
+    Functional,
+    Identity,
+    Maximum,
+    Minimum,
+    NewRecord,
+    OrderStatistic,
+    Parameter,
+    Percentile,
+    Record,
+    Records,
+)
+from ..users import Snooper
+from .numbers import number
+
+__all__ = ["formulas"]
+
+LOW = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+GREEK = {"mu": "μ", "sigma": "σ", "theta": "θ", "tau": "τ", "beta": "β", "alpha": "α", "lambda": "λ", "phi": "φ", "pi": "π"}
+#: Matrices with more rows than this are not written out.
+SMALL = 4
+
+
+def formulas(user: Any, role: str = "intruder") -> list[str]:
+    """The lines that say what a user (a `User`, `Snooper` or `Panel`) does; of a panel, how one U is made of its members'.
+
+    >>> from ruvdecision.users import User
+    >>> user = User(NormalBelief(records=10, variance=2, prior_variance=5), Record(0), Quadratic())
+    >>> formulas(user)[0]
+    'xᵢ | μ ~ N(μ, 2) for i = 0, …, 9; μ ~ N(0, 5)'
+    >>> formulas(user)[-1]
+    'U = min over d of E[ L(d, θ) | release ] = Var(θ | release), averaged over releases'
+    """
+    if isinstance(user, Panel):
+        return [_of_panel(user, role)]
+    belief = _lines(user.belief, _belief) if user.belief is not None else []
+    target, loss = _lines(user.target, _target), _lines(user.loss, _loss, _several(user))
+    found = [*belief, *(f"θ = {line}" for line in target), *(f"L(d, θ) = {line}" for line in loss)]
+    if isinstance(user, Snooper):
+        return [*found, f"U = E[ L(t(release), θ) ], where t takes {user.estimator.describe()}"]
+    return [*found, *_uncertainty(user)]
+
+
+def _uncertainty(user: Any) -> list[str]:
+    among = "d" if user.actions is None else "d among the values of θ" if isinstance(user.estimates, str) else "d among the values allowed"
+    each = isinstance(user.target, EachRecord)
+    u = "Uᵢ" if each else "U"
+    last = []
+    if each:
+        how = user.target.aggregate
+        whole = {"max": "min over i of Uᵢ", "mean": "mean over i of Uᵢ"}.get(how) if isinstance(how, str) else None
+        last = [f"U = {whole or f'the quantile of the Uᵢ at level {number(1 - float(how))}'}"]
+    if user.plain:
+        closed = _closed(user.loss, _several(user)) if user.actions is None else ""
+        return [f"{u} = min over {among} of E[ L(d, θ) | release ]{closed}, averaged over releases", *last]
+    inner = "E[ L(d, θ) | release ]" if user.knows_mask else "the sum over masks λ of P(λ | release) E[ L(d, θ) | release, λ ]"
+    rule = f"d*(release) = argmin over {among} of {inner}, by the user's own belief"
+    whose = "the agency's belief" if user.truth is not None else "the user's belief"
+    used = "" if user.knows_mask else " and the mask that was really used"
+    truth = [f"Truth: {line}" for line in _lines(user.truth, _belief)] if user.truth is not None else []
+    return [rule, *truth, f"{u} = E[ L(d*(release), θ) ] over {whose}{used}", *last]
+
+
+def _of_panel(panel: Panel, role: str) -> str:
+    how = panel.how(role)
+    unit = "" if panel.unit is None else " / Uₘ before the release" if isinstance(panel.unit, str) else " / unitₘ"
+    one = f"Uₘ{unit}"
+    if how == "worst":
+        return f"U = {'min' if role == 'intruder' else 'max'} over members m of {one}"
+    if how == "mean":
+        weights = ""
+        if panel.weights is not None:
+            shown = ", ".join(number(w, 3) for w in panel.weights[:12])
+            weights = f", w = ({shown}{', …' if len(panel.weights) > 12 else ''})"
+        return f"U = sum over members m of wₘ {one}{weights}" if weights else f"U = mean over members m of {one}"
+    return f"U = {getattr(how, '__name__', 'f')}({one} for all members m)"
+
+
+def _lines(thing: Any, known: Any, *more: Any) -> list[str]:
+    """What the object itself says, or what is known about its kind."""
+    own = getattr(thing, "formula", None)
+    found = own() if callable(own) and not isinstance(thing, type) else known(thing, *more)
+    return [line for line in ([found] if isinstance(found, str) else found) if line]
+
+
+def _several(user: Any) -> bool:
+    """Whether the target is a vector, as far as one can see."""
+    target = user.target
+    if isinstance(target, Records):
+        return True
+    one = getattr(target, "component", None) is not None or isinstance(target, (Functional, Identity))
+    return not one and int(getattr(user.belief, "k", 1) or 1) > 1
+
+
+# -- beliefs -------------------------------------------------------------------------------------------
+
+
+@singledispatch
+def _belief(belief: Any) -> Any:
+    return ""
+
+
+@_belief.register
+def _(belief: NormalBelief) -> str:
+    n, spread = belief.records, _matrix(belief.spread, "Σ")
+    index = "i = 0" if n == 1 else f"i = 0, …, {n - 1}"
+    if belief.doubt is None:
+        prior = "; p(μ) constant"
+    elif not np.any(belief.doubt):
+        prior = f"; μ = {_vector(belief.centre)}"
+    else:
+        prior = f"; μ ~ N({_vector(belief.centre)}, {_matrix(belief.doubt, 'Σ₀')})"
+    return f"xᵢ | μ ~ N(μ, {spread}) for {index}{prior}"
+
+
+@_belief.register
+def _(belief: FiniteBelief) -> str:
+    states = len(belief.states)
+    if belief.likelihood is None:
+        return f"P(x = vⱼ) = pⱼ for j = 1, …, {states}"
+    name = GREEK.get(belief.name, belief.name)
+    return f"P({name} = vⱼ) = pⱼ for j = 1, …, {states}; P(xᵢ = k | {name} = vⱼ) = qⱼₖ for {belief.records} records, independent"
+
+
+@_belief.register
+def _(belief: TableBelief) -> str:
+    known = [w for w, given in (("the known cells", belief.cells), ("the known margins", belief.margins)) if given]
+    agree = f" and c agrees with {' and '.join(known)}" if known else ""
+    weight = "constant" if isinstance(belief.weights, str) else "∏ Γ(cₖ + aₖ) / (Γ(aₖ) cₖ!)"
+    return f"p(c) ∝ {weight} over tables c of {' × '.join(map(str, belief.shape))} counts with sum {belief.total}{agree}"
+
+
+@_belief.register
+def _(belief: PyMCBelief) -> list[str]:
+    # The model's own account of itself: names, laws and their arguments; constants that are arrays are not shown.
+    model = belief.anatomy(belief.size or 2).model
+    return [" ".join(line.split()) for line in str(model.str_repr(formatting="plain")).splitlines() if line.strip()]
+
+
+# -- targets -------------------------------------------------------------------------------------------
+
+
+@singledispatch
+def _target(target: Any) -> str:
+    return str(target.describe())
+
+
+@_target.register
+def _(target: Record) -> str:
+    return f"x{_low(target.row)}"
+
+
+@_target.register
+def _(target: Records) -> str:
+    return "(x₀, …, xₙ₋₁)"
+
+
+@_target.register
+def _(target: EachRecord) -> str:
+    return "xᵢ, for every i" if target.rows is None else f"xᵢ, for each of {len(target.rows)} records i"
+
+
+@_target.register
+def _(target: NewRecord) -> str:
+    return "xₙ, a record that is not in the file"
+
+
+@_target.register
+def _(target: Parameter) -> str:
+    name = GREEK.get(target.name, target.name)
+    return name if target.component is None else f"{name}{_low(target.component)}"
+
+
+@_target.register
+def _(target: Average) -> str:
+    return "(x₀ + … + xₙ₋₁) / n"
+
+
+@_target.register
+def _(target: Maximum) -> str:
+    return "max over i of xᵢ"
+
+
+@_target.register
+def _(target: Minimum) -> str:
+    return "min over i of xᵢ"
+
+
+@_target.register
+def _(target: OrderStatistic) -> str:
+    return f"x₍{_low(target.rank)}₎"
+
+
+@_target.register
+def _(target: Percentile) -> str:
+    return f"x₍ₖ₎, k = ⌈{number(target.p)} n⌉"
+
+
+@_target.register
+def _(target: Functional) -> str:
+    of = ", ".join(_target(part) for part in target.parts)
+    return f"f({of})" + (f", {target.name}" if target.name else "")
+
+
+@_target.register
+def _(target: Identity) -> str:
+    return f"J, {target.describe()}"
+
+
+# -- losses --------------------------------------------------------------------------------------------
+
+
+@singledispatch
+def _loss(loss: Any, several: bool) -> str:
+    return str(loss)
+
+
+@_loss.register
+def _(loss: Quadratic, several: bool) -> str:
+    weights = np.asarray(loss.weights, dtype=float)
+    if weights.ndim == 2:
+        return f"(d − θ)ᵀ W (d − θ), W = {_matrix(weights, 'W')}"
+    return _summed("({} − {})²", loss.weights, several)
+
+
+@_loss.register
+def _(loss: Absolute, several: bool) -> str:
+    return _summed("|{} − {}|", loss.weights, several)
+
+
+@_loss.register
+def _(loss: Power, several: bool) -> str:
+    return _summed("|{} − {}|^" + number(loss.p), loss.weights, several)
+
+
+@_loss.register
+def _(loss: Huber, several: bool) -> str:
+    delta, rest = number(loss.delta), number(loss.delta**2 / 2)
+    return _summed("h({} − {})", loss.weights, several) + f", h(e) = e²/2 if |e| ≤ {delta}, else {delta} |e| − {rest}"
+
+
+@_loss.register
+def _(loss: Pinball, several: bool) -> str:
+    one = "({1} − {0}) (" + number(loss.q) + " − 1[{1} < {0}])"
+    return _summed(one, loss.weights, several)
+
+
+@_loss.register
+def _(loss: Linex, several: bool) -> str:
+    a, b = number(loss.a), number(loss.b)
+    one = f"exp({a} e) − {a} e − 1"
+    one = one if loss.b == 1 and not several else f"({one})" if loss.b == 1 else f"{b} ({one})"
+    return ("Σₖ " if several else "") + f"{one}, e = {'dₖ − θₖ' if several else 'd − θ'}"
+
+
+@_loss.register
+def _(loss: ZeroOne, several: bool) -> str:
+    if not np.any(np.asarray(loss.tolerance)):
+        return "1[d ≠ θ]"
+    return f"1[|d − θ| > {_vector(np.atleast_1d(loss.tolerance))}]" + (" in any component" if several else "")
+
+
+@_loss.register
+def _(loss: LogScore, several: bool) -> str:
+    return "−log d(θ), d a distribution"
+
+
+@_loss.register
+def _(loss: KullbackLeibler, several: bool) -> str:
+    return "−Σₖ θₖ log dₖ" if loss.entropy else "Σₖ θₖ log(θₖ / dₖ)"
+
+
+@_loss.register
+def _(loss: CRPS, several: bool) -> str:
+    return _summed("E|T − {1}| − E|T − T′|/2", loss.weights, several) + ", T and T′ drawn from d, a distribution"
+
+
+@_loss.register
+def _(loss: IntervalScore, several: bool) -> str:
+    alpha = number(2 / (1 - loss.level), 4)
+    return _summed(f"u − l + {alpha} (l − {{1}})₊ + {alpha} ({{1}} − u)₊", loss.weights, several) + ", d = (l, u)"
+
+
+@_loss.register
+def _(loss: CustomLoss, several: bool) -> str:
+    return str(loss)
+
+
+def _closed(loss: Any, several: bool) -> str:
+    """What the least expected loss is, where it has a name."""
+    if isinstance(loss, Quadratic):
+        weights = np.asarray(loss.weights, dtype=float)
+        if weights.ndim == 0 and not several:
+            return f" = {'' if weights == 1 else number(float(weights)) + ' '}Var(θ | release)"
+        return " = tr(Cov(θ | release))" if weights.ndim == 0 and weights == 1 else " = tr(W Cov(θ | release))"
+    if isinstance(loss, ZeroOne) and not np.any(np.asarray(loss.tolerance)):
+        return " = 1 − max over t of P(θ = t | release)"
+    if isinstance(loss, LogScore):
+        return " = the entropy of θ given the release"
+    if isinstance(loss, KullbackLeibler) and loss.entropy:
+        return " = the entropy of E[ θ | release ]"
+    return ""
+
+
+def _summed(one: str, weights: Any, several: bool) -> str:
+    """A loss of one component, weighted and summed if there are several."""
+    w = np.asarray(weights, dtype=float)
+    if w.ndim == 0:
+        scale = "" if w == 1 else f"{number(float(w))} "
+        return scale + ("Σₖ " + one.format("dₖ", "θₖ") if several else one.format("d", "θ"))
+    return f"Σₖ wₖ {one.format('dₖ', 'θₖ')}, w = {_vector(w.ravel())}"
+
+
+def _low(index: Any) -> str:
+    return str(index).translate(LOW).replace("-", "₋")
+
+
+def _vector(values: Any) -> str:
+    flat: Sequence[float] = np.ravel(np.asarray(values, dtype=float)).tolist()
+    if len(flat) == 1:
+        return number(flat[0])
+    return f"({', '.join(map(number, flat))})" if len(flat) <= SMALL else f"a given vector of {len(flat)}"
+
+
+def _matrix(values: Any, name: str) -> str:
+    matrix = np.atleast_2d(np.asarray(values, dtype=float))
+    if matrix.size == 1:
+        return number(float(matrix[0, 0]))
+    return f"[{'; '.join(', '.join(map(number, row)) for row in matrix.tolist())}]" if len(matrix) <= SMALL else f"{name} as given"

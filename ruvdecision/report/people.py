@@ -1,0 +1,112 @@
+"""The users of a map in a report: in words, in formulas, and panels member by member."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from ..decide import Choice
+from ..panels import Panel
+from ..rumap import RUMap
+from ..scores import Column
+from .blocks import Block, Fold, Formula, Items, Line, Paragraph, Table
+from .formulas import formulas
+from .numbers import number, value
+
+__all__ = ["member_columns", "users"]
+
+ROLES = ("intruder", "scientist")
+#: Panels with more members than this are folded.
+OPEN = 12
+_MEMBER = re.compile(r"^(intruder|scientist)(\[.*\])_uncertainty$", re.DOTALL)
+
+
+def users(rumap: RUMap, choice: Choice | None) -> list[Block]:
+    """Who the users are, what U they have before any release, and how risk and utility follow from U."""
+    blocks: list[Block] = []
+    for place, who in enumerate(ROLES):
+        user = None if rumap.users is None else rumap.users[place]
+        said = str(rumap.attrs.get(who, ""))
+        # A map that was joined or renamed has other words than its first users: then the words are right.
+        here = user is not None and hasattr(user, "describe") and said in ("", user.describe(), *_as(user, who))
+        if here and isinstance(user, Panel):
+            blocks += _panel(user, who)
+        elif said or here:
+            blocks += _words(said if said else user.describe(), who)  # type: ignore[union-attr]
+            blocks += _formula(user, who) if here else []
+        elif getattr(rumap, who) is not None:
+            blocks.append(Paragraph(f"The map does not say who the {who} is."))
+        blocks += _members(rumap, who, choice)
+    return [*blocks, Items(tuple(_scores(rumap)))]
+
+
+def member_columns(rumap: RUMap, who: str) -> dict[str, str]:
+    """Columns with the uncertainty of each member of a panel, by the member's name; panels in panels too."""
+    found = {k: _MEMBER.match(k) for k in rumap.columns}
+    return {m[2][1:-1].replace("][", ", "): k for k, m in found.items() if m is not None and m[1] == who}
+
+
+def _as(user: Any, who: str) -> list[str]:
+    """How a panel speaks of itself in this role."""
+    return [user.describe(who)] if isinstance(user, Panel) else []
+
+
+def _words(said: str, who: str) -> list[Block]:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    # A user without a name of his own is called by his role.
+    lines = [re.sub(r"^The (user|snooper) (?=believes |takes )", f"The {who} ", line) for line in lines]
+    head = [] if not lines or lines[0].lower().startswith(f"the {who}") else [Paragraph(f"The {who}, in the study's words:")]
+    return [*head, *map(Paragraph, lines)]
+
+
+def _formula(user: Any, who: str) -> list[Block]:
+    lines = formulas(user, who)
+    return [Formula(tuple(lines))] if lines else []
+
+
+def _panel(panel: Panel, who: str) -> list[Block]:
+    head = panel.describe(who).partition(f" {panel.names[0]}: ")[0]
+    blocks: list[Block] = [Paragraph(f"The {who} is a panel. {head}"), *_formula(panel, who)]
+    inside: list[Block] = []
+    for name, member in zip(panel.names, panel.members, strict=True):
+        if isinstance(member, Panel):
+            inside += [Paragraph(f"{name} is a panel itself."), *_panel(member, who)[1:]]
+            continue
+        said = re.sub(r"^The (user|snooper) ", "", member.describe())
+        inside += [Paragraph(f"{name}: {said}"), *_formula(member, who)]
+    return [*blocks, *inside] if len(panel.members) <= OPEN else [*blocks, Fold(f"The {len(panel.members)} members", tuple(inside))]
+
+
+def _members(rumap: RUMap, who: str, choice: Choice | None) -> list[Block]:
+    """How much each member of a panel still does not know."""
+    columns = member_columns(rumap, who)
+    if not columns:
+        return []
+    lines = []
+    for name, column in columns.items():
+        u = np.asarray(rumap.columns[column], dtype=float)
+        known = u[~np.isnan(u)]
+        cells = [number(float(f(known))) if known.size else "none" for f in (np.min, np.max)]
+        if choice is not None:
+            error = rumap.columns.get(column.removesuffix("_uncertainty") + "_error", np.zeros(len(rumap)))
+            cells.insert(0, value(u[choice.row.position], error[choice.row.position]))
+        lines.append(Line((name, *cells)))
+    head = ("member", *(["U after the chosen release"] if choice is not None else []), "least U of any release", "largest U")
+    table = Table(f"Members of the {who}s' panel ({len(lines)})", head, tuple(lines), (False, *[True] * (len(head) - 1)))
+    return [table] if len(lines) <= 40 else [Fold(f"What each of the {len(lines)} members still does not know", (table,))]
+
+
+def _scores(rumap: RUMap) -> list[str]:
+    sentences = []
+    for role, who, word in (("risk", "intruder", "Risk"), ("utility", "scientist", "Utility")):
+        score = getattr(rumap, f"{role}_score")
+        if isinstance(score, Column):
+            sentences.append(f"{word}: the column {score.name}.")
+            continue
+        sentences.append(f"{word}: {score.words(who)}.")
+        before = np.unique(rumap.before[0 if role == "risk" else 1])
+        if before.size == 1 and not np.isnan(before[0]):
+            sentences[-1] += f" Before any release that loss is U0 = {number(float(before[0]))}."
+    return sentences
