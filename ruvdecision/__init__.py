@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from . import explore, observations, orderstatistics, report, rules, scenarios
     from .blackwell import Order, dominated_whatever, garbling, refines
     from .calibration import Calibration, calibrate
+    from .datafingerprint import fingerprint_data
     from .empirical import measure
     from .engines.grid import Quadrature
     from .engines.identity import Identification
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from .engines.rules import FixedRule
     from .engines.sampling import Sampling
     from .engines.wholefile import WholeFile
+    from .gallery import plot_frontier3, plot_maps, plot_uncertainty
     from .information import Worth, one_more_digit, one_more_record, one_more_variable, worth
     from .knowledgeplot import plot_knowledge
     from .limits import Limit, limit
@@ -137,7 +139,9 @@ if TYPE_CHECKING:
         VarianceInflation,
         Wasserstein,
     )
+    from .paper import theme
     from .plots import plot_map
+    from .posteriorplot import plot_posteriors
     from .publishing import PublishingPrice, price_of_publishing
     from .recordrisk import RecordRisk, record_risk
     from .riskplots import plot_publishing, plot_record_risk
@@ -207,6 +211,12 @@ _LATER = {
     "rules": "rules",
     "scenarios": "scenarios",
     "worth": "information",
+    "plot_frontier3": "gallery",
+    "plot_maps": "gallery",
+    "plot_posteriors": "posteriorplot",
+    "plot_uncertainty": "gallery",
+    "theme": "paper",
+    "fingerprint_data": "datafingerprint",
 }
 __getattr__, __dir__, _ = attach(__name__, _LATER)
 
@@ -363,6 +373,7 @@ __all__ = [
     "evaluate",
     "explain",
     "explore",
+    "fingerprint_data",
     "frontier",
     "garbling",
     "limit",
@@ -375,11 +386,15 @@ __all__ = [
     "one_more_variable",
     "optimise",
     "orderstatistics",
+    "plot_frontier3",
     "plot_knowledge",
     "plot_map",
+    "plot_maps",
+    "plot_posteriors",
     "plot_publishing",
     "plot_record_risk",
     "plot_tornado",
+    "plot_uncertainty",
     "posterior",
     "power_scaling",
     "price_of_publishing",
@@ -391,6 +406,7 @@ __all__ = [
     "rules",
     "scenarios",
     "sensitivity",
+    "theme",
     "vary_user",
     "worth",
 ]

@@ -19,14 +19,14 @@ LAYERS = [
     {"explore"},
     {"studies", "spelled"},
     {"report"},
-    {"plots", "labels", "knowledgeplot", "tornado", "riskplots", "gallery"},
+    {"plots", "labels", "knowledgeplot", "tornado", "riskplots", "gallery", "posteriorplot", "paper"},
     {"decide", "optimise", "sensitivity", "limits", "information", "blackwell"},
     {"evaluate", "solving", "empirical", "chunked", "findings", "pieces", "recordrisk", "publishing", "calibration"},
     {"rumap", "columns", "joining", "show", "storage", "matching", "engines", "measures", "scenarios"},
     {"users", "panels", "maskprior"},
     {"beliefs", "masks", "targets", "rules", "losses"},
     {"posteriors", "channels", "observations", "layout", "orderstatistics"},
-    {"running", "checkpoint", "sharing", "digests", "encoding"},
+    {"running", "checkpoint", "sharing", "digests", "encoding", "datafingerprint"},
     {"scores", "monotone", "progress", "lazy", "files", "checks", "errors", "protocols", "_version"},
 ]
 HEIGHT = {name: -depth for depth, names in enumerate(LAYERS) for name in names}
@@ -47,7 +47,8 @@ LAZY_ONLY = {
     "arviz": {"engines.samplers"},
     "pytensor": {"beliefs.anatomy", "beliefs.graphs", "engines.routes", "engines.samplers", "engines.latent", "observations.tensor"},
     "nutpie": {"engines.samplers"},
-    "matplotlib": {"plots", "labels", "knowledgeplot", "tornado", "riskplots", "gallery", "report.picture", "explore.pictures", "cli"},
+    "matplotlib": {"plots", "labels", "knowledgeplot", "tornado", "riskplots", "gallery", "paper", "posteriorplot"}
+    | {"calibration", "report.picture", "explore.pictures", "cli"},
     "rich": {"cli", "studies", "progress"},
     "sklearn": None,
     "numba": None,

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.errors import InputError
 from ruvdecision.evaluate import evaluate
+from ruvdecision.information import one_more_digit, one_more_record, one_more_variable, worth
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Microaggregate, Noise, Release, Round, Shuffle, Stochastic, Suppress
 from ruvdecision.targets import Functional, Parameter, Record
 from ruvdecision.users import User
-from ruvdecision.information import one_more_digit, one_more_record, one_more_variable, worth
 
 NORMAL = NormalBelief(records=10, variance=2, prior_variance=5)
 AVERAGE = Microaggregate(groups=1)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..protocols import Array
-from .graphs import cheap_mode, quiet, vectorised
+from .graphs import cheap_mode, keeping_starts, quiet, vectorised
 
 if TYPE_CHECKING:
     from .pymc import PyMCBelief
@@ -53,6 +53,7 @@ class Anatomy:
     @classmethod
     def of(cls, belief: PyMCBelief, n: int) -> Anatomy:
         """Build the model for ``n`` records and look at it."""
+        _pymc()  # first, and quietly: PyMC's own imports give notices
         from pymc.model.transform.conditioning import remove_value_transforms
 
         name = belief.variable
@@ -70,7 +71,7 @@ class Anatomy:
         free, order = x in model.free_RVs, tuple(v.name for v in model.free_RVs)
         if free and model.rvs_to_transforms.get(x) is not None:
             with quiet():
-                model = remove_value_transforms(model, [x])
+                model = keeping_starts(model, lambda m: remove_value_transforms(m, [m[name]]))
             x = model[name]
         shape = _shape(x)
         if len(shape) not in (1, 2) or shape[0] != n:

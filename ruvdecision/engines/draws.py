@@ -122,7 +122,7 @@ class Drawer:
             weights, khat = smooth_weights(logs - anchor.logs)
             if khat < GOOD_KHAT:
                 point = self._finish(route, seen, reach_here, data, anchor.chains, weights, khat, anchor.found, "reweighted")
-                if not self._too_rough(point):
+                if point.converged and not self._too_rough(point):
                     return point, anchor
         return self._sampled(route, seen, reaches, number)
 
@@ -328,7 +328,8 @@ def judged(
     effective = total if weights is None else 1.0 / float(np.sum(weights**2))
     share = effective / total
     bulk, tail = found["ess_bulk"] * share, found["ess_tail"] * share
-    enough = min(400.0, 0.1 * total)
+    # Below fifty nothing can be said, R-hat included.
+    enough = min(400.0, max(50.0, 0.1 * total))
     doubts = []
     if not found["rhat"] <= 1.01:
         doubts.append(f"R-hat {found['rhat']:.3f}")

@@ -182,9 +182,12 @@ class Quadrature:
         count = len(levels)
         answers = [Value(np.zeros(count), np.zeros(count)) for _ in users]
         used = np.zeros(count, dtype=int)
+        # Records that are summed over nodes make every parameter point dear.
+        dear = isinstance(levels, RouteLevels) and levels.parts[0][2] is not None
+        tolerance, halvings = (max(self.tolerance, 1e-5), 2) if dear else (self.tolerance, 4)
         for todo, steps in frames.sorted():
             # Halving the steps of those that need it, three times at most.
-            for halving in range(4):
+            for halving in range(halvings):
                 some, part = levels.take(todo), frames.take(todo)
                 try:
                     nodes = lay_nodes(some, part, tuple(step / 2**halving for step in steps))
@@ -195,7 +198,7 @@ class Quadrature:
                 used[todo] = nodes.weights.shape[1]
                 found = [Solver(some, part, nodes).uncertainty(user) for user in users]
                 answers = [Value(_put(a.value, todo, b.value), _put(a.error, todo, b.error)) for a, b in zip(answers, found, strict=True)]
-                todo = [i for i in todo if any(a.error[i] > self.tolerance * abs(a.value[i]) for a in answers)]
+                todo = [i for i in todo if any(a.error[i] > tolerance * abs(a.value[i]) for a in answers)]
                 if not todo or not frames.size:
                     break
         doubt = np.where(off > 1e-13, off, 0.0)

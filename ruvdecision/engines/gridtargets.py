@@ -196,7 +196,8 @@ class Solver:
 
     def _given(self, level: int, times: int) -> Given:
         weights = self.nodes.coarse(times)[level]
-        keep = weights > 1e-16 * weights.max()
+        # What weighs nothing may lie far out, on a scale of its own.
+        keep = weights > 1e-13 * weights.max()
         theta = self.levels.core.natural(self.nodes.u[level][keep])
         return Given(self.levels.anatomy, self.levels.seen[level], self.levels.reaches(level), theta, None, weights[keep], exact=True)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..beliefs.anatomy import Anatomy
-from ..beliefs.graphs import quiet
+from ..beliefs.graphs import keeping_starts, quiet
 from ..errors import InputError, UnsupportedError
 from ..observations import Observed, tensor_math
 from ..posteriors import Drawn
@@ -45,7 +45,8 @@ class Latent:
     @staticmethod
     def shape_of(observed: Observed) -> str:
         """Releases alike in this share a compiled model: normal noise is data, any other likelihood is part of the model."""
-        digest = hashlib.sha256()
+        # Rows in unknown order are refused when the model is made, so they must never find one that was made for others.
+        digest = hashlib.sha256(b"shuffled" if observed.shuffled else b"")
         for column in observed.columns:
             plain = column.normal is not None
             digest.update(f"{plain}".encode())
@@ -140,6 +141,8 @@ class Latent:
         import pytensor.tensor as pt
 
         anatomy, data = self.anatomy, self.data()
+        # Looked at before the context is entered: to find the ends may build a model, which would become this one's child.
+        _ = self._ends
         model = anatomy.belief.build(anatomy.n)
         x = model[anatomy.belief.variable]
         free = x in model.free_RVs
@@ -157,15 +160,24 @@ class Latent:
                 graph, jacobian = self._mapped(symbols)
             matrix = graph if graph.ndim == 2 else graph[:, None]
             pm.Potential("release", pt.sum(self._likelihood(matrix, symbols)) + jacobian)
-            pm.Deterministic(ALL, matrix)
             if plain or not free:
+                pm.Deterministic(ALL, matrix)
                 return model
             pm.Potential("records::law", pt.sum(pm.logp(x, graph, warn_rvs=False)))
-            return pm.do(model, {x.name: graph}, make_interventions_shared=False)
+        with quiet():
+            # Outside of the model's context: the new model must not become its child, with names taken already.
+            found = keeping_starts(model, lambda m: pm.do(m, {x.name: graph}, make_interventions_shared=False))
+            with found:
+                own = found[x.name]
+                pm.Deterministic(ALL, own if own.ndim == 2 else own[:, None])
+            return found
 
     @cached_property
     def _line(self) -> Line:
-        return find_line(self.anatomy, self.observed) if self.anatomy.kind != "joint" else Line()
+        x = self.anatomy.x
+        # The support of entries that have a law each is found by looking; a vector's law is taken to be on the whole line.
+        each = x in self.anatomy.model.free_RVs and getattr(x.owner.op, "ndim_supp", 1) == 0
+        return find_line(self.anatomy, self.observed) if each else Line()
 
     @cached_property
     def _ends(self) -> tuple[Array, Array]:
@@ -207,8 +219,9 @@ class Latent:
             left[rows, j] = False
             value, size = symbols["average"][g, j], len(rows)
             if np.isinf(self._line.low) and np.isinf(self._line.high):
-                others = pm.Flat(f"records::group{g}_{j}", shape=size - 1) if size > 1 else pt.zeros(0)
-                own = pt.concatenate([others, (size * value - pt.sum(others))[None]])
+                # Distances from the average: the chain starts with all of them at it, wherever that is.
+                away = pm.Flat(f"records::group{g}_{j}", shape=size - 1) if size > 1 else pt.zeros(0)
+                own = value + pt.concatenate([away, -pt.sum(away)[None]])
             elif np.isfinite(self._line.low) and np.isinf(self._line.high):
                 # Shares of the sum: softmax with the last at zero.
                 logits = pt.concatenate([pm.Flat(f"records::group{g}_{j}", shape=size - 1), pt.zeros(1)]) if size > 1 else pt.zeros(1)
@@ -220,7 +233,7 @@ class Latent:
             records = pt.set_subtensor(records[rows, j], own)
         rows, columns = np.nonzero(left)
         if len(rows):
-            u = pm.Flat("records::free", shape=len(rows), initval=np.zeros(len(rows)))
+            u = pm.Flat("records::free", shape=len(rows))
             a, b = low[rows, columns], high[rows, columns]
             start = self._starts(a, b, rows, columns)
             both, below, above = np.isfinite(a) & np.isfinite(b), np.isfinite(a) & np.isinf(b), np.isinf(a) & np.isfinite(b)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..beliefs.anatomy import Anatomy, Theta
-from ..beliefs.graphs import quiet, vectorised
+from ..beliefs.graphs import keeping_starts, quiet, vectorised
 from ..observations import Observed
 from ..protocols import Array
 from .reach import Reach
@@ -71,7 +71,9 @@ class Route:
         with quiet(), fresh.model:
             symbols = {name: pm.Data(f"release::{name}", data[name]) for name, _ in self.fields}
             pm.Potential("release", self.graph(fresh, symbols))
-            return pm.do(fresh.model, {fresh.x.name: np.zeros(fresh.shape, dtype=fresh.x.dtype)})
+        with quiet():
+            zeros = np.zeros(fresh.shape, dtype=fresh.x.dtype)
+            return keeping_starts(fresh.model, lambda m: pm.do(m, {fresh.x.name: zeros}))
 
     @property
     def _many(self) -> Any:
@@ -190,10 +192,13 @@ def normal_rows(observed: Observed) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class GridRoute(Route):
-    """Records of one law: all share a grid, and the release's likelihood there is a matrix of numbers."""
+    """Records of one law: all share a grid, and the release's likelihood there is a matrix of numbers.
+
+    A density that is narrower than the grid's step may pile up more than all of its mass on one point; it is cut back to one.
+    """
 
     name = "integrated on a shared grid"
-    fields = (("nodes", 2), ("table", 2), ("weight", 1))
+    fields = (("nodes", 2), ("logw", 1), ("table", 2), ("weight", 1))
     needs_reach = True
 
     def data(self, observed: Observed, reach: Sequence[Reach] | None) -> dict[str, Array]:
@@ -205,7 +210,7 @@ class GridRoute(Route):
         with np.errstate(invalid="ignore"):
             top = np.where(np.isfinite(logs.max(axis=0)), logs.max(axis=0), 0.0)
         table, counts = np.unique(np.exp(logs - top).T, axis=0, return_counts=True)
-        return {"nodes": x[:, None], "table": table, "weight": counts.astype(float)}
+        return {"nodes": x[:, None], "logw": logw, "table": table, "weight": counts.astype(float)}
 
     def graph(self, anatomy: Anatomy, data: Mapping[str, Any]) -> Any:
         import pytensor.tensor as pt
@@ -213,19 +218,38 @@ class GridRoute(Route):
         logs = anatomy.density_at(data["nodes"])[:, 0]
         top = pt.max(logs)
         mass = pt.dot(data["table"], pt.exp(logs - top))
+        whole = pt.log(pt.sum(pt.exp(logs + data["logw"] - top))) + top
         # Far from the data the sum may vanish: a floor keeps the log finite there.
-        return pt.sum(data["weight"] * (pt.log(pt.maximum(mass, 1e-300)) + top))
+        return pt.sum(data["weight"] * (pt.log(pt.maximum(mass, 1e-300)) + top - pt.maximum(whole, 0.0)))
 
     def width(self, data: Data) -> int:
         return int(data["nodes"].size + data["weight"].size)
 
+    def log_likelihood(self, theta: Theta, data: Data) -> Array:
+        # One product for all points; the graph would take the table anew for each.
+        count = len(next(iter(theta.values()))) if theta else 1
+        step = max(1, CHUNK // max(1, self.width(data)))
+        out = np.empty(count)
+        for i in range(0, count, step):
+            logs = self.anatomy.log_density({k: v[i : i + step] for k, v in theta.items()}, data["nodes"])[:, :, 0]
+            with np.errstate(invalid="ignore", divide="ignore"):
+                top = logs.max(axis=1, keepdims=True)
+                heights = np.exp(logs - top)
+                whole = np.log(heights @ np.exp(data["logw"]))[:, None] + top
+                mass = heights @ data["table"].T
+                out[i : i + step] = (np.log(np.maximum(mass, 1e-300)) + top - np.maximum(whole, 0.0)) @ data["weight"]
+        return out
+
 
 @dataclass(frozen=True, eq=False)
 class NodesRoute(Route):
-    """Any law: every record has nodes of its own, cut where the release's likelihood is not smooth."""
+    """Any law: every record has nodes of its own, cut where the release's likelihood is not smooth.
+
+    As on a shared grid, a density narrower than the nodes' distance is cut back to a mass of one.
+    """
 
     name = "integrated over nodes"
-    fields = (("nodes", 3), ("logw", 3), ("weight", 2))
+    fields = (("nodes", 3), ("logw", 3), ("plain", 3), ("weight", 2))
     needs_reach = True
 
     def data(self, observed: Observed, reach: Sequence[Reach] | None) -> dict[str, Array]:
@@ -234,15 +258,29 @@ class NodesRoute(Route):
         count = max(len(x) for x, _ in found)
         x = np.stack([_padded(x, count, x[0]) for x, _ in found], axis=2)
         logw = np.stack([_padded(w, count, np.full(w.shape[1], -np.inf)) for _, w in found], axis=2)
+        plain = np.stack([self._plain(c, x[:, :, j], logw[:, :, j]) for j, c in enumerate(observed.columns)], axis=2)
         weight = np.stack([~np.asarray(column.silent) for column in observed.columns], axis=1).astype(float)
         if self.anatomy.n == 1 and observed.n > 1 and observed.k == 1:
             # Records that were released alike count several times.
-            both = np.concatenate([x[:, :, 0], logw[:, :, 0]])[:, weight[:, 0] > 0]
+            both = np.concatenate([x[:, :, 0], logw[:, :, 0], plain[:, :, 0]])[:, weight[:, 0] > 0]
             if both.shape[1]:
                 both, counts = np.unique(both, axis=1, return_counts=True)
-                x, logw, weight = both[:count, :, None], both[count:, :, None], counts[:, None].astype(float)
+                x, logw, plain = (both[i * count : (i + 1) * count, :, None] for i in range(3))
+                weight = counts[:, None].astype(float)
         # Nothing is told about an entry without weight: any node will do.
-        return {"nodes": x, "logw": np.where(weight > 0, logw, 0.0), "weight": weight}
+        return {"nodes": x, "logw": np.where(weight > 0, logw, 0.0), "plain": plain, "weight": weight}
+
+    def _plain(self, column: Any, x: Array, logw: Array) -> Array:
+        """Log weights of the nodes without the likelihood; nothing for entries that are known or categories."""
+        if self.anatomy.discrete or column.support is not None:
+            return np.full(x.shape, -np.inf)
+        vague = np.flatnonzero(np.isnan(column.known) & ~np.asarray(column.silent))
+        out = np.full(x.shape, -np.inf)
+        if len(vague):
+            with np.errstate(invalid="ignore"):
+                logs = logw[:, vague] - np.asarray(column.take(vague).log(x[:, vague]))
+            out[:, vague] = np.where(np.isfinite(logs), logs, -np.inf)
+        return out
 
     def graph(self, anatomy: Anatomy, data: Mapping[str, Any]) -> Any:
         import pytensor.tensor as pt
@@ -259,7 +297,10 @@ class NodesRoute(Route):
         # An entry that nothing can explain has an infinite top: its exponentials are taken from zero instead.
         base = pt.switch(pt.isinf(top), 0.0, top)
         mass = pt.sum(pt.exp(inside - base), axis=0)
-        return pt.sum(data["weight"] * (pt.log(pt.maximum(mass, 1e-300)) + base))
+        peak = pt.max(logs, axis=0)
+        safe = pt.switch(pt.isinf(peak), 0.0, peak)
+        whole = pt.log(pt.maximum(pt.sum(pt.exp(logs - safe + data["plain"]), axis=0), 1e-300)) + safe
+        return pt.sum(data["weight"] * (pt.log(pt.maximum(mass, 1e-300)) + base - pt.maximum(whole, 0.0)))
 
 
 def choose_route(anatomy: Anatomy, observed: Observed) -> type[Route] | str:

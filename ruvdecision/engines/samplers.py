@@ -136,9 +136,12 @@ def diagnose(chains: Chains) -> dict[str, float]:
     if not chains.values:
         return {"rhat": 1.0, "ess_bulk": float(chains.chains * chains.draws), "ess_tail": float(chains.chains * chains.draws)}
     az, xr = quiet_arviz(), _xarray()
-    data = xr.Dataset({k: (("chain", "draw", *(f"{k}_{i}" for i in range(v.ndim - 2))), v) for k, v in chains.values.items()})
+    named = lambda values: xr.Dataset({k: (("chain", "draw", *(f"{k}_{i}" for i in range(v.ndim - 2))), v) for k, v in values.items()})  # noqa: E731
+    data, half = named(chains.values), chains.draws // 2
+    # One chain is compared with itself: its first half with its second.
+    parts = data if chains.chains > 1 else named({k: v[:, : 2 * half].reshape(2, half, *v.shape[2:]) for k, v in chains.values.items()})
     with quiet(), np.errstate(all="ignore"):
-        rhat = az.rhat(data) if chains.chains > 1 or chains.draws > 3 else None
+        rhat = az.rhat(parts) if half > 3 else None
         bulk, tail = az.ess(data, method="bulk"), az.ess(data, method="tail")
     largest = lambda d, f: float(f([f(v.values) for v in d.data_vars.values()]))  # noqa: E731
     return {

@@ -62,7 +62,7 @@ class Sampling:
         sampling again (Kallioinen et al., 2024). See `power_scaling`.
 
     A point has converged if R-hat is at most 1.01, bulk and tail effective sample size at least 400 (or a tenth of the draws, if
-    these are fewer than 4,000), there is no divergence, and k-hat is below 0.7.
+    these are fewer than 4,000, but 50), there is no divergence, and k-hat is below 0.7.
 
     Examples
     --------

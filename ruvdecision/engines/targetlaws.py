@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from ..beliefs.anatomy import Anatomy, Theta
 from ..errors import InputError, UnsupportedError
@@ -25,6 +26,8 @@ __all__ = ["Given", "parameter_values"]
 
 FINE = 401
 """Points of the density of a single record."""
+CURVES = 1000
+"""Draws of the parameters over which such densities are averaged."""
 WORK = 60_000_000
 """Numbers that drawing whole files may take; more draws than that are thinned."""
 
@@ -94,6 +97,11 @@ class Given:
             return self._any_row()
         if self.anatomy.kind == "mvnormal":
             return self._averaged(Gaussian(*self._row_law(row)))
+        if self.anatomy.scalar and self._curved(row, 0):
+            if self.exact:
+                return self._merged(row)
+            if self.count > CURVES:
+                return self._at(self._evenly(CURVES))._record(target)
         parts = [self._entry(row, j) for j in range(self.anatomy.k)]
         if self.anatomy.scalar and parts[0] is not None:
             return self._averaged(parts[0])
@@ -102,6 +110,34 @@ class Given:
             variance = np.stack([np.broadcast_to(p.var(), (self.count,)) for p in parts], axis=-1)
             return self._averaged(Gaussian(mean, variance[..., None] * np.eye(self.anatomy.k)))
         return self._drawn(self._entry_draws(row), self.anatomy.discrete)
+
+    def _curved(self, row: int | None, column: int) -> bool:
+        """Whether an entry is neither normal nor known nor a category, given the parameters."""
+        seen = Silent(1) if row is None else self.observed.columns[column].take(np.array([row]))
+        plain = self.anatomy.kind == "normal" and seen.normal is not None
+        return not plain and not self.anatomy.discrete and bool(np.isnan(seen.known[0]))
+
+    def _merged(self, row: int | None) -> Posterior:
+        """The law of a record averaged over the nodes of a rule: one density."""
+        seen = Silent(1) if row is None else self.observed.columns[0].take(np.array([row]))
+        line, t = self._mapped(seen, row, 0)
+        x = np.clip(line.x(t), *_inside(seen))
+        t, x = t[np.unique(x, return_index=True)[1]], np.unique(x)
+        logs = self._logs(seen, x, row, 0)
+        heights = logs + line.log_slope(t)
+        top = heights.max(axis=1, keepdims=True)
+        mass = np.log(np.trapezoid(np.exp(heights - top), t, axis=1)) + top[:, 0]
+        weights = np.full(self.count, 1.0 / self.count) if self.weights is None else self.weights
+        with np.errstate(divide="ignore"):
+            merged = special.logsumexp(logs - mass[:, None] + np.log(weights)[:, None], axis=0)
+        return Curve(x, merged, breaks=x[np.isin(x, seen.kinks[0])])
+
+    def _evenly(self, wanted: int) -> Any:
+        """Positions of about this many draws, the same from each chain."""
+        chains = self.chains or 1
+        length = self.count // chains
+        own = np.arange(0, length, max(1, -(-length // max(1, wanted // chains))))
+        return (np.arange(chains)[:, None] * length + own).ravel()
 
     def _any_row(self) -> Posterior:
         """Every row may be the respondent's: one of them, at random, for each draw of the parameters."""
@@ -348,8 +384,7 @@ class Given:
     def _entry_draw(self, row: int | None, column: int) -> Array:
         """One draw of an entry for each draw of the parameters."""
         seen = Silent(1) if row is None else self.observed.columns[column].take(np.array([row]))
-        curved = not (self.anatomy.kind == "normal" and seen.normal is not None) and np.isnan(seen.known[0]) and not self.anatomy.discrete
-        if not curved:
+        if not self._curved(row, column):
             found = self._entry(row, column).sample(1, self.rng)[0]
             return np.broadcast_to(found, (self.count,))
         line, t = self._mapped(seen, row, column)

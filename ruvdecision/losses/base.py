@@ -174,6 +174,9 @@ class Componentwise(BayesLoss):
         parts = self.parts(posterior, estimate)
         if np.any(parts.error):
             # The errors of parts are correlated; their sum is one mean, whose error the posterior knows.
+            through = getattr(posterior, "through", None)
+            if through is not None and posterior.event:
+                return through(lambda law: self.expected(law, estimate))  # type: ignore[no-any-return]
             return super().expected(posterior, estimate)
         return Value.exact(self.total(parts.value, posterior.event))
 
