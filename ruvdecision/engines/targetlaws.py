@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import integrate, special
 
 from ..beliefs.anatomy import Anatomy, Theta
 from ..errors import InputError, UnsupportedError
@@ -126,7 +126,7 @@ class Given:
         logs = self._logs(seen, x, row, 0)
         heights = logs + line.log_slope(t)
         top = heights.max(axis=1, keepdims=True)
-        mass = np.log(np.trapezoid(np.exp(heights - top), t, axis=1)) + top[:, 0]
+        mass = np.log(integrate.simpson(np.exp(heights - top), x=t, axis=1)) + top[:, 0]
         weights = np.full(self.count, 1.0 / self.count) if self.weights is None else self.weights
         with np.errstate(divide="ignore"):
             merged = special.logsumexp(logs - mass[:, None] + np.log(weights)[:, None], axis=0)

@@ -196,7 +196,8 @@ class Pairs:
             if not open_.any():
                 return np.zeros((0, len(self.chance))), min(done, float(value.min()))
             # The rest of the intervals hold nothing that pays.
-            pair, low, high, at_low, at_high, share, value = (v[open_] for v in (pair, low, high, at_low, at_high, share, value))
+            kept: Any = [v[open_] for v in (pair, low, high, at_low, at_high, share, value)]
+            pair, low, high, at_low, at_high, share, value = kept
             here = self._along(pair, share)
             real = here + (a[pair] * share + b[pair]) * share + c[pair]
             if real.min() < -0.2 * TOLERANCE and real.min() < 0.5 * value.min():
