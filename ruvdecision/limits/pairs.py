@@ -8,6 +8,8 @@ as columns when its prices say that they pay; when none pays, the programme's va
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
