@@ -412,6 +412,24 @@ class RUMap:
             keep &= here
         return self.take(keep)
 
+    def with_order(self, belief: Any = None) -> RUMap:
+        """The map with a column ``dominated_whatever``: the release that tells everything this one does, whatever the users want.
+
+        That release is more useful to every scientist and riskier with every intruder (Blackwell). Empty where there is none or
+        where it cannot be decided. ``belief`` is the intruder's if not given.
+        """
+        from .blackwell import dominated_whatever
+
+        if self.masks is None or (belief is None and self.users is None):
+            raise InputError("The order needs the map's masks and a belief", None, "Evaluate masks, or give belief=")
+        if belief is None:
+            user = self.users[0] if self.users is not None else None
+            while hasattr(user, "members"):
+                user = user.members[0]
+            belief = getattr(user, "belief", None)
+        column = as_column("dominated_whatever", dominated_whatever(list(self.masks), belief).column())
+        return replace(self, columns=MappingProxyType({**self.columns, "dominated_whatever": column}))
+
     def draws(self, release: Any, user: str | None = None) -> Any:
         """Posterior draws that `Sampling(keep=...)` kept for a release, as ArviZ takes them.
 

@@ -192,3 +192,13 @@ def test_bad_input():
         Noise(sd=1).refines(Noise(sd=2), records=10_000)
     with pytest.raises(InputError, match="one row per category"):
         garbling(np.eye(2), np.eye(3))
+
+
+def test_a_map_says_which_release_tells_everything() -> None:
+    import ruvdecision as ruv
+
+    belief = ruv.NormalBelief(records=4, variance=1, prior_variance=2)
+    user = ruv.User(belief, ruv.Record(0), ruv.Quadratic())
+    rumap = ruv.evaluate([ruv.Noise(variance=1.0), ruv.Noise(variance=3.0)], intruder=user, scientist=user).with_order()
+    column = rumap.columns["dominated_whatever"]
+    assert column[0] == "" and "Noise(variance=1)" in column[1]

@@ -32,7 +32,14 @@ LAYERS = [
 HEIGHT = {name: -depth for depth, names in enumerate(LAYERS) for name in names}
 
 # A map offers these as methods; the work is done higher up and fetched when it is asked for.
-LAZY_UP = {("rumap", "plots"), ("rumap", "decide"), ("rumap", "report"), ("rumap", "limits"), ("masks", "blackwell")}
+LAZY_UP = {
+    ("rumap", "plots"),
+    ("rumap", "decide"),
+    ("rumap", "report"),
+    ("rumap", "limits"),
+    ("rumap", "blackwell"),
+    ("masks", "blackwell"),
+}
 LAZY_UP |= {
     ("sensitivity", "tornado"),
     ("recordrisk", "riskplots"),

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from scipy import integrate, stats
 
+import ruvdecision as ruv
 from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.pymc import PyMCBelief
 from ruvdecision.engines import samplers
@@ -501,3 +502,50 @@ def test_a_release_is_seen_as_the_mask_made_it(scalar: PyMCBelief) -> None:
     centre, variance = seen.columns[0].normal
     np.testing.assert_allclose(variance, 2.0)
     np.testing.assert_allclose(centre, Noise(variance=2.0).release(ONE, 4)[0])
+
+
+@pytest.mark.slow
+def test_power_scaling_agrees_with_another_prior() -> None:
+    """A normal prior to the power a is a normal prior of 1/a times the variance, which the exact engine knows."""
+
+    def build(n):
+        import pymc as pm
+
+        with pm.Model() as model:
+            pm.Normal("x", pm.Normal("mu", 0, 1), 1.0, shape=n)
+        return model
+
+    data = np.random.default_rng(0).normal(2, 1, 5)
+    masks = [ruv.Noise(variance=v) for v in (0.5, 1.0, 4.0)]
+
+    def users(belief):
+        return {
+            "intruder": ruv.User(belief, ruv.Record(0), ruv.Quadratic()),
+            "scientist": ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic()),
+        }
+
+    sampled = ruv.PyMCBelief(build)
+    for power in (0.7, 1.4):
+        scaled = ruv.evaluate(masks, **users(sampled), data=data, seed=1, engine=ruv.Sampling(draws=2000, prior_power=power))
+        exact = ruv.evaluate(masks, **users(ruv.NormalBelief(records=5, variance=1, prior_mean=0, prior_variance=1 / power)))
+        for who in ("intruder", "scientist"):
+            away = getattr(scaled, f"{who}_uncertainty") - getattr(exact, f"{who}_uncertainty")
+            assert np.all(np.abs(away) < 4 * getattr(scaled, who).error)
+        plain = ruv.evaluate(masks, **users(ruv.NormalBelief(records=5, variance=1, prior_mean=0, prior_variance=1)))
+        # Behind the most noise the prior counts most, and the test can tell the powers apart.
+        assert abs(scaled.scientist_uncertainty[2] - plain.scientist_uncertainty[2]) > 4 * scaled.scientist.error[2]
+    result = ruv.power_scaling(masks, **users(sampled), data=data, seed=1, max_risk=1.5, engine=ruv.Sampling(draws=2000))
+    assert len(result.to_dataframe()) == 5 and "power" in result.sentence
+    with pytest.raises(ruv.InputError, match="reweights draws"):
+        ruv.power_scaling(masks, **users(sampled), data=data, engine=ruv.Quadrature())
+
+
+def test_smoothed_weights_grow_with_the_log_weights() -> None:
+    from ruvdecision.engines.samplers import smooth_weights
+
+    logs = 0.5 * np.random.default_rng(1).normal(size=4000)
+    weights, khat = smooth_weights(logs)
+    assert np.corrcoef(weights, np.exp(logs))[0, 1] > 0.99 and khat < 0.5
+    assert abs(weights.sum() - 1) < 1e-12
+    even, flat = smooth_weights(np.zeros(100))
+    assert np.all(even == 0.01) and flat == -np.inf
