@@ -423,7 +423,7 @@ class RUMap:
         if self.masks is None or (belief is None and self.users is None):
             raise InputError("The order needs the map's masks and a belief", None, "Evaluate masks, or give belief=")
         if belief is None:
-            user = self.users[0] if self.users is not None else None
+            user: Any = self.users[0] if self.users is not None else None
             while hasattr(user, "members"):
                 user = user.members[0]
             belief = getattr(user, "belief", None)

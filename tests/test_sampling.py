@@ -306,6 +306,25 @@ def test_shuffled_rows_against_the_mixture_over_all_orders(scalar: PyMCBelief) -
         assert abs(value - loss.uncertainty(exact).value) <= 4 * error + 2e-3 * abs(value), name
 
 
+def test_a_difference_of_two_records_in_unknown_rows(scalar: PyMCBelief) -> None:
+    """Any ordered pair of rows may be theirs: the mean difference is zero, its variance that of the mixture over all pairs."""
+    mask = Noise(variance=1.0) | Shuffle()
+    released = mask.release(ONE, 3)
+    y = released.to_numpy()[:, 0]
+    plain = NormalBelief(N, VARIANCE, prior_variance=DOUBT)
+    spread, middles = [], []
+    for a, b in itertools.permutations(range(N), 2):
+        gap = ruv.Functional([1.0, -1.0], of=[Record(a), Record(b)])
+        law = Exact().posterior(User(plain, gap, Quadratic()), Noise(variance=1.0), y)
+        spread.append(float(law.var()))
+        middles.append(float(law.mean()))
+    target = ruv.Functional(lambda a, b: a - b, of=[Record(0), Record(1)])
+    point = Sampling(draws=3000, tune=400, chains=2).point(User(scalar, target, Quadratic()), mask, released)
+    value, error = point.values[0]
+    assert abs(value - (np.mean(spread) + np.var(middles))) <= 4 * error
+    assert abs(float(point.posteriors[0].mean())) <= 4 * np.sqrt(float(value) / 3000)
+
+
 # -- samplers, seeds, workers ---------------------------------------------------------------------------------
 
 

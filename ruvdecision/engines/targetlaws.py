@@ -153,10 +153,9 @@ class Given:
             if self.anatomy.scalar:
                 return self._averaged(Gaussian.scalar(mean[:, 0], variance[:, 0]))
             return self._averaged(Gaussian(mean, variance[..., None] * np.eye(self.anatomy.k)))
-        files = self._files()
-        picked = np.arange(len(files))
-        values = files[picked, rows[: len(files)]]
-        return self._drawn(values[:, 0] if self.anatomy.scalar else values, self.anatomy.discrete, thinned=True)
+        files, keep = self._files()
+        values = files[np.arange(len(files)), rows[keep]]
+        return self._at(keep)._drawn(values[:, 0] if self.anatomy.scalar else values, self.anatomy.discrete)
 
     def _row_law(self, row: int | None, draws: Any = slice(None)) -> tuple[Array, Array]:
         """Mean and covariance of one normal row given parameters and release."""
@@ -274,11 +273,21 @@ class Given:
             flat = mean.reshape(self.count, -1)
             if flat.shape[1] <= 60:
                 return self._averaged(Gaussian(flat, variance.reshape(self.count, -1)[..., None] * np.eye(flat.shape[1])))
-        files = self._files()
-        return self._drawn(files.reshape(len(files), -1), self.anatomy.discrete, thinned=True)
+        files, keep = self._files()
+        return self._at(keep)._drawn(files.reshape(len(files), -1), self.anatomy.discrete)
 
-    def _files(self) -> Array:
-        """Whole files of records given parameters and release, ``(draws, n, k)``; thinned where that is a lot."""
+    def _files(self) -> tuple[Array, Any]:
+        """Whole files of records given parameters and release, ``(draws, n, k)``, and which draws they belong to.
+
+        They are thinned where there would be a lot of them. Rows in unknown order are put in a random one.
+        """
+        files, keep = self._released_order()
+        if self.observed.shuffled:
+            order = self.rng.permuted(np.tile(np.arange(files.shape[1]), (len(files), 1)), axis=1)
+            files = np.take_along_axis(files, order[:, :, None], axis=1)
+        return files, keep
+
+    def _released_order(self) -> tuple[Array, Any]:
         n, k = self.anatomy.n, self.anatomy.k
         if self.anatomy.kind == "mvnormal":
             keep = self._thin(n * k * k)
@@ -286,19 +295,18 @@ class Given:
             out = np.empty((len(keep), n, k))
             for row in range(n):
                 mean, covariance = part._row_law(row)
-                root = np.linalg.cholesky(covariance + 1e-300 * np.eye(k)) if covariance.any() else covariance
-                out[:, row] = mean + np.einsum("sij,sj->si", root, self.rng.standard_normal(mean.shape))
-            return out
+                out[:, row] = mean + np.einsum("sij,sj->si", _root(covariance), self.rng.standard_normal(mean.shape))
+            return out, keep
         if self.closed:
             mean, variance = self.moments
-            return np.asarray(mean + np.sqrt(variance) * self.rng.standard_normal(mean.shape))
+            return np.asarray(mean + np.sqrt(variance) * self.rng.standard_normal(mean.shape)), np.arange(self.count)
         keep = self._thin(n * k * (FINE if not self.anatomy.discrete else 16))
         part = self._at(keep)
         out = np.empty((len(keep), n, k))
         for column in range(k):
             for row in range(n):
                 out[:, row, column] = part._entry_draw(row, column)
-        return out
+        return out, keep
 
     def _thin(self, cost: int) -> Any:
         """Which draws to keep, evenly, the same from each chain."""
@@ -316,7 +324,7 @@ class Given:
 
     def _whole(self, target: Any) -> Posterior:
         """A function of the whole file: an average, an order statistic."""
-        files = self._files()
+        files, keep = self._files()
         if isinstance(target, Average):
             found = files.mean(axis=1)
         elif hasattr(target, "rank_in"):
@@ -325,14 +333,13 @@ class Given:
             raise InputError(
                 "PyMCBelief does not have this target", target, "Use Record(j), Records(), Parameter(name), NewRecord(), Average() ..."
             )
-        return self._drawn(found[:, 0] if self.anatomy.scalar else found, False, thinned=len(files) != self.count)
+        return self._at(keep)._drawn(found[:, 0] if self.anatomy.scalar else found, False)
 
     def _functional(self, target: Functional) -> Posterior:
         """A function of several quantities, drawn together."""
         whole = any(not isinstance(p, (Parameter, NewRecord, Record)) for p in target.parts)
         rows = [p.row for p in target.parts if isinstance(p, Record)]
-        files = self._files() if whole or (rows and self.observed.shuffled) else None
-        keep = np.arange(self.count) if files is None or len(files) == self.count else self._thin_like(len(files))
+        files, keep = self._files() if whole or (rows and self.observed.shuffled) else (None, np.arange(self.count))
         part = self if len(keep) == self.count else self._at(keep)
         spans, sizes, scalars = [], [], []
         for p in target.parts:
@@ -349,12 +356,6 @@ class Given:
                 "Choose a function that is defined on the whole range",
             )
         return part._drawn(found, False)
-
-    def _thin_like(self, size: int) -> Any:
-        chains = self.chains or 1
-        length, wanted = self.count // chains, size // chains
-        step = -(-length // wanted)
-        return (np.arange(chains)[:, None] * length + np.arange(0, length, step)[:wanted]).ravel()
 
     def _draws_of(self, part: Any, files: Array | None) -> Array:
         if isinstance(part, Parameter):
@@ -375,9 +376,7 @@ class Given:
     def _entry_draws(self, row: int | None) -> Array:
         if self.anatomy.kind == "mvnormal":
             mean, covariance = self._row_law(row)
-            values, vectors = np.linalg.eigh(covariance)
-            root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None]
-            return mean + np.einsum("sij,sj->si", root, self.rng.standard_normal(mean.shape))
+            return mean + np.einsum("sij,sj->si", _root(covariance), self.rng.standard_normal(mean.shape))
         found = [self._entry_draw(row, j) for j in range(self.anatomy.k)]
         return found[0] if self.anatomy.scalar else np.stack(found, axis=-1)
 
@@ -405,10 +404,8 @@ class Given:
             components = _spread(components, self.count)
         return Averaged(components, self.weights, None if self.exact else self.chains, exact=self.exact)
 
-    def _drawn(self, values: Array, discrete: bool, thinned: bool = False) -> Posterior:
+    def _drawn(self, values: Array, discrete: bool) -> Posterior:
         weights = self.weights
-        if thinned and weights is not None and len(weights) != len(values):
-            weights = weights[self._thin_like(len(values))]
         if self.chains is None:
             return Drawn(values, weights, discrete=discrete)
         shape = (self.chains, len(values) // self.chains)
@@ -439,6 +436,12 @@ def _update(mean: Array, variance: Array, centre: Array, noise: Array) -> tuple[
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(np.isinf(noise), 0.0, np.where(variance + noise > 0, variance / (variance + noise), 0.0))
     return mean + share * (centre - mean), variance * (1 - share)
+
+
+def _root(covariance: Array) -> Array:
+    """A square root of each covariance, singular ones too."""
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
 
 
 def _full(array: Array, anatomy: Anatomy) -> Array:
