@@ -38,7 +38,8 @@ def belief(sizes=SIZES, mean=50.0, spread=10.0):
             # A prior that keeps tau from zero: six areas say little about it, and near zero their means would funnel.
             tau = pm.Gamma("tau", 2.0, 2.0 / spread)
             sigma = pm.HalfNormal("sigma", spread)
-            means = pm.Normal("area_mean", mu, tau, dims="area")
+            # Away from the mean in units of tau: areas that a release says little about then do not funnel.
+            means = pm.Deterministic("area_mean", mu + tau * pm.Normal("away", dims="area"), dims="area")
             pm.Normal("x", means[area[:n]], sigma, dims="record")
         return model
 
@@ -70,7 +71,7 @@ def study(sizes=SIZES, points=5, draws=1000, tune=500, chains=4, seed=33):
     low, high = min(float(np.quantile(x, 0.4)), float(x[target]) - 1.0), float(x[target])
     cuts = np.unique(np.floor(10 * np.linspace(low, high - 0.1, points)) / 10)
     masks = [*noise, *(ruv.Topcode(at=float(c)) for c in cuts if c < high), ruv.Suppress()]
-    engine = Sampling(draws=draws, tune=tune, chains=chains, reuse=False)
+    engine = Sampling(draws=draws, tune=tune, chains=chains, target_accept=0.95, reuse=False)
     rumap = ruv.evaluate(masks, intruder=intruder, scientist=scientist, data=x, engine=engine, seed=seed)
     hidden = [int(np.sum(x > mask.at)) if isinstance(mask, ruv.Topcode) else 0 for mask in masks]
     return replace(rumap, attrs={**rumap.attrs, "sizes": list(sizes), "target_area": small, "hidden": hidden})

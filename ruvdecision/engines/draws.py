@@ -177,13 +177,13 @@ class Drawer:
         return target is not None and any(_relative(v) > target for v in point.values)
 
     def _run(self, sampler: Sampler, data: Any, draws: int, number: int) -> Chains:
-        return sampler.run(data, draws, self.settings.tune, self.settings.chains, number)
+        return sampler.run(data, draws, self.settings.tune, self.settings.chains, number, self.settings.target_accept)
 
     def _remembered(self, sampler: Sampler, data: Any, number: int) -> Chains:
         """The same draws again if they were drawn lately: another user, loss or power of the prior asks for them."""
         kept = sampler.recent
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in data.values())).hexdigest()
-        key = (digest, self.settings.draws, self.settings.tune, self.settings.chains, number)
+        key = (digest, self.settings.draws, self.settings.tune, self.settings.chains, self.settings.target_accept, number)
         if key not in kept:
             kept[key] = self._run(sampler, data, self.settings.draws, number)
             while len(kept) > RECENT:

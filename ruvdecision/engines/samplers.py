@@ -20,6 +20,10 @@ from ..protocols import Array
 __all__ = ["Chains", "Sampler", "choose_sampler", "diagnose", "smooth_weights"]
 
 
+PLAIN_ACCEPT = 0.8
+"""Acceptance that both samplers aim at by themselves."""
+
+
 @dataclass(frozen=True, eq=False)
 class Chains:
     """Draws of the parameters: each variable has shape ``(chains, draws) + its own``."""
@@ -48,6 +52,7 @@ class Sampler:
     ) -> None:
         self.model, self.kind, self.names, self.shapes, self.prefix = model, kind, tuple(names), dict(shapes), prefix
         self.recent: dict[Any, Chains] = {}
+        self.steps: dict[float, Any] = {}
         no_compiler_notice(kind)
         with quiet():
             try:
@@ -60,18 +65,19 @@ class Sampler:
 
                     with model:
                         self.compiled = pm.NUTS() if not model.discrete_value_vars else None
+                    self.steps[PLAIN_ACCEPT] = self.compiled
             except Exception as error:
                 raise _broken(error) from error
 
-    def run(self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, cores: int | None = None) -> Chains:
+    def run(self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float = 0.8) -> Chains:
         """Draw from the posterior of the parameters for a release."""
         named = {f"{self.prefix}{k}": v for k, v in data.items()}
         with quiet(), _hushed():
             try:
                 trace = (
-                    self._nutpie(named, draws, tune, chains, seed, cores)
+                    self._nutpie(named, draws, tune, chains, seed, accept)
                     if self.kind == "nutpie"
-                    else self._pymc(named, draws, tune, chains, seed)
+                    else self._pymc(named, draws, tune, chains, seed, accept)
                 )
             except KeyboardInterrupt:
                 raise
@@ -85,16 +91,19 @@ class Sampler:
         stats = trace["sample_stats"]
         return Chains(values, int(np.sum(stats["diverging"].values)), chains, draws)
 
-    def _nutpie(self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, cores: int | None) -> Any:
+    def _nutpie(self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float) -> Any:
         import nutpie
 
         # nutpie knows the data that the density uses, and refuses the rest.
         keys = getattr(self.compiled, "shared_var_keys", None)
         used = set(self.compiled.shared_data) if keys is None else {variable.name for variable in keys}
         ready = self.compiled.with_data(**{k: v for k, v in data.items() if k in used})
-        return nutpie.sample(ready, draws=draws, tune=tune, chains=chains, seed=seed, progress_bar=False, cores=cores)
+        settings: dict[str, Any] = {"draws": draws, "tune": tune, "chains": chains, "seed": seed, "progress_bar": False}
+        if accept != PLAIN_ACCEPT:
+            settings["target_accept"] = accept
+        return nutpie.sample(ready, **settings)
 
-    def _pymc(self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int) -> Any:
+    def _pymc(self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float) -> Any:
         import pymc as pm
 
         if data:
@@ -103,7 +112,10 @@ class Sampler:
         # Tiny models are quicker one chain after the other than with the cost of starting processes.
         settings |= {"cores": 1, "compute_convergence_checks": False}
         if self.compiled is not None:
-            settings["step"] = self.compiled
+            if accept not in self.steps:
+                with self.model:
+                    self.steps[accept] = pm.NUTS(target_accept=accept)
+            settings["step"] = self.steps[accept]
         return pm.sample(**settings)
 
 

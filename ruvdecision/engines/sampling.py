@@ -46,6 +46,8 @@ class Sampling:
         Draws kept per chain, draws to tune each chain, and chains.
     sampler : "auto", "nutpie" or "pymc"
         nutpie where it is installed, PyMC's own NUTS otherwise.
+    target_accept : float, default 0.8
+        Acceptance that the step size is tuned for; nearer to one where there are divergences (smaller steps, slower).
     target_mcse : float, optional
         Go on drawing until the uncertainty of every user is known to this relative error (0.01 for 1 %), which is the relative error
         of 1/U too, or until ``max_draws``. The map says which.
@@ -74,6 +76,7 @@ class Sampling:
     tune: int = 500
     chains: int = 4
     sampler: str = "auto"
+    target_accept: float = 0.8
     target_mcse: float | None = None
     max_draws: int = 40_000
     strict: bool = False
@@ -91,6 +94,8 @@ class Sampling:
         for option in ("prior_power", "likelihood_power"):
             object.__setattr__(self, option, check_number(option, getattr(self, option), low=0, open_low=True))
         check_choice("sampler", self.sampler, ["auto", "nutpie", "pymc"])
+        accept = check_number("target_accept", self.target_accept, low=0, high=1, open_low=True, open_high=True)
+        object.__setattr__(self, "target_accept", accept)
         if self.target_mcse is not None:
             object.__setattr__(self, "target_mcse", check_number("target_mcse", self.target_mcse, low=0, open_low=True))
         if not isinstance(self.keep, (bool, np.bool_)):
