@@ -509,17 +509,9 @@ def _write(ax: Axes, rumap: RUMap, looks: Sequence[Any], chosen: Any, max_risk: 
         for i in spread_along(path, at):
             text = f"{curve.parameter} {_number(at[i])}" if first else _number(at[i])
             if labeller.beside(text, path, i, colour):
-                ax.plot(
-                    x[i],
-                    y[i],
-                    marker="o",
-                    ms=5,
-                    mfc=look_of(ax).paper,
-                    mec=colour if rumap.converged[curve.rows][good][i] else "0.5",
-                    mew=1.5,
-                    ls="none",
-                    zorder=4.5,
-                )
+                # An open marker means one thing only: it did not converge.
+                inside = colour if rumap.converged[curve.rows][good][i] else look_of(ax).paper
+                ax.plot(x[i], y[i], marker="o", ms=5, mfc=inside, mec=colour, mew=1.5, ls="none", zorder=4.5)
                 first = False
 
 

@@ -148,14 +148,24 @@ class Drawer:
             reaches["reach"] = better
         found = diagnose(chains)
         point = self._finish(route, seen, reach, data, chains, None, np.nan, found, "sampled", error)
-        point, chains, found = self._go_on(point, route, seen, reach, data, sampler, chains, number, error)
+        point, chains, found = self._go_on(point, route, seen, reach, data, sampler, chains, found, number, error)
         return point, _Anchor(route, chains, route.log_likelihood(chains.theta, data), found)
 
     def _go_on(
-        self, point: Point, route: Any, seen: Any, reach: Any, data: Any, sampler: Any, chains: Chains, number: int, error: float
+        self,
+        point: Point,
+        route: Any,
+        seen: Any,
+        reach: Any,
+        data: Any,
+        sampler: Any,
+        chains: Chains,
+        found: Any,
+        number: int,
+        error: float,
     ) -> Any:
         """More draws until the users' uncertainties are known well enough, or the budget ends."""
-        target, found = self.settings.target_mcse, diagnose(chains)
+        target = self.settings.target_mcse
         if target is None:
             return point, chains, found
         turn = 0

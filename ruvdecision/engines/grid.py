@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from ..beliefs.anatomy import Anatomy
 from ..beliefs.pymc import PyMCBelief
@@ -21,6 +20,7 @@ from ..targets import Identity
 from .gridlevels import CLOSE, FINER, Levels, RouteLevels, levels_of
 from .gridnodes import Frames, climb, find_frames, lay_nodes
 from .gridtargets import Solver, refuses_release, refuses_target
+from .pymcdata import as_table, observed_in, records_of, size_of
 from .replication import replicate_seeds
 
 __all__ = ["Quadrature"]
@@ -67,19 +67,19 @@ class Quadrature:
             return "Quadrature needs a PyMCBelief. Use engine='auto'."
         if isinstance(user.target, Identity):
             return "Quadrature does not have the target Identity. Use Record(j) with Shuffle()."
-        n = 2 if data is None and belief.size is None else _size(belief, data)
+        n = 2 if data is None and belief.size is None else size_of(belief, data)
         anatomy = belief.anatomy(n)
         belief.check_names(user.target, n)
         reason = _refuses_model(anatomy) or refuses_target(anatomy, user.target)
         if reason is not None or (data is None and belief.size is None):
             return reason
-        records = _records(belief, data)
+        records = records_of(belief, data)
         try:
             if records is None:
-                records = _table(belief.draw(np.random.default_rng(0)))
+                records = as_table(belief.draw(np.random.default_rng(0)))
             for family in Batch.of(masks).families:
                 mask = masks[family.positions[0]]
-                seen = _observed(mask, records, anatomy, np.random.SeedSequence(0))
+                seen = observed_in(mask, records, anatomy, np.random.SeedSequence(0))
                 levels_of(anatomy, [seen])
                 reason = refuses_release(anatomy, user.target, seen)
                 if reason is not None:
@@ -120,8 +120,8 @@ class Quadrature:
     ) -> list[Solution]:
         """Uncertainties of users who share a belief, from the same nodes."""
         belief = users[0].belief
-        records = _records(belief, data)
-        n = _size(belief, data)
+        records = records_of(belief, data)
+        n = size_of(belief, data)
         anatomy = belief.anatomy(n)
         for user in users:
             belief.check_names(user.target, n)
@@ -132,8 +132,8 @@ class Quadrature:
         value, error = (np.empty((count, len(users), len(masks))) for _ in range(2))
         nodes, rough, routes = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
         for r, (for_data, for_mask, _) in enumerate(replicate_seeds(seed, count)):
-            table = records if records is not None else _table(belief.draw(np.random.default_rng(for_data)))
-            seen = [_observed(mask, table, anatomy, for_mask) for mask in masks]
+            table = records if records is not None else as_table(belief.draw(np.random.default_rng(for_data)))
+            seen = [observed_in(mask, table, anatomy, for_mask) for mask in masks]
             done = 0
             for places, levels in levels_of(anatomy, seen):
                 found, sizes, off = self._solved(levels, users)
@@ -280,35 +280,3 @@ def _put(array: Array, places: Any, values: Array) -> Array:
     fresh = np.array(array, dtype=np.float64)
     fresh[places] = values
     return fresh
-
-
-def _size(belief: PyMCBelief, data: Any) -> int:
-    return belief.records if data is None else Frame.of(data).n
-
-
-def _records(belief: PyMCBelief, data: Any) -> pd.DataFrame | None:
-    """The confidential records as a table with rows numbered from 0, checked against the model."""
-    if data is None:
-        return None
-    frame = Frame.of(data)
-    if belief.size is not None and belief.size != frame.n:
-        raise InputError(
-            f"The belief is about {belief.size} records", f"{frame.n} rows of data", "Leave out size=, or set it to the file's"
-        )
-    values, _ = frame.numeric("A PyMCBelief")
-    anatomy = belief.anatomy(frame.n)
-    if values.shape[1] != anatomy.k:
-        raise InputError(
-            f"data must have {anatomy.k} columns, as the variable {belief.variable!r} has",
-            f"{values.shape[1]} columns",
-            "Take the columns that the model is about",
-        )
-    return frame.table.reset_index(drop=True)
-
-
-def _observed(mask: Any, table: pd.DataFrame, anatomy: Anatomy, seed: Any) -> Observed:
-    return observe(mask, mask.release(table, seed), anatomy.n)
-
-
-def _table(records: Array) -> pd.DataFrame:
-    return pd.DataFrame(records if records.ndim == 2 else records[:, None])

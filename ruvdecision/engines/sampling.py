@@ -7,19 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from ..beliefs.anatomy import Anatomy
 from ..beliefs.pymc import PyMCBelief
 from ..checks import check_choice, check_integer, check_number
 from ..errors import ConvergenceError, InputError
 from ..masks.base import Batch, Mask
 from ..masks.frame import Frame
-from ..observations import Observed, observe
-from ..protocols import Array, Posterior, Solution
+from ..observations import observe
+from ..protocols import Posterior, Solution
 from ..targets import Identity
 from .draws import Drawer, Point
+from .pymcdata import as_table, observed_in, records_of, size_of
 from .replication import replicate_seeds
 
 __all__ = ["Sampling"]
@@ -170,7 +169,7 @@ class Sampling:
         try:
             with threadpool_limits(1):
                 for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(seed, count)):
-                    table = records if records is not None else _table(belief.draw(np.random.default_rng(for_data)))
+                    table = records if records is not None else as_table(belief.draw(np.random.default_rng(for_data)))
                     seen = [observed_in(mask, table, anatomy, for_mask) for mask in masks]
                     step = lambda done, note="", r=r: tell((r + done) / count, note) if tell else None  # noqa: E731
                     for i, point in drawer.points(seen, for_draws, step):
@@ -277,40 +276,3 @@ def _summary(points: list[Point]) -> dict[str, Any]:
         "budget": words("budget"),
         "integration_error": worst("integration_error", np.max),
     }
-
-
-# -- data --------------------------------------------------------------------------------------------------
-
-
-def size_of(belief: PyMCBelief, data: Any) -> int:
-    """Number of records: that of the data, or what the belief says."""
-    return belief.records if data is None else Frame.of(data).n
-
-
-def records_of(belief: PyMCBelief, data: Any) -> pd.DataFrame | None:
-    """The confidential records as a table with rows numbered from 0, checked against the model."""
-    if data is None:
-        return None
-    frame = Frame.of(data)
-    if belief.size is not None and belief.size != frame.n:
-        raise InputError(
-            f"The belief is about {belief.size} records", f"{frame.n} rows of data", "Leave out size=, or set it to the file's"
-        )
-    values, _ = frame.numeric("A PyMCBelief")
-    anatomy = belief.anatomy(frame.n)
-    if values.shape[1] != anatomy.k:
-        raise InputError(
-            f"data must have {anatomy.k} columns, as the variable {belief.variable!r} has",
-            f"{values.shape[1]} columns",
-            "Take the columns that the model is about",
-        )
-    return frame.table.reset_index(drop=True)
-
-
-def observed_in(mask: Any, table: pd.DataFrame, anatomy: Anatomy, seed: Any) -> Observed:
-    """What a release of the records tells."""
-    return observe(mask, mask.release(table, seed), anatomy.n)
-
-
-def _table(records: Array) -> pd.DataFrame:
-    return pd.DataFrame(records if records.ndim == 2 else records[:, None])
