@@ -10,6 +10,7 @@ os.environ["RUVDECISION_KEY"] = "a key for the tests only"
 
 from pathlib import Path  # noqa: E402
 
+import edges  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
@@ -33,3 +34,28 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("the directory shared/ with the papers' reference numbers is not beside the project")
     return folder
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the count of edge cases from a worker of pytest-xdist to the process that prints it."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["cases"] = dict(edges.CASES)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Gather the workers' counts, where there are workers."""
+    if config.pluginmanager.hasplugin("xdist"):
+        config.pluginmanager.register(_Gather())
+
+
+class _Gather:
+    def pytest_testnodedown(self, node: object) -> None:
+        edges.CASES.update(getattr(node, "workeroutput", {}).get("cases", {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many edge cases were tried."""
+    if edges.CASES:
+        each = ", ".join(f"{kind} {count:,}" for kind, count in sorted(edges.CASES.items()))
+        terminalreporter.write_line(f"edge cases tried: {edges.CASES.total():,} ({each})")
