@@ -1,0 +1,123 @@
+"""One small instance of every exported class, and how the tests find the classes: shared by the contract and edge tests."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+
+import ruvdecision as ruv
+from ruvdecision import measures
+
+# One small instance of every exported class; a class without one fails `test_contracts.py`.
+LOSSES = {
+    "CRPS": ruv.CRPS(),
+    "Absolute": ruv.Absolute(),
+    "CustomLoss": ruv.CustomLoss(lambda e, t: (e - t) ** 2),
+    "Huber": ruv.Huber(1.0),
+    "IntervalScore": ruv.IntervalScore(0.9),
+    "KullbackLeibler": ruv.KullbackLeibler(),
+    "Linex": ruv.Linex(0.5),
+    "LogScore": ruv.LogScore(),
+    "Pinball": ruv.Pinball(0.7),
+    "Power": ruv.Power(1.5),
+    "Quadratic": ruv.Quadratic(),
+    "ZeroOne": ruv.ZeroOne(tolerance=0.3),
+}
+POSTERIORS = {
+    "Gaussian": ruv.Gaussian.scalar(0.3, 1.7),
+    "Finite": ruv.Finite([0.0, 1.0, 2.5], [0.2, 0.5, 0.3]),
+    "GaussianMixture": ruv.GaussianMixture([0.4, 0.6], [0.0, 2.0], [1.0, 0.5]),
+    "Drawn": ruv.Drawn(np.random.default_rng(0).standard_normal(500)),
+    "Averaged": ruv.Averaged(ruv.Gaussian.scalar(np.linspace(-1, 1, 40), 1.5)),
+    "Curve": ruv.Curve(np.linspace(-8, 8, 161), -(np.linspace(-8, 8, 161) ** 2) / 2),
+}
+TARGETS = {
+    "Record": ruv.Record(0),
+    "Records": ruv.Records(),
+    "NewRecord": ruv.NewRecord(),
+    "Parameter": ruv.Parameter("mu"),
+    "Average": ruv.Average(),
+    "EachRecord": ruv.EachRecord(),
+    "Functional": ruv.Functional(lambda x: 2 * x, of=ruv.Record(0)),
+    "Identity": ruv.Identity(0, known=[0]),
+    "Maximum": ruv.Maximum(),
+    "Minimum": ruv.Minimum(),
+    "OrderStatistic": ruv.OrderStatistic(2),
+    "Percentile": ruv.Percentile(0.5),
+}
+MASKS = {
+    "Release": ruv.Release(),
+    "Suppress": ruv.Suppress(),
+    "Noise": ruv.Noise(variance=1.0),
+    "Microaggregate": ruv.Microaggregate(groups=2),
+    "Subsample": ruv.Subsample(size=3),
+    "Shuffle": ruv.Shuffle(),
+    "Chain": ruv.Noise(variance=1.0) | ruv.Microaggregate(groups=2),
+    "Stochastic": ruv.Stochastic([[0.9, 0.1], [0.2, 0.8]]),
+    "SuppressCells": ruv.SuppressCells(cells=[(0, 0)]),
+    "RankSwap": ruv.RankSwap(within=0.5),
+    "Swap": ruv.Swap(rate=0.5, columns=[0]),
+    "Resample": ruv.Resample(times=2),
+    "MultiplicativeNoise": ruv.MultiplicativeNoise(sd=0.1),
+    "Topcode": ruv.Topcode(at=3.0),
+    "Bottomcode": ruv.Bottomcode(at=1.0),
+    "Round": ruv.Round(base=2),
+    "Recode": ruv.Recode(bins=[-1, 2, 10]),
+    "Synthesize": ruv.Synthesize(),
+    "PRAM": ruv.PRAM(stay=0.8, columns=[0]),
+    "LocalSuppress": ruv.LocalSuppress(k=2, keys=[0]),
+    "DataShuffle": ruv.DataShuffle(columns=[0]),
+    "MicroaggregateMixed": ruv.MicroaggregateMixed(size=2),
+    "Mechanism": ruv.Mechanism(np.ones((7, 1)), outputs=[0.5], outcomes=[0, 1], records=6),
+    "Apart": ruv.Apart(rows=[0]),
+    "Combine": ruv.Combine([[1.0]], [[0.5]]),
+}
+BELIEFS = {
+    "NormalBelief": (ruv.NormalBelief(records=4, variance=1, prior_variance=1), ruv.Record(0), ruv.Noise(variance=1.0), ruv.Quadratic()),
+    "FiniteBelief": (
+        ruv.FiniteBelief(values=[0.0, 1.0], probabilities=[0.5, 0.5]),
+        ruv.Parameter("theta"),
+        ruv.Stochastic([[0.9, 0.1], [0.2, 0.8]]),
+        ruv.Quadratic(),
+    ),
+    "TableBelief": (ruv.TableBelief(shape=(2, 2), total=5), ruv.Cell((0, 0)), ruv.SuppressCells(cells="all"), ruv.Quadratic()),
+}
+MEASURES = {
+    "AttributeDisclosure": {"unknown": "c"},
+    "CoefficientChanges": {"model": "a ~ b + c"},
+    "EllipsoidOverlap": {"model": "a ~ b + c"},
+    "IntervalOverlap": {"model": "a ~ b + c"},
+    "IntruderError": {"unknown": "c"},
+    "LDiversity": {"sensitive": "h", "keys": ["g"]},
+    "LogLinearUniques": {"population": 10_000, "keys": ["g", "h"]},
+    "PitmanUniques": {"population": 10_000, "keys": ["g", "h"]},
+    "PoissonGammaUniques": {"population": 10_000, "keys": ["g", "h"]},
+}
+CATEGORICAL = {
+    "CramersV",
+    "EntropyChange",
+    "EntropyLoss",
+    "Hellinger",
+    "KAnonymity",
+    "LDiversity",
+    "LogLinearLoss",
+    "LogLinearUniques",
+    "PearsonC",
+    "PitmanUniques",
+    "PoissonGammaUniques",
+    "SampleUniques",
+    "SpecialUniques",
+    "TotalVariation",
+}
+BASES = {"Measure", "PairedMeasure", "RecordMeasure"}
+
+
+def exported(module, base):
+    """Concrete public classes of a module."""
+    names = [n for n in module.__all__ if inspect.isclass(getattr(module, n))]
+    return [n for n in names if base is None or (issubclass(getattr(module, n), base) and getattr(module, n) is not base)]
+
+
+def measure_names():
+    return sorted(n for n in exported(measures, measures.Measure) if n not in BASES)
