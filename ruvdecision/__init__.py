@@ -154,23 +154,7 @@ _INSIDE |= {"little_liu", "mcm_maximum"}
 # Imported when first used. Models for the measures (Linear, Logistic, Poisson) are in `measures`, fixed rules in `rules`.
 _LATER = {
     **dict.fromkeys(masks.LATER, "masks"),
-    **{
-        name: "measures"
-        for name in measures.LATER
-        if name
-        not in [
-            "Imputed",
-            "Linear",
-            "Logistic",
-            "Measured",
-            "PairedMeasure",
-            "Poisson",
-            "RecordMeasure",
-            "Statistic",
-            "little_liu",
-            "mcm_maximum",
-        ]
-    },
+    **{name: "measures" for name in measures.LATER if name not in _INSIDE},
     "Calibration": "calibration",
     "Combined": "masks.synthesize",
     "EachRecords": "engines.records",
