@@ -5,7 +5,7 @@ matplotlib is imported when something is drawn, and nothing here calls ``show()`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,8 @@ import numpy as np
 
 from .checks import check_choice, check_number, suggest
 from .errors import InputError
-from .labels import Labeller
+from .labels import Labeller, small
+from .paper import LIGHT, bare, look_of, plain
 from .protocols import Array
 from .rumap import RUMap
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_knowledge"]
 
-# Okabe and Ito's palette without its yellow: safe for colour-blind readers.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 LINES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "D", "v")
 KEYS = ("target", "knowledge")
@@ -90,10 +89,10 @@ def plot_knowledge(
     parameter = _parameter(rumap)
     if against != "utility" and against not in rumap.parameters:
         raise InputError("against must be 'utility' or a parameter of the masks", against, suggest(against, ["utility", *rumap.parameters]))
-    curves = _curves(rumap, parameter if against == "utility" else against, names or {})
     x = rumap.utility if against == "utility" else np.asarray(rumap.parameters[against], dtype=float)
     if ax is None:
         _, ax = plt.subplots(figsize=(7.2, 4.8), layout="constrained")
+    curves = _curves(rumap, parameter if against == "utility" else against, names or {}, look_of(ax).colours)
     shown = np.isfinite(x) & np.isfinite(rumap.risk)
     if not np.any(shown):
         raise InputError("There is nothing to draw", "no release has a finite risk and place", "Look at the columns risk and utility")
@@ -107,9 +106,9 @@ def plot_knowledge(
     for curve in curves:
         _draw(ax, rumap, curve, x, shown)
     if max_risk is not None:
-        ax.axhline(max_risk, color="0.25", lw=1.1, ls=(0, (5, 3)), zorder=2)
+        ax.axhline(max_risk, color=look_of(ax).soft, lw=1.1, ls=(0, (5, 3)), zorder=2)
     if title:
-        ax.set_title(title.replace("$", r"\$"))
+        ax.set_title(plain(title))
     _write(ax, rumap, curves, x, shown, max_risk, parameter)
     return ax
 
@@ -132,7 +131,7 @@ def _parameter(rumap: RUMap) -> str | None:
     return None
 
 
-def _curves(rumap: RUMap, parameter: str | None, names: Mapping[str, str]) -> list[_Curve]:
+def _curves(rumap: RUMap, parameter: str | None, names: Mapping[str, str], palette: Sequence[str]) -> list[_Curve]:
     """Rows of every curve in order of the parameter, with a name no longer than it must be."""
     fields = {k: np.asarray(rumap.columns[k]).astype(str) for k in KEYS if k in rumap.columns}
     techniques = np.array(rumap.techniques, dtype=str)
@@ -155,7 +154,7 @@ def _curves(rumap: RUMap, parameter: str | None, names: Mapping[str, str]) -> li
         else:
             name = key[0].removesuffix(": Noise").removesuffix(f", {key[-1]}")
         name = names.get(name, name)
-        colour = colours.setdefault(name, COLOURS[len(colours) % len(COLOURS)])
+        colour = colours.setdefault(name, palette[len(colours) % len(palette)])
         way = known.index(key[-1])
         found.append(_Curve(name, rows, colour, LINES[way % len(LINES)], MARKERS[way % len(MARKERS)], key[-1]))
     return found
@@ -186,10 +185,7 @@ def _set_axes(ax: Axes, rumap: RUMap, x: Array, shown: Any, max_risk: float | No
     else:
         ax.set_xlabel(f"noise {against}" if against in ("variance", "sd") else against)
     ax.set_ylabel(f"disclosure risk ({rumap.risk_score.words('intruder')})   ← better")
-    ax.grid(True, color="0.92", lw=0.8, zorder=0)
-    ax.set_axisbelow(True)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
+    bare(ax, look_of(ax), "both", ("top", "right"))
 
 
 def _draw(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, shown: Any) -> None:
@@ -267,12 +263,16 @@ def _write(ax: Axes, rumap: RUMap, curves: list[_Curve], x: Array, shown: Any, m
             one = next(c for c in curves if c.method == method)
             dots = bool(np.any(rumap.risk_error[one.rows] > 0))
             handles.append(
-                Line2D([], [], color="0.3", ls="none" if dots else one.line, marker=one.marker if dots else "", ms=4, label=method)
+                Line2D(
+                    [], [], color=look_of(ax).soft, ls="none" if dots else one.line, marker=one.marker if dots else "", ms=4, label=method
+                )
             )
     if np.any(rumap.risk_error > 0):
         handles.append(Line2D([], [], ls="none", label="bars: one standard error"))
     if handles:
-        ax.legend(handles=handles, loc="best", frameon=True, framealpha=0.9, edgecolor="none", fontsize="small")
+        ax.legend(
+            handles=handles, loc="best", frameon=True, framealpha=0.9, facecolor=look_of(ax).paper, edgecolor="none", fontsize="small"
+        )
 
 
 def _path(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, shown: Any) -> Array:
@@ -291,12 +291,12 @@ def _path(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, shown: Any) -> Array:
 def _name(labeller: Labeller, curve: _Curve, path: Array) -> bool:
     """Write the curve's name beside it, near its middle if there is room."""
     note = labeller.ax.annotate(
-        curve.name.replace("$", r"\$"),
+        plain(curve.name),
         tuple(labeller.ax.transData.inverted().transform(path[0])),
         xytext=(0, 0),
         textcoords="offset points",
         fontsize="small",
-        color=curve.colour,
+        color=curve.colour if labeller.look is LIGHT else small(curve.colour, labeller.look),
         fontweight="bold",
         zorder=7,
         in_layout=False,
@@ -335,7 +335,7 @@ def _mark_crossings(ax: Axes, labeller: Labeller, rumap: RUMap, curve: _Curve, x
         np.exp(np.log(values[0]) + share * np.log(values[1] / values[0])) if values.min() > 0 else values[0] + share * np.diff(values)[0]
     )
     point = ax.transData.transform((place, max_risk))
-    ax.plot(place, max_risk, marker="o", ms=6, mfc="white", mec=curve.colour, mew=1.5, ls="none", zorder=5)
+    ax.plot(place, max_risk, marker="o", ms=6, mfc=look_of(ax).paper, color=curve.colour, mew=1.5, ls="none", zorder=5)
     labeller.beside(f"{parameter} {_short(float(value))}", np.array([point - [5, 0], point, point + [5, 0]]), 1, curve.colour)
 
 

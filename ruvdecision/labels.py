@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .paper import LIGHT, Look, look_of
 from .protocols import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Labeller", "spread_along"]
+__all__ = ["Labeller", "small", "spread_along"]
 
 
 class Labeller:
@@ -20,6 +21,7 @@ class Labeller:
 
     def __init__(self, ax: Axes, x: Array, y: Array) -> None:
         self.ax = ax
+        self.look = look_of(ax)
         box = ax.get_window_extent()
         self.frame = (box.x0 + 1, box.y0 + 1, box.x1 - 1, box.y1 - 1)
         self.dots = ax.transData.transform(np.column_stack([x, y])).reshape(-1, 2)
@@ -51,7 +53,7 @@ class Labeller:
             xytext=(0, 0),
             textcoords="offset points",
             fontsize="x-small",
-            color=_darker(colour),
+            color=small(colour, self.look),
             zorder=7,
             in_layout=False,
         )
@@ -65,14 +67,15 @@ class Labeller:
     def call_out(self, text: str, x: float, y: float) -> None:
         """Write a boxed text with a thin arrow to its point; it is always written, at the emptiest place."""
         point = self.ax.transData.transform((x, y))
-        box = {"boxstyle": "round,pad=0.35", "fc": "white", "ec": "0.3", "lw": 0.8}
-        arrow = {"arrowstyle": "-", "color": "0.3", "lw": 0.8, "shrinkB": 7}
+        box = {"boxstyle": "round,pad=0.35", "fc": self.look.paper, "ec": self.look.soft, "lw": 0.8}
+        arrow = {"arrowstyle": "-", "color": self.look.soft, "lw": 0.8, "shrinkB": 7}
         note = self.ax.annotate(
             text.replace("$", r"\$"),
             (x, y),
             xytext=(0, 0),
             textcoords="offset points",
             fontsize="small",
+            color=self.look.ink,
             bbox=box,
             arrowprops=arrow,
             zorder=8,
@@ -112,7 +115,7 @@ class Labeller:
             xytext=(0, 0),
             textcoords="offset points",
             fontsize="small",
-            color="0.25",
+            color=self.look.soft,
             zorder=7,
             in_layout=False,
         )
@@ -189,11 +192,11 @@ def spread_along(path: ArrayLike, values: ArrayLike, most: int = 6, apart: float
     return chosen
 
 
-def _darker(colour: str) -> Any:
-    """Small text needs more contrast than a line of the same colour."""
+def small(colour: str, look: Look) -> Any:
+    """A colour for small text, which needs more contrast with the paper than a line does."""
     from matplotlib.colors import to_rgb
 
-    return tuple(0.68 * c for c in to_rgb(colour))
+    return tuple(0.68 * c if look is LIGHT else 0.35 + 0.65 * c for c in to_rgb(colour))
 
 
 def _digits(value: float) -> int:

@@ -136,7 +136,6 @@ def plot_map(
     if legend:
         _draw_legend(ax, remarks, own)
     _write(ax, rumap, looks, chosen, max_risk, labels)
-    _on_dark(ax)
     return ax
 
 
@@ -513,27 +512,6 @@ def _write(ax: Axes, rumap: RUMap, looks: Sequence[Any], chosen: Any, max_risk: 
                 inside = colour if rumap.converged[curve.rows][good][i] else look_of(ax).paper
                 ax.plot(x[i], y[i], marker="o", ms=5, mfc=inside, mec=colour, mew=1.5, ls="none", zorder=4.5)
                 first = False
-
-
-def _on_dark(ax: Axes) -> None:
-    """Turn the texts on dark axes, which were chosen for white paper, so that they can be read."""
-    from matplotlib.colors import to_rgb
-
-    look = look_of(ax)
-    if look is LIGHT:
-        return
-    for note in ax.texts:
-        box = note.get_bbox_patch()
-        if box is not None:
-            box.set(facecolor=look.paper, edgecolor=look.soft)
-            note.set_color(look.ink)
-            arrow = getattr(note, "arrow_patch", None)
-            if arrow is not None:
-                arrow.set_color(look.soft)
-        else:
-            # Small texts were made darker than their curve; here they must be lighter.
-            red, green, blue = (min(1.0, 0.35 + 0.65 * min(1.0, c / 0.68)) for c in to_rgb(note.get_color()))
-            note.set_color((red, green, blue))
 
 
 def _fold_labels(ax: Axes, rumap: RUMap) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from .checks import check_number
 from .errors import InputError
+from .paper import look_of, plain
 from .publishing import PublishingPrice
 from .recordrisk import RecordRisk
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_publishing", "plot_record_risk"]
 
-# Okabe and Ito's palette without its yellow: safe for colour-blind readers.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 LINES = ("-", "--", ":", "-.")
 LOG_FROM = 30.0
 """A risk axis whose values span more than this factor is logarithmic."""
@@ -68,6 +67,7 @@ def plot_record_risk(
         raise InputError(f"At most {MOST} releases can be told apart", len(places), "Choose one with release=")
     if ax is None:
         _, ax = plt.subplots(figsize=(7.2, 4.4), layout="constrained")
+    look = look_of(ax)
     risk = found.risk
     finite = np.isfinite(risk[places])
     if not finite.any():
@@ -82,8 +82,9 @@ def plot_record_risk(
         for j, i in enumerate(places):
             x = np.sort(risk[i][np.isfinite(risk[i])])
             share = 1.0 - np.arange(len(x) + 1) / risk.shape[1]
-            look: dict[str, Any] = {"color": COLOURS[j % len(COLOURS)], "ls": LINES[(j // len(COLOURS)) % len(LINES)], "lw": 1.6}
-            ax.step(np.concatenate([x[:1], x]), share, where="post", label=_plain(found.releases[i]), **look)
+            line = LINES[(j // len(look.colours)) % len(LINES)]
+            colour = look.colours[j % len(look.colours)]
+            ax.step(np.concatenate([x[:1], x]), share, where="post", label=_short(found.releases[i]), color=colour, ls=line, lw=1.6)
         ax.set_ylabel("share of records with more risk")
         ax.set_ylim(-0.02, 1.02)
         ax.legend(fontsize="small")
@@ -92,7 +93,7 @@ def plot_record_risk(
     ax.set_title(title, fontsize="medium")
     ax.set_xlabel(f"risk of a record ({found.score.words('intruder')})   ← better")
     if max_risk is not None:
-        ax.axvline(check_number("max_risk", max_risk), color="0.25", lw=1.1, ls=(0, (5, 3)))
+        ax.axvline(check_number("max_risk", max_risk), color=look.soft, lw=1.1, ls=(0, (5, 3)))
     return ax
 
 
@@ -124,10 +125,11 @@ def plot_publishing(price: PublishingPrice, ax: Axes | None = None, *, max_risk:
         raise InputError("There is nothing to draw", "no release has a finite risk and utility", "Look at to_dataframe()")
     if ax is None:
         _, ax = plt.subplots(figsize=(7.2, 4.8), layout="constrained")
+    look = look_of(ax)
     techniques = np.array(told.techniques, dtype=str)
     for j, technique in enumerate(dict.fromkeys(techniques[shown])):
         mine = shown & (techniques == technique)
-        colour = COLOURS[j % len(COLOURS)]
+        colour = look.colours[j % len(look.colours)]
         bars: dict[str, Any] = {"color": colour, "elinewidth": 0.8, "ls": "none", "ms": 5}
         ax.errorbar(
             told.utility[mine],
@@ -135,7 +137,7 @@ def plot_publishing(price: PublishingPrice, ax: Axes | None = None, *, max_risk:
             told.risk_error[mine],
             told.utility_error[mine],
             fmt="o",
-            label=f"{_plain(technique)}, published",
+            label=f"{_short(technique)}, published",
             **bars,
         )
         ax.errorbar(
@@ -144,8 +146,8 @@ def plot_publishing(price: PublishingPrice, ax: Axes | None = None, *, max_risk:
             secret.risk_error[mine],
             secret.utility_error[mine],
             fmt="o",
-            mfc="white",
-            label=f"{_plain(technique)}, kept secret",
+            mfc=look.paper,
+            label=f"{_short(technique)}, kept secret",
             **bars,
         )
         for i in np.flatnonzero(mine):
@@ -156,13 +158,14 @@ def plot_publishing(price: PublishingPrice, ax: Axes | None = None, *, max_risk:
     ax.set_ylabel(f"disclosure risk ({told.risk_score.words('intruder')})   ← better")
     ax.set_title("The price of publishing the mask", fontsize="medium")
     if max_risk is not None:
-        ax.axhline(check_number("max_risk", max_risk), color="0.25", lw=1.1, ls=(0, (5, 3)))
+        ax.axhline(check_number("max_risk", max_risk), color=look.soft, lw=1.1, ls=(0, (5, 3)))
     ax.legend(fontsize="small")
     return ax
 
 
 def _histogram(ax: Axes, found: RecordRisk, place: int, by_group: bool, log: bool) -> None:
     """How many records have which risk under one release."""
+    look = look_of(ax)
     risk = found.risk[place]
     finite = np.isfinite(risk)
     low, high = float(risk[finite].min()), float(risk[finite].max())
@@ -175,20 +178,26 @@ def _histogram(ax: Axes, found: RecordRisk, place: int, by_group: bool, log: boo
         edges = np.geomspace(low, high, bins + 1) if log else np.linspace(low, high, bins + 1)
         edges[0], edges[-1] = low, high  # rounding must not leave the ends out
     if not by_group or found.groups is None:
-        ax.hist(risk[finite], bins=edges.tolist(), color=COLOURS[0], edgecolor="white", linewidth=0.4)
+        ax.hist(risk[finite], bins=edges.tolist(), color=look.colours[0], edgecolor=look.paper, linewidth=0.4)
     else:
         import pandas as pd
 
         codes, names = pd.factorize(pd.Series(found.groups).astype(str), sort=True)
         parts = [risk[finite & (codes == c)] for c in range(len(names))]
-        colours = [COLOURS[c % len(COLOURS)] for c in range(len(names))]
+        colours = [look.colours[c % len(look.colours)] for c in range(len(names))]
         ax.hist(
-            parts, bins=edges.tolist(), stacked=True, color=colours, label=[_plain(str(n)) for n in names], edgecolor="white", linewidth=0.4
+            parts,
+            bins=edges.tolist(),
+            stacked=True,
+            color=colours,
+            label=[_short(str(n)) for n in names],
+            edgecolor=look.paper,
+            linewidth=0.4,
         )
         ax.legend(fontsize="small")
     ax.set_ylabel("records")
 
 
-def _plain(text: str) -> str:
-    """Text that matplotlib must not take for mathematics, no longer than a legend bears."""
-    return (text if len(text) <= LONGEST else text[: LONGEST - 1] + "…").replace("$", r"\$")
+def _short(text: str) -> str:
+    """Text no longer than a legend bears."""
+    return plain(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")

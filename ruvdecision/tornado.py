@@ -11,6 +11,7 @@ import numpy as np
 
 from .checks import check_integer
 from .errors import InputError
+from .paper import bare, look_of, plain
 from .sensitivity import Sensitivity
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_tornado"]
 
-LOW, HIGH = "#0072B2", "#D55E00"
-"""Below and above the base value; safe for colour-blind readers."""
 WORDS = {
     "risk": "disclosure risk of the chosen release   ← better",
     "utility": "data utility of the chosen release   better →",
@@ -70,6 +69,8 @@ def plot_tornado(
         raise InputError("There is nothing to draw", f"no finite {of}", "Give max_risk=, so that a release is chosen")
     if ax is None:
         _, ax = plt.subplots(figsize=(8.6, 1.6 + 0.5 * len(table)), layout="constrained")
+    look = look_of(ax)
+    below, above = look.colours[:2]
     limit = result.base.max_risk if of in ("risk", "chosen risk") and result.base.choice is not None else None
     if limit is not None and np.isfinite(limit):
         known = np.append(known, limit)
@@ -85,25 +86,22 @@ def plot_tornado(
         # The longer one first: both ends may lie on one side of the base value.
         for value, at in sorted({row.low: row.low_at, row.high: row.high_at}.items(), key=lambda end: -abs(end[0] - centre)):
             shown, side = float(np.clip(value, left, right)), 1 if value > centre else -1
-            ax.barh(y, shown - centre, left=centre, height=0.55, color=HIGH if side > 0 else LOW, ec="white", lw=0.8, zorder=3)
+            ax.barh(y, shown - centre, left=centre, height=0.55, color=above if side > 0 else below, ec=look.paper, lw=0.8, zorder=3)
             if np.isinf(value):
-                ax.plot(shown, y, marker=">" if side > 0 else "<", color=HIGH if side > 0 else LOW, ms=9, zorder=4, clip_on=False)
+                ax.plot(shown, y, marker=">" if side > 0 else "<", color=above if side > 0 else below, ms=9, zorder=4, clip_on=False)
             if labels and at:
                 _name(ax, at, shown, y, side)
-    ax.axvline(centre, color="black", lw=1.2, zorder=4)
+    ax.axvline(centre, color=look.ink, lw=1.2, zorder=4)
     if limit is not None and np.isfinite(limit):
-        ax.axvline(limit, color="0.25", lw=1.4, ls="--", zorder=2, label="threshold")
+        ax.axvline(limit, color=look.soft, lw=1.4, ls="--", zorder=2, label="threshold")
         ax.legend(loc="lower right", frameon=False)
-    ax.set_yticks(range(len(table)), [_plain(f"{f}\n(base {result.base_values[f]})") for f in table["factor"]])
+    ax.set_yticks(range(len(table)), [plain(f"{f}\n(base {result.base_values[f]})") for f in table["factor"]])
     ax.set_ylim(len(table) - 0.4, -0.6)
     ax.set_xlim(left, right)
     chosen = result.base.choice is not None
     ax.set_xlabel(WORDS[of] if chosen else f"median relative change of {of} over all releases")
-    ax.set_title(_plain(title) if title is not None else f"The choice is {result.verdict}" if chosen else "No release is chosen")
-    ax.grid(True, axis="x", color="0.92", lw=0.8, zorder=0)
-    ax.set_axisbelow(True)
-    for edge in ("top", "right", "left"):
-        ax.spines[edge].set_visible(False)
+    ax.set_title(plain(title) if title is not None else f"The choice is {result.verdict}" if chosen else "No release is chosen")
+    bare(ax, look, "x", ("top", "right", "left"))
     ax.tick_params(axis="y", length=0)
     return ax
 
@@ -111,10 +109,12 @@ def plot_tornado(
 def _name(ax: Any, text: str, x: float, y: int, side: int) -> None:
     text = text if len(text) <= 24 else text[:22] + "…"
     ax.annotate(
-        _plain(text), (x, y), (4 * side, 0), textcoords="offset points", va="center", ha="left" if side > 0 else "right", fontsize=9
+        plain(text),
+        (x, y),
+        (4 * side, 0),
+        textcoords="offset points",
+        va="center",
+        ha="left" if side > 0 else "right",
+        fontsize=9,
+        color=look_of(ax).ink,
     )
-
-
-def _plain(text: str) -> str:
-    """Keep matplotlib from reading a name as mathematics."""
-    return text.replace("$", r"\$")

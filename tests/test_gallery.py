@@ -18,13 +18,20 @@ from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.errors import InputError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.gallery import _across, plot_frontier3, plot_maps, plot_posteriors, plot_uncertainty
+from ruvdecision.knowledgeplot import plot_knowledge
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Microaggregate, Noise, Release, Suppress
 from ruvdecision.paper import DARK, LIGHT, look_of, theme
 from ruvdecision.plots import plot_map
 from ruvdecision.protocols import Value
+from ruvdecision.publishing import price_of_publishing
+from ruvdecision.recordrisk import record_risk
+from ruvdecision.riskplots import plot_publishing, plot_record_risk
 from ruvdecision.rumap import RUMap
+from ruvdecision.scenarios import additive_noise
+from ruvdecision.sensitivity import sensitivity
 from ruvdecision.targets import Parameter, Record
+from ruvdecision.tornado import plot_tornado
 from ruvdecision.users import User
 
 BELIEF = NormalBelief(records=10, variance=2, prior_mean=0, prior_variance=5)
@@ -91,6 +98,47 @@ def test_a_map_on_dark_paper_can_be_read() -> None:
         assert contrast(note.get_color(), behind) >= 4.5, note.get_text()
     assert all(contrast(t.get_color(), DARK.paper) > 7 for t in ax.get_legend().get_texts())
     assert contrast(ax.xaxis.label.get_color(), DARK.paper) > 7
+
+
+def draw_knowledge() -> Any:
+    rumap = additive_noise(
+        n=20, variance=1, noise_variance=[0.1, 0.3, 1.0], knowledge=["record", "sample", "population"], method=["paper", "bayes"]
+    )
+    return plot_knowledge(rumap, max_risk=2)
+
+
+def draw_tornado() -> Any:
+    masks = [Noise(variance=v) | AVERAGE for v in (1.0, 2.0, 4.0)]
+    vary = {"intruder.belief.prior_variance": [1, 25]}
+    return plot_tornado(sensitivity(masks, vary, intruder=INTRUDER, scientist=SCIENTIST, max_risk=0.5))
+
+
+def draw_record_risk() -> Any:
+    masks = [Noise(variance=1.0), AVERAGE, Suppress()]
+    return plot_record_risk(record_risk(masks, intruder=INTRUDER), max_risk=1.0)
+
+
+def draw_publishing() -> Any:
+    masks = [Noise(variance=v) for v in (1.0, 4.0)]
+    return plot_publishing(price_of_publishing(masks, intruder=INTRUDER, scientist=SCIENTIST, replicates=5, seed=1), max_risk=1.0)
+
+
+@pytest.mark.parametrize("draw", [draw_knowledge, draw_tornado, draw_record_risk, draw_publishing])
+def test_every_other_picture_follows_its_paper(draw: Any) -> None:
+    """Names, lines, marks and bars stand out from dark paper; on light paper they have the colours of light paper."""
+    with theme("dark"):
+        ax = draw()
+    ax.figure.draw_without_rendering()
+    written = [t for t in (*ax.texts, *ax.get_xticklabels(), ax.xaxis.label, ax.title) if t.get_text()]
+    written += ax.get_legend().get_texts() if ax.get_legend() else []
+    assert written and min(contrast(t.get_color(), DARK.paper) for t in written) >= 4.5
+    lines = [line.get_color() for line in ax.get_lines() if len(line.get_xdata())]
+    bars = [patch.get_facecolor() for patch in ax.patches]
+    assert lines + bars and min(contrast(c, DARK.paper) for c in lines + bars) >= 4.5
+    with theme("light"):
+        light = draw()
+    own = [line.get_color() for line in light.get_lines()] + [patch.get_facecolor() for patch in light.patches]
+    assert {to_rgb(c) for c in own} & {to_rgb(c) for c in LIGHT.colours}
 
 
 def test_the_star_follows_the_rule() -> None:
