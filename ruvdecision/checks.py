@@ -26,6 +26,9 @@ __all__ = [
     "suggest",
 ]
 
+# numpy turns all of these into floats: a page number as text, days since 1970, the real part.
+_NO_NUMBERS = (str, bytes, complex, np.complexfloating, np.datetime64, np.timedelta64, np.void)
+
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 
 
@@ -43,12 +46,10 @@ def check_number(
     left, right = "(" if open_low or low == -np.inf else "[", ")" if open_high or high == np.inf else "]"
     legal = f"a number in {left}{low:g}, {high:g}{']' if infinite and high == np.inf else right}"
     if type(value) is not float:
-        if isinstance(value, (bool, np.bool_, str)) or (not np.isscalar(value) and np.ndim(value) != 0):
+        number = _one_number(value)
+        if number is None:
             raise InputError(f"{name} must be {legal}", value, f"Give {name} as one number")
-        try:
-            value = float(value)
-        except (TypeError, ValueError):
-            raise InputError(f"{name} must be {legal}", value, f"Give {name} as one number") from None
+        value = number
     bad = value != value or (value in (np.inf, -np.inf) and not infinite)
     if bad or value < low or value > high or (open_low and value == low) or (open_high and value == high):
         raise InputError(f"{name} must be {legal}", value, f"Give {name} inside that interval")
@@ -57,14 +58,14 @@ def check_number(
 
 def check_integer(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
     """Return ``value`` as an int between ``low`` and ``high``, both included."""
-    number = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
+    number = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 and value is not np.ma.masked else value
     span = (
         f"between {low} and {high}"
         if low is not None and high is not None
         else (f"at least {low}" if low is not None else f"at most {high}" if high is not None else "")
     )
     what = f"{name} must be a whole number {span}".rstrip()
-    if isinstance(number, (bool, np.bool_)):
+    if isinstance(number, (bool, np.bool_, np.timedelta64)):  # which numpy counts among the integers
         raise InputError(what, value, f"Give {name} as an integer")
     if isinstance(number, (float, np.floating)) and float(number).is_integer():
         number = int(number)
@@ -103,7 +104,7 @@ def check_covariance(name: str, value: ArrayLike, size: int | None = None, *, de
     scale = float(np.max(np.abs(matrix), initial=0.0))
     if not np.allclose(matrix, matrix.T, rtol=0, atol=1e-10 * scale):
         raise InputError(f"{name} must be symmetric", matrix.tolist(), f"Use ({name} + {name}.T) / 2 if it should be")
-    matrix = (matrix + matrix.T) / 2
+    matrix = matrix + (matrix.T - matrix) / 2
     diagonal = np.diag(matrix)
     if np.any(diagonal < 0):
         raise InputError(f"{name} must have no negative variance", diagonal.tolist(), "Check its diagonal")
@@ -127,6 +128,8 @@ def check_probabilities(name: str, value: ArrayLike, size: int | None = None) ->
     """Return a probability vector (or the rows of a stochastic matrix), each summing to one."""
     array = as_float_array(name, value)
     check_finite(name, array)
+    if array.ndim == 0 or array.shape[-1] == 0:
+        raise InputError(f"{name} must be a vector of probabilities", f"shape {array.shape}", "Give one probability per value")
     if size is not None and array.shape[-1] != size:
         raise InputError(f"{name} must have {size} entries", f"{array.shape[-1]}", "Give one probability per value")
     if np.any(array < 0):
@@ -139,20 +142,28 @@ def check_probabilities(name: str, value: ArrayLike, size: int | None = None) ->
 
 def check_choice(name: str, value: Any, options: Sequence[str]) -> str:
     """Return ``value`` if it is one of ``options``; the error lists them."""
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         raise InputError(f"{name} must be one of {', '.join(map(repr, options))}", value, suggest(str(value), options))
     return str(value)
 
 
 def check_columns(name: str, value: Any, columns: Sequence[Any]) -> list[int]:
     """Return the positions of the named columns (names, or integer positions where names are not integers)."""
-    wanted = [value] if isinstance(value, (str, int, np.integer)) or not isinstance(value, Iterable) else list(value)
+    single = isinstance(value, (str, int, np.integer)) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
+    wanted = [value] if single else list(value)
     known = list(columns)
+    places = {label: i for i, label in reversed(list(enumerate(known)))}
     found = []
     for item in wanted:
-        if item in known:
-            found.append(known.index(item))
-        elif isinstance(item, (int, np.integer)) and -len(known) <= item < len(known):
+        try:
+            place = places.get(item)
+        except TypeError:  # it cannot be hashed, so it is nobody's name
+            place = None
+        if place is not None and isinstance(item, (bool, np.bool_)) != isinstance(known[place], (bool, np.bool_)):
+            place = None  # True is equal to 1, but it is not the column 1
+        if place is not None:
+            found.append(place)
+        elif isinstance(item, (int, np.integer)) and not isinstance(item, (bool, np.timedelta64)) and -len(known) <= item < len(known):
             found.append(int(item) % len(known))
         else:
             raise InputError(f"{name} names a column that is not there", item, suggest(str(item), [str(c) for c in known]))
@@ -170,14 +181,43 @@ def check_finite(name: str, array: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def as_float_array(name: str, value: ArrayLike) -> NDArray[np.float64]:
-    """Return ``value`` as a float array, or say that it is not made of numbers."""
+    """Return ``value`` as a float array, or say that it is not made of numbers.
+
+    Truth values count as 0 and 1, what is masked or None as missing (NaN). Text, dates and complex numbers are not numbers here,
+    although numpy would convert them.
+    """
+    if type(value) is np.ndarray and value.dtype == np.float64:
+        return value
     try:
-        array = np.asarray(value, dtype=np.float64)
+        raw = np.ma.asarray(value) if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
+        odd = raw.dtype.kind not in "biufO" or (raw.dtype.kind == "O" and any(isinstance(item, _NO_NUMBERS) for item in raw.flat))
+        if not odd:
+            with np.errstate(over="ignore"):  # what is too large for a float is infinite, and `check_finite` says so
+                if isinstance(raw, np.ma.MaskedArray):
+                    return np.ma.filled(raw.astype(np.float64), np.nan)
+                # pandas knows what its own kinds of missing entries are.
+                return np.asarray(raw if raw.dtype.kind != "O" else value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    # Whole data sets pass through here: say what kind of thing it was, never what was in it.
+    got = f"{type(value).__name__} of other things" if hasattr(value, "__len__") and not isinstance(value, str) else value
+    raise InputError(f"{name} must be made of numbers", got, "Give a list or array of numbers")
+
+
+def _one_number(value: Any) -> float | None:
+    """``value`` as a float if it is one number, None if it is not."""
+    if getattr(value, "ndim", 0) != 0 or value is np.ma.masked:
+        return None
+    if isinstance(value, np.ndarray):
+        value = value.item()
+    if isinstance(value, (bool, np.bool_, *_NO_NUMBERS)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
     except (TypeError, ValueError):
-        # Whole data sets pass through here: say what kind of thing it was, never what was in it.
-        got = value if np.ndim(value) == 0 else f"{type(value).__name__} of other things"
-        raise InputError(f"{name} must be made of numbers", got, "Give a list or array of numbers") from None
-    return array
+        return None
 
 
 def as_generator(seed: Seed) -> np.random.Generator:
@@ -199,7 +239,7 @@ def as_seed_sequence(seed: Seed) -> np.random.SeedSequence:
         return np.random.SeedSequence(seed.integers(0, 2**63, size=4).tolist())
     if seed is None:
         return np.random.SeedSequence()
-    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)) or seed < 0:
+    if isinstance(seed, (bool, np.bool_, np.timedelta64)) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise InputError("seed must be a non-negative integer, a SeedSequence or a numpy Generator", seed, "Use seed=1, for example")
     return np.random.SeedSequence(int(seed))
 

@@ -153,7 +153,7 @@ def attempt(call: Callable[..., Any], *inputs: Any, kind: str) -> Any | RuvError
     Inputs must come out as they went in, warnings are failures, and an error must say what, and what to do.
     """
     tried(kind)
-    before = copy.deepcopy(inputs)
+    before = tuple(_copied(each) for each in inputs)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -165,6 +165,13 @@ def attempt(call: Callable[..., Any], *inputs: Any, kind: str) -> Any | RuvError
     for now, then in zip(inputs, before, strict=True):
         assert same(now, then), "an input was changed"
     return result
+
+
+def _copied(value: Any) -> Any:
+    try:
+        return copy.deepcopy(value)
+    except TypeError:  # generators and modules have no copies, and nothing in them that could be changed
+        return value
 
 
 def same(one: Any, other: Any) -> bool:

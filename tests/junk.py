@@ -1,0 +1,116 @@
+"""Arguments that cannot be right, or are at the edge of what is, for every kind of argument."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import fractions
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+
+def raises(*arguments: Any, **options: Any) -> Any:
+    """A function that fails, whatever it gets."""
+    raise KeyError("inside the caller's function")
+
+
+#: Junk by name, made anew by calling it, so that no test can spoil another's.
+JUNK: dict[str, Callable[[], Any]] = {
+    "None": lambda: None,
+    "True": lambda: True,
+    "numpy False": lambda: np.False_,
+    "empty text": lambda: "",
+    "text": lambda: "nonsense",
+    "a number as text": lambda: "3",
+    "bytes": lambda: b"3",
+    "NaN": lambda: float("nan"),
+    "numpy NaN": lambda: np.float32("nan"),
+    "infinity": lambda: float("inf"),
+    "minus infinity": lambda: -np.inf,
+    "minus one": lambda: -1,
+    "zero": lambda: 0,
+    "minus zero": lambda: -0.0,
+    "one": lambda: 1,
+    "two": lambda: 2,
+    "a half": lambda: 0.5,
+    "1.5": lambda: 1.5,
+    "a huge integer": lambda: 10**400,
+    "a large integer": lambda: 10**12,
+    "1e308": lambda: 1e308,
+    "the least float": lambda: 5e-324,
+    "float32": lambda: np.float32(1.5),
+    "float16": lambda: np.float16(2.0),
+    "int8": lambda: np.int8(3),
+    "uint64": lambda: np.uint64(3),
+    "long double": lambda: np.longdouble("1e4000"),
+    "array of one number": lambda: np.array(3.0),
+    "array of one entry": lambda: np.array([3.0]),
+    "complex": lambda: 1 + 2j,
+    "numpy complex": lambda: np.complex64(1),
+    "decimal": lambda: decimal.Decimal("1.5"),
+    "fraction": lambda: fractions.Fraction(1, 2),
+    "pandas NA": lambda: pd.NA,
+    "pandas NaT": lambda: pd.NaT,
+    "date": lambda: datetime.date(2020, 1, 1),
+    "numpy date": lambda: np.datetime64("2020-01-01"),
+    "numpy duration": lambda: np.timedelta64(3, "D"),
+    "masked": lambda: np.ma.masked,
+    "array with a masked entry": lambda: np.ma.array([1.0, 2.0], mask=[False, True]),
+    "empty list": list,
+    "empty tuple": tuple,
+    "empty dictionary": dict,
+    "empty set": set,
+    "list of one": lambda: [1.0],
+    "list of two": lambda: [1.0, 2.0],
+    "integers, two of them negative": lambda: [-1, 0, -3],
+    "list with None": lambda: [1.0, None],
+    "list with NaN": lambda: [1.0, float("nan")],
+    "list with infinity": lambda: [1.0, float("inf")],
+    "list of text": lambda: ["a", "b"],
+    "list of numbers as text": lambda: ["1", "2"],
+    "list of truth values": lambda: [True, False],
+    "list of lists of odd lengths": lambda: [[1.0], [1.0, 2.0]],
+    "list of huge integers": lambda: [10**400, 1],
+    "tuple of mixed things": lambda: (1, "a", None),
+    "range": lambda: range(3),
+    "iterator": lambda: iter([1.0, 2.0]),
+    "generator": lambda: (x for x in [1.0, 2.0]),
+    "set of numbers": lambda: {1.0, 2.0},
+    "dictionary": lambda: {"a": 1.0},
+    "array of three": lambda: np.array([0.2, 0.3, 0.5]),
+    "empty array": lambda: np.empty(0),
+    "matrix without rows": lambda: np.empty((0, 2)),
+    "matrix without entries": lambda: np.empty((0, 0)),
+    "unit matrix": lambda: np.eye(2),
+    "singular matrix": lambda: np.ones((2, 2)),
+    "indefinite matrix": lambda: np.array([[1.0, 2.0], [2.0, 1.0]]),
+    "matrix that is not symmetric": lambda: np.array([[1.0, 0.5], [0.0, 1.0]]),
+    "matrix with NaN": lambda: np.array([[1.0, np.nan], [np.nan, 1.0]]),
+    "matrix with infinity": lambda: np.array([[np.inf, 0.0], [0.0, 1.0]]),
+    "negative matrix": lambda: -np.eye(2),
+    "matrix that is not square": lambda: np.ones((2, 3)),
+    "box of numbers": lambda: np.ones((2, 2, 2)),
+    "array of objects": lambda: np.array([int, None], dtype=object),
+    "array of text": lambda: np.array(["a", "b"]),
+    "array of dates": lambda: np.array(["2020-01-01"], dtype="datetime64[D]"),
+    "array with named fields": lambda: np.array([(1, 2.0)], dtype=[("a", int), ("b", float)]),
+    "Fortran order": lambda: np.asfortranarray(np.eye(2)),
+    "series": lambda: pd.Series([1.0, 2.0], index=["x", "x"]),
+    "nullable series": lambda: pd.Series([1, None], dtype="Int64"),
+    "frame": lambda: pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}),
+    "frame of text": lambda: pd.DataFrame({"a": ["x", "y"]}),
+    "object": object,
+    "class": lambda: int,
+    "function": lambda: lambda *arguments: 0.0,
+    "function that raises": lambda: raises,
+    "function that gives None": lambda: lambda *arguments, **options: None,
+    "function that gives NaN": lambda: lambda *arguments, **options: float("nan"),
+    "function that gives a vector": lambda: lambda *arguments, **options: np.ones(7),
+    "function that gives text": lambda: lambda *arguments, **options: "three",
+    "slice": lambda: slice(3),
+    "ellipsis": lambda: ...,
+    "module": lambda: np,
+}
