@@ -6,10 +6,10 @@ VENV ?= .venv
 PYTEST_ARGS ?= -q -n 2
 
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d%d" % sys.version_info[:2])')
-# Python 3.12 shares the newer stack with 3.13.
-STACK := $(if $(filter 311,$(VERSION)),py311,py313)
-# The stamp carries the interpreter's version: another PYTHON builds the environment anew.
-STAMP := $(VENV)/.ready-$(VERSION)
+# Which file of constraints/ holds the versions; STACK=minimum-py311 takes the lowest that are promised.
+STACK := py$(VERSION)
+# The stamp carries the interpreter's version and the stack: another PYTHON or STACK builds the environment anew.
+STAMP := $(VENV)/.ready-$(VERSION)-$(STACK)
 BIN := $(VENV)/bin
 
 # One thread per process for BLAS: the tests run in two processes, the benchmarks compare single threads.
@@ -35,9 +35,11 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints/$(STACK).txt
+# A stack that does not exist is no prerequisite, so that the recipe can say what is wrong.
+$(STAMP): pyproject.toml $(wildcard constraints/$(STACK).txt)
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
 	  || { echo "ruvdecision needs Python 3.11, 3.12 or 3.13; say which with make PYTHON=python3.13" >&2; exit 1; }
+	@test -f constraints/$(STACK).txt || { echo "there is no constraints/$(STACK).txt" >&2; exit 1; }
 	@echo "Setting up $(VENV) for $$($(PYTHON) --version) (once; a few minutes)"
 	@rm -f $(VENV)/.ready-*
 	@$(PYTHON) -m venv --clear $(VENV)
@@ -74,5 +76,5 @@ build: setup
 	$(BIN)/python -m build --outdir dist .
 
 clean:
-	rm -rf .venv .venv3?? $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv3?? .venvmin .venvwheel $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
