@@ -25,6 +25,7 @@ from ._version import __version__
 from .digests import digest
 from .encoding import decode, encode
 from .errors import InputError, RuvError
+from .writing import UNFINISHED, place_files, unfinished
 
 __all__ = ["Checkpoint", "as_directory", "kept_seed"]
 
@@ -66,7 +67,7 @@ class Checkpoint:
         try:
             with self._writing():
                 self.tasks.mkdir(exist_ok=True)
-                for stale in (*self.directory.glob(".tmp-*"), *self.tasks.glob(".tmp-*")):
+                for stale in (*unfinished(self.directory), *unfinished(self.tasks)):
                     stale.unlink(missing_ok=True)
             self._compare()
         except BaseException:
@@ -88,7 +89,7 @@ class Checkpoint:
                 return None
             kept = json.loads(text.partition("\n")[0])
             found = (decode(text.partition("\n")[2]),) if kept == key else None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
         self.count += found is not None
         return found
@@ -97,7 +98,7 @@ class Checkpoint:
         """Keep the result of a task. When this comes back it is on disk, whatever happens next."""
         text = json.dumps(key) + "\n" + encode(result)
         with self._writing():
-            _write(self._file(key), _check(text) + "\n" + text)
+            place_files({self._file(key): f"{_check(text)}\n{text}".encode()}, overwrite=True)
         self.count += 1
 
     # -- the manifest --------------------------------------------------------------------------------
@@ -109,16 +110,18 @@ class Checkpoint:
             salt = secrets.token_bytes(16)
             manifest = {"format": FORMAT, "schema": SCHEMA, "software": _software(), "salt": salt.hex(), "parts": self._digests(salt)}
             with self._writing():
-                _write(path, json.dumps(manifest, indent=1) + "\n", final=True)
+                # After a power cut a lost task is done again, but a lost manifest would lose all.
+                place_files({path: f"{json.dumps(manifest, indent=1)}\n".encode()}, overwrite=True, durable=True)
             return
         try:
             manifest = json.loads(path.read_text("utf-8"))
-            found = manifest["format"], manifest["schema"], manifest["software"], manifest["parts"], bytes.fromhex(manifest["salt"])
-        except (OSError, ValueError, KeyError, TypeError):
+            software, parts = dict(manifest["software"]), dict(manifest["parts"])
+            found = manifest["format"], manifest["schema"], bytes.fromhex(manifest["salt"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             raise InputError(
                 f"The manifest of the checkpoint {self.directory} cannot be read", path.name, "Name another directory"
             ) from None
-        kind, schema, software, parts, salt = found
+        kind, schema, salt = found
         if kind != FORMAT or schema != SCHEMA:
             raise InputError(
                 f"{self.directory} is a checkpoint of another kind",
@@ -199,13 +202,17 @@ def kept_seed(directory: str | os.PathLike[str]) -> np.random.SeedSequence:
         return np.random.SeedSequence(int(json.loads(path.read_text("utf-8"))["entropy"]))
     except FileNotFoundError:
         pass
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"The seed of the checkpoint {folder} cannot be read", path.name, "Name another directory") from None
     fresh = np.random.SeedSequence()
-    with _writing(folder, 0):
-        folder.mkdir(parents=True, exist_ok=True)
-        # As text: JSON readers elsewhere may not know numbers of 128 bits.
-        _write(path, json.dumps({"entropy": str(fresh.entropy)}), final=True)
+    try:
+        with _writing(folder, 0):
+            # As text: JSON readers elsewhere may not know numbers of 128 bits.
+            place_files({path: json.dumps({"entropy": str(fresh.entropy)}).encode()}, folders=True, durable=True)
+    except RuvError as error:
+        if isinstance(error.__cause__, FileExistsError):
+            return kept_seed(directory)  # another run was first, and its seed counts
+        raise
     return fresh
 
 
@@ -222,7 +229,7 @@ def _refuse_strangers(directory: Path) -> None:
     if directory.exists() and not directory.is_dir():
         raise InputError("checkpoint must be a directory", f"the file {directory}", "Name another place")
     if directory.is_dir() and not (directory / "manifest.json").exists():
-        strangers = [p.name for p in directory.iterdir() if p.name not in OURS and not p.name.startswith(".tmp-")]
+        strangers = [p.name for p in directory.iterdir() if p.name not in OURS and not p.name.startswith(UNFINISHED)]
         if strangers:
             do = "Name an empty directory, or one that does not exist"
             raise InputError(f"{directory} is not a checkpoint", f"a directory with {len(strangers)} other files", do)
@@ -238,28 +245,6 @@ def _writing(directory: Path, count: int) -> Iterator[None]:
             f"{count} finished tasks, which are kept",
             "Make room or check permissions and run it again: it goes on from there",
         ) from error
-
-
-def _write(path: Path, text: str, final: bool = False) -> None:
-    """Write a file so that at any instant it is whole or absent."""
-    beside = path.parent / f".tmp-{os.getpid()}-{path.name}"
-    try:
-        with open(beside, "w", encoding="utf-8") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
-        raise
-    if final and hasattr(os, "O_DIRECTORY"):
-        # After a power cut a lost task is done again, but a lost manifest would lose all.
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _check(text: str) -> str:

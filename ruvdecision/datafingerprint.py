@@ -9,6 +9,7 @@ a random one that is kept in the user's data directory and is readable by that u
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -18,6 +19,7 @@ from typing import Any
 
 from .digests import digest
 from .errors import InputError
+from .writing import place_files
 
 __all__ = ["fingerprint_attr", "fingerprint_data", "key_file", "own_key"]
 
@@ -82,17 +84,9 @@ def own_key(create: bool = False) -> bytes | None:
         if not path.exists() and not create:
             return None
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside = path.with_name(f"key.{secrets.token_hex(8)}")
-            handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w") as file:
-                file.write(secrets.token_hex(32))
-            try:
-                os.link(beside, path)  # fails if another process was first, whose key then counts
-            except FileExistsError:
-                pass
-            finally:
-                beside.unlink()
+            # If another process is first its key counts.
+            with contextlib.suppress(FileExistsError):
+                place_files({path: secrets.token_hex(32).encode()}, folders=True, private=True)
         return _checked(path.read_text("ascii").strip())
     except (OSError, RuntimeError, UnicodeDecodeError, InputError):
         # No home, no room, or a spoilt file: a study is worth more than its fingerprint.

@@ -504,19 +504,20 @@ class RUMap:
         date: Any = "today",
         **beside: Any,
     ) -> Path:
-        """Write a report of the map and the choice, HTML or Markdown.
+        """Write a report of the map and the choice, HTML or Markdown, not over one that exists unless ``overwrite=True``.
 
-        ``beside`` are ``sensitivity``, ``limit``, ``record_risk``, ``rule`` and ``figures``; see `ruvdecision.report.write_report`.
+        ``beside`` are ``sensitivity``, ``limit``, ``record_risk``, ``rule``, ``figures`` and ``overwrite``; see
+        `ruvdecision.report.write_report`.
         """
         from .report import write_report
 
         return write_report(self, path, max_risk, title=title, notes=notes, format=format, date=date, **beside)
 
-    def save(self, path: Any, created: bool = False) -> Path:
-        """Write the map to a netCDF file; see `ruvdecision.storage.save`."""
+    def save(self, path: Any, created: bool = False, *, overwrite: bool = False) -> Path:
+        """Write the map to a netCDF file, not over one that exists unless ``overwrite``; see `ruvdecision.storage.save`."""
         from .storage import save
 
-        return save(self, path, created)
+        return save(self, path, created, overwrite=overwrite)
 
     @staticmethod
     def load(path: Any) -> RUMap:

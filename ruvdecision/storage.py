@@ -1,11 +1,21 @@
-"""Keeping a map in a netCDF file. Masks are stored as text (their class and settings), never as code."""
+"""Keeping a map in a netCDF file. Masks are stored as text (their class and settings), never as code.
+
+The rule of versions: a map carries the number of its format, in its attribute ``ruvdecision_map``. A change that an older
+version could not read, or would read wrongly, raises the number; a version reads every format up to its own and refuses later ones,
+which says to update. What a later format has in addition gets, in an older file, the value that it had when there was no choice.
+
+1. The map as it is today.
+2. The same, and after the netCDF file a line with the SHA-256 of all bytes before it, which readers of netCDF pass over. It is
+   looked at before anything else is: a byte that changed on a disk or a line would otherwise be a number that changed, or bring the
+   HDF5 library down. A program that edits the file drops the line; such a file is read like one of format 1.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
-import os
 import re
-import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,33 +26,27 @@ from .errors import InputError
 from .protocols import Value
 from .rumap import RUMap
 from .scores import KNOWN, Column, Tabulated, as_score
+from .writing import check_places, write_files
 
-__all__ = ["decode", "encode", "load", "save"]
+__all__ = ["as_bytes", "decode", "encode", "from_bytes", "load", "save"]
 
-FORMAT = 1
+FORMAT = 2
 _OURS = ("before", "mask_spec", "score_risk", "score_utility")
 _SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_.+@-]*")
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+_SEAL = re.compile(rb"\nruvdecision sha256 ([0-9a-f]{64})\n\Z")
+_SEAL_LENGTH = len(b"\nruvdecision sha256 \n") + 64
 
 
-def save(rumap: RUMap, path: Any, created: bool = False) -> Path:
+def save(rumap: RUMap, path: Any, created: bool = False, *, overwrite: bool = False) -> Path:
     """Write a map to a netCDF file and return its path.
 
-    The file appears whole or not at all: it is written beside its place and then moved there. The same map
+    The file appears whole or not at all, and one that exists is not written over unless ``overwrite`` says so. The same map
     gives the same bytes, because no date is stored unless ``created`` asks for it. A score that is a function of
     your own comes back with its values but not its code; a mask class of your own comes back as None with a note.
     """
-    target = Path(path)
-    if target.is_dir() or not target.parent.is_dir():
-        raise InputError("A map is saved to a file in a directory that exists", str(target), 'Write save("map.nc")')
-    dataset = _to_file(rumap, created)
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-    try:
-        dataset.to_netcdf(temporary, engine="h5netcdf", format="NETCDF4")
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return target
+    check_places([path], overwrite=overwrite)
+    return write_files({path: as_bytes(rumap, created)}, overwrite=overwrite)[0]
 
 
 def load(path: Any) -> RUMap:
@@ -50,21 +54,57 @@ def load(path: Any) -> RUMap:
 
     Classes of masks are looked up by name in `ruvdecision.masks`; nothing in the file is run.
     """
-    import xarray as xr
-
-    target = Path(path)
+    try:
+        target = Path(path)
+    except TypeError:
+        raise InputError("A map file is named by its path", type(path).__name__, 'Write RUMap.load("map.nc")') from None
     if not target.is_file():
         raise InputError("There is no such map file", str(target), "Check the path; maps are written by rumap.save(path)")
     try:
-        dataset = xr.load_dataset(target, engine="h5netcdf", decode_times=False, mask_and_scale=False)
+        content = target.read_bytes()
+    except OSError as error:
+        raise InputError(f"{target} cannot be read", error.strerror or str(error), "Check its permissions") from None
+    return from_bytes(content, str(target))
+
+
+def as_bytes(rumap: RUMap, created: bool = False) -> bytes:
+    """The file of a map, as `save` writes it.
+
+    It is made in memory: the HDF5 library does not bear a disk that is full.
+    """
+    import h5netcdf
+    from xarray.backends import H5NetCDFStore
+
+    buffer = io.BytesIO()
+    with h5netcdf.File(buffer, "w") as opened:
+        _to_file(rumap, created).dump_to_store(H5NetCDFStore(opened))
+    content = buffer.getvalue()
+    return content + b"\nruvdecision sha256 " + hashlib.sha256(content).hexdigest().encode() + b"\n"
+
+
+def from_bytes(content: bytes, name: str = "the file") -> RUMap:
+    """Read a map from the bytes of its file; ``name`` is for errors."""
+    import xarray as xr
+
+    do = "Give a file that rumap.save(path) wrote"
+    if not content.startswith(_HDF5):
+        older = content.startswith(b"CDF")
+        raise InputError("The file is not a map", f"{name}, {'an older kind of netCDF' if older else 'no netCDF file'}", do)
+    seal = _SEAL.search(content, max(len(content) - _SEAL_LENGTH, 0))
+    if seal is not None and hashlib.sha256(content[: seal.start()]).hexdigest().encode() != seal[1]:
+        raise InputError(
+            "The map file is damaged", f"{name}: its bytes are not those that were written", "Take a copy, or save the map again"
+        )
+    try:
+        dataset = xr.load_dataset(io.BytesIO(content), engine="h5netcdf", decode_times=False, mask_and_scale=False)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as problem:
-        raise InputError("The file is not a map", f"{target}: {problem}", "Give a file that rumap.save(path) wrote") from None
+        raise InputError("The file is not a map", f"{name}: {type(problem).__name__}", do) from problem
     if "ruvdecision_map" not in dataset.attrs:
-        raise InputError("The file is not a map of ruvdecision", str(target), "Give a file that rumap.save(path) wrote")
+        raise InputError("The file is not a map of ruvdecision", name, do)
     try:
         return _from_file(dataset)
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as problem:
-        raise InputError("The map file is damaged", f"{target}: {type(problem).__name__} {problem}", "Save the map again") from None
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError, json.JSONDecodeError) as problem:
+        raise InputError("The map file is damaged", f"{name}: {type(problem).__name__} {problem}", "Save the map again") from None
 
 
 def encode(value: Any) -> Any:
@@ -167,8 +207,11 @@ def _to_file(rumap: RUMap, created: bool) -> Any:
 
 def _from_file(dataset: Any) -> RUMap:
     meta = json.loads(dataset.attrs["ruvdecision_map"])
+    if not isinstance(meta["format"], int) or meta["format"] < 1:
+        raise TypeError("its format is not a number from 1 on")
     if meta["format"] > FORMAT:
-        raise InputError("The map was saved by a newer version", f"format {meta['format']}", "Update ruvdecision")
+        got = f"format {meta['format']}; this version reads formats 1 to {FORMAT}"
+        raise InputError("The map was saved by a newer version", got, "Update ruvdecision")
     stored = {str(k): np.asarray(v.values) for k, v in dataset.variables.items()}
     columns = {meta["names"].get(k, k): v for k, v in stored.items() if k not in _OURS}
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import io
 import math
 import re
 import sys
@@ -91,6 +92,18 @@ class Outcome:
             if not hasattr(figure, "savefig"):
                 raise InputError("figure() must give back a matplotlib Figure", type(figure).__name__, "End it with return ax.figure")
             return figure  # type: ignore[no-any-return]
+
+    def picture(self, max_risk: float | None = None) -> bytes | None:
+        """The study's own picture as a PNG image, or None."""
+        figure = self.figure(max_risk)
+        if figure is None:
+            return None
+        buffer = io.BytesIO()
+        with _inside(self.study, "figure"):
+            figure.savefig(buffer, format="png", dpi=150, bbox_inches="tight")
+        if "matplotlib.pyplot" in sys.modules:
+            sys.modules["matplotlib.pyplot"].close(figure)  # pyplot keeps every figure alive
+        return buffer.getvalue()
 
 
 @dataclass(frozen=True)

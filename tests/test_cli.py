@@ -154,17 +154,6 @@ def test_a_report_is_not_written_over(study: Path, tmp_path: Path, capsys: pytes
     assert (out / "report.html").read_text("utf-8").startswith("<!DOCTYPE")
 
 
-def test_a_report_that_cannot_be_written_leaves_nothing(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def full(*arguments: object, **options: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("ruvdecision.report.write_report", full)
-    assert "No space left" in fails(capsys, "run", study, "--out", tmp_path / "out")
-    assert list((tmp_path / "out").iterdir()) == []
-
-
 def test_notes_that_fail_do_not_cost_the_files(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(study, STUDY + "    raise KeyError('gone')\n")
     assert "notes() of" in fails(capsys, "run", study, "--out", tmp_path / "out")
@@ -353,15 +342,24 @@ def test_out_must_be_a_directory(study: Path, capsys: pytest.CaptureFixture[str]
     assert "is a file" in fails(capsys, "run", study, "--out", study / "below")
 
 
+@pytest.mark.parametrize("step", ["fsync", "link"])
+@pytest.mark.parametrize("which", range(4))
 def test_a_failure_while_writing_leaves_nothing(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    step: str, which: int, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(self: RUMap, path: object) -> None:
-        raise OSError(28, "No space left on device")
+    real, left = getattr(os, step), [which]
 
-    monkeypatch.setattr(RUMap, "save", full)
-    assert "No space left" in fails(capsys, "run", study, "--out", tmp_path / "out")
-    assert list((tmp_path / "out").iterdir()) == []
+    def full(*arguments: object) -> object:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(28, "No space left on device")
+        return real(*arguments)
+
+    monkeypatch.setattr(os, step, full)
+    if step == "link":  # nor can the name be taken in the other way
+        monkeypatch.setattr(os, "replace", full)
+    assert "No space left" in fails(capsys, "run", study, "--out", tmp_path / "deep" / "out")
+    assert not (tmp_path / "deep").exists()
 
 
 def test_two_names_that_would_share_a_file(panel: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ LAYERS = [
     {"beliefs", "masks", "targets", "rules", "losses"},
     {"posteriors", "channels", "observations", "layout", "orderstatistics"},
     {"running", "checkpoint", "sharing", "digests", "encoding", "datafingerprint"},
-    {"scores", "monotone", "progress", "lazy", "files", "checks", "errors", "protocols", "_version"},
+    {"scores", "monotone", "progress", "lazy", "files", "writing", "checks", "errors", "protocols", "_version"},
 ]
 HEIGHT = {name: -depth for depth, names in enumerate(LAYERS) for name in names}
 
@@ -55,8 +55,8 @@ LAZY_ONLY = {
     "pytensor": {"beliefs.anatomy", "beliefs.graphs", "engines.routes", "engines.samplers", "engines.latent", "observations.tensor"},
     "nutpie": {"engines.samplers"},
     "matplotlib": {"plots", "labels", "knowledgeplot", "tornado", "riskplots", "gallery", "paper", "posteriorplot"}
-    | {"calibration", "report.picture", "explore.pictures", "cli"},
-    "rich": {"cli", "studies", "progress"},
+    | {"calibration", "report.picture", "explore.pictures", "cli.output"},
+    "rich": {"cli.printing", "studies", "progress"},
     "sklearn": None,
     "numba": None,
 }

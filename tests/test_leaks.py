@@ -119,7 +119,7 @@ def test_maps_and_reports_hold_no_record(make: Callable[[], RUMap], tmp_path: Pa
     rumap.save(tmp_path / "map.nc")
     rumap.to_dataframe().to_csv(tmp_path / "map.csv")
     for name in ("report.html", "report.md"):
-        write_report(rumap, tmp_path / name, float(np.median(rumap.risk)), notes=["A note."], figures=tmp_path / "figures")
+        write_report(rumap, tmp_path / name, float(np.median(rumap.risk)), notes=["A note."], figures=tmp_path / "figures", overwrite=True)
     found = files(tmp_path)
     assert len(found) >= 6
     assert {name: leaks(content) for name, content in found.items() if leaks(content)} == {}

@@ -6,6 +6,7 @@ import base64
 import datetime
 import html
 import itertools
+import os
 import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 
 from ruvdecision.beliefs import FiniteBelief, NormalBelief, PyMCBelief
 from ruvdecision.decide import choose, frontier
-from ruvdecision.errors import InputError
+from ruvdecision.errors import InputError, RuvError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.limits import limit
 from ruvdecision.losses import Absolute, Pinball, Quadratic, ZeroOne
@@ -494,7 +495,7 @@ def test_sensitivity_limit_and_records_have_their_chapters(tmp_path: Path) -> No
     first = {p.name: p.read_bytes() for p in (tmp_path / "figures").iterdir()}
     assert all(b.startswith(b"%PDF" if n.endswith("pdf") else b"<?xml") for n, b in first.items())
     assert b"chosen release" in first["map1.svg"]
-    write_report(rumap, tmp_path / "b.md", 0.5, figures=str(tmp_path / "figures"), **options)  # type: ignore[arg-type]
+    write_report(rumap, tmp_path / "b.md", 0.5, figures=str(tmp_path / "figures"), overwrite=True, **options)  # type: ignore[arg-type]
     assert first == {p.name: p.read_bytes() for p in (tmp_path / "figures").iterdir()}
     plain = (tmp_path / "b.md").read_text("utf-8")
     assert {"## Sensitivity", "## Risk of every record"} <= set(plain.splitlines())
@@ -681,7 +682,7 @@ def test_the_format_follows_the_name_unless_it_is_given(tmp_path: Path) -> None:
     assert EMPTY.report(tmp_path / "a.md").read_text("utf-8").startswith("# ")
     assert EMPTY.report(str(tmp_path / "a.HTM")).read_text("utf-8").startswith("<!DOCTYPE")
     assert EMPTY.report(tmp_path / "a.txt", format="md").read_text("utf-8").startswith("# ")
-    assert EMPTY.report(tmp_path / "a.md", format="html").read_text("utf-8").startswith("<!DOCTYPE")
+    assert EMPTY.report(tmp_path / "a.md", format="html", overwrite=True).read_text("utf-8").startswith("<!DOCTYPE")
 
 
 @pytest.mark.parametrize(
@@ -690,8 +691,8 @@ def test_the_format_follows_the_name_unless_it_is_given(tmp_path: Path) -> None:
         ({"path": "report.pdf"}, ["which format", "report.pdf", ".md"]),
         ({"path": "report"}, ["which format"]),
         ({"path": "report.html", "format": "pdf"}, ["format", "'html'", "pdf"]),
-        ({"path": "no/where/report.html"}, ["directory that exists"]),
-        ({"path": ".", "format": "md"}, ["directory that exists"]),
+        ({"path": "no/where/report.html"}, ["no directory no/where"]),
+        ({"path": ".", "format": "md"}, ["no name for a file"]),
         ({"max_risk": -1.0}, ["max_risk must be positive"]),
         ({"max_risk": np.nan}, ["max_risk"]),
         ({"title": 3}, ["title must be text", "got 3"]),
@@ -719,16 +720,18 @@ def test_a_file_is_replaced_whole_or_kept(tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "report.html"
     path.write_text("old")
 
-    def full(self: Path, data: bytes) -> int:
+    def full(opened: int) -> None:
         raise OSError(28, "No space left on device")
 
+    with pytest.raises(InputError, match="exists already"):
+        small().report(path)
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full)
-        with pytest.raises(OSError, match="No space"):
-            small().report(path)
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(RuvError, match="No space"):
+            small().report(path, overwrite=True)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-    small().report(path)
+    small().report(path, overwrite=True)
     assert path.read_text("utf-8").startswith("<!DOCTYPE")
 
 

@@ -1,6 +1,7 @@
 """The map: schema, look-up, joining, storing and showing."""
 
 import json
+import os
 import pickle
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruvdecision.errors import InputError
+from ruvdecision.errors import InputError, RuvError
 from ruvdecision.masks import Mask, Microaggregate, Noise, Release, Shuffle, Subsample, Suppress
 from ruvdecision.protocols import Value
 from ruvdecision.rumap import RUMap
@@ -335,7 +336,10 @@ def test_saved_maps_come_back(tmp_path):
     back.save(tmp_path / "again.nc")
     assert (tmp_path / "again.nc").read_bytes() == path.read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["again.nc", "map.nc"]
-    rumap.save(path, created=True)
+    with pytest.raises(InputError, match="exists already"):
+        rumap.save(path, created=True)
+    assert "created" not in RUMap.load(path).attrs
+    rumap.save(path, created=True, overwrite=True)
     assert "created" in RUMap.load(path).attrs
 
 
@@ -343,14 +347,14 @@ def test_scores_come_back(tmp_path):
     rumap = small(columns={"KL": [1, 2, 3, 4, 5.0]})
     for score in ("gain", "relative_gain", lambda u: 1 / (1 + u), "KL", Column("KL", "negative_log"), Column("KL", lambda v: -v)):
         scored = rumap.with_risk(score)
-        back = RUMap.load(scored.save(tmp_path / "map.nc"))
+        back = RUMap.load(scored.save(tmp_path / "map.nc", overwrite=True))
         np.testing.assert_array_equal(back.risk, scored.risk)
         np.testing.assert_allclose(back.risk_error, scored.risk_error, rtol=1e-14)
         assert back.risk_score.name == scored.risk_score.name
         assert back.frontier().releases == scored.frontier().releases
         assert back[[1, 2]].risk.tolist() == scored.risk[[1, 2]].tolist()
     columns_only = RUMap.build(labels=["a"], columns={"linkage": [0.3], "IO": [1]}, risk="linkage", utility="IO")
-    back = RUMap.load(columns_only.save(tmp_path / "map.nc"))
+    back = RUMap.load(columns_only.save(tmp_path / "map.nc", overwrite=True))
     assert (back.risk.tolist(), back.masks, back.intruder) == ([0.3], None, None)
 
 
@@ -442,11 +446,11 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     before = path.read_bytes()
 
     def full(*args, **kwargs):
-        raise OSError("no space left")
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(xr.Dataset, "to_netcdf", full)
-    with pytest.raises(OSError, match="no space"):
-        small(engine="other").save(path)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RuvError, match="could not be written; got No space left"):
+        small(engine="other").save(path, overwrite=True)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["map.nc"]
     with pytest.raises(InputError, match="directory"):

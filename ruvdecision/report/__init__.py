@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from ..checks import check_choice, suggest
 from ..errors import InputError
 from ..rumap import RUMap
+from ..writing import as_place, check_places, write_files
 from .blocks import Document, pictures
 from .content import compose
 from .extras import Extras
@@ -24,7 +24,7 @@ from .page import as_html
 from .picture import draw_files
 from .plain import as_markdown
 
-__all__ = ["fingerprint", "render_report", "write_report"]
+__all__ = ["fingerprint", "render_report", "report_files", "write_report"]
 
 FORMATS = {"html": as_html, "md": as_markdown}
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
@@ -44,6 +44,7 @@ def write_report(
     record_risk: Any = None,
     rule: Any = None,
     figures: Any = None,
+    overwrite: bool = False,
 ) -> Path:
     """Write the report of a map to a file and return its path.
 
@@ -51,7 +52,7 @@ def write_report(
     the table of releases and who dominates the others, measures if there are any, how sure the choice is where numbers carry
     errors, what was done beside the map (limit, sensitivity, risk of every record), diagnostics, notes, the method with its
     papers, and the record: versions, seed and fingerprints. Only what the map holds can get in, so no confidential record
-    does, and every text is escaped. The file appears whole or not at all; one that exists is written over.
+    does, and every text is escaped. The file appears whole or not at all, together with its figures.
 
     Parameters
     ----------
@@ -79,6 +80,8 @@ def write_report(
         Further arguments of `choose` that the choice was made with, ``{"confidence": 0.95}``.
     figures : str or Path, optional
         A directory (made if it is not there) for every picture of the report as SVG and PDF, for papers.
+    overwrite : bool, default False
+        Write over a report and figures that exist.
 
     With several maps each of ``sensitivity``, ``limit`` and ``record_risk`` is a mapping from the map's name.
 
@@ -88,34 +91,48 @@ def write_report(
     >>> write_report(rumap, "report.html", max_risk=0.5).name
     'report.html'
     """
-    target = Path(path)
-    if format is None:
-        if target.suffix.lower() not in SUFFIXES:
-            raise InputError(
-                "The path must say which format it is", str(target), f'End it in {" or ".join(SUFFIXES)}, or give format="html" or "md"'
-            )
-        format = SUFFIXES[target.suffix.lower()]
-    if target.is_dir() or not target.parent.is_dir():
-        raise InputError("A report is written to a file in a directory that exists", str(target), 'Write report("report.html")')
-    document = _document(rumap, max_risk, title, notes, date, format, sensitivity, limit, record_risk, rule)
-    drawings = _figures(figures, document)
-    text = FORMATS[format](document)
-    for place, content in drawings.items():
-        _put(place, content)
+    target = as_place(path)
+    _format(target, format)
+    check_places([target], overwrite=overwrite)
+    options = {"title": title, "notes": notes, "date": date, "sensitivity": sensitivity, "limit": limit}
+    files = report_files(rumap, target, max_risk, format=format, figures=figures, record_risk=record_risk, rule=rule, **options)
+    # All of them together: a report never stands beside the pictures of another.
+    return write_files(files, overwrite=overwrite, folders=figures is not None)[-1]
+
+
+def report_files(
+    rumap: RUMap | Mapping[str, RUMap],
+    path: Any,
+    max_risk: float | None = None,
+    *,
+    format: str | None = None,
+    figures: Any = None,
+    **options: Any,
+) -> dict[Path, bytes]:
+    """The files that `write_report` would write, with the same arguments, by where they go; the report is the last.
+
+    >>> rumap = RUMap.build(labels=["a", "b"], intruder=[2.0, 1.0], scientist=[0.5, 0.25])
+    >>> [file.as_posix() for file in report_files(rumap, "out/report.md", figures="out/figures")]
+    ['out/figures/map1.svg', 'out/figures/map1.pdf', 'out/report.md']
+    """
+    target, folder = as_place(path), _folder(figures)
+    kind = _format(target, format)
+    document = _document(rumap, max_risk, **options)
+    drawn = {} if folder is None else {folder / f"{p.anchor}.{end}": b for p in pictures(document) for end, b in draw_files(p).items()}
     # Bytes, not text: line ends are the same on every system.
-    return _put(target, text.encode("utf-8"))
+    return drawn | {target: FORMATS[kind](document).encode("utf-8")}
 
 
-def _put(target: Path, content: bytes) -> Path:
-    """Write a file whole or not at all."""
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return target
+def _format(path: Path, format: str | None) -> str:
+    """Which format it is, as it is said or as the path's suffix says."""
+    suffix = path.suffix.lower()
+    if format is not None:
+        return check_choice("format", format, list(FORMATS))
+    if suffix not in SUFFIXES:
+        raise InputError(
+            "The path must say which format it is", str(path), f'End it in {" or ".join(SUFFIXES)}, or give format="html" or "md"'
+        )
+    return SUFFIXES[suffix]
 
 
 def render_report(
@@ -137,18 +154,19 @@ def render_report(
     >>> render_report(rumap, max_risk=0.5, title="Pilot", format="md").splitlines()[0]
     '# Pilot'
     """
-    document = _document(rumap, max_risk, title, notes, date, format, sensitivity, limit, record_risk, rule)
-    return FORMATS[format](document)
+    check_choice("format", format, list(FORMATS))
+    beside = {"sensitivity": sensitivity, "limit": limit, "record_risk": record_risk}
+    return FORMATS[format](_document(rumap, max_risk, title=title, notes=notes, date=date, rule=rule, **beside))
 
 
 def _document(
-    rumap: Any, max_risk: Any, title: Any, notes: Any, date: Any, format: Any, sensitivity: Any, limit: Any, record_risk: Any, rule: Any
+    rumap: Any, max_risk: Any, *, title: Any = None, notes: Any = (), date: Any = "today", rule: Any = None, **beside: Any
 ) -> Document:
+    """The report before it has a format; ``beside`` are the sensitivity, the limit and the risk of every record."""
     maps = rumap if isinstance(rumap, Mapping) else {"map": rumap}
     if not maps or not all(isinstance(m, RUMap) for m in maps.values()):
         got = [type(m).__name__ for m in maps.values()] or "none"
         raise InputError("A report needs a map, or several maps by name", got, "Write write_report(rumap, ...)")
-    check_choice("format", format, list(FORMATS))
     lines = notes.splitlines() if isinstance(notes, str) else _listed("notes", notes)
     for name, given in (("title", title), *(("notes", line) for line in lines)):
         if given is not None and not isinstance(given, str):
@@ -160,7 +178,6 @@ def _document(
     if date is not None and not isinstance(date, str):
         raise InputError("date must be text or a date", date, "Write date=datetime.date.today()")
     heading = title if title is not None and title.strip() else "Which release to give out: risk and utility"
-    beside = {"sensitivity": sensitivity, "limit": limit, "record_risk": record_risk}
     parts = {name: _shared_out(name, given, list(maps)) for name, given in beside.items()}
     extras = {str(k): Extras(**{name: found.get(k) for name, found in parts.items()}, rule=rule) for k in maps}
     return compose({str(k): m for k, m in maps.items()}, max_risk, heading, _sentences(lines), date, extras)
@@ -180,18 +197,16 @@ def _shared_out(name: str, given: Any, maps: list[Any]) -> dict[Any, Any]:
     return dict(given)
 
 
-def _figures(figures: Any, document: Document) -> dict[Path, bytes]:
-    """The files of all pictures, by where they go."""
+def _folder(figures: Any) -> Path | None:
+    """The directory for pictures."""
     if figures is None:
-        return {}
+        return None
     if not isinstance(figures, (str, os.PathLike)):
         raise InputError("figures must be the path of a directory", type(figures).__name__, 'Write figures="figures/"')
     folder = Path(figures)
     if folder.exists() and not folder.is_dir():
         raise InputError("figures must be a directory", str(folder), "Name a directory for the SVG and PDF files")
-    drawn = {folder / f"{p.anchor}.{kind}": content for p in pictures(document) for kind, content in draw_files(p).items()}
-    folder.mkdir(parents=True, exist_ok=True)
-    return drawn
+    return folder
 
 
 def _listed(name: str, given: Any) -> list[Any]:

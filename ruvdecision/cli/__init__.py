@@ -1,0 +1,86 @@
+"""The command line: run a study, list the studies, measure releases that other tools made, open the page.
+
+Exit codes: 0 when all went well, 2 for anything the caller can put right (one line on stderr says what),
+130 after Ctrl-C. ``--debug`` shows the traceback as well. Results go to stdout, progress and errors to stderr.
+
+There is one module per command; the others hold what commands share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from .._version import __version__
+from ..errors import RuvError
+from . import explore, measure, models, run
+from .options import Parser, UsageError
+from .printing import complain
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code.
+
+    >>> main(["run", "no_such_study.py"])
+    2
+    """
+    debug = False
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show ± shows ? and not an error
+    try:
+        options = _parser().parse_args(argv)
+        debug = getattr(options, "debug", False)
+        code: int = options.command(options)
+        sys.stdout.flush()
+        return code
+    except SystemExit as ended:
+        return int(ended.code or 0)  # --help and --version have printed what was asked for
+    except UsageError as error:
+        return complain(str(error))
+    except RuvError as error:
+        if debug:
+            traceback.print_exc()
+        return complain(str(error))
+    except KeyboardInterrupt:
+        if debug:
+            traceback.print_exc()
+        return complain("interrupted", code=130)
+    except BrokenPipeError:
+        # The reader (head, less) has gone.
+        _close_output()
+        return 1
+    except OSError as error:
+        if debug:
+            traceback.print_exc()
+        _close_output()
+        where = "" if error.filename is None else f" ({os.fsdecode(error.filename)})"
+        return complain(f"the system says: {error.strerror or error}{where}. Check space and permissions; --debug shows where.")
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        return complain(f"unexpected {type(error).__name__}: {error}. Add --debug to see where.", code=1)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="ruvdecision", description="Risk-utility maps for statistical disclosure limitation.")
+    parser.add_argument("--version", action="version", version=f"ruvdecision {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for module in (run, measure, explore, models):
+        module.add(commands)
+    return parser
+
+
+def _close_output() -> None:
+    """Keep Python from complaining once more when it closes an output that takes nothing."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

@@ -1,0 +1,63 @@
+"""Arguments that several commands share, and a parser that fails with one line."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import NoReturn
+
+__all__ = ["Parser", "UsageError", "add_report_options", "add_running_options", "count", "number"]
+
+
+class UsageError(Exception):
+    """A command line that cannot be read."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that fails with one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def add_report_options(parser: argparse.ArgumentParser) -> None:
+    """What the report looks like."""
+    parser.add_argument("--format", choices=("html", "md"), default="html", help="write report.html (default) or report.md")
+    parser.add_argument(
+        "--date",
+        metavar="DATE",
+        default="today",
+        help="a date for the report (default: today; none: same map, same bytes)",
+    )
+    parser.add_argument("--figures", action="store_true", help="write the report's pictures as SVG and PDF to DIR/figures too")
+
+
+def add_running_options(parser: argparse.ArgumentParser) -> None:
+    """Who does the work, and where it is kept."""
+    parser.add_argument("--workers", type=count, metavar="N", help="work in N processes (default: one); the map is the same")
+    parser.add_argument("--dask", metavar="ADDRESS", help="work on the dask cluster whose scheduler is there, e.g. tcp://host:8786")
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", help="keep what is finished there: a run that was stopped or killed goes on when started again"
+    )
+
+
+def count(text: str) -> int:
+    """A whole number from 1 on."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on; got {text!r}")
+    return number
+
+
+def number(text: str) -> float:
+    """A number; infinity is one."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number; got {text!r}") from None
+    if math.isnan(number):
+        raise argparse.ArgumentTypeError(f"must be a number; got {text!r}")
+    return number

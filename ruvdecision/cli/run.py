@@ -1,0 +1,59 @@
+"""``ruvdecision run``: run a study, print its table and the choice, write its map."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from .hands import hands
+from .options import add_report_options, add_running_options, number
+from .outcomes import choose, close
+from .output import check_out, write
+from .printing import progress_line
+
+__all__ = ["add", "run"]
+
+
+def add(commands: Any) -> None:
+    """Say what the command takes."""
+    runner = commands.add_parser(
+        "run",
+        help="run a study: print its table and the choice, write its map",
+        description="Run a study file. A study is code: run only files that you trust.",
+    )
+    runner.add_argument("file", metavar="FILE", help="a study, e.g. models/trottini_fienberg_normal.py")
+    runner.add_argument("--max-risk", type=number, metavar="T", help="choose the release of most utility with risk at most T")
+    runner.add_argument("--out", metavar="DIR", help="write map.nc, map.csv, map.png and a report there (no files otherwise)")
+    add_report_options(runner)
+    runner.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the study; may be given again")
+    add_running_options(runner)
+    runner.add_argument("--force", action="store_true", help="write over files that exist")
+    runner.add_argument("--quiet", action="store_true", help="print the choice only")
+    runner.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    runner.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out the command."""
+    from ..datafingerprint import own_key
+    from ..progress import host
+    from ..running import using
+    from ..studies import load_study, parse_settings
+
+    settings = parse_settings(options.set)
+    out = check_out(options, ["map"])
+    with progress_line(options.quiet) as say:
+        say(f"loading {options.file}")
+        study = load_study(options.file)
+        study.check(settings)
+        say(f"running {study.name}")
+        if out is not None:
+            own_key(create=True)  # so that the report can name the data
+        with host(say), hands(options) as executor, using(executor, options.checkpoint):
+            outcome = study.run(**settings)
+        max_risk = study.max_risk if options.max_risk is None else options.max_risk
+        choices, misses = choose(outcome, max_risk)
+        # Write before printing: a reader of stdout that goes away early must not cost the files.
+        written = write(outcome, out, max_risk, options, say)
+        notes = [] if options.quiet else outcome.notes()
+    return close(outcome, choices, misses, max_risk, notes, written, quiet=options.quiet)
