@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from .csvfiles import read_csv
 from .errors import InputError, UnsupportedError
 
-__all__ = ["KINDS", "check_file", "csv_settings", "decimal_commas", "file_digest", "read_data"]
+__all__ = ["KINDS", "check_file", "file_digest", "read_data", "reading"]
 
 KINDS: dict[str, tuple[str, ...]] = {
     "CSV": (".csv", ".tsv", ".txt"),
@@ -49,18 +50,8 @@ def read_data(path: Any) -> pd.DataFrame:
     [1.5, 2.5]
     """
     file, kind = check_file(path)
-    if file.stat().st_size == 0:
-        raise InputError(f"{file} is empty", "0 bytes", "Check how it was written")
-    try:
+    with reading(file, kind):
         table = _READERS[kind](file)
-    except (InputError, UnsupportedError):
-        raise
-    except UnicodeDecodeError:
-        raise InputError(f"{file} is not encoded as UTF-8", "other bytes", "Save it as UTF-8") from None
-    except Exception as error:
-        # Each library has its own errors for damaged files; all mean the same to the caller.
-        text = " ".join(str(error).split()).rstrip(".")
-        raise InputError(f"{file} cannot be read as {kind}", f"{type(error).__name__}: {text}", "Check the file and its ending") from error
     if len(table) == 0 or table.shape[1] == 0:
         raise InputError(f"{file} has no records", f"{len(table)} rows and {table.shape[1]} columns", "Give one row per respondent")
     twice = [str(name) for name, count in Counter(table.columns).items() if count > 1]
@@ -73,6 +64,34 @@ def check_file(path: Any) -> tuple[Path, str]:
     """Return the path and its kind if the file is there and has a known ending; its content is not looked at."""
     file = _existing(path)
     return file, _kind(file)
+
+
+@contextmanager
+def reading(file: Path, kind: str) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into one clear line, which never quotes what is in it."""
+    if file.stat().st_size == 0:
+        raise InputError(f"{file} is empty", "0 bytes", "Check how it was written")
+    try:
+        yield
+    except (InputError, UnsupportedError):
+        raise
+    except UnicodeDecodeError:
+        raise InputError(f"{file} is not encoded as UTF-8", "other bytes", "Save it as UTF-8") from None
+    except pd.errors.EmptyDataError:
+        raise InputError(f"{file} is empty", "no line with names", "Check how it was written") from None
+    except pd.errors.ParserWarning:
+        raise InputError(f"{file} has rows with more entries than there are names", "a long row", "Name every column once") from None
+    except ImportError as error:
+        do = "Install it, or save the file in another way"
+        raise UnsupportedError(f"Reading {file} needs a package that is not installed", error.name or type(error).__name__, do) from error
+    except Exception as error:
+        # Each library has its own errors for damaged files; all mean the same to the caller. Their messages may quote records,
+        # but for that of the CSV parser, which counts lines.
+        where = re.search(r"Expected \d+ fields in line \d+, saw \d+|EOF inside string starting at row \d+", str(error))
+        got = where[0] if where and isinstance(error, pd.errors.ParserError) else type(error).__name__
+        raise InputError(
+            f"{file} cannot be read as {kind}", got, "Check the file and its ending: it may be damaged or cut short"
+        ) from error
 
 
 def file_digest(path: str | Path) -> str:
@@ -110,47 +129,6 @@ def _kind(file: Path) -> str:
 
 
 # -- one reader per kind -------------------------------------------------------------------------------
-
-
-def csv_settings(file: Path) -> dict[str, Any]:
-    """How pandas should read a CSV file, from its first line."""
-    names, separator = _header(file)
-    twice = [name for name, count in Counter(names).items() if count > 1 and name]
-    if twice:
-        # pandas would rename the second one in silence.
-        raise InputError(f"{file} has columns that share a name", ", ".join(twice), "Rename them")
-    unnamed = [i + 1 for i, name in enumerate(names) if not name]
-    if unnamed and unnamed != [1]:
-        raise InputError(f"{file} has columns without a name", f"columns {unnamed}", "Name them in the first line")
-    return {"sep": separator, "decimal": ".", "encoding": "utf-8-sig", "index_col": 0 if unnamed else False}
-
-
-def _read_csv(file: Path) -> pd.DataFrame:
-    settings = csv_settings(file)
-    table = pd.read_csv(file, **settings)
-    if settings["sep"] == ";" and any(decimal_commas(table[c]) for c in table.columns):
-        table = pd.read_csv(file, **(settings | {"decimal": ","}))
-    # A name such as " age" would never be found by somebody who types "age".
-    return table.rename(columns=lambda c: c.strip() if isinstance(c, str) else c)
-
-
-def _header(file: Path) -> tuple[list[str], str]:
-    """The names in the first line, and the separator that occurs most often there."""
-    from pandas.io.common import get_handle
-
-    with get_handle(file, "r", encoding="utf-8-sig", compression="infer") as opened:
-        line = opened.handle.readline().rstrip("\r\n")  # type: ignore[union-attr]
-    bare = re.sub(r'"[^"]*"', "", str(line))
-    separator = max(",;\t|", key=bare.count)
-    return [name.strip() for name in next(csv.reader([str(line)], delimiter=separator), [])], separator
-
-
-def decimal_commas(column: pd.Series[Any]) -> bool:
-    """True for a column of text that holds numbers with a decimal comma."""
-    known = column.dropna()
-    return (
-        not pd.api.types.is_numeric_dtype(column.dtype) and len(known) > 0 and known.astype(str).str.fullmatch(r"\s*[+-]?\d*,?\d+\s*").all()
-    )
 
 
 def _read_parquet(file: Path) -> pd.DataFrame:
@@ -204,7 +182,7 @@ def _read_sas(file: Path) -> pd.DataFrame:
 
 
 _READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    "CSV": _read_csv,
+    "CSV": read_csv,
     "parquet": _read_parquet,
     "Stata": _read_stata,
     "SPSS": _read_spss,

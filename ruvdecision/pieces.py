@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 
 from .checks import check_integer
+from .csvfiles import csv_settings, decimal_commas, misses_last, refuse_short_rows, refuse_thousands, strict, thousands
 from .errors import InputError, UnsupportedError
-from .files import check_file, csv_settings, decimal_commas
+from .files import check_file, reading
 
 __all__ = ["Pieces"]
 
@@ -59,18 +60,11 @@ class Pieces:
             return
         file, kind = check_file(self.source)
         rows = 0
-        try:
+        with reading(file, kind):
             for piece in self._csv(file) if kind == "CSV" else self._parquet(file):
                 if len(piece):
                     rows += len(piece)
                     yield piece
-        except (InputError, UnsupportedError):
-            raise
-        except UnicodeDecodeError:
-            raise InputError(f"{file} is not encoded as UTF-8", "other bytes", "Save it as UTF-8") from None
-        except (OSError, ValueError) as error:
-            # A parser's message may quote the line it stumbled over, so only its kind is told.
-            raise InputError(f"{file} cannot be read as {kind}", type(error).__name__, "Check the file and its ending") from error
         if rows == 0:
             raise InputError(f"{file} has no records", "0 rows", "Give one row per respondent")
 
@@ -84,10 +78,11 @@ class Pieces:
         known = _CSV_PLANS.get(_stamp(file))
         if known is None:
             settings = csv_settings(file)
-            types, commas = _csv_types(file, self.size, settings)
+            types, commas, grouped = _csv_types(file, self.size, settings)
             if settings["sep"] == ";" and commas:
                 settings["decimal"] = ","
-                types, _ = _csv_types(file, self.size, settings)
+                types, _, grouped = _csv_types(file, self.size, settings)
+            refuse_thousands(file, grouped)
             _CSV_PLANS.clear()
             known = _CSV_PLANS[_stamp(file)] = settings, types
         return known
@@ -113,11 +108,14 @@ def _stamp(file: Path) -> tuple[Any, ...]:
     return str(file.resolve()), status.st_size, status.st_mtime_ns
 
 
-def _csv_types(file: Path, size: int, settings: dict[str, Any]) -> tuple[dict[Any, Any], bool]:
-    """The type that fits all of a column, and whether some column of text holds numbers with a decimal comma."""
+def _csv_types(file: Path, size: int, settings: dict[str, Any]) -> tuple[dict[Any, Any], bool, list[Any]]:
+    """The type that fits all of a column, whether some column of text holds numbers with a decimal comma, and which thousands."""
     kinds: dict[Any, set[str]] = {}
     commas: dict[Any, bool] = {}
+    digits: dict[Any, tuple[bool, bool]] = {}
+    missing = False
     for piece in _csv_pieces(file, size, settings, None):
+        missing = missing or misses_last(piece)
         for name in piece.columns:
             column = piece[name]
             if column.isna().all():
@@ -129,15 +127,27 @@ def _csv_types(file: Path, size: int, settings: dict[str, Any]) -> tuple[dict[An
                 kinds.setdefault(name, set()).add(column.dtype.kind if number else "O")
                 if not number:
                     commas[name] = commas.get(name, True) and decimal_commas(column)
+                    all_before, some_before = digits.get(name, (True, False))
+                    all_here, some_here = thousands(column)
+                    digits[name] = all_before and all_here, some_before or some_here
+    if missing:
+        refuse_short_rows(file, settings["sep"])
     types: dict[Any, Any] = {}
     for name, found in kinds.items():
         # Truth values with gaps are no numbers.
         text = "O" in found or ("b" in found and len(found) > 1)
         whole = np.uint64 if "u" in found else np.int64
         types[name] = str if text else np.bool_ if "b" in found else np.float64 if "f" in found else whole
-    return types, any(commas.values())
+    return types, any(commas.values()), [name for name, found in digits.items() if all(found)]
 
 
 def _csv_pieces(file: Path, size: int, settings: dict[str, Any], types: dict[Any, Any] | None) -> Iterator[pd.DataFrame]:
-    with pd.read_csv(file, **settings, dtype=types, chunksize=size) as reader:
-        yield from reader
+    with strict():
+        reader = pd.read_csv(file, **settings, dtype=types, chunksize=size)
+    with reader:
+        while True:
+            with strict():  # not while the caller has the piece
+                piece = next(reader, None)
+            if piece is None:
+                return
+            yield piece

@@ -27,7 +27,7 @@ LAYERS = [
     {"beliefs", "masks", "targets", "rules", "losses"},
     {"posteriors", "channels", "observations", "layout", "orderstatistics"},
     {"running", "checkpoint", "sharing", "digests", "encoding", "datafingerprint"},
-    {"scores", "monotone", "progress", "lazy", "files", "writing", "checks", "errors", "protocols", "_version"},
+    {"scores", "monotone", "progress", "lazy", "files", "csvfiles", "writing", "checks", "errors", "protocols", "_version"},
 ]
 HEIGHT = {name: -depth for depth, names in enumerate(LAYERS) for name in names}
 
