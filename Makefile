@@ -20,14 +20,20 @@ export MPLBACKEND ?= Agg
 # The slow tests run too when CI=true.
 SELECT := $(if $(filter true,$(CI)),,-m "not slow")
 
-.PHONY: help setup demo test lint format bench docs notebooks build clean
+# The benchmarks run with their peers where `make bench-peers` has set them up, and without them otherwise.
+BENCH = $(if $(wildcard .venv-bench/.ready),.venv-bench/bin/python,$(BIN)/python)
+BENCH_ARGS ?=
+
+.PHONY: help setup demo test lint format bench bench-quick bench-peers docs notebooks build clean
 
 help:
 	@echo "make demo    run the first study and draw its map into out/"
 	@echo "make test    run the tests (CI=true includes the slow ones)"
 	@echo "make lint    check style and types"
 	@echo "make format  put the code into the house style"
-	@echo "make bench   print our times as ratios against the alternatives"
+	@echo "make bench   print our times as ratios against the alternatives, load large files and maps, keep benchmarks/RESULTS.md"
+	@echo "make bench-quick  the same at small sizes, kept in out/"
+	@echo "make bench-peers  set up the packages that the benchmarks compare with (Python 3.11)"
 	@echo "make docs    build the documentation into out/docs"
 	@echo "make notebooks  run the notebooks and keep their outputs"
 	@echo "make build   build the wheel and the source archive into dist/"
@@ -64,7 +70,31 @@ format: setup
 	$(BIN)/ruff format .
 
 bench: setup
-	$(BIN)/python -m benchmarks
+	$(BENCH) -m benchmarks --out benchmarks/RESULTS.md $(BENCH_ARGS)
+	$(BENCH) -m benchmarks.load --out benchmarks/RESULTS.md $(BENCH_ARGS)
+
+bench-quick: setup
+	@mkdir -p out
+	$(BENCH) -m benchmarks --quick --out out/RESULTS.md $(BENCH_ARGS)
+	$(BENCH) -m benchmarks.load --quick --out out/RESULTS.md $(BENCH_ARGS)
+
+bench-peers: .venv-bench/.ready .venv-anonymeter/.ready
+
+.venv-bench/.ready: pyproject.toml constraints/bench.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
+	  || { echo "the peers are pinned for Python 3.11; say make bench-peers PYTHON=python3.11" >&2; exit 1; }
+	@echo "Setting up .venv-bench (once; a few minutes)"
+	@$(PYTHON) -m venv --clear .venv-bench
+	@.venv-bench/bin/python -m pip install --quiet --quiet --progress-bar off --disable-pip-version-check \
+	  --constraint constraints/bench.txt --editable '.[bench]'
+	@touch $@
+
+.venv-anonymeter/.ready: constraints/anonymeter.txt
+	@echo "Setting up .venv-anonymeter (once)"
+	@$(PYTHON) -m venv --clear .venv-anonymeter
+	@.venv-anonymeter/bin/python -m pip install --quiet --quiet --progress-bar off --disable-pip-version-check \
+	  --constraint constraints/anonymeter.txt anonymeter
+	@touch $@
 
 docs: setup
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs out/docs
@@ -76,5 +106,5 @@ build: setup
 	$(BIN)/python -m build --outdir dist .
 
 clean:
-	rm -rf .venv .venv3?? .venvmin .venvwheel $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv3?? .venvmin .venvwheel .venv-bench .venv-anonymeter $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,85 @@
+"""One case in a process of its own: how long it took and how much memory it had at its peak.
+
+``python -m benchmarks.alone CASE N,P,RELEASES ...`` prints one line of JSON per size. The peak is that of the resident set while the case
+ran, with the data and the libraries in it; ``before`` is what was resident when it started. Linux lets a process forget its
+earlier peak; elsewhere the making of the data counts too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+__all__ = ["Size", "alone", "run_here"]
+
+Size = tuple[int, int, int]
+"""Records, columns, releases."""
+
+ROOT = Path(__file__).parents[1]
+SINGLE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
+SHORT = 0.5
+"""What takes less than this is timed three times, and the best counts."""
+
+
+def alone(case: str, sizes: Sequence[Size], limit: float = 600.0) -> list[dict[str, Any]]:
+    """Run the case at each size in one fresh process.
+
+    Gives back ``size``, ``seconds``, ``peak`` and ``before`` (bytes) for each that was reached, and ``failed`` with the reason for
+    the first that was not.
+    """
+    command = [sys.executable, "-m", "benchmarks.alone", case, *(",".join(map(str, s)) for s in sizes)]
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, **SINGLE, "PYTHONPATH": path}
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=limit)
+        out, why = done.stdout, (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
+    except subprocess.TimeoutExpired as late:
+        out = late.stdout.decode() if isinstance(late.stdout, bytes) else late.stdout or ""
+        why = f"more than {limit:g} s"
+    found = [json.loads(text) for text in out.splitlines() if text.startswith("{")]
+    if len(found) < len(sizes):
+        found.append({"size": list(sizes[len(found)]), "failed": why})
+    return found
+
+
+def run_here(case: str, size: Size) -> dict[str, Any]:
+    """Run the case in this process."""
+    from .cases import CASES
+
+    work = CASES[case].make(*size)
+    before = _status("VmRSS:") or 0
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    times = [_timed(work)]
+    peak = _status("VmHWM:") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    while len(times) < 3 and times[0] < SHORT:
+        times.append(_timed(work))
+    return {"size": list(size), "seconds": min(times), "peak": peak, "before": before}
+
+
+def _timed(work: Any) -> float:
+    start = perf_counter()
+    work()
+    return perf_counter() - start
+
+
+def _status(key: str) -> int | None:
+    with suppress(OSError):
+        for text in Path("/proc/self/status").read_text().splitlines():
+            if text.startswith(key):
+                return 1024 * int(text.split()[1])
+    return None
+
+
+if __name__ == "__main__":
+    for _text in sys.argv[2:]:
+        _n, _p, _releases = map(int, _text.split(","))
+        print(json.dumps(run_here(sys.argv[1], (_n, _p, _releases))), flush=True)
