@@ -641,6 +641,20 @@ def test_overlaps_do_not_depend_on_units_or_origin():
     assert MD()(np.exp(original), np.exp(released)) == MD()(original, released)  # any increasing function
 
 
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_normal_kl_is_the_mean_log_ratio(k: int) -> None:
+    """The log ratio of two normal densities is quadratic, so three Gauss-Hermite nodes an axis give its mean exactly."""
+    rng = np.random.default_rng(k)
+    original, released = rng.standard_normal((40, k)), 1.3 * rng.standard_normal((40, k)) + 0.4
+    laws = [(x.mean(axis=0), np.cov(x.T, ddof=0).reshape(k, k)) for x in (original, released)]
+    (m, s), _ = laws
+    nodes, weights = np.polynomial.hermite_e.hermegauss(3)
+    z = np.stack(np.meshgrid(*[nodes] * k, indexing="ij"), axis=-1).reshape(-1, k)
+    w = np.prod(np.stack(np.meshgrid(*[weights] * k, indexing="ij"), axis=-1).reshape(-1, k), axis=1)
+    p, q = (stats.multivariate_normal(*law).logpdf(m + z @ np.linalg.cholesky(s).T) for law in laws)
+    assert float(NormalKL()(original, released)) == approx(float(w @ (p - q) / w.sum()), rel=1e-12)
+
+
 def test_overlap_is_symmetric_and_kl_is_not():
     original, released = sample()
     for measure in (IntervalOverlap("a ~ b + c"), EllipsoidOverlap("a ~ b + c"), MD(), MCM(), Propensity(), Cluster(clusters=4)):
