@@ -21,7 +21,7 @@ from .channels import LinearChannel
 from .checks import check_integer
 from .engines.exact import Exact
 from .engines.finitechannel import FiniteChannel, Kernel
-from .errors import InputError, RuvError, UnsupportedError
+from .errors import InputError, RuvError, UnsupportedError, kind_of
 from .masks.base import Chain, Mask
 from .masks.mechanism import Mechanism
 from .masks.release import Release
@@ -62,7 +62,7 @@ def refines(a: Mask, b: Mask, belief: Any = None, *, records: int | None = None,
     """
     for name, mask in (("a", a), ("b", b)):
         if not isinstance(mask, Mask):
-            raise InputError(f"{name} must be a mask", mask, "Write Noise(variance=1).refines(Noise(variance=2), records=10)")
+            raise InputError(f"{name} must be a mask", kind_of(mask), "Write Noise(variance=1).refines(Noise(variance=2), records=10)")
     if belief is not None and records is not None:
         raise InputError("Give a belief or the number of records", "both", "Leave records out")
     if isinstance(belief, (int, np.integer)) and not isinstance(belief, bool):

@@ -19,7 +19,7 @@ from .beliefs.table import Cell, TableBelief
 from .checks import Seed, check_choice, check_index, check_integer, check_number
 from .engines import pick
 from .engines.replication import replicate_seeds
-from .errors import InputError, UnsupportedError
+from .errors import InputError, UnsupportedError, kind_of
 from .losses import Quadratic, ZeroOne
 from .masks.base import Mask
 from .progress import Bar
@@ -103,7 +103,7 @@ def calibrate(
     draws = check_integer("draws", draws, low=9)
     alpha = check_number("alpha", alpha, low=0, high=1, open_low=True, open_high=True)
     if not isinstance(mask, Mask):
-        raise InputError("calibrate needs a mask", mask, "Write ruv.Noise(variance=2), for example")
+        raise InputError("calibrate needs a mask", kind_of(mask), "Write ruv.Noise(variance=2), for example")
     if isinstance(target, (Identity, EachRecord)):
         raise UnsupportedError(f"{target.describe()} has no rank to look at", do="Calibrate Record(j), Parameter(name) or a Functional")
     # The loss does not matter to the posterior, but labels have no distances.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import InputError
+from .errors import InputError, kind_of
 
 __all__ = [
     "as_generator",
@@ -23,6 +23,7 @@ __all__ = [
     "check_number",
     "check_probabilities",
     "check_vector",
+    "rows_where",
     "suggest",
 ]
 
@@ -200,7 +201,7 @@ def as_float_array(name: str, value: ArrayLike) -> NDArray[np.float64]:
     except (TypeError, ValueError, OverflowError):
         pass
     # Whole data sets pass through here: say what kind of thing it was, never what was in it.
-    got = f"{type(value).__name__} of other things" if hasattr(value, "__len__") and not isinstance(value, str) else value
+    got = value if value is None or isinstance(value, (str, int, float)) else f"{kind_of(value)} of other things"
     raise InputError(f"{name} must be made of numbers", got, "Give a list or array of numbers")
 
 
@@ -242,6 +243,17 @@ def as_seed_sequence(seed: Seed) -> np.random.SeedSequence:
     if isinstance(seed, (bool, np.bool_, np.timedelta64)) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise InputError("seed must be a non-negative integer, a SeedSequence or a numpy Generator", seed, "Use seed=1, for example")
     return np.random.SeedSequence(int(seed))
+
+
+def rows_where(bad: Any) -> str:
+    """Where the trouble is, for an error about data: how many rows, and the first of them. What is in them is not told.
+
+    >>> rows_where(np.array([False, True, True]))
+    '2 rows, the first at position 1'
+    """
+    marked = np.asarray(bad, dtype=bool)
+    count = int(marked.sum())
+    return f"{count} row{'s' * (count != 1)}, the first at position {int(np.argmax(marked))}"
 
 
 def suggest(word: str, options: Sequence[str]) -> str:

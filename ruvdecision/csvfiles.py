@@ -39,7 +39,7 @@ def read_csv(file: Path) -> pd.DataFrame:
 def csv_settings(file: Path) -> dict[str, Any]:
     """How pandas should read a CSV file, from its first line."""
     names, separator = _header(file)
-    if names and all(_NUMBER.fullmatch(name) for name in names) and not all(name.isdigit() for name in names):
+    if _is_record(names):
         raise InputError(
             f"The first line of {file} holds numbers", "no names of columns", "Write the names of its columns in the first line"
         )
@@ -52,6 +52,18 @@ def csv_settings(file: Path) -> dict[str, Any]:
         raise InputError(f"{file} has columns without a name", f"columns {unnamed}", "Name them in the first line")
     # All of a column at once (not low_memory): pandas would guess the types of a long one in parts.
     return {"sep": separator, "decimal": ".", "encoding": "utf-8-sig", "index_col": 0 if unnamed else False, "low_memory": False}
+
+
+def _is_record(names: Sequence[str]) -> bool:
+    """True for a first line that is a record: it would be lost, and its values printed as names of columns.
+
+    Names may be whole numbers in rising order, such as positions or years. A first line of words cannot be told from names.
+    """
+    given = [name for name in names if name]
+    whole = [name for name in given if re.fullmatch(r"[+-]?\d+", name)]
+    if any(_NUMBER.fullmatch(name.replace(",", ".")) for name in given if name not in whole):
+        return True
+    return bool(whole) and len(whole) == len(given) and any(int(a) >= int(b) for a, b in itertools.pairwise(whole))
 
 
 @contextmanager

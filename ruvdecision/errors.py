@@ -1,11 +1,22 @@
 """The few kinds of error that the package raises.
 
-Every message says three things: what was wrong, what was got, and what to do.
+Every message says three things: what was wrong, what was got, and what to do. None shows a confidential record: a message is
+printed, logged and sent by mail, and nobody looks through it first. What may be data is told by its kind and size, and what
+somebody's function said when it failed on data is told by its kind and place.
 """
 
 from __future__ import annotations
 
-__all__ = ["ConvergenceError", "InfeasibleError", "InputError", "RuvError", "UnsupportedError"]
+import datetime
+import numbers
+import types
+from pathlib import PurePath
+from typing import Any
+
+__all__ = ["ConvergenceError", "InfeasibleError", "InputError", "RuvError", "UnsupportedError", "failure", "kind_of"]
+
+#: Longer lists than this may be data, and nobody reads them in a message anyway.
+FEW = 12
 
 
 class RuvError(Exception):
@@ -16,12 +27,15 @@ class RuvError(Exception):
     what : str
         What was wrong, as a short sentence without a full stop.
     got : object, optional
-        The value that was received. Text is shown as it is, anything else by its ``repr``.
+        The value that was received. Text is shown as it is; numbers, short lists of them, functions and the parts of this package by
+        their ``repr``. Arrays, tables, long lists and whatever else may hold records are shown, and kept, as `kind_of` tells them.
     do : str, optional
         What the caller can do about it, as a sentence.
     """
 
     def __init__(self, what: str, got: object = None, do: str | None = None) -> None:
+        # An exception is kept, pickled and sent from worker to caller: it must not carry data either.
+        got = got if _is_harmless(got) else kind_of(got)
         self.what, self.got, self.do = what, got, do
         message = what.rstrip(".")
         if got is not None:
@@ -51,3 +65,50 @@ class InfeasibleError(RuvError, ValueError):
 
 class ConvergenceError(RuvError, RuntimeError):
     """A sampler did not converge, and the caller asked not to go on then."""
+
+
+def kind_of(value: Any) -> str:
+    """What kind of thing a value is, and how large, but not what is in it.
+
+    >>> kind_of([90817.26, 60504.39]), kind_of(3.5)
+    ('a list of 2', 'a float')
+    """
+    if value is None or isinstance(value, type):
+        return "nothing" if value is None else f"the class {value.__name__}"
+    name = type(value).__name__
+    article = "an" if name[:1].lower() in "aeiou" else "a"
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return f"{article} {name} of shape {shape}"
+    return f"{article} {name} of {len(value)}" if isinstance(value, (list, tuple, set, frozenset, dict, bytes)) else f"{article} {name}"
+
+
+def failure(error: BaseException) -> str:
+    """What went wrong in somebody's function: the kind of error and where, without its text, which may quote a record.
+
+    >>> try:
+    ...     float("Zebulon Quixby")
+    ... except ValueError as error:
+    ...     failure(error).partition(" at ")[0]
+    'ValueError'
+    """
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        place = f" at line {trace.tb_lineno} of {PurePath(code.co_filename).name}"
+        trace = trace.tb_next
+    return f"{type(error).__name__}{place}"
+
+
+def _is_harmless(value: Any, depth: int = 0) -> bool:
+    """True for what may stand in a message: no data set, and nothing whose ``repr`` might show one."""
+    if value is None or isinstance(value, (str, bool, numbers.Number, datetime.date, datetime.timedelta, PurePath, range, slice, type)):
+        return True
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return len(value) <= FEW and depth < 3 and all(_is_harmless(v, depth + 1) for v in value)
+    if isinstance(value, dict):
+        return _is_harmless([*value, *value.values()], depth)
+    if isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):
+        return True
+    # Parts of this package, and classes that others derive from them, show their settings.
+    return getattr(value, "shape", None) in (None, ()) and any(c.__module__.split(".")[0] == "ruvdecision" for c in type(value).__mro__)

@@ -9,7 +9,7 @@ from typing import Any
 from .checks import Seed, check_integer
 from .datafingerprint import fingerprint_attr
 from .engines import pick
-from .errors import InputError
+from .errors import InputError, kind_of
 from .masks.base import Batch, Mask
 from .panels import Panel
 from .progress import Bar
@@ -178,12 +178,12 @@ def check_masks(masks: Sequence[Mask] | Mask) -> Batch:
     try:
         found = Batch.of(masks)
     except TypeError:
-        raise InputError("masks must be a list of masks", masks, "Write [ruv.Suppress(), ruv.Noise(variance=2)]") from None
+        raise InputError("masks must be a list of masks", kind_of(masks), "Write [ruv.Suppress(), ruv.Noise(variance=2)]") from None
     if not found:
         raise InputError("masks must not be empty", [], "Give at least one candidate release")
     for i, mask in enumerate(found):
         if not isinstance(mask, Mask):
-            raise InputError(f"masks[{i}] must be a mask", mask, "Write ruv.Noise(variance=2), for example")
+            raise InputError(f"masks[{i}] must be a mask", kind_of(mask), "Write ruv.Noise(variance=2), for example")
     twins = found.duplicate()
     if twins is not None:
         raise InputError(f"masks {twins[0]} and {twins[1]} are the same release", str(found[twins[0]]), "List each release once")

@@ -89,9 +89,7 @@ def reading(file: Path, kind: str) -> Iterator[None]:
         # but for that of the CSV parser, which counts lines.
         where = re.search(r"Expected \d+ fields in line \d+, saw \d+|EOF inside string starting at row \d+", str(error))
         got = where[0] if where and isinstance(error, pd.errors.ParserError) else type(error).__name__
-        raise InputError(
-            f"{file} cannot be read as {kind}", got, "Check the file and its ending: it may be damaged or cut short"
-        ) from error
+        raise InputError(f"{file} cannot be read as {kind}", got, "Check the file and its ending: it may be damaged or cut short") from None
 
 
 def file_digest(path: str | Path) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .columns import check_name
-from .errors import InputError
+from .errors import InputError, kind_of
 from .protocols import Array
 from .scores import Column
 
@@ -96,7 +96,7 @@ class Findings:
 def check_measures(measures: Any) -> list[Any]:
     """The measures, each with a name of its own, a role and a call."""
     if isinstance(measures, (str, Mapping)) or (not isinstance(measures, Iterable) and not callable(measures)):
-        raise InputError("measures must be a list of measures", measures, "Write measures=[ruv.RecordLinkage(), ruv.NormalKL()]")
+        raise InputError("measures must be a list of measures", kind_of(measures), "Write measures=[ruv.RecordLinkage(), ruv.NormalKL()]")
     chosen = [measures] if not isinstance(measures, Iterable) else list(measures)
     if not chosen:
         raise InputError("measures must not be empty", [], "Write measures=[ruv.RecordLinkage(), ruv.NormalKL()]")
@@ -104,7 +104,7 @@ def check_measures(measures: Any) -> list[Any]:
         if isinstance(item, type):
             raise InputError(f"measures[{i}] is a class", item.__name__, f"Write {item.__name__}()")
         if not callable(item) or not isinstance(getattr(item, "name", None), str) or not item.name:
-            raise InputError(f"measures[{i}] must be a measure, with a name, a role and a call", item, "Write ruv.NormalKL(), for example")
+            raise InputError(f"measures[{i}] must be a measure, with a name, a role and a call", kind_of(item), "Write ruv.NormalKL()")
         if getattr(item, "role", None) not in ROLES:
             raise InputError(f"The role of {item.name} must be 'risk' or 'utility'", getattr(item, "role", None), "Set role on its class")
     names = [check_name(item.name) for item in chosen]

@@ -14,7 +14,7 @@ import numpy as np
 
 from .checks import Seed, as_seed_sequence, check_index, check_integer, check_number
 from .engines import pick
-from .errors import InputError
+from .errors import InputError, kind_of
 from .masks.base import Batch, Mask
 from .masks.release import Release
 from .masks.suppress import Suppress
@@ -95,11 +95,11 @@ def worth(
     4.62963
     """
     if not hasattr(user, "target") or not hasattr(user, "loss"):
-        raise InputError("worth needs a user", user, "Write worth(ruv.User(...), mask)")
+        raise InputError("worth needs a user", kind_of(user), "Write worth(ruv.User(...), mask)")
     poorer = Suppress() if than is None else than
     for name, m in (("mask", mask), ("than", poorer)):
         if not isinstance(m, Mask):
-            raise InputError(f"{name} must be a mask", m, "Write ruv.Noise(variance=2), for example")
+            raise InputError(f"{name} must be a mask", kind_of(m), "Write ruv.Noise(variance=2), for example")
     if replicates is not None:
         replicates = check_integer("replicates", replicates, low=1)
     pair = Batch.of([mask, poorer])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .checks import as_float_array, check_choice, check_finite, suggest
-from .errors import InputError
+from .errors import InputError, kind_of
 from .masks.base import show_number
 from .protocols import Array, Value
 from .rules import Row
@@ -98,12 +98,14 @@ class Panel:
         try:
             found = (members,) if isinstance(members, (User, Snooper, Panel)) else tuple(members)
         except TypeError:
-            raise InputError("A panel needs a list of users", members, "Write Panel([user_a, user_b])") from None
+            raise InputError("A panel needs a list of users", kind_of(members), "Write Panel([user_a, user_b])") from None
         if not found:
             raise InputError("A panel needs at least one user", "none", "Write Panel([user_a, user_b])")
         for i, member in enumerate(found):
             if not isinstance(member, (User, Snooper, Panel)):
-                raise InputError(f"member {i} of the panel must be a User, a Snooper or a Panel", member, "Write Panel([user_a, user_b])")
+                raise InputError(
+                    f"member {i} of the panel must be a User, a Snooper or a Panel", kind_of(member), "Write Panel([user_a, user_b])"
+                )
         put("members", found)
         if isinstance(combine, str):
             check_choice("combine", combine, ["worst", "mean"])

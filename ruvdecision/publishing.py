@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .checks import as_seed_sequence
-from .errors import InputError
+from .errors import InputError, kind_of
 from .evaluate import evaluate
 from .maskprior import as_mask_prior
 from .masks.base import Mask
@@ -69,7 +69,7 @@ def price_of_publishing(
     """
     for name, user in (("intruder", intruder), ("scientist", scientist)):
         if not isinstance(user, (User, Snooper, Panel)):
-            raise InputError(f"{name} must be a User, a Snooper or a Panel", user, f"Write {name}=ruv.User(...)")
+            raise InputError(f"{name} must be a User, a Snooper or a Panel", kind_of(user), f"Write {name}=ruv.User(...)")
     prior = None if mask_prior is None else as_mask_prior(mask_prior)
     options["seed"] = as_seed_sequence(options.get("seed"))
     both = []

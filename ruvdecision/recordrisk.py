@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .checks import Seed, as_seed_sequence, check_index, check_integer, check_number, suggest
 from .engines.records import every_record, file_size, rows_of
-from .errors import InputError
+from .errors import InputError, kind_of
 from .evaluate import check_masks
 from .masks.base import Mask
 from .panels import Panel
@@ -78,7 +78,7 @@ def record_risk(
     candidates = check_masks(masks)
     if not isinstance(intruder, (User, Snooper, Panel)):
         raise InputError(
-            "intruder must be a User, a Snooper or a Panel", intruder, "Write ruv.User(belief, ruv.Record(0), ruv.Quadratic())"
+            "intruder must be a User, a Snooper or a Panel", kind_of(intruder), "Write ruv.User(belief, ruv.Record(0), ruv.Quadratic())"
         )
     if replicates is not None:
         replicates = check_integer("replicates", replicates, low=1)
@@ -249,7 +249,9 @@ def _teller(bar: Bar, place: int, count: int) -> Callable[[float], None]:
 
 def _rows(rows: Any, size: int) -> NDArray[np.int64]:
     if np.ndim(rows) != 1 or len(rows) == 0:
-        raise InputError("rows must be a list of rows", rows, "Leave rows out for all records")
+        raise InputError("rows must be a list of rows", kind_of(rows), "Leave rows out for all records")
+    if np.asarray(rows).dtype.kind not in "iu":
+        raise InputError("rows must be a list of whole numbers", kind_of(rows), "Count rows from 0")
     found = np.array([check_index("rows", r, size) for r in rows], dtype=np.int64)
     if len(np.unique(found)) != len(found):
         raise InputError("rows names a record twice", f"{len(found)} rows", "Name each record once")

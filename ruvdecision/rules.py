@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .checks import as_float_array, check_finite, check_index, check_integer, check_number, suggest
-from .errors import InputError
+from .errors import InputError, failure
 from .masks.frame import Frame
 from .protocols import Array
 from .targets import Average, Maximum, Minimum, OrderStatistic, Percentile, Record
@@ -220,9 +220,9 @@ class Custom(Rule):
         except (TypeError, ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError) as error:
             raise InputError(
                 f"{self.describe()[0].upper()}{self.describe()[1:]} fails on a release",
-                f"{type(error).__name__}: {error}",
+                failure(error),
                 "Check the function",
-            ) from error
+            ) from None
         return found
 
     @property

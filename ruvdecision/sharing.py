@@ -136,7 +136,7 @@ def dumps(value: Any, *, by_value: bool = False) -> bytes:
         "A part of the study cannot be sent to a worker",
         type(reason).__name__,
         "Leave executor= out, or use functions and classes that can be pickled (no open files, locks or generators)",
-    ) from reason
+    ) from None
 
 
 def _find(handle: Handle, blob: bytes | None) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .engines import pick
-from .errors import InputError
+from .errors import InputError, kind_of
 from .masks.base import Batch
 from .panels import Panel
 from .protocols import Array, Solution, Value
@@ -54,7 +54,7 @@ def check_user(name: str, user: Any) -> Role:
     """A user, a snooper or a panel of them."""
     if not isinstance(user, (User, Snooper, Panel)):
         raise InputError(
-            f"{name} must be a User, a Snooper or a Panel", user, f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())"
+            f"{name} must be a User, a Snooper or a Panel", kind_of(user), f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())"
         )
     return Role(name, user)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .checks import as_float_array, check_columns, check_finite, check_index, check_integer, check_number
-from .errors import InputError
+from .errors import InputError, failure
 from .orderstatistics import percentile_rank
 from .protocols import Array
 
@@ -415,12 +415,12 @@ class Functional:
             try:
                 return np.asarray(self.function(*arguments), dtype=np.float64)
             except Exception as error:
-                # The arguments stay out of the message: they may be confidential records.
+                # Arguments and text stay out of the message: they may be, or quote, confidential records.
                 raise InputError(
                     f"The function of {', '.join(p.describe() for p in self.parts)} fails",
-                    f"{type(error).__name__}: {error}",
+                    failure(error),
                     "Let it take one argument per target and give back a number or a vector",
-                ) from error
+                ) from None
 
         together = self._together(flat, spans, one)
         if together is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .checks import as_float_array, check_choice
-from .errors import InputError
+from .errors import InputError, kind_of
 from .losses import Quadratic, as_loss
 from .maskprior import MaskPrior, as_mask_prior
 from .rules import Row, as_rule
@@ -67,10 +67,10 @@ class User:
 
     def __post_init__(self) -> None:
         if not hasattr(self.belief, "draw") or isinstance(self.belief, type):
-            raise InputError("A user needs a belief", self.belief, "Use NormalBelief, FiniteBelief or TableBelief")
+            raise InputError("A user needs a belief", kind_of(self.belief), "Use NormalBelief, FiniteBelief or TableBelief")
         if not hasattr(self.target, "describe") or isinstance(self.target, type):
             hint = 'Use Record(0), Parameter("mu"), NewRecord(), Identity(0) or Functional(...)'
-            raise InputError("A user needs a target", self.target, hint)
+            raise InputError("A user needs a target", kind_of(self.target), hint)
         object.__setattr__(self, "loss", as_loss(self.loss))
         if isinstance(self.estimates, str):
             check_choice("estimates", self.estimates, ["free", "target"])
@@ -87,7 +87,7 @@ class User:
     def _check_beliefs(self) -> None:
         for belief in (self.belief,) if self.truth is None else (self.belief, self.truth):
             if not hasattr(belief, "draw") or isinstance(belief, type):
-                raise InputError("truth must be a belief, the agency's", belief, "Use NormalBelief, FiniteBelief or TableBelief")
+                raise InputError("truth must be a belief, the agency's", kind_of(belief), "Use NormalBelief, FiniteBelief or TableBelief")
             check = getattr(belief, "check_target", None)
             if check is not None and isinstance(self.target, EachRecord):
                 for row in self.target.rows or (0,):

@@ -212,7 +212,10 @@ def test_pram_refuses_arguments(arguments: dict, message: str) -> None:
     [
         (PRAM(stay=0.8, columns=["d"]), "not there"),
         (PRAM(matrix=P3, columns=["s"]), "3 categories"),
-        (PRAM(matrix=[[0, 1], [1, 0]], categories=["x", "z"], columns=["s"]), "no category of the matrix; got \\['y'\\]"),
+        (
+            PRAM(matrix=[[0, 1], [1, 0]], categories=["x", "z"], columns=["s"]),
+            "no category of the matrix; got some in .* rows",
+        ),
         (PRAM(stay=0.8, columns=["v"]), "at most 2000"),
         (PRAM(stay={"nope": 0.5}), "not there"),
     ],

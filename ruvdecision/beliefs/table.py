@@ -231,19 +231,23 @@ class TableBelief:
                 "Release the table that the belief is about",
             )
         if total != self.total:
-            raise InputError(f"The release must add up to the total {self.total}", total, "Release the table that the belief is about")
+            raise InputError(
+                f"The release must add up to the total {self.total}", "another total", "Release the table that the belief is about"
+            )
         cells = dict(self.cells)
         for index in zip(*np.nonzero(~np.isnan(counts)), strict=True):
             place = tuple(int(i) for i in index)
             value = int(counts[place])
             if cells.setdefault(place, value) != value:
-                raise InputError(f"The release contradicts the known cell {place}", value, f"The belief holds {cells[place]} to be certain")
+                raise InputError(
+                    f"The release contradicts the known cell {place}", "another count", f"The belief holds {cells[place]} to be certain"
+                )
         merged = dict(self.margins)
         for axes, margin in margins.items():
             if axes in merged and not np.array_equal(merged[axes], margin):
                 raise InputError(
                     f"The release contradicts the known margin {axes}",
-                    np.asarray(margin).tolist(),
+                    "other counts",
                     "Release the table that the belief is about",
                 )
             merged[axes] = margin
@@ -373,8 +377,8 @@ class TableBelief:
         return checked
 
     def _facts(self) -> str:
-        margins = {axes: m.tolist() for axes, m in self.margins.items()}
-        return f"total {self.total}, cells {self.cells}, margins {margins}"
+        # Positions only: after a release the counts are those of the confidential table.
+        return f"the total {self.total}, {len(self.cells)} cells and the margins {list(self.margins)}"
 
 
 def _about(log_count: float) -> str:

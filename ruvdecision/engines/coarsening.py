@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from ..errors import InputError
+from ..checks import rows_where
+from ..errors import InputError, kind_of
 from ..masks import Recode
 from ..protocols import Array
 
@@ -59,7 +60,7 @@ class Multiples:
         if np.any(first > last):
             raise InputError(
                 f"The release holds values that are no multiples of {self.base:g}",
-                float(low[first > last][0]),
+                rows_where((first > last).reshape(len(first), -1).any(axis=1)),
                 "Pass what mask.release(data, rng) gave back",
             )
         return (first - 0.5) * self.base, (last + 0.5) * self.base
@@ -101,7 +102,9 @@ class Cut:
         last = np.searchsorted(labels - room, high, side="right") - 1
         if np.any(first > last):
             raise InputError(
-                "The release holds values that are no label of an interval", float(low[first > last][0]), "Pass what mask.release gave back"
+                "The release holds values that are no label of an interval",
+                rows_where((first > last).reshape(len(first), -1).any(axis=1)),
+                "Pass what mask.release gave back",
             )
         edges = np.asarray(self.edges)
         return edges[first], edges[last + 1]
@@ -146,6 +149,6 @@ class Cut:
                 listed = []
         if name not in listed:
             raise InputError(
-                "The release holds an interval that the mask does not give", str(name), "Pass what mask.release(data, rng) gave back"
+                "The release holds an interval that the mask does not give", kind_of(name), "Pass what mask.release(data, rng) gave back"
             )
         return float(listed.index(name))

@@ -132,14 +132,14 @@ class Kernel:
                 key = tuple(_plain(v) for v in seen)
                 if key not in self.outputs:
                     raise InputError(
-                        "The release holds a value that the mask cannot give", list(key), "Check that the release was made by this mask"
+                        "The release holds a value that the mask cannot give", "another", "Check that the release was made by this mask"
                     )
                 return np.log(self.matrix[:, self.outputs.index(key)])
             log_density = self.log_densities(np.asarray(seen, dtype=np.float64)[None])[0]
             top = log_density.max()
             if top == -np.inf:
                 raise InputError(
-                    "The release holds a value that the mask cannot give", list(seen), "Check that the release was made by this mask"
+                    "The release holds a value that the mask cannot give", "another", "Check that the release was made by this mask"
                 )
             return np.log(self.matrix @ np.exp(log_density - top))
 

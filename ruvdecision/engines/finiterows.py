@@ -92,7 +92,7 @@ class FiniteRows:
                 log[z[:, j, None] != table[None, :, j]] = -np.inf
         top = log.max(axis=1, keepdims=True)
         if np.any(top == -np.inf):
-            wrong = z[int(np.argmin(top[:, 0]))].tolist()
+            wrong = f"those of respondent {int(np.argmin(top[:, 0]))} among {len(z)}"
             raise InputError("No record of the belief has the values that the intruder knows", wrong, "Check values=, or state error_sd=")
         return np.exp(log - top)
 

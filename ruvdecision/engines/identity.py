@@ -264,7 +264,7 @@ class _FiniteProblem:
         like = FiniteRows.likelihood(self.table()[:, self.known], z, self.errors)[0]
         joint = belief.prior[:, None] * belief.law * like
         if not joint.sum() > 0:
-            raise InputError("No record of the belief has these values", z[0].tolist(), "Check values=")
+            raise InputError("No record of the belief has the values that the intruder knows", "others", "Check values=")
         pick = int(rng.choice(joint.size, p=(joint / joint.sum()).ravel()))
         state, outcome = divmod(pick, joint.shape[1])
         codes = rng.choice(joint.shape[1], size=belief.records, p=belief.law[state]).astype(np.int64)

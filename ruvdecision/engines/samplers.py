@@ -67,7 +67,7 @@ class Sampler:
                         self.compiled = pm.NUTS() if not model.discrete_value_vars else None
                     self.steps[PLAIN_ACCEPT] = self.compiled
             except Exception as error:
-                raise _broken(error) from error
+                raise _broken(error) from None
 
     def run(self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float = 0.8) -> Chains:
         """Draw from the posterior of the parameters for a release."""
@@ -82,7 +82,7 @@ class Sampler:
             except KeyboardInterrupt:
                 raise
             except Exception as error:
-                raise _broken(error) from error
+                raise _broken(error) from None
         posterior = trace["posterior"]
         values = {}
         for name in self.names:
@@ -215,6 +215,7 @@ class _hushed:
 
 
 def _broken(error: Exception) -> InputError:
+    # Only the first line: what follows shows values that the graph held, and records are among them.
     first = str(error).strip().splitlines()[0][:200] if str(error).strip() else "no message"
     if "initial" in first.lower() or "logp" in first.lower() or "SamplingError" in type(error).__name__:
         do = "Check that priors allow the start (initval=), and that the records' law gives density to the release"

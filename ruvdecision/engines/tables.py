@@ -170,7 +170,7 @@ class TableProblem:
                 f"data must be a table of shape {belief.shape}", f"shape {counts.shape}", "Give the table that the belief is about"
             )
         if int(counts.sum()) != belief.total:
-            raise InputError(f"data must add up to the total {belief.total}", int(counts.sum()), "Give the table that the belief is about")
+            raise InputError(f"data must add up to the total {belief.total}", "another total", "Give the table that the belief is about")
         return counts
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..beliefs.normal import NormalBelief
 from ..checks import as_float_array, check_choice, check_integer
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError, UnsupportedError, kind_of
 from ..losses import Quadratic
 from ..masks.base import Mask
 from ..progress import Bar
@@ -318,7 +318,7 @@ def _solver(intruder: User, scientist: User, statistic: str, states: int | None)
 
 def _check_user(name: str, user: Any) -> None:
     if not isinstance(user, User):
-        raise InputError(f"{name} must be a User", user, f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())")
+        raise InputError(f"{name} must be a User", kind_of(user), f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())")
     if getattr(user, "truth", None) is not None or not getattr(user, "knows_mask", True):
         raise UnsupportedError(f"The limit needs a user who knows the mechanism and believes what is true; {name} does not")
     if isinstance(user.target, Identity):

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError, UnsupportedError, failure
 from ..posteriors.roots import least_near
 from ..protocols import Array, Loss, Posterior
 from .base import BayesLoss
@@ -77,13 +77,13 @@ class CustomLoss(BayesLoss):
         if not finite.all():
             raise InputError(
                 f"{self._named()} must be finite",
-                self._where(~finite, values, estimate, truth, full),
+                f"{int(np.sum(~finite))} of {np.size(finite)} that are not",
                 "Let the function give a number for every estimate and truth",
             )
         if (values < 0).any():
             raise InputError(
                 f"{self._named()} must not be negative",
-                self._where(values < 0, values, estimate, truth, full),
+                f"{int(np.sum(values < 0))} of {np.size(values)} below 0",
                 "Add a constant so that a perfect estimate costs at least 0",
             )
         return values
@@ -157,21 +157,13 @@ class CustomLoss(BayesLoss):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 value = np.asarray(self.function(e, t), dtype=np.float64)
         except Exception as error:
-            raise InputError(
-                f"{self._named()} fails",
-                f"{type(error).__name__}: {error}, at estimate {estimate!r} and truth {truth!r}",
-                "Check the function",
-            ) from error
+            # Neither its text nor where it was called is told: the truth may be a confidential record.
+            raise InputError(f"{self._named()} fails", failure(error), "Check the function") from None
         if value.size != 1:
             raise InputError(
                 f"{self._named()} must give one number", f"shape {value.shape}", "Sum over the components of a vector, along the last axis"
             )
         return float(value.reshape(()))
-
-    def _where(self, bad: Any, values: Array, estimate: Array, truth: Array, full: tuple[int, ...]) -> str:
-        index = np.unravel_index(int(np.argmax(bad)), np.shape(bad)) if np.ndim(bad) else ()
-        e, t = np.broadcast_to(estimate, full)[index], np.broadcast_to(truth, full)[index]
-        return f"{float(values[index])} at estimate {e.tolist()} and truth {t.tolist()}"
 
     def _named(self) -> str:
         return f"The loss {self._title()}" if self._title() else "The loss"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..checks import Seed, as_generator
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
 from .frame import Frame
 
@@ -164,7 +164,7 @@ class Chain(Mask):
         steps: list[Mask] = []
         for mask in self.masks:
             if not isinstance(mask, Mask):
-                raise InputError("A chain needs masks", mask, "Write mask_a | mask_b")
+                raise InputError("A chain needs masks", kind_of(mask), "Write mask_a | mask_b")
             steps += mask.steps
         if not steps:
             raise InputError("A chain needs masks", "none", "Write mask_a | mask_b")

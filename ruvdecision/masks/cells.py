@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..checks import Seed, check_index, check_integer
-from ..errors import InputError
+from ..errors import InputError, kind_of
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
@@ -198,7 +198,7 @@ def as_counts(data: Any, *, missing: bool = False) -> Array:
     try:
         counts = np.array(data, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError("A table is made of counts", data, "Give an array of non-negative whole numbers") from None
+        raise InputError("A table is made of counts", kind_of(data), "Give an array of non-negative whole numbers") from None
     if counts.ndim == 0 or counts.size == 0:
         raise InputError("A table has at least one cell", f"shape {counts.shape}", "Give an array of counts")
     seen = counts[~np.isnan(counts)]
@@ -206,10 +206,9 @@ def as_counts(data: Any, *, missing: bool = False) -> Array:
         raise InputError(
             "The table has missing cells", f"{counts.size - seen.size} of them", "Give the complete table; the mask does the suppressing"
         )
-    if np.any(seen < 0) or np.any(~np.isfinite(seen)) or np.any(seen != np.rint(seen)):
-        raise InputError(
-            "A table is made of non-negative whole numbers", seen[(seen < 0) | (seen != np.rint(seen))].tolist()[:5], "Check the counts"
-        )
+    wrong = (seen < 0) | ~np.isfinite(seen) | (seen != np.rint(seen))
+    if wrong.any():
+        raise InputError("A table is made of non-negative whole numbers", f"{int(wrong.sum())} other cells", "Check the counts")
     return counts
 
 

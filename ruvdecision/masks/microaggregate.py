@@ -240,7 +240,7 @@ class Microaggregate(Mask):
         _, first, label, count = np.unique(codes, axis=0, return_index=True, return_inverse=True, return_counts=True)
         small = np.flatnonzero(count < (self.size or 1))
         if len(small):
-            shown = [f"{tuple(frame.table.iloc[first[i], inside].tolist())} with {count[i]}" for i in small[:5]]
+            shown = [f"{count[i]} like row {first[i]}" for i in small[:5]]
             raise InputError(
                 f"Every combination of {list(self.within)} needs at least {self.size} records",
                 "; ".join(shown),

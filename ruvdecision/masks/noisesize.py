@@ -65,6 +65,6 @@ def evaluate(name: str, function: Any, values: Array) -> Array:
     known = ~np.isnan(values)
     if not np.all(out[known] >= 0):
         raise InputError(
-            f"{name} must give back numbers of at least 0", float(out[known][~(out[known] >= 0)][0]), "Take its absolute value"
+            f"{name} must give back numbers of at least 0", f"{int(np.sum(~(out[known] >= 0)))} others", "Take its absolute value"
         )
     return np.where(known, out, 0.0)

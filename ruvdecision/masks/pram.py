@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..checks import as_float_array, check_columns, check_finite, check_number, check_probabilities
+from ..checks import as_float_array, check_columns, check_finite, check_number, check_probabilities, rows_where
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .base import Mask
@@ -127,7 +127,7 @@ class PRAM(Mask):
             elif len(p) != len(wanted):
                 raise InputError(
                     f"The matrix has {len(p)} categories",
-                    f"{len(wanted)}: {list(wanted)[:8]}",
+                    f"{len(wanted)}",
                     "Give one row per category, or say which they are with categories=[...]",
                 )
         if not self.invariant:
@@ -182,11 +182,11 @@ class PRAM(Mask):
         levels = self._levels(column, names)
         codes = levels.get_indexer(pd.Index(column))
         missing = column.isna().to_numpy()
-        stray = pd.unique(column[(codes < 0) & ~missing])
-        if len(stray):
+        stray = (codes < 0) & ~missing
+        if stray.any():
             raise InputError(
                 f"Column {column.name!r} has values that are no category of the matrix",
-                list(stray[:5]),
+                f"some in {rows_where(stray)}",
                 "Add them to categories=[...] and to the matrix, or recode them",
             )
         seen = codes[~missing]
@@ -215,7 +215,7 @@ class PRAM(Mask):
             except TypeError:
                 raise InputError(
                     f"The categories of {column.name!r} have no order",
-                    list(levels[:5]),
+                    f"{len(levels)} of several kinds",
                     "Give categories=[...], or turn them all into text",
                 ) from None
         if len(levels) > MOST_CATEGORIES:
@@ -377,5 +377,5 @@ def _same_categories(got: Sequence[Any], known: Sequence[Any]) -> None:
     if set(got) != set(known):
         odd = [c for c in got if c not in known] or [c for c in known if c not in got]
         raise InputError(
-            "Categories and matrix do not agree", f"{odd[:5]} on one side only", "Label rows and columns with the same categories"
+            "Categories and matrix do not agree", f"{len(odd)} on one side only", "Label rows and columns with the same categories"
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..checks import as_float_array, check_choice, check_number, suggest
+from ..checks import as_float_array, check_choice, check_number, rows_where
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .base import Mask
@@ -171,14 +171,13 @@ class Recode(Mask):
 
     def _map(self, column: pd.Series[Any], name: Any) -> Any:
         mapping = dict(self.categories)
-        old = category_codes(column)[1]
-        unknown = [v for v in old if v not in mapping]
-        if unknown and self.other is None:
-            close = suggest(str(unknown[0]), [str(v) for v in mapping])
+        codes, old = category_codes(column)
+        unknown = np.array([v not in mapping for v in old] + [False])  # the last is for missing values, whose code is -1
+        if unknown.any() and self.other is None:
             raise InputError(
                 f"categories does not say what becomes of all values in column {name!r}",
-                [str(v) for v in unknown[:8]],
-                f"Add them, or give other=. {close}",
+                f"{int(unknown.sum())} others, in {rows_where(unknown[codes])}",
+                "Add them, or give other=",
             )
         answer = [None if pd.isna(v) else mapping.get(v, self.other) for v in column]
         if isinstance(column.dtype, pd.CategoricalDtype):

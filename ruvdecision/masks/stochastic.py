@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..checks import as_float_array, check_probabilities, suggest
+from ..checks import as_float_array, check_probabilities, rows_where
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
@@ -134,8 +134,8 @@ class Stochastic(Mask):
             names = tuple(column.cat.categories)
             if len(names) != size:
                 raise InputError(
-                    f"The matrix has {size} rows and the column {column.name!r} has {len(names)} categories",
-                    list(names),
+                    f"The matrix has {size} rows, and needs one per category of the column {column.name!r}",
+                    f"{len(names)} categories",
                     "Give one row per category",
                 )
         missing = column.isna().to_numpy()
@@ -144,7 +144,7 @@ class Stochastic(Mask):
             if not pd.api.types.is_numeric_dtype(column.dtype):
                 raise InputError(
                     "Stochastic must know which category each matrix row stands for",
-                    column[~missing].unique().tolist()[:5],
+                    f"column {column.name!r} of {column.dtype}",
                     "Give inputs=[...], one category per row",
                 )
             numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -152,7 +152,7 @@ class Stochastic(Mask):
             if bad.any():
                 raise InputError(
                     f"Without inputs= categories are codes 0 to {size - 1}",
-                    numbers[bad][:5].tolist(),
+                    f"others in {rows_where(bad)}",
                     "Give inputs=[...], one category per row",
                 )
             codes[~missing] = numbers[~missing].astype(np.int64)
@@ -163,7 +163,9 @@ class Stochastic(Mask):
                 continue
             if value not in place:
                 raise InputError(
-                    "The data hold a category that the matrix has no row for", value, suggest(str(value), [str(n) for n in names])
+                    "The data hold a category that the matrix has no row for",
+                    f"one in row {row} of column {column.name!r}",
+                    "Add it to inputs= and to the matrix, or recode it",
                 )
             codes[row] = place[value]
         return codes, names

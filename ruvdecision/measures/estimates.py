@@ -224,7 +224,8 @@ class Statistic(_Estimates):
         values, _ = self._values(table, which, 2)
         estimate = np.atleast_1d(np.asarray(self.function(values), dtype=np.float64))
         if estimate.ndim != 1 or not np.isfinite(estimate).all():
-            raise InputError(f"The function must give finite numbers for {which}", estimate.tolist(), "Give back a number or a vector")
+            got = f"shape {estimate.shape}, {int(np.sum(~np.isfinite(estimate)))} not finite"
+            raise InputError(f"The function must give finite numbers for {which}", got, "Give back a number or a vector")
         rng = np.random.default_rng(self.seed)
         samples = [
             np.atleast_1d(np.asarray(self.function(values[rng.integers(0, len(values), len(values))]), dtype=np.float64))

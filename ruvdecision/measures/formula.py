@@ -7,6 +7,7 @@ The small reader knows names, ``a:b``, ``a*b``, ``C(a)``, names in backticks or 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
@@ -16,11 +17,11 @@ import numpy as np
 import pandas as pd
 
 from ..checks import suggest
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError, UnsupportedError, failure
 from ..protocols import Array
 from .frames import Levels, is_number, levels_of, vector
 
-__all__ = ["Design", "Formula", "design", "read"]
+__all__ = ["Design", "Formula", "design", "read", "without_levels"]
 
 NAME = r"`[^`]+`|Q\(\s*(?:\"[^\"]+\"|'[^']+')\s*\)|C\(\s*(?:`[^`]+`|\w+)\s*\)|[^\W\d]\w*(?:\.\w+)*|\.|\b[01]\b"
 SIMPLE = re.compile(rf"\s*(?:(?P<name>{NAME})|(?P<sign>[-+:*]))")
@@ -283,8 +284,18 @@ def _rich_design(formula: Formula, levels: dict[Any, Levels], table: pd.DataFram
     return Design(formula, levels, tuple(map(str, matrices.rhs.columns)), matrices.model_spec)
 
 
+def without_levels(names: Iterable[str]) -> str:
+    """Names of coefficients for an error: their variables, without the categories, which are values of records.
+
+    >>> without_levels(["age", "trade[T.farrier]", "trade[T.smith]", "age:trade[T.smith]"])
+    'age, trade, age:trade'
+    """
+    return ", ".join(dict.fromkeys(re.sub(r"\[.*?\](?=:|$)", "", name) for name in names))
+
+
 def _cannot(text: str, error: Exception) -> InputError:
-    return InputError("The formula cannot be evaluated", text, f"formulaic says {type(error).__name__}: {str(error)[:200]}")
+    # What formulaic says may quote values.
+    return InputError("The formula cannot be evaluated", text, f"formulaic fails with {failure(error)}")
 
 
 def _formulaic(text: str) -> Any:

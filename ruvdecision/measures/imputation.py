@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, solve
 
 from ..checks import as_float_array, check_finite
-from ..errors import InputError
+from ..errors import InputError, kind_of
 from ..masks.frame import Frame
 from ..masks.synthesize.combine import combine_partial
 from ..protocols import Array
@@ -139,7 +139,7 @@ class ImputationLoss(Measure):
     def _ask(self, table: pd.DataFrame) -> tuple[Array, Array]:
         said = self.statistic(table)
         if not isinstance(said, (tuple, list)) or len(said) != 2:
-            raise InputError("The statistic must give an estimate and its variance", said, "Return a pair")
+            raise InputError("The statistic must give an estimate and its variance", kind_of(said), "Return a pair")
         return as_float_array("The estimate", said[0]), as_float_array("The variance", said[1])
 
 

@@ -16,6 +16,7 @@ from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from . import generalised_chi2
 from .base import Measure, Measured
+from .formula import without_levels
 from .regression import Fit, Linear
 from .sums import Together
 
@@ -324,7 +325,7 @@ def _inside(law: Fit, region: Fit, level: float) -> float:
             np.linalg.cholesky(fit.scale / outer)
     except np.linalg.LinAlgError:
         what = "The joint law of the coefficients is singular to the last digit"
-        raise InputError(what, ", ".join(law.names), "Centre and rescale the predictors, or use IntervalOverlap") from None
+        raise InputError(what, without_levels(law.names), "Centre and rescale the predictors, or use IntervalOverlap") from None
     return generalised_chi2.ellipsoid_content(
         law.estimate / size, law.scale / outer, law.df, region.estimate / size, region.scale / outer, radius
     )

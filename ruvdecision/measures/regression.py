@@ -12,7 +12,7 @@ from scipy import linalg, special
 
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
-from .formula import Design, Formula, design, read
+from .formula import Design, Formula, design, read, without_levels
 from .frames import is_number, levels_of, vector
 from .kinds import Kinds
 from .sums import Factor
@@ -165,7 +165,7 @@ class Logistic(Linear):
         if y.min() == y.max():
             raise InputError(
                 f"Logistic regression needs both values of the response in {which}",
-                f"only {y[0]:g} in {column.name}",
+                f"one value in {column.name}",
                 "Choose another response",
             )
         return y
@@ -221,8 +221,8 @@ class Started:
         ):
             kinds = [set(levels_of(t[answer]).values) for t in (self.original, released)]
             if kinds[0] != kinds[1]:
-                odd = ", ".join(sorted(map(str, kinds[0] ^ kinds[1])))
-                raise InputError(f"The response {answer} must have the same categories in both files", f"{odd} in one only", "Recode it")
+                odd = f"{len(kinds[0] ^ kinds[1])} in one only"
+                raise InputError(f"The response {answer} must have the same categories in both files", odd, "Recode it")
         if not self.plan.levels:
             return self.fit, self.model._fit(self.plan, released, "the release")
         same = all(set(levels_of(released[v]).values) == set(levels.values) for v, levels in self.plan.levels.items())
@@ -250,14 +250,14 @@ def solve(work: Array, names: Sequence[str], intercept: bool, which: str = "the 
     if not np.isfinite(gram).all():
         bad = [name for name, row in zip([*names, "the response"], work, strict=True) if not np.isfinite(row).all()]
         raise InputError(
-            f"A regression needs finite values in {which}", f"infinite or missing ones in {', '.join(bad)}", "Remove them first"
+            f"A regression needs finite values in {which}", f"infinite or missing ones in {without_levels(bad)}", "Remove them first"
         )
     length = np.sqrt(np.diag(gram))
     # A column that is constant but for rounding has lost its digits to centring.
     tiny = length[:-1] <= 1e-13 * np.sqrt(n) * np.abs(centre[:-1])
     if np.any(tiny):
         flat = [name for name, bad in zip(names, tiny, strict=True) if bad]
-        raise InputError(f"Predictors are constant in {which}", ", ".join(flat), "Leave them out of the formula")
+        raise InputError(f"Predictors are constant in {which}", without_levels(flat), "Leave them out of the formula")
     if length[-1] <= 1e-13 * np.sqrt(n) * np.abs(centre[-1]):
         work[-1] = gram[-1] = gram[:, -1] = length[-1] = 0.0  # a constant response: what centring left is rounding
     k, size = len(names), length[:-1]
@@ -306,7 +306,7 @@ def _from_factor(factor: Factor, plan: Design, which: str) -> Fit:
     tiny = length[:-1] <= 1e-13 * np.sqrt(n) * np.abs(centre[:-1])
     if np.any(tiny):
         flat = [name for name, bad in zip(names[start:], tiny, strict=True) if bad]
-        raise InputError(f"Predictors are constant in {which}", ", ".join(flat), "Leave them out of the formula")
+        raise InputError(f"Predictors are constant in {which}", without_levels(flat), "Leave them out of the formula")
     response = work[:, -1] if length[-1] > 1e-13 * np.sqrt(n) * np.abs(centre[-1]) else np.zeros(len(work))
     inverse, slopes, size = np.zeros((0, 0)), np.zeros(0), length[:-1]
     if len(size):
@@ -393,10 +393,9 @@ def _refuse_collinear(r: Array, order: Array, rank: int, names: Sequence[str], w
     said = []
     for j in range(depend.shape[1]):
         partners = [names[order[i]] for i in range(rank) if abs(depend[i, j]) > 1e-8]
-        said.append(
-            f"{names[order[rank + j]]} follows from {', '.join(sorted(partners))}" if partners else f"{names[order[rank + j]]} is constant"
-        )
-    raise InputError(f"Predictors are collinear in {which}", "; ".join(said), "Leave one of them out of the formula")
+        one = without_levels([names[order[rank + j]]])
+        said.append(f"{one} follows from {without_levels(sorted(partners))}" if partners else f"{one} is constant")
+    raise InputError(f"Predictors are collinear in {which}", "; ".join(dict.fromkeys(said)), "Leave one of them out of the formula")
 
 
 def _ready(model: Linear, plan: Design, table: pd.DataFrame, which: str) -> tuple[Array, Sequence[str]]:
@@ -412,7 +411,7 @@ def _ready(model: Linear, plan: Design, table: pd.DataFrame, which: str) -> tupl
     if plan.spec is not None and not np.isfinite(work).all():
         bad = [name for name, row in zip([*names, "the response"], work, strict=True) if not np.isfinite(row).all()]
         raise InputError(
-            f"The formula gives values that are not finite in {which}", ", ".join(bad), "Check logarithms, roots and divisions"
+            f"The formula gives values that are not finite in {which}", without_levels(bad), "Check logarithms, roots and divisions"
         )
     return work, names
 

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import xlogy
 
-from ..checks import as_float_array, as_generator, as_seed_sequence, check_finite, check_integer, suggest
-from ..errors import InputError, UnsupportedError
+from ..checks import as_float_array, as_generator, as_seed_sequence, check_finite, check_integer, rows_where, suggest
+from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
 from . import cells, frames
 from .base import Measure, Measured
@@ -203,7 +203,7 @@ class VarianceInflation(Measure):
             try:
                 found.append(float(number))
             except (TypeError, ValueError):
-                raise InputError("The statistic must give one number", number, "Return a float") from None
+                raise InputError("The statistic must give one number", kind_of(number), "Return a float") from None
         return np.atleast_1d(np.var(check_finite("The statistic in bootstrap samples", np.array(found)), ddof=1))
 
 
@@ -225,11 +225,11 @@ def _posterior(label: Any, transition: pd.DataFrame, before: pd.Series, after: p
             "Original categories are the rows",
         )
     for axis, column, which in ((transition.index, before, "original"), (transition.columns, after, "released")):
-        unknown = [v for v in pd.unique(column) if v not in axis]
-        if unknown:
+        unknown = ~column.isin(axis).to_numpy(dtype=bool)
+        if unknown.any():
             raise InputError(
                 f"The transition matrix of {label} lacks {which} categories",
-                [str(v) for v in unknown[:5]],
+                f"others in {rows_where(unknown)}",
                 "Give one row per original and one column per released category",
             )
     prior = before.value_counts(normalize=True).reindex(transition.index, fill_value=0.0).to_numpy()
@@ -237,7 +237,7 @@ def _posterior(label: Any, transition: pd.DataFrame, before: pd.Series, after: p
     seen = transition.columns.get_indexer(pd.Index(after.to_numpy()))
     reached = joint.sum(axis=0)
     if np.any(reached[seen] <= 0):
-        bad = [str(transition.columns[k]) for k in np.unique(seen[reached[seen] <= 0])]
+        bad = f"some in {rows_where(reached[seen] <= 0)}"
         raise InputError(
             f"The release of {label} has categories that the transition matrix cannot produce",
             bad,

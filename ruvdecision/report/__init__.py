@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checks import check_choice, suggest
-from ..errors import InputError
+from ..errors import InputError, kind_of
 from ..rumap import RUMap
 from ..writing import as_place, check_places, write_files
 from .blocks import Document, pictures
@@ -170,7 +170,7 @@ def _document(
     lines = notes.splitlines() if isinstance(notes, str) else _listed("notes", notes)
     for name, given in (("title", title), *(("notes", line) for line in lines)):
         if given is not None and not isinstance(given, str):
-            raise InputError(f"{name} must be text", given, f"Give {name} as text")
+            raise InputError(f"{name} must be text", kind_of(given), f"Give {name} as text")
     if date == "today":
         date = datetime.date.today()
     if isinstance(date, datetime.date):

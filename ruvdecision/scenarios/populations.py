@@ -143,7 +143,7 @@ class Masked:
         if np.any(x <= low) or np.any(x >= high):
             raise InputError(
                 f"The value of a record must lie in the population's support ({low:g}, {high:g})",
-                [float(x.min()), float(x.max())],
+                f"{int(np.sum((x <= low) | (x >= high)))} of {x.size} outside",
                 "Check tau and population",
             )
         return self._given(n, rank, x)

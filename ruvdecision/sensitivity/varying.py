@@ -12,7 +12,7 @@ import numpy as np
 
 from ..checks import suggest
 from ..columns import tell_apart
-from ..errors import InputError
+from ..errors import InputError, kind_of
 from ..evaluate import evaluate
 from ..masks.base import Mask
 from ..rumap import RUMap
@@ -73,7 +73,9 @@ def as_runner(study: Any, intruder: Any, scientist: Any, settings: dict[str, Any
     if intruder is not None or scientist is not None:
         raise InputError("A study has its own users", "intruder or scientist", "Give masks, or leave the users out")
     if not callable(study) and not (hasattr(study, "run") and hasattr(study, "function")):
-        raise InputError("sensitivity needs a study, a function that gives a map, or masks", study, "Write sensitivity(study, vary={...})")
+        raise InputError(
+            "sensitivity needs a study, a function that gives a map, or masks", kind_of(study), "Write sensitivity(study, vary={...})"
+        )
     return _Function(study, {**settings, **options}, name)
 
 
