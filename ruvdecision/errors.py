@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import datetime
 import numbers
+import traceback
 import types
 from pathlib import PurePath
 from typing import Any
 
-__all__ = ["ConvergenceError", "InfeasibleError", "InputError", "RuvError", "UnsupportedError", "failure", "kind_of"]
+__all__ = ["ConvergenceError", "InfeasibleError", "InputError", "RuvError", "UnsupportedError", "failure", "kind_of", "said", "traced"]
+
+#: Errors whose text is about code and files, or the author's own word, and does not quote what was computed with.
+ABOUT_CODE = (ImportError, NameError, AttributeError, SyntaxError, OSError, SystemExit)
 
 #: Longer lists than this may be data, and nobody reads them in a message anyway.
 FEW = 12
@@ -98,6 +102,28 @@ def failure(error: BaseException) -> str:
         place = f" at line {trace.tb_lineno} of {PurePath(code.co_filename).name}"
         trace = trace.tb_next
     return f"{type(error).__name__}{place}"
+
+
+def said(error: BaseException) -> str:
+    """What may be printed of an error: ours and those about code and files with their text, others by their kind.
+
+    >>> said(ModuleNotFoundError("No module named 'x'")), said(ValueError("could not convert 'Zebulon Quixby'"))
+    ("ModuleNotFoundError: No module named 'x'", 'ValueError')
+    """
+    text = " ".join(str(error).split()) if isinstance(error, (RuvError, *ABOUT_CODE)) else ""
+    return type(error).__name__ + (f": {text}" if text else "")
+
+
+def traced(error: BaseException) -> str:
+    """A traceback for a terminal or a log: where it happened, with all causes, and of each error what `said` tells."""
+    seen, parts = set(), []
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        left_out = "" if isinstance(one, (RuvError, *ABOUT_CODE)) or not str(one) else " (its text is left out: it may quote data)"
+        parts.append("".join(["Traceback (most recent call last):\n", *traceback.format_tb(one.__traceback__), f"{said(one)}{left_out}\n"]))
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    return "\nwhich led to\n\n".join(reversed(parts))
 
 
 def _is_harmless(value: Any, depth: int = 0) -> bool:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .checks import suggest
-from .errors import InputError, RuvError
+from .errors import InputError, RuvError, said
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -348,8 +348,8 @@ def _inside(study: Study, part: str) -> Iterator[None]:
         raise type(error)(f"{study.path}{f', line {where}' if where else ''}: {error.what}", error.got, error.do) from error
     except (Exception, SystemExit) as error:
         where = _line_in(error, study.path)
-        text = " ".join(str(error).split())
-        got = type(error).__name__ + (f": {text}" if text else "") + (f" (line {where})" if where else "")
+        # What libraries say may quote a record, and this line ends up in logs.
+        got = said(error) + (f" (line {where})" if where else "")
         what = f"{study.path} failed while loading" if part == "the file" else f"{part}() of {study.path} failed"
         raise RuvError(what, got, "Add --debug to see where") from error
     finally:

@@ -1,7 +1,8 @@
 """The command line: run a study, list the studies, measure releases that other tools made, open the page.
 
 Exit codes: 0 when all went well, 2 for anything the caller can put right (one line on stderr says what),
-130 after Ctrl-C. ``--debug`` shows the traceback as well. Results go to stdout, progress and errors to stderr.
+130 after Ctrl-C. ``--debug`` shows the traceback as well, without the text of errors that may quote data. Results
+go to stdout, progress and errors to stderr.
 
 There is one module per command; the others hold what commands share.
 """
@@ -11,11 +12,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 
 from .._version import __version__
-from ..errors import RuvError
+from ..errors import RuvError, said, traced
 from . import explore, measure, models, run
 from .options import Parser, UsageError
 from .printing import complain
@@ -45,11 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(str(error))
     except RuvError as error:
         if debug:
-            traceback.print_exc()
+            sys.stderr.write(traced(error))
         return complain(str(error))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         if debug:
-            traceback.print_exc()
+            sys.stderr.write(traced(error))
         return complain("interrupted", code=130)
     except BrokenPipeError:
         # The reader (head, less) has gone.
@@ -57,14 +57,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         if debug:
-            traceback.print_exc()
+            sys.stderr.write(traced(error))
         _close_output()
         where = "" if error.filename is None else f" ({os.fsdecode(error.filename)})"
         return complain(f"the system says: {error.strerror or error}{where}. Check space and permissions; --debug shows where.")
     except Exception as error:
         if debug:
-            traceback.print_exc()
-        return complain(f"unexpected {type(error).__name__}: {error}. Add --debug to see where.", code=1)
+            sys.stderr.write(traced(error))
+        return complain(f"unexpected {said(error)}. Add --debug to see where.", code=1)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import sys
 import threading
-import traceback
 from collections import OrderedDict
 from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
-from ..errors import RuvError
+from ..errors import RuvError, traced
 from ..progress import host
 from ..studies import Outcome, Study
 
@@ -136,7 +135,7 @@ class Runner:
             message = "stopped"
         except Exception as error:
             if self.debug:
-                traceback.print_exc(file=sys.stderr)
+                sys.stderr.write(traced(error))
             message = say_why(error)
         finally:
             with self._books:

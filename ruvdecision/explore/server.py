@@ -15,6 +15,7 @@ import socketserver
 import threading
 from collections.abc import Sequence
 from functools import cache
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ..checks import check_integer
 from ..errors import InputError
-from .desk import Answer, Desk, message
+from .desk import Answer, Desk
+from .desk import message as say
 from .lesson import Lesson
 from .study import StudyTopic
 
@@ -34,6 +36,8 @@ TRIES = 20
 FILES = {"": ("index.html", "text/html"), "page.css": ("page.css", "text/css"), "page.js": ("page.js", "text/javascript")}
 #: Longest query that is read, in characters.
 LONGEST = 8000
+#: Most connections at a time.
+MOST = 64
 HEADERS = {
     # Nothing from elsewhere, nothing inline, and nobody may put the page into a frame.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -116,18 +120,33 @@ class _HTTP(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 32
     # A port that was left a moment ago may be taken again; Windows would let two pages share one.
     allow_reuse_address = os.name != "nt"
 
     def __init__(self, address: tuple[str, int], desk: Desk, family: socket.AddressFamily) -> None:
         self.address_family = family
         self.desk = desk
+        self._room = threading.BoundedSemaphore(MOST)
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
         # The parent's would look up the machine's name, which may take seconds without a network.
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        # A browser opens a handful of connections. One who opens hundreds and says nothing should not eat up threads.
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that went away is no news, and nothing else gets here: the desk answers errors."""
@@ -157,9 +176,14 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Keep no log: a query holds what somebody tries out."""
 
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the standard library refuses by itself (a method, a line too long), with our headers and without its words."""
+        self.close_connection = True
+        self._send(say(f"This request cannot be answered: {HTTPStatus(code).phrase.lower()}.", code))
+
     def _answer(self, *, post: bool) -> None:
-        if post:
-            # Requests carry all they say in their address. A body is neither wanted nor read.
+        if post or self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            # Requests carry all they say in their address. A body is neither wanted nor read, nor taken for the next request.
             self.close_connection = True
         try:
             path = urlsplit(self.path)
@@ -167,18 +191,18 @@ class _Handler(BaseHTTPRequestHandler):
                 parse_qsl(path.query, keep_blank_values=True, max_num_fields=60, errors="replace") if len(path.query) <= LONGEST else None
             )
         except ValueError:
-            self._send(message("The address cannot be read.", 400))
+            self._send(say("The address cannot be read.", 400))
             return
         name = path.path.lstrip("/")
         refused = self._refuse(page=name == "" and not post)
         if refused is not None:
             answer = refused
         elif pairs is None:
-            answer = message("The address is too long.", 414)
+            answer = say("The address is too long.", 414)
         elif name in FILES and not post:
             answer = Answer(200, f"{FILES[name][1]}; charset=utf-8", _file(name))
         elif len({k for k, _ in pairs}) != len(pairs):
-            answer = message("A setting is given twice. Give it once.", 400)
+            answer = say("A setting is given twice. Give it once.", 400)
         else:
             answer = self.server.desk.answer(name.removeprefix("api/") if name.startswith("api/") else "", dict(pairs), post=post)
         self._send(answer)
@@ -187,14 +211,14 @@ class _Handler(BaseHTTPRequestHandler):
         """Why a request is not answered at all; None if it is."""
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1 or not _is_here(hosts[0], self.server.server_name, self.server.server_port):
-            return message("This page answers to its own address only.", 421)
+            return say("This page answers to its own address only.", 421)
         origin = self.headers.get("Origin")
         if origin is not None and origin != f"http://{hosts[0]}":
-            return message("This page does not answer to other sites.", 403)
+            return say("This page does not answer to other sites.", 403)
         site = self.headers.get("Sec-Fetch-Site", "none")
         shared = page and self.headers.get("Sec-Fetch-Mode") == "navigate" and self.headers.get("Sec-Fetch-Dest") == "document"
         if site not in ("none", "same-origin") and not shared:
-            return message("This page does not answer to other sites.", 403)
+            return say("This page does not answer to other sites.", 403)
         return None
 
     def _send(self, answer: Answer) -> None:
