@@ -17,7 +17,7 @@ from typing import Any
 __all__ = ["ConvergenceError", "InfeasibleError", "InputError", "RuvError", "UnsupportedError", "failure", "kind_of", "said", "traced"]
 
 #: Errors whose text is about code and files, or the author's own word, and does not quote what was computed with.
-ABOUT_CODE = (ImportError, NameError, AttributeError, SyntaxError, OSError, SystemExit)
+ABOUT_CODE = (ImportError, NameError, AttributeError, SyntaxError, OSError, ZeroDivisionError, RecursionError, SystemExit)
 
 #: Longer lists than this may be data, and nobody reads them in a message anyway.
 FEW = 12
