@@ -245,7 +245,7 @@ CASES: dict[str, Case] = {
     "EllipsoidOverlap": measure(lambda v, c: ruv.EllipsoidOverlap(_formula(v)), order="n p^2", p=2.0),
     "Propensity": measure(lambda v, c: ruv.Propensity(columns=v), order="n p^2", p=2.0),
     "TreePropensity": measure(lambda v, c: ruv.TreePropensity(columns=v), order="n log n p", n=1.3, most=200_000),
-    "ClusteredPropensity": measure(lambda v, c: ruv.ClusteredPropensity(columns=v), order="n p"),
+    "ClusteredPropensity": measure(lambda v, c: ruv.ClusteredPropensity(columns=v), order="n^2 p", n=2.0, most=10_000),
     "Wasserstein": measure(lambda v, c: ruv.Wasserstein(columns=v), order="n log n p", n=LOG),
     "SlicedWasserstein": measure(lambda v, c: ruv.SlicedWasserstein(columns=v), order="n log n p", n=LOG),
     "IL1s": measure(lambda v, c: ruv.IL1s(columns=v)),
@@ -268,7 +268,7 @@ CASES: dict[str, Case] = {
     "FellegiSunter": measure(lambda v, c: ruv.FellegiSunter(known=v[:6]), order="n^2", n=2.0, p=0.5, most=50_000),
     "Cluster, average": measure(lambda v, c: ruv.Cluster(clusters=100, columns=v[:4]), order="n^2", n=2.0, p=0.5, most=20_000),
     "Cluster, k-means": measure(lambda v, c: ruv.Cluster(clusters=100, columns=v, method="kmeans"), order="n p"),
-    "DensityKL": measure(lambda v, c: ruv.DensityKL(columns=v[:4]), order="n^2", n=2.0, p=0.5, most=20_000),
+    "DensityKL": measure(lambda v, c: ruv.DensityKL(columns=v[:3]), order="n + cells", p=0.5),
     # -- runs ------------------------------------------------------------------------------------------
     "measure with replicates": Case("run", _replicates, order="n log n replicates", n=1.3, p=2.0, memory_releases=0.0),
     "measure in pieces from csv": Case("run", _chunked, order="n p^2", p=2.0, memory=0.0),

@@ -37,7 +37,7 @@ GROWTH: dict[str, dict[str, tuple[list[int], Size]]] = {
     "TreePropensity": {"n": ([10_000, 30_000, 100_000], (0, 10, 1))},
     "Synthesize, cart": {"n": ([3_000, 10_000, 30_000], (0, 10, 1)), "p": ([5, 10, 20], (5_000, 0, 1))},
     **{c: {"n": ([2_000, 4_000, 8_000, 16_000], (0, 10, 1))} for c in (
-        "Microaggregate, mdav", "EnergyDistance", "MD, all columns", "FellegiSunter", "DensityKL", "Cluster, average",
+        "Microaggregate, mdav", "EnergyDistance", "MD, all columns", "FellegiSunter", "Cluster, average",
     )},
 }  # fmt: skip
 

@@ -122,6 +122,8 @@ def explain(rumap: RUMap, release: Any, *, columns: Any = None, tolerance: float
 def dominated(rumap: RUMap, *, columns: Any = None, tolerance: float = 1e-12) -> pd.DataFrame:
     """Table of the releases that are dominated, by whom and by how much.
 
+    Every dominated release is compared with all others: time grows with the square of their number, memory does not.
+
     Parameters
     ----------
     rumap, columns, tolerance

@@ -25,7 +25,8 @@ def mdav(points: Any, size: int) -> NDArray[np.int64]:
     Ties: squared distances are compared after rounding to 33 binary digits (ten decimal ones), so that rounding errors do
     not decide; of records at the same distance the one with the smaller row number goes first, as nearest and as farthest.
 
-    The search is exact. It holds a few copies of the data and no matrix of distances.
+    The search is exact: its time grows with the square of the number of records. It holds a few copies of the data and no matrix of
+    distances.
 
     Parameters
     ----------

@@ -48,8 +48,8 @@ class Microaggregate(Mask):
         How groups are found. "rows" takes the order of the file, so the groups do not depend on the data and the
         release is linear. The others look at the data: each variable apart ("each", individual ranking), the sum of
         z-scores ("zscore"), the first principal component ("pc1", from high to low: the sign is such that the
-        largest loading is negative), or MDAV ("mdav", see `ruvdecision.masks.mdav`). Sorting is stable: ties keep the
-        order of the file.
+        largest loading is negative), or MDAV ("mdav", see `ruvdecision.masks.mdav`; time n^2, the
+        others n log n). Sorting is stable: ties keep the order of the file.
     columns : names or positions, optional
         Columns to average; all of them (but those of ``within``) if not given. They alone decide the groups.
     block : int, optional

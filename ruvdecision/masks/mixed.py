@@ -28,7 +28,8 @@ class MicroaggregateMixed(Mask):
 
     Groups are made by MDAV (see `ruvdecision.masks.mdav`) with the distance of `embed`, and replaced by their `centres`:
     mean of numbers (rounded for whole ones), lower median of dates and ordered categories, commonest of other
-    categories. Domingo-Ferrer and Torra (2005), Data Mining and Knowledge Discovery 11, 195-212. Missing values are refused.
+    categories. Time grows with the square of the number of records. Domingo-Ferrer and Torra (2005), Data Mining and Knowledge
+    Discovery 11, 195-212. Missing values are refused.
 
     Parameters
     ----------

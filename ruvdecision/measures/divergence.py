@@ -156,7 +156,7 @@ class DensityKL(_Density):
     Notes
     -----
     Smoothing pulls both densities together, so the value is below that of the true densities for large files, and has an upward
-    bias from sampling noise. Densities below 1e-300 count as 1e-300.
+    bias from sampling noise. Densities below 1e-300 count as 1e-300. Records are counted on a grid, so time grows with n.
 
     Examples
     --------

@@ -214,7 +214,7 @@ class ClusteredPropensity(_Scores):
     Parameters
     ----------
     clusters : int
-        Number of clusters by average linkage on squared distances.
+        Number of clusters by average linkage on squared distances, in time n^2 and memory n.
     degree : 1, 2 or 3
         Degree of the polynomial in each cluster.
     separable : "limit" or "share"
