@@ -135,19 +135,21 @@ class Anatomy:
         return [self.model.rvs_to_values[rv] for rv in self.free]
 
     @cached_property
+    def _point(self) -> Any:
+        # PyMC compiles a function for it at every call.
+        with quiet():
+            return self.model.initial_point()
+
+    @cached_property
     def initial(self) -> Array:
         """A starting point on the unconstrained scale."""
-        with quiet():
-            point = self.model.initial_point()
-        return np.concatenate([np.ravel(point[v.name]).astype(float) for v in self._values]) if self._values else np.zeros(0)
+        return np.concatenate([np.ravel(self._point[v.name]).astype(float) for v in self._values]) if self._values else np.zeros(0)
 
     @cached_property
     def _pieces(self) -> list[tuple[int, int, tuple[int, ...]]]:
-        with quiet():
-            point = self.model.initial_point()
         pieces, start = [], 0
         for v in self._values:
-            shape = np.shape(point[v.name])
+            shape = v.type.shape if None not in v.type.shape else np.shape(self._point[v.name])
             stop = start + int(np.prod(shape, dtype=int))
             pieces.append((start, stop, shape))
             start = stop

@@ -156,7 +156,7 @@ def levels_of(anatomy: Anatomy, seen: Sequence[Observed]) -> list[tuple[list[int
     groups: list[tuple[list[int], Levels]] = []
     if normal:
         most = max(s[0].shape[1] for s in sums.values())
-        stacked = [np.stack([np.pad(sums[i][j], ((0, 0), (0, most - sums[i][j].shape[1]))) for i in normal]) for j in range(4)]
+        stacked = [_stacked([sums[i][j] for i in normal], most) for j in range(4)]
         groups.append((normal, NormalLevels(anatomy, core, tuple(seen[i] for i in normal), "closed form", *stacked)))
     for i in others:
         groups.append(([i], _routed(anatomy, core, seen[i])))
@@ -186,8 +186,15 @@ def _sums(observed: Observed) -> tuple[Array, Array, Array, Array] | None:
         means = np.bincount(place, weights=y) / counts
         columns.append((each, counts, means, np.bincount(place, weights=np.square(y - means[place])).astype(float)))
     most = max(len(c[0]) for c in columns)
-    # Padded groups hold nobody.
-    return tuple(np.stack([np.pad(c[j], (0, most - len(c[j]))) for c in columns]) for j in range(4))  # type: ignore[return-value]
+    return tuple(_stacked([c[j] for c in columns], most) for j in range(4))  # type: ignore[return-value]
+
+
+def _stacked(parts: Sequence[Array], width: int) -> Array:
+    """Arrays on top of each other, each filled up with zeros to this width: the groups that are added hold nobody."""
+    found = np.zeros((len(parts), *parts[0].shape[:-1], width))
+    for row, part in zip(found, parts, strict=True):
+        row[..., : part.shape[-1]] = part
+    return found
 
 
 def _routed(anatomy: Anatomy, core: Anatomy, observed: Observed) -> Levels:

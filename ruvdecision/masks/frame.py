@@ -72,12 +72,13 @@ class Frame:
         Non-numeric columns are refused by name, missing values too unless ``missing`` is true.
         """
         positions = self.positions(columns)
-        part = self.table.iloc[:, positions]
-        bad = [c for c in part.columns if not pd.api.types.is_numeric_dtype(part[c].dtype) or pd.api.types.is_complex_dtype(part[c].dtype)]
+        part = self.table if columns is None else self.table.iloc[:, positions]
+        kinds = zip(part.columns, part.dtypes, strict=True)
+        bad = [c for c, kind in kinds if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind)]
         if bad:
             hint = "Name the numeric ones with columns=[...], or convert these"
             raise InputError(f"{who} needs numeric columns", f"non-numeric {bad}", hint)
-        values = part.to_numpy(dtype=np.float64, na_value=np.nan)
+        values = part.to_numpy(dtype=np.float64, copy=True, na_value=np.nan)  # masks work on it in place
         if not missing and not np.all(np.isfinite(values)):
             named = [c for c, ok in zip(part.columns, np.isfinite(values).all(axis=0), strict=True) if not ok]
             hint = "Fill or drop them first, or leave those columns out with columns=[...]"

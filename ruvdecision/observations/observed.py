@@ -187,6 +187,8 @@ class Observed:
         if self.index is None or self.total is None:
             return self
         rows, n = np.asarray(self.index, dtype=np.int64), self.total
+        if len(rows) == n and np.array_equal(rows, np.arange(n)):
+            return replace(self, index=None, total=None)  # all of them, in order
         rest = np.setdiff1d(np.arange(n), rows)
         columns = tuple(join(n, [(rows, column), (rest, Silent(len(rest)))]) for column in self.columns)
         joint = None

@@ -65,7 +65,9 @@ def _table(release: Any, columns: Any) -> tuple[pd.DataFrame, Any]:
         release = release.to_frame(name=0 if release.name is None else release.name)
     if isinstance(release, pd.DataFrame):
         index = release.index.to_numpy()
-        if not np.issubdtype(index.dtype, np.integer) or len(np.unique(index)) != len(index) or (len(index) and index.min() < 0):
+        counted = isinstance(release.index, pd.RangeIndex)  # differs from row to row by itself
+        twice = not counted and len(np.unique(index)) != len(index)
+        if not np.issubdtype(index.dtype, np.integer) or twice or (len(index) and index.min() < 0):
             raise InputError(
                 "The rows of a release must be numbered from 0", f"an index of {index.dtype}", "Mask a file with reset_index(drop=True)"
             )
@@ -100,7 +102,10 @@ def _start(column: pd.Series[Any]) -> tuple[Observation, bool]:
             labels = column.tolist()
             found = split(n, [(missing, lambda rows: Silent(len(rows))), (~missing, lambda rows: KnownLabels([labels[i] for i in rows]))])
             return found, True
-    values = np.array([np.nan if m else float(v) for v, m in zip(column.tolist(), missing, strict=True)])
+    if text:
+        values = np.array([np.nan if m else float(v) for v, m in zip(column.tolist(), missing, strict=True)])
+    else:
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     if np.isinf(values).any():
         raise InputError("Released values must be finite", f"{int(np.isinf(values).sum())} infinite ones", "Topcode or suppress them")
     silent = np.isnan(values)
