@@ -75,9 +75,9 @@ def _loop(data, releases):
     return rows
 
 
-def run(values=1, replicates=2):
+def run(values=1, replicates=2, quick=False):
     """Yield (name, ours, theirs, ratio, wanted)."""
-    data, masks = _data(), _masks(values)
+    data, masks = _data(1_000 if quick else 10_000), _masks(values)
     measures = [ruv.IntervalOverlap(FORMULA), ruv.EllipsoidOverlap(FORMULA), ruv.NormalKL(), ruv.Propensity(), ruv.RecordLinkage()]
     # Compile what is compiled once on a machine.
     ruv.measure(data.head(500), masks, measures=measures, seed=1)
@@ -85,5 +85,6 @@ def run(values=1, replicates=2):
     making = best(lambda: [m.release(data, r) for m in masks for r in range(replicates)], rounds=1)
     few = [m.release(data, 1) for m in masks]
     theirs = making + best(lambda: _loop(data, few), rounds=1) * replicates
-    name = f"loop with statsmodels and scikit-learn / empirical map of {len(masks)} masks x {replicates} replicates, 5 measures, n = 10,000"
+    size = f"{len(masks)} masks x {replicates} replicates, 5 measures, n = {len(data):,}"
+    name = f"loop with statsmodels and scikit-learn / empirical map of {size}"
     yield name, ours, theirs, theirs / ours, ">= 5"

@@ -29,12 +29,14 @@ def files(n: int = 10_000, p: int = 6, noise: float = 0.4) -> tuple[pd.DataFrame
     return pd.DataFrame(x, columns=names), pd.DataFrame(x + noise * rng.standard_normal((n, p)), columns=names)
 
 
-def run() -> Iterator[Row]:
+def run(quick: bool = False) -> Iterator[Row]:
+    """Yield rows; ``quick`` leaves out the clusters."""
     with one_thread():
         yield from narrow()
         yield from distribution_functions()
         yield from propensity()
-    yield from clusters()
+    if not quick:
+        yield from clusters()
 
 
 def narrow() -> Iterator[Row]:

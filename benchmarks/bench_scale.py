@@ -43,8 +43,10 @@ def _timed(data, masks, measures, replicates, **more):
     return perf_counter() - start, rumap
 
 
-def run(values=10, replicates=20):
+def run(values=10, replicates=20, quick=False):
     """Yield (name, ours, theirs, ratio, wanted)."""
+    if quick:
+        values, replicates = 2, 3
     data, masks = _data(), _masks(values)
     measures = [ruv.IntervalOverlap(FORMULA), ruv.NormalKL(), ruv.RecordLinkage()]
     ruv.measure(data.head(500), masks[:8], measures=measures, seed=1)  # compile what is compiled once on a machine

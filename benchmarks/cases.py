@@ -267,7 +267,7 @@ CASES: dict[str, Case] = {
     "EnergyDistance": measure(lambda v, c: ruv.EnergyDistance(columns=v), order="n^2 p", n=2.0, most=50_000),
     "FellegiSunter": measure(lambda v, c: ruv.FellegiSunter(known=v[:6]), order="n^2", n=2.0, p=0.5, most=50_000),
     "Cluster, average": measure(lambda v, c: ruv.Cluster(clusters=100, columns=v[:4]), order="n^2", n=2.0, p=0.5, most=20_000),
-    "Cluster, k-means": measure(lambda v, c: ruv.Cluster(clusters=100, columns=v, method="kmeans"), order="n p"),
+    "Cluster, k-means": measure(lambda v, c: ruv.Cluster(clusters=100, columns=v, method="kmeans"), order="n p clusters", most=100_000),
     "DensityKL": measure(lambda v, c: ruv.DensityKL(columns=v[:3]), order="n + cells", p=0.5),
     # -- runs ------------------------------------------------------------------------------------------
     "measure with replicates": Case("run", _replicates, order="n log n replicates", n=1.3, p=2.0, memory_releases=0.0),
