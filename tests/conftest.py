@@ -1,5 +1,7 @@
 """Settings that every test shares. They must be in place before numpy and matplotlib are imported."""
 
+from __future__ import annotations
+
 import os
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):

@@ -108,7 +108,7 @@ def test_overlap_by_hand(reference):
     original = pd.DataFrame({"x": [0, 1, 2, 3], "y": [0, 1, 1, 3]})
     released = original.assign(y=[0, 2, 1, 3])
     io, eo = IntervalOverlap("y ~ x")(original, released), EllipsoidOverlap("y ~ x")(original, released)
-    assert io == approx(reference["D1 IO (mean of I_0,I_1)"], abs=1e-12)
+    assert io == approx(reference["D1 IO (mean of I_0,I_1)"], abs=1e-11)  # the t law of scipy 1.15 keeps 11 digits
     assert io.parts["J"] == approx(reference["D1 J (mean)"], abs=1e-12)
     assert eo == approx(reference["D1 EO exact (p=2, df=2)"], abs=1e-12)
     first = Linear("y ~ x").fit(original)
