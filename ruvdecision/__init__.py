@@ -202,7 +202,8 @@ _LATER = {
     "theme": "paper",
     "fingerprint_data": "datafingerprint",
 }
-__getattr__, __dir__, _ = attach(__name__, _LATER)
+if not TYPE_CHECKING:  # or every name would be taken to exist, and to be of any type
+    __getattr__, __dir__, _ = attach(__name__, _LATER)
 
 __all__ = [
     "CRPS",

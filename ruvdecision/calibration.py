@@ -23,7 +23,7 @@ from .errors import InputError, UnsupportedError, kind_of
 from .losses import Quadratic, ZeroOne
 from .masks.base import Mask
 from .progress import Bar
-from .protocols import Array
+from .protocols import Array, Belief, Engine, Target
 from .running import Task, root_seed, run
 from .targets import Average, EachRecord, Functional, Identity, NewRecord, Parameter, Record, Records
 from .users import User
@@ -41,13 +41,13 @@ FEW_DRAWS = {"draws": 500, "tune": 300, "chains": 2}
 
 
 def calibrate(
-    belief: Any,
+    belief: Belief,
     mask: Mask,
-    target: Any,
+    target: Target,
     simulations: int = 200,
     *,
     draws: int = 99,
-    engine: Any = "auto",
+    engine: Engine | str = "auto",
     alpha: float = 0.01,
     seed: Seed = None,
     progress: bool | None = None,

@@ -29,6 +29,7 @@ from .masks.base import Mask
 from .masks.frame import Frame
 from .matching import about, check_releases, is_copies, keyed, match, read
 from .progress import Bar
+from .protocols import Measure
 from .rumap import RUMap
 from .running import Task, root_seed, run
 from .scores import Column
@@ -44,7 +45,7 @@ def measure(
     masks: Sequence[Mask] | Mask | None = None,
     *,
     releases: Mapping[str, Any] | None = None,
-    measures: Sequence[Any],
+    measures: Sequence[Measure],
     replicates: int = 1,
     seed: Seed = None,
     key: Any = None,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from .errors import InputError, kind_of
 from .masks.base import Batch, Mask
 from .panels import Panel
 from .progress import Bar
-from .protocols import Posterior
+from .protocols import Engine, Measure, Posterior
 from .rumap import RUMap
 from .running import root_seed
 from .solving import check_user, solve
@@ -28,15 +30,15 @@ def evaluate(
     intruder: User | Snooper | Panel,
     scientist: User | Snooper | Panel,
     data: Any = None,
-    engine: Any = "auto",
+    engine: Engine | str = "auto",
     replicates: int | None = None,
     seed: Seed = None,
     risk: Any = "reciprocal",
     utility: Any = "reciprocal",
-    measures: Sequence[Any] | None = None,
+    measures: Sequence[Measure] | None = None,
     progress: bool | None = None,
-    executor: Any = None,
-    checkpoint: Any = None,
+    executor: Executor | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> RUMap:
     """Map candidate releases: the intruder's and the scientist's uncertainty, and the risk and utility that follow.
 
@@ -119,7 +121,7 @@ def evaluate(
             notes = (f"Stopped before the end: {len(done)} of {len(candidates)} releases were finished.",)
             candidates = Batch(candidates[i] for i in done)
         if empirical is not None:
-            places = {"executor": executor, "checkpoint": None if checkpoint is None else Path(checkpoint) / "measures"}
+            places: dict[str, Any] = {"executor": executor, "checkpoint": None if checkpoint is None else Path(checkpoint) / "measures"}
             if empirical.apply(candidates, replicates or 1, root, tell=lambda part: bar.tell(share + (1 - share) * part), **places):
                 notes += ("Stopped before the end: some measures are missing.",)
     first, second = solved
@@ -155,7 +157,7 @@ def evaluate(
     )
 
 
-def posterior(user: User, mask: Mask, release: Any = None, *, engine: Any = "auto") -> Posterior:
+def posterior(user: User, mask: Mask, release: Any = None, *, engine: Engine | str = "auto") -> Posterior:
     """Posterior of a user's target after one release.
 
     Parameters

@@ -18,7 +18,8 @@ from .errors import InputError, kind_of
 from .masks.base import Batch, Mask
 from .masks.release import Release
 from .masks.suppress import Suppress
-from .users import Snooper
+from .protocols import Engine
+from .users import Snooper, User
 
 __all__ = ["Worth", "one_more_digit", "one_more_record", "one_more_variable", "worth"]
 
@@ -57,12 +58,12 @@ class Worth:
 
 
 def worth(
-    user: Any,
+    user: User | Snooper,
     mask: Mask,
     than: Mask | None = None,
     *,
     data: Any = None,
-    engine: Any = "auto",
+    engine: Engine | str = "auto",
     replicates: int | None = None,
     seed: Seed = None,
     what: str | None = None,

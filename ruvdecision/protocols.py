@@ -144,7 +144,9 @@ class Loss(Protocol):
     lies; then a Gaussian posterior has the same uncertainty whatever was released.
     """
 
-    location_free: bool
+    # Read-only here and below: a frozen field, a class attribute and a property all will do.
+    @property
+    def location_free(self) -> bool: ...
 
     def __call__(self, estimate: Any, truth: Any) -> Array:
         """Loss of an estimate (an action) when the target is ``truth``, vectorised over leading axes."""
@@ -204,7 +206,8 @@ class Solution(NamedTuple):
 class Engine(Protocol):
     """How posteriors are computed."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def refuses(self, user: Any, masks: Sequence[Any], data: Any = None) -> str | None:
         """None if the engine can do it; otherwise why not and what can."""
@@ -232,7 +235,9 @@ class Engine(Protocol):
 class Measure(Protocol):
     """An empirical risk or utility, computed from an original and a released data set."""
 
-    name: str
-    role: str
+    @property
+    def name(self) -> str: ...
+    @property
+    def role(self) -> str: ...
 
     def __call__(self, original: Any, released: Any) -> Any: ...

@@ -21,6 +21,7 @@ from .users import Snooper, User
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 __all__ = ["PublishingPrice", "price_of_publishing"]
 
@@ -122,7 +123,7 @@ class PublishingPrice:
         """Both maps as one, named published and unpublished."""
         return RUMap.concat([self.published, self.unpublished], names=["published", "unpublished"])
 
-    def plot(self, ax: Any = None, *, max_risk: float | None = None) -> Any:
+    def plot(self, ax: Axes | None = None, *, max_risk: float | None = None) -> Axes:
         """Each release twice on the map, with an arrow from secret to published; see `plot_publishing`."""
         from .riskplots import plot_publishing
 

@@ -16,12 +16,13 @@ from .evaluate import check_masks
 from .masks.base import Mask
 from .panels import Panel
 from .progress import Bar
-from .protocols import Array, Value
+from .protocols import Array, Engine, Value
 from .scores import Column, as_score
 from .users import Snooper, User
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 __all__ = ["RecordRisk", "record_risk"]
 
@@ -35,7 +36,7 @@ def record_risk(
     data: Any = None,
     groups: Any = None,
     rows: Sequence[int] | None = None,
-    engine: Any = "auto",
+    engine: Engine | str = "auto",
     replicates: int | None = None,
     seed: Seed = None,
     risk: Any = "reciprocal",
@@ -206,7 +207,7 @@ class RecordRisk:
             found["group"] = np.tile(self.groups, m)
         return pd.DataFrame(found)
 
-    def plot(self, release: Any = None, ax: Any = None, *, by_group: bool = False, max_risk: float | None = None) -> Any:
+    def plot(self, release: Any = None, ax: Axes | None = None, *, by_group: bool = False, max_risk: float | None = None) -> Axes:
         """How many records have which risk: a histogram of one release, or a curve for each of several; see `plot_record_risk`."""
         from .riskplots import plot_record_risk
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -45,6 +45,8 @@ from .show import Row, as_html_table, as_text_table
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
 
     from .decide import Choice, Explanation
 
@@ -331,7 +333,11 @@ class RUMap:
     def __iter__(self) -> Iterator[Row]:
         return (self._row(i) for i in range(self.size))
 
-    def __getitem__(self, key: Any) -> Any:
+    @overload
+    def __getitem__(self, key: str | int | np.integer[Any]) -> Row: ...
+    @overload
+    def __getitem__(self, key: slice | list[Any] | tuple[Any, ...] | NDArray[Any]) -> RUMap: ...
+    def __getitem__(self, key: Any) -> Row | RUMap:
         """A `Row` by position or label; a smaller map by a slice, positions or a boolean array."""
         if isinstance(key, str):
             if key not in self._positions:
@@ -488,7 +494,7 @@ class RUMap:
 
         return dominated(self, columns=columns)
 
-    def plot(self, max_risk: float | None = None, ax: Any = None, **options: Any) -> Any:
+    def plot(self, max_risk: float | None = None, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the map and return the Axes; see `ruvdecision.plots.plot_map`."""
         from .plots import plot_map
 

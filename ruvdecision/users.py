@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,11 @@ from .losses import Quadratic, as_loss
 from .maskprior import MaskPrior, as_mask_prior
 from .rules import Row, as_rule
 from .targets import EachRecord, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .protocols import Belief, Loss, Target
 
 __all__ = ["Snooper", "User"]
 
@@ -64,6 +69,20 @@ class User:
     truth: Any = None
     knows_mask: bool = True
     mask_prior: Any = None
+
+    if TYPE_CHECKING:
+        # What may be given. The fields stay open: engines ask a belief, target or loss for more than every one must have.
+        def __init__(
+            self,
+            belief: Belief,
+            target: Target,
+            loss: Loss | Callable[[Any, Any], Any],
+            estimates: Any = "free",
+            name: str | None = None,
+            truth: Belief | None = None,
+            knows_mask: bool = True,
+            mask_prior: Any = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         if not hasattr(self.belief, "draw") or isinstance(self.belief, type):
@@ -172,6 +191,17 @@ class Snooper:
     loss: Any = field(default_factory=Quadratic)
     belief: Any = None
     name: str | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            estimator: Any,
+            target: Target,
+            loss: Loss | Callable[[Any, Any], Any] = ...,
+            belief: Belief | None = None,
+            name: str | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         rule = as_rule(self.estimator)

@@ -34,7 +34,8 @@ LATER = {
     "Sampling": "sampling",
     "WholeFile": "wholefile",
 }
-__getattr__, __dir__, _ = attach(__name__, LATER)
+if not TYPE_CHECKING:  # or every name would be taken to exist, and to be of any type
+    __getattr__, __dir__, _ = attach(__name__, LATER)
 
 __all__ = [
     "EachRecords",

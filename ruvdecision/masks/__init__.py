@@ -21,6 +21,7 @@ from .suppress import Suppress
 if TYPE_CHECKING:
     from .datashuffle import DataShuffle
     from .localsuppress import LocalSuppress
+    from .mechanism import Apart, Combine, Mechanism
     from .mixed import MicroaggregateMixed
     from .multiplicative import MultiplicativeNoise
     from .pram import PRAM
@@ -50,7 +51,8 @@ LATER = {
     "Synthesize": "synthesize",
     "Topcode": "topcode",
 }
-__getattr__, __dir__, _ = attach(__name__, LATER)
+if not TYPE_CHECKING:  # or every name would be taken to exist, and to be of any type
+    __getattr__, __dir__, _ = attach(__name__, LATER)
 
 __all__ = [
     "PRAM",

@@ -11,9 +11,10 @@ import dataclasses
 from collections.abc import Hashable, Iterable, Iterator
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..checks import Seed, as_generator
 from ..errors import InputError, UnsupportedError, kind_of
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from ..observations import Observed
 
 __all__ = ["Batch", "Chain", "Family", "Mask", "show_number"]
+
+Data = TypeVar("Data")
+"""A DataFrame or a Series: what a mask is given and gives back."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -45,6 +49,10 @@ class Mask:
 
     # -- releasing -----------------------------------------------------------------------------------
 
+    @overload
+    def release(self, data: NDArray[Any] | list[Any] | tuple[Any, ...], rng: Seed = None) -> NDArray[Any]: ...
+    @overload
+    def release(self, data: Data, rng: Seed = None) -> Data: ...
     def release(self, data: Any, rng: Seed = None) -> Any:
         """Mask ``data`` (DataFrame, Series, one- or two-dimensional array) and give back the same kind.
 

@@ -86,7 +86,8 @@ LATER = {
     "little_liu": "imputation",
     "mcm_maximum": "cdf",
 }
-__getattr__, __dir__, _ = attach(__name__, LATER)
+if not TYPE_CHECKING:  # or every name would be taken to exist, and to be of any type
+    __getattr__, __dir__, _ = attach(__name__, LATER)
 
 __all__ = [
     "MCM",

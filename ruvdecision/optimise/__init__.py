@@ -12,7 +12,10 @@ from scipy.special import ndtr, stdtr
 from ..checks import Seed, as_seed_sequence, check_choice, check_integer, check_number
 from ..errors import InfeasibleError, InputError
 from ..masks.base import Mask
+from ..panels import Panel
 from ..progress import Bar
+from ..protocols import Engine
+from ..users import Snooper, User
 from .families import Family, as_families
 from .optimum import Contender, Optimum
 from .problem import ByMap, Point, Problem, as_source
@@ -26,14 +29,14 @@ def optimise(
     family: Callable[..., Mask] | Mapping[str, Any] | Sequence[Any],
     *,
     max_risk: float,
-    intruder: Any = None,
-    scientist: Any = None,
+    intruder: User | Snooper | Panel | None = None,
+    scientist: User | Snooper | Panel | None = None,
     by: Callable[[list[Mask]], Any] | None = None,
     bounds: Mapping[str, Any] | None = None,
     risk: Any = "reciprocal",
     utility: Any = "reciprocal",
     data: Any = None,
-    engine: Any = "auto",
+    engine: Engine | str = "auto",
     replicates: int | None = None,
     seed: Seed = 0,
     starts: int = 8,
