@@ -159,7 +159,8 @@ class Checkpoint:
         if self._name in _OPEN:
             raise busy
         with self._writing():
-            self.directory.mkdir(parents=True, exist_ok=True)
+            # For its owner alone: with the digests and all records but one, that one could be guessed.
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = open(self.directory / "lock", "a")  # noqa: SIM115
         try:
             import fcntl
@@ -208,7 +209,10 @@ def kept_seed(directory: str | os.PathLike[str]) -> np.random.SeedSequence:
     try:
         with _writing(folder, 0):
             # As text: JSON readers elsewhere may not know numbers of 128 bits.
+            new = not folder.exists()
             place_files({path: json.dumps({"entropy": str(fresh.entropy)}).encode()}, folders=True, durable=True)
+            if new:
+                folder.chmod(0o700)
     except RuvError as error:
         if isinstance(error.__cause__, FileExistsError):
             return kept_seed(directory)  # another run was first, and its seed counts

@@ -33,7 +33,7 @@ import numpy as np
 from .checkpoint import Checkpoint, kept_seed
 from .checks import Seed, as_seed_sequence
 from .errors import InputError, RuvError
-from .sharing import Absent, Parcel, call, dumps, forget
+from .sharing import Absent, Parcel, Sealed, call, dumps, forget
 
 __all__ = ["Outcome", "Task", "placed", "root_seed", "run", "using"]
 
@@ -322,7 +322,7 @@ class _Crew:
             self.flying[future] = i
 
     def _submit(self, i: int) -> Future[Any]:
-        work = dumps((self.tasks[i].function, self.tasks[i].arguments), by_value=self.dask is not None)
+        work = Sealed(dumps((self.tasks[i].function, self.tasks[i].arguments), by_value=self.dask is not None))
         if self.dask is None:
             return self.executor.submit(call, self.parcel.handle, self.parcel.blob if i in self.carriers else None, work)
         if self.stored is None:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from .errors import InputError
 
-__all__ = ["Absent", "Handle", "Parcel", "begin_worker", "call", "dumps", "forget"]
+__all__ = ["Absent", "Handle", "Parcel", "Sealed", "begin_worker", "call", "dumps", "forget"]
 
 KEPT = 2
 """How many shared objects a worker keeps: enough for two runs that share a pool."""
@@ -53,6 +53,15 @@ class Absent(NamedTuple):
     process: int
 
 
+class Sealed(bytes):
+    """Bytes that do not show what they hold: dask's workers log the arguments of a task that failed."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} bytes>"
+
+    __str__ = __repr__
+
+
 class Parcel:
     """A shared object, ready to be fetched by workers; use it as a context manager.
 
@@ -76,6 +85,7 @@ class Parcel:
         place = ""
         if sent and hasattr(os, "memfd_create"):
             self._file = os.memfd_create("ruvdecision")
+            os.fchmod(self._file, 0o600)
             with os.fdopen(os.dup(self._file), "wb") as opened:
                 opened.write(self.blob)
             place = f"/proc/{os.getpid()}/fd/{self._file}"

@@ -259,7 +259,7 @@ def test_data_in_the_wrong_place() -> None:
             "intruder of record_risk": lambda d: ruv.record_risk([ruv.Noise(sd=1.0)], d),
             "price": lambda d: ruv.price_of_publishing([ruv.Noise(sd=1.0)], intruder=d, scientist=USER),
             "worth": lambda d: ruv.worth(d, ruv.Noise(sd=1.0)),
-            "calibrate": lambda d: ruv.calibrate(BELIEF, ruv.Record(0), d),
+            "calibrate": lambda d: ruv.calibrate(BELIEF, d, ruv.Record(0)),
             "limit": lambda d: ruv.limit(d, USER, max_risk=1.0),
             "sensitivity": lambda d: ruv.sensitivity(d, {"x": [1]}),
             "columns": lambda d: ruv.Noise(sd=1.0, columns=["income"]).release({"income": d}, 1),
@@ -288,7 +288,7 @@ def test_scenarios() -> None:
     calls: dict[str, Callable[[], Any]] = {}
     for what, make in BAD.items():
         calls[f"empirical {what}"] = lambda make=make: empirical(make(), noise_variance=[1.0])
-        calls[f"bounded {what}"] = lambda make=make: empirical(make(), ruv.Noise(variance=1.0, lower=0, upper=1))
+        calls[f"bounded {what}"] = lambda make=make: empirical(make(), [1.0], lower=0.0, upper=1.0)
         calls[f"additive {what}"] = lambda make=make: additive_noise(noise_variance=[1.0], knowledge="sample", data=make())
     calls["combine"] = lambda: synthesize.combine_partial([numbers(), numbers()], [numbers()])
     assert telling(calls) == {}

@@ -57,7 +57,8 @@ class Mask:
         """Mask ``data`` (DataFrame, Series, one- or two-dimensional array) and give back the same kind.
 
         Index and columns are kept; the input is never changed. ``rng`` is an int, a SeedSequence or a
-        numpy Generator.
+        numpy Generator. Give none for a file that leaves the agency: what was drawn from a known seed can be drawn again
+        and taken off.
         """
         return self.apply(Frame.of(data), as_generator(rng)).unwrap()
 
