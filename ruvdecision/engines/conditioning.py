@@ -22,6 +22,28 @@ from ..beliefs.normal import NormalBelief
 from ..channels import Block, LinearChannel
 from ..protocols import Array
 from ..targets import Average, NewRecord, Parameter, Record
+from .evenlaw import EvenLaw
+from .meanlaw import latent_law
+from .semidefinite import (
+    apart,
+    combined,
+    divide,
+    exact_product,
+    fill_diagonal,
+    joseph,
+    not_negative,
+    parallel,
+    pseudo_inverse,
+    root,
+    root_of_inverse,
+    shares,
+    snap,
+    square,
+    symmetric,
+    through,
+    units,
+    without_repeats,
+)
 
 __all__ = ["Conditioned"]
 
@@ -46,6 +68,8 @@ class _Solved:
     """I - K B, where ``left`` was built from it."""
     noise: Array | None = None
     """R of what is seen, likewise."""
+    sight: tuple[Array, Array] | None = None
+    """What a block shows of the mean (with the common noise) and V of it, where repeated entries could be told from new ones."""
 
 
 class Conditioned:
@@ -55,8 +79,10 @@ class Conditioned:
         self.belief, self.channel = belief, channel
         self.k, self.n = belief.k, belief.records
         self.latents = self.k * (1 + len(channel.common))
+        self._units = units(belief.spread)
         self.blocks = [self._solve(block) for block in channel.blocks]
-        self.cov, self.lost = self._latent()
+        self.cov, self.lost = latent_law(belief.doubt, channel.common, self.blocks, [b.shape for b in channel.blocks], self.k)
+        self._even = EvenLaw.of(channel, belief.spread, belief.doubt, self.blocks)
 
     # -- blocks and latents --------------------------------------------------------------------------
 
@@ -65,82 +91,60 @@ class Conditioned:
         roots = block.shape.roots
         c = len(roots)
         size = c * k
-        mean_part = np.kron(roots[:, None], np.eye(k))
+        mean_part: Array = np.asarray(np.kron(roots[:, None], np.eye(k)), dtype=np.float64)
         start = np.concatenate([mean_part, np.zeros((size, self.latents - k))], axis=1)
         seen = np.flatnonzero(block.alive.reshape(-1))
         q: Array = np.asarray(np.kron(np.eye(c), spread), dtype=np.float64) if c > 1 else spread
         if len(seen) == 0:
             nothing = np.zeros((1, size, 0))
             return _Solved(seen, nothing, q[None], start[None], np.zeros((1, self.latents, 0)), np.zeros((1, 0, self.latents)))
-        if block.plain and len(seen) == size and not block.loads:
-            # B is the identity: I - K = R V^-1 and Cov = Q V^-1 R lose no digits, however small the noise is.
-            inverse = _inverse(q + block.r)
-            away = block.r @ inverse
-            left = _symmetric(away @ q)
-            return _Solved(
-                seen, q @ inverse, left, away @ start, np.swapaxes(start, -1, -2) @ inverse, np.broadcast_to(start, (1, size, self.latents))
-            )
+        view, alike = self._view(block, mean_part, seen)
+        if block.plain and len(seen) == size and alike:
+            # B is the identity: both shares of V keep their digits, however small the noise is.
+            gain, away = split = shares(q, block.r)
+            slope = np.concatenate([away @ mean_part] + [-gain @ mean_part] * len(block.loads), axis=-1)
+            total = q + block.r
+            weight = np.tile(divide(mean_part.T[None], total), (1, self.latents // k, 1))
+            return _Solved(seen, gain, parallel(q, block.r, split), slope, weight, view, sight=(view[..., :k], total))
         b = block.b[:, seen, :]
         r = block.r[:, seen[:, None], seen]
-        loads = (
-            np.concatenate([np.broadcast_to(x, (max(len(x), 1), size, k))[:, seen] for x in block.loads], axis=-1) if block.loads else None
-        )
-        view = b @ mean_part
-        if loads is not None:
-            lead = np.broadcast_shapes(view.shape[:1], loads.shape[:1])
-            view = np.concatenate([np.broadcast_to(view, lead + view.shape[1:]), np.broadcast_to(loads, lead + loads.shape[1:])], axis=-1)
-        elif self.latents > k:
-            view = np.concatenate([view, np.zeros(view.shape[:2] + (self.latents - k,))], axis=-1)
-        # Cells that were averaged together repeat each other, so V may be singular.
-        if block.plain or c == 1:
-            bq = b @ q
-            inverse = _inverse(bq @ np.swapaxes(b, -1, -2) + r)
-            gain, weight = np.swapaxes(bq, -1, -2) @ inverse, np.swapaxes(view, -1, -2) @ inverse
+        sight, turn = None, None
+        if not (block.plain or c == 1) and alike and len(b) == 1:
+            # Cells that were averaged together repeat each other: what is left of the file without repetitions.
+            turn = without_repeats(b[0], r)
+        if block.plain or c == 1 or turn is not None:
+            shown, noise, told = (b, r, view) if turn is None else (turn @ b, square(turn @ root(r)), turn @ view)
+            bq = shown @ q
+            total = bq @ np.swapaxes(shown, -1, -2) + noise
+            gain, weight = divide(np.swapaxes(bq, -1, -2), total), divide(np.swapaxes(told, -1, -2), total)
+            sight = (told[..., :k], total) if alike else None
+            if turn is not None:
+                gain, weight = gain @ turn, weight @ turn
         else:
-            root = _root_of_inverse(b, self._root(), r)
-            gain, weight = q @ _through(b, root), _through(view, root)
-        away = _snap(np.eye(size) - gain @ b)
-        left = _symmetric(away @ q @ np.swapaxes(away, -1, -2) + gain @ r @ np.swapaxes(gain, -1, -2))
-        slope = _snap(start - gain @ view, float(roots.max()))
-        return _Solved(seen, gain, left, slope, weight, view, away, r)
+            lower = root_of_inverse(b, self._root(), r)
+            gain, weight = q @ through(b, lower), through(view, lower)
+        unit = np.tile(self._units, c)
+        away = snap(np.eye(size) - gain @ b, unit[:, None] / unit)
+        left = joseph(away, q, gain, r)
+        scale = float(roots.max()) * unit[:, None] / np.tile(self._units, self.latents // k)
+        slope = snap(start - gain @ view, scale)
+        return _Solved(seen, gain, left, slope, weight, view, away, r, sight)
+
+    def _view(self, block: Block, mean_part: Array, seen: Any) -> tuple[Array, bool]:
+        """H, and whether every common draw enters as the mean does."""
+        mean = block.b[:, seen, :] @ mean_part
+        parts, alike = [mean], True
+        for load in block.loads:
+            entered = np.broadcast_to(load, (max(len(load), 1), len(mean_part), self.k))[:, seen]
+            same = bool(np.all(np.abs(entered - mean) <= 1e-12 * float(block.shape.roots.max())))
+            parts.append(mean if same else entered)
+            alike = alike and same
+        lead = np.broadcast_shapes(*(p.shape[:1] for p in parts))
+        return np.concatenate([np.broadcast_to(p, lead + p.shape[1:]) for p in parts], axis=-1), alike
 
     def _root(self) -> Array:
         """A root of the covariance of a record."""
         return np.asarray(np.linalg.cholesky(self.belief.spread))
-
-    def _latent(self) -> tuple[Array, Any]:
-        """Cov(h | release), and which latents the release leaves entirely open under a flat prior."""
-        k, d = self.k, self.latents
-        information: Array = np.zeros((1, d, d))
-        for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
-            information = information + block.shape.count * (solved.weight @ solved.view)
-        information = _symmetric(information)
-        lead = np.broadcast_shapes(information.shape[:1], *(c.shape[:1] for c in self.channel.common))
-        noise = np.zeros(lead + (d - k, d - k))
-        for i, covariance in enumerate(self.channel.common):
-            noise[:, i * k : i * k + k, i * k : i * k + k] = covariance
-        if self.belief.doubt is not None:
-            prior = np.zeros(lead + (d, d))
-            prior[:, :k, :k] = self.belief.doubt
-            prior[:, k:, k:] = noise
-            if d == 1:
-                return prior / (1.0 + prior * information), np.zeros((1, d), dtype=bool)
-            return _symmetric(np.asarray(np.linalg.solve(np.eye(d) + prior @ information, prior))), np.zeros((1, d), dtype=bool)
-        # Flat prior: integrate the common noise out first, then invert what is known about the mean.
-        a, b, c = information[:, :k, :k], information[:, :k, k:], information[:, k:, k:]
-        mixed = np.linalg.solve(np.eye(d - k) + noise @ c, noise) if d > k else noise
-        about_mean = _symmetric(a - b @ mixed @ np.swapaxes(b, -1, -2))
-        scale = np.diagonal(a, axis1=-2, axis2=-1)
-        lost = ~(np.diagonal(about_mean, axis1=-2, axis2=-1) > 1e-13 * scale)
-        keep = np.where(lost, 0.0, 1.0)
-        patched = about_mean * keep[:, :, None] * keep[:, None, :] + (1.0 - keep)[:, :, None] * np.eye(k)
-        mean_cov = _inverse(patched) * keep[:, :, None] * keep[:, None, :]
-        cross = -mean_cov @ b @ mixed
-        rest = mixed + np.swapaxes(mixed, -1, -2) @ np.swapaxes(b, -1, -2) @ mean_cov @ b @ mixed
-        cov = np.concatenate(
-            [np.concatenate([mean_cov, cross], axis=-1), np.concatenate([np.swapaxes(cross, -1, -2), rest], axis=-1)], axis=-2
-        )
-        return cov, np.concatenate([lost, np.zeros(lost.shape[:1] + (d - k,), dtype=bool)], axis=-1)
 
     # -- targets -------------------------------------------------------------------------------------
 
@@ -150,6 +154,9 @@ class Conditioned:
         ``matrix`` gives the covariance of linear functions of the stacked targets instead. It is applied before
         anything infinite enters, so that a difference of two records is known even where their level is not.
         """
+        if self._even is not None:
+            total = self._even.covariance(parts, matrix, lambda p: (*self._place(p), self._row(p)), self.contrast)
+            return not_negative(symmetric(total))
         slopes = [self._slope(p) for p in parts]
         lead = np.broadcast_shapes(self.cov.shape[:1], *(s.shape[:1] for s in slopes))
         t = np.concatenate([np.broadcast_to(s, lead + s.shape[1:]) for s in slopes], axis=-2)
@@ -162,20 +169,49 @@ class Conditioned:
                 for j, x in enumerate(row):
                     left[:, i * k : i * k + k, j * k : j * k + k] = x
         if matrix is not None:
-            t = np.where(np.abs(matrix @ t) < 1e-13 * (np.abs(matrix) @ np.abs(t)), 0.0, matrix @ t)
-            left = _combined(matrix, left)
+            t = self._turned(matrix, parts, t)
+            left = combined(matrix, left)
         total = t @ self.cov @ np.swapaxes(t, -1, -2) + left
         # Rounding may leave a variance a hair below zero where nothing is left to know, or a covariance beside it.
-        total = _not_negative(_symmetric(total))
+        total = not_negative(symmetric(total))
         if total.shape[-1] > 1:
-            total = _apart(total)
+            total = apart(total)
         if np.any(self.lost):
             # A direction of the mean that nothing was said about: infinite variance wherever it enters.
             open_ = np.any((np.abs(t) > 0) & np.broadcast_to(self.lost, lead + (self.latents,))[:, None, :], axis=-1)
             open_ = np.broadcast_to(open_, total.shape[:2])
             total = np.where(open_[:, :, None] | open_[:, None, :], 0.0, total)
-            total = _fill_diagonal(total, open_)
+            total = fill_diagonal(total, open_)
         return total
+
+    def _turned(self, matrix: Array, parts: Sequence[Any], slopes: Array) -> Array:
+        """How linear functions of the targets move with the latents."""
+        turned = exact_product(matrix, slopes)
+        blocks = matrix.reshape(len(matrix), -1, self.k)
+        apart_from_mean = np.all(np.abs(blocks.sum(axis=1)) <= 1e-13 * np.abs(blocks).sum(axis=1), axis=-1)
+        if len(parts) == 1 or not apart_from_mean.any():
+            return turned
+        # The mean itself cancels out of a difference. What is left is what the release pulls, however little that is.
+        pulls = [self._pull(p) for p in parts]
+        lead = np.broadcast_shapes(*(p.shape[:1] for p in pulls))
+        pulled = exact_product(matrix, np.concatenate([np.broadcast_to(p, lead + p.shape[1:]) for p in pulls], axis=-2))
+        return np.where(apart_from_mean[:, None], -pulled, turned)
+
+    def _pull(self, part: Any) -> Array:
+        """What a target's mean takes from the release: how the slope falls short of the target's own."""
+        k = self.k
+        if isinstance(part, (Parameter, NewRecord)):
+            return np.zeros((1, k, self.latents))
+        total: Array = np.zeros((1, k, self.latents))
+        if isinstance(part, Average):
+            for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
+                pulled = solved.gain @ solved.view
+                for c, size in enumerate(block.shape.roots):
+                    total = total + (block.shape.count * size / self.n) * pulled[:, c * k : c * k + k]
+            return total
+        shape, _, cell = self._place(part)
+        solved = self.blocks[shape]
+        return solved.gain[:, cell * k : cell * k + k] @ solved.view / self.channel.blocks[shape].shape.roots[cell]
 
     def _slope(self, part: Any) -> Array:
         """How a target moves with the latents given the release."""
@@ -205,7 +241,8 @@ class Conditioned:
                     total = total + block.shape.count * (a.T @ solved.left @ a)
                     continue
                 # Through the factors of ``left``: an average that the release tells exactly comes out as exactly known.
-                away = _snap(a.T @ solved.away, float(block.shape.roots.max()) / self.n)
+                unit = self._units[:, None] / np.tile(self._units, len(block.shape.roots))
+                away = snap(a.T @ solved.away, float(block.shape.roots.max()) / self.n * unit)
                 root = away.reshape(away.shape[:2] + (-1, k)) @ self._root()
                 gain = a.T @ solved.gain
                 square = np.einsum("...icj,...lcj->...il", root, root) + gain @ solved.noise @ np.swapaxes(gain, -1, -2)
@@ -239,11 +276,10 @@ class Conditioned:
         if len(seen) == 0:
             return spread[None]
         if block.plain and len(seen) == self.k and block.told[cell].all():
-            noise = block.rw[:, cell]
-            return _symmetric(noise @ _inverse(spread + noise) @ spread)
+            return parallel(spread, block.rw[:, cell])
         gain, w, noise = self._contrast_gain(block, cell, seen)
-        away = _snap(np.eye(self.k) - gain @ w)
-        return _symmetric(away @ spread @ np.swapaxes(away, -1, -2) + gain @ noise @ np.swapaxes(gain, -1, -2))
+        away = snap(np.eye(self.k) - gain @ w, self._units[:, None] / self._units)
+        return joseph(away, spread, gain, noise)
 
     def _contrast_seen(self, block: Block, cell: int) -> Any:
         """Columns in which differences within a cell tell anything.
@@ -260,8 +296,8 @@ class Conditioned:
         w = (block.w[:, cell] * block.told[cell][:, None])[:, seen]
         noise = block.rw[:, cell][:, seen[:, None], seen]
         total = w @ self.belief.spread @ np.swapaxes(w, -1, -2) + noise
-        inverse = _inverse(total) if block.told[cell][seen].all() else _pseudo_inverse(total)
-        return self.belief.spread @ np.swapaxes(w, -1, -2) @ inverse, w, noise
+        across = self.belief.spread @ np.swapaxes(w, -1, -2)
+        return divide(across, total) if block.told[cell][seen].all() else across @ pseudo_inverse(total), w, noise
 
     def record_covariance(self, shape: int, cell: int, matrix: Array | None = None) -> Array:
         """Cov of a record that lies in this cell (or of a linear function of it) given the release."""
@@ -352,93 +388,3 @@ class _Means:
             else:
                 means.append(records[self.given._row(part)])
         return np.concatenate(means)
-
-
-# -- small linear algebra over a leading axis --------------------------------------------------------
-
-
-def _symmetric(x: Array) -> Array:
-    return x if x.shape[-1] == 1 else (x + np.swapaxes(x, -1, -2)) / 2
-
-
-def _inverse(x: Array) -> Array:
-    return np.asarray(1.0 / x if x.shape[-1] == 1 else np.linalg.inv(x), dtype=np.float64)
-
-
-def _root_of_inverse(b: Array, root: Array, r: Array) -> Array:
-    """W with W W' the pseudo-inverse of B Q B' + R, where Q is root root' for every cell.
-
-    It comes from the factor [B root, R^(1/2)], whose singular values span half as many decades as the eigenvalues of the
-    sum, so that very small noise is told from none.
-    """
-    k = len(root)
-    values, vectors = np.linalg.eigh(r)
-    values = np.where(values > 1e-13 * values[..., -1:], values, 0.0)
-    signal = (b.reshape(b.shape[:2] + (-1, k)) @ root).reshape(b.shape)
-    noise = vectors * np.sqrt(values)[..., None, :]
-    lead = np.broadcast_shapes(signal.shape[:1], noise.shape[:1])
-    both = np.concatenate([np.broadcast_to(x, lead + x.shape[1:]) for x in (signal, noise)], axis=-1)
-    # Judged on the correlation scale: units must not decide what counts as nothing.
-    size = np.sqrt(np.sum(np.square(both), axis=-1, keepdims=True))
-    size = np.where(size > 0, size, 1.0)
-    u, s, _ = np.linalg.svd(both / size, full_matrices=False)
-    return np.where((s > 1e-12 * s[..., :1])[..., None, :], u, 0.0) / (np.where(s > 0, s, 1.0)[..., None, :] * size)
-
-
-def _through(x: Array, root: Array) -> Array:
-    """X' W W'; a direction that X does not have is left out, not kept as rounding error times a large number."""
-    turned = np.swapaxes(x, -1, -2)
-    part = turned @ root
-    part = np.where(np.abs(part) < 1e-13 * (np.abs(turned) @ np.abs(root)), 0.0, part)
-    return np.asarray(part @ np.swapaxes(root, -1, -2))
-
-
-def _combined(matrix: Array, covariance: Array) -> Array:
-    """M C M'; a combination whose variance is the rounding error of its terms is exactly known."""
-    out = matrix @ covariance @ matrix.T
-    terms = np.einsum("ij,...jk,ik->...i", np.abs(matrix), np.abs(covariance), np.abs(matrix))
-    keep = np.where(np.diagonal(out, axis1=-2, axis2=-1) > 1e-13 * terms, 1.0, 0.0)
-    return np.asarray(out * keep[..., :, None] * keep[..., None, :])
-
-
-def _pseudo_inverse(x: Array) -> Array:
-    """Inverse of a positive semidefinite matrix on its range, judged on the correlation scale."""
-    root = np.sqrt(np.diagonal(x, axis1=-2, axis2=-1))
-    root = np.where(root > 0, root, 1.0)
-    scale = root[..., :, None] * root[..., None, :]
-    return np.linalg.pinv(x / scale, rcond=1e-12, hermitian=True) / scale
-
-
-def _snap(x: Array, scale: float = 1.0) -> Array:
-    """Set what is rounding error of a difference of this scale to zero, so that nothing left is exactly nothing."""
-    return np.where(np.abs(x) < 1e-14 * scale, 0.0, x)
-
-
-def _not_negative(x: Array) -> Array:
-    """Clip the diagonal at zero."""
-    index = np.arange(x.shape[-1])
-    if np.all(x[:, index, index] >= 0):
-        return x
-    out = x.copy()
-    out[:, index, index] = np.maximum(out[:, index, index], 0.0)
-    return out
-
-
-def _apart(x: Array) -> Array:
-    """Take out the covariances of entries that are known up to rounding, where they are more than the variances allow."""
-    variance = np.diagonal(x, axis1=-2, axis2=-1)
-    tiny = variance < 1e-26 * variance.max(axis=-1, keepdims=True)
-    if not tiny.any():
-        return x
-    root = np.sqrt(np.where(variance > 0, variance, 1.0))
-    impossible = np.linalg.eigvalsh(x / (root[:, :, None] * root[:, None, :]))[:, 0] < -1e-10
-    known = tiny & impossible[:, None]
-    return np.where((known[:, :, None] | known[:, None, :]) & ~np.eye(x.shape[-1], dtype=bool), 0.0, x)
-
-
-def _fill_diagonal(x: Array, where: Any) -> Array:
-    """Put infinity on the diagonal at the marked places."""
-    out = x.copy()
-    index = np.arange(x.shape[-1])
-    out[:, index, index] = np.where(where, np.inf, out[:, index, index])
-    return out

@@ -22,7 +22,7 @@ from ..protocols import Array, Posterior, Solution, Value
 from ..targets import Average, Functional, NewRecord, Parameter, Record, Records
 from ..users import User
 from .conditioning import Conditioned
-from .replication import REPLICATES, replicate_seeds
+from .replication import REPLICATES, over_replicates, replicate_seeds
 
 __all__ = ["Exact"]
 
@@ -232,7 +232,7 @@ class Exact:
                 tell((r + 1) / count)
         spread = seen.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.full(len(family), np.nan)
         # The spread between replicates already contains the error within them when there are several.
-        return Value(seen.mean(axis=0), spread if count > 1 else within[0])
+        return Value(over_replicates(seen), spread if count > 1 else within[0])
 
     def _posterior(self, user: User, given: Conditioned, values: Array | None, rng: np.random.Generator) -> Posterior:
         belief, target = user.belief, user.target

@@ -21,7 +21,7 @@ from .gridlevels import CLOSE, FINER, Levels, RouteLevels, levels_of
 from .gridnodes import Frames, climb, find_frames, lay_nodes
 from .gridtargets import Solver, refuses_release, refuses_target
 from .pymcdata import as_table, observed_in, records_of, size_of
-from .replication import replicate_seeds
+from .replication import over_replicates, replicate_seeds
 
 __all__ = ["Quadrature"]
 
@@ -154,7 +154,7 @@ class Quadrature:
             "integration_error": rough.tolist(),
         }
         before = self._before(anatomy, users)
-        return [Solution(value[:, i].mean(axis=0), spread[i], before[i], self.name, diagnostics) for i in range(len(users))]
+        return [Solution(over_replicates(value[:, i]), spread[i], before[i], self.name, diagnostics) for i in range(len(users))]
 
     def posterior(self, user: Any, mask: Any, release: Any = None) -> Posterior:
         """Posterior of the user's target after one release."""

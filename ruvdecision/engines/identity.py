@@ -27,7 +27,7 @@ from ..users import User
 from .coarserows import CoarseRows, deterministic
 from .exact import as_records
 from .finiterows import FiniteRows
-from .replication import REPLICATES, replicate_seeds
+from .replication import REPLICATES, over_replicates, replicate_seeds
 from .rowlaws import LinearRows
 
 __all__ = ["Identification"]
@@ -116,7 +116,7 @@ class Identification:
         if len(problem.rows) > 1:
             columns["highest_match"] = each.max(axis=1)
         names = [self.name if o else f"{self.name}, averaged over releases" for o in once]
-        return Solution(seen.mean(axis=0), np.where(once, 0.0, error), float(before), names, columns)
+        return Solution(over_replicates(seen), np.where(once, 0.0, error), float(before), names, columns)
 
     def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
         """Posterior over the places of the file: rows 0, 1, ... of the release, then the places that are not in it.

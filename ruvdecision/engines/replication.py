@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-__all__ = ["REPLICATES", "replicate_seeds"]
+from ..protocols import Array
+
+__all__ = ["REPLICATES", "over_replicates", "replicate_seeds"]
 
 REPLICATES = 100
 """Releases that are drawn when an uncertainty depends on the release and nothing else was asked for."""
@@ -24,3 +26,8 @@ def replicate_seeds(seed: np.random.SeedSequence | None, count: int) -> Iterator
     for r in range(count):
         key = (*root.spawn_key, r)
         yield tuple(np.random.SeedSequence(entropy=root.entropy, spawn_key=(*key, part)) for part in range(3))  # type: ignore[misc]
+
+
+def over_replicates(values: Array) -> Array:
+    """Mean over the first axis, each entry summed by itself: to the last bit the same whichever masks stand beside it."""
+    return np.asarray(np.ascontiguousarray(np.moveaxis(values, 0, -1)).mean(axis=-1))

@@ -19,7 +19,7 @@ from ..protocols import Posterior, Solution
 from ..targets import Identity
 from .draws import Drawer, Point
 from .pymcdata import as_table, observed_in, records_of, size_of
-from .replication import replicate_seeds
+from .replication import over_replicates, replicate_seeds
 
 __all__ = ["Sampling"]
 
@@ -241,7 +241,7 @@ class _Tally:
     def solutions(self, before: Sequence[float], name: str) -> list[Solution]:
         many = self.count > 1
         with np.errstate(invalid="ignore"):
-            value = self.value.mean(axis=0)
+            value = over_replicates(self.value)
             # The spread between replicates contains the error within them.
             error = self.value.std(axis=0, ddof=1) / np.sqrt(self.count) if many else self.error[0]
         columns = self._columns()

@@ -258,7 +258,7 @@ class _Normal:
         from .normal import seen_by
 
         self.study = seen_by(intruder, scientist, statistic)
-        size = len(self.study.covariance)
+        size = len(self.study.root)
         self.before = self.study.uncertainty(np.eye(size))
         self.after = self.study.uncertainty(np.zeros((size, size)))
         self.notes: Sequence[str] = ("no mechanism does better, linear or not",)

@@ -1,20 +1,21 @@
 """The limit for normal records and squared errors, in closed form.
 
-Let b be what the mechanism sees, z = L^-1 (b - E b) with L L' = Cov b, and K = E Cov(z | release). Whatever the
+Let b be what the mechanism sees, b = E b + L z with Cov z = I, and K = E Cov(z | release). Whatever the
 mechanism, 0 <= K <= I and
 
     U_intruder = c_I + tr(A K),   U_scientist = c_S + tr(B K),   A = L' H_I' W H_I L,   B = L' H_S' Z H_S L,
 
-where E(target | b) = H b. For normal records every such K is reached by releasing b plus normal noise, so the best K
-solves "minimise tr(B K) subject to tr(A K) >= d, 0 <= K <= I": K projects on the directions where B - l A is negative,
-for a price l of the intruder's uncertainty. While d is small K has rank one, along the smallest generalised eigenvector
-of (B, A) (FORMULAS, section 3 (d)); then whole directions are suppressed and the next one gets noise. As the bounds on
-K hold for every mechanism, no mechanism at all does better, linear or not.
+where E(target | b) = H b. L comes from the average of the file and the distances of the followed records from it, which are
+independent: however flat the prior is, it enters the average alone and costs the distances no digits. For normal records
+every such K is reached by releasing b plus normal noise, so the best K solves "minimise tr(B K) subject to tr(A K) >= d,
+0 <= K <= I": K projects on the directions where B - l A is negative, for a price l of the intruder's uncertainty. While d is
+small K has rank one, along the smallest generalised eigenvector of (B, A) (FORMULAS, section 3 (d)); then whole directions are
+suppressed and the next one gets noise. As the bounds on K hold for every mechanism, no mechanism at all does better, linear
+or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +23,14 @@ import numpy as np
 
 from ..beliefs.normal import NormalBelief
 from ..engines.exact import _form
+from ..engines.semidefinite import parallel, root, shares
 from ..errors import UnsupportedError
 from ..losses import Quadratic
 from ..masks.base import Mask
 from ..masks.mechanism import Apart, Combine
 from ..posteriors.shapes import as_weight_matrix
 from ..protocols import Array
-from ..targets import Average, NewRecord, Parameter, Record, Records
+from ..targets import NewRecord, Parameter, Record, Records
 from ..users import User
 
 __all__ = ["NormalStudy", "Seen", "seen_by"]
@@ -39,9 +41,10 @@ LARGEST = 300
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A linear target beside what a mechanism sees: E(target | b) = H b + constant, and Cov(target | b)."""
+    """A linear target beside what a mechanism sees: E(target | b) = H L z + constant, and Cov(target | b)."""
 
     slope: Array
+    """H L."""
     left: Array
     scalar: bool
     weights: Array | None = None
@@ -54,20 +57,20 @@ class NormalStudy:
     belief: NormalBelief
     rows: tuple[int, ...]
     """Records that are seen on their own; the mean of the others is seen too. Empty for the average alone."""
-    covariance: Array
-    """Cov b."""
+    root: Array
+    """L."""
+    inverse: Array
+    """Its inverse."""
     intruder: Seen
     scientist: Seen
 
     @property
     def matrices(self) -> tuple[Array, Array, float, float]:
         """A, B and the constants c_I, c_S."""
-        root = np.linalg.cholesky(self.covariance)
         parts = []
         for seen in (self.intruder, self.scientist):
             assert seen.weights is not None
-            turned = seen.slope @ root
-            parts.append((turned.T @ seen.weights @ turned, float(np.sum(seen.weights * seen.left))))
+            parts.append((seen.slope.T @ seen.weights @ seen.slope, float(np.sum(seen.weights * seen.left))))
         return parts[0][0], parts[1][0], parts[0][1], parts[1][1]
 
     def best(self, least: float) -> Array:
@@ -107,15 +110,15 @@ class NormalStudy:
 
     def mask(self, k: Array) -> Mask:
         """The mask that leaves z with covariance K: b plus noise K (I - K)^-1, nothing but noise where K is one."""
-        root = np.linalg.cholesky(self.covariance)
         share, vectors = np.linalg.eigh(k)
-        share = np.where(share < 1e-14, 0.0, share)
+        # Relative to the largest: under a nearly flat prior all of K is small.
+        share = np.where(share < 1e-14 * share[-1], 0.0, share)
         gone = share > 1.0 - 1e-11
         noise = np.where(gone, 1.0, share / np.where(gone, 1.0, 1.0 - share))
-        keep = np.linalg.solve(root.T, (vectors * np.where(gone, 0.0, 1.0)) @ vectors.T @ root.T).T
+        keep = self.root @ (vectors * np.where(gone, 0.0, 1.0)) @ vectors.T @ self.inverse
         if not gone.any():
             keep = np.eye(len(k))
-        covariance = root @ (vectors * noise) @ vectors.T @ root.T
+        covariance = self.root @ (vectors * noise) @ vectors.T @ self.root.T
         combine = Combine(keep, (covariance + covariance.T) / 2, rows=self.rows)
         return Apart(self.rows) | combine if self.rows else combine
 
@@ -135,31 +138,85 @@ def seen_by(intruder: User, scientist: User, statistic: str) -> NormalStudy:
         forms.append((parts, matrix, scalar))
         rows |= {p.row % n for p in parts if isinstance(p, Record)}
     followed = tuple(sorted(rows)) if statistic == "records" else ()
-    atoms: list[Any] = [Record(r) for r in followed]
-    if statistic == "average":
-        atoms = [Average()]
-    elif len(followed) < n:
-        atoms.append("others")
-    if len(atoms) * k > LARGEST:
+    # The last of all records follows from the others and the average.
+    apart = min(len(followed), n - 1)
+    if (apart + 1) * k > LARGEST:
         raise UnsupportedError(
-            f"The mechanism would see {len(atoms) * k} numbers apart",
+            f"The mechanism would see {(apart + 1) * k} numbers apart",
             f"a limit of {LARGEST}",
             'Ask for one Record(j), or statistic="average"',
         )
-    covariance = _covariance(belief, atoms, atoms, followed)
+    base = _Base(belief, followed[:apart])
     found = []
     for user, (parts, matrix, scalar) in zip((intruder, scientist), forms, strict=True):
-        across = matrix @ _covariance(belief, parts, atoms, followed)
-        slope = np.asarray(np.linalg.solve(covariance, across.T).T, dtype=np.float64)
-        own = matrix @ _covariance(belief, parts, parts, followed) @ matrix.T
-        left = own - slope @ across.T
-        left = np.where(np.abs(left) < 1e-12 * max(1e-300, float(np.abs(own).max())), 0.0, left)
+        slope = matrix @ np.concatenate([base.slope(p) for p in parts])
+        left = matrix @ np.block([[base.left(p, q) for q in parts] for p in parts]) @ matrix.T
         weights = None
         if isinstance(user.loss, Quadratic):
             weights = _weights(user, k, len(matrix), scalar)
         found.append(Seen(slope, left, scalar, weights))
-    rows_seen = followed if statistic == "records" else ()
-    return NormalStudy(belief, rows_seen, covariance, found[0], found[1])
+    return NormalStudy(belief, followed, base.root, base.inverse, found[0], found[1])
+
+
+class _Base:
+    """The average a of the file and the distances d of some records from it, as functions of independent z.
+
+    Cov a = F + S/n and Cov(d_i, d_j) = (1{i = j} - 1/n) S; the two are independent, and so is what is left of the mean given a.
+    """
+
+    def __init__(self, belief: NormalBelief, rows: tuple[int, ...]) -> None:
+        assert belief.doubt is not None
+        self.belief, self.rows = belief, rows
+        n, k, m = belief.records, belief.k, len(rows)
+        spread = belief.spread
+        total, own = root(belief.doubt + spread / n), np.linalg.cholesky(spread)
+        between = np.kron(np.linalg.cholesky(np.eye(m) - 1.0 / n), own) if m else np.zeros((0, 0))
+        lower = np.zeros(((m + 1) * k, (m + 1) * k))
+        lower[:k, :k], lower[k:, k:] = total, between
+        self.lower = lower
+        # b: the records on their own, and the mean of all others.
+        merge = np.concatenate([np.ones((m + 1, 1)), np.concatenate([np.eye(m), np.full((1, m), -1.0 / (n - m))])], axis=1)
+        back = np.concatenate([np.full((1, m + 1), 1.0 / n), np.eye(m, m + 1) - 1.0 / n])
+        back[0, m] = (n - m) / n
+        back[1:, m] = -(n - m) / n
+        self.root = np.asarray(np.kron(merge, np.eye(k)) @ lower)
+        undone = np.zeros_like(lower)
+        undone[:k, :k] = np.linalg.inv(total)
+        undone[k:, k:] = np.kron(np.linalg.inv(np.linalg.cholesky(np.eye(m) - 1.0 / n)), np.linalg.inv(own)) if m else between
+        self.inverse = np.asarray(undone @ np.kron(back, np.eye(k)))
+        self.share = shares(belief.doubt, spread / n)
+        self.rest = parallel(belief.doubt, spread / n, self.share)
+
+    def slope(self, part: Any) -> Array:
+        """E(part | b) as a function of z."""
+        k, m = self.belief.k, len(self.rows)
+        if isinstance(part, (Parameter, NewRecord)):
+            return np.asarray(np.concatenate([self.share[0] @ self.lower[:k, :k], np.zeros((k, m * k))], axis=1))
+        place = self._place(part)
+        if place is None:
+            return self.lower[:k]
+        return np.asarray(self.root[place * k : place * k + k])
+
+    def left(self, first: Any, second: Any) -> Array:
+        """Covariance of two parts given b."""
+        spread, n = self.belief.spread, self.belief.records
+        means = [isinstance(p, (Parameter, NewRecord)) for p in (first, second)]
+        if all(means):
+            both = isinstance(first, NewRecord) and isinstance(second, NewRecord)
+            return np.asarray(self.rest + spread if both else self.rest)
+        open_ = [isinstance(p, Record) and self._place(p) is None for p in (first, second)]
+        if all(open_):
+            return np.asarray((float(first.row % n == second.row % n) - 1.0 / n) * spread)
+        return np.zeros_like(spread)
+
+    def _place(self, part: Any) -> int | None:
+        """Where a record stands in b; None for the average, and for records of which the average alone is seen."""
+        n, m = self.belief.records, len(self.rows)
+        if not isinstance(part, Record):
+            return None
+        if part.row % n in self.rows:
+            return self.rows.index(part.row % n)
+        return m if m == n - 1 and (m or n == 1) else None
 
 
 def _weights(user: User, k: int, size: int, scalar: bool) -> Array:
@@ -184,28 +241,6 @@ def _linear(belief: NormalBelief, target: Any) -> tuple[list[Any], Array, bool]:
             f"The limit of {target.describe()} under a normal belief needs a linear target", do="Write the study with a FiniteBelief"
         )
     return list(form.parts), form.matrix, form.scalar
-
-
-def _covariance(belief: NormalBelief, first: Sequence[Any], second: Sequence[Any], followed: tuple[int, ...]) -> Array:
-    """Covariance of stacked basic targets: all share the population mean, and some of them records."""
-    assert belief.doubt is not None
-    blocks = [[belief.doubt + _shared(a, b, belief.records, len(followed)) * belief.spread for b in second] for a in first]
-    return np.block(blocks)
-
-
-def _shared(a: Any, b: Any, n: int, followed: int) -> float:
-    """Weight of the population's covariance in the covariance of two basic targets."""
-    if isinstance(a, Parameter) or isinstance(b, Parameter):
-        return 0.0
-    if isinstance(a, NewRecord) or isinstance(b, NewRecord):
-        return float(isinstance(a, NewRecord) and isinstance(b, NewRecord))
-    if isinstance(a, Record) and isinstance(b, Record):
-        return float(a.row % n == b.row % n)
-    if isinstance(a, str) and isinstance(b, str):
-        return 1.0 / (n - followed)
-    if isinstance(a, Average) or isinstance(b, Average):
-        return 1.0 / n
-    return 0.0  # a followed record and the mean of the others
 
 
 def _negative(a: Array, b: Array, price: float) -> Array:

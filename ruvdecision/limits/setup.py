@@ -155,7 +155,7 @@ def _discretised(intruder: User, scientist: User, statistic: str, states: int) -
             do="Use Quadratic(), or Parameter('mu', component=0) and a Functional of one variable",
         )
     slopes = np.concatenate([normal.intruder.slope, normal.scientist.slope])
-    both = slopes @ normal.covariance @ slopes.T
+    both = slopes @ slopes.T
     scale = np.sqrt(np.where(np.diag(both) > 0, np.diag(both), 1.0))
     values, vectors = np.linalg.eigh(both / np.outer(scale, scale))
     live = values > 1e-10

@@ -206,7 +206,10 @@ class IntervalScore(Componentwise):
 
     def best(self, posterior: Posterior) -> Array:
         tail = 0.5 * (1 - self.level)
-        return np.stack([posterior.quantile(tail), posterior.quantile(1 - tail)], axis=-1)
+        low, centre = posterior.quantile(tail), posterior.centre
+        # 1 - tail rounds to one for levels near one; a law that is symmetric about its centre needs no second quantile.
+        high = posterior.quantile(1 - tail) if centre is None else centre + (centre - low)
+        return np.stack([low, high], axis=-1)
 
     def choose(self, posterior: Posterior, listed: Array) -> Array:
         """The best interval whose ends are listed values, each component apart."""

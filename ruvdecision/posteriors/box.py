@@ -45,7 +45,7 @@ def factor(cov: Array) -> Array:
     for j in range(k):
         rest = cov[..., j:, j] - np.einsum("...ij,...j->...i", lower[..., j:, :j], lower[..., j, :j])
         # What rounding leaves of a variance that is explained by the others is no variance.
-        pivot = np.where(rest[..., 0] > 1e-13 * cov[..., j, j], rest[..., 0], 0.0)
+        pivot = np.where(rest[..., 0] > 1e-14 * cov[..., j, j], rest[..., 0], 0.0)
         root = np.sqrt(pivot)
         lower[..., j:, j] = np.where(root[..., None] > 0, rest / np.where(root > 0, root, 1.0)[..., None], 0.0)
     return lower

@@ -46,33 +46,66 @@ def power(d: Any, s: Any, p: float, *, signed: bool = False) -> Array:
         point = np.abs(d) ** p * (np.sign(d) if signed else 1.0)
         half = 0.5 * np.square(z)
         if signed:
-            front = 2.0 ** ((p + 1) / 2) * special.gamma(p / 2 + 1) / np.sqrt(np.pi)
-            value = s**p * front * z * _kummer((1 - p) / 2, 1.5, half)
+            shape = z * _kummer((1 - p) / 2, 1.5, half)
+            value = _scaled(s, p, (p + 1) / 2, p / 2 + 1) * shape
         else:
-            front = 2.0 ** (p / 2) * special.gamma((p + 1) / 2) / np.sqrt(np.pi)
-            value = s**p * front * _kummer(-p / 2, 0.5, half)
+            shape = _kummer(-p / 2, 0.5, half)
+            value = _scaled(s, p, p / 2, (p + 1) / 2) * shape
         # So far out that z**2 overflows, X is as good as constant.
         value = np.where(half < 1e30, value, point)
     return _ends(value, s, point, 0.0 if signed else np.inf)
 
 
+def _scaled(s: Array, p: float, twos: float, at: float) -> Array:
+    """s**p 2**twos Gamma(at) / sqrt(pi); by logarithms where a factor leaves the range of floats but the product may not."""
+    power, front = s**p, 2.0**twos * special.gamma(at) / np.sqrt(np.pi)
+    inner = (power > 0) & np.isfinite(power) & np.isfinite(front)
+    if np.all(inner | (s == 0) | np.isinf(s)):
+        return np.asarray(power * front)
+    with np.errstate(divide="ignore"):
+        logs = p * np.log(s) + twos * np.log(2.0) + special.gammaln(at) - 0.5 * np.log(np.pi)
+    return np.where(inner, power * (front if np.isfinite(front) else 0.0), np.exp(logs))
+
+
 def huber(d: Any, s: Any, delta: float) -> Array:
     """E of Huber's loss of X: X**2/2 within ``delta`` of zero, delta |X| - delta**2/2 beyond."""
-    d, s, _ = _standard(d, s)
+    d, s, z = _standard(d, s)
     size = np.abs(d)
-    point = np.where(size <= delta, 0.5 * np.square(np.minimum(size, delta)), delta * (size - 0.5 * delta))
+    with np.errstate(over="ignore"):
+        point = np.where(size <= delta, 0.5 * np.square(np.minimum(size, delta)), delta * (size - 0.5 * delta))
     safe = np.where((s > 0) & np.isfinite(s), s, 1.0)
-    with np.errstate(invalid="ignore"):
-        low, high = (-delta - d) / safe, (delta - d) / safe
-        inside = special.ndtr(high) - special.ndtr(low)
-        square = (np.square(d) + np.square(safe)) * inside + 2 * d * safe * (phi(low) - phi(high))
-        square += np.square(safe) * (low * phi(low) - high * phi(high))
-        beyond = positive_part(d - delta, safe) + positive_part(-d - delta, safe)
-        tails = special.ndtr(-high) + special.ndtr(low)
-        value = 0.5 * square + delta * beyond + 0.5 * delta**2 * tails
-    # Far from the bend the middle part is a difference of equal numbers, while the loss is linear there.
-    value = np.where(high < -40, delta * (d - 0.5 * delta), np.where(low > 40, delta * (-d - 0.5 * delta), value))
+    # In units of s; a bend beyond 1e150 is none.
+    with np.errstate(over="ignore"):
+        bend = np.minimum(delta / safe, 1e150)
+        near = bend <= 1.0
+        value = _far_bend(z, np.maximum(bend, 1.0)) if not near.all() else np.asarray(0.0)
+        if near.any():
+            value = np.where(near, _near_bend(z, np.minimum(bend, 1.0)), value)
+        value = value * safe * safe
     return _ends(value, s, point, np.inf)
+
+
+def _near_bend(d: Array, bend: Array) -> Array:
+    """Huber's loss of N(d, 1) for a small bend c: c E|X| - c**2/2 + E max(c - |X|, 0)**2 / 2, where the first term is the largest."""
+    inside: Any = 0.0
+    # Node by node: the arrays may hold millions of components.
+    for node, weight in zip(*np.polynomial.legendre.leggauss(24), strict=True):
+        t = bend * (node + 1) / 2
+        inside = inside + weight * np.square(bend - t) * (phi(t - d) + phi(t + d))
+    apart = 2 * positive_part(d, 1.0) - d
+    return np.asarray(bend * (apart - bend / 2 + inside / 4))
+
+
+def _far_bend(d: Array, bend: Array) -> Array:
+    """Huber's loss of N(d, 1) for a bend of one or more: the square inside it, the line beyond it."""
+    low, high = -bend - d, bend - d
+    inside = special.ndtr(high) - special.ndtr(low)
+    square = (np.square(d) + 1.0) * inside + 2 * d * (phi(low) - phi(high)) + low * phi(low) - high * phi(high)
+    beyond = positive_part(d - bend, 1.0) + positive_part(-d - bend, 1.0)
+    tails = special.ndtr(-high) + special.ndtr(low)
+    value = 0.5 * square + bend * (beyond + 0.5 * bend * tails)
+    # Far from the bend the middle part is a difference of equal numbers, while the loss is linear there.
+    return np.where(high < -40, bend * (d - 0.5 * bend), np.where(low > 40, bend * (-d - 0.5 * bend), value))
 
 
 def outside(d: Any, s: Any, width: Any) -> Array:

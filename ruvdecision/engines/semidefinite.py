@@ -1,0 +1,219 @@
+"""Sums of covariances and what each of them explains, over a leading axis of masks.
+
+The one operation behind every closed form is the share of a signal S in a sum S + E. It is solved with a small residual on the
+correlation scale and covariances are built from it as sums of squares (Joseph's form), so that an error d in a share costs only
+d (S + E) d': nearly singular covariances and noise of 1e-12 keep their digits, and no variance comes out negative.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..protocols import Array
+
+__all__ = [
+    "apart",
+    "combined",
+    "divide",
+    "exact_product",
+    "fill_diagonal",
+    "filtered",
+    "joseph",
+    "not_negative",
+    "parallel",
+    "pseudo_inverse",
+    "root",
+    "root_of_inverse",
+    "shares",
+    "snap",
+    "square",
+    "symmetric",
+    "through",
+    "units",
+    "without_repeats",
+]
+
+
+def symmetric(x: Array) -> Array:
+    """The symmetric part."""
+    return x if x.shape[-1] == 1 else (x + np.swapaxes(x, -1, -2)) / 2
+
+
+def units(covariance: Array) -> Array:
+    """A power of two near each standard deviation, one where there is none: dividing by it is exact."""
+    variance = np.diagonal(covariance, axis1=-2, axis2=-1)
+    return np.asarray(np.exp2(np.round(np.log2(np.where(variance > 0, variance, 1.0)) / 2)))
+
+
+def divide(x: Array, covariance: Array) -> Array:
+    """X V^-1 for a positive definite V, or for one that is singular up to rounding on its range."""
+    if covariance.shape[-1] == 1:
+        return np.asarray(x / np.where(covariance > 0, covariance, 1.0))
+    unit = units(covariance)
+    scaled = covariance / (unit[..., :, None] * unit[..., None, :])
+    # An entry without variance has nothing to say.
+    scaled = scaled + np.where(np.diagonal(scaled, axis1=-2, axis2=-1) > 0, 0.0, 1.0)[..., None] * np.eye(scaled.shape[-1])
+    right = x / unit[..., None, :]
+    try:
+        solved = np.swapaxes(np.linalg.solve(scaled, np.swapaxes(right, -1, -2)), -1, -2)
+    except np.linalg.LinAlgError:
+        solved = right @ pseudo_inverse(scaled)
+    return np.asarray(solved / unit[..., None, :])
+
+
+def shares(signal: Array, noise: Array) -> tuple[Array, Array]:
+    """S V^-1 and E V^-1 with V = S + E; they sum to the identity, and the smaller one of each row keeps its digits."""
+    total = signal + noise
+    if total.shape[-1] == 1:
+        total = np.where(total > 0, total, 1.0)
+        return np.asarray(signal / total), np.asarray(noise / total)
+    signal, noise = np.broadcast_arrays(signal, noise)
+    quiet = (np.diagonal(noise, axis1=-2, axis2=-1) <= np.diagonal(signal, axis1=-2, axis2=-1))[..., :, None]
+    less = divide(np.where(quiet, noise, signal), total)
+    more = np.eye(total.shape[-1]) - less
+    return np.where(quiet, more, less), np.where(quiet, less, more)
+
+
+def parallel(signal: Array, noise: Array, split: tuple[Array, Array] | None = None) -> Array:
+    """Covariance of a signal seen with noise, S (S + E)^-1 E, as a sum of squares. ``split`` gives their shares if known."""
+    own, other = shares(signal, noise) if split is None else split
+    if own.shape[-1] == 1:
+        return np.asarray(own * noise)
+    return joseph(other, signal, own, noise)
+
+
+def filtered(signal: Array, view: Array, noise: Array) -> Array:
+    """Covariance of a signal of which H signal is seen with noise."""
+    across = signal @ np.swapaxes(view, -1, -2)
+    gain = divide(across, view @ across + noise)
+    return joseph(np.eye(signal.shape[-1]) - gain @ view, signal, gain, noise)
+
+
+def joseph(away: Array, signal: Array, gain: Array, noise: Array) -> Array:
+    """N S N' + K E K', as the square of one factor: semidefinite up to rounding on the correlation scale, too."""
+    parts = [away @ root(signal), gain @ root(noise)]
+    lead = np.broadcast_shapes(*(p.shape[:-2] for p in parts))
+    return square(np.concatenate([np.broadcast_to(p, lead + p.shape[-2:]) for p in parts], axis=-1))
+
+
+def square(x: Array) -> Array:
+    """X X'."""
+    return symmetric(x @ np.swapaxes(x, -1, -2))
+
+
+def without_repeats(b: Array, r: Array) -> Array:
+    """T, so that T y tells all that y = B x + e tells about x, in as few entries as B has rank.
+
+    Combinations of y that hold no signal tell of the noise on the others, and that noise is taken out.
+    """
+    u, s, _ = np.linalg.svd(b)
+    rank = int(np.sum(s > 1e-12 * s[0])) if len(s) else 0
+    kept, idle = u[:, :rank].T, u[:, rank:].T
+    silent, size = idle @ r @ idle.T, np.einsum("ij,...jk,ik->...i", np.abs(idle), np.abs(r), np.abs(idle))
+    # No noise up to rounding is no noise.
+    loud = np.where(np.diagonal(silent, axis1=-2, axis2=-1) > 1e-14 * size, 1.0, 0.0)
+    silent = silent * loud[..., :, None] * loud[..., None, :]
+    return np.asarray(kept - (kept @ r @ idle.T * loud[..., None, :]) @ pseudo_inverse(silent) @ idle)
+
+
+def root(covariance: Array) -> Array:
+    """L with L L' the covariance: Cholesky's, or one by eigenvalues where it is singular."""
+    if covariance.shape[-1] == 1:
+        return np.asarray(np.sqrt(covariance))
+    unit = units(covariance)
+    scaled = covariance / (unit[..., :, None] * unit[..., None, :])
+    try:
+        lower = np.linalg.cholesky(scaled)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(scaled)
+        lower = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    return np.asarray(unit[..., :, None] * lower)
+
+
+def pseudo_inverse(x: Array) -> Array:
+    """Inverse of a positive semidefinite matrix on its range, judged on the correlation scale.
+
+    A direction counts as nothing where rounding alone may have made it: what one more is taken for costs nothing in sums of squares.
+    """
+    size = np.sqrt(np.diagonal(x, axis1=-2, axis2=-1))
+    size = np.where(size > 0, size, 1.0)
+    scale = size[..., :, None] * size[..., None, :]
+    return np.linalg.pinv(x / scale, rcond=4 * x.shape[-1] * np.finfo(float).eps, hermitian=True) / scale
+
+
+def root_of_inverse(b: Array, lower: Array, r: Array) -> Array:
+    """W with W W' the pseudo-inverse of B Q B' + R, where Q is L L' for every cell.
+
+    It comes from the factor [B L, R^(1/2)], whose singular values span half as many decades as the eigenvalues of the
+    sum, so that very small noise is told from none.
+    """
+    k = len(lower)
+    unit = units(r)
+    values, vectors = np.linalg.eigh(r / (unit[..., :, None] * unit[..., None, :]))
+    values = np.where(values > 1e-13 * values[..., -1:], values, 0.0)
+    signal = (b.reshape(b.shape[:2] + (-1, k)) @ lower).reshape(b.shape)
+    noise = unit[..., :, None] * vectors * np.sqrt(values)[..., None, :]
+    lead = np.broadcast_shapes(signal.shape[:1], noise.shape[:1])
+    both = np.concatenate([np.broadcast_to(x, lead + x.shape[1:]) for x in (signal, noise)], axis=-1)
+    # Judged on the correlation scale: units must not decide what counts as nothing.
+    size = np.sqrt(np.sum(np.square(both), axis=-1, keepdims=True))
+    size = np.where(size > 0, size, 1.0)
+    u, s, _ = np.linalg.svd(both / size, full_matrices=False)
+    return np.where((s > 1e-12 * s[..., :1])[..., None, :], u, 0.0) / (np.where(s > 0, s, 1.0)[..., None, :] * size)
+
+
+def through(x: Array, lower: Array) -> Array:
+    """X' W W'; a direction that X does not have is left out, not kept as rounding error times a large number."""
+    turned = np.swapaxes(x, -1, -2)
+    part = turned @ lower
+    part = np.where(np.abs(part) < 1e-13 * (np.abs(turned) @ np.abs(lower)), 0.0, part)
+    return np.asarray(part @ np.swapaxes(lower, -1, -2))
+
+
+def exact_product(matrix: Array, x: Array) -> Array:
+    """M X, zero where only the rounding error of its terms is left."""
+    product = matrix @ x
+    return np.where(np.abs(product) < 1e-13 * (np.abs(matrix) @ np.abs(x)), 0.0, product)
+
+
+def combined(matrix: Array, covariance: Array) -> Array:
+    """M C M'; a combination whose variance is the rounding error of its terms is exactly known."""
+    out = matrix @ covariance @ matrix.T
+    terms = np.einsum("ij,...jk,ik->...i", np.abs(matrix), np.abs(covariance), np.abs(matrix))
+    keep = np.where(np.diagonal(out, axis1=-2, axis2=-1) > 1e-13 * terms, 1.0, 0.0)
+    return np.asarray(out * keep[..., :, None] * keep[..., None, :])
+
+
+def snap(x: Array, scale: Array | float = 1.0) -> Array:
+    """Set what is rounding error of a difference of this scale to zero, so that nothing left is exactly nothing."""
+    return np.where(np.abs(x) < 1e-14 * scale, 0.0, x)
+
+
+def not_negative(x: Array) -> Array:
+    """Clip the diagonal at zero."""
+    index = np.arange(x.shape[-1])
+    if np.all(x[:, index, index] >= 0):
+        return x
+    out = x.copy()
+    out[:, index, index] = np.maximum(out[:, index, index], 0.0)
+    return out
+
+
+def apart(x: Array) -> Array:
+    """Take out the covariances of entries that are known up to rounding, where they are more than the variances allow."""
+    variance = np.diagonal(x, axis1=-2, axis2=-1)
+    tiny = variance < 1e-26 * variance.max(axis=-1, keepdims=True)
+    if not tiny.any():
+        return x
+    root = np.sqrt(np.where(variance > 0, variance, 1.0))
+    impossible = np.linalg.eigvalsh(x / (root[:, :, None] * root[:, None, :]))[:, 0] < -1e-10
+    known = tiny & impossible[:, None]
+    return np.where((known[:, :, None] | known[:, None, :]) & ~np.eye(x.shape[-1], dtype=bool), 0.0, x)
+
+
+def fill_diagonal(x: Array, where: Array) -> Array:
+    """Put infinity on the diagonal at the marked places."""
+    out = x.copy()
+    index = np.arange(x.shape[-1])
+    out[:, index, index] = np.where(where, np.inf, out[:, index, index])
+    return out
