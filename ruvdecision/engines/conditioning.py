@@ -108,10 +108,11 @@ class Conditioned:
             return _Solved(seen, gain, parallel(q, block.r, split), slope, weight, view, sight=(view[..., :k], total))
         b = block.b[:, seen, :]
         r = block.r[:, seen[:, None], seen]
+        unit = np.tile(self._units, c)
         sight, turn = None, None
         if not (block.plain or c == 1) and alike and len(b) == 1:
             # Cells that were averaged together repeat each other: what is left of the file without repetitions.
-            turn = without_repeats(b[0], r)
+            turn = without_repeats(b[0], r, unit[seen], unit)
         if block.plain or c == 1 or turn is not None:
             shown, noise, told = (b, r, view) if turn is None else (turn @ b, square(turn @ root(r)), turn @ view)
             bq = shown @ q
@@ -123,7 +124,6 @@ class Conditioned:
         else:
             lower = root_of_inverse(b, self._root(), r)
             gain, weight = q @ through(b, lower), through(view, lower)
-        unit = np.tile(self._units, c)
         away = snap(np.eye(size) - gain @ b, unit[:, None] / unit)
         left = joseph(away, q, gain, r)
         scale = float(roots.max()) * unit[:, None] / np.tile(self._units, self.latents // k)

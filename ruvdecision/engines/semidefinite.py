@@ -101,19 +101,21 @@ def square(x: Array) -> Array:
     return symmetric(x @ np.swapaxes(x, -1, -2))
 
 
-def without_repeats(b: Array, r: Array) -> Array:
+def without_repeats(b: Array, r: Array, rows: Array, columns: Array) -> Array:
     """T, so that T y tells all that y = B x + e tells about x, in as few entries as B has rank.
 
-    Combinations of y that hold no signal tell of the noise on the others, and that noise is taken out.
+    Combinations of y that hold no signal tell of the noise on the others, and that noise is taken out. ``rows`` and
+    ``columns`` are the units of y and x: they must not decide what counts as nothing.
     """
-    u, s, _ = np.linalg.svd(b)
+    u, s, _ = np.linalg.svd(b * (columns / rows[:, None]))
     rank = int(np.sum(s > 1e-12 * s[0])) if len(s) else 0
     kept, idle = u[:, :rank].T, u[:, rank:].T
+    r = r / (rows[:, None] * rows)
     silent, size = idle @ r @ idle.T, np.einsum("ij,...jk,ik->...i", np.abs(idle), np.abs(r), np.abs(idle))
     # No noise up to rounding is no noise.
     loud = np.where(np.diagonal(silent, axis1=-2, axis2=-1) > 1e-14 * size, 1.0, 0.0)
     silent = silent * loud[..., :, None] * loud[..., None, :]
-    return np.asarray(kept - (kept @ r @ idle.T * loud[..., None, :]) @ pseudo_inverse(silent) @ idle)
+    return np.asarray((kept - (kept @ r @ idle.T * loud[..., None, :]) @ pseudo_inverse(silent) @ idle) / rows)
 
 
 def root(covariance: Array) -> Array:
