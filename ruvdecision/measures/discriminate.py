@@ -106,6 +106,8 @@ def tree_scores(
     """Scores of the optimally pruned regression tree and its number of leaves; ``order`` sorts each row of ``values``."""
     y = np.asarray(source, dtype=np.float64)
     c = float(y.mean())
+    if len(values) == 0:  # files of one category have nothing to split by
+        return np.full(len(y), c), 1
     leaf, leaves = compiled("grow_tree")(values, order, y, min_split, min_leaf, max_depth, 1e-12 * len(y), cp * len(y) * c * (1 - c))
     return (np.bincount(leaf, weights=y) / np.bincount(leaf))[leaf], int(leaves)
 
