@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from scipy import special
+from scipy import linalg, special
 
 from ..checks import check_choice, check_integer, check_number, check_vector
 from ..errors import InputError, UnsupportedError
@@ -313,22 +313,12 @@ def _inside(law: Fit, region: Fit, level: float) -> float:
     if exact[1]:
         # An ellipsoid that has shrunk to a point catches a law only if that sits on the very point.
         return float(exact[0] and np.array_equal(law.estimate, region.estimate))
+    shape, root = _shape(region, region)
+    away = (law.estimate - region.estimate) / region.se
     if exact[0]:
-        away = law.estimate - region.estimate
-        return float(away @ np.linalg.solve(region.scale, away) <= radius)
-    # A common change of scale alters nothing and spares the quadrature badly scaled matrices.
-    size = np.sqrt(np.diag(region.scale))
-    outer = np.outer(size, size)
-    try:
-        for fit in (law, region):
-            assert fit.scale is not None
-            np.linalg.cholesky(fit.scale / outer)
-    except np.linalg.LinAlgError:
-        what = "The joint law of the coefficients is singular to the last digit"
-        raise InputError(what, without_levels(law.names), "Centre and rescale the predictors, or use IntervalOverlap") from None
-    return generalised_chi2.ellipsoid_content(
-        law.estimate / size, law.scale / outer, law.df, region.estimate / size, region.scale / outer, radius
-    )
+        inner = linalg.solve_triangular(root, away, lower=True)
+        return float(inner @ inner <= radius)
+    return generalised_chi2.ellipsoid_content(away, _shape(law, region)[0], law.df, np.zeros(len(away)), shape, radius)
 
 
 def _drawn(law: Fit, region: Fit, level: float, draws: int, rng: np.random.Generator) -> tuple[float, float]:
@@ -338,14 +328,31 @@ def _drawn(law: Fit, region: Fit, level: float, draws: int, rng: np.random.Gener
     z = rng.standard_normal((len(law.estimate), draws))
     if np.isfinite(law.df):
         z /= np.sqrt(rng.chisquare(law.df, draws) / law.df)
-    size = np.sqrt(np.diag(region.scale))
-    root = np.linalg.cholesky(law.scale / np.outer(size, size))
-    away = ((law.estimate - region.estimate) / size)[:, None] + root @ z
-    inner = np.linalg.solve(np.linalg.cholesky(region.scale / np.outer(size, size)), away)
+    away = ((law.estimate - region.estimate) / region.se)[:, None] + _shape(law, region)[1] @ z
+    inner = linalg.solve_triangular(_shape(region, region)[1], away, lower=True)
     share = float(np.mean(np.einsum("ij,ij->j", inner, inner) <= _radius(region, level)))
     # One success or failure more keeps the error above zero when all draws agree.
     smooth = (share * draws + 1) / (draws + 2)
     return share, float(np.sqrt(smooth * (1 - smooth) / draws))
+
+
+def _shape(fit: Fit, unit: Fit) -> tuple[Array, Array]:
+    """The fit's scale matrix in units of another one's standard errors, and its Cholesky factor; a singular law is refused.
+
+    A common change of scale alters nothing and spares the quadrature badly scaled matrices.
+    """
+    assert fit.scale is not None
+    known = [name for name, a, b in zip(fit.names, fit.se, unit.se, strict=True) if not (a > 0 and b > 0)]
+    if known:
+        what = "The joint law of the coefficients is singular: some of them are known exactly"
+        raise InputError(what, without_levels(known), "Leave constant columns out, or use IntervalOverlap")
+    # One side after the other: the product of two tiny errors would vanish.
+    shape = fit.scale / unit.se[:, None] / unit.se
+    try:
+        return shape, np.asarray(np.linalg.cholesky(shape))
+    except np.linalg.LinAlgError:
+        what = "The joint law of the coefficients is singular to the last digit"
+        raise InputError(what, without_levels(fit.names), "Centre and rescale the predictors, or use IntervalOverlap") from None
 
 
 def _radius(fit: Fit, level: float) -> float:
@@ -429,7 +436,7 @@ def _summable(model: Any) -> Any:
 def _as_model(given: Any) -> Any:
     if isinstance(given, str):
         return Linear(given)
-    if hasattr(given, "start") and hasattr(given, "variables"):
+    if hasattr(given, "start") and hasattr(given, "variables") and not isinstance(given, type):
         return given
     raise InputError(
         "A model is a formula, Linear, Logistic, Poisson, Means, Quantiles, Correlations or Statistic", given, 'Write "y ~ a + b"'

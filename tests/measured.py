@@ -1,0 +1,197 @@
+"""Every exported measure in several settings, for data with any columns, and the releases that each is tried on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ruvdecision import measures
+from ruvdecision.measures import Correlations, Logistic, Means, Measure, Poisson, Quantiles, Statistic
+
+BASES = {"Measure", "PairedMeasure", "RecordMeasure"}
+
+
+def names() -> list[str]:
+    """The measures that can be made, as `measures.__all__` has them: a newcomer is tested on arrival."""
+    every = (getattr(measures, name) for name in measures.__all__)
+    return sorted(c.__name__ for c in every if isinstance(c, type) and issubclass(c, Measure) and c.__name__ not in BASES)
+
+
+def labels(data: Any) -> list[Any]:
+    """Column labels of any data; two made-up ones where there are none."""
+    if isinstance(data, pd.DataFrame) and data.shape[1]:
+        return list(data.columns)
+    if isinstance(data, pd.Series):
+        return [data.name]
+    width = np.ndim(data)
+    if isinstance(data, np.ndarray | list) and width:
+        return list(range(np.shape(data)[1] if width == 2 else 1)) or ["a", "b"]
+    return ["a", "b"]
+
+
+def mean_of(table: pd.DataFrame) -> float:
+    """A statistic that any table has: how many different first entries there are."""
+    return float(table.iloc[:, 0].nunique())
+
+
+def two_numbers(table: pd.DataFrame) -> tuple[float, float]:
+    """An estimate and its variance that any table has."""
+    return float(table.iloc[:, -1].nunique()), 1.0
+
+
+def quoted(label: Any) -> str:
+    """A column's name as a formula has it."""
+    return f"`{label}`"
+
+
+def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
+    """Arguments for a measure of data with these columns, the plainest first."""
+    first, last = columns[0], columns[-1]
+    some = columns[: max(1, len(columns) // 2)]
+    y, x = quoted(first), quoted(last) if last != first else "1"
+    model = f"{y} ~ {x}"
+    every = f"{y} ~ ."
+    yield from {
+        "MD": [{}, {"columns": some}],
+        "MCM": [{}, {"columns": some}],
+        "AttributeDisclosure": [{"unknown": last}, {"unknown": first, "distance": "rank", "known": last}, {"unknown": last, "distance": "mahalanobis"}],
+        "IntruderError": [{"unknown": last}, {"unknown": first, "distance": "rank"}, {"unknown": last, "distance": "mahalanobis"}],
+        "Cluster": [{"clusters": 3}, {"clusters": [2, 1], "standardise": True}, {"clusters": 2, "method": "kmeans"}],
+        "ClusteredPropensity": [
+            {"clusters": 2}, {"clusters": 1, "degree": 2, "standardise": True, "separable": "share", "statistic": "ratio"},
+            {"clusters": 2, "null": "permutation", "permutations": 2, "statistic": "z"},
+        ],
+        "ClusteringAttack": [{}, {"clusters": 2, "method": "kmeans"}, {"clusters": 1, "known": some}],
+        "CoefficientChanges": [{"model": model}, {"model": every, "kind": "significance"}, {"model": [Means(), model], "weights": [1, 2], "kind": "any sign"}],
+        "CramersV": [{}, {"signed": True, "nan_policy": "category"}],
+        "PearsonC": [{}, {"signed": True, "nan_policy": "category"}],
+        "DensityKL": [{"columns": some[:2]}, {"columns": first, "under": "both", "bandwidth": 0.5}],
+        "InformationLoss": [{"columns": some[:2]}, {"columns": first, "bandwidth": 0.5}],
+        "Eigenvalues": [{}, {"robust": True}],
+        "EllipsoidOverlap": [{"model": model}, {"model": Means()}, {"model": every, "method": "draws", "draws": 100}, {"model": Logistic(model)}],
+        "EnergyDistance": [{}, {"standardise": False}, {"columns": first}],
+        "EntropyChange": [{}, {"signed": True, "nan_policy": "category"}, {"way": 1}],
+        "Hellinger": [{}, {"way": 2, "nan_policy": "category"}],
+        "TotalVariation": [{}, {"way": 1, "nan_policy": "category"}],
+        "EntropyLoss": [{}, {"nan_policy": "category"}],
+        "FellegiSunter": [{}, {"known": some, "tolerance_sd": 0, "iterations": 3}, {"tolerance_sd": 1.0, "start_m": 0.5}],
+        "ImputationLoss": [{}, {"statistic": two_numbers}],
+        "IntervalDisclosure": [{}, {"width_rank": 0.1, "across": "any"}, {"width_sd": 0, "across": "mean"}],
+        "IntervalOverlap": [
+            {"model": model}, {"model": every, "kind": "length", "penalty": 0.1}, {"model": Logistic(model)}, {"model": Poisson(model)},
+            {"model": Means()}, {"model": Quantiles(at=[0.1, 0.5])}, {"model": Correlations()},
+            {"model": Statistic(lambda x: x.mean(axis=0), draws=20)}, {"model": f"{y} ~ C({x})" if x != "1" else f"{y} ~ 0 + 1"},
+            {"model": f"{y} ~ np.log({x})"},
+        ],
+        "KAnonymity": [{}, {"keys": some, "nan_policy": "category"}, {"nan_policy": "wildcard"}],
+        "LDiversity": [{"sensitive": last}, {"sensitive": first, "kind": "entropy", "nan_policy": "category"}, {"sensitive": last, "kind": "recursive", "c": 2}],
+        "LogLinearLoss": [{}, {"margins": 1, "smoothing": 0.5, "nan_policy": "category"}],
+        "LogLinearUniques": [{"population": 100}, {"population": 10**12, "margins": 2, "nan_policy": "category"}, {"population": 50, "overdispersed": True, "keys": some}],
+        "PitmanUniques": [{"population": 100}, {"population": 10**12, "keys": some, "nan_policy": "category"}],
+        "PoissonGammaUniques": [{"population": 100}, {"population": 10**12, "method": "moments", "nan_policy": "category"}, {"population": 13, "combinations": 10**6}],
+        "NormalKL": [{}, {"under": "both", "columns": some}, {"under": "released"}],
+        "Propensity": [{}, {"degree": 2, "statistic": "ratio"}, {"degree": "II", "statistic": "U"}, {"statistic": "z", "null": "permutation", "permutations": 3}, {"statistic": "SPECKS", "null": "synthetic", "degree": 3}],
+        "TreePropensity": [{}, {"min_split": 2, "min_leaf": 1, "cp": 0}, {"statistic": "ratio", "null": "permutation", "permutations": 2, "min_leaf": 2, "min_split": 4}],
+        "RecordLinkage": [
+            {}, {"distance": "mahalanobis"}, {"distance": "rank", "link": "original to released"}, {"one_to_one": True, "known": some},
+            {"error_sd": 0.5, "draws": 2}, {"error_rate": 0.5, "draws": 2}, {"known": [last]},
+        ],
+        "SampleUniques": [{}, {"share": True, "keys": some, "nan_policy": "category"}],
+        "SpecialUniques": [{"largest": 2}, {"share": True, "keys": some[:3], "nan_policy": "category"}],
+        "VarianceInflation": [{}, {"statistic": mean_of, "draws": 5}],
+        "SlicedWasserstein": [{"projections": 5}, {"projections": 3, "order": 1, "standardise": False}],
+        "Wasserstein": [{}, {"order": 3, "standardise": False}],
+    }.get(name, [{}])  # fmt: skip
+
+
+def required(kind: type, columns: list[Any]) -> dict[str, Any]:
+    """Arguments that a measure cannot do without, for one that `settings` does not know."""
+    fill = {"model": f"{quoted(columns[0])} ~ 1", "unknown": columns[-1], "sensitive": columns[-1], "population": 100}
+    return {f.name: fill[f.name] for f in fields(kind) if f.name in fill}
+
+
+def instances(name: str, data: Any) -> list[Callable[[], Any]]:
+    """Makers of the measure in every setting, and with missing values left out; some may refuse to be made for such columns."""
+    kind, columns = getattr(measures, name), labels(data)
+    chosen = [required(kind, columns) | given for given in settings(name, columns)]
+    return [lambda given=given: kind(**given) for given in [*chosen, {**chosen[0], "nan_policy": "omit"}]]
+
+
+# -- releases ------------------------------------------------------------------------------------------
+
+
+def noisy(data: Any) -> Any:
+    """Numbers a little off, in their own type where it takes fractions; one entry exchanged in other columns."""
+    rng = np.random.default_rng(5)
+    if isinstance(data, pd.DataFrame):
+        columns = [noisy(data.iloc[:, j]) for j in range(data.shape[1])]
+        return pd.concat(columns, axis=1).set_axis(data.columns, axis=1) if columns else data.copy()
+    if isinstance(data, pd.Series):
+        out = data.copy()
+        if pd.api.types.is_float_dtype(data.dtype):
+            size = float(np.nanmax(np.abs(data.to_numpy(dtype=float, na_value=np.nan)), initial=0.0))
+            size = size if np.isfinite(size) else 1.0
+            return (out + pd.Series(0.01 * size * rng.standard_normal(len(out)), index=out.index)).astype(data.dtype) if out.index.is_unique else pd.Series(
+                (out.to_numpy() + 0.01 * size * rng.standard_normal(len(out))), index=out.index, name=out.name).astype(data.dtype)
+        if len(out):
+            out.iloc[0] = out.iloc[-1]
+        return out
+    if isinstance(data, np.ndarray) and data.dtype.kind == "f" and data.size:
+        return (data + 0.01 * rng.standard_normal(data.shape)).astype(data.dtype)
+    return data
+
+
+def rows(data: Any, which: Any) -> Any:
+    """Some rows of data that have rows."""
+    if isinstance(data, pd.DataFrame | pd.Series):
+        return data.iloc[which]
+    return data[which] if isinstance(data, np.ndarray) and data.ndim else data
+
+
+def column(data: Any, value: Any) -> Any:
+    """The data with another first column."""
+    if isinstance(data, pd.DataFrame) and data.shape[1]:
+        out = data.copy()
+        out.isetitem(0, value if not callable(value) else value(out.iloc[:, 0]))
+        return out
+    if isinstance(data, np.ndarray) and data.dtype.kind == "f" and data.ndim == 2 and data.shape[1] and isinstance(value, float):
+        out = np.array(data)
+        out[:, 0] = value
+        return out
+    return data
+
+
+def other_type(series: pd.Series) -> Any:
+    """A column as objects, or as text where it holds text already."""
+    return series.astype(object) if pd.api.types.is_numeric_dtype(series.dtype) else series.astype(str)
+
+
+def length(data: Any) -> int:
+    return len(data) if np.ndim(data) else 0
+
+
+def turned(data: Any) -> Any:
+    """The rows in another order."""
+    return rows(data, np.random.default_rng(2).permutation(length(data)))
+
+
+RELEASES: dict[str, Callable[[Any], Any]] = {
+    "the same": lambda data: data,
+    "noisy": noisy,
+    "rows in another order": turned,
+    "fewer rows": lambda data: rows(data, slice(0, max(1, length(data) // 2))),
+    "one row": lambda data: rows(data, slice(0, 1)),
+    "twice as many rows": lambda data: rows(data, np.repeat(np.arange(length(data)), 2)),
+    "columns in another order": lambda data: data.iloc[:, ::-1] if isinstance(data, pd.DataFrame) else data,
+    "a column less": lambda data: data.iloc[:, 1:] if isinstance(data, pd.DataFrame) else data,
+    "a column more": lambda data: data.assign(more=1.0) if isinstance(data, pd.DataFrame) else data,
+    "another type": lambda data: column(data, other_type),
+    "a column of NaN": lambda data: column(data, np.nan),
+    "a constant column": lambda data: column(data, 1.0),
+    "an infinite column": lambda data: column(data, np.inf),
+    "a column of text": lambda data: column(data, "x"),
+}  # fmt: skip
