@@ -88,10 +88,15 @@ def cluster_labels(pooled: Array, counts: tuple[int, ...], method: str, seed: in
     if method == "average":
         return linkage_cut(pooled, counts)
     sklearn = need("sklearn.cluster", "Clustering by k-means")
-    distinct = len(np.unique(pooled, axis=0))
+    points = _about_zero(pooled)
+    # Points that differ by less than the squares of their distances can tell are one to k-means.
+    distinct = len(np.unique(np.round(points, 12), axis=0)) if points.shape[1] else 1
     found = []
     for g in counts:
-        fit = sklearn.KMeans(n_clusters=min(g, distinct), n_init=1, random_state=seed).fit(pooled)
+        if min(g, distinct) == 1:
+            found.append(np.zeros(n, dtype=np.int64))
+            continue
+        fit = sklearn.KMeans(n_clusters=min(g, distinct), n_init=1, random_state=seed).fit(points)
         found.append(np.unique(fit.labels_, return_inverse=True)[1])
     return found
 
@@ -104,11 +109,7 @@ def linkage_cut(points: Array, counts: tuple[int, ...]) -> list[Any]:
     """
     distinct, where, sizes = np.unique(points, axis=0, return_inverse=True, return_counts=True)
     where = where.reshape(-1)
-    # Origin and unit do not matter to the tree. About the middle, in units of a power of two, digits are kept and squares are finite.
-    middle = distinct / 2
-    middle = middle - (middle.min(axis=0) / 2 + middle.max(axis=0) / 2)
-    _, exponent = np.frexp(np.abs(middle).max(initial=0.0))
-    merges, height = compiled("average_linkage")(np.ascontiguousarray(np.ldexp(middle, -int(exponent))), sizes.astype(np.int64))
+    merges, height = compiled("average_linkage")(np.ascontiguousarray(_about_zero(distinct)), sizes.astype(np.int64))
     order = np.argsort(height, kind="stable")
     found = []
     for g in counts:
@@ -119,6 +120,17 @@ def linkage_cut(points: Array, counts: tuple[int, ...]) -> list[Any]:
         roots = np.array([_root(parent, i) for i in range(len(distinct))])
         found.append(np.unique(roots, return_inverse=True)[1].reshape(-1)[where])
     return found
+
+
+def _about_zero(points: Array) -> Array:
+    """The points about their middle, in units of a power of two: digits are kept and squares are finite.
+
+    Origin and unit do not matter to clusters.
+    """
+    middle = points / 2
+    middle = middle - (middle.min(axis=0) / 2 + middle.max(axis=0) / 2)
+    _, exponent = np.frexp(np.abs(middle).max(initial=0.0))
+    return np.ldexp(middle, -int(exponent))
 
 
 def pool(first: Array, second: Array, standardise: bool) -> Array:

@@ -280,7 +280,7 @@ class IntervalDisclosure(PairedMeasure):
         masked = frames.numeric(self.name, released, "the release")
         truth, shown = values[pairs.original], masked[pairs.released]
         if self.width_rank is None:
-            sd = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1])
+            sd = frames.spreads(values)
             inside = np.abs(truth - shown) <= self.width_sd * sd * (1 + 1e-9)
         else:
             steps = int(self.width_rank * len(masked) + 1e-9)
@@ -375,4 +375,4 @@ class ClusteringAttack(PairedMeasure):
 
 
 def _sd(values: Array) -> float:
-    return float(values.std(ddof=1)) if len(values) > 1 and np.ptp(values) > 0 else 0.0
+    return float(frames.spreads(values))

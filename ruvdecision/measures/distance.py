@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .base import Measure, Measured, need
 from .divergence import _definite, _moments, _summed
-from .frames import numeric, spreads
+from .frames import numeric, refuse_vanishing, spreads
 from .kernels import compiled
 from .sums import Moments, Same, Together
 
@@ -240,7 +241,8 @@ class Eigenvalues(Measure):
 
     def begin(self, original: pd.DataFrame) -> Array:
         values = numeric(self.name, original)
-        _definite(_moments(values, self.name, "the original")[1], [str(c) for c in original.columns], self.name, values.shape)
+        _, cov = _moments(values, self.name, "the original", original.columns)
+        _definite(cov, [str(c) for c in original.columns], self.name, values.shape)
         return self._spectrum(values, original.columns, "the original")
 
     def compare(self, state: Array, released: pd.DataFrame) -> Measured:
@@ -254,7 +256,7 @@ class Eigenvalues(Measure):
 
     def total(self, original: Together, released: Together, plan: Any) -> Measured:
         names = original.of["columns"].value
-        mean, cov = _summed(original.of["moments"], self.name, "the original")
+        mean, cov = _summed(original.of["moments"], self.name, "the original", names)
         _definite(cov, names, self.name, (original.of["moments"].n, len(mean)))
         spectra = []
         for sums, which in ((original.of["moments"], "the original"), (released.of["moments"], "the release")):
@@ -264,11 +266,22 @@ class Eigenvalues(Measure):
 
     def _spectrum(self, values: Array, columns: Any, which: str) -> Array:
         scaled = (values - values.mean(axis=0)) / _spread(self.name, values, columns, which)
-        if self.robust:
-            cov = need("sklearn.covariance", "Robust eigenvalues").MinCovDet(random_state=self.seed).fit(scaled).covariance_
-        else:
-            cov = scaled.T @ scaled / (len(scaled) - 1)
+        cov = self._determinant(scaled, which) if self.robust else scaled.T @ scaled / (len(scaled) - 1)
         return np.linalg.eigvalsh(cov)[::-1]
+
+    def _determinant(self, scaled: Array, which: str) -> Array:
+        """Minimum covariance determinant; half of the records must span all columns."""
+        covariance = need("sklearn.covariance", "Robust eigenvalues")
+        with warnings.catch_warnings():
+            # scikit-learn warns where the half that it chose is degenerate, and goes on with what it has.
+            warnings.simplefilter("error")
+            try:
+                return np.asarray(covariance.MinCovDet(random_state=self.seed).fit(scaled).covariance_)
+            except (UserWarning, RuntimeWarning, ValueError):
+                what = f"Robust eigenvalues need records of which every half has columns that vary, none a function of others, in {which}"
+                raise InputError(
+                    what, f"{scaled.shape[0]} rows, {scaled.shape[1]} columns", "Write robust=False, or use fewer columns"
+                ) from None
 
 
 @dataclass(frozen=True, repr=False)
@@ -292,7 +305,7 @@ class Mahalanobis(Measure):
 
     def begin(self, original: pd.DataFrame) -> tuple[Any, Any, Array]:
         values = numeric(self.name, original)
-        mean, cov = _moments(values, self.name, "the original")
+        mean, cov = _moments(values, self.name, "the original", original.columns)
         _definite(cov, [str(c) for c in original.columns], self.name, values.shape)
         root = np.linalg.cholesky(cov * len(values) / (len(values) - 1))
         white = np.linalg.solve(root, (values - mean).T)
@@ -322,8 +335,9 @@ class Mahalanobis(Measure):
 
     def _frame(self, sums: Together) -> tuple[Array, Array]:
         moments = sums.of["moments"]
-        mean, cov = _summed(moments, self.name, "the original")
-        _definite(cov, sums.of["columns"].value, self.name, (moments.n, len(mean)))
+        names = sums.of["columns"].value
+        mean, cov = _summed(moments, self.name, "the original", names)
+        _definite(cov, names, self.name, (moments.n, len(mean)))
         return mean, np.linalg.cholesky(cov * moments.n / (moments.n - 1))
 
 
@@ -374,6 +388,7 @@ def _varying(who: str, sums: Moments, columns: Any, which: str) -> Array:
     """Standard deviations from sums; columns of equal numbers are refused by name."""
     if sums.n < 2:
         raise InputError(f"{who} needs at least two rows in {which}", f"{sums.n}", "Use a larger file")
+    refuse_vanishing(who, which, columns, sums.high > sums.low, np.diag(sums.covariance(1)))
     spread = sums.spreads()
     if np.any(spread == 0):
         flat = [str(c) for c, s in zip(columns, spread, strict=True) if s == 0]

@@ -16,7 +16,7 @@ from ..checks import check_choice, check_covariance, check_number, check_vector
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .base import Measure, Measured
-from .frames import numeric
+from .frames import numeric, refuse_vanishing
 from .sums import Moments, Same, Together
 
 __all__ = ["DensityKL", "InformationLoss", "NormalKL", "density_kl", "density_loss", "normal_kl"]
@@ -65,20 +65,23 @@ class NormalKL(Measure):
 
     def begin(self, original: pd.DataFrame) -> tuple[Array, Array, list[str]]:
         values = numeric(self.name, original)
-        mean, cov = _moments(values, self.name, "the original")
-        _definite(cov, [str(c) for c in original.columns], self.name, values.shape)
-        return mean, cov, [str(c) for c in original.columns]
+        names = [str(c) for c in original.columns]
+        mean, cov = _moments(values, self.name, "the original", names)
+        _definite(cov, names, self.name, values.shape)
+        return mean, cov, names
 
     def compare(self, state: tuple[Array, Array, list[str]], released: pd.DataFrame) -> Measured:
-        mean, cov, _ = state
-        return self._between(mean, cov, *_moments(numeric(self.name, released, "the release"), self.name, "the release"))
+        mean, cov, names = state
+        return self._between(mean, cov, *_moments(numeric(self.name, released, "the release"), self.name, "the release", names))
 
     def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
         return Together({"columns": Same([str(c) for c in piece.columns]), "moments": Moments.of(numeric(self.name, piece, which))})
 
     def total(self, original: Together, released: Together, plan: Any) -> Measured:
-        first, second = (_summed(s.of["moments"], self.name, w) for s, w in ((original, "the original"), (released, "the release")))
-        _definite(first[1], original.of["columns"].value, self.name, (original.of["moments"].n, len(first[0])))
+        names = original.of["columns"].value
+        pairs = ((original, "the original"), (released, "the release"))
+        first, second = (_summed(s.of["moments"], self.name, which, names) for s, which in pairs)
+        _definite(first[1], names, self.name, (original.of["moments"].n, len(first[0])))
         return self._between(*first, *second)
 
     def _between(self, mean: Array, cov: Array, other_mean: Array, other_cov: Array) -> Measured:
@@ -110,7 +113,7 @@ class _Density(Measure):
                 f"{self.name} estimates densities of one to three variables, not of {p}",
                 do="Choose columns=[...], or use NormalKL, MCM or Propensity",
             )
-        _, cov = _moments(values, self.name, "the original")
+        _, cov = _moments(values, self.name, "the original", original.columns)
         _definite(cov, [str(c) for c in original.columns], self.name, values.shape)
         white = np.linalg.inv(np.linalg.cholesky(cov)).T
         # Scott's rule in units of the original's spread; one bandwidth for both files, so that equal files agree exactly.
@@ -268,7 +271,7 @@ def _symmetric(a: Array) -> Array:
     return (a + a.T) / 2
 
 
-def _moments(values: Array, who: str, which: str) -> tuple[Array, Array]:
+def _moments(values: Array, who: str, which: str, names: Sequence[Any]) -> tuple[Array, Array]:
     if len(values) < 2:
         raise InputError(f"{who} needs at least two rows in {which}", f"{len(values)}", "Use a larger file")
     with np.errstate(over="ignore", invalid="ignore"):
@@ -279,16 +282,18 @@ def _moments(values: Array, who: str, which: str) -> tuple[Array, Array]:
         cov = centred.T @ centred / len(values)
     if not np.isfinite(cov).all():
         raise InputError(f"{who} needs values whose squares have a finite sum in {which}", "an infinite one", "Use larger units")
+    refuse_vanishing(who, which, names, np.ptp(values, axis=0) > 0, np.diag(cov))
     return mean, cov
 
 
-def _summed(sums: Moments, who: str, which: str) -> tuple[Array, Array]:
+def _summed(sums: Moments, who: str, which: str, names: Sequence[Any]) -> tuple[Array, Array]:
     """What `_moments` gives, from sums."""
     if sums.n < 2:
         raise InputError(f"{who} needs at least two rows in {which}", f"{sums.n}", "Use a larger file")
     cov = sums.covariance()
     if not np.isfinite(cov).all():
         raise InputError(f"{who} needs values whose squares have a finite sum in {which}", "an infinite one", "Use larger units")
+    refuse_vanishing(who, which, names, sums.high > sums.low, np.diag(cov))
     return sums.mean, cov
 
 

@@ -13,7 +13,7 @@ from scipy import special
 from ..checks import check_integer, check_number
 from ..errors import InputError
 from ..protocols import Array
-from .frames import as_names, numeric, pick
+from .frames import as_names, numeric, pick, refuse_vanishing
 from .regression import Fit
 from .sums import Moments, Same, Together
 
@@ -106,6 +106,7 @@ class Means(_Summed):
         self._enough(sums.n, which, 2)
         # Columns of equal numbers have standard error zero, whatever rounding does to their mean.
         scale = sums.covariance(1) / sums.n
+        refuse_vanishing("Means", which, names, sums.high > sums.low, np.diag(scale))
         return Fit(tuple(f"mean {c}" for c in names), sums.mean, np.sqrt(np.diag(scale)), sums.n - 1.0, scale, sums.n)
 
 
@@ -128,6 +129,7 @@ class Correlations(_Summed):
         self._enough(sums.n, which, 4)
         if len(names) < 2:
             raise InputError("Correlations need at least two columns", ", ".join(names), "Name more columns")
+        refuse_vanishing("Correlations", which, names, sums.high > sums.low, np.diag(sums.covariance(1)))
         spread = sums.spreads()
         if np.any(spread == 0):
             raise InputError(
@@ -173,11 +175,13 @@ class Quantiles(_Estimates):
             weight = np.diff(special.betainc(a, b, grid))
             centre = np.quantile(ordered, q, axis=0)
             moved = ordered - centre
-            second = weight @ moved**2 - (weight @ moved) ** 2
+            # In units of the largest: the squares of tiny numbers would vanish.
+            peak = np.maximum(np.abs(moved).max(axis=0), np.finfo(np.float64).tiny)
+            second = weight @ (moved / peak) ** 2 - (weight @ (moved / peak)) ** 2
             for c, name in enumerate(names):
                 labels.append(f"quantile {q:g} of {name}")
                 estimates.append(float(centre[c]))
-                errors.append(float(np.sqrt(max(second[c], 0.0))))
+                errors.append(float(peak[c] * np.sqrt(max(second[c], 0.0))))
         return Fit(tuple(labels), np.array(estimates), np.array(errors), np.inf, None, n)
 
 

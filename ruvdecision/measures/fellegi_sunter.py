@@ -231,7 +231,7 @@ class FellegiSunter(PairedMeasure):
         if self.tolerance is not None and label in self.tolerance:
             return left, right, float(self.tolerance[label])
         size = self.tolerance_sd.get(label, 0.05) if isinstance(self.tolerance_sd, Mapping) else self.tolerance_sd or 0.0
-        return left, right, float(size) * (float(left.std(ddof=1)) if len(left) > 1 else 0.0)
+        return left, right, float(size) * float(frames.spreads(left))
 
 
 @cache

@@ -24,6 +24,7 @@ __all__ = [
     "numeric",
     "pick",
     "refuse_missing",
+    "refuse_vanishing",
     "spreads",
     "vector",
 ]
@@ -31,15 +32,19 @@ __all__ = [
 
 LARGE = 1e140
 """Larger values have no finite square to speak of."""
+_NONE = object()
+SMALL = 1e-290
+"""Smaller sums of squares have lost digits, or are zero though the values differ."""
 
 
 def as_names(columns: Any) -> Any:
     """Column names as a tuple, or None; one name may stand alone."""
     if columns is None:
         return None
-    if isinstance(columns, (str, int, np.integer)) or not isinstance(columns, Iterable):
+    if isinstance(columns, (str, bytes, int, np.integer)) or not isinstance(columns, Iterable) or getattr(columns, "ndim", 1) == 0:
         return (columns,)
-    names = tuple(columns)
+    # A set has another order in every process, and order decides which random numbers a column gets.
+    names = tuple(sorted(columns, key=str) if isinstance(columns, (set, frozenset)) else columns)
     if not names:
         raise InputError("columns must name at least one column", columns, "Leave columns out to use them all")
     return names
@@ -48,11 +53,16 @@ def as_names(columns: Any) -> Any:
 def pick(who: str, names: Iterable[Any], table: pd.DataFrame) -> list[Any]:
     """The labels of the named columns (names, or positions where no column is called that)."""
     known = list(table.columns)
+    places = {label: label for label in known}
     found = []
     for name in names:
-        if name in known:
-            found.append(name)
-        elif isinstance(name, (int, np.integer)) and -len(known) <= name < len(known):
+        try:
+            label = places.get(name, _NONE)
+        except TypeError:  # it cannot be hashed, so it is nobody's name
+            label = _NONE
+        if label is not _NONE and isinstance(name, (bool, np.bool_)) == isinstance(label, (bool, np.bool_)):
+            found.append(label)
+        elif isinstance(name, (int, np.integer)) and not isinstance(name, (bool, np.timedelta64)) and -len(known) <= name < len(known):
             found.append(known[name])
         else:
             raise InputError(
@@ -140,7 +150,8 @@ def numeric(who: str, table: pd.DataFrame, which: str = "the original") -> Array
             f"non-numeric {', '.join(bad)}",
             "Choose the numeric ones with columns=[...], or convert these",
         )
-    values = table.to_numpy(dtype=np.float64, na_value=np.nan)
+    with np.errstate(over="ignore"):  # longer floats may be too large; that is said below
+        values = table.to_numpy(dtype=np.float64, na_value=np.nan)
     usable = _usable(values)
     if not np.all(usable):
         named = [str(c) for c, ok in zip(table.columns, usable.all(axis=0), strict=True) if not ok]
@@ -156,7 +167,8 @@ def vector(who: str, column: pd.Series, which: str = "the original") -> Array:
     """One column as a float vector, refused as in `numeric`."""
     if not is_number(column):
         raise InputError(f"{who} needs numbers in {which}", f"{column.name}: {column.dtype}", "Convert the column, or leave it out")
-    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    with np.errstate(over="ignore"):
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     if not np.all(_usable(values)):
         raise InputError(
             f"{who} needs finite values in {which}", f"infinite, missing or beyond 1e140 in {column.name}", "Remove or replace them first"
@@ -173,8 +185,23 @@ def _usable(values: Array) -> Any:
 
 
 def spreads(values: Array) -> Array:
-    """Standard deviations of the columns, exactly zero for columns of equal numbers, whose mean may be off by a rounding error."""
-    return np.where(np.ptp(values, axis=0) > 0, values.std(axis=0, ddof=1), 0.0)
+    """Standard deviations of the columns, exactly zero for columns of equal numbers, whose mean may be off by a rounding error.
+
+    One row has none: zero, too.
+    """
+    width = np.ptp(values, axis=0)
+    if len(values) < 2:
+        return np.zeros(values.shape[1:])
+    # In units of the range, a power of two: the squares of tiny numbers would vanish.
+    _, exponent = np.frexp(width)
+    return np.where(width > 0, np.ldexp(np.ldexp(values, -exponent).std(axis=0, ddof=1), exponent), 0.0)
+
+
+def refuse_vanishing(who: str, which: str, names: Iterable[Any], varies: Any, squares: Any) -> None:
+    """Raise an error for columns that vary, but so little that the sum of their squares is no number with all its digits."""
+    gone = [str(name) for name, v, s in zip(names, varies, squares, strict=True) if v and s < SMALL]
+    if gone:
+        raise InputError(f"{who} needs values whose squares do not vanish in {which}", ", ".join(gone), "Use smaller units")
 
 
 class Levels:
@@ -182,7 +209,8 @@ class Levels:
 
     def __init__(self, values: list[Any]) -> None:
         self.values = values
-        self.index = pd.Index(values)
+        # As objects: pandas has no index of some types of numbers.
+        self.index = pd.Index(values, dtype=object)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -195,7 +223,7 @@ class Levels:
                 self.index.get_indexer(column.cat.categories.astype(object)) if len(column.cat.categories) else np.zeros(0, dtype=np.intp)
             )
             return np.append(places, -1)[own]
-        return self.index.get_indexer(pd.Index(column.astype(object)))
+        return self.index.get_indexer(pd.Index(column.astype(object), dtype=object))
 
     def plus(self, column: pd.Series) -> Levels:
         """These levels and the ones that only ``column`` has, which come last."""

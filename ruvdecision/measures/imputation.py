@@ -109,7 +109,7 @@ class ImputationLoss(Measure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.statistic != "mean" and not callable(self.statistic):
+        if not callable(self.statistic) and not (isinstance(self.statistic, str) and self.statistic == "mean"):
             raise InputError(
                 'statistic must be "mean" or a function of a table',
                 self.statistic,

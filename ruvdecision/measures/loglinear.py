@@ -35,8 +35,8 @@ class LogLinearFit:
 
     @property
     def pvalue(self) -> float:
-        """Probability of a larger deviance if the model holds; NaN without degrees of freedom."""
-        return float(chi2.sf(self.deviance, self.df)) if self.df > 0 else float("nan")
+        """Probability of a deviance at least as large if the model holds; 1 without degrees of freedom, where it cannot fail."""
+        return float(chi2.sf(self.deviance, self.df)) if self.df > 0 else 1.0
 
 
 def fit_loglinear(table: ArrayLike, margins: Sequence[Sequence[int]], *, tolerance: float = 1e-10, steps: int = 10_000) -> LogLinearFit:

@@ -13,7 +13,7 @@ from scipy import linalg, special
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .formula import Design, Formula, design, read, without_levels
-from .frames import is_number, levels_of, vector
+from .frames import SMALL, is_number, levels_of, refuse_vanishing, vector
 from .kinds import Kinds
 from .sums import Factor
 
@@ -252,6 +252,7 @@ def solve(work: Array, names: Sequence[str], intercept: bool, which: str = "the 
         raise InputError(
             f"A regression needs finite values in {which}", f"infinite or missing ones in {without_levels(bad)}", "Remove them first"
         )
+    refuse_vanishing("A regression", which, [*names, "the response"], work.any(axis=1), np.diag(gram))
     length = np.sqrt(np.diag(gram))
     # A column that is constant but for rounding has lost its digits to centring.
     tiny = length[:-1] <= 1e-13 * np.sqrt(n) * np.abs(centre[:-1])
@@ -278,7 +279,7 @@ def solve(work: Array, names: Sequence[str], intercept: bool, which: str = "the 
             rss = float(residual @ residual)
     if rss <= (1e-13 * length[-1]) ** 2:
         rss = 0.0  # an exact fit: what is left is rounding
-    return _finish(every, intercept, n, centre, inverse, slopes, rss)
+    return _finish(every, intercept, n, centre, inverse, slopes, rss, which)
 
 
 def _too_rich(formula: str) -> UnsupportedError:
@@ -303,6 +304,7 @@ def _from_factor(factor: Factor, plan: Design, which: str) -> Fit:
     triangle = np.asarray(linalg.qr(triangle, mode="r")[0])
     centre, work = triangle[0, start:] / triangle[0, 0] * start, triangle[start:, start:]
     length = np.linalg.norm(work, axis=0)
+    refuse_vanishing("A regression", which, [*names[start:], "the response"], work.any(axis=0), length * length)
     tiny = length[:-1] <= 1e-13 * np.sqrt(n) * np.abs(centre[:-1])
     if np.any(tiny):
         flat = [name for name, bad in zip(names[start:], tiny, strict=True) if bad]
@@ -316,7 +318,7 @@ def _from_factor(factor: Factor, plan: Design, which: str) -> Fit:
     rss = float(residual @ residual)
     if rss <= (1e-13 * length[-1]) ** 2:
         rss = 0.0  # an exact fit: what is left is rounding
-    return _finish(tuple(names), bool(start), n, centre, inverse, slopes, rss)
+    return _finish(tuple(names), bool(start), n, centre, inverse, slopes, rss, which)
 
 
 def _quick(plan: Design, table: pd.DataFrame, which: str) -> Fit | None:
@@ -344,7 +346,7 @@ def _quick(plan: Design, table: pd.DataFrame, which: str) -> Fit | None:
             gram = gram - n * np.outer(centre, centre)
         size = np.sqrt(np.diag(gram))
         # Far from the origin the centred sums lose digits; written so that a value which is no number fails too.
-        if not (np.diag(gram) > 0.01 * raw).all() or not np.isfinite(gram).all():
+        if not (np.diag(gram) > 0.01 * raw).all() or not np.isfinite(gram).all() or raw.min() < SMALL:
             return None
     values, vectors = np.linalg.eigh(gram[:k, :k] / np.outer(size[:k], size[:k]))
     if values[0] < 1e-3:
@@ -354,10 +356,10 @@ def _quick(plan: Design, table: pd.DataFrame, which: str) -> Fit | None:
     rss = float(gram[k, k] - slopes @ gram[:k, k])
     if rss < 0.01 * gram[k, k]:
         return None
-    return _finish(plan.names, plan.intercept, n, centre, inverse, slopes, rss)
+    return _finish(plan.names, plan.intercept, n, centre, inverse, slopes, rss, which)
 
 
-def _finish(names: tuple[str, ...], intercept: bool, n: int, centre: Array, inverse: Array, slopes: Array, rss: float) -> Fit:
+def _finish(names: tuple[str, ...], intercept: bool, n: int, centre: Array, inverse: Array, slopes: Array, rss: float, which: str) -> Fit:
     """A fit from the slopes, the inverse of the centred sums of squares and the residual sum of squares."""
     p, k = len(names), len(slopes)
     estimate, scale = slopes, inverse
@@ -366,7 +368,11 @@ def _finish(names: tuple[str, ...], intercept: bool, n: int, centre: Array, inve
         estimate, scale = np.empty(p), np.empty((p, p))
         estimate[0], estimate[1:] = centre[k] - slopes @ centre[:k], slopes
         scale[0, 0], scale[0, 1:], scale[1:, 0], scale[1:, 1:] = 1 / n + centre[:k] @ lever, -lever, -lever, inverse
-    scale = rss / (n - p) * scale
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        scale = rss / (n - p) * scale
+    if rss > 0 and not (np.isfinite(scale).all() and (np.diag(scale) > np.finfo(np.float64).tiny).all()):
+        odd = [name for name, v in zip(names, np.diag(scale), strict=True) if not np.finfo(np.float64).tiny < v < np.inf]
+        raise InputError(f"Variances of coefficients are out of a float's range in {which}", without_levels(odd), "Use other units")
     return Fit(names, estimate, np.sqrt(np.diag(scale)), float(n - p), scale, n)
 
 

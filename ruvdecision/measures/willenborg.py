@@ -101,7 +101,8 @@ class VarianceInflation(Measure):
 
     Willenborg and de Waal's variance inflation statistic as Winkler gives it: despite its name it is the reciprocal of an
     inflation. Noise brings it below 1; microaggregation brings it above 1, which is false precision and no gain. With
-    several columns it is the geometric mean. ``parts`` has each column's ratio.
+    several columns it is the geometric mean. ``parts`` has each column's ratio. A release whose estimate does not vary at all,
+    because a column is constant, has an infinite ratio.
 
     Parameters
     ----------
@@ -133,7 +134,7 @@ class VarianceInflation(Measure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.statistic != "mean" and not callable(self.statistic):
+        if not callable(self.statistic) and not (isinstance(self.statistic, str) and self.statistic == "mean"):
             raise InputError(
                 'statistic must be "mean" or a function of a table',
                 self.statistic,
@@ -146,14 +147,14 @@ class VarianceInflation(Measure):
         as_generator(self.seed)
 
     def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, Array]:
-        """Variances from the original."""
-        variance = self._variance(original, "the original")
-        self._check_varies([str(c) for c in original.columns], variance)
-        return original, variance
+        """Standard errors from the original."""
+        error = self._error(original, "the original")
+        self._check_varies([str(c) for c in original.columns], error)
+        return original, error
 
-    def _check_varies(self, names: list[str], variance: Array) -> None:
-        if np.any(variance <= 0):
-            where = [c for c, v in zip(names, variance, strict=False) if v <= 0] if self.statistic == "mean" else "the statistic"
+    def _check_varies(self, names: list[str], error: Array) -> None:
+        if np.any(error <= 0):
+            where = [c for c, v in zip(names, error, strict=False) if v <= 0] if self.statistic == "mean" else "the statistic"
             raise InputError(
                 f"{self.name} needs an estimate that varies in the original", f"variance zero for {where}", "Leave constant columns out"
             )
@@ -161,7 +162,7 @@ class VarianceInflation(Measure):
     def compare(self, state: Any, released: pd.DataFrame) -> Measured:
         """Ratio of variances."""
         original, before = state
-        return self._ratio([str(c) for c in original.columns], before, self._variance(released, "the release"))
+        return self._ratio([str(c) for c in original.columns], before, self._error(released, "the release"))
 
     def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
         if self.statistic != "mean":
@@ -173,29 +174,31 @@ class VarianceInflation(Measure):
 
     def total(self, original: Together, released: Together, plan: Any) -> Measured:
         names, found = original.of["columns"].value, []
-        for sums in (original.of["moments"], released.of["moments"]):
+        for sums, which in ((original.of["moments"], "the original"), (released.of["moments"], "the release")):
             if sums.n < 2:
                 raise InputError(f"{self.name} needs two records at least", sums.n, "Give more records")
-            found.append(np.diag(sums.covariance(1)) / sums.n)
+            frames.refuse_vanishing(self.name, which, names, sums.high > sums.low, np.diag(sums.covariance(1)))
+            found.append(sums.spreads() / np.sqrt(sums.n))
         self._check_varies(names, found[0])
         return self._ratio(names, *found)
 
     def _ratio(self, names: list[str], before: Array, after: Array) -> Measured:
-        with np.errstate(divide="ignore"):
-            ratio = np.where(after > 0, before / np.where(after > 0, after, 1.0), np.inf)
-        value = float(np.exp(np.mean(np.log(ratio)))) if np.all(np.isfinite(ratio)) else np.inf
+        # Squared last: variances of tiny numbers would vanish. A ratio too large for a float is infinite.
+        with np.errstate(over="ignore"):
+            ratio = np.where(after > 0, before / np.where(after > 0, after, 1.0), np.inf) ** 2
+            value = float(np.exp(2 * np.mean(np.log(before / after)))) if np.all(after > 0) else np.inf
         if self.statistic != "mean":
             # A variance from B draws has relative variance 2/(B - 1); the two are at worst independent.
             return Measured(value, error=value * 2 / np.sqrt(self.draws - 1) if np.isfinite(value) else np.inf)
         return Measured(value, parts={c: float(r) for c, r in zip(names, ratio, strict=True)})
 
-    def _variance(self, table: pd.DataFrame, which: str) -> Array:
+    def _error(self, table: pd.DataFrame, which: str) -> Array:
         n = len(table)
         if n < 2:
             raise InputError(f"{self.name} needs two records at least", n, "Give more records")
         if self.statistic == "mean":
             values = frames.numeric(self.name, table, which)
-            return np.where(np.ptp(values, axis=0) > 0, values.var(axis=0, ddof=1), 0.0) / n
+            return frames.spreads(values) / np.sqrt(n)
         rng = as_generator(self.seed)
         found = []
         for _ in range(self.draws):
@@ -204,7 +207,7 @@ class VarianceInflation(Measure):
                 found.append(float(number))
             except (TypeError, ValueError):
                 raise InputError("The statistic must give one number", kind_of(number), "Return a float") from None
-        return np.atleast_1d(np.var(check_finite("The statistic in bootstrap samples", np.array(found)), ddof=1))
+        return np.atleast_1d(frames.spreads(check_finite("The statistic in bootstrap samples", np.array(found))))
 
 
 def _conditional(before: pd.Series, after: pd.Series) -> tuple[Array, Any]:
