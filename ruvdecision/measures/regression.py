@@ -252,7 +252,7 @@ def solve(work: Array, names: Sequence[str], intercept: bool, which: str = "the 
         raise InputError(
             f"A regression needs finite values in {which}", f"infinite or missing ones in {without_levels(bad)}", "Remove them first"
         )
-    refuse_vanishing("A regression", which, [*names, "the response"], work.any(axis=1), np.diag(gram))
+    _refuse_vanishing(which, names, work.any(axis=1), np.diag(gram))
     length = np.sqrt(np.diag(gram))
     # A column that is constant but for rounding has lost its digits to centring.
     tiny = length[:-1] <= 1e-13 * np.sqrt(n) * np.abs(centre[:-1])
@@ -282,6 +282,12 @@ def solve(work: Array, names: Sequence[str], intercept: bool, which: str = "the 
     return _finish(every, intercept, n, centre, inverse, slopes, rss, which)
 
 
+def _refuse_vanishing(which: str, names: Sequence[str], varies: Array, squares: Array) -> None:
+    if squares.min() < SMALL:
+        plain = [without_levels([name]) for name in names]
+        refuse_vanishing("A regression", which, [*plain, "the response"], varies, squares)
+
+
 def _too_rich(formula: str) -> UnsupportedError:
     return UnsupportedError(
         f"The formula {formula!r} looks at whole columns, which files in pieces do not have",
@@ -304,7 +310,7 @@ def _from_factor(factor: Factor, plan: Design, which: str) -> Fit:
     triangle = np.asarray(linalg.qr(triangle, mode="r")[0])
     centre, work = triangle[0, start:] / triangle[0, 0] * start, triangle[start:, start:]
     length = np.linalg.norm(work, axis=0)
-    refuse_vanishing("A regression", which, [*names[start:], "the response"], work.any(axis=0), length * length)
+    _refuse_vanishing(which, names[start:], work.any(axis=0), length * length)
     tiny = length[:-1] <= 1e-13 * np.sqrt(n) * np.abs(centre[:-1])
     if np.any(tiny):
         flat = [name for name, bad in zip(names[start:], tiny, strict=True) if bad]
