@@ -58,21 +58,35 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
     yield from {
         "MD": [{}, {"columns": some}],
         "MCM": [{}, {"columns": some}],
-        "AttributeDisclosure": [{"unknown": last}, {"unknown": first, "distance": "rank", "known": last}, {"unknown": last, "distance": "mahalanobis"}],
+        "AttributeDisclosure": [
+            {"unknown": last},
+            {"unknown": first, "distance": "rank", "known": last},
+            {"unknown": last, "distance": "mahalanobis"},
+        ],
         "IntruderError": [{"unknown": last}, {"unknown": first, "distance": "rank"}, {"unknown": last, "distance": "mahalanobis"}],
         "Cluster": [{"clusters": 3}, {"clusters": [2, 1], "standardise": True}, {"clusters": 2, "method": "kmeans"}],
         "ClusteredPropensity": [
-            {"clusters": 2}, {"clusters": 1, "degree": 2, "standardise": True, "separable": "share", "statistic": "ratio"},
+            {"clusters": 2},
+            {"clusters": 1, "degree": 2, "standardise": True, "separable": "share", "statistic": "ratio"},
             {"clusters": 2, "null": "permutation", "permutations": 2, "statistic": "z"},
         ],
         "ClusteringAttack": [{}, {"clusters": 2, "method": "kmeans"}, {"clusters": 1, "known": some}],
-        "CoefficientChanges": [{"model": model}, {"model": every, "kind": "significance"}, {"model": [Means(), model], "weights": [1, 2], "kind": "any sign"}],
+        "CoefficientChanges": [
+            {"model": model},
+            {"model": every, "kind": "significance"},
+            {"model": [Means(), model], "weights": [1, 2], "kind": "any sign"},
+        ],
         "CramersV": [{}, {"signed": True, "nan_policy": "category"}],
         "PearsonC": [{}, {"signed": True, "nan_policy": "category"}],
         "DensityKL": [{"columns": some[:2]}, {"columns": first, "under": "both", "bandwidth": 0.5}],
         "InformationLoss": [{"columns": some[:2]}, {"columns": first, "bandwidth": 0.5}],
         "Eigenvalues": [{}, {"robust": True}],
-        "EllipsoidOverlap": [{"model": model}, {"model": Means()}, {"model": every, "method": "draws", "draws": 100}, {"model": Logistic(model)}],
+        "EllipsoidOverlap": [
+            {"model": model},
+            {"model": Means()},
+            {"model": every, "method": "draws", "draws": 100},
+            {"model": Logistic(model)},
+        ],
         "EnergyDistance": [{}, {"standardise": False}, {"columns": first}],
         "EntropyChange": [{}, {"signed": True, "nan_policy": "category"}, {"way": 1}],
         "Hellinger": [{}, {"way": 2, "nan_policy": "category"}],
@@ -82,30 +96,63 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
         "ImputationLoss": [{}, {"statistic": two_numbers}],
         "IntervalDisclosure": [{}, {"width_rank": 0.1, "across": "any"}, {"width_sd": 0, "across": "mean"}],
         "IntervalOverlap": [
-            {"model": model}, {"model": every, "kind": "length", "penalty": 0.1}, {"model": Logistic(model)}, {"model": Poisson(model)},
-            {"model": Means()}, {"model": Quantiles(at=[0.1, 0.5])}, {"model": Correlations()},
-            {"model": Statistic(lambda x: x.mean(axis=0), draws=20)}, {"model": f"{y} ~ C({x})" if x != "1" else f"{y} ~ 0 + 1"},
+            {"model": model},
+            {"model": every, "kind": "length", "penalty": 0.1},
+            {"model": Logistic(model)},
+            {"model": Poisson(model)},
+            {"model": Means()},
+            {"model": Quantiles(at=[0.1, 0.5])},
+            {"model": Correlations()},
+            {"model": Statistic(lambda x: x.mean(axis=0), draws=20)},
+            {"model": f"{y} ~ C({x})" if x != "1" else f"{y} ~ 0 + 1"},
             {"model": f"{y} ~ np.log({x})"},
         ],
         "KAnonymity": [{}, {"keys": some, "nan_policy": "category"}, {"nan_policy": "wildcard"}],
-        "LDiversity": [{"sensitive": last}, {"sensitive": first, "kind": "entropy", "nan_policy": "category"}, {"sensitive": last, "kind": "recursive", "c": 2}],
+        "LDiversity": [
+            {"sensitive": last},
+            {"sensitive": first, "kind": "entropy", "nan_policy": "category"},
+            {"sensitive": last, "kind": "recursive", "c": 2},
+        ],
         "LogLinearLoss": [{}, {"margins": 1, "smoothing": 0.5, "nan_policy": "category"}],
-        "LogLinearUniques": [{"population": 100}, {"population": 10**12, "margins": 2, "nan_policy": "category"}, {"population": 50, "overdispersed": True, "keys": some}],
+        "LogLinearUniques": [
+            {"population": 100},
+            {"population": 10**12, "margins": 2, "nan_policy": "category"},
+            {"population": 50, "overdispersed": True, "keys": some},
+        ],
         "PitmanUniques": [{"population": 100}, {"population": 10**12, "keys": some, "nan_policy": "category"}],
-        "PoissonGammaUniques": [{"population": 100}, {"population": 10**12, "method": "moments", "nan_policy": "category"}, {"population": 13, "combinations": 10**6}],
+        "PoissonGammaUniques": [
+            {"population": 100},
+            {"population": 10**12, "method": "moments", "nan_policy": "category"},
+            {"population": 13, "combinations": 10**6},
+        ],
         "NormalKL": [{}, {"under": "both", "columns": some}, {"under": "released"}],
-        "Propensity": [{}, {"degree": 2, "statistic": "ratio"}, {"degree": "II", "statistic": "U"}, {"statistic": "z", "null": "permutation", "permutations": 3}, {"statistic": "SPECKS", "null": "synthetic", "degree": 3}],
-        "TreePropensity": [{}, {"min_split": 2, "min_leaf": 1, "cp": 0}, {"statistic": "ratio", "null": "permutation", "permutations": 2, "min_leaf": 2, "min_split": 4}],
+        "Propensity": [
+            {},
+            {"degree": 2, "statistic": "ratio"},
+            {"degree": "II", "statistic": "U"},
+            {"statistic": "z", "null": "permutation", "permutations": 3},
+            {"statistic": "SPECKS", "null": "synthetic", "degree": 3},
+        ],
+        "TreePropensity": [
+            {},
+            {"min_split": 2, "min_leaf": 1, "cp": 0},
+            {"statistic": "ratio", "null": "permutation", "permutations": 2, "min_leaf": 2, "min_split": 4},
+        ],
         "RecordLinkage": [
-            {}, {"distance": "mahalanobis"}, {"distance": "rank", "link": "original to released"}, {"one_to_one": True, "known": some},
-            {"error_sd": 0.5, "draws": 2}, {"error_rate": 0.5, "draws": 2}, {"known": [last]},
+            {},
+            {"distance": "mahalanobis"},
+            {"distance": "rank", "link": "original to released"},
+            {"one_to_one": True, "known": some},
+            {"error_sd": 0.5, "draws": 2},
+            {"error_rate": 0.5, "draws": 2},
+            {"known": [last]},
         ],
         "SampleUniques": [{}, {"share": True, "keys": some, "nan_policy": "category"}],
         "SpecialUniques": [{"largest": 2}, {"share": True, "keys": some[:3], "nan_policy": "category"}],
         "VarianceInflation": [{}, {"statistic": mean_of, "draws": 5}],
         "SlicedWasserstein": [{"projections": 5}, {"projections": 3, "order": 1, "standardise": False}],
         "Wasserstein": [{}, {"order": 3, "standardise": False}],
-    }.get(name, [{}])  # fmt: skip
+    }.get(name, [{}])
 
 
 def required(kind: type, columns: list[Any]) -> dict[str, Any]:
@@ -125,24 +172,30 @@ def instances(name: str, data: Any) -> list[Callable[[], Any]]:
 
 
 def noisy(data: Any) -> Any:
-    """Numbers a little off, in their own type where it takes fractions; one entry exchanged in other columns."""
-    rng = np.random.default_rng(5)
+    """Numbers a little off, in their own type where it takes fractions; the first entry like the last in other columns."""
     if isinstance(data, pd.DataFrame):
-        columns = [noisy(data.iloc[:, j]) for j in range(data.shape[1])]
-        return pd.concat(columns, axis=1).set_axis(data.columns, axis=1) if columns else data.copy()
-    if isinstance(data, pd.Series):
         out = data.copy()
-        if pd.api.types.is_float_dtype(data.dtype):
-            size = float(np.nanmax(np.abs(data.to_numpy(dtype=float, na_value=np.nan)), initial=0.0))
-            size = size if np.isfinite(size) else 1.0
-            return (out + pd.Series(0.01 * size * rng.standard_normal(len(out)), index=out.index)).astype(data.dtype) if out.index.is_unique else pd.Series(
-                (out.to_numpy() + 0.01 * size * rng.standard_normal(len(out))), index=out.index, name=out.name).astype(data.dtype)
-        if len(out):
-            out.iloc[0] = out.iloc[-1]
+        for j in range(data.shape[1]):
+            out.isetitem(j, noisy_column(data.iloc[:, j], seed=j))
         return out
+    if isinstance(data, pd.Series):
+        return pd.Series(noisy_column(data, seed=0), index=data.index, name=data.name)
     if isinstance(data, np.ndarray) and data.dtype.kind == "f" and data.size:
-        return (data + 0.01 * rng.standard_normal(data.shape)).astype(data.dtype)
+        return (data + 0.01 * np.random.default_rng(5).standard_normal(data.shape)).astype(data.dtype)
     return data
+
+
+def noisy_column(column: pd.Series, seed: int) -> Any:
+    """The values of one column with noise."""
+    if pd.api.types.is_float_dtype(column.dtype):
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        size = np.abs(values[np.isfinite(values)]).max(initial=0.0)
+        moved = values + 0.01 * size * np.random.default_rng(seed).standard_normal(len(values))
+        return pd.Series(moved).astype(column.dtype).array
+    values = column.array.copy()
+    if len(values):
+        values[0] = values[-1]
+    return values
 
 
 def rows(data: Any, which: Any) -> Any:
@@ -171,6 +224,7 @@ def other_type(series: pd.Series) -> Any:
 
 
 def length(data: Any) -> int:
+    """How many rows there are, if there are rows."""
     return len(data) if np.ndim(data) else 0
 
 
@@ -194,4 +248,4 @@ RELEASES: dict[str, Callable[[Any], Any]] = {
     "a constant column": lambda data: column(data, 1.0),
     "an infinite column": lambda data: column(data, np.inf),
     "a column of text": lambda data: column(data, "x"),
-}  # fmt: skip
+}

@@ -15,6 +15,8 @@ from measured import RELEASES, instances, names, noisy
 from ruvdecision.errors import RuvError
 from ruvdecision.measures import Measured
 
+#: What data come in another machine's byte order is for the masks' tests.
+DATA = [edge for edge in EDGES if edge != "big-endian array"]
 #: Measures whose docstring says when they are infinite.
 INFINITE = {"NormalKL", "LogLinearLoss", "VarianceInflation"}
 #: Nothing is nearer to the original than itself, but these are no distances.
@@ -52,7 +54,7 @@ def check(name: str, measure: Any, value: Any) -> None:
 
 def tries(name: str, edge: str, whole: bool) -> Iterator[tuple[Any, str]]:
     """Settings and releases to try; by turns, so that over all edges each meets each. ``whole`` has every setting on every edge."""
-    turn, made, kinds = list(EDGES).index(edge), instances(name, cases(edge)[0]), list(RELEASES)
+    turn, made, kinds = DATA.index(edge), instances(name, cases(edge)[0]), list(RELEASES)
     if whole:
         for i, make in enumerate(made):
             yield from ((make, kinds[k % len(kinds)]) for k in {0, turn + i, turn + 5 * i + 3})
@@ -64,7 +66,7 @@ def tries(name: str, edge: str, whole: bool) -> Iterator[tuple[Any, str]]:
 def walk(name: str, whole: bool) -> None:
     """Try the measure on every edge, and say which cases broke the rule."""
     broken = []
-    for edge in EDGES:
+    for edge in DATA:
         data, released = cases(edge)
         for make, kind in tries(name, edge, whole):
             try:
@@ -96,7 +98,7 @@ def test_every_setting_on_every_edge(name: str) -> None:
 def test_nothing_is_better_than_the_original(name: str) -> None:
     """Distances of a file from itself are zero and overlaps are whole, whatever the data look like."""
     broken, numbers = [], 0
-    for turn, edge in enumerate(EDGES):
+    for turn, edge in enumerate(DATA):
         data = cases(edge)[0]
         made = instances(name, data)
         try:
