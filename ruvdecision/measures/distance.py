@@ -266,8 +266,8 @@ class Eigenvalues(Measure):
 
     def _spectrum(self, values: Array, columns: Any, which: str) -> Array:
         scaled = (values - values.mean(axis=0)) / _spread(self.name, values, columns, which)
-        cov = self._determinant(scaled, which) if self.robust else scaled.T @ scaled / (len(scaled) - 1)
-        return np.linalg.eigvalsh(cov)[::-1]
+        cov: Array = self._determinant(scaled, which) if self.robust else scaled.T @ scaled / (len(scaled) - 1)
+        return np.asarray(np.linalg.eigvalsh(cov)[::-1])
 
     def _determinant(self, scaled: Array, which: str) -> Array:
         """Minimum covariance determinant; half of the records must span all columns."""

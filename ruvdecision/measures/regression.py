@@ -282,7 +282,7 @@ def solve(work: Array, names: Sequence[str], intercept: bool, which: str = "the 
     return _finish(every, intercept, n, centre, inverse, slopes, rss, which)
 
 
-def _refuse_vanishing(which: str, names: Sequence[str], varies: Array, squares: Array) -> None:
+def _refuse_vanishing(which: str, names: Sequence[str], varies: Any, squares: Array) -> None:
     if squares.min() < SMALL:
         plain = [without_levels([name]) for name in names]
         refuse_vanishing("A regression", which, [*plain, "the response"], varies, squares)
