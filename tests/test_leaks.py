@@ -24,7 +24,7 @@ from examples import CATEGORICAL, MASKS, MEASURES, measure_names
 from sentinels import CATEGORY, DATE, LARGEST, SECRETS, SMALLEST, WHO, WHOLE, files, labelled, leaks, numbers, table
 
 import ruvdecision as ruv
-from ruvdecision import measures
+from ruvdecision import cli, measures
 from ruvdecision.datafingerprint import fingerprint_data, key_file
 from ruvdecision.errors import InputError
 from ruvdecision.report import render_report, write_report
@@ -201,7 +201,16 @@ def _close() -> None:
 
 
 #: Routes whose results are drawn as well, one per kind of picture.
-DRAWN = ("exact", "measures", "risk of every record", "price of publishing", "sensitivity")
+DRAWN = ("exact", "measures", "risk of every record", "price of publishing", "sensitivity", "scenario with records")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("route", DRAWN)
+def test_no_picture_holds_a_record(route: str, tmp_path: Path) -> None:
+    shown = look_at(ROUTES[route](tmp_path), tmp_path, pictures=True)
+    tried("leaks", len(shown))
+    assert {"plot.png", "plot.svg", "plot.pdf"} <= set(shown)
+    assert {name: leaks(content) for name, content in shown.items() if leaks(content)} == {}
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -213,7 +222,7 @@ def test_no_artefact_holds_a_record(
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         result = ROUTES[route](tmp_path)
-        shown = look_at(result, tmp_path, pictures=route in DRAWN)
+        shown = look_at(result, tmp_path, pictures=route == "exact")
     said = capfd.readouterr()
     shown |= {"output": said.out + said.err, "log": caplog.text, "warnings": "\n".join(str(w.message) for w in heard)}
     tried("leaks", len(shown))
@@ -249,6 +258,7 @@ def test_the_search_finds_what_is_planted(tmp_path: Path) -> None:
     assert not leaks("nothing here, 12345.678") and not leaks(np.arange(100.0).tobytes())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [lambda n: measured_of(n), lambda n: modelled_of(n)])
 def test_no_picture_has_a_mark_per_record(make: Callable[[int], RUMap], tmp_path: Path) -> None:
     """A picture that draws every record tells where it lies: many more records, and the pictures have no more marks."""
@@ -331,6 +341,14 @@ def test_reading_a_map_or_a_checkpoint_runs_no_code(tmp_path: Path, monkeypatch:
     assert not (tmp_path / "bait taken").exists()
 
 
+def test_a_seed_is_a_key() -> None:
+    """SECURITY.md warns of it: with the seed that stands in a map, the noise of a release can be drawn again and taken off."""
+    mask, seed = ruv.Noise(sd=9000.0), int(modelled(masks=GRID[1:2]).attrs["seed"])
+    released = mask.release(numbers(), seed)
+    np.testing.assert_allclose(released - mask.release(np.zeros(5), seed), numbers(), rtol=1e-12)
+    assert not np.array_equal(mask.release(numbers()), mask.release(numbers()))  # without one nobody can
+
+
 def test_risk_of_every_record_names_positions_only() -> None:
     found = ruv.record_risk([ruv.Noise(sd=4000.0), ruv.Suppress()], INTRUDER, data=numbers(), groups=[WHO, "b", "b", "b", "b"])
     text = render_report(modelled(), record_risk=found)
@@ -359,6 +377,50 @@ def test_the_command_line_tells_no_record(tmp_path: Path) -> None:
     )
     assert wrong.returncode == 2
     assert leaks(wrong.stdout + wrong.stderr) == []
+
+
+FAILING = """
+import ruvdecision as ruv
+
+def study(how="value"):
+    secret = "".join(["Zebulon", " ", "Quixby"])
+    if how == "value":
+        float(secret)
+    if how == "key":
+        {}[secret]
+    if how == "chained":
+        try:
+            float(secret)
+        except ValueError as error:
+            raise ruv.InputError("This is wrong", 1, "Do that") from error
+    if how == "mask":
+        ruv.Recode(categories={"a": "b"}).release([secret])
+    raise RuntimeError(secret)
+"""
+
+
+@pytest.mark.parametrize("how", ["value", "key", "chained", "mask", "other"])
+def test_a_failed_study_tells_no_record(how: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """With --debug there is the traceback, with places, kinds and source lines, and without what libraries quote."""
+    (tmp_path / "study.py").write_text(FAILING)
+    for more in ([], ["--debug"]):
+        tried("leaks")
+        assert cli.main(["run", str(tmp_path / "study.py"), "--set", f"how={how}", *more]) == 2
+        said = capfd.readouterr()
+        assert leaks(said.out + said.err) == []
+        assert ("Traceback" in said.err) == bool(more) and "line" in said.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--known", "name"], ["--measures", "KL"], ["--model", "income ~ trade + name"], ["--key", "trade"], []]
+)
+def test_a_failed_comparison_tells_no_record(arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    labelled().to_csv(tmp_path / "a.csv", index=False)
+    labelled().assign(income=WHO, trade=CATEGORY).to_csv(tmp_path / "b.csv", index=False)
+    tried("leaks")
+    assert cli.main(["measure", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), *arguments, "--debug"]) == 2
+    said = capfd.readouterr()
+    assert leaks(said.out + said.err) == [] and "Traceback" in said.err
 
 
 # -- the fingerprint of the data -----------------------------------------------------------------------
