@@ -168,8 +168,11 @@ def with_recordlinkage(data: pd.DataFrame, released: pd.DataFrame, n: int) -> It
     if peer("recordlinkage") is None:
         yield Absent("recordlinkage", "not installed here")
         return
+    import logging
+
     import recordlinkage
 
+    logging.getLogger("recordlinkage").setLevel(logging.ERROR)  # it says at every call that all pairs are many
     known = ["v1", "v2", "v3", "v4"]
     a, b = data[known].head(n), released[known].head(n)
     width = {c: 0.2 * float(a[c].std(ddof=1)) for c in known}

@@ -125,9 +125,11 @@ def evaluate(
             if empirical.apply(candidates, replicates or 1, root, tell=lambda part: bar.tell(share + (1 - share) * part), **places):
                 notes += ("Stopped before the end: some measures are missing.",)
     first, second = solved
-    if data is None and any(word.startswith(("sampling", "quadrature")) for s in solved for word in s.engine):
+    if data is None and any(word.startswith(("sampling", "quadrature")) for s in solved for word in set(s.engine)):
         notes += ("Planned before any data: the records were drawn from the belief, and the uncertainties averaged over such files.",)
-    engines: Any = [a if a == b else f"{a} / {b}" for a, b in zip(first.engine, second.engine, strict=True)]
+    engines: Any = list(first.engine)
+    if engines != list(second.engine):
+        engines = [a if a == b else f"{a} / {b}" for a, b in zip(first.engine, second.engine, strict=True)]
     columns: dict[str, Any] = {**first.columns, **second.columns}
     if empirical is not None:
         columns |= empirical.columns()

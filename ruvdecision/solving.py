@@ -208,8 +208,12 @@ def _gather(roles: Any, leaves: Any, jobs: Any, pieces: Any, results: Any, count
     solved = []
     for role in roles:
         found: dict[str, Any] = {}
+        mine = [index[name] for name, _ in role.leaves]
         total, start = _merged(role.name, role.name, role.user, index, value[:, rows], error[:, rows], before, found)
-        texts = [" / ".join(dict.fromkeys(words[index[name]][r] for name, _ in role.leaves)) for r in rows]
+        # Few different ones come again and again: each is put together once.
+        keys = list(zip(*(words[i] for i in mine), strict=True))
+        told = {key: " / ".join(dict.fromkeys(key)) for key in set(keys)}
+        texts = [told[keys[r]] for r in rows.tolist()]
         for name, _ in role.leaves:
             found |= {f"{name}_{key}": _column([column[r] for r in rows]) for key, column in columns[index[name]].items()}
         solved.append(Solved(total, start, texts, found))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Iterable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,11 +98,11 @@ class Mask:
 
     def settings(self) -> dict[str, Any]:
         """The arguments that differ from their defaults, as they were given."""
-        given = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if not _same(value, field.default):
-                given[field.name] = value
+        given, kind = {}, cast("Any", type(self))
+        for name, default in _defaults(kind):
+            value = getattr(self, name)
+            if not _same(value, default):
+                given[name] = value
         return given
 
     def parameters(self) -> dict[str, Any]:
@@ -283,8 +283,11 @@ class Batch(tuple[Mask, ...]):
         """Positions of two masks that are the same release, or None."""
         for family in self.families:
             if len(family.positions) > 1:
-                _, first, count = np.unique(family.numbers, axis=0, return_index=True, return_counts=True) if family.numbers.shape[1] else (
-                    None, np.array([0]), np.array([len(family.positions)]))  # fmt: skip
+                first, count = np.array([0]), np.array([len(family.positions)])
+                if width := family.numbers.shape[1]:
+                    # Rows of several numbers are sorted as records, which is slow; one column need not be.
+                    axis = 0 if width > 1 else None
+                    _, first, count = np.unique(family.numbers, axis=axis, return_index=True, return_counts=True)
                 if np.any(count > 1):
                     twin = int(first[np.argmax(count > 1)])
                     later = range(twin + 1, len(family.positions))
@@ -310,6 +313,12 @@ def show_number(value: Any) -> str:
     if callable(value):
         return getattr(value, "__name__", type(value).__name__)
     return repr(value)
+
+
+@cache
+def _defaults(kind: type[Mask]) -> tuple[tuple[str, Any], ...]:
+    """Names of a mask's arguments with their defaults; a map of many masks asks once for each kind."""
+    return tuple((field.name, field.default) for field in dataclasses.fields(kind))
 
 
 def _same(value: Any, default: Any) -> bool:
