@@ -202,7 +202,11 @@ def find_studies(directory: str | Path = "models") -> list[Listing]:
     """
     directory = Path(directory)
     if not directory.is_dir():
-        raise InputError("There is no such directory of studies", str(directory), "Name one: ruvdecision models DIR")
+        raise InputError(
+            "There is no such directory of studies",
+            str(directory),
+            "The studies come with the source; name your own: ruvdecision models DIR",
+        )
     found = []
     for path in sorted(directory.glob("*.py")):
         if path.name.startswith("_"):

@@ -24,7 +24,9 @@ WITH_ANOTHER = {"arviz_stats"}
 
 
 def requirements() -> list[Requirement]:
-    lines = [*PROJECT["dependencies"], *(line for extra in PROJECT["optional-dependencies"].values() for line in extra)]
+    """All that is needed to use and to develop the package; the peers of the benchmarks are compared with, not needed."""
+    extras = [lines for extra, lines in PROJECT["optional-dependencies"].items() if extra != "bench"]
+    lines = [*PROJECT["dependencies"], *(line for lines in extras for line in lines)]
     return [r for r in map(Requirement, lines) if r.name != PROJECT["name"]]
 
 
