@@ -260,13 +260,12 @@ def _rows(rows: Any, size: int) -> NDArray[np.int64]:
 
 
 def _groups(groups: Any, size: int) -> NDArray[Any]:
-    array = np.empty(0)
-    if not isinstance(groups, str) and np.ndim(groups) == 1:
-        array = np.asarray(groups, dtype=object)
+    try:
+        array = np.empty(0) if isinstance(groups, str) else np.asarray(groups, dtype=object)
+    except ValueError:  # lists of different lengths
+        array = np.empty(0)
     if array.shape != (size,):
-        raise InputError(
-            f"groups must be {size} labels, one per record", f"shape {np.shape(groups)}", "Give a label for every record of the file"
-        )
+        raise InputError(f"groups must be {size} labels, one per record", kind_of(groups), "Give a label for every record of the file")
     return array
 
 

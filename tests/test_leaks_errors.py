@@ -231,6 +231,38 @@ def test_users(user: Any) -> None:
     assert telling(calls) == {}
 
 
+@pytest.mark.parametrize("user", [USER, FINITE, WHICH], ids=["normal", "finite", "identity"])
+def test_posteriors_of_releases_that_no_mask_gave(user: ruv.User) -> None:
+    """A release is not public before it is released, and what is no release may be the file itself."""
+    releases = ("plain", "text", "objects", "categories", "one row", "all kinds")
+    calls: dict[str, Callable[[], Any]] = {
+        f"{str(mask)[:50]} {what}": lambda mask=mask, what=what: ruv.posterior(user, mask, BAD[what]())
+        for mask in (*MASKS.values(), *OTHERS)
+        for what in releases
+    }
+    assert telling(calls) == {}
+
+
+def test_other_routes() -> None:
+    calls: dict[str, Callable[[], Any]] = {}
+    noise, whole, kl = [ruv.Noise(sd=1.0)], labelled(), [ruv.NormalKL(columns=["tax"])]
+    for what, make in BAD.items():
+        if what in ("all kinds with gaps", "huge", "decimals", "bytes"):
+            continue
+        calls[f"worth {what}"] = lambda make=make: ruv.worth(USER, noise[0], data=make())
+        calls[f"price {what}"] = lambda make=make: ruv.price_of_publishing(noise, intruder=USER, scientist=USER, data=make(), replicates=2)
+        calls[f"groups {what}"] = lambda make=make: ruv.record_risk(noise, USER, groups=make())
+        calls[f"in pieces {what}"] = lambda make=make: ruv.measure(make(), releases={"r": make()}, measures=kl, chunksize=2)
+        calls[f"both {what}"] = lambda make=make: ruv.evaluate(noise, intruder=USER, scientist=USER, data=make(), measures=kl)
+        calls[f"fingerprint {what}"] = lambda make=make: ruv.fingerprint_data(make(), key="a key that is long enough")
+        for key in ("name", "trade", "income"):
+            calls[f"{key} of {what}"] = lambda make=make, key=key: ruv.measure(whole, releases={"r": make()}, measures=kl, key=key)
+    strange = {"r": whole.assign(name=whole["name"] + WHO, income=whole["income"].astype(str))}
+    for key in ("name", "income"):
+        calls[f"strange {key}"] = lambda key=key: ruv.measure(whole, releases=strange, measures=kl, key=key)
+    assert telling(calls) == {}
+
+
 def test_data_in_the_wrong_place() -> None:
     """Whoever mixes up two arguments must not find the records in the message."""
     rumap = ruv.evaluate([ruv.Noise(sd=1.0)], intruder=USER, scientist=USER)

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..beliefs.finite import FiniteBelief
-from ..checks import check_columns, check_index
+from ..checks import as_float_array, check_columns, check_index
 from ..errors import InputError, UnsupportedError
 from ..masks import Noise, Release, Shuffle, Subsample, Suppress
 from ..masks.base import Mask
@@ -135,7 +135,7 @@ class Kernel:
                         "The release holds a value that the mask cannot give", "another", "Check that the release was made by this mask"
                     )
                 return np.log(self.matrix[:, self.outputs.index(key)])
-            log_density = self.log_densities(np.asarray(seen, dtype=np.float64)[None])[0]
+            log_density = self.log_densities(as_float_array("The release", list(seen))[None])[0]
             top = log_density.max()
             if top == -np.inf:
                 raise InputError(

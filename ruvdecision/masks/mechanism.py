@@ -150,7 +150,7 @@ class Mechanism(Mask):
 
     def read(self, release: Any) -> int:
         """Which output a release shows."""
-        shown = Frame.of(release).table.iloc[0].to_numpy(dtype=np.float64)
+        shown = as_float_array("The release", Frame.of(release).table.iloc[0].to_numpy())
         sizes = {np.size(v) for v in self.outputs}
         if sizes == {len(shown)}:
             gaps = np.abs(np.array([np.atleast_1d(v) for v in self.outputs], dtype=np.float64) - shown).max(axis=1)
