@@ -18,17 +18,26 @@ __all__ = [
     "check_columns",
     "check_covariance",
     "check_finite",
+    "check_flag",
     "check_index",
     "check_integer",
+    "check_list",
     "check_number",
     "check_probabilities",
+    "check_shares",
+    "check_text",
     "check_vector",
+    "is_label",
+    "is_single",
     "rows_where",
     "suggest",
 ]
 
 # numpy turns all of these into floats: a page number as text, days since 1970, the real part.
 _NO_NUMBERS = (str, bytes, complex, np.complexfloating, np.datetime64, np.timedelta64, np.void)
+
+#: Whole numbers fit into 64 bits: what is larger is a slip, and numpy would fail on it later.
+LARGEST_INTEGER = 2**63 - 1
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 
@@ -72,9 +81,14 @@ def check_integer(name: str, value: Any, *, low: int | None = None, high: int | 
         number = int(number)
     if not isinstance(number, (int, np.integer)):
         raise InputError(what, value, f"Give {name} as an integer")
+    number = int(number)
     if (low is not None and number < low) or (high is not None and number > high):
         raise InputError(what, value, f"Give {name} inside that range")
-    return int(number)
+    if abs(number) > LARGEST_INTEGER:
+        raise InputError(
+            f"{name} is larger than a computer counts", f"a number of {len(str(abs(number)))} digits", f"Give a smaller {name}"
+        )
+    return number
 
 
 def check_index(name: str, value: Any, size: int) -> int:
@@ -141,6 +155,17 @@ def check_probabilities(name: str, value: ArrayLike, size: int | None = None) ->
     return array / total[..., None]
 
 
+def check_shares(name: str, value: ArrayLike, shape: tuple[int, ...], do: str) -> NDArray[np.float64]:
+    """Return weights of this shape, divided by their sum: none negative, some positive."""
+    array = check_finite(name, as_float_array(name, value))
+    if array.shape != shape:
+        raise InputError(f"{name} must have shape {shape}", f"shape {array.shape}", do)
+    if np.any(array < 0) or not array.any():
+        raise InputError(f"{name} must not be negative, nor all zero", float(array.min()), do)
+    array = array / array.max()  # the sum of large weights would be infinite
+    return array / array.sum()
+
+
 def check_choice(name: str, value: Any, options: Sequence[str]) -> str:
     """Return ``value`` if it is one of ``options``; the error lists them."""
     if not isinstance(value, str) or value not in options:
@@ -148,18 +173,49 @@ def check_choice(name: str, value: Any, options: Sequence[str]) -> str:
     return str(value)
 
 
+def check_flag(name: str, value: Any, do: str) -> bool:
+    """Return True or False; nothing else is taken for one of them."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InputError(f"{name} must be True or False", value, do)
+    return bool(value)
+
+
+def check_text(name: str, value: Any, do: str) -> str:
+    """Return a text that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{name} must be text", value, do)
+    return str(value)
+
+
+def check_list(name: str, value: Any, do: str) -> list[Any]:
+    """Return the members of a list, or of anything else that has members; text is one thing."""
+    if is_single(value):
+        raise InputError(f"{name} must be a list", value, do)
+    return list(value)
+
+
+def is_single(value: Any) -> bool:
+    """Whether a value is one thing rather than a collection of things; text is one thing, and so is an array of no dimension."""
+    return isinstance(value, (str, bytes, type)) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
+
+
+def is_label(value: Any) -> bool:
+    """Whether a value can name something: it can be hashed."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
 def check_columns(name: str, value: Any, columns: Sequence[Any]) -> list[int]:
     """Return the positions of the named columns (names, or integer positions where names are not integers)."""
-    single = isinstance(value, (str, int, np.integer)) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
-    wanted = [value] if single else list(value)
+    wanted = [value] if is_single(value) else list(value)
     known = list(columns)
     places = {label: i for i, label in reversed(list(enumerate(known)))}
     found = []
     for item in wanted:
-        try:
-            place = places.get(item)
-        except TypeError:  # it cannot be hashed, so it is nobody's name
-            place = None
+        place = places.get(item) if is_label(item) else None
         if place is not None and isinstance(item, (bool, np.bool_)) != isinstance(known[place], (bool, np.bool_)):
             place = None  # True is equal to 1, but it is not the column 1
         if place is not None:

@@ -12,7 +12,7 @@ from .checks import Seed, check_integer
 from .datafingerprint import fingerprint_attr
 from .engines import pick
 from .errors import InputError, kind_of
-from .masks.base import Batch, Mask
+from .masks.base import Batch, Mask, check_mask
 from .panels import Panel
 from .progress import Bar
 from .protocols import Engine, Measure, Posterior
@@ -172,6 +172,9 @@ def posterior(user: User, mask: Mask, release: Any = None, *, engine: Engine | s
         What was released, as ``mask.release(data, rng)`` gave it. Without it a Gaussian posterior is centred at the
         prior mean: its shape is right, its place is not known yet.
     """
+    if not isinstance(user, (User, Snooper)):
+        raise InputError("A posterior is a User's", user, "Write ruv.User(belief, ruv.Record(0), ruv.Quadratic())")
+    check_mask("mask", mask)
     return pick(engine, user, [mask], None).posterior(user, mask, release)  # type: ignore[no-any-return]
 
 
@@ -186,8 +189,7 @@ def check_masks(masks: Sequence[Mask] | Mask) -> Batch:
     if not found:
         raise InputError("masks must not be empty", [], "Give at least one candidate release")
     for i, mask in enumerate(found):
-        if not isinstance(mask, Mask):
-            raise InputError(f"masks[{i}] must be a mask", kind_of(mask), "Write ruv.Noise(variance=2), for example")
+        check_mask(f"masks[{i}]", mask)
     twins = found.duplicate()
     if twins is not None:
         raise InputError(f"masks {twins[0]} and {twins[1]} are the same release", str(found[twins[0]]), "List each release once")

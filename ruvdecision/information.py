@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from .checks import Seed, as_seed_sequence, check_index, check_integer, check_number
+from .checks import Seed, as_seed_sequence, check_index, check_integer, check_number, check_text
 from .engines import pick
 from .errors import InputError, kind_of
-from .masks.base import Batch, Mask
+from .masks.base import Batch, Mask, check_mask
 from .masks.release import Release
 from .masks.suppress import Suppress
 from .protocols import Engine
@@ -98,9 +98,9 @@ def worth(
     if not hasattr(user, "target") or not hasattr(user, "loss"):
         raise InputError("worth needs a user", kind_of(user), "Write worth(ruv.User(...), mask)")
     poorer = Suppress() if than is None else than
-    for name, m in (("mask", mask), ("than", poorer)):
-        if not isinstance(m, Mask):
-            raise InputError(f"{name} must be a mask", kind_of(m), "Write ruv.Noise(variance=2), for example")
+    check_mask("mask", mask), check_mask("than", poorer)
+    if what is not None:
+        check_text("what", what, "Say what is compared, or leave it out")
     if replicates is not None:
         replicates = check_integer("replicates", replicates, low=1)
     pair = Batch.of([mask, poorer])
@@ -153,7 +153,7 @@ def one_more_record(user: Any, mask: Mask | None = None, row: int = -1, **option
     >>> round(one_more_record(scientist).gain, 6)  # 1 / (1/5 + 9/2) - 1 / (1/5 + 10/2)
     0.020458
     """
-    mask = Release() if mask is None else mask
+    mask = Release() if mask is None else check_mask("mask", mask)
     position = check_index("row", row, _belief(user).records)
     return worth(user, mask, mask | Suppress(rows=[position]), what=options.pop("what", f"row {position} of {mask}"), **options)
 
@@ -171,7 +171,7 @@ def one_more_variable(user: Any, column: Any, mask: Mask | None = None, **option
     >>> one_more_variable(User(belief, Parameter("mu", component=0), Quadratic()), 1).gain > 0  # correlated errors
     True
     """
-    mask = Release() if mask is None else mask
+    mask = Release() if mask is None else check_mask("mask", mask)
     return worth(user, mask, mask | Suppress(columns=[column]), what=options.pop("what", f"column {column!r} of {mask}"), **options)
 
 
@@ -207,8 +207,8 @@ def one_more_digit(user: Any, base: float, mask: Mask | None = None, *, digits: 
     from .masks.round import Round
 
     unit = check_number("base", base, low=0.0, open_low=True)
-    fine = Round(unit / 10.0 ** check_integer("digits", digits, low=1))
-    richer: Mask = fine if mask is None else mask | fine
+    fine = Round(unit / 10.0 ** check_integer("digits", digits, low=1, high=300))
+    richer: Mask = fine if mask is None else check_mask("mask", mask) | fine
     return worth(user, richer, richer | Round(unit), what=options.pop("what", f"rounding to {fine.base:g} rather than {unit:g}"), **options)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .checks import as_float_array, check_finite, check_integer, check_number
+from .checks import as_float_array, check_finite, check_integer, check_list, check_number, check_shares, is_single
 from .errors import InputError
 from .masks.base import Mask, show_number
 from .masks.noise import Noise
@@ -79,17 +79,16 @@ class MaskPrior:
                 raise InputError("variances must be different numbers that are not negative", f"shape {found.shape}", "Give a flat list")
             put("variances", tuple(found.tolist()))
         if self.masks is not None:
-            masks = (self.masks,) if isinstance(self.masks, Mask) else tuple(self.masks)
+            do = "Write [ruv.Noise(variance=1), ruv.Noise(variance=4)]"
+            masks = (self.masks,) if isinstance(self.masks, Mask) else tuple(check_list("masks", self.masks, do))
             if not masks or not all(isinstance(m, Mask) for m in masks):
-                raise InputError("masks must be a list of masks", self.masks, "Write [ruv.Noise(variance=1), ruv.Noise(variance=4)]")
+                raise InputError("masks must be a list of masks", self.masks, do)
             put("masks", masks)
         if self.weights is not None:
             size = len(self.variances if self.variances is not None else self.masks if self.masks is not None else ())
-            given = check_finite("weights", as_float_array("weights", self.weights))
-            if not size or given.shape != (size,) or np.any(given < 0) or not given.any():
-                do = "Give one for each variance or mask; some must be positive"
-                raise InputError("weights must be numbers that are not negative, one per candidate", f"shape {given.shape}", do)
-            put("weights", tuple((given / given.sum()).tolist()))
+            if not size:
+                raise InputError("weights belong to a list", "no list", "Give variances= or masks= too")
+            put("weights", tuple(check_shares("weights", self.weights, (size,), "Give one for each variance or mask").tolist()))
         for name in ("low", "high"):
             if getattr(self, name) is not None:
                 put(name, check_number(name, getattr(self, name), low=0, open_low=True))
@@ -179,7 +178,7 @@ def as_mask_prior(given: Any) -> MaskPrior:
         return MaskPrior(masks=[given])
     if hasattr(given, "ppf"):
         return MaskPrior.from_law(given)
-    if isinstance(given, (Sequence, np.ndarray)) and not isinstance(given, str) and len(given):
+    if isinstance(given, (Sequence, np.ndarray)) and not is_single(given) and len(given):
         return MaskPrior(masks=given) if any(isinstance(g, Mask) for g in given) else MaskPrior(variances=given)
     raise InputError("mask_prior must say what the mask may have been", given, "Give MaskPrior(...), a list of masks or of variances")
 

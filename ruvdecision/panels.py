@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .checks import as_float_array, check_choice, check_finite, suggest
+from .checks import as_float_array, check_choice, check_finite, check_list, check_shares, suggest
 from .errors import InputError, kind_of
 from .masks.base import show_number
 from .protocols import Array, Value
@@ -115,11 +115,7 @@ class Panel:
             if combine == "worst" or callable(combine):
                 do = 'Use combine="mean", or put the weights into your function'
                 raise InputError("weights belong to the mean", f"combine={show_number(combine)}", do)
-            array = check_finite("weights", as_float_array("weights", weights))
-            if array.shape != (len(found),) or np.any(array < 0) or not array.any():
-                do = "Give one weight per member; some must be positive"
-                raise InputError(f"weights must be {len(found)} numbers that are not negative", f"shape {array.shape}", do)
-            weights, combine = tuple((array / array.sum()).tolist()), "mean"
+            weights, combine = tuple(check_shares("weights", weights, (len(found),), "Give one weight per member").tolist()), "mean"
         put("weights", weights)
         put("combine", combine)
         if name is not None and (not isinstance(name, str) or not name):
@@ -379,7 +375,7 @@ def _unit_of(member: Any) -> str:
 def _names(members: Sequence[Any], given: Sequence[str] | None) -> tuple[str, ...]:
     """One name per member: as given, the member's own, or what tells it from the others."""
     if given is not None:
-        names = tuple(given)
+        names = tuple(check_list("names", given, "Name each member once"))
         if len(names) != len(members) or not all(isinstance(n, str) and n for n in names):
             raise InputError(f"names must be {len(members)} texts", list(names), "Name each member once")
     else:

@@ -47,6 +47,8 @@ def look_of(ax: Any) -> Look:
     >>> look_of(ax).ink
     '#E6E9EC'
     """
+    if not hasattr(ax, "get_facecolor"):
+        raise InputError("ax must be axes of matplotlib", ax, "Leave it out, or write _, ax = plt.subplots()")
     from matplotlib.colors import to_rgba
 
     face, behind = to_rgba(ax.get_facecolor()), to_rgba(ax.get_figure(root=True).get_facecolor())

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .checks import check_choice
+from .checks import check_choice, check_flag, check_number, check_text
 from .decide import choose, not_dominated
+from .decide.criteria import check_map
 from .errors import InfeasibleError, InputError
 from .labels import Labeller, spread_along
 from .paper import DARK, LIGHT, MARKERS, look_of
@@ -82,20 +83,30 @@ def plot_map(
     """
     import matplotlib.pyplot as plt
 
+    check_map(rumap)
+    for name, flag in (("frontier", frontier), ("labels", labels), ("legend", legend)):
+        check_flag(name, flag, "Say whether it is drawn")
+    if title is not None:
+        check_text("title", title, "Leave it out, or give a title")
+    if not isinstance(log, (bool, np.bool_)):
+        check_choice("log", log, ["auto", "x", "y"])
+    if max_risk is not None:
+        max_risk = check_number("max_risk", max_risk, infinite=True)
     chosen, refused = None, ""
     if max_risk is not None or (rule and {"weights", "order", "loss"} & set(rule)):
         try:
             chosen = choose(rumap, max_risk, **(rule or {}))
         except InfeasibleError:
             refused = "no release meets the threshold"
-    own = ax is None
-    if ax is None:
-        _, ax = plt.subplots(figsize=(8.6, 5.2), layout="constrained")
     x, y = rumap.utility, rumap.risk
     shown = ~(np.isnan(x) | np.isnan(y))
     if not np.any(shown):
         raise InputError("There is nothing to draw", "no release has both risk and utility", "Look at the columns risk and utility")
     wall = _limit_of(rumap, limit)
+    own = ax is None
+    if ax is None:
+        _, ax = plt.subplots(figsize=(8.6, 5.2), layout="constrained")
+    look_of(ax)  # says if these are no axes
     wide, tall = (w[np.isfinite(w)] for w in wall) if wall else (x[:0], y[:0])
     _set_axes(ax, rumap, np.append(x[shown], wide), np.append(y[shown], tall), max_risk, log)
 
@@ -266,8 +277,6 @@ def _coordinates(rumap: RUMap, rows: Any) -> tuple[dict[str, Array], dict[str, A
 
 
 def _set_axes(ax: Axes, rumap: RUMap, x: Array, y: Array, max_risk: float | None, log: str | bool) -> None:
-    if not isinstance(log, bool):
-        check_choice("log", log, ["auto", "x", "y"])
     y_all = np.append(y, max_risk) if max_risk is not None else y
     for axis, values, letter in (("x", x, "x"), ("y", y_all, "y")):
         known = values[np.isfinite(values)]
@@ -290,18 +299,27 @@ def _set_axes(ax: Axes, rumap: RUMap, x: Array, y: Array, max_risk: float | None
         ax.spines[side].set_visible(False)
 
 
+LARGEST = 1e300
+"""What is larger is drawn at the edge."""
+
+
 def _limits(known: Array, log: bool, room: bool) -> tuple[float, float]:
     """Limits with a margin; more of it where an arrow stands at the edge."""
     if known.size == 0:
         return (0.0, 1.0)
     low, high = float(known.min()), float(known.max())
     if log:
-        span = max(np.log10(high / low), 0.1)
-        return (low / 10 ** (0.07 * span), high * 10 ** ((0.14 if room else 0.07) * span))
-    span = high - low
+        span = max(np.log10(high) - np.log10(low), 0.1)
+        return _drawable(low / 10 ** (0.07 * span), high * 10 ** ((0.14 if room else 0.07) * span), log)
+    span = min(high, LARGEST) - max(low, -LARGEST)
     if span <= 1e-9 * max(abs(low), abs(high)):
         span = abs(high) or 1.0
-    return (low - 0.07 * span, high + (0.14 if room else 0.07) * span)
+    return _drawable(low - 0.07 * span, high + (0.14 if room else 0.07) * span, log)
+
+
+def _drawable(low: float, high: float, log: bool) -> tuple[float, float]:
+    """Ends that matplotlib can draw: it takes their difference, and its tick marks go beyond them."""
+    return max(low, 1 / LARGEST if log else -LARGEST), min(high, LARGEST)
 
 
 def _draw_frontier(ax: Axes, x: Array, y: Array, shown: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import Seed, as_seed_sequence, check_index, check_integer, check_number, suggest
+from .checks import Seed, as_seed_sequence, check_index, check_integer, check_list, check_number, is_label, suggest
 from .engines.records import every_record, file_size, rows_of
 from .errors import InputError, kind_of
 from .evaluate import check_masks
@@ -249,23 +249,21 @@ def _teller(bar: Bar, place: int, count: int) -> Callable[[float], None]:
 
 
 def _rows(rows: Any, size: int) -> NDArray[np.int64]:
-    if np.ndim(rows) != 1 or len(rows) == 0:
-        raise InputError("rows must be a list of rows", kind_of(rows), "Leave rows out for all records")
-    if np.asarray(rows).dtype.kind not in "iu":
-        raise InputError("rows must be a list of whole numbers", kind_of(rows), "Count rows from 0")
-    found = np.array([check_index("rows", r, size) for r in rows], dtype=np.int64)
+    found = np.array([check_index("rows", r, size) for r in check_list("rows", rows, "Leave rows out for all records")], dtype=np.int64)
+    if len(found) == 0:
+        raise InputError("rows must not be empty", "an empty list", "Leave rows out for all records")
     if len(np.unique(found)) != len(found):
         raise InputError("rows names a record twice", f"{len(found)} rows", "Name each record once")
     return found
 
 
 def _groups(groups: Any, size: int) -> NDArray[Any]:
-    try:
-        array = np.empty(0) if isinstance(groups, str) else np.asarray(groups, dtype=object)
-    except ValueError:  # lists of different lengths
-        array = np.empty(0)
-    if array.shape != (size,):
-        raise InputError(f"groups must be {size} labels, one per record", kind_of(groups), "Give a label for every record of the file")
+    do = "Give a label for every record of the file"
+    labels = check_list("groups", groups, do)
+    if len(labels) != size or not all(map(is_label, labels)):
+        raise InputError(f"groups must be {size} labels, one per record", f"{len(labels)} of them", do)
+    array = np.empty(size, dtype=object)
+    array[:] = labels
     return array
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from ._version import __version__
-from .checks import check_index, suggest
+from .checks import check_index, is_single, suggest
 from .columns import (
     SCHEMA,
     as_before,
@@ -345,13 +345,17 @@ class RUMap:
             return self._row(self._positions[key])
         if isinstance(key, slice):
             return self.take(np.arange(self.size)[key])
-        if np.ndim(key) == 0:
+        if is_single(key):
             return self._row(check_index("position", key, self.size))
         return self.take(key)
 
     def take(self, rows: Any) -> RUMap:
         """A map of these releases only: positions, labels or a boolean array, in the order given."""
-        rows = np.asarray(rows)
+        try:
+            rows = np.asarray(rows)
+        except ValueError:
+            do = "Give one list of positions or labels"
+            raise InputError("Releases are taken by positions or labels", "lists of several lengths", do) from None
         if rows.dtype.kind in "US":
             rows = np.array([self[str(label)].position for label in rows], dtype=int)
         if rows.dtype == bool:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import as_float_array, check_columns, check_finite, check_index, check_integer, check_number
+from .checks import (
+    as_float_array,
+    check_columns,
+    check_finite,
+    check_index,
+    check_integer,
+    check_list,
+    check_number,
+    check_text,
+    is_single,
+)
 from .errors import InputError, failure
 from .orderstatistics import percentile_rank
 from .protocols import Array
@@ -28,6 +38,11 @@ __all__ = [
     "Record",
     "Records",
 ]
+
+
+def is_target(thing: Any) -> bool:
+    """Whether something can be what a user wants: it describes itself, and is neither data, which pandas describes, nor a belief."""
+    return hasattr(thing, "describe") and not isinstance(thing, type) and not hasattr(thing, "__array__") and not hasattr(thing, "draw")
 
 
 @dataclass(frozen=True)
@@ -94,9 +109,9 @@ class EachRecord:
         else:
             object.__setattr__(self, "aggregate", check_number("aggregate", self.aggregate, low=0, high=1))
         if self.rows is not None:
-            if np.ndim(self.rows) != 1 or len(self.rows) == 0:
-                raise InputError("rows must be a list of rows", self.rows, "Leave rows out for all records")
-            rows = tuple(check_integer("rows", r) for r in self.rows)
+            rows = tuple(check_integer("rows", r) for r in check_list("rows", self.rows, "Leave rows out for all records"))
+            if not rows:
+                raise InputError("rows must not be empty", self.rows, "Leave rows out for all records")
             if len(set(rows)) != len(rows):
                 raise InputError("rows names a record twice", list(rows), "Name each record once")
             object.__setattr__(self, "rows", rows)
@@ -214,16 +229,15 @@ class Identity:
         if isinstance(self.row, str):
             if self.row != "all":
                 raise InputError('row must be a row, a list of rows or "all"', self.row, "Write Identity(0, known=[...])")
-        elif np.ndim(self.row) == 0:
+        elif is_single(self.row):
             put("row", check_integer("row", self.row))
         else:
-            rows = tuple(check_integer("row", r) for r in np.asarray(self.row).ravel().tolist())
-            if not rows or np.ndim(self.row) != 1:
+            rows = tuple(check_integer("row", r) for r in self.row)
+            if not rows:
                 raise InputError('row must be a row, a flat list of rows or "all"', self.row, "Write Identity([0, 3], known=[...])")
             put("row", rows)
         if self.known is not None:
-            single = isinstance(self.known, (str, bytes)) or not isinstance(self.known, Iterable)
-            known = (self.known,) if single else tuple(self.known)
+            known = (self.known,) if is_single(self.known) else tuple(self.known)
             if not known:
                 raise InputError("known must not be empty", self.known, "Name a column; one who knows nothing gains by no release")
             put("known", known)
@@ -237,13 +251,7 @@ class Identity:
                     raise InputError(f"{name} must be a number of at least 0, or one per known column", given, f"Write {name}=2")
                 put(name, float(array) if array.ndim == 0 else tuple(array.tolist()))
         if self.values is not None:
-            if isinstance(self.values, (str, bytes)) or np.ndim(self.values) == 0:
-                put("values", ((self.values,),))
-            else:
-                table = np.asarray(self.values, dtype=object)
-                if table.ndim > 2 or table.size == 0:
-                    raise InputError("values must be one per known column", self.values, "Give a list, or one list per respondent")
-                put("values", tuple(map(tuple, (table if table.ndim == 2 else table[None]).tolist())))
+            put("values", _rows_of_values(self.values))
 
     @property
     def exact(self) -> bool:
@@ -280,6 +288,19 @@ class Identity:
             whose = f"record {self.row}'s"
         what = "all columns" if self.known is None else " and ".join(repr(c) for c in self.known)
         return f"which row is {whose}, knowing {what} {'exactly' if self.exact else 'with errors'}"
+
+
+def _rows_of_values(values: Any) -> tuple[tuple[Any, ...], ...]:
+    """What an intruder knows, one row per respondent."""
+    try:
+        table = np.asarray(values, dtype=object)
+        rows = [[values]] if is_single(values) else (table if table.ndim == 2 else table[None]).tolist()
+    except (TypeError, ValueError):  # rows of several lengths
+        table, rows = np.empty(0), []
+    if table.ndim > 2 or table.size == 0:
+        # What the intruder knows is a confidential record: it stays out of the message.
+        raise InputError("values must be one per known column", f"shape {table.shape}", "Give a list, or one list per respondent")
+    return tuple(map(tuple, rows))
 
 
 @dataclass(frozen=True)
@@ -385,12 +406,17 @@ class Functional:
 
     def __post_init__(self) -> None:
         parts = tuple(self.of) if isinstance(self.of, Sequence) else (self.of,)
-        if not parts or not all(hasattr(p, "describe") for p in parts):
+        if not parts or not all(map(is_target, parts)):
             raise InputError("A Functional is taken of targets", self.of, 'Write of=[Record(0), Parameter("mu")]')
         if any(isinstance(p, Functional) for p in parts):
             raise InputError("A Functional of a Functional is not supported", self.of, "Write one function of records and parameters")
         if not callable(self.function):
-            check_finite("function", as_float_array("function", self.function))
+            matrix = check_finite("function", as_float_array("function", self.function))
+            if matrix.ndim > 2 or matrix.size == 0:
+                do = "Give one row of coefficients per number that is wanted"
+                raise InputError("function must be callable or a matrix of coefficients", f"shape {matrix.shape}", do)
+        if self.name is not None:
+            check_text("name", self.name, "Leave it out, or say what the function gives")
         object.__setattr__(self, "of", parts)
         object.__setattr__(self, "parts", parts)
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .checks import as_float_array, check_choice
+from .checks import as_float_array, check_choice, check_finite, check_flag, check_text
 from .errors import InputError, kind_of
 from .losses import Quadratic, as_loss
 from .maskprior import MaskPrior, as_mask_prior
 from .rules import Row, as_rule
-from .targets import EachRecord, Record
+from .targets import EachRecord, Record, is_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,17 +87,21 @@ class User:
     def __post_init__(self) -> None:
         if not hasattr(self.belief, "draw") or isinstance(self.belief, type):
             raise InputError("A user needs a belief", kind_of(self.belief), "Use NormalBelief, FiniteBelief or TableBelief")
-        if not hasattr(self.target, "describe") or isinstance(self.target, type):
+        if not is_target(self.target):
             hint = 'Use Record(0), Parameter("mu"), NewRecord(), Identity(0) or Functional(...)'
             raise InputError("A user needs a target", kind_of(self.target), hint)
         object.__setattr__(self, "loss", as_loss(self.loss))
         if isinstance(self.estimates, str):
             check_choice("estimates", self.estimates, ["free", "target"])
         else:
-            object.__setattr__(self, "estimates", as_float_array("estimates", self.estimates))
+            listed = check_finite("estimates", as_float_array("estimates", self.estimates))
+            if listed.ndim == 0 or listed.size == 0:
+                do = 'List the allowed estimates, or write "free" or "target"'
+                raise InputError("estimates must be a list of the allowed ones", f"shape {listed.shape}", do)
+            object.__setattr__(self, "estimates", listed)
         self._check_beliefs()
-        if not isinstance(self.knows_mask, (bool, np.bool_)):
-            raise InputError("knows_mask must be True or False", self.knows_mask, "Say whether the user is told the mask's numbers")
+        object.__setattr__(self, "knows_mask", check_flag("knows_mask", self.knows_mask, "Say whether the user is told the mask's numbers"))
+        _check_name(self.name)
         if self.mask_prior is not None:
             if self.knows_mask:
                 raise InputError("mask_prior is for a user who does not know the mask", "knows_mask=True", "Give knows_mask=False too")
@@ -205,7 +209,7 @@ class Snooper:
 
     def __post_init__(self) -> None:
         rule = as_rule(self.estimator)
-        if not hasattr(self.target, "describe") or isinstance(self.target, type):
+        if not is_target(self.target):
             raise InputError("A snooper needs a target", self.target, "Use Record(0), Maximum(), Percentile(0.99), Average() ...")
         if isinstance(rule, Row) and rule.row is None:
             if isinstance(self.target, Record):
@@ -215,6 +219,7 @@ class Snooper:
                 raise InputError('"row" is the row of the target\'s record, and this target is not one record', self.target, do)
         object.__setattr__(self, "estimator", rule)
         object.__setattr__(self, "loss", as_loss(self.loss))
+        _check_name(self.name)
         if self.belief is not None:
             if not hasattr(self.belief, "draw"):
                 raise InputError(
@@ -234,6 +239,11 @@ class Snooper:
         name = self.name or "The snooper"
         belief = "" if self.belief is None else f" believes {self.belief.describe()}," if hasattr(self.belief, "describe") else ""
         return f"{name}{belief} takes {self.estimator.describe()} for {self.target.describe()} and pays {self.loss}."
+
+
+def _check_name(name: Any) -> None:
+    if name is not None:
+        check_text("name", name, "Leave it out, or give a name for tables and plots")
 
 
 def _size_of(belief: Any) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,8 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..checks import as_float_array, check_finite, check_index, check_integer, check_probabilities, suggest
-from ..errors import InputError
+from ..checks import as_float_array, check_finite, check_index, check_integer, check_probabilities, is_label, is_single, suggest
+from ..errors import InputError, RuvError
 from ..protocols import Array
 from ..targets import Average, Functional, Identity, NewRecord, Parameter, Record, Records
 
@@ -33,19 +34,27 @@ class Levels:
     @classmethod
     def of(cls, name: str, values: Any) -> Levels:
         """Read values; each may occur once."""
-        if isinstance(values, str) or np.ndim(values) == 0:
+        if is_single(values):
             raise InputError(f"{name} must be a list of values", values, f"Write {name}=[0, 1, 2]")
-        array = np.asarray(values)
+        if isinstance(values, (Mapping, Set, Iterator)):
+            raise InputError(f"{name} must be a list, which has an order", type(values).__name__, f"Write {name}=[0, 1, 2]")
+        try:
+            array = np.asarray(values)
+        except ValueError:
+            raise InputError(f"{name} must be vectors of one length", "several lengths", f"Write {name}=[[0, 1], [2, 3]]") from None
         if array.ndim not in (1, 2) or array.size == 0:
             raise InputError(f"{name} must be a list of numbers, vectors or labels", f"shape {array.shape}", f"Write {name}=[0, 1, 2]")
         if array.dtype.kind in "biuf":
-            numbers = check_finite(name, as_float_array(name, array))
+            numbers = check_finite(name, as_float_array(name, values))
             names = tuple(numbers.tolist()) if numbers.ndim == 1 else tuple(map(tuple, numbers.tolist()))
             labelled = False
         else:
             if array.ndim != 1:
                 raise InputError(f"{name} must be numbers if they are vectors", values, "Use one label per value")
             names = tuple(array.tolist())
+            odd = [n for n in names if n is None or n is pd.NA or n is pd.NaT or (isinstance(n, float) and n != n)]
+            if odd or np.ma.is_masked(values) or not all(map(is_label, names)):
+                raise InputError(f"{name} must be numbers or labels, none of them missing", f"{len(names)} values", "Use text for labels")
             numbers, labelled = np.arange(len(names), dtype=np.float64), True
         if len(set(names)) != len(names):
             raise InputError(f"{name} must be different from each other", list(names), "Add up the probabilities of equal values")
@@ -184,7 +193,13 @@ class FiniteBelief:
         if callable(self.likelihood):
             values = [_plain(self.states, i) for i in range(size[0])]
             outcomes = [_plain(self.levels, i) for i in range(size[1])]
-            matrix = as_float_array("likelihood", [[self.likelihood(o, v) for o in outcomes] for v in values])
+            try:
+                matrix = as_float_array("likelihood", [[self.likelihood(o, v) for o in outcomes] for v in values])
+            except RuvError:
+                raise
+            except Exception as error:  # whatever the caller's function raises
+                do = "Let it take an outcome and a value and give back a probability"
+                raise InputError("The likelihood fails", f"{type(error).__name__}: {error}", do) from error
         else:
             matrix = as_float_array("likelihood", self.likelihood)
         if matrix.shape != size:

@@ -8,7 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import check_choice, check_covariance, check_index, check_integer, check_number, check_vector, suggest
+from ..checks import (
+    check_choice,
+    check_covariance,
+    check_index,
+    check_integer,
+    check_list,
+    check_number,
+    check_vector,
+    is_label,
+    is_single,
+    suggest,
+)
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from ..targets import Functional, Identity, Parameter, Record
@@ -77,10 +88,12 @@ class NormalBelief:
             put("spread", check_covariance("covariance", self.covariance, definite=True))
         k = len(self.spread)
         mean = self.prior_mean
-        put("centre", np.full(k, check_number("prior_mean", mean)) if np.ndim(mean) == 0 else check_vector("prior_mean", mean, k))
+        put("centre", np.full(k, check_number("prior_mean", mean)) if is_single(mean) else check_vector("prior_mean", mean, k))
         put("doubt", self._prior(k))
         if self.columns is not None:
-            names = tuple(self.columns)
+            names = tuple(check_list("columns", self.columns, "Name each variable once"))
+            if not all(map(is_label, names)):
+                raise InputError("columns must be names", [type(n).__name__ for n in names], "Use text, numbers or tuples of them")
             if len(names) != k or len(set(names)) != k:
                 raise InputError(f"columns must be {k} different names", list(names), "Name each variable once")
             put("columns", names)

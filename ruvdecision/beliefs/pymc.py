@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..checks import check_integer
+from ..checks import check_integer, check_text
 from ..errors import InputError
 from ..targets import Functional, Identity, Parameter, Record
 
@@ -72,7 +72,7 @@ class PyMCBelief:
         put("builder", builder)
         put("variable", records)
         put("size", None if size is None else check_integer("size", size, low=1))
-        put("name", name)
+        put("name", None if name is None else check_text("name", name, "Leave it out, or say what is believed"))
 
     @property
     def _built(self) -> dict[int, Any]:

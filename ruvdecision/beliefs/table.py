@@ -6,13 +6,14 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from ..checks import as_float_array, check_index, check_integer
+from ..checks import as_float_array, check_index, check_integer, is_single
 from ..errors import InputError, UnsupportedError
 from ..masks.cells import as_counts
 from ..posteriors import Drawn, Finite
@@ -25,6 +26,9 @@ from .tableposterior import TablePosterior
 __all__ = ["Cell", "TableBelief"]
 
 Ints = NDArray[np.int64]
+LARGEST_TABLE = 1_000_000
+LARGEST_WEIGHT = 1e100
+"""A Dirichlet law so sure of itself is a known table; beyond, sums of concentrations overflow."""
 LISTED = 20_000
 """Up to so many completions a posterior of whole tables lists them."""
 FEW = 30
@@ -44,10 +48,12 @@ class Cell:
     index: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        index = (self.index,) if isinstance(self.index, (int, np.integer)) else self.index
-        if isinstance(index, str) or not isinstance(index, Iterable):
+        if isinstance(self.index, (str, bytes)):
             raise InputError("A cell is named by its positions", self.index, "Write Cell((0, 1))")
-        object.__setattr__(self, "index", tuple(check_integer("index", i) for i in index))
+        index = tuple(check_integer("index", i) for i in ((self.index,) if is_single(self.index) else self.index))
+        if not index:
+            raise InputError("A cell is named by its positions", self.index, "Write Cell((0, 1))")
+        object.__setattr__(self, "index", index)
 
     def __repr__(self) -> str:
         return f"Cell({self.index})"
@@ -101,12 +107,13 @@ class TableBelief:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        shape = (self.shape,) if isinstance(self.shape, (int, np.integer)) else self.shape
-        if isinstance(shape, str) or not isinstance(shape, Iterable):
+        if isinstance(self.shape, (str, bytes)):
             raise InputError("shape must be the sizes of the table's axes", self.shape, "Write shape=(2, 3)")
-        shape = tuple(check_integer("shape", s, low=1) for s in shape)
+        shape = tuple(check_integer("shape", s, low=1) for s in ((self.shape,) if is_single(self.shape) else self.shape))
         if not shape:
             raise InputError("A table has at least one axis", self.shape, "Write shape=(2, 3)")
+        if prod(shape) > LARGEST_TABLE:
+            raise InputError(f"A table has at most {LARGEST_TABLE:,} cells", f"{prod(shape):.3g}", "Write shape=(2, 3)")
         fields: dict[str, Any] = {
             "shape": shape,
             "total": check_integer("total", self.total, low=0, high=LARGEST_TOTAL),
@@ -124,10 +131,13 @@ class TableBelief:
                 raise InputError('weights must be "uniform", a number or an array', self.weights, "Give the concentration, weights=0.5")
         else:
             a = as_float_array("weights", self.weights)
+            if isinstance(self.weights, (bool, np.bool_)):
+                raise InputError('weights must be "uniform", a number or an array', self.weights, "Give the concentration, weights=0.5")
             if a.ndim != 0 and a.shape != shape:
                 raise InputError(f"weights must be a number or have shape {shape}", f"shape {a.shape}", "Give one concentration per cell")
-            if not np.all(np.isfinite(a)) or np.any(a <= 0):
-                raise InputError("weights must be positive", a.tolist(), "Use cells={...: 0} for a cell that must be empty")
+            if np.any(a <= 0) or not np.all(a <= LARGEST_WEIGHT):
+                do = "Use cells={...: 0} for a cell that must be empty"
+                raise InputError(f"weights must be positive, and at most {LARGEST_WEIGHT:g}", a.tolist(), do)
         if not self.system.feasible:
             raise InputError("No table of counts agrees with what is known", self._facts(), "Check the total, the cells and the margins")
 
@@ -361,7 +371,7 @@ class TableBelief:
             places = [check_index("margins", a, len(self.shape)) for a in axes]
             if len(set(places)) != len(places) or len(places) >= len(self.shape):
                 raise InputError("A margin keeps some but not all axes, each once", given, "Write (0,) for the totals of axis 0")
-            array = as_counts(counts) if np.ndim(counts) else np.asarray(check_integer("margins", counts, low=0))
+            array = np.asarray(check_integer("margins", counts, low=0)) if is_single(counts) else as_counts(counts)
             if array.shape != tuple(self.shape[a] for a in places):
                 raise InputError(
                     f"The margin {tuple(places)} must have shape {tuple(self.shape[a] for a in places)}",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtr
 
+from ..checks import check_number
 from ..errors import InputError
 from ..protocols import Array
 from ..rumap import Row, RUMap
@@ -99,6 +100,7 @@ def explain(rumap: RUMap, release: Any, *, columns: Any = None, tolerance: float
     >>> print(explain(rumap, "b"))
     b is dominated by a: risk −12 %, utility +3 %.
     """
+    tolerance = check_number("tolerance", tolerance, low=0, high=1, open_high=True)
     better = directions(rumap, ["risk", "utility"] if columns is None else columns)
     key = release.release if hasattr(release, "release") else release
     row = rumap[key]

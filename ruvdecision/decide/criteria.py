@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import as_float_array, check_choice, check_number, suggest
+from ..checks import as_float_array, check_choice, check_list, check_number, suggest
 from ..errors import InputError
 from ..protocols import Array
 from ..rumap import RUMap
@@ -19,6 +19,13 @@ __all__ = ["Lexicographic", "MostUseful", "OwnLoss", "Rule", "Weighted", "as_rul
 
 Tier = tuple[Any, float]
 """Values, greater is better, and how far below the best one still ties with it."""
+
+
+def check_map(rumap: Any) -> RUMap:
+    """Refuse what is no map."""
+    if not isinstance(rumap, RUMap):
+        raise InputError("A map is needed", rumap, "Make one with ruv.evaluate or ruv.measure")
+    return rumap
 
 
 def value_of(rumap: RUMap, name: str) -> Array:
@@ -35,19 +42,21 @@ def error_of(rumap: RUMap, name: str) -> Array:
 
 def directions(rumap: RUMap, columns: Any, word: str = "columns", ends: Mapping[str, str] | None = None) -> dict[str, str]:
     """Which end of each named column is better: as the mapping says, or as the map knows; ``ends`` comes first."""
+    check_map(rumap)
     known: dict[str, str] = {"risk": "lower", "utility": "higher"}
     stored = rumap.attrs.get("better", {})
     for part in stored if isinstance(stored, list) else [stored]:  # joined maps keep both
         known |= part
     known |= ends or {}
-    names = [columns] if isinstance(columns, str) else list(columns)
+    names = [columns] if isinstance(columns, str) else check_list(word, columns, 'Write ["risk", "utility"], for example')
     if not names:
         raise InputError(f"{word} must name at least one column", columns, "Leave it out to compare risk and utility")
+    for name in names:
+        check_column(rumap, name, word)
     if len(set(names)) != len(names):
         raise InputError(f"{word} names a column twice", names, "Name each column once")
     found = {}
     for name in names:
-        check_column(rumap, name, word)
         if isinstance(columns, Mapping):
             found[name] = check_choice(f"The better end of {name}", columns[name], BETTER)
         elif name in known:
@@ -65,7 +74,7 @@ def check_column(rumap: RUMap, name: Any, word: str) -> None:
     """Refuse a column that the map does not have, or that is text."""
     if not isinstance(name, str) or (name not in ("risk", "utility") and name not in rumap.columns):
         hint = suggest(str(name), ["risk", "utility", *rumap.columns])
-        raise InputError(f"{word} names a column that the map does not have", str(name), hint)
+        raise InputError(f"{word} names a column that the map does not have", name, hint)
     if name in rumap.columns and rumap.columns[name].dtype.kind not in "biuf":
         raise InputError("A frontier compares numbers", f"{name} is text", "Name columns of numbers")
 
@@ -186,6 +195,7 @@ class OwnLoss(Rule):
 
 def as_rule(rumap: RUMap, weights: Any, order: Any, slack: Any, loss: Any, ends: Mapping[str, str]) -> Rule:
     """The rule that these arguments of `choose` describe; at most one of them may be given."""
+    check_map(rumap)
     given = [n for n, v in (("weights", weights), ("order", order), ("loss", loss)) if v is not None]
     if len(given) > 1:
         raise InputError("A choice follows one rule", " and ".join(given), "Give one of weights, order and loss")
@@ -198,6 +208,8 @@ def as_rule(rumap: RUMap, weights: Any, order: Any, slack: Any, loss: Any, ends:
         return Weighted({n: check_number(f"weights[{n!r}]", w, low=0, open_low=True) for n, w in weights.items()}, needs)
     if order is not None:
         needs = directions(rumap, order, "order", ends)
+        if slack is not None and not isinstance(slack, Mapping):
+            raise InputError("slack must say how much each column may lose", slack, 'Write slack={"IO": 0.01}')
         given_slack = dict(slack or {})
         unknown = [n for n in given_slack if n not in needs]
         if unknown:

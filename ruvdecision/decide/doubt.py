@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from ..checks import Seed, as_generator, check_choice, check_integer, check_number
+from ..checks import Seed, as_generator, as_seed_sequence, check_choice, check_integer, check_number
 from ..errors import InputError
 from ..protocols import Array
 from ..rumap import RUMap
@@ -58,6 +58,8 @@ class Errors:
             object.__setattr__(self, "correlation", float(word == "shared"))
         object.__setattr__(self, "correlation", check_number("errors", self.correlation, low=0, high=1))
         object.__setattr__(self, "draws", check_integer("draws", self.draws, low=1))
+        if not isinstance(self.seed, np.random.Generator):
+            as_seed_sequence(self.seed)
 
     def units(self, columns: int, size: int, degrees: float) -> Iterator[Array]:
         """Blocks of errors in standard errors, each (draws, columns, releases)."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import Seed
+from ..checks import Seed, check_flag
 from ..columns import frozen
 from ..errors import InputError
 from ..rumap import RUMap
@@ -59,6 +59,7 @@ def frontier(
     >>> frontier(rumap, columns={"risk": "lower", "utility": "higher", "KL": "lower"}).releases
     ('a', 'c', 'b')
     """
+    check_flag("probability", probability, "Say whether the map should carry the column frontier_probability")
     how = Errors(errors, draws, seed)
     if not probability and how != Errors():
         raise InputError("errors, draws and seed are for the probability", "probability=False", "Pass probability=True, too")

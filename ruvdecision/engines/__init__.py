@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from ..beliefs.finite import FiniteBelief
 from ..beliefs.normal import NormalBelief
 from ..beliefs.pymc import PyMCBelief
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError
 from ..lazy import attach
 from ..targets import EachRecord, Identity
 from ..users import Snooper, User
 from .enumeration import Enumeration
 from .exact import Exact
 from .ranks import Ranks
+from .refusal import refusal
 from .rules import FixedRule
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def pick(engine: Any, user: Any, masks: Sequence[Any], data: Any = None) -> Any:
                     return found
                 reasons.append(reason)
             fitting = [r for r in reasons if "needs a" not in r] or reasons
-            raise UnsupportedError(" ".join(fitting).rstrip("."))
+            raise refusal(" ".join(fitting))
         if engine not in ENGINES:
             raise InputError(f"engine must be 'auto', {', '.join(map(repr, ENGINES))} or an engine", engine, "Leave it at 'auto'")
         engine = _named(engine)
@@ -109,7 +110,7 @@ def pick(engine: Any, user: Any, masks: Sequence[Any], data: Any = None) -> Any:
         raise InputError("engine must be 'auto', a name or an engine", engine, "Use engine=ruv.Exact(), for example")
     reason = engine.refuses(user, masks, data)
     if reason is not None:
-        raise UnsupportedError(reason.rstrip("."))
+        raise refusal(reason)
     return engine
 
 
@@ -144,5 +145,5 @@ def _doubtful(engine: Any, user: Any, masks: Sequence[Any], data: Any) -> Any:
     found = kind(inner)
     reason = found.refuses(user, masks, data)
     if reason is not None:
-        raise UnsupportedError(reason.rstrip("."))
+        raise refusal(reason)
     return found

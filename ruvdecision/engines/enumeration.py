@@ -22,6 +22,7 @@ from .finitechannel import FiniteChannel, Slots
 from .finitelaw import FiniteLaw, TooManyReleases
 from .finiteplan import Plan, plan_of
 from .quadrature import integrate
+from .refusal import refusal
 from .replication import REPLICATES, replicate_seeds
 from .tables import TableProblem, after_release, refuses_table
 
@@ -85,7 +86,7 @@ class Enumeration:
             return TableProblem(user).solve(masks, data, replicates, seed, tell)
         reason = self.refuses(user, masks, data)
         if reason is not None:
-            raise UnsupportedError(reason)
+            raise refusal(reason)
         codes = None if data is None else _codes(belief, data)
         scale = _sample_covariance(belief, data)
         found = []
@@ -111,7 +112,7 @@ class Enumeration:
             return after_release(belief, mask, release).posterior(user.target)
         reason = self.refuses(user, [mask])
         if reason is not None and release is None:
-            raise UnsupportedError(reason)
+            raise refusal(reason)
         channel = FiniteChannel.of(belief, mask)
         law = self._law(user, channel)
         if release is None:

@@ -147,7 +147,7 @@ class FiniteLaw:
         if self.channel.continuous:
             raise UnsupportedError("A release with noise has a continuum of values", do="Draw releases, or integrate over them")
         if codes is not None and self.channel.sampled:
-            raise UnsupportedError("Releases of a sample are drawn when the records are given")
+            raise UnsupportedError("Releases of a sample are drawn when the records are given", do="Pass data=, or a smaller file")
         if isinstance(self.plan, AveragePlan) or self.channel.ordered:
             pieces = [self._labelled_outputs(s, codes) for s in self._scenarios()]
             joint = np.concatenate([p.joint for p in pieces])

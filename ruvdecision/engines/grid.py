@@ -21,6 +21,7 @@ from .gridlevels import CLOSE, FINER, Levels, RouteLevels, levels_of
 from .gridnodes import Frames, climb, find_frames, lay_nodes
 from .gridtargets import Solver, refuses_release, refuses_target
 from .pymcdata import as_table, observed_in, records_of, size_of
+from .refusal import refusal
 from .replication import over_replicates, replicate_seeds
 
 __all__ = ["Quadrature"]
@@ -127,7 +128,7 @@ class Quadrature:
             belief.check_names(user.target, n)
             reason = _refuses_model(anatomy) or refuses_target(anatomy, user.target)
             if reason is not None:
-                raise UnsupportedError(reason.rstrip("."))
+                raise refusal(reason)
         count = (1 if data is not None else PLANNED) if replicates is None else replicates
         value, error = (np.empty((count, len(users), len(masks))) for _ in range(2))
         nodes, rough, routes = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
@@ -167,7 +168,7 @@ class Quadrature:
         belief.check_names(user.target, n)
         reason = _refuses_model(anatomy) or refuses_target(anatomy, user.target)
         if reason is not None:
-            raise UnsupportedError(reason.rstrip("."))
+            raise refusal(reason)
         seen = observe(mask, frame.table if frame.kind in ("frame", "series") else release, n)
         ((_, levels),) = levels_of(anatomy, [seen])
         levels, frames, _ = _settled(levels)

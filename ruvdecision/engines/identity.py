@@ -27,6 +27,7 @@ from ..users import User
 from .coarserows import CoarseRows, deterministic
 from .exact import as_records
 from .finiterows import FiniteRows
+from .refusal import refusal
 from .replication import REPLICATES, over_replicates, replicate_seeds
 from .rowlaws import LinearRows
 
@@ -86,7 +87,7 @@ class Identification:
         """Uncertainty of the user after each mask. ``tell`` is told the share of the work that is done."""
         reason = self.refuses(user, masks, data)
         if reason is not None:
-            raise UnsupportedError(reason)
+            raise refusal(reason)
         problem = _problem(user, data)
         laws = [problem.law(m) for m in masks]
         fixed = data is not None and (user.target.exact or user.target.values is not None)
@@ -126,7 +127,7 @@ class Identification:
         """
         reason = self.refuses(user, [mask])
         if reason is not None:
-            raise UnsupportedError(reason)
+            raise refusal(reason)
         if release is None:
             raise InputError("Which row is whose depends on what is released", None, "Pass release=mask.release(data, rng)")
         if user.target.values is None:

@@ -257,7 +257,12 @@ class _Work:
     def simulate(self, masks: Sequence[Mask], count: int, seed: Any, tell: Any) -> Value:
         losses, correction = self._losses(masks, count, seed, tell)
         value = losses.mean(axis=1) - correction
-        error = losses.std(axis=1, ddof=1) / np.sqrt(count) if count > 1 else np.full(len(masks), np.nan)
+        error = np.full(len(masks), np.nan)
+        if count > 1:
+            # Squares of very large losses are out of reach.
+            unit = np.nanmax(np.abs(losses), axis=1, initial=0.0)
+            unit = np.where(np.isfinite(unit) & (unit > 0), unit, 1.0)
+            error = unit * (losses / unit[:, None]).std(axis=1, ddof=1) / np.sqrt(count)
         for i, mask in enumerate(masks):
             lost = np.isnan(losses[i])
             if np.all(lost):

@@ -10,7 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from ..beliefs.pymc import PyMCBelief
-from ..checks import check_choice, check_integer, check_number
+from ..checks import check_choice, check_flag, check_integer, check_list, check_number
 from ..errors import ConvergenceError, InputError
 from ..masks.base import Batch, Mask
 from ..masks.frame import Frame
@@ -97,10 +97,13 @@ class Sampling:
         object.__setattr__(self, "target_accept", accept)
         if self.target_mcse is not None:
             object.__setattr__(self, "target_mcse", check_number("target_mcse", self.target_mcse, low=0, open_low=True))
+        check_flag("strict", self.strict, "Say whether a chain that did not converge is an error")
+        check_flag("reuse", self.reuse, "Say whether neighbours may share draws")
         if not isinstance(self.keep, (bool, np.bool_)):
-            masks = (self.keep,) if isinstance(self.keep, Mask) else tuple(self.keep)
+            do = "Name the releases whose draws you want, or write True or False"
+            masks = (self.keep,) if isinstance(self.keep, Mask) else tuple(check_list("keep", self.keep, do))
             if not all(isinstance(m, Mask) for m in masks):
-                raise InputError("keep must be True, False or a list of masks", self.keep, "Name the releases whose draws you want")
+                raise InputError("keep must be True, False or a list of masks", self.keep, do)
             object.__setattr__(self, "keep", masks)
 
     def __repr__(self) -> str:

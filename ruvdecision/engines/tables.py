@@ -19,6 +19,7 @@ from ..posteriors import Finite
 from ..protocols import Array, Solution, Value
 from ..targets import Records
 from ..users import User
+from .refusal import refusal
 from .replication import REPLICATES, replicate_seeds
 
 __all__ = ["TableProblem", "after_release", "refuses_table"]
@@ -41,7 +42,7 @@ def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
     """The belief after a release: a published table, or an array with missing cells where no margins go out."""
     reason = refuses_table(belief, mask)
     if reason is not None:
-        raise UnsupportedError(reason)
+        raise refusal(reason)
     if release is None:
         if all(_tells_nothing(step, belief) for step in mask.steps[-1:]):
             return belief
@@ -72,7 +73,7 @@ class TableProblem:
         for mask in masks:
             reason = refuses_table(belief, mask)
             if reason is not None:
-                raise UnsupportedError(reason)
+                raise refusal(reason)
         before = self._uncertainty(belief)
         counts = None if data is None else self._check(data)
         listed = belief.listed() if data is None else None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from ..beliefs.finite import FiniteBelief
+from ..checks import check_integer
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Mask
 from ..masks.mechanism import Mechanism, compositions
@@ -20,6 +21,7 @@ from ..protocols import Array, Posterior, Solution
 from ..users import User
 from .enumeration import Enumeration, _codes, _uncertainty
 from .finiteplan import AveragePlan, Plan, plan_of
+from .refusal import refusal
 
 __all__ = ["Files", "WholeFile", "joint_with_files"]
 
@@ -114,6 +116,9 @@ class WholeFile:
     limit: int = 200_000
     name = "enumeration"
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limit", check_integer("limit", self.limit, low=1))
+
     def refuses(self, user: User, masks: Sequence[Mask], data: Any = None) -> str | None:
         belief = user.belief
         if not isinstance(belief, FiniteBelief):
@@ -139,7 +144,7 @@ class WholeFile:
     ) -> Solution:
         reason = self.refuses(user, masks, data)
         if reason is not None:
-            raise UnsupportedError(reason.rstrip("."))
+            raise refusal(reason)
         value, error = np.empty(len(masks)), np.zeros(len(masks))
         names = [self.name] * len(masks)
         rest = [i for i, m in enumerate(masks) if not isinstance(m, Mechanism)]

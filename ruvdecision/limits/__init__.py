@@ -320,7 +320,8 @@ def _check_user(name: str, user: Any) -> None:
     if not isinstance(user, User):
         raise InputError(f"{name} must be a User", kind_of(user), f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())")
     if getattr(user, "truth", None) is not None or not getattr(user, "knows_mask", True):
-        raise UnsupportedError(f"The limit needs a user who knows the mechanism and believes what is true; {name} does not")
+        what = f"The limit needs a user who knows the mechanism and believes what is true; {name} does not"
+        raise UnsupportedError(what, do="Leave out truth= and knows_mask=")
     if isinstance(user.target, Identity):
         raise UnsupportedError("The limit is about values, and Identity asks for a row of the release", do="Ask for Record(j)")
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from ..checks import as_float_array, check_number
+from ..checks import as_float_array, check_flag, check_number
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array, Posterior, Value
 from .base import BayesLoss, Componentwise, Weights, check_weights, show
@@ -87,8 +87,7 @@ class KullbackLeibler(BayesLoss):
     entropy: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.entropy, (bool, np.bool_)):
-            raise InputError("entropy must be True or False", self.entropy, "Say whether the loss keeps the entropy of the truth")
+        check_flag("entropy", self.entropy, "Say whether the loss keeps the entropy of the truth")
 
     def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
         return self.cost(as_float_array("estimate", estimate), as_float_array("truth", truth), True)

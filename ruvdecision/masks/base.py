@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..layout import Partition
     from ..observations import Observed
 
-__all__ = ["Batch", "Chain", "Family", "Mask", "show_number"]
+__all__ = ["Batch", "Chain", "Family", "Mask", "check_mask", "show_number"]
 
 Data = TypeVar("Data")
 """A DataFrame or a Series: what a mask is given and gives back."""
@@ -294,6 +294,13 @@ class Batch(tuple[Mask, ...]):
                     again = next(j for j in later if np.array_equal(family.numbers[j], family.numbers[twin]))
                     return family.positions[twin], family.positions[again]
         return None
+
+
+def check_mask(name: str, value: Any) -> Mask:
+    """Return ``value`` if it is a mask."""
+    if not isinstance(value, Mask):
+        raise InputError(f"{name} must be a mask", kind_of(value), "Write ruv.Noise(variance=2), for example")
+    return value
 
 
 def show_number(value: Any) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..checks import Seed, check_index, check_integer
+from ..checks import Seed, as_float_array, check_index, check_integer
 from ..errors import InputError, kind_of
 from ..protocols import Array
 from .base import Mask
@@ -196,8 +196,8 @@ def publish(mask: Mask, table: Any) -> PublishedTable:
 def as_counts(data: Any, *, missing: bool = False) -> Array:
     """Return a new float array of non-negative whole numbers; missing values pass only where they may."""
     try:
-        counts = np.array(data, dtype=np.float64)
-    except (TypeError, ValueError):
+        counts = as_float_array("table", data).copy()
+    except InputError:
         raise InputError("A table is made of counts", kind_of(data), "Give an array of non-negative whole numbers") from None
     if counts.ndim == 0 or counts.size == 0:
         raise InputError("A table has at least one cell", f"shape {counts.shape}", "Give an array of counts")

@@ -43,6 +43,8 @@ class Frame:
                 raise InputError(
                     "Data must be a table", "rows of different lengths", "Give one row per respondent, all equally long"
                 ) from None
+            if array.dtype.kind == "V":
+                raise InputError("Data must be a table", "an array with named fields", "Write pd.DataFrame(array)")
             if array.ndim not in (1, 2):
                 raise InputError("Data must have one or two dimensions", f"shape {array.shape}", "Give one row per respondent")
             if array.dtype == object:

@@ -71,7 +71,10 @@ def as_families(family: Any, bounds: Any) -> tuple[dict[str, list[Family]], bool
             continue
         if not callable(item):
             raise InputError("family must be callable", item, DO)
-        takes = inspect.signature(item).parameters
+        try:
+            takes = inspect.signature(item).parameters
+        except (TypeError, ValueError):  # something built in
+            raise InputError("family must be a function of named parameters", item, DO) from None
         own = apart.get(name, {}) if by_family else apart
         known |= set(takes)
         if several and not by_family:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import as_float_array, check_finite, check_integer
+from ..checks import check_flag, check_integer, check_shares
 from ..errors import InputError
 from ..protocols import Array, Posterior, Value
 from .averagedline import Line, smooth_means
@@ -70,8 +70,7 @@ class Averaged:
             raise InputError(
                 "components must be a Gaussian, GaussianMixture, Finite or Curve", type(components).__name__, "Use Drawn for plain draws"
             )
-        if not isinstance(exact, (bool, np.bool_)):
-            raise InputError("exact must be True or False", exact, "Say whether the components are nodes of a quadrature rule")
+        exact = check_flag("exact", exact, "Say whether the components are nodes of a quadrature rule")
         if len(components.batch) != 1 or components.batch[0] < (1 if exact else 2):
             raise InputError(
                 "components must have batch (S,), one law for each of at least two draws", f"batch {components.batch}", "Draw more"
@@ -86,13 +85,8 @@ class Averaged:
         if weights is None:
             share = np.full(count, 1.0 / count)
         else:
-            share = check_finite("weights", as_float_array("weights", weights))
-            if share.shape != (count,):
-                raise InputError(f"weights must have shape {(count,)}", f"shape {share.shape}", "Give one weight per component")
-            if (share < 0).any() or not share.any():
-                raise InputError("weights must not be negative, nor all zero", float(share.min()), "Give importance weights")
-            share = share / share.sum()
-        fields = {"components": components, "weights": share, "chains": chains, "exact": bool(exact), "event": components.event}
+            share = check_shares("weights", weights, (count,), "Give one weight per component")
+        fields = {"components": components, "weights": share, "chains": chains, "exact": exact, "event": components.event}
         for name, thing in fields.items():
             object.__setattr__(self, name, thing)
 

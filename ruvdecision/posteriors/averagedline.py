@@ -37,6 +37,8 @@ class Line:
     weights: Array
     means: Array
     sds: Array
+    unit: float
+    """Width of a panel. Densities are per panel, so that neither they nor their products overflow, whatever the scale."""
 
     @classmethod
     def of(cls, weights: Array, means: Array, sds: Array) -> Line | None:
@@ -52,15 +54,16 @@ class Line:
             return None
         edges = np.linspace(low, high, int(panels) + 1)
         nodes = _panel_nodes(edges[:-1], edges[1:])
-        densities = _density(nodes, means, sds)
-        return cls(edges, nodes, densities, densities @ weights, weights, means, sds)
+        unit = float(edges[1] - edges[0])
+        densities = unit * _density(nodes, means, sds)
+        return cls(edges, nodes, densities, densities @ weights, weights, means, sds, unit)
 
     def expect(self, f: Callable[[Array], Array], cuts: Array | None, tolerance: float) -> Array | None:
         """E f of each component, ``(S,)``; None if f is too rough for the nodes. ``cuts`` are the kinks of f.
 
         Panels on which Gauss and Kronrod disagree are halved until their mean over components is right to ``tolerance``.
         """
-        half = 0.5 * (self.edges[1] - self.edges[0])
+        half = 0.5
         seen = _shaped(f(self.nodes), self.nodes.shape).reshape(-1, 21)
         if not np.isfinite(seen).all():
             return None
@@ -88,11 +91,11 @@ class Line:
             curved = (reach != 0)[:, None]
             # Beside a kink nodes crowd towards it: x = origin + reach u^3 takes the edge off any power.
             x = np.where(curved, origin[:, None] + reach[:, None] * u**3, u)
-            step = 0.5 * (stop - start)[:, None] * np.where(curved, 3 * np.abs(reach)[:, None] * u**2, 1.0)
+            step = 0.5 * (stop - start)[:, None] * np.where(curved, 3 * np.abs(reach / self.unit)[:, None] * u**2, 1.0 / self.unit)
             values = _shaped(f(x.reshape(-1)), (x.size,)).reshape(x.shape)
             if not np.isfinite(values).all():
                 return None
-            densities = _density(x.reshape(-1), self.means, self.sds)
+            densities = self.unit * _density(x.reshape(-1), self.means, self.sds)
             _, error, size = _judge(values * (densities @ self.weights).reshape(x.shape) * step)
             bad = error > tolerance * (total + size.sum()) / 16
             total += float(size[~bad].sum())

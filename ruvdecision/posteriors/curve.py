@@ -66,6 +66,8 @@ class Curve:
         values = as_float_array("log_density", log_density)
         if grid.ndim != 1 or len(grid) < 4 or (np.diff(grid) < 0).any() or (grid[2:] == grid[:-2]).any() or grid[0] == grid[-1]:
             raise InputError("x must be at least four ascending points, none more than twice", f"shape {grid.shape}", "Sort the grid")
+        if not 1e-60 < grid[-1] - grid[0] < 1e60:
+            raise InputError("x must span between 1e-60 and 1e60", f"a span of {grid[-1] - grid[0]:.3g}", "Give the numbers in other units")
         if values.ndim == 0 or values.shape[-1] != len(grid):
             raise InputError(
                 f"log_density must have shape batch + ({len(grid)},)", f"shape {values.shape}", "Give one log density per point"
@@ -73,6 +75,8 @@ class Curve:
         if np.isnan(values).any() or np.isposinf(values).any():
             raise InputError("log_density must be numbers below infinity", f"{int(np.sum(~(values < np.inf)))} others", "Check the law")
         kinks = np.zeros(0) if breaks is None else np.unique(check_finite("breaks", as_float_array("breaks", breaks)))
+        if np.ndim(breaks) > 1:
+            raise InputError("breaks must be a list of points", f"shape {np.shape(breaks)}", "Name the points where the density has a kink")
         inside = kinks[(kinks > grid[0]) & (kinks < grid[-1])]
         if not np.isin(inside, grid).all():
             raise InputError("breaks must be points of the grid", f"{int(np.sum(~np.isin(inside, grid)))} others", "Put them into x")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from ..checks import as_float_array, check_finite, check_integer
+from ..checks import as_float_array, check_finite, check_flag, check_integer, check_shares
 from ..errors import InputError
 from ..protocols import Array, Value
 from . import normal
@@ -79,15 +79,9 @@ class Drawn:
         if weights is None:
             share = np.full(count, 1.0 / count)
         else:
-            share = check_finite("weights", as_float_array("weights", weights))
-            if share.shape != head:
-                raise InputError(f"weights must have shape {head}", f"shape {share.shape}", "Give one weight per draw")
-            if (share < 0).any() or not share.any():
-                raise InputError("weights must not be negative, nor all zero", float(share.min()), "Give importance weights")
-            share = (share / share.sum()).reshape(count)
-        if not isinstance(discrete, (bool, np.bool_)):
-            raise InputError("discrete must be True or False", discrete, "Say whether the target takes separate values")
-        fields = {"draws": values.reshape((count, *event)), "weights": share, "chains": chains, "discrete": bool(discrete), "event": event}
+            share = check_shares("weights", weights, head, "Give one weight per draw").reshape(count)
+        discrete = check_flag("discrete", discrete, "Say whether the target takes separate values")
+        fields = {"draws": values.reshape((count, *event)), "weights": share, "chains": chains, "discrete": discrete, "event": event}
         for name, thing in fields.items():
             object.__setattr__(self, name, thing)
 
@@ -331,6 +325,13 @@ def long_run_error(residual: Array, chains: int | None) -> Array:
     initial monotone sequence of the autocorrelations pooled over chains.
     """
     count = len(residual)
+    # Squares of very large and very small numbers are out of reach: an error of zero would say that the mean is exact.
+    unit = np.max(np.abs(residual), axis=0)
+    unit = np.where(np.isfinite(unit) & (unit > 0), unit, 1.0)
+    return np.asarray(unit * _long_run_error(residual / unit, count, chains))
+
+
+def _long_run_error(residual: Array, count: int, chains: int | None) -> Array:
     if chains is None:
         return np.asarray(np.sqrt(np.sum(np.square(residual - residual.mean(axis=0)), axis=0) / (count * (count - 1))))
     length = count // chains
