@@ -170,7 +170,11 @@ def _replicates(n: int, p: int, releases: int) -> Callable[[], Any]:
     """The releases are replicates here: one mask applied so often, and measured."""
     data = file(n, p)
     numbers, _ = names(p)
-    measures = [ruv.IntervalOverlap(f"v0 ~ {' + '.join(numbers[1:4])}"), ruv.NormalKL(), ruv.RecordLinkage(known=numbers[1:4])]
+    measures = [
+        ruv.IntervalOverlap(f"v0 ~ {' + '.join(numbers[1:4])}"),
+        ruv.NormalKL(columns=numbers),
+        ruv.RecordLinkage(known=numbers[1:4]),
+    ]
     masks = [ruv.Noise(share=0.16, columns=numbers)]
     ruv.measure(data.head(300), masks, measures=measures, replicates=2, seed=1)
     return lambda: ruv.measure(data, masks, measures=measures, replicates=releases, seed=1)

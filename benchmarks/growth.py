@@ -73,7 +73,7 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     axes = [a for a in AXES if any(c.axis == a for c in curves)]
-    figure, panels = plt.subplots(2, len(axes), figsize=(6.2 * len(axes), 9.5), squeeze=False, layout="constrained")
+    figure, panels = plt.subplots(2, len(axes), figsize=(6.2 * len(axes), 13), squeeze=False, layout="constrained")
     for j, axis in enumerate(axes):
         mine = [c for c in curves if c.axis == axis and len(c.sizes) > 1]
         for i, (what, scale) in enumerate((("seconds", 1.0), ("bytes", 1e6))):
@@ -104,4 +104,7 @@ def _panel(ax: Any, curves: Sequence[Curve], axis: str, what: str, scale: float)
         ax.plot(ends, low * (ends / ends[0]) ** power, color="0.6", linestyle=":", linewidth=0.9, zorder=0)
     ax.set(xlim=ends, ylim=(low, high))
     ax.grid(alpha=0.25)
-    ax.legend(fontsize=6.5, loc="upper left", bbox_to_anchor=(0, 1), framealpha=0.7)
+    if axis == "p" and curves:
+        ax.set_xticks(curves[0].sizes, [str(size) for size in curves[0].sizes])
+        ax.minorticks_off()
+    ax.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2, frameon=False)

@@ -86,9 +86,10 @@ def growth(names: Sequence[str], shrink: int, limit: float) -> Any:
     for name in names:
         case = CASES[name]
         for axis, (sizes, others) in GROWTH.get(name, {}).items():
-            if shrink > 1 and axis != "p":
-                sizes = [max(4, s // shrink * (20 if name == "measure with replicates" else 1)) for s in sizes]
-                sizes = sorted(set(sizes))
+            if shrink > 1 and axis == "n":
+                sizes = [max(500 * 2**i, size // shrink) for i, size in enumerate(sizes)]
+            elif shrink > 1 and axis == "releases":
+                sizes = [max(5 * 2**i, size // shrink) for i, size in enumerate(sizes)]
             elif shrink > 1:
                 others = (max(500, others[0] // shrink), others[1], others[2])
             at = list(AXES).index(axis)

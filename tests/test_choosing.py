@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from ruvdecision.decide import Errors, choose, dominance, dominated, explain, frontier, not_dominated, undominated
+from ruvdecision.decide import Errors, choose, dominance, dominated, doubt, explain, frontier, not_dominated, undominated
 from ruvdecision.decide.criteria import first
 from ruvdecision.decide.doubt import degrees_of, frontier_probability, meets, quantile
 from ruvdecision.errors import InfeasibleError, InputError
@@ -512,3 +512,32 @@ def test_changes_from_and_to_the_edges():
 def test_old_names_stay():
     risk, utility = np.random.default_rng(0).random((2, 300))
     assert_array_equal(not_dominated(risk, utility), undominated([risk, utility], ["lower", "higher"]))
+
+
+@pytest.mark.parametrize(("errors", "replicates"), [("independent", None), ("shared", None), (0.5, None), ("independent", 12)])
+def test_releases_that_cannot_matter_need_not_be_drawn(monkeypatch, errors, replicates):
+    rng = np.random.default_rng(5)
+    n, draws = 400, 4000
+    error = rng.uniform(0.02, 0.2, n)
+    attrs = {} if replicates is None else {"replicates": replicates}
+    rumap = RUMap.build(
+        labels=[str(i) for i in range(n)],
+        intruder=Value(rng.uniform(1, 10, n), error),
+        scientist=Value(1 / rng.uniform(1, 10, n), error / 20),
+        attrs=attrs,
+    )
+    whole = choose(rumap, 0.3, errors=errors, draws=draws)
+    drawn, units = [], Errors.units
+
+    def counted(self, columns, size, degrees):
+        drawn.append(size)
+        return units(self, columns, size, degrees)
+
+    monkeypatch.setattr(Errors, "units", counted)
+    monkeypatch.setattr(doubt, "MANY", 100)
+    part = choose(rumap, 0.3, errors=errors, draws=draws, seed=9)
+    assert part.release == whole.release
+    assert len(drawn) == 1 and (drawn[0] < n / 2 or replicates is not None)  # Student's law has longer arms
+    for a, b in ((part.on_frontier, whole.on_frontier), (part.best, whole.best)):
+        assert 0 < b < 1
+        assert abs(a - b) < 4 * np.sqrt(2 * b * (1 - b) / draws)

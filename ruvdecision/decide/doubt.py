@@ -32,6 +32,10 @@ __all__ = ["DRAWS", "Errors", "degrees_of", "expected_loss", "frontier_probabili
 DRAWS = 2000
 CHUNK = 2_000_000
 """Numbers that are drawn at a time."""
+MANY = 4096
+"""Of more releases than this only those are drawn that can matter."""
+SURELY = 1e-15
+"""An error that is exceeded with less than this probability does not come."""
 
 
 @dataclass(frozen=True)
@@ -168,8 +172,21 @@ def of_release(
     # A draw that is worse on the scale of the average is worse on the shown scale, by as many standard errors.
     signs = [1.0 if ends.get(n, "higher") == "lower" else -1.0 for n in names]
     fits = np.asarray(candidates, dtype=bool)[known]
+    degrees = degrees_of(rumap)
+    if fits.size > MANY and isinstance(rule, MostUseful):
+        far = quantile(1 - SURELY, degrees)
+        useful, doubt = shown["utility"]
+        play = (costs[front] - far * scale[front] <= (costs[front] + far * scale[front])[:, [at]]).all(axis=0)
+        rival = fits & (useful + far * doubt >= useful[at] - far * doubt[at])
+        if np.isfinite(threshold):
+            j = names.index("risk")
+            rival &= costs[j] - far * scale[j] <= _edge(bases[j], threshold)
+        play |= rival
+        play[at] = True
+        at, fits, costs, scale = int(np.sum(play[:at])), fits[play], costs[:, play], scale[:, play]
+        shown = {n: (value[play], error[play]) for n, (value, error) in shown.items()}
     on = best = 0
-    for units in errors.units(len(names), int(known.sum()), degrees_of(rumap)):
+    for units in errors.units(len(names), fits.size, degrees):
         drawn = costs + scale * units
         mine, others = drawn[:, front, at, None], drawn[:, front]
         on += int(np.sum(~np.any((others <= mine).all(axis=1) & (others < mine).any(axis=1), axis=1)))
