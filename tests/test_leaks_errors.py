@@ -243,6 +243,27 @@ def test_posteriors_of_releases_that_no_mask_gave(user: ruv.User) -> None:
     assert telling(calls) == {}
 
 
+def lognormal(n: int) -> Any:
+    import pymc as pm
+
+    with pm.Model() as model:
+        pm.LogNormal("x", pm.Normal("mu", 0, 1), 1.0, shape=n)
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mask", [ruv.Noise(sd=1.0), ruv.Round(base=2), ruv.Recode(bins=[0, 1, 2])], ids=str)
+def test_models_in_pymc(mask: ruv.Mask) -> None:
+    user = ruv.User(ruv.PyMCBelief(lognormal), ruv.Record(0), ruv.Absolute())
+    calls: dict[str, Callable[[], Any]] = {}
+    for what in ("a gap", "text", "objects", "categories", "dates", "a set", "complex", "all kinds"):
+        options: dict[str, Any] = {"intruder": user, "scientist": user, "engine": ruv.Quadrature(), "replicates": 1, "seed": 1}
+        calls[f"evaluate {what}"] = lambda what=what, options=options: ruv.evaluate([mask], data=BAD[what](), **options)
+        if what not in ("a gap", "all kinds"):
+            calls[f"posterior {what}"] = lambda what=what: ruv.posterior(user, mask, BAD[what](), engine=ruv.Quadrature())
+    assert telling(calls) == {}
+
+
 def test_other_routes() -> None:
     calls: dict[str, Callable[[], Any]] = {}
     noise, whole, kl = [ruv.Noise(sd=1.0)], labelled(), [ruv.NormalKL(columns=["tax"])]
