@@ -223,9 +223,12 @@ def kept_seed(directory: str | os.PathLike[str]) -> np.random.SeedSequence:
 def as_directory(value: Any) -> Path:
     """A path, or an error that says what it should be."""
     try:
-        return Path(value)
+        folder = Path(value)
     except TypeError:
         raise InputError("checkpoint must be a directory", type(value).__name__, 'Write checkpoint="run/"') from None
+    if not str(value).strip() or "\0" in str(value):
+        raise InputError("checkpoint must be a directory", repr(str(value)), 'Write checkpoint="run/"')
+    return folder
 
 
 def _refuse_strangers(directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -28,12 +29,16 @@ __all__ = [
     "technique_of",
     "tell_apart",
     "used",
+    "whole_text",
 ]
 
 SCHEMA = (
     "release", "technique", "intruder_uncertainty", "scientist_uncertainty", "risk", "utility",
     "risk_error", "utility_error", "engine", "intruder_error", "scientist_error", "mask",
 )  # fmt: skip
+
+
+_HALVES = re.compile("[\ud800-\udfff]")
 
 
 def stack(a: Mapping[str, Any], b: Mapping[str, Any], n: int, m: int) -> dict[str, Any]:
@@ -119,11 +124,20 @@ def tell_apart(labels: list[str]) -> tuple[str, ...]:
 
 def as_names(labels: Sequence[str]) -> tuple[str, ...]:
     """Check labels that a caller gave."""
-    names = tuple(str(x) for x in labels)
+    names = tuple(map(whole_text, labels))
     if len(set(names)) != len(names):
         twice = [x for x, count in Counter(names).items() if count > 1]
         raise InputError("A release is listed twice", twice[:5], "Give every release its own label")
     return names
+
+
+def whole_text(value: object) -> str:
+    r"""Text that tables, drawings and files can hold: half a character becomes U+FFFD.
+
+    >>> whole_text("half \ud800") == "half \ufffd"
+    True
+    """
+    return _HALVES.sub("\ufffd", str(value))
 
 
 def as_value(name: str, value: Any) -> Value | None:
@@ -179,6 +193,8 @@ def as_column(name: str, values: Any) -> Any:
             if numeric
             else np.array(["" if v is None else str(v) for v in array.ravel()])
         )
+    if array.dtype.kind == "U":
+        array = np.array([whole_text(v) for v in array.ravel().tolist()], dtype=str).reshape(array.shape)
     if array.ndim != 1:
         raise InputError(f"Column {name} must have one entry per release", f"shape {array.shape}", "Give a flat array")
     if array.dtype.kind not in "biufU":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -105,8 +106,11 @@ def _existing(path: Any) -> Path:
         raise InputError("A data file is named by its path", type(path).__name__, 'Write "released.csv"') from None
     if file.is_dir():
         raise InputError("A data file is a file", f"the directory {file}", "Name a file in it")
-    if not file.exists():
+    if "\0" in str(file) or not os.path.lexists(file):
         raise InputError("There is no such data file", str(file), "Check its name and place")
+    if not file.is_file():
+        # A pipe can be read once only, and would wait for ever if nobody writes to it.
+        raise InputError("A data file is a regular file", str(file), "Save the data to a file first, or mend the link")
     try:
         with file.open("rb"):
             return file

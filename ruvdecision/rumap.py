@@ -35,6 +35,7 @@ from .columns import (
     technique_of,
     tell_apart,
     used,
+    whole_text,
 )
 from .errors import InputError
 from .joining import join
@@ -167,9 +168,9 @@ class RUMap:
             MappingProxyType(extra),
             MappingProxyType({**_versions(), **(attrs or {})}),
             tuple(notes),
-            engine if isinstance(engine, str) else tuple(map(str, engine)),
+            whole_text(engine) if isinstance(engine, str) else tuple(map(whole_text, engine)),
             None if labels is None else as_names(labels),
-            technique if technique is None or isinstance(technique, str) else tuple(map(str, technique)),
+            technique if technique is None else whole_text(technique) if isinstance(technique, str) else tuple(map(whole_text, technique)),
             given,
             users,
         )

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import inspect
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,6 +45,9 @@ def spell_measures(
     >>> spell_measures(["linkage, IO"], known=["age"], models=["income ~ age"])
     [RecordLinkage(known=('age',)), IntervalOverlap(model='income ~ age')]
     """
+    for option, given in (("measures", texts), ("model", models)):
+        if any(not text.strip(" ,") for text in given):
+            raise InputError(f"--{option} is empty", ", ".join(map(repr, given)), "Write it out, or leave it out")
     words = [word for text in texts for word in _split(text)]
     if not words:
         words = ["linkage", "IO", "EO"] if models else ["linkage", "pMSE"]
@@ -72,7 +76,11 @@ def split_names(texts: Sequence[str]) -> list[str]:
     >>> split_names(["age, region", "income"])
     ['age', 'region', 'income']
     """
-    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
+    names = [[name.strip() for name in text.split(",") if name.strip()] for text in texts]
+    if not all(names):
+        # Nothing must not come to mean everything.
+        raise InputError("An option holds no names", ", ".join(map(repr, texts)), 'Write "age,region", or leave it out')
+    return [name for group in names for name in group]
 
 
 def _make(word: str, offered: Mapping[str, Any], missing: str | None) -> Any:
@@ -103,13 +111,18 @@ def _plain(name: str) -> str:
 def _arguments(kind: Any, text: str) -> dict[str, Any]:
     """Arguments by name, as Python literals; nothing is run."""
     try:
-        call = ast.parse(f"f({text})", mode="eval").body
-        assert isinstance(call, ast.Call)
+        with warnings.catch_warnings():
+            # Text such as "\d" is text and no mistake; Python would warn of it.
+            warnings.simplefilter("ignore", SyntaxWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            call = ast.parse(f"f({text})", mode="eval").body
+        if not isinstance(call, ast.Call):
+            raise ValueError("more than arguments")
         given = [ast.literal_eval(a) for a in call.args]
         settings = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords if k.arg is not None}
         if len(settings) != len(call.keywords):
             raise ValueError("**")
-    except (ValueError, SyntaxError, AssertionError, TypeError, MemoryError, RecursionError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise InputError(
             f"The arguments of {kind.__name__} cannot be read", text, "Write numbers, lists and quoted text: clusters=50"
         ) from None

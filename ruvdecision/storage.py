@@ -8,6 +8,7 @@ which says to update. What a later format has in addition gets, in an older file
 2. The same, and after the netCDF file a line with the SHA-256 of all bytes before it, which readers of netCDF pass over. It is
    looked at before anything else is: a byte that changed on a disk or a line would otherwise be a number that changed, or bring the
    HDF5 library down. A program that edits the file drops the line; such a file is read like one of format 1.
+   Columns of text that HDF5 cannot hold (a NUL, half a character) are kept as JSON and listed under ``escaped``.
 """
 
 from __future__ import annotations
@@ -168,6 +169,7 @@ def _to_file(rumap: RUMap, created: bool) -> Any:
         except TypeError as problem:
             specs.append("")
             notes.append(f"The mask {_clip(mask)} was not stored: {problem}")
+    dataset, escaped = _escape(rumap, dataset)
     # netCDF forbids some names, a slash for one, and a few are ours; the true names are kept beside the stand-ins.
     names = {str(k): str(k) if _SAFE.fullmatch(str(k)) and str(k) not in _OURS else f"column_{i}" for i, k in enumerate(dataset.variables)}
     while len(set(names.values())) != len(names):
@@ -179,6 +181,7 @@ def _to_file(rumap: RUMap, created: bool) -> Any:
         "names": {v: k for k, v in names.items() if k != v},
         "parameters": list(rumap.parameters),
         "columns": list(rumap.columns),
+        "escaped": escaped,
         "notes": list(dict.fromkeys(notes)),
         "attrs": [[k, _attr(v)] for k, v in attrs.items()],
         "users": [rumap.intruder is not None, rumap.scientist is not None],
@@ -191,18 +194,34 @@ def _to_file(rumap: RUMap, created: bool) -> Any:
     dataset["before"] = (("user", "release"), np.stack(rumap.before))
     if rumap.masks is not None:
         dataset["mask_spec"] = ("release", np.array(specs, dtype=str))
+    # For readers of other programs; what counts is in the JSON.
     readable = {
-        k: v if isinstance(v, (str, float)) or (isinstance(v, int) and abs(v) < 2**62) else str(v)
+        _holdable(str(k)): v if isinstance(v, float) or (isinstance(v, int) and abs(v) < 2**62) else _holdable(str(v))
         for k, v in attrs.items()
-        if v is not None
+        if v is not None and k
     }
     dataset.attrs = {
         **readable,
-        "risk_function": rumap.risk_score.name,
-        "utility_function": rumap.utility_score.name,
+        "risk_function": _holdable(rumap.risk_score.name),
+        "utility_function": _holdable(rumap.utility_score.name),
         "ruvdecision_map": json.dumps(meta),
     }
     return dataset
+
+
+def _escape(rumap: RUMap, dataset: Any) -> tuple[Any, list[str]]:
+    """Turn columns of text that HDF5 cannot hold into JSON, and name them."""
+    # From the map itself: numpy drops a NUL at the end of a text.
+    own = {"release": rumap.releases, "technique": rumap.techniques, "engine": rumap.engine}
+    texts = {str(k): own.get(str(k), v.values.tolist()) for k, v in dataset.variables.items() if v.dtype.kind == "U"}
+    odd = {k: [json.dumps(x) for x in entries] for k, entries in texts.items() if any(_holdable(x) != x for x in entries)}
+    changed = {k: ("release", np.array(entries, dtype=str)) for k, entries in odd.items()}
+    coords = {k: v for k, v in changed.items() if k in dataset.coords}
+    return dataset.assign({k: v for k, v in changed.items() if k not in coords}).assign_coords(coords), list(odd)
+
+
+def _holdable(text: str) -> str:
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _from_file(dataset: Any) -> RUMap:
@@ -214,6 +233,9 @@ def _from_file(dataset: Any) -> RUMap:
         raise InputError("The map was saved by a newer version", got, "Update ruvdecision")
     stored = {str(k): np.asarray(v.values) for k, v in dataset.variables.items()}
     columns = {meta["names"].get(k, k): v for k, v in stored.items() if k not in _OURS}
+
+    for name in meta.get("escaped", ()):
+        columns[name] = np.array([json.loads(x) for x in columns[name].tolist()], dtype=object)
 
     def text(name: str) -> list[str]:
         return [str(x) for x in columns[name].tolist()]

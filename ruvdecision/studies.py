@@ -22,13 +22,14 @@ import math
 import re
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .checks import suggest
+from .checks import check_number, suggest
 from .errors import InputError, RuvError, said
 
 if TYPE_CHECKING:
@@ -189,8 +190,14 @@ def load_study(path: str | Path) -> Study:
         if hooks[name] is not None and not callable(hooks[name]):
             raise InputError(f"{name} of {path} must be a function", hooks[name], f"Write def {name}(result): ...")
     max_risk = getattr(module, "MAX_RISK", None)
-    if max_risk is not None and (isinstance(max_risk, (bool, str)) or not isinstance(max_risk, (int, float)) or math.isnan(max_risk)):
-        raise InputError(f"MAX_RISK of {path} must be a number", max_risk, "Write MAX_RISK = 0.5, for example")
+    if max_risk is not None:
+        max_risk = check_number(f"MAX_RISK of {path}", max_risk, infinite=True)
+    try:
+        inspect.signature(function)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"study of {path} does not say what it takes", type(function).__name__, "Write def study(**settings): ..."
+        ) from None
     return Study(path, _first_line(module.__doc__), function, max_risk, hooks["notes"], hooks["figure"])
 
 
@@ -209,7 +216,7 @@ def find_studies(directory: str | Path = "models") -> list[Listing]:
         )
     found = []
     for path in sorted(directory.glob("*.py")):
-        if path.name.startswith("_"):
+        if path.name.startswith("_") or not path.is_file():
             continue
         try:
             tree = _parse(path)
@@ -245,7 +252,11 @@ def _parse_value(text: str) -> Any:
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     try:
-        return ast.literal_eval(text)
+        with warnings.catch_warnings():
+            # Text such as "\d" is text and no mistake; Python would warn of it.
+            warnings.simplefilter("ignore", SyntaxWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
 
@@ -284,6 +295,8 @@ def _parse(path: Path) -> ast.Module:
         raise InputError("There is no such study file", str(path), "List the studies with: ruvdecision models") from None
     except IsADirectoryError:
         raise InputError("A study is a file", f"the directory {path}", f"List its studies with: ruvdecision models {path}") from None
+    except ValueError:
+        raise InputError("This is no name for a file", repr(str(path)), "List the studies with: ruvdecision models") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read", error.strerror or str(error), "Check its name and permissions") from None
     try:
@@ -309,8 +322,9 @@ def _top_names(tree: ast.Module) -> set[str]:
     return names
 
 
-def _first_line(text: str | None) -> str:
-    lines = (text or "").strip().splitlines()
+def _first_line(text: Any) -> str:
+    # A study may have set its __doc__ to anything.
+    lines = (text if isinstance(text, str) else "").strip().splitlines()
     return lines[0].strip() if lines else "(no description)"
 
 
@@ -330,7 +344,8 @@ def _name_maps(study: Study, result: Any) -> dict[str, RUMap]:
         got = type(wrong[0]).__name__ if wrong else f"an empty {type(result).__name__}"
         what = f"study() of {study.path} must give back an RUMap, or a list or dict of them"
         raise InputError(what, got, "End it with return ruv.evaluate(...)")
-    if len({file_name(name) for name in maps}) != len(maps):
+    # Some file systems do not tell A from a.
+    if len({file_name(name).casefold() for name in maps}) != len(maps):
         raise InputError(f"The maps of {study.path} must have names that differ as file names", list(maps), "Rename some of them")
     return maps
 
@@ -349,8 +364,12 @@ def _inside(study: Study, part: str) -> Iterator[None]:
         yield
     except RuvError as error:
         where = _line_in(error, study.path)
-        raise type(error)(f"{study.path}{f', line {where}' if where else ''}: {error.what}", error.got, error.do) from error
-    except (Exception, SystemExit) as error:
+        # A class of the study's own may take other arguments.
+        kind = type(error) if type(error).__module__ == RuvError.__module__ else RuvError
+        raise kind(f"{study.path}{f', line {where}' if where else ''}: {error.what}", error.got, error.do) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: a study does not end the program
         where = _line_in(error, study.path)
         # What libraries say may quote a record, and this line ends up in logs.
         got = said(error) + (f" (line {where})" if where else "")

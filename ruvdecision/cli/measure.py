@@ -109,10 +109,14 @@ def _release_names(paths: Sequence[str]) -> dict[str, str]:
         raise InputError(
             "A released file is listed twice", ", ".join(p for p in dict.fromkeys(paths) if paths.count(p) > 1), "List it once"
         )
+    # A name in bytes that are no UTF-8 can be opened, but neither printed nor kept.
+    shown = [p.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for p in paths]
     for short in (lambda p: Path(p).name.split(".")[0] or Path(p).name, lambda p: Path(p).name, str):
-        names = [short(p) for p in paths]
+        names = [short(p) for p in shown]
         if len(set(names)) == len(names):
             break
+    if len(set(names)) != len(names):
+        raise InputError("Released files cannot be told apart by their names", ", ".join(names), "Rename them")
     return dict(zip(names, paths, strict=True))
 
 

@@ -6,7 +6,7 @@ import argparse
 import math
 from typing import NoReturn
 
-__all__ = ["Parser", "UsageError", "add_report_options", "add_running_options", "count", "number"]
+__all__ = ["Parser", "UsageError", "add_report_options", "add_running_options", "count", "number", "workers"]
 
 
 class UsageError(Exception):
@@ -34,22 +34,27 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
 
 def add_running_options(parser: argparse.ArgumentParser) -> None:
     """Who does the work, and where it is kept."""
-    parser.add_argument("--workers", type=count, metavar="N", help="work in N processes (default: one); the map is the same")
+    parser.add_argument("--workers", type=workers, metavar="N", help="work in N processes (default: one); the map is the same")
     parser.add_argument("--dask", metavar="ADDRESS", help="work on the dask cluster whose scheduler is there, e.g. tcp://host:8786")
     parser.add_argument(
         "--checkpoint", metavar="DIR", help="keep what is finished there: a run that was stopped or killed goes on when started again"
     )
 
 
-def count(text: str) -> int:
+def count(text: str, most: int = 10**9) -> int:
     """A whole number from 1 on."""
     try:
-        number = int(text)
+        whole = int(text)
     except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on; got {text!r}")
-    return number
+        whole = 0
+    if not 1 <= whole <= most:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {most}; got {text[:40]!r}")
+    return whole
+
+
+def workers(text: str) -> int:
+    """How many processes; more than any machine has cores is a slip of the finger."""
+    return count(text, 4096)
 
 
 def number(text: str) -> float:

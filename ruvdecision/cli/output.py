@@ -6,6 +6,7 @@ import argparse
 import io
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from ..errors import InputError, RuvError
 from ..writing import check_places, write_files
 
 if TYPE_CHECKING:
+    from ..rumap import RUMap
     from ..studies import Outcome
 
 __all__ = ["check_out", "write"]
@@ -57,7 +59,7 @@ def write(outcome: Outcome, out: Path | None, max_risk: float | None, options: a
         files[out / f"{stems[name]}.nc"] = as_bytes(rumap)
         files[out / f"{stems[name]}.csv"] = rumap.to_dataframe().to_csv(index=False, lineterminator="\n").encode("utf-8", "replace")
         if own is None:
-            files[out / f"{stems[name]}.png"] = _png(rumap.plot(max_risk=max_risk).figure)
+            files[out / f"{stems[name]}.png"] = _png(rumap, max_risk)
     if own is not None:
         files[out / "map.png"] = own
     files |= report_files(
@@ -98,10 +100,16 @@ def _use_files_only() -> None:
         matplotlib.use("Agg")
 
 
-def _png(figure: Any) -> bytes:
+def _png(rumap: RUMap, max_risk: float | None) -> bytes:
     import matplotlib.pyplot as plt
 
+    from ..report.picture import readable
+
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150, bbox_inches="tight")
+    with warnings.catch_warnings():
+        # A letter that the font lacks is drawn as a box; the table and the report have it.
+        warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from")
+        figure = readable(rumap).plot(max_risk=max_risk).figure
+        figure.savefig(buffer, format="png", dpi=150, bbox_inches="tight")
     plt.close(figure)  # pyplot keeps every figure alive, and a panel may have many
     return buffer.getvalue()

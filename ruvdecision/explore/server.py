@@ -245,7 +245,7 @@ def _listen(desk: Desk, host: str, port: int | None) -> _HTTP:
     wanted = check_integer("port", port, low=0, high=65535) if port is not None else None
     try:
         family, _, _, _, found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0]
-    except OSError:
+    except (OSError, UnicodeError, ValueError):  # also a name that no machine can have
         raise InputError("host must be an address of this machine", host, "Leave it out to listen at 127.0.0.1") from None
     address = str(found[0])
     for attempt in [wanted] if wanted is not None else [*range(PORT, PORT + TRIES), 0]:
