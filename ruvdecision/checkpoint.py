@@ -214,7 +214,7 @@ def kept_seed(directory: str | os.PathLike[str]) -> np.random.SeedSequence:
             if new:
                 folder.chmod(0o700)
     except RuvError as error:
-        if isinstance(error.__cause__, FileExistsError):
+        if isinstance(error.__cause__, FileExistsError) and path.is_file():
             return kept_seed(directory)  # another run was first, and its seed counts
         raise
     return fresh

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import InputError
+from .errors import InputError, UnsupportedError
 from .protocols import Value
 from .rumap import RUMap
 from .scores import KNOWN, Column, Tabulated, as_score
@@ -85,7 +85,7 @@ def as_bytes(rumap: RUMap, created: bool = False) -> bytes:
 
 def from_bytes(content: bytes, name: str = "the file") -> RUMap:
     """Read a map from the bytes of its file; ``name`` is for errors."""
-    import xarray as xr
+    import h5py  # type: ignore[import-untyped]
 
     do = "Give a file that rumap.save(path) wrote"
     if not content.startswith(_HDF5):
@@ -97,15 +97,35 @@ def from_bytes(content: bytes, name: str = "the file") -> RUMap:
             "The map file is damaged", f"{name}: its bytes are not those that were written", "Take a copy, or save the map again"
         )
     try:
-        dataset = xr.load_dataset(io.BytesIO(content), engine="h5netcdf", decode_times=False, mask_and_scale=False)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as problem:
+        # Not through xarray, which warns about files of others and looks at more than a map needs.
+        with h5py.File(io.BytesIO(content), "r") as opened:
+            described = opened.attrs.get("ruvdecision_map")
+            stored = {str(k): _array(v) for k, v in opened.items() if isinstance(v, h5py.Dataset)} if isinstance(described, str) else {}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, MemoryError) as problem:
         raise InputError("The file is not a map", f"{name}: {type(problem).__name__}", do) from problem
-    if "ruvdecision_map" not in dataset.attrs:
+    if not isinstance(described, str):
         raise InputError("The file is not a map of ruvdecision", name, do)
     try:
-        return _from_file(dataset)
-    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError, json.JSONDecodeError) as problem:
+        meta = json.loads(described)
+        version = meta["format"]
+        if isinstance(version, int) and version > FORMAT:
+            got = f"{name}, format {version}; this version reads formats 1 to {FORMAT}"
+            raise UnsupportedError("The map was saved by a newer version", got, "Update ruvdecision")
+        if not isinstance(version, int) or version < 1:
+            raise TypeError("its format is not a number from 1 on")
+        return _from_file(meta, stored)
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as problem:
         raise InputError("The map file is damaged", f"{name}: {type(problem).__name__} {problem}", "Save the map again") from None
+
+
+def _array(variable: Any) -> Any:
+    """A variable of a file as it was before xarray wrote it."""
+    import h5py  # type: ignore[import-untyped]
+
+    if h5py.check_string_dtype(variable.dtype) is not None:
+        return np.asarray(variable.asstr()[()], dtype=object)
+    values = np.asarray(variable[()])
+    return values.astype(bool) if variable.attrs.get("dtype") == "bool" else values
 
 
 def encode(value: Any) -> Any:
@@ -224,14 +244,7 @@ def _holdable(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
-def _from_file(dataset: Any) -> RUMap:
-    meta = json.loads(dataset.attrs["ruvdecision_map"])
-    if not isinstance(meta["format"], int) or meta["format"] < 1:
-        raise TypeError("its format is not a number from 1 on")
-    if meta["format"] > FORMAT:
-        got = f"format {meta['format']}; this version reads formats 1 to {FORMAT}"
-        raise InputError("The map was saved by a newer version", got, "Update ruvdecision")
-    stored = {str(k): np.asarray(v.values) for k, v in dataset.variables.items()}
+def _from_file(meta: dict[str, Any], stored: dict[str, Any]) -> RUMap:
     columns = {meta["names"].get(k, k): v for k, v in stored.items() if k not in _OURS}
 
     for name in meta.get("escaped", ()):

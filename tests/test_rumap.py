@@ -12,7 +12,7 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruvdecision.errors import InputError, RuvError
+from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.masks import Mask, Microaggregate, Noise, Release, Shuffle, Subsample, Suppress
 from ruvdecision.protocols import Value
 from ruvdecision.rumap import RUMap
@@ -433,7 +433,7 @@ def test_files_that_are_not_ours(tmp_path):
     with pytest.raises(InputError, match="not a map"):
         RUMap.load(path)
     xr.Dataset(attrs={"ruvdecision_map": '{"format": 99}'}).to_netcdf(tmp_path / "new.nc", engine="h5netcdf")
-    with pytest.raises(InputError, match="newer version"):
+    with pytest.raises(UnsupportedError, match="newer version"):
         RUMap.load(tmp_path / "new.nc")
     for broken in ("{}", "not json", "[1]"):
         xr.Dataset(attrs={"ruvdecision_map": broken}).to_netcdf(tmp_path / "bad.nc", engine="h5netcdf")
