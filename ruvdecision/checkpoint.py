@@ -25,7 +25,7 @@ from ._version import __version__
 from .digests import digest
 from .encoding import decode, encode
 from .errors import InputError, RuvError
-from .writing import UNFINISHED, place_files, unfinished
+from .writing import UNFINISHED, nameable, place_files, unfinished
 
 __all__ = ["Checkpoint", "as_directory", "kept_seed"]
 
@@ -226,7 +226,7 @@ def as_directory(value: Any) -> Path:
         folder = Path(value)
     except TypeError:
         raise InputError("checkpoint must be a directory", type(value).__name__, 'Write checkpoint="run/"') from None
-    if not str(value).strip() or "\0" in str(value):
+    if not nameable(value):
         raise InputError("checkpoint must be a directory", repr(str(value)), 'Write checkpoint="run/"')
     return folder
 

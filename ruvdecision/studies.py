@@ -289,6 +289,9 @@ def _shorten(text: str, width: int = 60) -> str:
 
 
 def _parse(path: Path) -> ast.Module:
+    if "\0" not in str(path) and path.exists() and not (path.is_file() or path.is_dir()):
+        # A device may have no end, and a pipe nobody who writes to it.
+        raise InputError("A study is a regular file", str(path), "Save it to a file first")
     try:
         source = path.read_bytes()
     except FileNotFoundError:

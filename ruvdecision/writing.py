@@ -19,7 +19,7 @@ from typing import Any
 
 from .errors import InputError, RuvError
 
-__all__ = ["as_place", "check_places", "place_files", "unfinished", "write_files"]
+__all__ = ["as_place", "check_places", "nameable", "place_files", "unfinished", "write_files"]
 
 #: How the name of an unfinished file begins.
 UNFINISHED = ".tmp-"
@@ -95,9 +95,19 @@ def as_place(path: Any) -> Path:
         place = Path(path)
     except TypeError:
         raise InputError("A file is named by its path", type(path).__name__, 'Write "map.nc", for example') from None
-    if "\0" in str(place) or not place.name:
+    if not nameable(place) or not place.name:
         raise InputError("This is no name for a file", repr(str(path)), 'Write "map.nc", for example')
     return place
+
+
+def nameable(path: Any) -> bool:
+    """Whether a file or directory can have this path at all."""
+    text = str(path)
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return bool(text.strip()) and "\0" not in text
 
 
 def place_files(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, RuvError
-from ..writing import check_places, write_files
+from ..writing import check_places, nameable, write_files
 
 if TYPE_CHECKING:
     from ..rumap import RUMap
@@ -29,7 +29,7 @@ def check_out(options: argparse.Namespace, stems: Sequence[str]) -> Path | None:
         if options.figures:
             raise InputError("--figures needs a directory", "no --out", "Add --out DIR")
         return None
-    if not options.out.strip() or "\0" in options.out:
+    if not nameable(options.out):
         raise InputError("--out must name a directory", repr(options.out), "Write --out out/, for example")
     # A study may change the working directory, but not where its files go.
     out = Path(os.path.abspath(options.out))
