@@ -110,7 +110,7 @@ def said(error: BaseException) -> str:
     >>> said(ModuleNotFoundError("No module named 'x'")), said(ValueError("could not convert 'Zebulon Quixby'"))
     ("ModuleNotFoundError: No module named 'x'", 'ValueError')
     """
-    text = " ".join(str(error).split()) if isinstance(error, (RuvError, *ABOUT_CODE)) else ""
+    text = _text(error) if isinstance(error, (RuvError, *ABOUT_CODE)) else ""
     return type(error).__name__ + (f": {text}" if text else "")
 
 
@@ -120,10 +120,17 @@ def traced(error: BaseException) -> str:
     one: BaseException | None = error
     while one is not None and id(one) not in seen:
         seen.add(id(one))
-        left_out = "" if isinstance(one, (RuvError, *ABOUT_CODE)) or not str(one) else " (its text is left out: it may quote data)"
+        left_out = "" if isinstance(one, (RuvError, *ABOUT_CODE)) or not _text(one) else " (its text is left out: it may quote data)"
         parts.append("".join(["Traceback (most recent call last):\n", *traceback.format_tb(one.__traceback__), f"{said(one)}{left_out}\n"]))
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
     return "\nwhich led to\n\n".join(reversed(parts))
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return " ".join(str(error).split())
+    except Exception:  # a class of somebody's own that cannot say what it is
+        return ""
 
 
 def _is_harmless(value: Any, depth: int = 0) -> bool:
