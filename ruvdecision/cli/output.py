@@ -109,7 +109,7 @@ def _png(rumap: RUMap, max_risk: float | None) -> bytes:
     with warnings.catch_warnings():
         # A letter that the font lacks is drawn as a box; the table and the report have it.
         warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from")
-        figure = readable(rumap).plot(max_risk=max_risk).figure
+        figure: Any = readable(rumap).plot(max_risk=max_risk).figure
         figure.savefig(buffer, format="png", dpi=150, bbox_inches="tight")
     plt.close(figure)  # pyplot keeps every figure alive, and a panel may have many
     return buffer.getvalue()
