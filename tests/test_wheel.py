@@ -106,7 +106,16 @@ def test_the_source_archive_is_all_that_the_tests_need(archives: tuple[Path, Pat
         held = {name.split("/", 1)[1] for name in source.getnames() if "/" in name}
     folders = ["ruvdecision", "tests", "models", "benchmarks", "docs", "notebooks", "constraints"]
     assert set.union(*map(files, folders)) - held == set()
-    single = {"pyproject.toml", "LICENSE", "Makefile", ".ci/run", "PKG-INFO", ".gitignore", *(page.name for page in ROOT.glob("*.md"))}
+    single = {
+        "pyproject.toml",
+        "LICENSE",
+        "Makefile",
+        ".ci/run",
+        ".ci/wheel",
+        "PKG-INFO",
+        ".gitignore",
+        *(page.name for page in ROOT.glob("*.md")),
+    }
     assert single - held == set()
     assert {name for name in held if name.split("/")[0] not in folders} == single
 
