@@ -9,7 +9,9 @@ but never more strictly than 64 such units of its own value.
 from __future__ import annotations
 
 import itertools
+import math
 from decimal import Decimal
+from fractions import Fraction
 from types import SimpleNamespace
 
 import highprecision as hp
@@ -187,3 +189,25 @@ def test_fifty_variables(level):
         room = max(abs(moved[target] - want[target]), ULP * want[target])
         # One nudge of 2,500 entries averages out where the largest would not: the bound has the root of their number more room.
         assert abs(Decimal(solve(belief, targets(2)[target], mask)) - want[target]) <= 64 * 50 * room, target
+
+
+# -- posterior means far from the origin -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [10, 10**6])
+@pytest.mark.parametrize("offset", [0.0, 1e8, -1e15])
+@pytest.mark.parametrize("prior", ["flat", 5.0])
+def test_means_of_records_far_from_the_origin(n, offset, prior):
+    """Values near 1e8 with standard deviation one: means are held to four units in the last place of the values, whatever n is."""
+    y = offset + 1.2 * np.random.default_rng(3).standard_normal(n)
+    belief = one_variable(n, prior, mean=offset)
+    noise = ruv.Noise(variance=0.44)
+    for mask, release in ((noise, y), (noise | ruv.Microaggregate(groups=1), np.full(n, math.fsum(y) / n))):
+        average = Fraction(math.fsum(release)) / n
+        total = 1 + Fraction(0.44)
+        doubt = 1 / (n / total + (0 if prior == "flat" else 1 / Fraction(prior)))
+        mu = doubt * (n * average / total + (0 if prior == "flat" else Fraction(offset) / Fraction(prior)))
+        want = {"mu": mu, "first": mu + (Fraction(release[0]) - mu) / total, "average": mu + (average - mu) / total}
+        for target, value in want.items():
+            found = ruv.Exact().posterior(ruv.User(belief, targets(n)[target], ruv.Quadratic()), mask, release).mean()
+            assert abs(Fraction(float(found)) - value) <= 4 * Fraction(np.spacing(max(1.0, abs(offset)))), (target, len(mask.steps))

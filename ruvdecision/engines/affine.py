@@ -17,7 +17,7 @@ import numpy as np
 from ..channels import Block
 from ..protocols import Array
 from ..targets import Average, NewRecord, Parameter
-from .conditioning import Conditioned
+from .conditioning import Conditioned, cell_sums
 
 __all__ = ["AffineMeans", "block_covariance", "contrast_covariance", "latent_prior", "residual_law"]
 
@@ -205,9 +205,8 @@ def block_sums(given: Conditioned, values: Array) -> list[Array]:
     found = []
     for t, block in enumerate(given.channel.blocks):
         cells = len(block.shape.sizes)
-        total = np.zeros((block.shape.count, cells, k))
         mine = shape == t
-        np.add.at(total, (copy[mine], cell[mine]), values[mine])
+        total = cell_sums(values[mine], copy[mine], cell[mine], (block.shape.count, cells))
         found.append((total / block.shape.roots[:, None]).reshape(-1, cells * k))
     return found
 

@@ -45,7 +45,7 @@ from .semidefinite import (
     without_repeats,
 )
 
-__all__ = ["Conditioned"]
+__all__ = ["Conditioned", "cell_sums"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,9 +344,8 @@ class _Means:
         push = np.zeros(given.latents)
         for t, (block, solved) in enumerate(zip(given.channel.blocks, given.blocks, strict=True)):
             c, count = len(block.shape.sizes), block.shape.count
-            total = np.zeros((count, c, k))
             mine = self.shape == t
-            np.add.at(total, (self.copy[mine], self.cell[mine]), release[mine])
+            total = cell_sums(release[mine], self.copy[mine], self.cell[mine], (count, c))
             self.sums.append(total)
             y = (total / block.shape.roots[:, None]).reshape(count, c * k)[:, solved.seen]
             push += solved.weight[0] @ (y.sum(axis=0) - count * (solved.view[0] @ prior))
@@ -388,3 +387,15 @@ class _Means:
             else:
                 means.append(records[self.given._row(part)])
         return np.concatenate(means)
+
+
+def cell_sums(values: Array, copy: Any, cell: Any, size: tuple[int, int]) -> Array:
+    """Sums of the rows ``(m, k)`` of every cell, shape ``size + (k,)``.
+
+    Summed as distances from their mean: a million values near 1e8 one after the other would lose what they differ by.
+    """
+    centre = values.mean(axis=0) if len(values) else np.zeros(values.shape[1])
+    total = np.zeros((*size, values.shape[1]))
+    np.add.at(total, (copy, cell), values - centre)
+    rows = np.bincount(np.asarray(copy) * size[1] + np.asarray(cell), minlength=size[0] * size[1]).reshape(size)
+    return np.asarray(total + rows[..., None] * centre)
