@@ -192,4 +192,5 @@ def _check_angle(angle: ArrayLike) -> Array:
         raise InputError(
             "angle must lie in [0, pi/2]", [float(theta.min()), float(theta.max())], "Use arctan(sqrt(noise_variance / variance))"
         )
-    return theta
+    # Rounding may take a right angle beyond itself, where the panels never come.
+    return np.asarray(np.minimum(theta, np.pi / 2))

@@ -42,8 +42,8 @@ class Moments(NamedTuple):
 def normal_moments(n: int, rank: int) -> Moments:
     """Mean and variance of the ``rank``-th smallest of ``n`` independent standard normals.
 
-    Exact to about 1e-13: a trapezoidal sum over the density of the order statistic, with the variance taken
-    about the mean. Works for every rank and for n of a million and more.
+    Exact to about 1e-13 (inner ranks of a million records: 1e-11): a trapezoidal sum over the density of the order
+    statistic, with the variance taken about the mean. Works for every rank and for n of a million and more.
 
     >>> [round(x, 10) for x in normal_moments(200, 200)]
     [2.7460424475, 0.1607244253]

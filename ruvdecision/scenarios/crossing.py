@@ -117,8 +117,15 @@ def optimal_noise(curve: Any, max_risk: float) -> Any:
         enough = np.flatnonzero(curve.uncertainty(steps) >= need)
         if enough.size:
             first = int(enough[0])
+            high = float(steps[first])
             low = last if first == 0 else float(steps[first - 1])
-            root = float(optimize.brentq(lacks, low, float(steps[first]), xtol=1e-15 * scale, rtol=1e-14))
+            while low == 0.0 and high > 1e-300 * scale:
+                # Hardly any noise will do: the root is bracketed on both sides before it is looked for, so that it keeps its digits.
+                if lacks(1e-3 * high) >= 0:
+                    high *= 1e-3
+                else:
+                    low = 1e-3 * high
+            root = float(optimize.brentq(lacks, low, high, xtol=4e-16 * high, rtol=1e-14))
             return _optimum(curve, _onto_allowed_side(curve, root, max_risk))
         last = float(steps[-1])
     limit = float(curve.risk(last))
@@ -141,7 +148,7 @@ def _outward(curve: Curve, scale: float) -> Iterable[Array]:
     """Noise variances to try, in blocks. A curve by convolution costs by the point, the others by the block."""
     if not curve.normal:
         return [scale * np.array([v]) for v in np.geomspace(1e-6, 1e6, 25)]
-    return [scale * np.geomspace(1e-9, 1e-2, 15), scale * np.geomspace(0.012, 1e3, 61), scale * 10.0 ** np.arange(3.5, 12.5)]
+    return [scale * np.geomspace(1e-9, 1e-2, 15), scale * np.geomspace(0.012, 1e3, 61), scale * 10.0 ** np.arange(3.5, 24.5)]
 
 
 def _optimum(curve: Curve, v: float) -> Optimum:
