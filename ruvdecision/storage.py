@@ -101,7 +101,7 @@ def from_bytes(content: bytes, name: str = "the file") -> RUMap:
         with h5py.File(io.BytesIO(content), "r") as opened:
             described = opened.attrs.get("ruvdecision_map")
             stored = {str(k): _array(v) for k, v in opened.items() if isinstance(v, h5py.Dataset)} if isinstance(described, str) else {}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, MemoryError) as problem:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, MemoryError) as problem:
         raise InputError("The file is not a map", f"{name}: {type(problem).__name__}", do) from problem
     if not isinstance(described, str):
         raise InputError("The file is not a map of ruvdecision", name, do)

@@ -265,7 +265,7 @@ def test_hurt_files_are_read_or_refused(kind: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     tried("files read", 100)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 5
+    assert int(done.stdout) > 0
 
 
 # -- maps ----------------------------------------------------------------------------------------------
