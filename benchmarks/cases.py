@@ -7,6 +7,8 @@ what a straight line through its times shows at these sizes.
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -182,8 +184,9 @@ def _replicates(n: int, p: int, releases: int) -> Callable[[], Any]:
 
 def _chunked(n: int, p: int, releases: int) -> Callable[[], Any]:
     """Two csv files read in pieces. They are written here, before the clock runs, a piece at a time."""
-    folder = tempfile.TemporaryDirectory()
-    paths = [Path(folder.name) / name for name in ("original.csv", "released.csv")]
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    paths = [folder / name for name in ("original.csv", "released.csv")]
     numbers, _ = names(p)
     noise = ruv.Noise(sd=0.3)
     for start in range(0, n, CHUNK):
@@ -192,10 +195,7 @@ def _chunked(n: int, p: int, releases: int) -> Callable[[], Any]:
             frame.to_csv(path, index=False, mode="a" if start else "w", header=not start, float_format="%.6g")
     measures = [ruv.NormalKL(), ruv.IntervalOverlap(f"v0 ~ {' + '.join(numbers[1:4])}")]
 
-    def work(keep: Any = folder) -> Any:  # the folder lives as long as the function
-        return ruv.measure(str(paths[0]), releases={"released": str(paths[1])}, measures=measures, chunksize=CHUNK)
-
-    return work
+    return lambda: ruv.measure(str(paths[0]), releases={"released": str(paths[1])}, measures=measures, chunksize=CHUNK)
 
 
 CHUNK = 50_000
