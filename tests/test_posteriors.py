@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 
 import numpy as np
@@ -235,6 +236,9 @@ def test_box_of_two_keeps_small_chances():
 def test_box_of_three_and_uncorrelated_box():
     posterior = Gaussian(np.zeros(3), COV3)
     value = posterior.outside([0.2, 0.0, -0.1], [1.0, 1.5, 2.0])
+    # scipy 1.15 takes no generator here; its error is the same.
+    takes = inspect.signature(stats.multivariate_normal.cdf).parameters
+    seeded = {"rng": np.random.default_rng(1)} if "rng" in takes else {}
     exact = 1 - stats.multivariate_normal.cdf(
         [1.2, 1.5, 1.9],
         np.zeros(3),
@@ -243,7 +247,7 @@ def test_box_of_three_and_uncorrelated_box():
         maxpts=10**6,
         abseps=1e-8,
         releps=1e-8,
-        rng=np.random.default_rng(1),
+        **seeded,
     )
     assert 0 < value.error < 1e-4 and abs(value.value - exact) < 4 * value.error + 1e-6
     diagonal = Gaussian(np.zeros(3), np.diag([1.0, 4.0, 0.0])).outside(np.zeros(3), 1.0)

@@ -455,7 +455,11 @@ def test_no_noise_leaves_the_population() -> None:
     assert within(sample, masked.population_percentile(10, 0.9, 9))
 
 
-@given(st.integers(0, 40), st.integers(0, 40), st.floats(0, 1), st.floats(0, 1), st.integers(0, 1))
+# scipy's own binomial law overflows at subnormal probabilities.
+CHANCE = st.floats(0, 1, allow_subnormal=False)
+
+
+@given(st.integers(0, 40), st.integers(0, 40), CHANCE, CHANCE, st.integers(0, 1))
 @settings(max_examples=60)
 def test_comparison_of_two_counts(many: int, few: int, p: float, q: float, excess: int) -> None:
     a, b = stats.binom(many, p), stats.binom(few, q)
