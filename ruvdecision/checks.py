@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,13 @@ __all__ = [
     "check_covariance",
     "check_finite",
     "check_flag",
+    "check_flags",
     "check_index",
     "check_integer",
     "check_list",
     "check_number",
     "check_probabilities",
+    "check_sequence",
     "check_shares",
     "check_text",
     "check_vector",
@@ -143,7 +145,7 @@ def check_probabilities(name: str, value: ArrayLike, size: int | None = None) ->
     """Return a probability vector (or the rows of a stochastic matrix), each summing to one."""
     array = as_float_array(name, value)
     check_finite(name, array)
-    if array.ndim == 0 or array.shape[-1] == 0:
+    if array.size == 0 or array.ndim == 0:
         raise InputError(f"{name} must be a vector of probabilities", f"shape {array.shape}", "Give one probability per value")
     if size is not None and array.shape[-1] != size:
         raise InputError(f"{name} must have {size} entries", f"{array.shape[-1]}", "Give one probability per value")
@@ -210,6 +212,8 @@ def is_label(value: Any) -> bool:
 
 def check_columns(name: str, value: Any, columns: Sequence[Any]) -> list[int]:
     """Return the positions of the named columns (names, or integer positions where names are not integers)."""
+    if isinstance(value, (set, frozenset)):
+        raise InputError(f"{name} must have an order", kind_of(value), f"Give {name} as a list")
     wanted = [value] if is_single(value) else list(value)
     known = list(columns)
     places = {label: i for i, label in reversed(list(enumerate(known)))}
@@ -227,6 +231,21 @@ def check_columns(name: str, value: Any, columns: Sequence[Any]) -> list[int]:
     if len(set(found)) != len(found):
         raise InputError(f"{name} names a column twice", wanted, "Name each column once")
     return found
+
+
+def check_sequence(name: str, value: Any) -> tuple[Any, ...]:
+    """Return the entries of a list, an array or the like as plain values; sets and mappings have no order, and are refused."""
+    if is_single(value) or isinstance(value, (set, frozenset, Mapping)):
+        raise InputError(f"{name} must be a list", kind_of(value), f"Give {name} as a list, in an order")
+    return tuple(value.tolist() if hasattr(value, "tolist") else value)
+
+
+def check_flags(name: str, value: Any) -> tuple[bool, ...]:
+    """Return a list of booleans, one per record; the error does not show them, for they may say who is at risk."""
+    flags = check_sequence(name, value)
+    if not flags or not all(isinstance(v, (bool, np.bool_)) for v in flags):
+        raise InputError(f"{name} must be one boolean per record", kind_of(value), f"Write {name}=x > 35_000")
+    return tuple(bool(v) for v in flags)
 
 
 def check_finite(name: str, array: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -247,7 +266,11 @@ def as_float_array(name: str, value: ArrayLike) -> NDArray[np.float64]:
         return value
     try:
         raw = np.ma.asarray(value) if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
-        odd = raw.dtype.kind not in "biufO" or (raw.dtype.kind == "O" and any(isinstance(item, _NO_NUMBERS) for item in raw.flat))
+        odd = (
+            raw.dtype.kind not in "biufO"
+            or (raw.ndim == 0 and raw.dtype.kind == "b")
+            or (raw.dtype.kind == "O" and any(isinstance(item, _NO_NUMBERS) for item in raw.flat))
+        )
         if not odd:
             with np.errstate(over="ignore"):  # what is too large for a float is infinite, and `check_finite` says so
                 if isinstance(raw, np.ma.MaskedArray):
