@@ -78,7 +78,6 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 }
 #: What a validator may take of the zoo; everything else it must refuse.
 TAKES = {
-    "integer": {"huge integer"},
     "index": {"minus one"},
     "vector": {"list of truths"},
     "probabilities": {"list of truths", "nested list"},

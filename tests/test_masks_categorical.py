@@ -227,7 +227,7 @@ def test_pram_refuses_data(mask: PRAM, message: str) -> None:
 
 def test_pram_refuses_what_has_no_order_or_no_margins() -> None:
     with pytest.raises(InputError, match="no text"):
-        PRAM(stay=0.5).release(pd.DataFrame({"a": [1, 2]}), 1)
+        PRAM(stay=0.5).release(pd.DataFrame({"a": [1, 2], "b": [1, 2]}), 1)
     with pytest.raises(InputError, match="no order"):
         PRAM(stay=0.5).release(pd.Series(["a", 1, ("t",)], dtype=object), 1)
     with pytest.raises(InputError, match="hashable"):

@@ -307,7 +307,7 @@ def show_number(value: Any) -> str:
     """Show a setting the way a person would write it: 2.08, not 2.0800000000000001."""
     if isinstance(value, (bool, np.bool_)) or value is None or isinstance(value, str):
         return repr(value)
-    if isinstance(value, (int, np.integer)):
+    if isinstance(value, (int, np.integer)) and not isinstance(value, np.timedelta64):
         return str(int(value))
     if isinstance(value, (float, np.floating)):
         return f"{float(value):.10g}"
@@ -338,11 +338,12 @@ def _same(value: Any, default: Any) -> bool:
 
 def _freeze(value: Any) -> Hashable:
     if isinstance(value, np.ndarray):
-        return (value.shape, value.dtype.str, value.tobytes())
+        return (value.shape, value.dtype.str, np.asarray(value).tobytes())
     if isinstance(value, (list, tuple)):
         return tuple(_freeze(v) for v in value)
     if isinstance(value, dict):
-        return tuple((k, _freeze(v)) for k, v in value.items())
+        # Mappings are equal in whatever order they were written.
+        return frozenset((k, _freeze(v)) for k, v in value.items())
     try:
         hash(value)
     except TypeError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..checks import Seed, as_float_array, check_index, check_integer
+from ..checks import Seed, as_float_array, as_generator, check_index, check_integer, check_sequence
 from ..errors import InputError, kind_of
 from ..protocols import Array
 from .base import Mask
@@ -90,9 +89,7 @@ class SuppressCells(Mask):
             if self.cells != "all":
                 raise InputError('cells must be "all" or a list of positions', self.cells, "Write cells=[(0, 1), (1, 1)]")
         else:
-            if not isinstance(self.cells, Iterable):
-                raise InputError('cells must be "all" or a list of positions', self.cells, "Write cells=[(0, 1), (1, 1)]")
-            cells = tuple(_positions("cells", c) for c in self.cells)
+            cells = tuple(_positions("cells", c) for c in check_sequence("cells", self.cells))
             if not cells:
                 raise InputError("cells must name at least one cell", [], "Use Release() to publish the whole table")
             if len(set(cells)) != len(cells):
@@ -100,15 +97,12 @@ class SuppressCells(Mask):
             object.__setattr__(self, "cells", cells)
         if isinstance(self.margins, (bool, np.bool_)):
             object.__setattr__(self, "margins", bool(self.margins))
-        elif isinstance(self.margins, str) or not isinstance(self.margins, Iterable):
-            raise InputError(
-                "margins must be True, False or a list of axes", self.margins, "Write margins=[(0,), (1,)] for row and column totals"
-            )
         else:
-            object.__setattr__(self, "margins", tuple(_positions("margins", m) for m in self.margins))
+            object.__setattr__(self, "margins", tuple(_positions("margins", m) for m in check_sequence("margins", self.margins)))
 
     def release(self, data: Any, rng: Seed = None) -> Any:
         """Give back the table, of the same kind, with missing values in the suppressed cells."""
+        as_generator(rng)  # nothing is drawn, but a seed that is none is refused as everywhere
         counts = as_counts(data, missing=True)
         # Margins of a table that has lost cells cannot be worked out any more.
         published = self.publish(data) if not np.isnan(counts).any() and self.axes(counts.ndim) else None
@@ -220,6 +214,4 @@ def margin_of(counts: Array, axes: Axes) -> Array:
 def _positions(name: str, value: Any) -> Axes:
     if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
         return (int(value),)
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InputError(f"{name} is a list of tuples of positions", value, "Write (0, 1), for example")
-    return tuple(check_integer(name, v) for v in value)
+    return tuple(check_integer(name, v) for v in check_sequence(name, value))

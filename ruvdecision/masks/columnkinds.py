@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ..checks import check_sequence
 from ..errors import InputError
 from ..protocols import Array
 from .frame import Frame, real_like
@@ -18,6 +19,7 @@ __all__ = [
     "Ranked",
     "apart",
     "as_columns",
+    "blanked",
     "category_codes",
     "kind_of",
     "put",
@@ -133,6 +135,19 @@ def put(frame: Frame, columns: Mapping[int, Any]) -> Frame:
     return replace(frame, table=table)
 
 
+def blanked(column: pd.Series, blank: NDArray[np.bool_], kind: str) -> Any:
+    """The column with missing values in these rows.
+
+    Integers become nullable ``Int64`` (or ``UInt64``) and booleans ``boolean``, so that no value loses digits; in an array,
+    where there is no such type, they become floating point.
+    """
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "iub":
+        nullable = {"b": "boolean", "u": "UInt64", "i": "Int64"}[dtype.kind]
+        column = column.astype(np.float64 if kind in ("matrix", "vector") else nullable)
+    return column.mask(blank).array
+
+
 def whole_like(values: Array, column: pd.Series) -> Any:
     """Real numbers in the type of a numeric column; integers are rounded and kept inside their type's range."""
     dtype = column.dtype
@@ -162,12 +177,18 @@ def as_columns(name: str, value: Any, *, empty: bool = False) -> tuple[Any, ...]
     """Return column names as a tuple, None as None; an empty list is refused unless it has a meaning."""
     if value is None:
         return None
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        return (value,)
-    names = tuple(value.tolist() if isinstance(value, np.ndarray) else value)
+    single = isinstance(value, str) or not isinstance(value, Iterable)
+    names = (value,) if single else check_sequence(name, value)
     if not names and not empty:
         raise InputError(f"{name} must not be empty", [], f"Leave {name} out, or name at least one column")
+    if any(not _hashable(v) for v in names):
+        raise InputError(f"{name} must be names or positions", type(value).__name__, f'Write {name}=["age", "income"]')
     return names
+
+
+def _hashable(value: Any) -> bool:
+    """Whether a value can be a name; a tuple can if its entries can."""
+    return all(map(_hashable, value)) if isinstance(value, tuple) else isinstance(value, Hashable) and value is not np.ma.masked
 
 
 def apart(first: str, a: Sequence[int], second: str, b: Sequence[int], columns: Sequence[Any]) -> None:

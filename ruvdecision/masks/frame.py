@@ -23,35 +23,29 @@ class Frame:
     table: pd.DataFrame
     kind: str
     dtype: Any = None
+    """The name of a Series, or the type of an array that came in."""
 
     @classmethod
     def of(cls, data: Any) -> Frame:
-        """Wrap a DataFrame, a Series or an array of one or two dimensions (rows are respondents)."""
+        """Wrap a DataFrame, a Series or an array of one or two dimensions (rows are respondents).
+
+        What a masked array masks is missing. Numbers in another machine's byte order are put into this one's.
+        """
         if isinstance(data, Frame):
             return data
         if isinstance(data, pd.DataFrame):
             if not data.columns.is_unique:
                 twice = data.columns[data.columns.duplicated()].unique().tolist()
                 raise InputError("Column names must be unique", twice, "Rename the columns that share a name")
-            frame = cls(data, "frame")
+            frame = cls(_native(data), "frame")
         elif isinstance(data, pd.Series):
-            frame = cls(data.to_frame(), "series", data.name)
+            frame = cls(_native(data.to_frame()), "series", data.name)
         else:
-            try:
-                array = np.asarray(data)
-            except ValueError:
-                raise InputError(
-                    "Data must be a table", "rows of different lengths", "Give one row per respondent, all equally long"
-                ) from None
-            if array.dtype.kind == "V":
-                raise InputError("Data must be a table", "an array with named fields", "Write pd.DataFrame(array)")
-            if array.ndim not in (1, 2):
-                raise InputError("Data must have one or two dimensions", f"shape {array.shape}", "Give one row per respondent")
+            array = _array(data)
+            table = pd.DataFrame(array if array.ndim == 2 else array[:, None])
             if array.dtype == object:
-                table = pd.DataFrame(array if array.ndim == 2 else array[:, None]).infer_objects()
-            else:
-                table = pd.DataFrame(array if array.ndim == 2 else array[:, None])
-            frame = cls(table, "matrix" if array.ndim == 2 else "vector")
+                table = table.infer_objects()
+            frame = cls(table, "matrix" if array.ndim == 2 else "vector", array.dtype)
         if len(frame.table) == 0 or frame.table.shape[1] == 0:
             raise InputError("Data must have at least one row and one column", f"shape {frame.table.shape}", "Check how the data were read")
         return frame
@@ -107,8 +101,47 @@ class Frame:
             return self.table.copy(deep=False) if self.table.shape[1] else self.table
         if self.kind == "series":
             return self.table.iloc[:, 0].rename(self.dtype)
-        values = self.table.to_numpy()
+        types = list(self.table.dtypes)
+        if all(isinstance(t, np.dtype) and t.kind in "biuf" for t in types):
+            # pandas would make objects of truth values beside numbers.
+            values = self.table.to_numpy(dtype=np.result_type(*types))
+        else:
+            values = self.table.to_numpy()
+            if self.dtype is not None and self.dtype.kind == "U" and all(isinstance(v, str) for v in values.ravel()):
+                values = values.astype(str)
         return values if self.kind == "matrix" else values[:, 0]
+
+
+def _array(data: Any) -> np.ndarray[Any, Any]:
+    """Data as an array of one or two dimensions, in this machine's byte order, with masked entries missing."""
+    try:
+        array = np.asarray(data)
+    except ValueError:
+        raise InputError("Data must be a table", "rows of different lengths", "Give one row per respondent, all equally long") from None
+    if array.dtype.kind == "V":
+        raise InputError("Data must be a table", "an array with named fields", "Write pd.DataFrame(array)")
+    if array.ndim not in (1, 2):
+        raise InputError("Data must have one or two dimensions", f"shape {array.shape}", "Give one row per respondent")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if isinstance(data, np.ma.MaskedArray) and np.any(hidden := np.ma.getmaskarray(data)):
+        # Only floating point, complex numbers and objects can hold what stands for missing.
+        holds = array.dtype if array.dtype.kind in "fc" else np.float64 if array.dtype.kind in "biu" else object
+        array = array.astype(holds)
+        array[hidden] = np.nan
+    return array
+
+
+def _native(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with its numbers in this machine's byte order; the same one if they are so already."""
+    foreign = [i for i, t in enumerate(table.dtypes) if isinstance(t, np.dtype) and not t.isnative]
+    if not foreign:
+        return table
+    table = table.copy(deep=False)
+    for i in foreign:
+        values = table.iloc[:, i].to_numpy()
+        table.isetitem(i, values.astype(values.dtype.newbyteorder("=")))
+    return table
 
 
 def real_like(values: Array, column: pd.Series) -> Any:

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ..checks import check_columns, check_integer, check_number, check_vector
 from ..errors import InfeasibleError, InputError, RuvError
 from ..protocols import Array
 from .base import Mask
-from .columnkinds import Ints, as_columns, category_codes, put
+from .columnkinds import Ints, as_columns, blanked, category_codes, put
 from .frame import Frame
 
 __all__ = ["LocalSuppress", "key_matches"]
@@ -86,6 +85,10 @@ class LocalSuppress(Mask):
             costs = check_vector("importance", self.importance, len(keys))
             object.__setattr__(self, "importance", tuple(check_number("importance", float(v), low=0, open_low=True) for v in costs))
 
+    def __hash__(self) -> int:
+        # A mapping among the arguments has no hash of its own.
+        return hash(self.family)
+
     def __repr__(self) -> str:
         # k is the point of the mask, so it is shown even at its default.
         return super().__repr__() if "k" in self.settings() else super().__repr__().replace("(", f"(k={self.k}, ", 1)
@@ -106,7 +109,7 @@ class LocalSuppress(Mask):
         codes = np.stack([category_codes(frame.table.iloc[:, i])[0] for i in positions], axis=1)
         blank = suppress(codes, self.k, self.costs, rng) & (codes >= 0)
         return put(
-            frame, {i: _blanked(frame.table.iloc[:, i], blank[:, j], frame.kind) for j, i in enumerate(positions) if blank[:, j].any()}
+            frame, {i: blanked(frame.table.iloc[:, i], blank[:, j], frame.kind) for j, i in enumerate(positions) if blank[:, j].any()}
         )
 
 
@@ -339,19 +342,3 @@ def _choose(row: Ints, pattern: Ints, amount: Ints, shuffled: Ints) -> Ints:
     start = np.flatnonzero(np.concatenate([[True], own[1:] != own[:-1]]))
     place = np.arange(len(own)) - np.repeat(start, np.diff(np.append(start, len(own))))
     return np.asarray(order[place < quota[own]])
-
-
-# -- columns ----------------------------------------------------------------------------------------------
-
-
-def _blanked(column: pd.Series, blank: NDArray[np.bool_], kind: str) -> Any:
-    """The column with missing values in these rows."""
-    types, dtype = pd.api.types, column.dtype
-    if isinstance(dtype, np.dtype) and dtype.kind in "iub":
-        if kind in ("matrix", "vector"):
-            column = column.astype(np.float64)
-        elif types.is_bool_dtype(dtype):
-            column = column.astype("boolean")
-        else:
-            column = column.astype("UInt64" if dtype.kind == "u" else "Int64")
-    return column.mask(blank).array

@@ -7,6 +7,7 @@ on their own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain as chained
@@ -19,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..channels import LinearChannel
-from ..checks import as_float_array, check_covariance, check_index, check_integer, check_probabilities
+from ..checks import as_float_array, check_covariance, check_index, check_integer, check_probabilities, check_sequence
 from ..errors import InputError, UnsupportedError
 from ..layout import Partition
 from ..protocols import Array
@@ -71,18 +72,18 @@ class Mechanism(Mask):
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         put("records", check_integer("records", self.records, low=1))
-        rows = tuple(check_index("rows", r, self.records) for r in self.rows)
+        rows = tuple(check_index("rows", r, self.records) for r in check_sequence("rows", self.rows))
         if len(set(rows)) != len(rows):
             raise InputError("rows names a row twice", list(rows), "Name each row once")
         put("rows", rows)
-        put("outcomes", tuple(_plain(v) for v in self.outcomes))
+        put("outcomes", tuple(_plain(v) for v in check_sequence("outcomes", self.outcomes)))
         if len(set(self.outcomes)) != len(self.outcomes) or not self.outcomes:
             raise InputError("outcomes must be different from each other", len(self.outcomes), "Name each outcome once")
         table = as_float_array("matrix", self.matrix)
         if table.ndim != 2 or table.shape[0] != self.files:
             raise InputError(f"matrix must have {self.files} rows, one per file", f"shape {table.shape}", "List files as the class says")
         put("matrix", tuple(map(tuple, check_probabilities("matrix", table).tolist())))
-        put("outputs", tuple(_plain(v) for v in self.outputs))
+        put("outputs", tuple(_plain(v) for v in check_sequence("outputs", self.outputs)))
         if len(self.outputs) != table.shape[1]:
             raise InputError(f"outputs must have {table.shape[1]} entries", len(self.outputs), "Give one per column of the matrix")
 
@@ -140,9 +141,9 @@ class Mechanism(Mask):
         running = np.cumsum(self.table[self.index_of(codes)])
         drawn = min(int(np.searchsorted(running, rng.random() * running[-1], side="right")), len(running) - 1)
         width = frame.table.shape[1]
-        shown = np.atleast_1d(np.asarray(self.outputs[drawn], dtype=np.float64))
-        if any(np.size(v) != width for v in self.outputs):
-            shown = np.full(width, float(drawn))
+        keys = [_key(v) for v in self.outputs]
+        fits = all(len(k) == width and all(isinstance(e, float) for e in k) for k in keys)
+        shown = keys[drawn] if fits else (float(drawn),) * width
         table = frame.table.copy(deep=False)
         for j in range(width):
             table.isetitem(j, np.full(frame.n, shown[j]))
@@ -172,7 +173,8 @@ class Apart(Mask):
     rows: Any
 
     def __post_init__(self) -> None:
-        rows = tuple(check_integer("rows", r, low=0) for r in np.atleast_1d(np.asarray(self.rows)).tolist())
+        given = check_sequence("rows", self.rows) if isinstance(self.rows, Iterable) else (self.rows,)
+        rows = tuple(check_integer("rows", r, low=0) for r in given)
         if not rows or len(set(rows)) != len(rows):
             raise InputError("rows must name at least one row, each once", list(rows), "Write Apart(rows=[0])")
         object.__setattr__(self, "rows", rows)
@@ -225,7 +227,7 @@ class Combine(Mask):
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
             raise InputError("matrix must be square and finite", f"shape {matrix.shape}", "Give one row and one column per entry of b")
         covariance = check_covariance("covariance", self.covariance, len(matrix))
-        rows = tuple(check_integer("rows", r, low=0) for r in self.rows)
+        rows = tuple(check_integer("rows", r, low=0) for r in check_sequence("rows", self.rows))
         if len(set(rows)) != len(rows):
             raise InputError("rows names a row twice", list(rows), "Name each row once")
         for name, value in (("matrix", matrix), ("covariance", covariance)):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ..channels import LinearChannel
-from ..checks import check_choice, check_columns, check_integer
+from ..checks import check_choice, check_columns, check_integer, check_sequence
 from ..errors import InputError, UnsupportedError
 from ..layout import Partition
 from ..protocols import Array
@@ -95,21 +97,19 @@ class Microaggregate(Mask):
         check_choice("centre", self.centre, ("mean", "median"))
         if self.size is not None:
             object.__setattr__(self, "size", check_integer("size", self.size, low=1))
-        elif np.ndim(self.groups) == 0:
+        elif not isinstance(self.groups, Iterable) or (isinstance(self.groups, np.ndarray) and self.groups.ndim == 0):
             object.__setattr__(self, "groups", check_integer("groups", self.groups, low=1))
         else:
-            if np.ndim(self.groups) > 1:
-                raise InputError(
-                    "groups must be a number or one label per record", f"{np.ndim(self.groups)} dimensions", "Give a flat list"
-                )
-            labels = tuple(np.asarray(self.groups).tolist())
+            labels = check_sequence("groups", self.groups)
+            if not labels or any(isinstance(v, Iterable) and not isinstance(v, str) for v in labels):
+                raise InputError("groups must be a number or one label per record", "something else", "Give a flat list of labels")
             if self.by != "rows":
                 raise InputError(
                     "Groups given record by record leave nothing to sort",
                     f"by={self.by!r}",
                     'Leave by="rows", or give the number of groups',
                 )
-            if any(v is None or v != v for v in labels):
+            if any(v is None or v is pd.NA or v != v for v in labels):
                 raise InputError("groups must have a label for every record", "missing labels", "Fill them in")
             object.__setattr__(self, "groups", labels)
         if self.groups is not None and (self.by == "mdav" or self.within is not None):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ..checks import check_choice, check_integer, check_number
+from ..checks import check_choice, check_columns, check_integer, check_number
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
@@ -66,9 +66,18 @@ class MicroaggregateMixed(Mask):
                 raise InputError("weights must be a mapping from column to number", self.weights, 'Write weights={"age": 2}')
             object.__setattr__(self, "weights", {c: check_number(f"weights[{c!r}]", w, low=0) for c, w in self.weights.items()})
 
+    def __hash__(self) -> int:
+        # A mapping among the arguments has no hash of its own.
+        return hash(self.family)
+
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         positions = frame.positions(self.columns)
-        points = embed(frame.table.iloc[:, positions], scale=self.scale, weights=self.weights)
+        weights = self.weights
+        if weights is not None:
+            # Positions will do, as they do for columns.
+            names = [frame.columns[i] for i in check_columns("weights", list(weights), frame.columns)]
+            weights = dict(zip(names, weights.values(), strict=True))
+        points = embed(frame.table.iloc[:, positions], scale=self.scale, weights=weights)
         return centres(frame, positions, mdav(points, self.size))
 
 

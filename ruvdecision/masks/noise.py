@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channels import LinearChannel
-from ..checks import check_columns, check_number
+from ..checks import check_columns, check_flags, check_number
 from ..errors import InputError, UnsupportedError
 from ..layout import Partition
 from ..protocols import Array
@@ -129,7 +129,7 @@ class Noise(Mask):
         given = self.__dict__
         plain = type(variance) is float and variance >= 0.0 and sd is covariance is share is columns is None and common is False
         if (
-            plain and kind == "normal" and df is weights is centres is lower is upper is where is times is None
+            plain and type(kind) is str and kind == "normal" and df is weights is centres is lower is upper is where is times is None
             and keep_moments is matching_residuals is False
         ):  # fmt: skip
             # The common case, thousands of times in a grid: the class holds all the other values, and one family is enough.
@@ -460,14 +460,7 @@ class Noise(Mask):
         if self.where is not None:
             self._set("times", check_number("times", self.times, low=0, open_low=True))
             if not callable(self.where):
-                array = np.asarray(self.where)
-                if array.ndim != 1 or array.dtype != bool or len(array) == 0:
-                    raise InputError(
-                        "where must be one boolean per record or a callable",
-                        f"shape {array.shape} of {array.dtype}",
-                        "Write where=x > 35_000",
-                    )
-                self._set("where", tuple(array.tolist()))
+                self._set("where", check_flags("where", self.where))
 
 
 PLAIN_FAMILY = (Noise, "variance", 0, False, None)

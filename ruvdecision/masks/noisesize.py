@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ def as_size(name: str, value: Any) -> Any:
     """A size of noise in the form in which it is kept: number, tuple, tuple of tuples or callable."""
     if name == "covariance":
         return tuple(map(tuple, check_covariance(name, value).tolist()))
-    if name == "share" or (np.ndim(value) == 0 and not callable(value)):
+    single = not isinstance(value, Iterable) or isinstance(value, str) or (isinstance(value, np.ndarray) and value.ndim == 0)
+    if name == "share" or (single and not callable(value)):
         return check_number(name, value, low=0, infinite=name != "share")
     if callable(value):
         return value

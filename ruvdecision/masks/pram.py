@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from ..checks import as_float_array, check_columns, check_finite, check_number, check_probabilities, rows_where
+from ..checks import as_float_array, check_columns, check_finite, check_number, check_probabilities, check_sequence, rows_where
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .base import Mask
@@ -49,7 +49,7 @@ class PRAM(Mask):
         t R = t. The chance to stay then differs from ``stay``; `transition` shows it.
     columns : names or positions, optional
         Columns to treat. Not given: the text, categorical and boolean columns of a DataFrame; every column of
-        a Series or array.
+        a Series or array, and the only column of a DataFrame that has one.
     categories : list, or {column: list}, optional
         All categories in order.
 
@@ -100,6 +100,10 @@ class PRAM(Mask):
             checked_value, labels = self._read(name, value, name, labels)
             object.__setattr__(self, name, checked_value)
             object.__setattr__(self, "categories", labels)
+
+    def __hash__(self) -> int:
+        # A mapping among the arguments has no hash of its own.
+        return hash(self.family)
 
     @property
     def recordwise(self) -> bool:  # type: ignore[override]
@@ -162,6 +166,8 @@ class PRAM(Mask):
             chosen = check_columns("columns", self.columns, frame.columns)
         elif frame.kind == "frame":
             chosen = [i for i in range(frame.table.shape[1]) if kind_of(frame.table.iloc[:, i]) in ("category", "boolean")]
+            if not chosen and frame.table.shape[1] == 1:
+                chosen = [0]
             if not chosen:
                 raise InputError(
                     "PRAM found no text, categorical or boolean column",
@@ -179,6 +185,9 @@ class PRAM(Mask):
 
     def _column(self, column: pd.Series, name: Any, rng: np.random.Generator) -> Any:
         names = self._of(name)[1]
+        own = column.dtype
+        if isinstance(own, np.dtype) and own.kind == "f" and own.itemsize not in (4, 8):
+            column = column.astype(object)  # pandas has no index of half or long double precision
         levels = self._levels(column, names)
         codes = levels.get_indexer(pd.Index(column))
         missing = column.isna().to_numpy()
@@ -192,11 +201,12 @@ class PRAM(Mask):
         seen = codes[~missing]
         margins = np.bincount(seen, minlength=len(levels))
         if not seen.size:
-            return column.array
+            return column.array if column.dtype == own else column.astype(own).array
         p = self.transition(list(levels), margins, name)
         fresh = codes.copy()
         fresh[~missing] = _move(seen, p, rng.random(len(codes))[~missing])
-        return _decode(fresh, levels, column)
+        released = _decode(fresh, levels, column)
+        return released if column.dtype == own else pd.Series(released).astype(own).array
 
     def _levels(self, column: pd.Series, names: tuple[Any, ...] | None) -> pd.Index:
         if names is not None:
@@ -367,8 +377,8 @@ def _decode(codes: Ints, levels: pd.Index, column: pd.Series) -> Any:
 
 
 def _listed(value: Any) -> tuple[Any, ...]:
-    names = tuple(value.tolist() if isinstance(value, (np.ndarray, pd.Index, pd.Series)) else value)
-    if not names or len(set(names)) != len(names):
+    names = check_sequence("categories", value)
+    if not names or not all(isinstance(v, Hashable) for v in names) or len(set(names)) != len(names):
         raise InputError("categories must be different from each other, and at least one", list(names), "List each category once")
     return names
 

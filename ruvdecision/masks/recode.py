@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..checks import as_float_array, check_choice, check_number, rows_where
+from ..checks import as_float_array, check_choice, check_number, check_sequence, rows_where
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .base import Mask
-from .columnkinds import as_columns, category_codes, put
+from .columnkinds import as_columns, category_codes, put, real_like
 from .frame import Frame
 
 if TYPE_CHECKING:
@@ -75,6 +75,9 @@ class Recode(Mask):
         if self.categories is not None:
             if not isinstance(self.categories, Mapping) or not self.categories:
                 raise InputError("categories must map old categories to new ones", self.categories, 'Write categories={"a": "x", "b": "x"}')
+            new = [*self.categories.values(), *([] if self.other is None else [self.other])]
+            if any(not isinstance(v, Hashable) or v is None or v is pd.NA or v != v for v in new):
+                raise InputError("A new category must be a name or a number", "something else", "To blank a category use Suppress")
             # Pairs instead of a dict: a mask can be compared and looked up.
             object.__setattr__(self, "categories", tuple(self.categories.items()))
         elif self.other is not None:
@@ -86,7 +89,7 @@ class Recode(Mask):
         if self.categories is not None:
             return put(frame, {i: self._map(frame.table.iloc[:, i], frame.columns[i]) for i in frame.positions(self.columns)})
         values, positions = frame.numeric("Recode", self.columns, missing=True)
-        return put(frame, {i: self._cut(values[:, j], frame.columns[i]) for j, i in enumerate(positions)})
+        return put(frame, {i: self._cut(values[:, j], frame.table.iloc[:, i]) for j, i in enumerate(positions)})
 
     def back(self, observed: Observed) -> Observed:
         """The interval that a label or a number stands for; for categories, those that became the released one."""
@@ -125,7 +128,9 @@ class Recode(Mask):
         elif isinstance(self.label, str):
             check_choice("label", self.label, ("interval", "midpoint", "lower"))
         else:
-            names = tuple(self.label)
+            names = check_sequence("label", self.label)
+            if any(not isinstance(v, Hashable) or v is None or v is pd.NA or v != v for v in names):
+                raise InputError("label must be made of names or numbers", "something else", "Give one label per interval")
             if self.bins is None or len(names) != len(self.bins) - 1 or len(set(names)) != len(names):
                 count = "no bins" if self.bins is None else f"{len(self.bins) - 1} intervals"
                 raise InputError(
@@ -137,8 +142,8 @@ class Recode(Mask):
             if not np.all(np.isfinite(needed)):
                 raise InputError(f'label="{self.label}" needs finite edges', list(self.bins), 'Use label="interval", or Topcode first')
 
-    def _cut(self, column: Array, name: Any) -> Any:
-        known = ~np.isnan(column)
+    def _cut(self, column: Array, old: pd.Series[Any]) -> Any:
+        known, name = ~np.isnan(column), old.name
         if self.bins is not None:
             edges = np.asarray(self.bins)
             outside = known & ((column < edges[0]) | (column > edges[-1]))
@@ -155,7 +160,12 @@ class Recode(Mask):
                 raise InputError(
                     "Recode(width=...) cannot take infinite values", f"some in column {name!r}", "Use bins= with infinite ends"
                 )
-            step = np.floor(np.where(known, column, column[known][0] if known.any() else 0.0) / width)
+            with np.errstate(over="ignore"):
+                step = np.floor(np.where(known, column, column[known][0] if known.any() else 0.0) / width)
+            if np.abs(step).max() >= 2.0**53:
+                raise InputError(
+                    f"width is too small beside the values of column {name!r} to tell intervals apart", self.width, "Use wider intervals"
+                )
             first = int(step.min())
             count = int(step.max()) - first + 1
             if count > 1_000_000:
@@ -164,7 +174,7 @@ class Recode(Mask):
             code = (step - first).astype(np.int64)
         if isinstance(self.label, str) and self.label != "interval":
             number = edges[:-1] + (edges[1:] - edges[:-1]) / 2 if self.label == "midpoint" else edges[:-1]
-            return np.where(known, number[code], np.nan)
+            return real_like(np.where(known, number[code], np.nan), old)
         closed = self.bins is not None
         names: list[Any] = _names(edges, closed) if isinstance(self.label, str) else list(self.label)
         return pd.Categorical.from_codes(np.where(known, code, -1), categories=pd.Index(names), ordered=True)
@@ -184,7 +194,12 @@ class Recode(Mask):
             new = list(dict.fromkeys(mapping.get(v, self.other) for v in column.cat.categories if v in mapping or self.other is not None))
             # Merged neighbours keep the order of the old categories.
             return pd.Categorical(answer, categories=new, ordered=bool(column.dtype.ordered) and _in_order(column, mapping, self.other))
-        return column.array if len(old) == 0 else pd.Series(answer).array
+        if len(old) == 0:
+            return column.array
+        if isinstance(column.dtype, pd.StringDtype) and all(v is None or isinstance(v, str) for v in answer):
+            return pd.array(answer, dtype=column.dtype)
+        # pandas' types that know missing values stay such types.
+        return pd.array(answer) if not isinstance(column.dtype, np.dtype | pd.StringDtype) else pd.Series(answer).array
 
 
 def _in_order(column: pd.Series[Any], mapping: dict[Any, Any], other: Any) -> bool:
@@ -197,6 +212,8 @@ def _in_order(column: pd.Series[Any], mapping: dict[Any, Any], other: Any) -> bo
 def _names(edges: Array, closed: bool) -> list[str]:
     """Names of intervals, closed on the left; the last one on both sides if ``closed``."""
     shown = [f"{e:.10g}" for e in edges]
+    if len(set(shown)) < len(shown):
+        shown = [f"{e:.17g}" for e in edges]
     names = []
     for i, (a, b) in enumerate(pairwise(shown)):
         left = "(" if a == "-inf" else "["

@@ -43,7 +43,7 @@ class Resample(Mask):
     no_law: ClassVar[str | None] = "each released value is a mean of order statistics of the whole file"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "times", check_integer("times", self.times, low=1))
+        object.__setattr__(self, "times", check_integer("times", self.times, low=1, high=1_000_000))
         object.__setattr__(self, "columns", as_columns("columns", self.columns))
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
@@ -61,7 +61,8 @@ class Resample(Mask):
                     # Distances from the smallest value keep a constant column as it is, to the last digit.
                     sample -= ranked[0]
                 total += sample
-            out[order, j] = total if self.times == 1 else ranked[0] + total / self.times
+            # Rounding must not carry a mean beyond the values that it is a mean of.
+            out[order, j] = total if self.times == 1 else np.clip(ranked[0] + total / self.times, ranked[0], ranked[-1])
         # One sample gives original values back, so whole numbers stay whole numbers.
         return replace_keeping_integers(frame, out, positions) if self.times == 1 else frame.replace(out, positions)
 

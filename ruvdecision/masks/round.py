@@ -59,7 +59,8 @@ class Round(Mask):
         if len(base) not in (1, values.shape[1]):
             raise InputError(f"base must have {values.shape[1]} entries, one per column", len(base), "Give one number, or one per column")
         base = np.broadcast_to(base, values.shape[1])
-        ratio = values / base
+        with np.errstate(over="ignore"):  # beyond the range of numbers a value is a multiple, see below
+            ratio = values / base
         nearest = np.rint(ratio)
         if self.random:
             lower = np.floor(ratio)
@@ -68,7 +69,8 @@ class Round(Mask):
                 # 0.3 / 0.1 is not 3 in binary, yet 0.3 is a multiple of 0.1 and stays.
                 multiple = np.abs(ratio - nearest) <= 1e-12 * np.maximum(np.abs(nearest), 1.0)
             nearest = np.where(multiple, nearest, lower + up)
-        return replace_keeping_integers(frame, _multiples(nearest, base), positions)
+        # Where a base is less than the last digit of a value, the value is a multiple of it.
+        return replace_keeping_integers(frame, np.where(np.abs(ratio) >= 2.0**53, values, _multiples(nearest, base)), positions)
 
     def back(self, observed: Observed) -> Observed:
         """An interval of one base around a multiple, or the probabilities of rounding up and down to it."""
@@ -119,7 +121,7 @@ def _fits(whole: Array, dtype: Any) -> bool:
 
 def _multiples(count: Array, base: Array) -> Array:
     """Multiples of the bases: 3 of 0.1 are 0.3, not 0.30000000000000004."""
-    inverse = np.rint(1.0 / base)
-    fraction = (base < 1) & (np.abs(1.0 / base - inverse) < 1e-9 * inverse)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # of bases near the smallest number
+        inverse = np.rint(1.0 / base)
+        fraction = (base < 1) & (np.abs(1.0 / base - inverse) < 1e-9 * inverse)
         return np.where(fraction, count / np.where(fraction, inverse, 1.0), count * base) + 0.0

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..checks import as_float_array, check_probabilities, rows_where
+from ..checks import as_float_array, check_probabilities, check_sequence, rows_where
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
+from .columnkinds import as_columns
 from .frame import Frame
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Stochastic(Mask):
             labels = getattr(self, name)
             if labels is None:
                 continue
-            labels = tuple(_label(v) for v in (labels.tolist() if isinstance(labels, np.ndarray) else labels))
+            labels = tuple(_label(v) for v in check_sequence(name, labels))
             if len(labels) != size:
                 raise InputError(
                     f"{name} must have {size} entries, one per {what} of the matrix", len(labels), f"Give one label per {what}"
@@ -71,10 +72,7 @@ class Stochastic(Mask):
             if name == "inputs" and len(set(labels)) != size:
                 raise InputError("inputs must be different from each other", list(labels), "Name each category once")
             object.__setattr__(self, name, labels)
-        if self.columns is not None:
-            object.__setattr__(
-                self, "columns", (self.columns,) if isinstance(self.columns, (str, int, np.integer)) else tuple(self.columns)
-            )
+        object.__setattr__(self, "columns", as_columns("columns", self.columns))
 
     @property
     def table(self) -> Array:
@@ -112,7 +110,10 @@ class Stochastic(Mask):
             drawn = np.minimum(
                 (running[np.maximum(codes, 0)] <= uniform[:, None] * running[np.maximum(codes, 0), -1:]).sum(axis=1), running.shape[1] - 1
             )
-            released.append(_as_column(self.labels(names), drawn, codes < 0))
+            labels = self.labels(names)
+            values = _as_column(labels, drawn, codes < 0)
+            # Where categories are released as categories, a column keeps its type.
+            released.append(_like(values, column, labels) if self.outputs is None and len(labels) == len(self.matrix) else values)
         table = frame.table.copy(deep=False)
         for position, values in zip(positions, released, strict=True):
             table.isetitem(position, values)
@@ -147,6 +148,8 @@ class Stochastic(Mask):
                     f"column {column.name!r} of {column.dtype}",
                     "Give inputs=[...], one category per row",
                 )
+            if pd.api.types.is_complex_dtype(column.dtype):
+                raise InputError("A column must not hold complex numbers", str(column.name), "Split it into real and imaginary part")
             numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
             bad = ~missing & ((numbers != np.rint(numbers)) | (numbers < 0) | (numbers >= size))
             if bad.any():
@@ -161,7 +164,7 @@ class Stochastic(Mask):
         for row, value in enumerate(column.tolist()):
             if missing[row]:
                 continue
-            if value not in place:
+            if not isinstance(value, Hashable) or value not in place:
                 raise InputError(
                     "The data hold a category that the matrix has no row for",
                     f"one in row {row} of column {column.name!r}",
@@ -178,6 +181,20 @@ def _label(value: Any) -> Any:
     if isinstance(value, (list, np.ndarray)):
         return tuple(_label(v) for v in value)
     return value
+
+
+def _like(values: Any, column: pd.Series, labels: tuple[Any, ...]) -> Any:
+    """Released categories in the type of the column, if all labels can be written in it."""
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return pd.Categorical(values, dtype=dtype) if set(labels) <= set(dtype.categories) else values
+    if pd.api.types.is_bool_dtype(dtype) and not set(labels) <= {0, 1}:
+        return values
+    try:
+        same = pd.Series(list(labels)).astype(dtype).tolist() == list(labels)
+    except (TypeError, ValueError):
+        return values
+    return pd.Series(values).astype(dtype).array if same else values
 
 
 def _as_column(labels: tuple[Any, ...], drawn: Any, missing: Any) -> Any:

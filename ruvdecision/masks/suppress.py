@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..channels import LinearChannel
-from ..checks import check_columns, check_index
+from ..checks import check_columns, check_index, check_integer
 from ..errors import InputError
 from ..layout import Partition
 from ..protocols import Array
 from .base import Mask
+from .columnkinds import as_columns, blanked, put
 from .frame import Frame
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ __all__ = ["Suppress"]
 class Suppress(Mask):
     """Release nothing, or nothing of the named columns and rows.
 
-    Suppressed entries become missing values; rows and columns stay in place.
+    Suppressed entries become missing values; rows and columns stay in place. In a DataFrame integers become nullable
+    ``Int64`` and booleans ``boolean`` in columns that get a blank; in an array they become floating point.
 
     Parameters
     ----------
@@ -43,20 +45,16 @@ class Suppress(Mask):
 
     def __post_init__(self) -> None:
         for name in ("columns", "rows"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            value = (value,) if isinstance(value, (str, int, np.integer)) else tuple(np.asarray(value, dtype=object).tolist())
-            if len(value) == 0:
+            value = as_columns(name, getattr(self, name), empty=True)
+            if value is not None and len(value) == 0:
                 raise InputError(f"{name} must not be empty", [], f"Leave {name} out to suppress all of them, or use Release()")
+            if name == "rows" and value is not None:
+                value = tuple(check_integer("rows", r) for r in value)
             object.__setattr__(self, name, value)
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         blank = np.isin(np.arange(frame.n), self._rows(frame.n))
-        table = frame.table.copy(deep=False)
-        for position in frame.positions(self.columns):
-            table.isetitem(position, table.iloc[:, position].mask(blank))
-        return Frame(table, frame.kind, frame.dtype)
+        return put(frame, {i: blanked(frame.table.iloc[:, i], blank, frame.kind) for i in frame.positions(self.columns)})
 
     def partition(self, n: int) -> Partition | None:
         if self.rows is None:

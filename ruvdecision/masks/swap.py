@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_columns, check_number
+from ..checks import check_columns, check_flags, check_number
 from ..errors import InputError
 from .base import Mask
 from .columnkinds import apart, as_columns, category_codes, put
@@ -59,10 +59,7 @@ class Swap(Mask):
         if self.columns is None:
             raise InputError("columns must say what is swapped", None, 'Write Swap(rate=0.1, columns=["income"])')
         if self.where is not None:
-            array = np.asarray(self.where)
-            if array.ndim != 1 or array.dtype != bool:
-                raise InputError("where must be one boolean per record", f"shape {array.shape} of {array.dtype}", "Write where=at_risk")
-            object.__setattr__(self, "where", tuple(array.tolist()))
+            object.__setattr__(self, "where", check_flags("where", self.where))
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         positions = frame.positions(self.columns)

@@ -80,6 +80,12 @@ class _Tail(Mask):
             tail = self._beyond(values[:, j], threshold)
             if tail.any():
                 inside = values[tail, j]
+                if self.replace != "threshold" and np.isinf(inside).any():
+                    raise InputError(
+                        f"The {self.replace} of a tail needs finite values",
+                        f"infinite ones in column {frame.columns[positions[j]]!r}",
+                        'Use replace="threshold", or replace them first',
+                    )
                 out[tail, j] = threshold if self.replace == "threshold" else inside.mean() if self.replace == "mean" else np.median(inside)
         return replace_keeping_integers(frame, out, positions)
 

@@ -24,11 +24,12 @@ def cart(min_leaf: int) -> Model:
 
     def model(task: Task, rng: np.random.Generator) -> Any:
         n = len(task.column)
+        least = min(min_leaf, n)
         rows = rng.integers(0, n, size=n) if task.proper else np.arange(n)
         if task.original.shape[1] == 0:
             donors = rows[rng.integers(0, n, size=n)]
         else:
-            leaf, fallen = _leaves(task, rows, min_leaf, rng)
+            leaf, fallen = _leaves(task, rows, least, rng)
             donors = rows[_members(leaf, fallen, rng.random(n))]
         return task.column.array.take(donors)
 

@@ -96,7 +96,8 @@ class Synthesize(Mask):
 
     def __post_init__(self) -> None:
         put_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        put_field("method", check_choice("method", self.method or ("normal" if self.belief is None else "belief"), METHODS))
+        usual = "normal" if self.belief is None else "belief"
+        put_field("method", check_choice("method", usual if self.method is None else self.method, METHODS))
         if not isinstance(self.proper, (bool, np.bool_)):
             raise InputError("proper must be True or False", self.proper, "Use proper=True to draw parameters first")
         for name, methods in KNOWS.items():
@@ -112,7 +113,7 @@ class Synthesize(Mask):
                 raise InputError("Exact moments and drawn parameters exclude each other", "proper=True", 'Use moments="sampled"')
         if self.min_leaf is not None:
             put_field("min_leaf", check_integer("min_leaf", self.min_leaf, low=1))
-        put_field("copies", check_integer("copies", self.copies, low=1))
+        put_field("copies", check_integer("copies", self.copies, low=1, high=1_000_000))
         put_field("columns", as_columns("columns", self.columns))
         put_field("given", as_columns("given", self.given, empty=True))
         put_field("order", as_columns("order", self.order))
@@ -198,6 +199,6 @@ class Synthesize(Mask):
 
 def _typed(drawn: pd.Series, column: pd.Series) -> Any:
     """A belief's draw in the floating type of the column; other values stay as the belief gave them."""
-    if kind_of(drawn) == "number" and kind_of(column) == "number" and pd.api.types.is_float_dtype(drawn.dtype):
+    if kind_of(drawn) == "number" and kind_of(column) in ("number", "boolean") and pd.api.types.is_float_dtype(drawn.dtype):
         return real_like(drawn.to_numpy(dtype=np.float64, na_value=np.nan), column)
     return drawn.array
