@@ -18,12 +18,16 @@ import pandas as pd
 import pytest
 from edges import EDGES, attempt, frame, numbers, read_only, tried
 from examples import MASKS, exported
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from maskvariants import OPTIONS, VARIANTS
 from test_checks import ZOO
 
 import ruvdecision as ruv
 from ruvdecision import masks
-from ruvdecision.errors import RuvError
+from ruvdecision.channels import LinearChannel
+from ruvdecision.errors import RuvError, UnsupportedError
+from ruvdecision.layout import Layout
 from ruvdecision.masks.localsuppress import key_matches
 
 SINGLE = {name: mask for name, mask in VARIANTS.items() if len(mask.steps) == 1}
@@ -489,6 +493,39 @@ def test_other_units_give_the_release_in_other_units(power: int) -> None:
         np.testing.assert_allclose(np.asarray(got) / c, want, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.parametrize(
+    "mask",
+    [
+        ruv.Noise(share=0.16),
+        ruv.Noise(share=0.16, kind="laplace"),
+        ruv.Noise(share=0.16, keep_moments=True),
+        ruv.Microaggregate(size=3, by="zscore") | ruv.Noise(matching_residuals=True),
+        ruv.Synthesize(),
+        ruv.Synthesize(moments="exact"),
+        ruv.Synthesize(method="regression"),
+        ruv.Synthesize(method="copula"),
+        ruv.MultiplicativeNoise(sd=0.1),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("units", [[1e-3, 1.0, 1e9], [1e-150, 1.0, 1e150], [1e-200, 1e-200, 1e-200], [1e200, 1e250, 1e300]], ids=str)
+def test_a_column_in_small_units_is_altered_as_much_as_one_in_large_units(mask: masks.Mask, units: list[float]) -> None:
+    x = numbers(60, 3)
+    alone = (np.asarray(mask.release(x, 1)) - x).std(axis=0)
+    released = attempt(lambda data: mask.release(data, 1), x * units, kind="masks")
+    moved = (np.asarray(released) / units - x).std(axis=0)
+    # Whichever root of a covariance is taken, the share of the noise is the same up to the luck of 60 draws.
+    np.testing.assert_allclose(moved, alone, rtol=0.35, err_msg=str(units))
+
+
+def test_noise_has_its_covariance_in_any_units() -> None:
+    units = np.array([1e-9, 1.0, 1e9])
+    covariance = np.array([[1.0, 0.8, 0.3], [0.8, 1.0, 0.5], [0.3, 0.5, 1.0]])
+    noise = ruv.Noise(covariance=covariance * np.outer(units, units)).release(np.zeros((20_000, 3)), 1) / units
+    error = 4 * np.sqrt((1 + covariance**2) / 20_000)
+    assert (np.abs(np.cov(noise.T) - covariance) < error).all()
+
+
 #: Masks that know no origin, as functions of the amount by which the file was moved.
 SHIFTED: dict[str, Callable[[float], masks.Mask]] = {
     **{
@@ -582,3 +619,139 @@ def test_a_mask_describes_itself_and_can_be_copied_compared_and_looked_up(name: 
     assert str(mask) == repr(copied) and len(str(mask)) < 600 and mask.technique == " | ".join(type(s).__name__ for s in mask.steps)
     assert mask != ruv.Release() or isinstance(mask, masks.Release)
     tried("masks")
+
+
+# -- random small files -----------------------------------------------------------------------------------
+
+
+@st.composite
+def small_files(draw: st.DrawFn) -> pd.DataFrame:
+    """A few rows and columns of ordinary, tied, missing, infinite, huge and tiny numbers, whole numbers and categories."""
+    n, k = draw(st.integers(1, 8)), draw(st.integers(1, 3))
+    ordinary = st.one_of(st.floats(-5, 5), st.sampled_from([0.0, 1.0, 2.0, -0.0]))
+    odd = st.sampled_from([np.nan, np.inf, -np.inf, 1e150, -1e150, 1e-150, 5e-324, 1e300])
+    columns = {}
+    for j in range(k):
+        kind = draw(st.sampled_from(["ordinary", "odd", "whole", "small", "category", "truth"]))
+        if kind == "category":
+            values: Any = pd.Categorical(
+                draw(st.lists(st.sampled_from(["x", "y", None]), min_size=n, max_size=n)), categories=["x", "y", "z"]
+            )
+        elif kind == "whole":
+            values = np.array(draw(st.lists(st.integers(-(2**62), 2**62), min_size=n, max_size=n)), dtype=np.int64)
+        elif kind == "small":
+            values = np.array(draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)), dtype=np.int8)
+        elif kind == "truth":
+            values = np.array(draw(st.lists(st.booleans(), min_size=n, max_size=n)), dtype=bool)
+        else:
+            values = np.array(draw(st.lists(ordinary if kind == "ordinary" else st.one_of(ordinary, odd), min_size=n, max_size=n)))
+        columns[f"c{j}"] = values
+    return pd.DataFrame(columns)
+
+
+@settings(max_examples=400)
+@given(small_files(), st.sampled_from(sorted(SINGLE)), st.integers(0, 99))
+def test_random_files_keep_the_same_promises(data: pd.DataFrame, name: str, seed: int) -> None:
+    mask = SINGLE[name]
+    result = attempt(lambda table: mask.release(table, seed), data, kind="masks")
+    if not isinstance(result, RuvError):
+        labelled_alike(mask, data, result, name)
+        missing_only_where_it_says(mask, data, result, name)
+        of_the_right_type(mask, data, result, name)
+        TRUTHS.get(type(mask).__name__, lambda *_: None)(mask, data, result, name)
+
+
+@settings(max_examples=200)
+@given(small_files(), st.sampled_from(sorted(SINGLE)), st.sampled_from(sorted(SINGLE)), st.integers(0, 99))
+def test_random_chains_of_two(data: pd.DataFrame, first: str, second: str, seed: int) -> None:
+    mask = SINGLE[first] | SINGLE[second]
+    result = attempt(lambda table: mask.release(table, seed), data, kind="masks")
+    if not isinstance(result, RuvError):
+        labelled_alike(mask, data, result, first)
+        missing_only_where_it_says(mask, data, result, second)
+        again = mask.release(data, seed)
+        pd.testing.assert_frame_equal(again, result)
+
+
+# -- channels ---------------------------------------------------------------------------------------------
+
+
+def dense(mask: masks.Mask, n: int, k: int) -> tuple[Any, Any] | None:
+    """A and R of the mask's linear channel on n records of k columns, or None if it has none, or draws or moves rows."""
+    try:
+        channel = LinearChannel.identity(Layout.of([s.partition(n) for s in mask.steps], n), k)
+        channel = mask.linear(channel, np.array([mask.numbers]))
+    except RuvError:
+        return None
+    return channel.dense() if channel.location == "known" else None
+
+
+LINEAR = {name: found for name, mask in VARIANTS.items() if (found := dense(mask, 12, 3)) is not None}
+MORE_LINEAR: dict[str, masks.Mask] = {
+    "noise on groups": ruv.Noise(covariance=np.eye(3) + 0.5) | ruv.Microaggregate(groups=5),
+    "groups then noise": ruv.Microaggregate(size=5) | ruv.Noise(sd=[0.1, 1.0, 2.0]),
+    "common": ruv.Noise(variance=1.0, common=True) | ruv.Microaggregate(groups=3, columns=[1]) | ruv.Noise(variance=0.5, columns=[0, 2]),
+    "blanks": ruv.Suppress(rows=[0, 5], columns=[1]) | ruv.Noise(sd=1.0) | ruv.Microaggregate(groups=2),
+    "uneven": ruv.Noise(variance=1.0, where=[True, False] * 6, times=3) | ruv.Microaggregate(groups=[0, 1, 2] * 4),
+    "apart": ruv.Apart(rows=[0]) | ruv.Combine(np.arange(36.0).reshape(6, 6) / 20, np.eye(6) + 0.3, rows=[0]),
+}
+
+
+def test_linear_channels_are_found() -> None:
+    assert {"Release", "Noise", "Microaggregate", "Suppress", "Apart", "Combine", "Chain"} <= {name.split("-")[0] for name in LINEAR}
+
+
+@pytest.mark.parametrize("name", [*LINEAR, *MORE_LINEAR])
+def test_releases_have_the_mean_and_covariance_that_their_channel_says(name: str) -> None:
+    """y - A x has mean 0 and covariance R: whitened, its mean square is 1; where R is zero it is zero."""
+    mask, (n, k), times = VARIANTS.get(name) or MORE_LINEAR[name], (12, 3), 150
+    a, r = LINEAR[name] if name in LINEAR else dense(mask, n, k)  # type: ignore[misc]
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal((n, k)) + 1.0
+    seen = np.array([np.asarray(mask.release(x, rng), dtype=np.float64).reshape(-1) for _ in range(times)])
+    tried("masks", times)
+    there = ~np.isnan(seen[0])
+    assert (np.isnan(seen) == ~there).all()
+    gone = np.diag(r)[~there]
+    assert not a[~there].any() or (gone == 1.0).all()  # infinite noise: unit noise that has to do with nothing
+    left = (seen - x.reshape(-1) @ a.T)[:, there]
+    values, vectors = np.linalg.eigh(r[np.ix_(there, there)])
+    some = values > 1e-10 * max(values.max(initial=0.0), 1.0)
+    assert np.abs(left @ vectors[:, ~some]).max(initial=0.0) < 1e-9
+    white = left @ vectors[:, some] / np.sqrt(values[some])
+    if white.size:
+        assert abs(white.sum() / np.sqrt(white.size)) < 4
+        assert abs((white**2).mean() - 1.0) < 4 * np.sqrt(2 / white.size)
+        mixed_up = white @ np.linalg.qr(rng.standard_normal((white.shape[1], white.shape[1])))[0]
+        assert (np.abs((mixed_up**2).mean(axis=0) - 1.0) < 4.5 * np.sqrt(2 / times)).all()
+
+
+def test_what_refines_leaves_no_user_more_uncertain() -> None:
+    belief = ruv.NormalBelief(records=6, variance=2.0, prior_variance=3.0)
+    users = [ruv.User(belief, target, ruv.Quadratic()) for target in (ruv.Record(0), ruv.Record(3), ruv.Parameter("mu"), ruv.Average())]
+    several: list[masks.Mask] = [
+        ruv.Release(),
+        ruv.Noise(variance=0.5),
+        ruv.Noise(variance=1.0),
+        ruv.Noise(variance=1.0, common=True),
+        ruv.Microaggregate(groups=1),
+        ruv.Microaggregate(groups=2),
+        ruv.Noise(variance=3.0) | ruv.Microaggregate(groups=3),
+        ruv.Microaggregate(groups=3) | ruv.Noise(variance=1.0),
+        ruv.Suppress(rows=[0]),
+        ruv.Suppress(),
+    ]
+    u = np.array([ruv.evaluate(several, intruder=user, scientist=user).intruder_uncertainty for user in users])
+    decided = 0
+    for i, one in enumerate(several):
+        for j, other in enumerate(several):
+            tried("masks")
+            try:
+                finer = one.refines(other, belief)
+            except UnsupportedError:
+                continue
+            decided += 1
+            assert finer or i != j
+            if finer:
+                assert (u[:, i] <= u[:, j] + 1e-9).all(), (one, other)
+    assert decided > 50

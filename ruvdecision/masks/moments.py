@@ -5,23 +5,48 @@ from __future__ import annotations
 import numpy as np
 
 from ..protocols import Array
+from .columnkinds import spread
 
-__all__ = ["correlate", "orthonormal", "sample_covariance", "with_moments_of"]
+__all__ = ["correlate", "correlate_like", "orthonormal", "sample_covariance", "with_moments_of"]
 
+APART = 1e3
+"""Standard deviations that differ by more than this factor are brought to one unit before a root is taken."""
+FAR = 1e100
+"""Beyond this, and below its inverse, standard deviations are too large or too small to be squared."""
 ROWS = 4096
 """Records at a time: what is worked on stays in the cache, and sums do not depend on the number of threads."""
 
 
 def correlate(z: Array, matrix: Array) -> Array:
     """Give independent columns of variance one this covariance, in place."""
+    sd = np.sqrt(np.diag(matrix))
     if np.count_nonzero(matrix - np.diag(np.diag(matrix))) == 0:
-        z *= np.sqrt(np.diag(matrix))
+        z *= sd
         return z
+    unit = np.where(sd > 0, sd, 1.0)
+    # Columns in very different units: the root of their correlations, or rounding in the large ones drowns the small ones.
+    apart = bool(unit[sd > 0].max() > APART * unit[sd > 0].min())
     # A symmetric root also serves singular covariances.
-    eigenvalues, vectors = np.linalg.eigh(matrix)
+    eigenvalues, vectors = np.linalg.eigh(matrix / unit[:, None] / unit if apart else matrix)
     root = (vectors * np.sqrt(np.clip(eigenvalues, 0.0, None))) @ vectors.T
     for start in range(0, len(z), ROWS):
         z[start : start + ROWS] = z[start : start + ROWS] @ root
+    if apart:
+        z *= sd
+    return z
+
+
+def correlate_like(z: Array, x: Array, share: float = 1.0) -> Array:
+    """Give independent columns of variance one this share of the sample covariance of x, in place; x in any units."""
+    sd = spread(x, ddof=1)
+    unit = np.where(sd > 0, sd, 1.0)
+    if unit.min() > 1.0 / FAR and unit.max() < FAR:
+        return correlate(z, share * sample_covariance(x))
+    # Squares of these units would overflow or vanish. A power of two for all of them changes no digit, where it will do.
+    if sd.max() <= APART * unit[sd > 0].min():
+        unit = np.full(len(sd), 2.0 ** np.floor(np.log2(sd.max())))
+    z = correlate(z, share * sample_covariance((x - x.mean(axis=0)) / unit))
+    z *= unit
     return z
 
 
@@ -40,12 +65,12 @@ def with_moments_of(x: Array, y: Array) -> Array:
     With centred X = Q_x R_x and Y = Q_y R_y the answer is Q_y W R_x for an orthogonal W, whatever W. The polar factor of
     R_y R_x' makes it nearest to Y (orthogonal Procrustes). Ill-conditioned and singular covariances need no inverse.
     """
-    mean, spread = x.mean(axis=0), x.std(axis=0)
-    spread = np.where(x.max(axis=0) > x.min(axis=0), spread, 1.0)
-    r_x = orthonormal((x - mean) / spread)[1]
-    q_y, r_y = orthonormal((y - y.mean(axis=0)) / spread)
+    mean, sd = x.mean(axis=0), spread(x)
+    unit = np.where(sd > 0, sd, 1.0)
+    r_x = orthonormal((x - mean) / unit)[1]
+    q_y, r_y = orthonormal((y - y.mean(axis=0)) / unit)
     u, _, vt = np.linalg.svd(r_y @ r_x.T, full_matrices=False)
-    return np.asarray(mean + (q_y.T @ (u @ vt @ r_x)) * spread)
+    return np.asarray(mean + (q_y.T @ (u @ vt @ r_x)) * unit)
 
 
 def orthonormal(columns: Array) -> tuple[Array, Array]:

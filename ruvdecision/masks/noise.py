@@ -18,7 +18,7 @@ from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns
 from .frame import Frame
-from .moments import correlate, sample_covariance, with_moments_of
+from .moments import correlate, correlate_like, with_moments_of
 from .noisekind import as_bounds, as_kind, clip, draw
 from .noisesize import as_size, evaluate, is_per_record, pattern
 
@@ -234,11 +234,11 @@ class Noise(Mask):
             spread = np.sqrt(spread) if self.unit == "variance" else spread
             wiped = np.isinf(spread)
             noise *= np.where(wiped, 0.0, spread)
+        elif self.share is not None or before is not None:
+            like = values if before is None else _residuals(frame, before, positions, values)
+            noise = correlate_like(noise, like, 1.0 if self.share is None else self.share)
         else:
-            sample = None
-            if self.share is not None:
-                sample = sample_covariance(values)
-            matrix = _residual_covariance(frame, before, positions, values) if before is not None else self.matrix(k, sample)
+            matrix = self.matrix(k)
             wiped = np.isinf(np.diag(matrix))
             noise = correlate(noise, np.where(wiped[:, None] | wiped[None, :], 0.0, matrix) if wiped.any() else matrix)
         if self.where is not None:
@@ -475,8 +475,8 @@ def _embed(part: Array, chosen: list[int] | None, k: int) -> Array:
     return whole
 
 
-def _residual_covariance(frame: Frame, before: Frame, positions: list[int], values: Array) -> Array:
-    """Covariance of the file before the last step less the file after it."""
+def _residuals(frame: Frame, before: Frame, positions: list[int], values: Array) -> Array:
+    """The file before the last step less the file after it."""
     if before.n != frame.n or before.columns != frame.columns:
         raise InputError(
             "The mask before Noise(matching_residuals=True) must keep rows and columns",
@@ -484,4 +484,4 @@ def _residual_covariance(frame: Frame, before: Frame, positions: list[int], valu
             "Put Subsample first in the chain",
         )
     original, _ = before.numeric("Noise(matching_residuals=True)", [frame.columns[i] for i in positions])
-    return sample_covariance(original - values)
+    return original - values
