@@ -7,7 +7,7 @@ from the sums of both files (`total`). The numbers are those of whole files to r
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -125,7 +125,7 @@ class _Source:
             if self.key is None:
                 yield piece
                 continue
-            if self.key not in piece.columns:
+            if not isinstance(self.key, Hashable) or self.key not in piece.columns:
                 do = suggest(str(self.key), [str(c) for c in piece.columns])
                 raise InputError(f"The key is not a column of {self.which}", str(self.key), do)
             yield piece.drop(columns=[self.key])

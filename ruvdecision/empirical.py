@@ -114,6 +114,8 @@ def measure(
     True
     """
     replicates = check_integer("replicates", replicates, low=1)
+    if not isinstance(parts, (bool, np.bool_)):
+        raise InputError("parts must be True or False", parts, "Write parts=True")
     if masks is None and releases is None:
         raise InputError("measure needs masks or releases", "neither", "Write measure(data, masks) or measure(data, releases={...})")
     candidates = () if masks is None else check_masks(masks)

@@ -95,9 +95,10 @@ class Findings:
 
 def check_measures(measures: Any) -> list[Any]:
     """The measures, each with a name of its own, a role and a call."""
-    if isinstance(measures, (str, Mapping)) or (not isinstance(measures, Iterable) and not callable(measures)):
+    several = isinstance(measures, Iterable) and getattr(measures, "ndim", 1) > 0
+    if isinstance(measures, (str, Mapping)) or not (several or callable(measures)):
         raise InputError("measures must be a list of measures", kind_of(measures), "Write measures=[ruv.RecordLinkage(), ruv.NormalKL()]")
-    chosen = [measures] if not isinstance(measures, Iterable) else list(measures)
+    chosen = list(measures) if several else [measures]
     if not chosen:
         raise InputError("measures must not be empty", [], "Write measures=[ruv.RecordLinkage(), ruv.NormalKL()]")
     for i, item in enumerate(chosen):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ def keyed(frame: Frame, key: Any, which: str) -> Frame:
     if frame.kind != "frame":
         raise InputError(f"key={key!r} names a column, and {which} has no column names", frame.kind, "Give a DataFrame")
     table = frame.table
-    if key not in table.columns:
+    if not isinstance(key, Hashable) or key not in table.columns:
         raise InputError(f"The key is not a column of {which}", str(key), suggest(str(key), [str(c) for c in table.columns]))
     keys = table[key]
     if keys.isna().any():

@@ -107,7 +107,7 @@ def mcm_maximum(n: int, m: int, p: int = 1, ties: bool = False) -> float:
     >>> mcm_maximum(2, 2), mcm_maximum(2, 2, p=2)
     (1.5, 2.5)
     """
-    n, m, p = check_integer("n", n, low=1), check_integer("m", m, low=1), check_integer("p", p, low=1)
+    n, m, p = (check_integer(name, k, low=1, high=2**53) for name, k in (("n", n), ("m", m), ("p", p)))
     if p == 1 and not ties:
         return (n + m) * (2 * n * m + 1) / (6 * n * m)
     if p == 1:

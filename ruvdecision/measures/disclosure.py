@@ -162,7 +162,7 @@ class AttributeDisclosure(_AfterLinkage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("within_sd", self.within_sd, low=0)
+        object.__setattr__(self, "within_sd", check_number("within_sd", self.within_sd, low=0))
 
     def compare(self, state: Any, released: pd.DataFrame) -> Measured:
         """Link, read, compare."""
@@ -259,7 +259,7 @@ class IntervalDisclosure(PairedMeasure):
         if self.width_rank is None:
             object.__setattr__(self, "width_sd", check_number("width_sd", 0.05 if self.width_sd is None else self.width_sd, low=0))
         else:
-            check_number("width_rank", self.width_rank, low=0, high=1)
+            object.__setattr__(self, "width_rank", check_number("width_rank", self.width_rank, low=0, high=1))
         super().__post_init__()
         check_choice("across", self.across, ("all", "any", "mean"))
 

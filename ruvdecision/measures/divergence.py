@@ -127,7 +127,8 @@ class _Density(Measure):
         p = first.shape[1]
         low = np.minimum(first.min(axis=0), second.min(axis=0)) - 6 * width
         high = np.maximum(first.max(axis=0), second.max(axis=0)) + 6 * width
-        size = np.minimum(np.ceil((high - low) / (width / 3)) + 1, CELLS[p]).astype(int)
+        with np.errstate(over="ignore", divide="ignore"):  # a kernel may be finer than any grid
+            size = np.minimum(np.ceil((high - low) / (width / 3)) + 1, CELLS[p]).astype(int)
         step = (high - low) / (size - 1)
         grids = []
         for points in (first, second):
@@ -263,8 +264,11 @@ def _normal_kl(m1: Array, s1: Array, m2: Array, s2: Array) -> float:
     root = np.linalg.cholesky(s2)
     half = linalg.solve_triangular(root, np.column_stack([s1 - s2, m1 - m2]), lower=True)
     excess = np.linalg.eigvalsh(_symmetric(linalg.solve_triangular(root, half[:, :-1].T, lower=True)))
-    excess = np.maximum(excess, -1 + 1e-300)
-    return float(0.5 * (half[:, -1] @ half[:, -1] + (excess - np.log1p(excess)).sum()))
+    # Far from one, the ratios themselves have the digits: one plus the excess would drown a variance that is 1e-14 of the other.
+    ratio = np.linalg.svd(linalg.solve_triangular(root, np.linalg.cholesky(s1), lower=True), compute_uv=False)[::-1] ** 2
+    near = np.abs(excess) < 0.5
+    terms = np.where(near, excess - np.log1p(np.where(near, excess, 0.0)), ratio - 1 - np.log(np.maximum(ratio, FLOOR)))
+    return float(0.5 * (half[:, -1] @ half[:, -1] + terms.sum()))
 
 
 def _symmetric(a: Array) -> Array:

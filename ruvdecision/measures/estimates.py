@@ -158,7 +158,10 @@ class Quantiles(_Estimates):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at = (self.at,) if np.ndim(self.at) == 0 else tuple(self.at)
+        several = isinstance(self.at, (list, tuple)) or getattr(self.at, "ndim", 0) > 0
+        at = tuple(self.at) if several else (self.at,)
+        if not at:
+            raise InputError("Quantiles need a probability", "none", "Write at=[0.25, 0.5, 0.75]")
         object.__setattr__(self, "at", tuple(check_number("at", q, low=0, high=1, open_low=True, open_high=True) for q in at))
 
     def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:
@@ -221,6 +224,8 @@ class Statistic(_Estimates):
         object.__setattr__(self, "function", function)
         object.__setattr__(self, "draws", check_integer("draws", draws, low=20))
         object.__setattr__(self, "seed", check_integer("seed", seed, low=0))
+        if not isinstance(label, str):
+            raise InputError("The label of a Statistic is text", label, 'Write label="spread"')
         object.__setattr__(self, "label", label)
 
     def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:

@@ -139,8 +139,8 @@ class FellegiSunter(PairedMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "known", frames.as_names(self.known))
-        check_number("start_m", self.start_m, low=0, high=1, open_low=True, open_high=True)
-        check_integer("iterations", self.iterations, low=0)
+        object.__setattr__(self, "start_m", check_number("start_m", self.start_m, low=0, high=1, open_low=True, open_high=True))
+        object.__setattr__(self, "iterations", check_integer("iterations", self.iterations, low=0))
         for name in ("tolerance_sd", "tolerance"):
             value = getattr(self, name)
             if isinstance(value, Mapping):

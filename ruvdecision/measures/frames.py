@@ -33,7 +33,7 @@ __all__ = [
 LARGE = 1e140
 """Larger values have no finite square to speak of."""
 _NONE = object()
-SMALL = 1e-290
+SMALL = 1e-302
 """Smaller sums of squares have lost digits, or are zero though the values differ."""
 
 

@@ -120,7 +120,7 @@ class LogLinearLoss(Measure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("smoothing", self.smoothing, low=0)
+        object.__setattr__(self, "smoothing", check_number("smoothing", self.smoothing, low=0))
         if not isinstance(self.margins, (list, tuple)):
             object.__setattr__(self, "margins", check_integer("margins", self.margins, low=1))
 
@@ -146,7 +146,7 @@ class LogLinearLoss(Measure):
                     f"{self.name} cannot keep margins of {self.margins} columns", f"{len(names)} columns", "Use a smaller number"
                 )
             return [list(m) for m in itertools.combinations(range(len(names)), self.margins)]
-        chosen = [[names.index(c) for c in frames.pick(self.name, frames.as_names(m), table)] for m in self.margins]
+        chosen = [[names.index(c) for c in frames.pick(self.name, frames.as_names(m) or (m,), table)] for m in self.margins]
         if not chosen:
             raise InputError("margins must hold a margin", self.margins, "Use margins=1 for independence")
         lost = [str(names[j]) for j in range(len(names)) if all(j not in m for m in chosen)]

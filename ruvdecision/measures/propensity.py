@@ -294,5 +294,5 @@ def _over(a: float, b: float) -> float:
 
 
 def _check_degree(degree: Any, options: tuple[Any, ...]) -> None:
-    if isinstance(degree, bool) or not isinstance(degree, (int, str, np.integer)) or degree not in options:
+    if isinstance(degree, (bool, np.timedelta64)) or not isinstance(degree, (int, str, np.integer)) or degree not in options:
         raise InputError(f"degree must be one of {', '.join(map(repr, options))}", degree, "Write degree=2, for example")

@@ -59,6 +59,10 @@ class Linear:
     formula: str
     kind: ClassVar[str] = "linear"
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.formula, str):
+            raise InputError("A formula is text", self.formula, 'Write "y ~ a + b"')
+
     def variables(self, table: pd.DataFrame) -> list[Any]:
         """The columns that the model looks at."""
         return list(read(self.formula, table).variables)

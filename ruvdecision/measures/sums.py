@@ -47,7 +47,9 @@ class Moments:
     """
 
     n: int
-    mean: Array
+    origin: Array
+    """A record; the mean is kept as its distance from here, which has more digits than the mean of numbers far from zero."""
+    offset: Array
     products: Array
     low: Array
     high: Array
@@ -57,21 +59,29 @@ class Moments:
         """Moments of the rows of a matrix."""
         if len(values) == 0:
             none = np.full(values.shape[1], np.inf)
-            return cls(0, np.zeros(len(none)), np.zeros((len(none), len(none))), none, -none)
-        mean = values.mean(axis=0)
+            zeros = np.zeros(len(none))
+            return cls(0, zeros, zeros, np.zeros((len(none), len(none))), none, -none)
         with np.errstate(over="ignore", invalid="ignore"):
-            centred = values - mean
-            return cls(len(values), mean, centred.T @ centred, values.min(axis=0), values.max(axis=0))
+            moved = values - values[0]
+            offset = moved.mean(axis=0)
+            centred = moved - offset
+            return cls(len(values), values[0].copy(), offset, centred.T @ centred, values.min(axis=0), values.max(axis=0))
+
+    @property
+    def mean(self) -> Array:
+        """Means of the columns."""
+        return self.origin + self.offset
 
     def plus(self, other: Moments) -> Moments:
         """The moments of both pieces together."""
         n = self.n + other.n
         if self.n == 0 or other.n == 0:
             return other if self.n == 0 else self
-        gap = other.mean - self.mean
+        gap = (other.origin - self.origin) + (other.offset - self.offset)
         return Moments(
             n,
-            self.mean + gap * (other.n / n),
+            self.origin,
+            self.offset + gap * (other.n / n),
             self.products + other.products + np.outer(gap, gap) * (self.n * other.n / n),
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),

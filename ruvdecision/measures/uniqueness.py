@@ -153,7 +153,7 @@ class LDiversity(KeyMeasure):
         if self.sensitive is None or isinstance(self.sensitive, (list, tuple, set)):
             raise InputError("sensitive must name one column", self.sensitive, 'Write sensitive="income"')
         check_choice("kind", self.kind, ("distinct", "entropy", "recursive"))
-        check_number("c", self.c, low=0, open_low=True)
+        object.__setattr__(self, "c", check_number("c", self.c, low=0, open_low=True))
 
     def uses(self, original: pd.DataFrame) -> list[Any] | None:
         """The keys and then the sensitive column."""
