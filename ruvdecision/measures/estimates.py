@@ -158,7 +158,7 @@ class Quantiles(_Estimates):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        several = isinstance(self.at, (list, tuple)) or getattr(self.at, "ndim", 0) > 0
+        several = isinstance(self.at, (list, tuple, pd.Series)) or (isinstance(self.at, np.ndarray) and self.at.ndim > 0)
         at = tuple(self.at) if several else (self.at,)
         if not at:
             raise InputError("Quantiles need a probability", "none", "Write at=[0.25, 0.5, 0.75]")
