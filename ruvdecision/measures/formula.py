@@ -93,6 +93,9 @@ class Design:
             raise _cannot(self.formula.text, error) from None
 
     def _leveled(self, table: pd.DataFrame) -> pd.DataFrame:
+        # numpy's functions keep the seven digits of narrow floats.
+        narrow = {c: np.float64 for c, t in table.dtypes.items() if isinstance(t, np.dtype) and t.kind == "f" and t.itemsize < 8}
+        table = table.astype(narrow) if narrow else table
         if not self.levels:
             return table
         return table.assign(

@@ -1,0 +1,176 @@
+"""What must not matter to a measure: order, labels, types, memory, units; and what it must not touch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from edges import tried
+from measured import instances, names
+
+from ruvdecision.errors import RuvError
+from ruvdecision.measures import Linear
+
+ROWS = 24
+TURN = np.random.default_rng(3).permutation(ROWS)
+
+
+def numbers() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Numbers that float32 holds exactly, and a masked copy of them."""
+    rng = np.random.default_rng(11)
+    original = pd.DataFrame((rng.standard_normal((ROWS, 3)) @ (np.eye(3) + 0.4) + 3).astype(np.float32).astype(float), columns=list("abc"))
+    released = original + 0.3 * rng.standard_normal((ROWS, 3))
+    return original, released.astype(np.float32).astype(float)
+
+
+def groups() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Text in a few categories, and a copy with some of it exchanged."""
+    rng = np.random.default_rng(12)
+    original = pd.DataFrame({c: rng.choice(list("xyz"), ROWS) for c in "abc"})
+    return original, original.assign(a=np.where(rng.random(ROWS) < 0.3, rng.choice(list("xyz"), ROWS), original["a"]))
+
+
+Pair = tuple[pd.DataFrame, pd.DataFrame]
+Change = Callable[[pd.DataFrame, pd.DataFrame], Pair]
+#: Changes that tell a measure nothing new, by name; the numbers say how near the value must stay.
+ALWAYS: dict[str, tuple[Change, float]] = {
+    "row labels": (lambda a, b: tuple(f.set_axis([f"r{i}" for i in range(ROWS)], axis=0) for f in (a, b)), 0.0),
+    "row labels of the release": (lambda a, b: (a, b.set_axis(np.arange(100, 100 + ROWS), axis=0)), 0.0),
+    "columns of the release in another order": (lambda a, b: (a, b[["c", "a", "b"]]), 0.0),
+    "memory": (lambda a, b: tuple(pd.DataFrame(np.asfortranarray(f.to_numpy()), columns=f.columns) for f in (a, b)), 1e-9),
+}
+ROWS_TURNED: Change = lambda a, b: (a.iloc[TURN], b.iloc[TURN])  # noqa: E731
+NUMBERS: dict[str, tuple[Change, float]] = {
+    "float32": (lambda a, b: (a.astype("float32"), b.astype("float32")), 1e-12),
+    "float32 against float64": (lambda a, b: (a, b.astype("float32")), 1e-12),
+    "nullable": (lambda a, b: (a.astype("Float64"), b), 1e-12),
+    "long double": (lambda a, b: (a, b.astype(np.longdouble)), 1e-12),
+}
+GROUPS: dict[str, tuple[Change, float]] = {
+    "categories": (lambda a, b: (a.astype("category"), b.astype("category")), 1e-12),
+    "categories against text": (lambda a, b: (a, b.astype("category")), 1e-12),
+    "text type": (lambda a, b: (a.astype("string"), b.astype("string")), 1e-12),
+}
+
+
+def scaled(*powers: int) -> Change:
+    """Other units, each a power of two."""
+    return lambda a, b: tuple(f * np.ldexp(1.0, np.array(powers)) for f in (a, b))  # type: ignore[return-value]
+
+
+UNITS: dict[str, Change] = {
+    "other units": scaled(3, -7, 11),
+    "large units": scaled(300, 300, 300),
+    "small units": scaled(-300, -300, -300),
+    "very different units": scaled(-90, 0, 90),
+}
+
+
+def is_random(measure: Any) -> bool:
+    """Whether random numbers meet the records in their order."""
+    if any(getattr(measure, key, None) is not None for key in ("error_sd", "error_rate")):
+        return True
+    drawn = getattr(measure, "null", "") == "permutation" or getattr(measure, "method", "") in ("kmeans", "draws")
+    sampled = callable(getattr(measure, "statistic", None)) or hasattr(getattr(measure, "model", None), "draws")
+    return drawn or sampled or getattr(measure, "robust", False)
+
+
+def has_units(measure: Any) -> bool:
+    """Whether the measure speaks in the columns' own units, or says that it clusters in them."""
+    model = getattr(measure, "model", None)
+    if getattr(measure, "standardise", True) is False or getattr(measure, "error_sd", None) is not None:
+        return True
+    if hasattr(model, "draws") or "log" in str(model):
+        return True
+    return isinstance(model, Linear) and model.kind == "Poisson"
+
+
+def value(measure: Any, pair: Pair) -> float | None:
+    """The number, or None where the measure refuses such data."""
+    tried("invariances")
+    original, released = pair
+    try:
+        return float(measure(original, [released, original] if type(measure).__name__ == "ImputationLoss" else released))
+    except RuvError:
+        return None
+
+
+def compare(name: str, make: Callable[[], Pair], changes: dict[str, tuple[Change, float]], skip: Callable[[Any], bool]) -> None:
+    broken = []
+    for one in instances(name, make()[0]):
+        try:
+            measure = one()
+        except RuvError:
+            continue
+        plain = None if skip(measure) else value(measure, make())
+        if plain is None:
+            continue
+        for what, (change, room) in changes.items():
+            other = value(measure, change(*make()))
+            if other is None or not (other == plain or abs(other - plain) <= room * max(1.0, abs(plain))):
+                broken.append(f"{measure!r}, {what}: {plain} but {other}")
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize("name", names())
+def test_labels_types_and_memory_do_not_matter(name: str) -> None:
+    compare(name, numbers, ALWAYS | NUMBERS, lambda m: False)
+    compare(name, groups, {k: v for k, v in ALWAYS.items() if k != "memory"} | GROUPS, lambda m: False)
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_order_of_records_does_not_matter(name: str) -> None:
+    changes = {"rows in another order": (ROWS_TURNED, 1e-7)}
+    compare(name, numbers, changes, is_random)
+    compare(name, groups, changes, is_random)
+
+
+@pytest.mark.parametrize("name", names())
+def test_units_do_not_matter(name: str) -> None:
+    compare(name, numbers, {k: (v, 1e-9) for k, v in UNITS.items()}, has_units)
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_measure_repeats_itself_and_leaves_the_global_random_numbers_alone(name: str) -> None:
+    for make in (numbers, groups):
+        for one in instances(name, make()[0]):
+            before = np.random.get_state()  # noqa: NPY002 - the global state is what must not change
+            first, second = value(one(), make()), value(one(), make())
+            after = np.random.get_state()  # noqa: NPY002
+            assert first == second
+            assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+SYMMETRIC = [
+    "MD",
+    "MCM",
+    "Hellinger",
+    "TotalVariation",
+    "IntervalOverlap",
+    "EllipsoidOverlap",
+    "Marginals",
+    "Pairwise",
+    "Propensity",
+    "TreePropensity",
+]
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_the_files_may_change_places(name: str) -> None:
+    """The mean of both directions, and distances, do not care which file is called the release."""
+    broken = []
+    for make in (numbers, groups):
+        original, released = make()
+        for one in instances(name, original):
+            measure = one()
+            if is_random(measure) or getattr(measure, "penalty", 0.0) or getattr(measure, "null", "") == "synthetic":
+                continue
+            there, back = value(measure, (original, released)), value(measure, (released, original))
+            if there is None or back is None:
+                continue
+            if abs(there - back) > 1e-9 * max(1.0, abs(there)):
+                broken.append(f"{measure!r}: {there} but {back}")
+    assert not broken, "\n".join(broken)
