@@ -192,7 +192,7 @@ def check_text(name: str, value: Any, do: str) -> str:
 def check_list(name: str, value: Any, do: str) -> list[Any]:
     """Return the members of a list, or of anything else that has members; text is one thing."""
     if is_single(value):
-        raise InputError(f"{name} must be a list", value, do)
+        raise InputError(f"{name} must be a list", value if isinstance(value, str) else kind_of(value), do)
     return list(value)
 
 

@@ -249,7 +249,12 @@ def _teller(bar: Bar, place: int, count: int) -> Callable[[float], None]:
 
 
 def _rows(rows: Any, size: int) -> NDArray[np.int64]:
-    found = np.array([check_index("rows", r, size) for r in check_list("rows", rows, "Leave rows out for all records")], dtype=np.int64)
+    listed = check_list("rows", rows, "Leave rows out for all records")
+    strange = sum(not isinstance(r, (int, float, np.integer, np.floating)) or float(r) % 1 != 0 for r in listed)
+    if strange:
+        # Whoever passes the records themselves by mistake should not find them in the message.
+        raise InputError("rows must be whole numbers", f"{strange} others", "Count rows from 0")
+    found = np.array([check_index("rows", r, size) for r in listed], dtype=np.int64)
     if len(found) == 0:
         raise InputError("rows must not be empty", "an empty list", "Leave rows out for all records")
     if len(np.unique(found)) != len(found):
