@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .checks import check_choice, check_integer, suggest
+from .checks import check_choice, check_flag, check_integer, check_list, suggest
 from .decide import choose
-from .decide.criteria import directions, value_of
+from .decide.criteria import check_map, directions, value_of
 from .decide.dominance import undominated
 from .errors import InfeasibleError, InputError
 from .labels import Labeller
@@ -80,6 +80,7 @@ def plot_maps(
     from matplotlib.patches import Rectangle
 
     found = _named(maps, names)
+    check_flag("share", share, "Say whether all maps have the same risk axis"), check_flag("labels", labels, "Say whether names are drawn")
     limits = max_risk if isinstance(max_risk, Mapping) else dict.fromkeys(found, max_risk)
     strange = [k for k in limits if k not in found]
     if strange:
@@ -163,6 +164,11 @@ def plot_uncertainty(
     >>> plot_uncertainty(ruv.evaluate(masks, intruder=intruder, scientist=scientist)).get_xlabel()
     'variance'
     """
+    check_map(rumap)
+    for name, flag in (("relative", relative), ("log", log)):
+        if flag is not None:
+            check_flag(name, flag, "Leave it out, or write True or False")
+    users = check_list("users", users, 'Write users=["intruder", "scientist"]')
     for who in users:
         check_choice("users", who, ["intruder", "scientist"])
     shown = [w for w in dict.fromkeys(users) if getattr(rumap, w) is not None]
@@ -172,7 +178,7 @@ def plot_uncertainty(
     counts = {k: len(set(v[~np.isnan(v)].tolist())) for k, v in numeric.items()}
     if parameter is None:
         parameter = max(counts, key=lambda k: counts[k], default=None)
-    if parameter is None or parameter not in counts or counts[parameter] < 2:
+    if not isinstance(parameter, str) or parameter not in counts or counts[parameter] < 2:
         raise InputError(
             "parameter must be one that varies between the masks", parameter, suggest(str(parameter), [k for k in counts if counts[k] > 1])
         )
@@ -239,6 +245,7 @@ def plot_frontier3(
     >>> plot_frontier3(rumap, {"risk": "lower", "utility": "higher", "IO": "higher"}).get_title()
     '2 of 3 releases are on the frontier of risk, utility and IO'
     """
+    check_map(rumap)
     if columns is None:
         known = rumap.attrs.get("better", {})
         columns = ["risk", "utility", *[k for k in (known if isinstance(known, Mapping) else {}) if k in rumap.columns][:1]]
@@ -333,8 +340,10 @@ def _named(maps: Any, names: Any) -> dict[str, RUMap]:
             raise InputError("The maps have names already", "names beside a mapping", "Leave names out")
         found = {str(k): m for k, m in maps.items()}
     else:
-        listed = [maps] if isinstance(maps, RUMap) else list(maps)
-        given = [chr(97 + i) if i < 26 else str(i + 1) for i in range(len(listed))] if names is None else list(map(str, names))
+        listed = [maps] if isinstance(maps, RUMap) else check_list("maps", maps, "Write plot_maps([rumap_a, rumap_b])")
+        given = [chr(97 + i) if i < 26 else str(i + 1) for i in range(len(listed))]
+        if names is not None:
+            given = list(map(str, check_list("names", names, "Name each map once")))
         if len(given) != len(listed) or len(set(given)) != len(given):
             raise InputError(f"names must be {len(listed)} different texts", given, "Name each map once")
         found = dict(zip(given, listed, strict=True))

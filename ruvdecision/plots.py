@@ -299,7 +299,7 @@ def _set_axes(ax: Axes, rumap: RUMap, x: Array, y: Array, max_risk: float | None
         ax.spines[side].set_visible(False)
 
 
-LARGEST = 1e300
+LARGEST = 1e200
 """What is larger is drawn at the edge."""
 
 
@@ -310,7 +310,8 @@ def _limits(known: Array, log: bool, room: bool) -> tuple[float, float]:
     low, high = float(known.min()), float(known.max())
     if log:
         span = max(np.log10(high) - np.log10(low), 0.1)
-        return _drawable(low / 10 ** (0.07 * span), high * 10 ** ((0.14 if room else 0.07) * span), log)
+        with np.errstate(over="ignore"):  # what is too large is cut off
+            return _drawable(low / 10 ** (0.07 * span), high * 10 ** ((0.14 if room else 0.07) * span), log)
     span = min(high, LARGEST) - max(low, -LARGEST)
     if span <= 1e-9 * max(abs(low), abs(high)):
         span = abs(high) or 1.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .checks import Seed, as_generator, as_seed_sequence
+from .checks import Seed, as_generator, as_seed_sequence, check_flag, check_number
 from .engines.replication import replicate_seeds
 from .errors import InputError, RuvError
 from .evaluate import check_masks, posterior
@@ -89,6 +89,8 @@ def plot_posteriors(
         if law.event != () or law.batch != ():
             do = 'Choose one component: Parameter("mu", 0), or Functional(lambda x: x[0], of=Record(0))'
             raise InputError("A posterior of one number can be drawn", f"{user.target.describe()} with shape {law.event}", do)
+    check_flag("prior", prior, "Say whether the law before the release is drawn")
+    truth = None if truth is None else check_number("truth", truth)
     before = _prior(user, records, releases[0], engine) if prior else None
     shapes = [_shape(law) for law in laws]
     outline = None if before is None else _shape(before)
@@ -111,7 +113,7 @@ def plot_posteriors(
                 ax.plot(x, base + scale * y, color=colour, lw=1.6, zorder=3)
             _estimate(ax, user, law, base)
         if truth is not None:
-            ax.axvline(float(truth), color=look.colours[1], lw=1.4, ls=(0, (5, 3)), zorder=4, label="true value (confidential)")
+            ax.axvline(truth, color=look.colours[1], lw=1.4, ls=(0, (5, 3)), zorder=4, label="true value (confidential)")
         span = float(ends.max() - ends.min()) or 1.0
         ax.set_xlim(ends.min() - 0.02 * span, ends.max() + 0.18 * span)
         ax.set_ylim(-len(laws) + 0.75, 1.0)

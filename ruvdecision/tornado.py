@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .checks import check_integer
-from .errors import InputError
+from .errors import InputError, kind_of
 from .paper import bare, look_of, plain
 from .sensitivity import Sensitivity
 
@@ -61,6 +61,8 @@ def plot_tornado(
     """
     import matplotlib.pyplot as plt
 
+    if not isinstance(result, Sensitivity):
+        raise InputError("plot_tornado draws what sensitivity gives back", kind_of(result), "Call ruv.sensitivity(...) first")
     table = result.effects(of).head(check_integer("most", most, low=1))
     base = float(table["base"].iloc[0])
     ends = table[["low", "high"]].to_numpy(dtype=float)

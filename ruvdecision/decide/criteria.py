@@ -168,7 +168,8 @@ class OwnLoss(Rule):
     def value(self, values: Mapping[str, Any]) -> Any:
         arrays = np.broadcast_arrays(*(np.asarray(values[n], dtype=np.float64) for n in self.arguments))
         try:
-            found = np.asarray(self._call(arrays), dtype=np.float64)
+            with np.errstate(all="ignore"):  # a loss that is no number at infinite risk is NaN, and is not chosen
+                found = np.asarray(self._call(arrays), dtype=np.float64)
         except (TypeError, ValueError):
             found = np.empty(())  # written for one release at a time
         if found.shape != arrays[0].shape:

@@ -65,6 +65,8 @@ def pick(engine: Any, user: Any, masks: Sequence[Any], data: Any = None) -> Any:
     The target `Identity` has an engine of its own too, `Identification`, whatever the other user's is. So have `EachRecord`, and users
     whose belief is not the agency's or who do not know the mask; these engines use the one asked for inside.
     """
+    if isinstance(engine, type):
+        raise InputError("engine must be an object", f"the class {engine.__name__}", f"Write {engine.__name__}()")
     special = _doubtful(engine, user, masks, data)
     if special is not None:
         return special

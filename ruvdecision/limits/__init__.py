@@ -223,6 +223,8 @@ def limit(
         raise InputError("The limit is about uncertainties", "a measure", 'Use risk="reciprocal", for example')
     solver = _solver(intruder, scientist, statistic, states)
     before, after = solver.before, solver.after
+    for score, role, first, last in zip(scores, ("risk", "utility"), before, after, strict=True):
+        score.check(np.array([last, first]), np.array([first, first]), role)
     bounds = _bounds(max_risk, scores[0], before[0], after[0])
     least = np.array([scores[0].inverse(float(b), before[0]) for b in bounds])
     n = len(bounds)

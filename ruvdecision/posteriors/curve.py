@@ -72,6 +72,8 @@ class Curve:
             raise InputError(
                 f"log_density must have shape batch + ({len(grid)},)", f"shape {values.shape}", "Give one log density per point"
             )
+        if values.size == 0:
+            raise InputError("log_density must hold at least one law", f"shape {values.shape}", "Give one log density per point")
         if np.isnan(values).any() or np.isposinf(values).any():
             raise InputError("log_density must be numbers below infinity", f"{int(np.sum(~(values < np.inf)))} others", "Check the law")
         kinks = np.zeros(0) if breaks is None else np.unique(check_finite("breaks", as_float_array("breaks", breaks)))

@@ -158,6 +158,9 @@ class Drawn:
 
     def average(self, series: Array) -> Value:
         """Weighted mean of one value per draw (along the first axis), with its error."""
+        if not np.isfinite(series).all():
+            # A draw that has no weight counts for nothing, even where the series is infinite.
+            series = np.where((self.weights > 0).reshape((-1,) + (1,) * (series.ndim - 1)), series, 0.0)
         mean = np.tensordot(self.weights, series, axes=(0, 0))
         with np.errstate(invalid="ignore"):
             # Residuals of a ratio estimator; with equal weights they are plain deviations.
@@ -183,7 +186,8 @@ class Drawn:
     def power(self, at: Any, p: float, *, signed: bool = False) -> Value:
         if signed:
             return self._apart(lambda x, a: np.sign(x - a) * np.abs(x - a) ** p, at)
-        return self._apart(lambda x, a: np.abs(x - a) ** p, at)
+        with np.errstate(over="ignore"):  # a power out of reach is infinite
+            return self._apart(lambda x, a: np.abs(x - a) ** p, at)
 
     def huber(self, at: Any, delta: float) -> Value:
         return self._apart(lambda x, a: np.asarray(special.huber(delta, x - a), dtype=np.float64), at)

@@ -170,7 +170,13 @@ class Finite:
     def power(self, at: Any, p: float, *, signed: bool = False) -> Value:
         if signed:
             return Value.exact(self._average(lambda x, a: np.sign(x - a) * np.abs(x - a) ** p, at))
-        return Value.exact(self._average(lambda x, a: np.abs(x - a) ** p, at))
+        unit = float(max(np.max(np.abs(self.values)), np.max(np.abs(at), initial=0.0)))
+        if p * np.log10(max(unit, 1.0)) < 300:
+            return Value.exact(self._average(lambda x, a: np.abs(x - a) ** p, at))
+        # Powers out of reach are infinite, but not those of states that cannot be.
+        share = self._average(lambda x, a: np.abs(x / unit - a / unit) ** p, at)
+        with np.errstate(over="ignore", divide="ignore"):
+            return Value.exact(np.exp(np.log(share) + p * np.log(unit)))
 
     def huber(self, at: Any, delta: float) -> Value:
         return Value.exact(self._average(lambda x, a: np.asarray(special.huber(delta, x - a), dtype=np.float64), at))
@@ -232,6 +238,8 @@ class Finite:
         lead, middle = at.shape[: at.ndim - inner], at.shape[at.ndim - inner : at.ndim - len(self.event)]
         out = () if joint else self.event
         chances = self.probabilities.reshape(-1, len(self.values))
+        if not len(chances):
+            return np.empty(lead + self.batch + out)
         states, width = self.values[None], max(1, int(np.prod(self.event)))
         if all(n == 1 for n in middle):
             # The same points for the whole batch: one table of losses, then a matrix product.
