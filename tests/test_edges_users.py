@@ -233,3 +233,15 @@ def test_a_loss_twice_as_large_halves_the_risk():
             for user in (ruv.User(NORMAL, ruv.Record(0), loss), ruv.User(NORMAL, ruv.Record(0), double))
         ]
         assert maps[1].risk[0] == pytest.approx(maps[0].risk[0] / 2, rel=1e-14)
+
+
+def test_what_lies_under_the_mask_of_an_array_is_not_released():
+    """Masked entries are missing, for masks as for beliefs; numpy itself would hand them out."""
+    data = np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False])
+    for mask in (ruv.Noise(variance=1.0), ruv.Microaggregate(groups=1), ruv.Round(base=1)):
+        found = attempt(lambda d: mask.release(d, 1), data, kind="users")  # noqa: B023
+        assert isinstance(found, RuvError) or np.isnan(np.asarray(found, dtype=float)[1]), mask
+    user = ruv.User(ruv.NormalBelief(records=3, variance=1, prior_variance=1), ruv.Record(0), ruv.Absolute())
+    assert isinstance(attempt(lambda d: ruv.posterior(user, ruv.Noise(variance=1.0), d), data, kind="users").mean(), np.ndarray)
+    plain = ruv.Noise(variance=1.0).release(np.ma.array([1.0, 2.0, 3.0]), 1)
+    np.testing.assert_array_equal(plain, ruv.Noise(variance=1.0).release(np.array([1.0, 2.0, 3.0]), 1))
