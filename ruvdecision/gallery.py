@@ -90,6 +90,8 @@ def plot_maps(
         raise InputError("Maps that share an axis must measure risk alike", scores, "Use rumap.with_risk(...), or share=False")
     if set(options) & {"ax", "legend", "title"}:
         raise InputError("plot_maps sets these itself", sorted(set(options) & {"ax", "legend", "title"}), "Leave them out")
+    if figure is not None and not hasattr(figure, "subplots"):
+        raise InputError("figure must be a figure of matplotlib", figure, "Leave it out, or write plt.figure()")
     wide = _across(len(found)) if across is None else min(check_integer("across", across, low=1), len(found))
     high = -(-len(found) // wide)
     with new_figure(style, figure) as make:
