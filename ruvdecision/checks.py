@@ -145,7 +145,7 @@ def check_probabilities(name: str, value: ArrayLike, size: int | None = None) ->
     """Return a probability vector (or the rows of a stochastic matrix), each summing to one."""
     array = as_float_array(name, value)
     check_finite(name, array)
-    if array.size == 0 or array.ndim == 0:
+    if array.ndim == 0 or array.shape[-1] == 0:
         raise InputError(f"{name} must be a vector of probabilities", f"shape {array.shape}", "Give one probability per value")
     if size is not None and array.shape[-1] != size:
         raise InputError(f"{name} must have {size} entries", f"{array.shape[-1]}", "Give one probability per value")
