@@ -411,7 +411,7 @@ def test_the_command_line_has_workers_and_checkpoints(tmp_path: Path, capsys: py
     assert main(["run", str(path), "--workers", "2", "--dask", "tcp://127.0.0.1:1"]) == 2
     assert "do not go together" in capsys.readouterr().err
     assert main(["run", str(path), "--workers", "0"]) == 2
-    assert "from 1 on" in capsys.readouterr().err
+    assert "from 1 to" in capsys.readouterr().err
 
 
 def test_the_command_line_reads_in_pieces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
