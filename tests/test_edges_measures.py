@@ -15,7 +15,6 @@ from measured import RELEASES, instances, names, noisy
 from ruvdecision.errors import RuvError
 from ruvdecision.measures import Measured
 
-#: What data come in another machine's byte order is for the masks' tests.
 DATA = list(EDGES)
 #: Measures whose docstring says when they are infinite.
 INFINITE = {"NormalKL", "LogLinearLoss", "VarianceInflation"}
