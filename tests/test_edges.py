@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,3 +54,23 @@ def test_whatever_breaks_the_rule_is_caught(call: Any, failure: type[Exception])
 @pytest.mark.parametrize("name", EDGES)
 def test_looking_does_not_count_as_a_change(name: str) -> None:
     assert attempt(id, EDGES[name](), kind="edges") is not None
+
+
+def silent(source: str) -> list[int]:
+    """Lines that make an error of ours without saying what to do."""
+    kinds = {"RuvError", "InputError", "UnsupportedError", "InfeasibleError", "ConvergenceError"}
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in kinds:
+            told = len(node.args) >= 3 or any(k.arg in ("do", None) for k in node.keywords)
+            if not told and not any(isinstance(a, ast.Starred) for a in node.args):
+                found.append(node.lineno)
+    return found
+
+
+def test_every_error_in_the_source_says_what_to_do(root: Path) -> None:
+    assert silent("raise InputError('x must be 1', x)") == [1]
+    assert silent("raise errors.InputError('x must be 1', x, 'Give 1')") == []
+    paths = sorted((root / "ruvdecision").rglob("*.py"))
+    assert len(paths) > 250
+    assert {str(p): lines for p in paths if (lines := silent(p.read_text(encoding="utf-8")))} == {}

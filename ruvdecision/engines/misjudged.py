@@ -30,6 +30,7 @@ from .conditioning import Conditioned, _Placed
 from .enumeration import Enumeration, _codes, _sample_covariance
 from .exact import LARGEST_JOINT, Exact, _Form, _form, _gaussian, _mean_covariance, _mentions_record, as_records
 from .finitedoubt import FiniteDoubt, cost_of
+from .refusal import refusal
 from .replication import REPLICATES, replicate_seeds
 from .unknownmask import NormalMixture
 
@@ -138,7 +139,7 @@ class Misjudged:
         if isinstance(own.belief, NormalBelief):
             return NormalMixture(own, mask).after(release, np.random.default_rng(0))
         if not isinstance(own.belief, FiniteBelief):
-            raise UnsupportedError(self.refuses(user, [mask]) or "An unknown mask needs a NormalBelief or a FiniteBelief")
+            raise refusal(self.refuses(user, [mask]) or "An unknown mask needs a NormalBelief or a FiniteBelief. Use one of them.")
         return FiniteDoubt(own, own.belief, mask).after(release)
 
     # -- finite beliefs ------------------------------------------------------------------------------

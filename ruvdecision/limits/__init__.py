@@ -305,7 +305,11 @@ class _Programme:
 def _solver(intruder: User, scientist: User, statistic: str, states: int | None) -> Any:
     first, second = intruder.belief, scientist.belief
     if isinstance(first, NormalBelief) != isinstance(second, NormalBelief):
-        raise UnsupportedError("Both users must hold the same kind of belief", f"{type(first).__name__} and {type(second).__name__}")
+        raise UnsupportedError(
+            "Both users must hold the same kind of belief",
+            f"{type(first).__name__} and {type(second).__name__}",
+            "Give both a NormalBelief, or both a FiniteBelief or TableBelief",
+        )
     if isinstance(first, NormalBelief):
         _check_same(first, second)
         if all(isinstance(u.loss, Quadratic) and u.actions is None for u in (intruder, scientist)):
