@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from .checks import suggest
-from .errors import InputError, UnsupportedError
+from .errors import InputError, UnsupportedError, kind_of
 from .files import file_digest
 from .findings import Findings, Outcome
 from .masks.frame import Frame
@@ -126,8 +126,9 @@ class _Source:
                 yield piece
                 continue
             if not isinstance(self.key, Hashable) or self.key not in piece.columns:
-                do = suggest(str(self.key), [str(c) for c in piece.columns])
-                raise InputError(f"The key is not a column of {self.which}", str(self.key), do)
+                shown = str(self.key) if isinstance(self.key, Hashable) else kind_of(self.key)
+                do = suggest(shown, [str(c) for c in piece.columns])
+                raise InputError(f"The key is not a column of {self.which}", shown, do)
             yield piece.drop(columns=[self.key])
 
     def content(self) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from .checks import suggest
-from .errors import InputError, RuvError
+from .errors import InputError, RuvError, kind_of
 from .files import check_file, read_data
 from .masks.frame import Frame
 
@@ -58,11 +58,13 @@ def is_copies(item: Any) -> bool:
 
 def keyed(frame: Frame, key: Any, which: str) -> Frame:
     """The records under their keys; the key is no variable any more."""
+    # Whoever passes data for a name should not find them in the message.
+    shown = str(key) if isinstance(key, Hashable) else kind_of(key)
     if frame.kind != "frame":
-        raise InputError(f"key={key!r} names a column, and {which} has no column names", frame.kind, "Give a DataFrame")
+        raise InputError(f"key={shown} names a column, and {which} has no column names", frame.kind, "Give a DataFrame")
     table = frame.table
     if not isinstance(key, Hashable) or key not in table.columns:
-        raise InputError(f"The key is not a column of {which}", str(key), suggest(str(key), [str(c) for c in table.columns]))
+        raise InputError(f"The key is not a column of {which}", shown, suggest(shown, [str(c) for c in table.columns]))
     keys = table[key]
     if keys.isna().any():
         raise InputError(f"The key {key} of {which} has missing values", f"{int(keys.isna().sum())} rows", "Give every row its key")

@@ -10,7 +10,12 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Bar", "host", "time_left"]
+__all__ = ["Bar", "Stopped", "host", "time_left"]
+
+
+class Stopped(BaseException):
+    """A host stops what it hears from. Not an Exception: a study that catches those must not catch this."""
+
 
 PATIENCE = 0.7
 """Seconds before a bar appears, so that quick work stays quiet."""

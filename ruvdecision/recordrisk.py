@@ -250,7 +250,7 @@ def _teller(bar: Bar, place: int, count: int) -> Callable[[float], None]:
 
 def _rows(rows: Any, size: int) -> NDArray[np.int64]:
     listed = check_list("rows", rows, "Leave rows out for all records")
-    strange = sum(not isinstance(r, (int, float, np.integer, np.floating)) or float(r) % 1 != 0 for r in listed)
+    strange = sum(not isinstance(r, (int, np.integer)) and not (isinstance(r, (float, np.floating)) and r % 1 == 0) for r in listed)
     if strange:
         # Whoever passes the records themselves by mistake should not find them in the message.
         raise InputError("rows must be whole numbers", f"{strange} others", "Count rows from 0")

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from .checks import check_number, suggest
 from .errors import InputError, RuvError, said
+from .progress import Stopped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -370,7 +371,7 @@ def _inside(study: Study, part: str) -> Iterator[None]:
         # A class of the study's own may take other arguments.
         kind = type(error) if type(error).__module__ == RuvError.__module__ else RuvError
         raise kind(f"{study.path}{f', line {where}' if where else ''}: {error.what}", error.got, error.do) from error
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Stopped):
         raise
     except BaseException as error:  # SystemExit too: a study does not end the program
         where = _line_in(error, study.path)

@@ -52,7 +52,16 @@ def leaks(content: bytes | str) -> list[bytes]:
     """The secrets that ``content`` shows, packed or not."""
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else bytes(content)
     parts = list(_unpacked(raw))
-    return [s for s in LOOKS if any(s in part for part in parts)]
+    return [s for s in LOOKS if any(s in part and (not _short(s) or _apart(s, part)) for part in parts)]
+
+
+def _short(look: bytes) -> bool:
+    return len(look) < 7 and look.isdigit()
+
+
+def _apart(look: bytes, part: bytes) -> bool:
+    """Whether five digits stand there as a number: inside another number's digits they are a coincidence."""
+    return re.search(rb"(?<![0-9.])" + look + rb"(?![0-9])", part) is not None
 
 
 def _unpacked(raw: bytes, depth: int = 0) -> Iterator[bytes]:

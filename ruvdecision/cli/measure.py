@@ -110,7 +110,7 @@ def _release_names(paths: Sequence[str]) -> dict[str, str]:
             "A released file is listed twice", ", ".join(p for p in dict.fromkeys(paths) if paths.count(p) > 1), "List it once"
         )
     # A name in bytes that are no UTF-8 can be opened, but neither printed nor kept.
-    shown = [p.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for p in paths]
+    shown = [p.encode("utf-8", "replace").decode("utf-8") for p in paths]
     for short in (lambda p: Path(p).name.split(".")[0] or Path(p).name, lambda p: Path(p).name, str):
         names = [short(p) for p in shown]
         if len(set(names)) == len(names):

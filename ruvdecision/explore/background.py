@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 
 from ..errors import RuvError, traced
-from ..progress import host
+from ..progress import Stopped, host
 from ..studies import Outcome, Study
 
 __all__ = ["Job", "Runner"]
@@ -22,10 +22,6 @@ __all__ = ["Job", "Runner"]
 QUICK = 0.35
 #: Results that are kept.
 KEPT = 12
-
-
-class _Stopped(BaseException):
-    """Not an Exception: a study that catches those must not catch this."""
 
 
 class Job:
@@ -42,7 +38,7 @@ class Job:
     def tell(self, text: str) -> None:
         """Take what the run has to tell; a run that was stopped ends here."""
         if self.stopped:
-            raise _Stopped
+            raise Stopped
         self.text = text
 
     @property
@@ -131,7 +127,7 @@ class Runner:
                 job.tell("running")
                 outcome = self.study.run(**job.settings)
                 self.quick = job.seconds < QUICK
-        except _Stopped:
+        except Stopped:
             message = "stopped"
         except Exception as error:
             if self.debug:
