@@ -38,10 +38,15 @@ def correlate(z: Array, matrix: Array) -> Array:
 
 def correlate_like(z: Array, x: Array, share: float = 1.0) -> Array:
     """Give independent columns of variance one this share of the sample covariance of x, in place; x in any units."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        covariance = sample_covariance(x)
+    variance = np.diag(covariance)
+    if variance.min() > 1.0 / FAR**2 and variance.max() < FAR**2:
+        return correlate(z, share * covariance)
     sd = spread(x, ddof=1)
     unit = np.where(sd > 0, sd, 1.0)
     if unit.min() > 1.0 / FAR and unit.max() < FAR:
-        return correlate(z, share * sample_covariance(x))
+        return correlate(z, share * covariance)
     # Squares of these units would overflow or vanish. A power of two for all of them changes no digit, where it will do.
     if sd.max() <= APART * unit[sd > 0].min():
         unit = np.full(len(sd), 2.0 ** np.floor(np.log2(sd.max())))

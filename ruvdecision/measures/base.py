@@ -173,7 +173,7 @@ class Measure:
         table = Frame.of(original).table
         used = self.uses(table)
         every = list(table.columns)
-        return Prepared(self, table if used is None or used == every else table[used], used, every)
+        return Prepared(self, table if used is None or used == every else frames.select(table, used), used, every)
 
     @property
     def sign(self) -> float:

@@ -31,13 +31,9 @@ def common_codes(*tables: pd.DataFrame) -> tuple[list[Ints], list[int]]:
     codes = [np.empty(t.shape, dtype=np.int64) for t in tables]
     levels = []
     for j, label in enumerate(first.columns):
-        columns = [plain(t[label]) for t in tables]
-        texts = {is_text(c) for c in columns if len(c)}
-        if len(texts) > 1:
-            kinds = ", ".join(str(t[label].dtype) for t in tables)
-            raise InputError("A column must be of one kind in both files", f"{label}: {kinds}", "Convert it in one of them")
-        found, values = pd.factorize(pd.concat(columns, ignore_index=True), use_na_sentinel=False)
-        levels.append(len(values))
+        columns = [t[label] for t in tables]
+        found, size = _by_category(columns) or _by_value(columns)
+        levels.append(size)
         at = 0
         for part in codes:
             part[:, j] = found[at : at + len(part)]
@@ -45,13 +41,51 @@ def common_codes(*tables: pd.DataFrame) -> tuple[list[Ints], list[int]]:
     return codes, levels
 
 
+def _by_value(columns: Sequence[pd.Series]) -> tuple[Ints, int]:
+    """Codes of the columns' values, one after another, and how many there are."""
+    values = [plain(c) for c in columns]
+    if len({is_text(v) for v in values if v.notna().any()}) > 1:
+        kinds = ", ".join(str(c.dtype) for c in columns)
+        raise InputError("A column must be of one kind in both files", f"{columns[0].name}: {kinds}", "Convert it in one of them")
+    found, unique = pd.factorize(pd.concat(values, ignore_index=True), use_na_sentinel=False)
+    return found, len(unique)
+
+
+def _by_category(columns: Sequence[pd.Series]) -> tuple[Ints, int] | None:
+    """The same for categories with the same type of values, by looking at each category once; None for other columns."""
+    dtypes = [c.dtype for c in columns]
+    if not all(isinstance(d, pd.CategoricalDtype) and d.categories.dtype == dtypes[0].categories.dtype for d in dtypes):
+        return None
+    every = dtypes[0].categories.append([d.categories for d in dtypes[1:]])
+    places, unique = pd.factorize(every)
+    parts, at = [], 0
+    for column, dtype in zip(columns, dtypes, strict=True):
+        # A missing value has code -1, which takes the last place.
+        own = np.append(places[at : at + len(dtype.categories)], len(unique))
+        parts.append(own[column.cat.codes.to_numpy()])
+        at += len(dtype.categories)
+    return _renumber(np.concatenate(parts), len(unique) + 1)
+
+
+def _renumber(codes: Ints, size: int) -> tuple[Ints, int]:
+    """Codes below ``size`` without those that nobody has, in the same order, and how many are left."""
+    there = np.bincount(codes, minlength=size) > 0
+    return (np.cumsum(there) - 1)[codes], int(there.sum())
+
+
 def merge(codes: Sequence[Ints]) -> tuple[list[Ints], int]:
     """One code per row from the columns of each part: rows that agree everywhere get the same number, 0, 1, ..."""
     stacked = np.concatenate(codes)
-    joint = np.zeros(len(stacked), dtype=np.int64)
+    joint, cells = np.zeros(len(stacked), dtype=np.int64), 1
     for j in range(stacked.shape[1]):
         # Renumber after each column: the product of many columns would not fit an integer.
-        joint = np.unique(joint * (int(stacked[:, j].max(initial=0)) + 1) + stacked[:, j], return_inverse=True)[1].reshape(-1)
+        many = int(stacked[:, j].max(initial=0)) + 1
+        joint, cells = joint * many + stacked[:, j], cells * many
+        if cells <= 4 * len(stacked):
+            joint, cells = _renumber(joint, cells)  # counting is quicker than sorting
+        else:
+            joint = np.unique(joint, return_inverse=True)[1].reshape(-1)
+            cells = int(joint.max(initial=-1)) + 1
     edges = np.cumsum([len(c) for c in codes])[:-1]
     return np.split(joint, edges), int(joint.max(initial=-1)) + 1
 

@@ -16,6 +16,7 @@ from .base import Measure, Measured, need
 from .divergence import _definite, _moments, _summed
 from .frames import numeric, refuse_vanishing, spreads
 from .kernels import compiled
+from .steps import step_differences
 from .sums import Moments, Same, Together
 
 __all__ = ["Eigenvalues", "EnergyDistance", "IL1s", "Mahalanobis", "SlicedWasserstein", "Wasserstein", "wasserstein"]
@@ -62,12 +63,18 @@ class EnergyDistance(_Cloud):
 
     def begin(self, original: pd.DataFrame) -> tuple[Array, Array, float]:
         values, units = self.units(original)
+        if values.shape[1] == 1:
+            return np.sort(values, axis=0), units, 0.0
         return values, units, _mean_distance(values, values)
 
     def compare(self, state: tuple[Array, Array, float], released: pd.DataFrame) -> Measured:
         first, units, within = state
         second = numeric(self.name, released, "the release") / units
-        value = max(2 * _mean_distance(first, second) - within - _mean_distance(second, second), 0.0)
+        if second.shape[1] == 1:
+            values, gap = step_differences(first[:, 0], np.sort(second[:, 0]))
+            value = 2 * float(np.square(gap[:-1]) @ np.diff(values))  # of one variable it is twice the area of (F - G)^2
+        else:
+            value = max(2 * _mean_distance(first, second) - within - _mean_distance(second, second), 0.0)
         return Measured(value, parts={"root": float(np.sqrt(value))})
 
 
@@ -365,19 +372,9 @@ def _transport(first: Array, second: Array, order: float) -> Array:
 
 
 def _mean_distance(first: Array, second: Array) -> float:
-    """Mean Euclidean distance over all pairs."""
-    if first.shape[1] > 1:
-        return float(compiled("sum_distances")(np.ascontiguousarray(first.T), np.ascontiguousarray(second.T), first is second)) / (
-            len(first) * len(second)
-        )
-    b = np.sort(second[:, 0])
-    # Sums of values far from zero would cancel; distances do not depend on the origin.
-    origin = b[len(b) // 2]
-    a, b = first[:, 0] - origin, b - origin
-    total = np.concatenate([[0.0], np.cumsum(b)])
-    below = np.searchsorted(b, a, side="right")
-    sums = a * below - total[below] + (total[-1] - total[below]) - a * (len(b) - below)
-    return float(sums.sum()) / (len(a) * len(b))
+    """Mean Euclidean distance over all pairs of records with several variables."""
+    total = compiled("sum_distances")(np.ascontiguousarray(first.T), np.ascontiguousarray(second.T), first is second)
+    return float(total) / (len(first) * len(second))
 
 
 def _moments_of(who: str, piece: pd.DataFrame, which: str) -> Together:

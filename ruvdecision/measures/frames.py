@@ -25,6 +25,7 @@ __all__ = [
     "pick",
     "refuse_missing",
     "refuse_vanishing",
+    "select",
     "spreads",
     "vector",
 ]
@@ -104,7 +105,12 @@ def align(who: str, original: pd.DataFrame, released: Frame, used: list[Any] | N
         raise InputError(
             f"{who} needs the same columns in both files", said, "Rename or drop them, or choose the common ones with columns=[...]"
         )
-    return table[wanted]
+    return select(table, wanted)
+
+
+def select(table: pd.DataFrame, labels: Iterable[Any]) -> pd.DataFrame:
+    """The columns with these labels, which are all there and there once; by position, which is much quicker than by label."""
+    return table.take([table.columns.get_loc(label) for label in labels], axis=1)
 
 
 def missing_rows(table: pd.DataFrame) -> Any:

@@ -14,6 +14,7 @@ from ..errors import InputError
 from ..protocols import Array
 from .base import Measure, Measured
 from .frames import encode, is_number, levels_of, spreads, vector
+from .steps import step_differences
 
 __all__ = ["Marginals", "Pairwise"]
 
@@ -38,8 +39,13 @@ class Marginals(Measure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Domingo-Ferrer and Torra (2001)"
 
-    def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
-        rows = {str(c): _variable(self.name, state[[c]], released[[c]]) for c in state.columns}
+    def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, dict[Any, _Margin]]:
+        # The original's times count from their own start; they wait for the release.
+        return original, {c: _Margin.of(vector(self.name, v)) for c, v in original.items() if is_number(v)}
+
+    def compare(self, state: tuple[pd.DataFrame, dict[Any, _Margin]], released: pd.DataFrame) -> Measured:
+        original, known = state
+        rows = {str(c): _variable(self.name, original[c], released[c], known.get(c)) for c in original.columns}
         parts = {name: row["distance"] for name, row in rows.items()}
         return Measured(float(np.mean(list(parts.values()))), parts=parts, table=partial(_frame, rows))
 
@@ -86,17 +92,27 @@ class Pairwise(Measure):
         return Measured(float(np.mean(changes)), parts=parts, table=partial(_frame, rows))
 
 
-def _variable(who: str, original: pd.DataFrame, released: pd.DataFrame) -> dict[str, float]:
-    a, b = original.iloc[:, 0], released.iloc[:, 0]
-    if is_number(a) or pd.api.types.is_datetime64_any_dtype(a.dtype) or pd.api.types.is_timedelta64_dtype(a.dtype):
-        x, y = (v[:, 0] for v in encode(who, original, released)[:2])
-        spread = float(spreads(x)) if len(x) > 1 else 0.0
-        shift = float(y.mean() - x.mean())
-        return {
-            "distance": _kolmogorov(x, y), "mean": float(x.mean()), "released mean": float(y.mean()), "sd": spread,
-            "released sd": float(spreads(y)) if len(y) > 1 else 0.0, "median": float(np.median(x)),
-            "released median": float(np.median(y)), "shift": shift / spread if spread > 0 else (0.0 if shift == 0 else np.inf),
-        }  # fmt: skip
+@dataclass(frozen=True, eq=False)
+class _Margin:
+    """One variable of one file: its values in order and what the table tells of them."""
+
+    ordered: Array
+    mean: float
+    sd: float
+    median: float
+
+    @classmethod
+    def of(cls, values: Array) -> _Margin:
+        ordered, n = np.sort(values), len(values)
+        middle = float((ordered[(n - 1) // 2] + ordered[n // 2]) / 2)
+        return cls(ordered, float(values.mean()), float(spreads(values)) if n > 1 else 0.0, middle)
+
+
+def _variable(who: str, a: pd.Series, b: pd.Series, known: _Margin | None) -> dict[str, float]:
+    if known is not None and is_number(b):
+        return _numbers(known, _Margin.of(vector(who, b, "the release")))
+    if known is not None or pd.api.types.is_datetime64_any_dtype(a.dtype) or pd.api.types.is_timedelta64_dtype(a.dtype):
+        return _numbers(*(_Margin.of(v[:, 0]) for v in encode(who, a.to_frame(), b.to_frame())[:2]))
     if is_number(b):
         raise InputError(
             f"{who} needs a column to be of one kind in both files", f"{a.name}: {a.dtype} and {b.dtype}", "Convert it in one of them"
@@ -107,13 +123,18 @@ def _variable(who: str, original: pd.DataFrame, released: pd.DataFrame) -> dict[
     return {"distance": float(0.5 * np.abs(shares[0] - shares[1]).sum()), "categories": float(len(levels)), "in one file only": float(only)}
 
 
+def _numbers(a: _Margin, b: _Margin) -> dict[str, float]:
+    shift = b.mean - a.mean
+    return {
+        "distance": _kolmogorov(a.ordered, b.ordered), "mean": a.mean, "released mean": b.mean, "sd": a.sd, "released sd": b.sd,
+        "median": a.median, "released median": b.median, "shift": shift / a.sd if a.sd > 0 else (0.0 if shift == 0 else np.inf),
+    }  # fmt: skip
+
+
 def _kolmogorov(x: Array, y: Array) -> float:
-    both = np.concatenate([np.sort(x), np.sort(y)])
-    order = np.argsort(both, kind="stable")  # two sorted runs are merged in one pass
-    merged, below = both[order], np.cumsum(order < len(x))
-    gap = np.abs(below / len(x) - (np.arange(1, len(both) + 1) - below) / len(y))
-    # Both functions have made their step only behind the last of equal values.
-    return float(gap[np.append(merged[1:] != merged[:-1], True)].max())
+    """The largest distance between the distribution functions of two samples in order."""
+    values, gap = step_differences(x, y)
+    return float(np.abs(gap[np.append(values[1:] != values[:-1], True)]).max())
 
 
 def _associations(who: str, table: pd.DataFrame, which: str) -> dict[tuple[Any, Any], float]:
