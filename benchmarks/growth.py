@@ -68,8 +68,11 @@ class Curve:
         return "ok" if good else "MISS"
 
 
-def draw(curves: Sequence[Curve], path: Path) -> None:
-    """Draw all curves into one picture: time above and memory below, one column per axis, logarithms on both sides."""
+def draw(curves: Sequence[Curve], path: Path, *, quick: bool = False) -> None:
+    """Draw all curves into one picture: time above and memory below, one column per axis, logarithms on both sides.
+
+    The picture of a quick run says that it is one.
+    """
     import matplotlib.pyplot as plt
 
     axes = [a for a in AXES if any(c.axis == a for c in curves)]
@@ -78,7 +81,8 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
         mine = [c for c in curves if c.axis == axis and len(c.sizes) > 1]
         for i, (what, scale) in enumerate((("seconds", 1.0), ("bytes", 1e6))):
             _panel(panels[i, j], mine, axis, what, scale)
-    figure.suptitle("How time and memory grow (points: measured; dotted: slopes 1 and 2; in brackets: slope found, slope promised)")
+    title = "How time and memory grow (points: measured; dotted: slopes 1 and 2; in brackets: slope found, slope promised)"
+    figure.suptitle(f"{title}\nquick run, small sizes: the slopes say little" if quick else title)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 

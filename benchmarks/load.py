@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     curves = [show_curve(found) for found in growth(chosen, shrink, asked.limit)]
     if asked.out:
         if curves:
-            draw(curves, asked.out.parent / "growth.png")
+            draw(curves, asked.out.parent / "growth.png", quick=asked.quick)
         kept = {"load": heavy, "curves": [asdict(c) for c in curves]}
         keep(asked.out, load=kept, seconds=perf_counter() - start, quick=asked.quick, note=asked.note)
         print(f"kept in {asked.out}")
@@ -141,6 +141,17 @@ def as_markdown(kept: dict[str, Any]) -> str:
         sizes = f"{c.sizes[0]:,} to {c.sizes[-1]:,}" if c.sizes else ""
         lines.append(f"| {c.case} | {AXES[c.axis]} | {sizes} | {' | '.join(_slopes(c))} | {c.order} | {c.failed or c.verdict} |")
     return "\n".join(lines) + "\n"
+
+
+def misses(kept: dict[str, Any]) -> list[str]:
+    """What failed, and what grows faster than it promises, one sentence each."""
+    found = [f"{f['case']}, {_size(f)}: {f['failed']}" for f in kept["load"] if "failed" in f]
+    for curve in (Curve(**c) for c in kept["curves"]):
+        if curve.verdict != "ok":
+            time, memory = _slopes(curve)
+            what = curve.failed or f"exponents found and promised are {time} of time and {memory} of memory"
+            found.append(f"growth of {curve.case} with {AXES[curve.axis]}: {what}")
+    return found
 
 
 def _slopes(curve: Curve) -> tuple[str, str]:

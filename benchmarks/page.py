@@ -110,7 +110,7 @@ def compose(table: dict[str, Any] | None, load: dict[str, Any] | None) -> str:
     else:
         tables = [Table(t["title"], [Row(**r) for r in t["rows"]]) for t in table["tables"]]
         parts += [
-            _losses(tables),
+            _losses(tables, load),
             _absent(tables),
             "## Ratios\n\nTimes are the best of several rounds, taken in turns; each row says which way round its ratio goes.\n",
         ]
@@ -135,17 +135,18 @@ def _about(name: str, half: dict[str, Any]) -> str:
     return text + "\n"
 
 
-def _losses(tables: list[Table]) -> str:
-    lost = [row for t in tables for row in t.rows if row.verdict in ("MISS", "failed")]
-    if not lost:
-        return "## Where we lose\n\nNo row misses what is wanted in this run.\n"
+def _losses(tables: list[Table], load: dict[str, Any] | None) -> str:
     lines = []
-    for row in lost:
+    for row in (row for t in tables for row in t.rows if row.verdict in ("MISS", "failed")):
         if row.ratio is None or row.ours is None or row.theirs is None:
             lines.append(f"- {row.name}: {row.why}")
             continue
         lines.append(f"- {row.name}: {row.ratio:.3g}, wanted {row.wanted} ({seconds(row.ours)} against {seconds(row.theirs)})")
-    return "## Where we lose\n\n" + "\n".join(lines) + "\n"
+    if load is not None:
+        from .load import misses
+
+        lines += [f"- {text}" for text in misses(load["load"])]
+    return "## Where we lose\n\n" + ("\n".join(lines) if lines else "Nothing misses what is wanted in this run.") + "\n"
 
 
 def _absent(tables: list[Table]) -> str:

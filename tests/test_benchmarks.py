@@ -155,7 +155,7 @@ def test_the_page_keeps_both_halves(tmp_path):
     assert "| choose | 1,000 releases | 500 ms | 200 MB (100) | releases |" in text
     assert "| Noise | 500 × 20 | more than 3 s |  | n p |" in text
     assert "| Noise | records | 10 to 1,000 | 1.00, 1 | 1.00, 1 | n p | ok |" in text
-    assert "No row misses" in text and "| a **/** b |" in text
+    assert "Nothing misses" not in text and "- Noise, 500 × 20: more than 3 s" in text and "| a **/** b |" in text
 
 
 def test_times_have_units():
@@ -203,3 +203,17 @@ def test_a_process_elsewhere_reads_both_files():
     assert json.loads(elsewhere._ask([sys.executable, "-c", code], data, data.head(10))[-1]) == [31, 11]
     failed = elsewhere._ask([sys.executable, "-c", "raise SystemExit('no luck')"], data, data)
     assert failed == "failed: no luck"
+
+
+def test_the_page_says_where_loads_lose():
+    sizes = [1_000, 10_000, 100_000]
+    steep = growth.Curve("steep", "n", "n", 1.0, 1.0, sizes, [s**2.0 for s in sizes], [0.0] * 3)
+    fine = dataclasses.replace(steep, case="fine", seconds=[float(s) for s in sizes])
+    killed = dataclasses.replace(steep, case="killed", failed="more than 300 s")
+    broken = {"case": "broken", "kind": "mask", "order": "n", "size": [10, 2, 1], "failed": "MemoryError"}
+    said = load.misses({"load": [broken], "curves": [dataclasses.asdict(c) for c in (steep, fine, killed)]})
+    assert said == [
+        "broken, 10 × 2: MemoryError",
+        "growth of steep with records: exponents found and promised are 2.00, 1 of time and small of memory",
+        "growth of killed with records: more than 300 s",
+    ]

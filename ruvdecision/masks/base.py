@@ -101,7 +101,7 @@ class Mask:
         given, kind = {}, cast("Any", type(self))
         for name, default in _defaults(kind):
             value = getattr(self, name)
-            if not _same(value, default):
+            if value is not default and not _same(value, default):
                 given[name] = value
         return given
 
@@ -329,8 +329,6 @@ def _defaults(kind: type[Mask]) -> tuple[tuple[str, Any], ...]:
 
 
 def _same(value: Any, default: Any) -> bool:
-    if value is default:
-        return True
     if isinstance(value, np.ndarray) or isinstance(default, np.ndarray):
         return False
     return type(value) is type(default) and bool(value == default)
