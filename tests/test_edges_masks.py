@@ -104,10 +104,10 @@ def missing_only_where_it_says(mask: masks.Mask, before: pd.DataFrame, after: pd
 
 
 def infinities(table: pd.DataFrame) -> pd.DataFrame:
-    numeric = [pd.api.types.is_float_dtype(t) for t in table.dtypes]
     flags = np.zeros(table.shape, dtype=bool)
-    if any(numeric):
-        flags[:, numeric] = np.isinf(table.loc[:, numeric].to_numpy(dtype=np.float64, na_value=0.0))
+    for j, dtype in enumerate(table.dtypes):  # one at a time: older pandas cannot select among columns of another byte order
+        if pd.api.types.is_float_dtype(dtype):
+            flags[:, j] = np.isinf(table.iloc[:, j].to_numpy(dtype=np.float64, na_value=0.0))
     return pd.DataFrame(flags)
 
 

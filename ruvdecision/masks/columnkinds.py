@@ -169,7 +169,8 @@ def spread(x: Array, ddof: int = 0) -> Array:
         return np.zeros(x.shape[1:])
     size = np.abs(x).max(axis=0)
     # Squares of very large or very small numbers would overflow or vanish.
-    relative = np.asarray((x / np.where(size > 0, size, 1.0)).std(axis=0, ddof=ddof))
+    # In one layout, because numpy's sums differ in the last digit between layouts.
+    relative = np.asarray(np.divide(x, np.where(size > 0, size, 1.0), order="C").std(axis=0, ddof=ddof))
     return np.asarray(np.where(relative > 1e-14, relative * size, 0.0))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,9 +43,10 @@ class Frame:
             frame = cls(_native(data.to_frame()), "series", data.name)
         else:
             array = _array(data)
-            table = pd.DataFrame(array if array.ndim == 2 else array[:, None])
+            table = pd.DataFrame(array if array.ndim == 2 else array[:, None], dtype=object if array.dtype == object else None)
             if array.dtype == object:
-                table = table.infer_objects()
+                with suppress(OverflowError):  # older pandas tries to make floats of integers that are too large for one
+                    table = table.infer_objects()
             frame = cls(table, "matrix" if array.ndim == 2 else "vector", array.dtype)
         if len(frame.table) == 0 or frame.table.shape[1] == 0:
             raise InputError("Data must have at least one row and one column", f"shape {frame.table.shape}", "Check how the data were read")
