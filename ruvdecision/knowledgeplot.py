@@ -46,7 +46,8 @@ def plot_knowledge(
     Curves of one target and state of knowledge share a colour; methods (paper, exact, simulate, ...) differ in line.
     Simulated values are points with bars of one standard error, the others are lines. Names stand on the curves; a
     name that finds no room goes to the legend. A curve that runs to infinite risk ends in a triangle at the upper edge.
-    Where a curve crosses the threshold it is marked with the mask's parameter there.
+    Where a curve crosses the threshold it is marked with the mask's parameter there, found between its two neighbours on the map by
+    logarithms; the line is drawn through the mark.
 
     Parameters
     ----------
@@ -103,13 +104,15 @@ def plot_knowledge(
         if ax.get_yscale() == "log" and risk_range[0] <= 0:
             raise InputError("risk_range must be positive on a logarithmic axis", risk_range, "Write risk_range=(0.1, 100), or log=False")
         ax.set_ylim(risk_range)
-    for curve in curves:
-        _draw(ax, rumap, curve, x, shown)
+    crossings = _crossings(rumap, curves, x, shown, max_risk, parameter)
+    lines = [_line(rumap, curve, x, shown, crossing) for curve, crossing in zip(curves, crossings, strict=True)]
+    for curve, line in zip(curves, lines, strict=True):
+        _draw(ax, rumap, curve, x, shown, line)
     if max_risk is not None:
         ax.axhline(max_risk, color=look_of(ax).soft, lw=1.1, ls=(0, (5, 3)), zorder=2)
     if title:
         ax.set_title(plain(title))
-    _write(ax, rumap, curves, x, shown, max_risk, parameter)
+    _write(ax, rumap, curves, lines, crossings, x, shown, max_risk, parameter)
     return ax
 
 
@@ -121,6 +124,16 @@ class _Curve:
     line: str
     marker: str
     method: str
+
+
+@dataclass(frozen=True)
+class _Crossing:
+    """Where a curve meets the threshold: after how many of its shown points, at which place, with which parameter."""
+
+    after: int
+    place: float
+    risk: float
+    parameter: float
 
 
 def _parameter(rumap: RUMap) -> str | None:
@@ -188,7 +201,50 @@ def _set_axes(ax: Axes, rumap: RUMap, x: Array, shown: Any, max_risk: float | No
     bare(ax, look_of(ax), "both", ("top", "right"))
 
 
-def _draw(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, shown: Any) -> None:
+def _crossings(
+    rumap: RUMap, curves: Sequence[_Curve], x: Array, shown: Any, max_risk: float | None, parameter: str | None
+) -> list[_Crossing | None]:
+    """The crossing of each curve that gets a mark."""
+    if max_risk is None or parameter is None or max_risk <= 0:
+        return [None] * len(curves)
+    exact = {c.name for c in curves if not np.any(rumap.risk_error[c.rows] > 0)}
+    # Where the exact curve is there too, its crossing is the better one.
+    second = [c.name in exact and bool(np.any(rumap.risk_error[c.rows] > 0)) for c in curves]
+    return [None if s else _crossing(rumap, c, x, shown, max_risk, parameter) for c, s in zip(curves, second, strict=True)]
+
+
+def _crossing(rumap: RUMap, curve: _Curve, x: Array, shown: Any, max_risk: float, parameter: str) -> _Crossing | None:
+    """The one place where a curve meets the threshold; None if there are several or none."""
+    rows = curve.rows[shown[curve.rows]]
+    above = rumap.risk[rows] > max_risk
+    turns = np.flatnonzero(above[:-1] != above[1:])
+    if turns.size != 1:
+        return None
+    i = int(turns[0])
+    ends = rows[[i, i + 1]]
+    # Risk is near a power of the noise, so logarithms interpolate well.
+    logs = np.log(np.maximum(rumap.risk[ends], 1e-300))
+    share = float((np.log(max_risk) - logs[0]) / (logs[1] - logs[0]))
+    values = np.asarray(rumap.parameters[parameter], dtype=float)[ends]
+    return _Crossing(i + 1, _between(x[ends], share), max_risk, _between(values, share))
+
+
+def _between(ends: Array, share: float) -> float:
+    """A share of the way between two numbers, by logarithms if both are positive."""
+    if ends.min() > 0:
+        return float(np.exp(np.log(ends[0]) + share * (np.log(ends[1]) - np.log(ends[0]))))
+    return float(ends[0] + share * (ends[1] - ends[0]))
+
+
+def _line(rumap: RUMap, curve: _Curve, x: Array, shown: Any, crossing: _Crossing | None) -> tuple[Array, Array]:
+    """Corners of the drawn line: the shown releases, and the crossing between two of them."""
+    rows = curve.rows[shown[curve.rows]]
+    if crossing is None:
+        return x[rows], rumap.risk[rows]
+    return np.insert(x[rows], crossing.after, crossing.place), np.insert(rumap.risk[rows], crossing.after, crossing.risk)
+
+
+def _draw(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, shown: Any, line: tuple[Array, Array]) -> None:
     rows = curve.rows[shown[curve.rows]]
     bars = rumap.risk_error[rows] > 0
     style: dict[str, Any] = {"color": curve.colour, "zorder": 3}
@@ -205,9 +261,9 @@ def _draw(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, shown: Any) -> None:
             alpha=0.85,
             **style,
         )
-        ax.plot(x[rows], rumap.risk[rows], ls=curve.line, lw=0.8, alpha=0.5, **style)
+        ax.plot(*line, ls=curve.line, lw=0.8, alpha=0.5, **style)
     else:
-        ax.plot(x[rows], rumap.risk[rows], ls=curve.line, lw=1.9, **style)
+        ax.plot(*line, ls=curve.line, lw=1.9, **style)
     # No noise at all has no place on a logarithmic axis of variances.
     placed = np.isfinite(x[curve.rows]) & ((x[curve.rows] > 0) | (ax.get_xscale() != "log"))
     endless = curve.rows[np.isinf(rumap.risk[curve.rows]) & placed]
@@ -224,7 +280,17 @@ def _draw(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, shown: Any) -> None:
         )
 
 
-def _write(ax: Axes, rumap: RUMap, curves: list[_Curve], x: Array, shown: Any, max_risk: float | None, parameter: str | None) -> None:
+def _write(
+    ax: Axes,
+    rumap: RUMap,
+    curves: list[_Curve],
+    lines: list[tuple[Array, Array]],
+    crossings: list[_Crossing | None],
+    x: Array,
+    shown: Any,
+    max_risk: float | None,
+    parameter: str | None,
+) -> None:
     """Names first, then crossings; whatever finds no room is left to the legend or left out."""
     from matplotlib.lines import Line2D
 
@@ -233,9 +299,9 @@ def _write(ax: Axes, rumap: RUMap, curves: list[_Curve], x: Array, shown: Any, m
     if figure.get_layout_engine() is not None:
         figure.draw_without_rendering()  # places are measured in pixels, so the layout must be settled
     labeller = Labeller(ax, x[shown], rumap.risk[shown])
-    for curve in curves:
+    for curve, line in zip(curves, lines, strict=True):
         rows = curve.rows[shown[curve.rows]]
-        labeller.keep_clear(x[rows], rumap.risk[rows])
+        labeller.keep_clear(*line)
         for i in rows[rumap.risk_error[rows] > 0]:
             y, dy = rumap.risk[i], rumap.risk_error[i]
             labeller.keep_clear(np.array([x[i], x[i]]), np.array([max(y - dy, y / 10), y + dy]))
@@ -243,20 +309,16 @@ def _write(ax: Axes, rumap: RUMap, curves: list[_Curve], x: Array, shown: Any, m
         labeller.on_line(f"threshold {max_risk:.4g}", max_risk)
     handles = []
     named: set[str] = set()
-    for curve in curves:
+    for curve, line in zip(curves, lines, strict=True):
         if curve.name in named:
             continue
         named.add(curve.name)
-        path = _path(ax, rumap, curve, x, shown)
+        path = _path(ax, *line)
         if len(path) == 0 or not _name(labeller, curve, path):
             handles.append(Line2D([], [], color=curve.colour, lw=2, label=curve.name))
-    if max_risk is not None and parameter is not None:
-        exact = {c.name for c in curves if not np.any(rumap.risk_error[c.rows] > 0)}
-        for curve in curves:
-            # Where the exact curve is there too, its crossing is the better one.
-            if curve.name in exact and np.any(rumap.risk_error[curve.rows] > 0):
-                continue
-            _mark_crossings(ax, labeller, rumap, curve, x, max_risk, parameter)
+    for curve, crossing in zip(curves, crossings, strict=True):
+        if crossing is not None:
+            _mark(ax, labeller, curve, crossing, str(parameter))
     methods = list(dict.fromkeys(c.method for c in curves if c.method))
     if len(methods) > 1:
         for method in methods:
@@ -275,12 +337,11 @@ def _write(ax: Axes, rumap: RUMap, curves: list[_Curve], x: Array, shown: Any, m
         )
 
 
-def _path(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, shown: Any) -> Array:
-    """The drawn curve in pixels, filled in so that there is a place for a name between far points."""
-    rows = curve.rows[shown[curve.rows]]
-    if rows.size == 0:
+def _path(ax: Axes, x: Array, y: Array) -> Array:
+    """The drawn line in pixels, filled in so that there is a place for a name between far points."""
+    if x.size == 0:
         return np.zeros((0, 2))
-    corners = ax.transData.transform(np.column_stack([x[rows], rumap.risk[rows]]))
+    corners = ax.transData.transform(np.column_stack([x, y]))
     if len(corners) == 1:
         return np.asarray(corners)
     length = np.concatenate([[0], np.cumsum(np.hypot(*np.diff(corners, axis=0).T))])
@@ -315,28 +376,11 @@ def _name(labeller: Labeller, curve: _Curve, path: Array) -> bool:
     return False
 
 
-def _mark_crossings(ax: Axes, labeller: Labeller, rumap: RUMap, curve: _Curve, x: Array, max_risk: float, parameter: str) -> None:
+def _mark(ax: Axes, labeller: Labeller, curve: _Curve, crossing: _Crossing, parameter: str) -> None:
     """Mark where the curve meets the threshold, with the parameter there."""
-    rows = curve.rows[np.isfinite(rumap.risk[curve.rows]) & np.isfinite(x[curve.rows])]
-    if rows.size < 2 or max_risk <= 0:
-        return
-    risk = rumap.risk[rows]
-    above = risk > max_risk
-    turns = np.flatnonzero(above[:-1] != above[1:])
-    if turns.size != 1:
-        return
-    i = int(turns[0])
-    # Risk is near a power of the noise, so logarithms interpolate well.
-    logs = np.log(np.maximum(risk[[i, i + 1]], 1e-300))
-    share = (np.log(max_risk) - logs[0]) / (logs[1] - logs[0])
-    place = x[rows[i]] + share * (x[rows[i + 1]] - x[rows[i]])
-    values = np.asarray(rumap.parameters[parameter], dtype=float)[rows[[i, i + 1]]]
-    value = (
-        np.exp(np.log(values[0]) + share * np.log(values[1] / values[0])) if values.min() > 0 else values[0] + share * np.diff(values)[0]
-    )
-    point = ax.transData.transform((place, max_risk))
-    ax.plot(place, max_risk, marker="o", ms=6, mfc=look_of(ax).paper, color=curve.colour, mew=1.5, ls="none", zorder=5)
-    labeller.beside(f"{parameter} {_short(float(value))}", np.array([point - [5, 0], point, point + [5, 0]]), 1, curve.colour)
+    point = ax.transData.transform((crossing.place, crossing.risk))
+    ax.plot(crossing.place, crossing.risk, marker="o", ms=6, mfc=look_of(ax).paper, color=curve.colour, mew=1.5, ls="none", zorder=5)
+    labeller.beside(f"{parameter} {_short(crossing.parameter)}", np.array([point - [5, 0], point, point + [5, 0]]), 1, curve.colour)
 
 
 def _short(value: float) -> str:

@@ -29,6 +29,7 @@ __all__ = ["plot_limit", "plot_map"]
 LINES = ("-", "--", "-.", ":")
 MOST_TECHNIQUES = 24  # a legend with more cannot be read; all releases are then one cloud
 MOST_CURVES = 8  # of one technique; more of them are easier to read as a cloud of points
+CROWD = 2000  # of a larger map, markers and bars are pixels in a vector drawing: as shapes they would be megabytes
 
 
 def plot_map(
@@ -48,7 +49,8 @@ def plot_map(
 
     A technique with a varying parameter is a curve with values of the parameter marked along it; a technique with one
     release is a marker. A release with infinite risk or utility is drawn as an arrow at the edge; one without a value
-    (NaN) is left out and the legend says so. Open markers have not converged; bars are one standard error.
+    (NaN) is left out and the legend says so. Open markers have not converged; bars are one standard error. Of a map with
+    more than 2,000 releases, clouds of markers and bars are pixels in SVG and PDF files; the rest of the drawing stays in shapes.
 
     Parameters
     ----------
@@ -390,7 +392,9 @@ def _draw_curve(ax: Axes, rumap: RUMap, look: tuple[str, str, str], curve: _Curv
         ax.plot([], [], ls="none", marker=marker, ms=8, **style)
         return
     good = rumap.converged[rows]
+    crowd = len(rumap) > CROWD
     if curve.parameter is None:
+        dense["rasterized"] = crowd
         ax.plot(x, y, ls="none", mfc=colour if np.all(good) else "none", mec=colour, **dense, **style)
         if not np.all(good):
             ax.plot(x[good], y[good], ls="none", color=colour, zorder=3, **dense)
@@ -402,11 +406,26 @@ def _draw_curve(ax: Axes, rumap: RUMap, look: tuple[str, str, str], curve: _Curv
         ax.plot(x[~good], y[~good], ls="none", marker=marker, ms=6, mfc=look_of(ax).paper, mec=colour, zorder=4)
     dx, dy = rumap.utility_error[rows], rumap.risk_error[rows]
     barred = (dx > 0) | (dy > 0)
-    if np.any(barred):
+    if crowd and np.any(barred):
+        _draw_bars(ax, x[barred], y[barred], dx[barred], dy[barred], colour)
+    elif np.any(barred):
         bars = {k: np.where(np.isfinite(e), e, 0.0)[barred] for k, e in (("xerr", dx), ("yerr", dy))}
         ax.errorbar(
             x[barred], y[barred], fmt="none", ecolor=colour, elinewidth=0.9, capsize=0 if many else 2, alpha=0.7, zorder=2.5, **bars
         )
+
+
+def _draw_bars(ax: Axes, x: Array, y: Array, dx: Array, dy: Array, colour: str) -> None:
+    """The bars of a crowd, without the work that `errorbar` spends on each of them."""
+    from matplotlib.collections import LineCollection
+
+    dx, dy = (np.where(np.isfinite(e), e, 0.0) for e in (dx, dy))
+    lying = np.stack([np.column_stack([x - dx, y]), np.column_stack([x + dx, y])], axis=1)
+    standing = np.stack([np.column_stack([x, y - dy]), np.column_stack([x, y + dy])], axis=1)
+    for bars in (lying, standing):
+        segments: Any = bars
+        lines = LineCollection(segments, colors=colour, linewidths=0.9, alpha=0.7, zorder=2.5, rasterized=True)
+        ax.add_collection(lines, autolim=False)
 
 
 def _draw_edges(ax: Axes, rumap: RUMap, looks: Sequence[Any], shown: Any) -> None:

@@ -13,6 +13,7 @@ from scipy import stats
 from ruvdecision.decide import Errors, choose, dominance, dominated, doubt, explain, frontier, not_dominated, undominated
 from ruvdecision.decide.criteria import first
 from ruvdecision.decide.doubt import degrees_of, frontier_probability, meets, quantile
+from ruvdecision.decide.drawnmaps import DrawnMaps
 from ruvdecision.errors import InfeasibleError, InputError
 from ruvdecision.protocols import Value
 from ruvdecision.rumap import RUMap
@@ -541,3 +542,59 @@ def test_releases_that_cannot_matter_need_not_be_drawn(monkeypatch, errors, repl
     for a, b in ((part.on_frontier, whole.on_frontier), (part.best, whole.best)):
         assert 0 < b < 1
         assert abs(a - b) < 4 * np.sqrt(2 * b * (1 - b) / draws)
+
+
+# -- drawn maps ----------------------------------------------------------------------------------------
+
+
+def _many(columns, seed, ties):
+    """Costs, errors and draws of more releases than are all looked at; ties where numbers are whole and errors zero."""
+    rng = np.random.default_rng(seed)
+    n = 700
+    costs = rng.integers(0, 12, (columns, n)).astype(float) if ties else rng.normal(size=(columns, n))
+    costs[0, 5], costs[-1, 6] = np.inf, -np.inf
+    scale = np.where(rng.random((columns, n)) < (0.8 if ties else 0.1), 0.0, 0.3)
+    scale[~np.isfinite(costs)] = 0.0
+    return costs, scale, rng.standard_normal((37, columns, n))
+
+
+@pytest.mark.parametrize("ties", [True, False])
+@pytest.mark.parametrize("columns", [1, 2, 3, 4])
+def test_leaving_out_who_cannot_matter_changes_no_front(columns, ties):
+    costs, scale, units = _many(columns, columns, ties)
+    expected = np.zeros(costs.shape[1])
+    for c in costs + scale * units:
+        beaten = (c[:, :, None] <= c[:, None, :]).all(axis=0) & (c[:, :, None] < c[:, None, :]).any(axis=0)
+        expected += ~beaten.any(axis=0)
+    maps = DrawnMaps(costs, scale)
+    assert maps._pivots is not None and len(maps._pivots)
+    assert np.array_equal(maps.fronts(units), expected)
+    assert 0 < np.count_nonzero(expected) < costs.shape[1]
+
+
+@pytest.mark.parametrize("edge", [-np.inf, -0.5, 3.0, np.inf])
+@pytest.mark.parametrize("ties", [True, False])
+def test_winners_of_drawn_maps_one_by_one(ties, edge):
+    costs, scale, units = _many(2, 9, ties)
+    expected = np.zeros(costs.shape[1])
+    for risk, loss in costs + scale * units:
+        allowed = [(loss[i], risk[i], i) for i in range(risk.size) if risk[i] <= edge]
+        if allowed:
+            expected[min(allowed)[2]] += 1
+    assert np.array_equal(DrawnMaps(costs, scale).winners(units, edge), expected)
+
+
+def test_probabilities_do_not_depend_on_how_often_the_draws_are_made():
+    """One pass over the draws gives what a pass for each column of the table gives."""
+    rng = np.random.default_rng(3)
+    error = rng.uniform(0.1, 0.5, 500)
+    rumap = RUMap.build(
+        labels=[f"r{i}" for i in range(500)],
+        intruder=Value(rng.uniform(1, 10, 500), error),
+        scientist=Value(rng.uniform(1, 10, 500), error),
+    )
+    once = rumap.probabilities(0.3, draws=200, seed=8)
+    turned = rumap.probabilities(0.3, columns=["utility", "risk"], draws=200, seed=8)
+    assert np.array_equal(once["best"], turned["best"])
+    assert np.array_equal(once["on_frontier"], frontier_probability(rumap, ENDS, Errors(draws=200, seed=8)))
+    assert once["on_frontier"].max() > 0 and once["best"].sum() == pytest.approx(1)

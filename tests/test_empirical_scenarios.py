@@ -285,6 +285,27 @@ def test_other_axes_names_and_maps():
     assert plot_knowledge(RUMap.build(labels=["a"], intruder=[1.0], scientist=[1.0])).get_xlim()[0] < 1
 
 
+@pytest.mark.parametrize("log", [True, False])
+@pytest.mark.parametrize("against", ["utility", "variance"])
+def test_the_mark_of_a_crossing_lies_on_the_drawn_line_however_sparse_the_grid(against, log):
+    """Two far releases on each side of the threshold: U is a power of the variance, so that the crossing is known."""
+    v = np.array([0.5, 8.0])
+    rumap = RUMap.build(labels=["a", "b"], intruder=v**2, scientist=3 * v**0.5, technique="row known: Noise", parameters={"variance": v})
+    truth = 2.0  # risk 1/4
+    ax = plot_knowledge(rumap, max_risk=0.25, against=against, log=log)
+    (mark,) = [line for line in ax.lines if line.get_marker() == "o"]
+    assert mark.get_ydata()[0] == 0.25
+    assert mark.get_xdata()[0] == pytest.approx(truth if against == "variance" else 1 / (3 * truth**0.5), rel=1e-12)
+    assert any(text.get_text() == "variance 2" for text in ax.texts)
+    (curve,) = [line for line in ax.lines if line.get_ls() == "-" and len(line.get_xdata()) > 2]
+    corners = ax.transData.transform(curve.get_xydata())
+    point = ax.transData.transform(mark.get_xydata())[0]
+    ways = np.diff(corners, axis=0)
+    along = np.clip(np.sum((point - corners[:-1]) * ways, axis=1) / np.sum(ways**2, axis=1), 0, 1)
+    assert np.hypot(*(corners[:-1] + along[:, None] * ways - point).T).min() < 1e-6
+    plt.close(ax.figure)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

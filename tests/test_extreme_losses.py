@@ -174,3 +174,84 @@ def test_entropy_of_components_that_do_not_meet():
     want = sum(p * (mp.log(2 * mp.pi * mp.e * v) / 2 - mp.log(p)) for p, v in pieces)
     value = ruv.LogScore().uncertainty(law)
     assert abs(mp.mpf(float(value.value)) - want) <= max(1e-9, 4 * float(value.error))
+
+
+@pytest.mark.parametrize("level", [0.9, 1 - 1e-9, 1 - 1e-12, 1 - 1e-15, 1 - 2.0**-53])
+@pytest.mark.parametrize(
+    ("weights", "means", "variances"),
+    [([0.3, 0.7], [-1.0, 2.0], [1.0, 4.0]), ([0.999, 0.001], [0.0, 5.0], [1.0, 0.01]), ([0.5, 0.5], [-3.0, 8.0], [9.0, 1e-4])],
+)
+def test_interval_score_of_a_lopsided_mixture_near_level_one(weights, means, variances, level):
+    """Ends by halving and what sticks out by quadrature of the tails, with 40 digits; 1 - level/2 is never formed."""
+    parts = [(mp.mpf(w), mp.mpf(m), mp.sqrt(mp.mpf(v))) for w, m, v in zip(weights, means, variances, strict=True)]
+    law = GaussianMixture(weights, means, variances)
+    loss = ruv.IntervalScore(level)
+    ends = loss.estimate(law)
+    with mp.workdps(40):
+        alpha = 1 - mp.mpf(level)
+        score, far = mp.mpf(0), []
+        for side in (1, -1):
+
+            def tail(x, side=side):  # chance below x, of the law or of its mirror image
+                return sum(w * mp.ncdf((x - side * m) / s) for w, m, s in parts)
+
+            low, end = min(side * m - 40 * s for _, m, s in parts), max(side * m + 40 * s for _, m, s in parts)
+            for _ in range(120):
+                middle = (low + end) / 2
+                low, end = (middle, end) if tail(middle) < alpha / 2 else (low, middle)
+            far.append(side * end)
+            width = max(s for _, _, s in parts)
+            panels = [end - k * width for k in (60, 20, 8, 4, 2, 1, mp.mpf(1) / 8, mp.mpf(1) / 64, 0)]
+            score += -end + 2 / alpha * mp.quad(tail, panels)
+    check(ends[0], far[0], 1e-13)
+    check(ends[1], far[1], 1e-13)
+    check(loss.uncertainty(law).value, score, 1e-11)
+    assert loss.uncertainty(law).error == 0
+
+
+@pytest.mark.parametrize(
+    ("weights", "means", "sds"),
+    [
+        ([0.3, 0.7], [0.0, 1.0], [1e-15, 1e-15]),
+        ([0.3, 0.7], [1.0, 2.0], [1e-6, 1e-9]),
+        ([0.3, 0.7], [1.0, 1.0], [1e-12, 1e-3]),
+        ([0.4, 0.6], [0.0, 0.7], [1.0, 1e-6]),
+        ([0.4, 0.6], [0.0, 0.7], [1.0, 1e-15]),
+        ([0.3, 0.3, 0.4], [1.0, 1.0 + 2e-12, 5.0], [1e-12, 2e-12, 1.0]),
+        ([0.2, 0.5, 0.3], [-3.0, 1e9, 1e9 + 1], [1.0, 0.5, 2.0]),
+        ([0.5, 0.5], [0.0, 0.0], [1.0, 1e-150]),
+        ([0.5, 0.5], [0.0, 0.0], [1.0, 1e-160]),
+        ([0.5, 0.5], [0.0, 25.0], [1.0, 1.0]),
+    ],
+)
+def test_entropy_of_mixtures_whose_parts_are_tiny_for_their_distance(weights, means, sds):
+    """Against quadrature with 40 digits over the line, where places are not rounded."""
+    law = GaussianMixture(weights, means, np.square(sds))
+    found = law.entropy()
+    with mp.workdps(40):
+        # The standard deviations are those that the package sees, roots of squares.
+        parts = [(mp.mpf(w), mp.mpf(m), mp.sqrt(mp.mpf(v))) for w, m, v in zip(law.weights, means, np.square(sds), strict=True)]
+
+        def surprise(x):
+            density = sum(w * mp.npdf(x, m, s) for w, m, s in parts)
+            return -density * mp.log(density) if density > 0 else mp.mpf(0)
+
+        places = (0, 1, 2, 3, 4, 5.5, 7, 9, 11, 14)
+        wanted = mp.quad(surprise, sorted({m + side * k * s for _, m, s in parts for k in places for side in (1, -1)}))
+    check(found.value, wanted, 1e-12)
+    assert found.error == 0
+
+
+def test_entropy_of_many_tiny_pairs_carries_what_rounding_leaves():
+    """300 pairs apart from each other: the entropy of a pair, and of which pair it is. One by one would be exact."""
+    places, size = np.arange(1.0, 301.0), 2.0**-36
+    means = np.concatenate([places, places + 2 * size])
+    weights = np.full(600, 1 / 600)
+    found = GaussianMixture(weights, means, np.full(600, size**2)).entropy()
+    pair = GaussianMixture([0.5, 0.5], [0.0, 2.0], [1.0, 1.0]).entropy()
+    wanted = float(pair.value) + np.log(size) + np.log(300)
+    assert 0 < found.error < 1e-2
+    assert abs(found.value - wanted) <= 2 * found.error
+    fewer = np.concatenate([places[:200], places[:200] + 2 * size])
+    exact = GaussianMixture(np.full(400, 1 / 400), fewer, np.full(400, size**2)).entropy()
+    assert exact.value == pytest.approx(float(pair.value) + np.log(size) + np.log(200), rel=1e-13) and exact.error == 0

@@ -531,6 +531,23 @@ def test_sliced_distance_of_a_shift():
     assert SlicedWasserstein(standardise=False)(x[:, 0], x[:, 0] + 2).error == 0
 
 
+@pytest.mark.parametrize("length", [40, 25])
+@pytest.mark.parametrize("order", [1, 2, 2.5])
+def test_sliced_wasserstein_direction_by_direction(length, order, monkeypatch):
+    """The mean over directions of the distance of two lists, written down; the same whether projections are kept or made anew."""
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(size=(40, 3)), rng.normal(size=(length, 3)) * 1.3
+    directions = np.random.default_rng(5).standard_normal((3, 30))
+    directions /= np.linalg.norm(directions, axis=0)
+    powers = [wasserstein(x @ d, y @ d, order=order) ** order for d in directions.T]
+    measure = SlicedWasserstein(projections=30, order=order, seed=5, standardise=False)
+    kept = measure(x, y)
+    assert float(kept) == approx(np.mean(powers) ** (1 / order), rel=1e-13)
+    monkeypatch.setattr("ruvdecision.measures.distance.KEPT", 0)
+    made = measure(x, y)
+    assert (float(made), made.error) == (float(kept), kept.error)
+
+
 def test_measures_of_sdcmicro():
     x = pd.DataFrame({"u": [1.0, 2, 3, 4, 7], "v": [2.0, 1, 4, 3, 9]})
     y = x + np.array([[0.5, 0], [0, 1], [-1, 0], [0, 0], [0, -2]])

@@ -1,5 +1,6 @@
 """Pictures of maps: what is drawn, where, and that texts neither overlap nor leave the axes."""
 
+import io
 import itertools
 import subprocess
 import sys
@@ -317,3 +318,36 @@ def test_marks_are_spread_and_round():
 def test_importing_does_not_import_matplotlib():
     code = "import sys, ruvdecision.plots, ruvdecision.rumap; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_crowd_is_pixels_in_a_vector_file_and_its_bars_lie_where_they_should(monkeypatch):
+    """Shapes for each release of a large map would be megabytes; the bars are those that a small map has."""
+    from ruvdecision import plots
+
+    n = 60
+    rng = np.random.default_rng(2)
+    error = np.where(np.arange(n) == 7, np.inf, 0.05)
+    rumap = RUMap.build(
+        labels=[f"r{i}" for i in range(n)],
+        technique="cloud",
+        intruder=Value(rng.uniform(1, 3, n), error),
+        scientist=Value(rng.uniform(1, 3, n), 0.05 * np.ones(n)),
+    )
+
+    def drawn():
+        ax = rumap.plot(legend=False)
+        file = io.BytesIO()
+        ax.figure.savefig(file, format="svg")
+        bars = [c for c in ax.collections if c.get_zorder() == 2.5]
+        ends = [np.concatenate([p.vertices for p in c.get_paths()]) for c in bars]
+        limits = ax.get_xlim() + ax.get_ylim()
+        plt.close(ax.figure)
+        return file.getvalue().decode(), np.concatenate(ends), limits
+
+    shapes, one_by_one, limits = drawn()
+    monkeypatch.setattr(plots, "CROWD", 50)
+    pixels, together, same = drawn()
+    assert "data:image/png" in pixels and "data:image/png" not in shapes
+    assert pixels.count("<use ") < shapes.count("<use ") - n // 2
+    assert len(together) == 4 * n and same == limits
+    np.testing.assert_allclose(sorted(together.tolist()), sorted(one_by_one.tolist()), rtol=1e-12)

@@ -101,6 +101,8 @@ def check(text: str) -> Page:
     for tag, attrs in page.tags:
         assert not [name for name in attrs if name.startswith("on")], (tag, attrs)
         for name in ("href", "src", "xlink:href"):
+            if tag == "image" and str(attrs.get(name)).startswith("data:image/png;base64,"):
+                continue  # the pixels of a large cloud stand in the page itself
             if name in attrs:
                 assert str(attrs[name])[:1] == "#", (tag, attrs)
                 assert str(attrs[name])[1:] in ids, (tag, attrs)
@@ -194,7 +196,9 @@ def test_the_rest_is_folded_and_cut() -> None:
     rest = page.table("Releases that are not on the frontier, as listed (200; 3799 more are left out evenly")
     assert rest.count("dominated by r3999") == 200  # why each of them is not on the frontier
     assert "The other 3,999 releases" in page.texts["summary"]
-    assert len(text) < 1_500_000
+    assert len(text) < 500_000
+    assert len(page.all("image")) == 1  # its cloud is pixels, not 4,000 shapes
+    assert len(page.all("use")) < 200
 
 
 def test_a_frontier_of_4000_is_complete_and_its_excerpt_short() -> None:

@@ -118,6 +118,9 @@ class TablePosterior:
     def quantile(self, q: float) -> Array:
         return np.stack([c.quantile(q) for c in self.cells])
 
+    def upper_quantile(self, tail: float) -> Array:
+        return np.stack([c.upper_quantile(tail) for c in self.cells])
+
     def cdf(self, at: Any) -> Array:
         return self._apart(lambda c, a: Value.exact(c.cdf(a)), at).value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from .dominance import ranks, undominated
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Explanation", "dominated", "explain"]
+__all__ = ["Explanation", "dominated", "explain", "explanations"]
 
 BLOCK = 4_000_000
 """Comparisons that are made at a time."""
@@ -100,25 +100,22 @@ def explain(rumap: RUMap, release: Any, *, columns: Any = None, tolerance: float
     >>> print(explain(rumap, "b"))
     b is dominated by a: risk −12 %, utility +3 %.
     """
+    return explanations(rumap, [release], columns=columns, tolerance=tolerance)[0]
+
+
+def explanations(rumap: RUMap, releases: Sequence[Any], *, columns: Any = None, tolerance: float = 1e-12) -> list[Explanation]:
+    """Explain several releases; the map is sorted once for all of them.
+
+    >>> rumap = RUMap.build(labels=["a", "b"], intruder=[2.0, 1.76], scientist=[0.5, 0.515])
+    >>> [found.dominated for found in explanations(rumap, ["a", "b"])]
+    [False, True]
+    """
     tolerance = check_number("tolerance", tolerance, low=0, high=1, open_high=True)
     better = directions(rumap, ["risk", "utility"] if columns is None else columns)
-    key = release.release if hasattr(release, "release") else release
-    row = rumap[key]
-    if not isinstance(row, Row):
-        raise InputError("explain takes one release", key, "Give its label or its position")
-    i = row.position
     raw = {n: value_of(rumap, n) for n in better}
-    missing = tuple(n for n in better if np.isnan(raw[n][i]))
-    if missing:
-        return Explanation(row, None, 0, {}, float("nan"), None, missing)
     costs, known = _costs(raw, better, tolerance)
-    mine = costs[:, [i]]
-    worse = known & (costs <= mine).all(axis=0) & (costs < mine).any(axis=0)
-    if worse.any():
-        front = np.flatnonzero(worse & undominated(list(raw.values()), list(better.values()), tolerance))
-        by = int(front[np.argmax(_gain(raw, better, np.full(front.size, i), front))])
-        return Explanation(row, rumap[by], int(worse.sum()), _values(raw, i, by), float(_surely(rumap, better, raw, [i], [by])[0]))
-    return Explanation(row, None, 0, _values(raw, i, i), 1.0, _neighbours(rumap, raw, better, costs, i, tolerance))
+    on = undominated(list(raw.values()), list(better.values()), tolerance)
+    return [_explained(rumap, release, better, raw, costs, known, on) for release in releases]
 
 
 def dominated(rumap: RUMap, *, columns: Any = None, tolerance: float = 1e-12) -> pd.DataFrame:
@@ -177,6 +174,27 @@ def dominated(rumap: RUMap, *, columns: Any = None, tolerance: float = 1e-12) ->
 # -- helpers -------------------------------------------------------------------------------------------
 
 
+def _explained(
+    rumap: RUMap, release: Any, better: Mapping[str, str], raw: Mapping[str, Array], costs: Any, known: Any, on: Any
+) -> Explanation:
+    """Where one release stands; ``on`` marks the frontier."""
+    key = release.release if hasattr(release, "release") else release
+    row = rumap[key]
+    if not isinstance(row, Row):
+        raise InputError("explain takes one release", key, "Give its label or its position")
+    i = row.position
+    missing = tuple(n for n in better if np.isnan(raw[n][i]))
+    if missing:
+        return Explanation(row, None, 0, {}, float("nan"), None, missing)
+    mine = costs[:, [i]]
+    worse = known & (costs <= mine).all(axis=0) & (costs < mine).any(axis=0)
+    if worse.any():
+        front = np.flatnonzero(worse & on)
+        by = int(front[np.argmax(_gain(raw, better, np.full(front.size, i), front))])
+        return Explanation(row, rumap[by], int(worse.sum()), _values(raw, i, by), float(_surely(rumap, better, raw, [i], [by])[0]))
+    return Explanation(row, None, 0, _values(raw, i, i), 1.0, _neighbours(rumap, raw, costs, on, i))
+
+
 def _costs(raw: Mapping[str, Array], better: Mapping[str, str], tolerance: float) -> tuple[Any, Any]:
     """Ranks, small is good, (columns, releases), and which releases have them all."""
     known = ~np.any([np.isnan(v) for v in raw.values()], axis=0)
@@ -229,10 +247,9 @@ def _values(raw: Mapping[str, Array], i: int, j: int) -> dict[str, tuple[float, 
     return {n: (float(v[i]), float(v[j])) for n, v in raw.items()}
 
 
-def _neighbours(rumap: RUMap, raw: Mapping[str, Array], better: Mapping[str, str], costs: Any, i: int, tolerance: float) -> Any:
+def _neighbours(rumap: RUMap, raw: Mapping[str, Array], costs: Any, on: Any, i: int) -> Any:
     if len(raw) != 2:
         return None
-    on = undominated(list(raw.values()), list(better.values()), tolerance)
     found = {}
     for j, name in enumerate(raw):
         ahead = np.flatnonzero(on & (costs[j] < costs[j, i]))

@@ -23,6 +23,7 @@ from ..rumap import RUMap
 from ..scores import Column, Tabulated
 from .criteria import MostUseful, Rule, directions, error_of, first, value_of
 from .dominance import minimal, ranks, snapped
+from .drawnmaps import DrawnMaps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +37,8 @@ MANY = 4096
 """Of more releases than this only those are drawn that can matter."""
 SURELY = 1e-15
 """An error that is exceeded with less than this probability does not come."""
+PLAIN = {"risk": "lower", "utility": "higher"}
+"""The columns of the plain frontier, with their better ends."""
 
 
 @dataclass(frozen=True)
@@ -127,25 +130,7 @@ def meets(rumap: RUMap, threshold: float, slack: float = 0.0) -> Array:
 
 def frontier_probability(rumap: RUMap, better: Mapping[str, str], errors: Errors, tolerance: float = 1e-12) -> Array:
     """Probability that each release is truly on the frontier of these columns; NaN counts as never."""
-    bases = [_base(rumap, name, end) for name, end in better.items()]
-    known = ~np.any([np.isnan(b.values) for b in bases], axis=0)
-    result = np.zeros(rumap.size)
-    if not known.any():
-        return result
-    costs, scale = _costs(bases, known, tolerance)
-    if not scale.any():
-        result[known] = minimal(np.stack([ranks(c, tolerance) for c in costs], axis=1))
-        return result
-    hits = np.zeros(known.sum())
-    for units in errors.units(len(bases), int(known.sum()), degrees_of(rumap)):
-        drawn = costs + scale * units
-        if len(bases) == 2:
-            hits += _on_front(drawn[:, 0], drawn[:, 1]).sum(axis=0)
-        else:
-            for draw in drawn:
-                hits += minimal(np.stack([ranks(c, 0.0) for c in draw], axis=1))
-    result[known] = hits / errors.draws
-    return result
+    return _counted(rumap, better, errors, tolerance)[0]
 
 
 def of_release(
@@ -275,8 +260,12 @@ def probabilities(
     table: dict[str, Any] = {"release": list(rumap.releases)}
     if max_risk is not None:
         table["meets"] = meets(rumap, threshold)
-    table["on_frontier"] = frontier_probability(rumap, better, how)
-    table["best"] = _best(rumap, how, threshold)
+    if list(better.items()) == list(PLAIN.items()) and not isinstance(seed, np.random.Generator):
+        # A seed gives both the same draws, so that one pass is enough; a Generator moves on between them.
+        table["on_frontier"], table["best"] = _counted(rumap, better, how, 1e-12, threshold)
+    else:
+        table["on_frontier"] = frontier_probability(rumap, better, how)
+        table["best"] = _counted(rumap, PLAIN, how, 1e-12, threshold, front=False)[1]
     table["converged"] = np.array(rumap.converged)
     return pd.DataFrame(table)
 
@@ -342,41 +331,30 @@ def _edge(base: _Base, threshold: float) -> float:
     return edge if base.better == "lower" else -edge
 
 
-def _on_front(x: Array, y: Array) -> Any:
-    """Fronts of many drawn maps at once, each row one map; less is better in both."""
-    order = np.lexsort((y, x), axis=-1)
-    x, y = np.take_along_axis(x, order, -1), np.take_along_axis(y, order, -1)
-    lowest = np.minimum.accumulate(y, axis=-1)
-    good = np.ones(x.shape, dtype=bool)
-    good[:, 1:] = y[:, 1:] < lowest[:, :-1]
-    # Points that tie in both share the verdict of the first of them.
-    twin = np.zeros(x.shape, dtype=bool)
-    twin[:, 1:] = (x[:, 1:] == x[:, :-1]) & (y[:, 1:] == y[:, :-1])
-    leader = np.maximum.accumulate(np.where(twin, 0, np.arange(x.shape[-1])), axis=-1)
-    good = np.take_along_axis(good, leader, -1)
-    result = np.empty_like(good)
-    np.put_along_axis(result, order, good, -1)
-    return result
+def _counted(
+    rumap: RUMap, better: Mapping[str, str], errors: Errors, tolerance: float, threshold: float | None = None, front: bool = True
+) -> tuple[Array, Array]:
+    """How probably each release is on the frontier, and is the most useful of those that meet the threshold, from the same draws.
 
-
-def _best(rumap: RUMap, errors: Errors, threshold: float) -> Array:
-    """Probability that each release truly is the most useful among those that truly meet the threshold."""
-    bases = [_base(rumap, "risk"), _base(rumap, "utility")]
+    The second needs a threshold, and risk and utility as the columns; what was not asked for is zero.
+    """
+    bases = [_base(rumap, name, end) for name, end in better.items()]
     known = ~np.any([np.isnan(b.values) for b in bases], axis=0)
-    result = np.zeros(rumap.size)
+    on, best = np.zeros(rumap.size), np.zeros(rumap.size)
     if not known.any():
-        return result
-    costs, scale = _costs(bases, known, 1e-12)
-    edge = _edge(bases[0], threshold) if np.isfinite(threshold) else threshold
-    hits, rows = np.zeros(int(known.sum())), np.flatnonzero(known)
-    blocks = errors.units(2, rows.size, degrees_of(rumap)) if scale.any() else iter([np.zeros((1, 2, rows.size))])
-    count = 0
-    rule = MostUseful()
-    for units in blocks:
-        drawn = costs + scale * units
-        allowed = drawn[:, 0] <= edge
-        winner = first(rule.tiers({"utility": -drawn[:, 1], "risk": drawn[:, 0]}), allowed)
-        hits += np.bincount(winner[allowed.any(axis=1)], minlength=rows.size)
-        count += len(units)
-    result[rows] = hits / count
-    return result
+        return on, best
+    costs, scale = _costs(bases, known, tolerance)
+    maps = DrawnMaps(costs, scale)
+    edge = None if threshold is None else _edge(bases[0], threshold) if np.isfinite(threshold) else threshold
+    if not scale.any():
+        if front:
+            on[known] = minimal(np.stack([ranks(c, tolerance) for c in costs], axis=1))
+        if edge is not None:
+            best[known] = maps.winners(np.zeros((1, *costs.shape)), edge)
+        return on, best
+    for units in errors.units(len(costs), costs.shape[1], degrees_of(rumap)):
+        if front:
+            on[known] += maps.fronts(units)
+        if edge is not None:
+            best[known] += maps.winners(units, edge)
+    return on / errors.draws, best / errors.draws

@@ -206,8 +206,8 @@ class IntervalScore(Componentwise):
     def best(self, posterior: Posterior) -> Array:
         tail = 0.5 * (1 - self.level)
         low, centre = posterior.quantile(tail), posterior.centre
-        # 1 - tail rounds to one for levels near one; a law that is symmetric about its centre needs no second quantile.
-        high = posterior.quantile(1 - tail) if centre is None else centre + (centre - low)
+        # 1 - tail loses digits for levels near one, and at last rounds to one, whose quantile may be infinite.
+        high = posterior.upper_quantile(tail) if centre is None else centre + (centre - low)
         return np.stack([low, high], axis=-1)
 
     def choose(self, posterior: Posterior, listed: Array) -> Array:

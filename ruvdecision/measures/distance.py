@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,6 +21,11 @@ from .steps import step_differences
 from .sums import Moments, Same, Together
 
 __all__ = ["Eigenvalues", "EnergyDistance", "IL1s", "Mahalanobis", "SlicedWasserstein", "Wasserstein", "wasserstein"]
+
+TOGETHER = 8
+"""Directions that are projected on at a time."""
+KEPT = 20_000_000
+"""Sorted projections of the original are kept for the next release if they are at most so many numbers."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,7 +119,7 @@ class Wasserstein(_Cloud):
     def compare(self, state: tuple[Array, Array, list[str]], released: pd.DataFrame) -> Measured:
         first, units, names = state
         second = np.sort(numeric(self.name, released, "the release") / units, axis=0)
-        each = _transport(first, second, self.order) ** (1 / self.order)
+        each = _transport(first, second, self.order, _steps(len(first), len(second))) ** (1 / self.order)
         return Measured(float(each.mean()), parts=dict(zip(names, each.tolist(), strict=True)))
 
 
@@ -131,6 +137,9 @@ class SlicedWasserstein(_Cloud):
         Where the directions start; equal for all releases, so that differences between releases are sharp.
     columns, standardise
         As for `EnergyDistance`.
+
+    Time n log n for each direction, and n p to project; memory n p, a few directions at a time. The sorted projections of the
+    original are kept for the next release unless they are many.
 
     Examples
     --------
@@ -151,16 +160,20 @@ class SlicedWasserstein(_Cloud):
         object.__setattr__(self, "order", check_number("order", self.order, low=1))
         object.__setattr__(self, "seed", check_integer("seed", self.seed, low=0))
 
-    def begin(self, original: pd.DataFrame) -> tuple[Array, Array, Array]:
+    def begin(self, original: pd.DataFrame) -> tuple[Array, list[Array] | None, Array, Array]:
         values, units = self.units(original)
         directions = np.random.default_rng(self.seed).standard_normal((values.shape[1], self.projections))
         directions /= np.linalg.norm(directions, axis=0)
-        return np.sort(values @ directions, axis=0), units, directions
+        across = np.ascontiguousarray(values.T)
+        kept = list(_projected(across, directions)) if len(values) * self.projections <= KEPT else None
+        return across, kept, units, directions
 
-    def compare(self, state: tuple[Array, Array, Array], released: pd.DataFrame) -> Measured:
-        first, units, directions = state
-        second = np.sort(numeric(self.name, released, "the release") / units @ directions, axis=0)
-        power = _transport(first, second, self.order)
+    def compare(self, state: tuple[Array, list[Array] | None, Array, Array], released: pd.DataFrame) -> Measured:
+        across, kept, units, directions = state
+        second = np.ascontiguousarray((numeric(self.name, released, "the release") / units).T)
+        steps = _steps(across.shape[1], second.shape[1])
+        pairs = zip(_projected(across, directions) if kept is None else kept, _projected(second, directions), strict=True)
+        power = np.array([_transport(a, b, self.order, steps) for a, b in pairs])
         mean = float(power.mean())
         if mean == 0:
             return Measured(0.0)
@@ -355,19 +368,32 @@ def wasserstein(first: Any, second: Any, order: float = 1.0) -> float:
     2.0
     """
     a, b = (np.sort(np.asarray(v, dtype=np.float64).reshape(-1, 1), axis=0) for v in (first, second))
-    return float(_transport(a, b, check_number("order", order, low=1))[0] ** (1 / order))
+    return float(_transport(a, b, check_number("order", order, low=1), _steps(len(a), len(b)))[0] ** (1 / order))
 
 
-def _transport(first: Array, second: Array, order: float) -> Array:
-    """Integral of |quantile - quantile|^order of each column; columns are sorted."""
-    n, m = len(first), len(second)
+def _projected(across: Array, directions: Array) -> Iterator[Array]:
+    """The sorted projection on each direction; ``across`` is (variables, records), so that projections lie in one piece."""
+    for start in range(0, directions.shape[1], TOGETHER):
+        for row in directions[:, start : start + TOGETHER].T @ across:
+            yield np.sort(row)
+
+
+def _steps(n: int, m: int) -> tuple[Array, Any, Any] | None:
+    """Widths of the steps of two quantile functions, and which value of each belongs to them; None if the files have one length."""
     if n == m:
-        gap = np.abs(first - second)
-        return gap.mean(axis=0) if order == 1 else (gap**order).mean(axis=0)
+        return None
     # Quantile functions are steps: between two steps of either both are constant. Whole numbers keep the steps exact.
     steps = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)
-    width = np.diff(steps, prepend=0) / (n * m)
-    gap = np.abs(first[(steps - 1) // m] - second[(steps - 1) // n])
+    return np.diff(steps, prepend=0) / (n * m), (steps - 1) // m, (steps - 1) // n
+
+
+def _transport(first: Array, second: Array, order: float, steps: tuple[Array, Any, Any] | None) -> Any:
+    """Integral of |quantile - quantile|^order of each column; columns are sorted, ``steps`` are of their lengths."""
+    if steps is None:
+        gap = np.abs(first - second)
+        return gap.mean(axis=0) if order == 1 else (gap**order).mean(axis=0)
+    width, one, other = steps
+    gap = np.abs(first[one] - second[other])
     return width @ (gap if order == 1 else gap**order)
 
 

@@ -145,6 +145,9 @@ class Averaged:
         """Each component of the target apart, by a root of the averaged distribution function."""
         return np.asarray(self.law.quantile(q))
 
+    def upper_quantile(self, tail: float) -> Array:
+        return np.asarray(self.law.upper_quantile(tail))
+
     def cdf(self, at: Any) -> Array:
         return np.asarray(self.law.cdf(at))
 

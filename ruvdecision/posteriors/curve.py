@@ -167,6 +167,10 @@ class Curve:
         level = np.full(self.splines.rows, check_level("q", q))
         return self._back(self._solve(level, np.arange(self.splines.rows)))
 
+    def upper_quantile(self, tail: float) -> Array:
+        # A grid ends somewhere, so that rounding to one does no harm.
+        return self.quantile(1 - tail)
+
     def cdf(self, at: Any) -> Array:
         below = self._cut(lambda x, a: (x <= a).astype(np.float64), at, [0.0])
         return np.minimum(below, 1.0)

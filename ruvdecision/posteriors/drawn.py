@@ -130,6 +130,10 @@ class Drawn:
         """The lowest draw whose cumulative weight reaches q, each component apart."""
         return self._finite.quantile(q)
 
+    def upper_quantile(self, tail: float) -> Array:
+        # Draws end somewhere, so that rounding to one does no harm.
+        return self.quantile(1 - tail)
+
     def cdf(self, at: Any) -> Array:
         return self._finite.cdf(at)
 

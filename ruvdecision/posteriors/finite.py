@@ -119,6 +119,10 @@ class Finite:
             found.append(x[np.where(reached.any(axis=-1), np.argmax(reached, axis=-1), len(x) - 1)])
         return np.stack(found, axis=-1) if self.event else np.asarray(found[0])
 
+    def upper_quantile(self, tail: float) -> Array:
+        # A list ends somewhere, so that rounding to one does no harm.
+        return self.quantile(1 - tail)
+
     def cdf(self, at: Any) -> Array:
         return self._average(lambda x, a: (x <= a).astype(np.float64), at)
 

@@ -133,6 +133,9 @@ class Gaussian:
         with np.errstate(invalid="ignore"):
             return np.asarray(self.mean() + np.where(self._sd == 0, 0.0, self._sd * z if z else 0.0))
 
+    def upper_quantile(self, tail: float) -> Array:
+        return np.asarray(self.mean() - (self.quantile(tail) - self.mean()))
+
     def cdf(self, at: Any) -> Array:
         gap, sd = np.asarray(at, dtype=np.float64) - self.location, self._sd
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -18,6 +18,8 @@ __all__ = ["Sorted", "mean_difference"]
 _BLOCK = 4_000_000
 _REACH = 9.5
 """Standard deviations beyond which a normal law counts as nothing: its tail there is below 1e-20."""
+_PLACES = (-12.5, -6.0, -3.0, 0.0, 3.0, 6.0, 12.5)
+"""Where, in its standard deviations, a normal law changes its manner."""
 
 
 @dataclass(frozen=True)
@@ -77,18 +79,69 @@ class Sorted:
         return total
 
     def entropy(self) -> Value:
-        """Differential entropy: over the line if the components crowd it, otherwise component by component."""
+        """Differential entropy, over sets of components that do not reach each other: sum of W (H - log W), W the weight of a set.
+
+        A set of one has a closed form, any other is measured from a place of its own, so that parts that are tiny for their
+        distance keep their digits.
+        """
+        sets = self._sets()
+        alone = np.bincount(sets)[sets] == 1
+        weights, sds = self.weights[alone], self.sds[alone]
+        value = float(weights @ (0.5 * np.log(2 * np.pi * np.e) + np.log(sds) - np.log(weights)))
+        error = 0.0
+        rest = np.flatnonzero(~alone)
+        groups = np.unique(sets[rest])
+        # Too many sets to take one by one are taken as one.
+        for part in [rest[sets[rest] == k] for k in groups] if len(groups) <= 256 else [rest]:
+            total = float(self.weights[part].sum())
+            middle = float(self.means[part[len(part) // 2]])
+            found = Sorted(self.weights[part] / total, self.means[part] - middle, self.sds[part])._entropy_together()
+            value += total * (float(found.value) - np.log(total))
+            error += total * float(found.error)
+        return Value(np.asarray(value), np.asarray(error))
+
+    def _sets(self) -> Any:
+        """Number of the set that each component belongs to; different sets lie more than 13 sds apart."""
+        low, high = self.means - 13 * self.sds, self.means + 13 * self.sds
+        order = np.argsort(low, kind="stable")
+        fresh = low[order][1:] > np.maximum.accumulate(high[order])[:-1]
+        found = np.empty(len(order), dtype=np.intp)
+        found[order] = np.concatenate([[0], np.cumsum(fresh)])
+        return found
+
+    def _entropy_together(self) -> Value:
+        """Entropy over the line if the components crowd it, otherwise component by component."""
         low, high = self.ends
         # x log x keeps a digit where x has lost none, so go a little farther than for the chances themselves.
         low, high = low - 3 * float(self.sds.max()), high + 3 * float(self.sds.max())
         panels = (high - low) / (3 * float(self.sds.min()))
         if len(self.means) <= 64:
-            edges = np.unique(np.concatenate([self.means + c * self.sds for c in (-12.5, -6, -3, 0, 3, 6, 12.5)]))
+            if panels > 20_000:
+                return self._entropy_each()
+            edges = np.unique(np.concatenate([self.means + c * self.sds for c in _PLACES]))
         elif panels <= 20_000:
             edges = np.linspace(low, high, int(max(panels, 8.0)) + 1)
         else:
             return self._entropy_apart()
         return adaptive(lambda x: special.entr(self.density(x)), edges, relative=1e-11, budget=100_000)
+
+    def _entropy_each(self) -> Value:
+        """Sum over components of the mean of -log density, each in its own units: its own distances are then exact."""
+        value = error = 0.0
+        heights = np.log(self.weights) - np.log(self.sds) - 0.5 * np.log(2 * np.pi)
+        for i, (weight, sd) in enumerate(zip(self.weights, self.sds, strict=True)):
+            gaps = self.means[i] - self.means
+
+            def integrand(z: Array, gaps: Array = gaps, sd: float = sd) -> Array:
+                with np.errstate(over="ignore"):  # too far away to count
+                    logs = heights - 0.5 * np.square((gaps + sd * z[:, None]) / self.sds)
+                return -normal.phi(z) * np.logaddexp.reduce(logs, axis=-1)
+
+            places = np.concatenate([(c * self.sds - gaps) / sd for c in _PLACES])
+            found = adaptive(integrand, np.unique(np.clip(places, -12.5, 12.5)), relative=1e-12, budget=100_000)
+            value += float(weight) * float(found.value)
+            error += float(weight) * float(found.error)
+        return Value(np.asarray(value), np.asarray(error))
 
     def _entropy_apart(self) -> Value:
         """Sum over components of the mean of -log density, by fixed Kronrod panels with the error that Gauss shows."""
@@ -100,7 +153,9 @@ class Sorted:
             part = slice(start, start + 10_000)
             logs = -np.log(np.maximum(self.density(self.means[part, None] + self.sds[part, None] * z), 1e-300))
             totals += [float(self.weights[part] @ (logs @ rule)) for rule in rules]
-        return Value(np.asarray(totals[0]), np.asarray(abs(totals[0] - totals[1])))
+        # A place far from the origin is rounded by more than a place near it, for the size of its component.
+        rounded = np.finfo(float).eps * float(self.weights @ (np.abs(self.means) / self.sds))
+        return Value(np.asarray(totals[0]), np.asarray(abs(totals[0] - totals[1]) + rounded))
 
     def _near(self, x: Array, reach: float, kernel: Callable[[Array, Array], Array]) -> tuple[Array, Any, Any]:
         """Weighted sum of the kernel over the components within reach of each point, and where they start and stop."""

@@ -196,6 +196,10 @@ class GaussianMixture:
         root = np.where((q < 0.5 * lost) | ((q == 0) & smooth), -np.inf, root)
         return np.where((q > 1 - 0.5 * lost) | ((q == 1) & smooth), np.inf, root)
 
+    def upper_quantile(self, tail: float) -> Array:
+        """The quantile of the mirrored mixture, mirrored back: a small chance keeps its digits where one minus it does not."""
+        return -self._make(self.weights, -self.means, self.spreads, self.event, self.batch).quantile(tail)
+
     def cdf(self, at: Any) -> Array:
         return self._sum(_normal_cdf, at)
 

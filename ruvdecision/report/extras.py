@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..decide import Choice, explain, probabilities
+from ..decide import Choice, probabilities
+from ..decide.compare import explanations
 from ..errors import InputError
 from ..limits import Limit
 from ..recordrisk import RecordRisk
@@ -69,12 +70,8 @@ def sections(rumap: RUMap, choice: Choice | None, max_risk: float | None, extras
 
 def reasons(rumap: RUMap, rows: Any) -> list[str]:
     """Why each of these releases is not on the frontier."""
-    texts = []
-    for i in rows.tolist():
-        found = explain(rumap, int(i))
-        # The table's line begins with the release.
-        texts.append(str(found).removeprefix(f"{found.release} is ").removesuffix("."))
-    return texts
+    # The table's line begins with the release.
+    return [str(found).removeprefix(f"{found.release} is ").removesuffix(".") for found in explanations(rumap, rows.tolist())]
 
 
 def sureness(rumap: RUMap, choice: Choice | None, order: Any, max_risk: float | None) -> list[Block]:

@@ -28,6 +28,8 @@ NO_DATE: dict[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "png": {"Software": None},
 }
+#: Pixels per inch of what is too much to be shapes, such as the markers of a large cloud.
+PIXELS = 200
 
 
 def draw_svg(picture: Picture) -> str:
@@ -38,7 +40,7 @@ def draw_svg(picture: Picture) -> str:
     """
     prefix = picture.anchor
     with _house_style():
-        drawn = _bytes(_draw(picture), format="svg", metadata=NO_DATE["svg"])
+        drawn = _bytes(_draw(picture), format="svg", dpi=PIXELS, metadata=NO_DATE["svg"])
     root = ET.fromstring(drawn)
     for element in root.iter():
         _strip(element)
@@ -72,7 +74,7 @@ def picture_png(picture: Picture) -> bytes:
 def draw_files(picture: Picture) -> dict[str, bytes]:
     """Draw a picture for papers: the bytes of an SVG and of a PDF file, by their endings. Letters stay letters in both."""
     with _house_style():
-        return {kind: _bytes(_draw(picture), format=kind, metadata=NO_DATE[kind]) for kind in ("svg", "pdf")}
+        return {kind: _bytes(_draw(picture), format=kind, dpi=PIXELS, metadata=NO_DATE[kind]) for kind in ("svg", "pdf")}
 
 
 def map_drawing(rumap: RUMap, max_risk: float | None, **options: Any) -> Callable[[Any], Any]:
