@@ -20,7 +20,7 @@ from ..targets import Identity
 from .gridlevels import CLOSE, FINER, Levels, RouteLevels, levels_of
 from .gridnodes import Frames, climb, find_frames, lay_nodes
 from .gridtargets import Solver, refuses_release, refuses_target
-from .pymcdata import as_table, observed_in, records_of, size_of
+from .pymcdata import as_frame, observed_in, records_of, size_of
 from .refusal import refusal
 from .replication import over_replicates, replicate_seeds
 
@@ -77,7 +77,7 @@ class Quadrature:
         records = records_of(belief, data)
         try:
             if records is None:
-                records = as_table(belief.draw(np.random.default_rng(0)))
+                records = as_frame(belief.draw(np.random.default_rng(0)))
             for family in Batch.of(masks).families:
                 mask = masks[family.positions[0]]
                 seen = observed_in(mask, records, anatomy, np.random.SeedSequence(0))
@@ -133,8 +133,8 @@ class Quadrature:
         value, error = (np.empty((count, len(users), len(masks))) for _ in range(2))
         nodes, rough, routes = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
         for r, (for_data, for_mask, _) in enumerate(replicate_seeds(seed, count)):
-            table = records if records is not None else as_table(belief.draw(np.random.default_rng(for_data)))
-            seen = [observed_in(mask, table, anatomy, for_mask) for mask in masks]
+            file = records if records is not None else as_frame(belief.draw(np.random.default_rng(for_data)))
+            seen = [observed_in(mask, file, anatomy, for_mask) for mask in masks]
             done = 0
             for places, levels in levels_of(anatomy, seen):
                 found, sizes, off = self._solved(levels, users)
