@@ -197,7 +197,8 @@ class Quadrature:
                         raise
                     break  # finer would be too many: what is left of the error stays in the map
                 used[todo] = nodes.weights.shape[1]
-                found = [Solver(some, part, nodes).uncertainty(user) for user in users]
+                solver = Solver(some, part, nodes)
+                found = [solver.uncertainty(user) for user in users]
                 answers = [Value(_put(a.value, todo, b.value), _put(a.error, todo, b.error)) for a, b in zip(answers, found, strict=True)]
                 todo = [i for i in todo if any(a.error[i] > tolerance * abs(a.value[i]) for a in answers)]
                 if not todo or not frames.size:

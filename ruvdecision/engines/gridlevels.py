@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ..beliefs.anatomy import Anatomy
+from ..beliefs.anatomy import Anatomy, At
 from ..errors import UnsupportedError
 from ..observations import Observed
 from ..protocols import Array
@@ -32,8 +32,10 @@ class Levels:
     core: Anatomy
     seen: tuple[Observed, ...]
     route: str
+    sums: ClassVar[bool] = False
+    """Whether sums stand for the records, so that their moments given the parameters are wanted."""
 
-    def log_likelihood(self, theta: dict[str, Array], shape: tuple[int, int]) -> Array:
+    def log_likelihood(self, at: At, shape: tuple[int, int]) -> Array:
         """``(L, S)``, for parameters laid out release after release."""
         raise NotImplementedError
 
@@ -54,26 +56,31 @@ class Levels:
 
     def log_posterior(self, u: Array) -> Array:
         """At points ``(L, S, d)`` on the unconstrained scale, ``(L, S)``; up to a constant of each release."""
+        return self.look(u)[0]
+
+    def look(self, u: Array) -> tuple[Array, At]:
+        """The log posterior, and what else the model says at the points, release after release."""
         levels, count, size = u.shape
-        flat = u.reshape(levels * count, size)
-        logs = self.core.log_prior(flat).reshape(levels, count)
+        at = self.core.at(u.reshape(levels * count, size), self.sums)
         with np.errstate(all="ignore"):
-            logs = logs + self.log_likelihood(self.core.natural(flat), (levels, count))
-        return np.where(np.isnan(logs), -np.inf, logs)
+            logs = at.log_prior.reshape(levels, count) + self.log_likelihood(at, (levels, count))
+        return np.where(np.isnan(logs), -np.inf, logs), at
 
 
 @dataclass(frozen=True, eq=False)
 class NormalLevels(Levels):
     """Normal records of one law with normal noise: a mean and a sum of squares say all, for each size of noise and column."""
 
+    sums: ClassVar[bool] = True
     noise: Array
     """``(L, k, g)`` variances of the noise."""
     counts: Array
     means: Array
     squares: Array
 
-    def log_likelihood(self, theta: dict[str, Array], shape: tuple[int, int]) -> Array:
-        mean, variance = self.core.normal(theta)
+    def log_likelihood(self, at: At, shape: tuple[int, int]) -> Array:
+        assert at.normal is not None
+        mean, variance = at.normal
         total = np.zeros(shape)
         for j in range(self.noise.shape[1]):
             # A record's moments are (L S, 1) for numbers, (L S, 1, k) for vectors.
@@ -102,11 +109,11 @@ class RouteLevels(Levels):
     parts: tuple[tuple[Route, Any, Any], ...]
     """Route, its data and the reach of the records, of each release."""
 
-    def log_likelihood(self, theta: dict[str, Array], shape: tuple[int, int]) -> Array:
+    def log_likelihood(self, at: At, shape: tuple[int, int]) -> Array:
         count = shape[1]
         rows = []
         for i, (route, data, _) in enumerate(self.parts):
-            mine = {name: values[i * count : (i + 1) * count] for name, values in theta.items()}
+            mine = {name: values[i * count : (i + 1) * count] for name, values in at.theta.items()}
             rows.append(route.log_likelihood(mine, data))
         return np.stack(rows)
 

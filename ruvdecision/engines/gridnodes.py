@@ -6,11 +6,14 @@ squares the relative error (Trefethen and Weideman, 2014). Subsets of the same n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ..beliefs.anatomy import At
 from ..errors import InputError
 from ..protocols import Array
 from .gridlevels import Levels
@@ -52,6 +55,16 @@ class Frames:
             parts.append(sum(self.roots[:, i, j, None] * z[..., j] for j in range(self.size)) + self.modes[:, i, None])
         return np.stack(parts, axis=-1)
 
+    def over(self, z: Sequence[Array], shape: tuple[int, ...]) -> Array:
+        """Parameters over a product grid whose places along each axis are ``z``, to be broadcast: ``(L, *shape, d)``."""
+        found = np.empty((len(self.modes), *shape, self.size))
+        ends = (-1,) + (1,) * self.size
+        for i in range(self.size):
+            # Many roots are zero: what is left varies along one axis only, and is written out once.
+            moves = [self.roots[:, i, j].reshape(ends) * z[j] for j in range(self.size) if self.roots[:, i, j].any()]
+            found[..., i] = sum(moves, self.modes[:, i].reshape(ends))
+        return found
+
     def take(self, levels: Any) -> Frames:
         """Some of the releases."""
         return Frames(self.modes[levels], self.roots[levels], self.low[levels], self.high[levels])
@@ -90,6 +103,10 @@ class Nodes:
     """Log posterior times the stretch, at all places: ``(L, places, ...)``."""
     whole: Array
     """Parameters at all places, ``(L, places, ..., d)``."""
+    keep: Any
+    """Which of all places are nodes, positions ``(S,)``."""
+    at: At
+    """What the model says at all places, release after release."""
 
     def coarse(self, times: int) -> Array:
         """Weights that use only the nodes of a coarser grid; times is 1, 2 or 4."""
@@ -97,6 +114,25 @@ class Nodes:
             return self.weights
         some = np.where(self.subsets[0 if times == 2 else 1], self.weights, 0.0)
         return np.asarray(some / some.sum(axis=1, keepdims=True))
+
+    @cached_property
+    def parts(self) -> list[tuple[Any, Array]]:
+        """The nodes of one, two and four times the step with their weights, which sum to one."""
+        found: list[tuple[Any, Array]] = [(slice(None), self.weights)]
+        for marks in self.subsets:
+            some = np.flatnonzero(marks)
+            weights = self.weights[:, some]
+            found.append((some, weights / weights.sum(axis=1, keepdims=True)))
+        return found
+
+    def kept(self, values: Array) -> Array:
+        """What was said at all places ``(L places, ...)``, at the nodes: ``(L, S, ...)``."""
+        return np.asarray(np.take(values.reshape(len(self.u), -1, *values.shape[1:]), self.keep, axis=1))
+
+    @cached_property
+    def theta(self) -> dict[str, Array]:
+        """The nodes on their natural scale, release after release: ``(L S, ...)`` each."""
+        return {name: self.kept(v).reshape(-1, *v.shape[1:]) for name, v in self.at.theta.items()}
 
 
 def find_frames(levels: Levels, starts: Array) -> Frames:
@@ -124,19 +160,20 @@ def lay_nodes(levels: Levels, frames: Frames, steps: tuple[float, ...] = (STEP, 
     """Put a grid over each box, widen boxes whose edges still count, and weigh the nodes; a step for each axis."""
     size, count = frames.size, len(frames.modes)
     if not size:
-        one, flags = np.ones((count, 1)), np.ones(1, dtype=bool)
-        return Nodes(np.zeros((count, 1, 0)), one, (flags, flags), (), np.zeros(count), np.zeros((count, 0)))
+        one, flags, u = np.ones((count, 1)), np.ones(1, dtype=bool), np.zeros((count, 1, 0))
+        return Nodes(u, one, (flags, flags), (), np.zeros(count), np.zeros((count, 0)), np.arange(1), levels.look(u)[1])
     low, high = frames.low.copy(), frames.high.copy()
     for _ in range(12):
         axes, z, slopes = zip(*[_axis(low[:, i], high[:, i], steps[i]) for i in range(size)], strict=True)
         shape = tuple(a.shape[1] for a in axes)
         if int(np.prod(shape)) > LARGEST:
             raise InputError("The posterior of the parameters is too wide to integrate", "very heavy tails", "Use engine=ruv.Sampling()")
-        places = np.stack([np.broadcast_to(_across(z[i], i, size), (count, *shape)) for i in range(size)], axis=-1)
-        u = frames.u(places.reshape(count, -1, size))
-        logs = levels.log_posterior(u).reshape(count, *shape)
+        u = frames.over([_across(z[i], i, size) for i in range(size)], shape).reshape(count, -1, size)
+        found, at = levels.look(u)
+        logs = found.reshape(count, *shape)
         for i in range(size):
-            logs = logs + _across(slopes[i], i, size)
+            if slopes[i].any():
+                logs = logs + _across(slopes[i], i, size)
         with np.errstate(invalid="ignore"):
             far = logs - logs.reshape(count, -1).max(axis=1).reshape((-1,) + (1,) * size)
         grown = False
@@ -150,12 +187,12 @@ def lay_nodes(levels: Levels, frames: Frames, steps: tuple[float, ...] = (STEP, 
         if not grown:
             break
     weights = np.exp(far).reshape(count, -1)
-    keep = (weights > 1e-17).any(axis=0)
+    keep = np.flatnonzero(weights.max(axis=0) > 1e-17)
     marks = [np.all(np.stack(np.meshgrid(*[np.arange(n) % m == 0 for n in shape], indexing="ij")), axis=0) for m in (2, 4)]
     marks = [m.reshape(-1)[keep] for m in marks]
     weights = weights[:, keep]
-    weights = weights / weights.sum(axis=1, keepdims=True)
-    return Nodes(u[:, keep], weights, (marks[0], marks[1]), axes, logs, u.reshape(count, *shape, size))
+    weights /= weights.sum(axis=1, keepdims=True)
+    return Nodes(u[:, keep], weights, (marks[0], marks[1]), axes, logs, u.reshape(count, *shape, size), keep, at)
 
 
 def climb(levels: Levels, starts: Array) -> tuple[Array, Array]:
