@@ -233,7 +233,7 @@ class Anatomy:
             self._at[normal] = vectorised([self._prior_graph, *graphs], self._values)
         prior, *found = self._at[normal](self._split(u))
         own = len(self.free)
-        moments = self._lifted(*found[own:], len(u)) if normal else None
+        moments = self._lifted(found[own], found[own + 1], len(u)) if normal else None
         return At(np.broadcast_to(prior, (len(u),)), self._named(found[:own], len(u)), moments)
 
     @cached_property

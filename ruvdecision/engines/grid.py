@@ -247,15 +247,16 @@ def _frames(levels: Levels, starts: Any = None) -> Frames:
     """The first release is climbed from the model's own start, the others from its mode."""
     if not levels.core.size:
         return find_frames(levels, np.zeros((len(levels), 0)))
+    bends: Any = None
     if starts is None:
         first = levels.take([len(levels) // 2])
         key = ("quadrature start",)
-        start = levels.core.cache.get(key, levels.core.initial)
-        mode, _ = climb(first, np.asarray(start, dtype=np.float64)[None])
-        if np.isfinite(mode).all():
-            levels.core.cache[key] = mode[0]
-        starts = np.repeat(mode, len(levels), axis=0)
-    return find_frames(levels, starts)
+        start, bends = levels.core.cache.get(key, (levels.core.initial[None], None))
+        mode, bends = climb(first, start, bends)
+        if np.isfinite(mode).all() and np.isfinite(bends).all():
+            levels.core.cache[key] = mode, bends
+        starts, bends = (np.repeat(a, len(levels), axis=0) for a in (mode, bends))
+    return find_frames(levels, starts, bends)
 
 
 def _refuses_model(anatomy: Anatomy) -> str | None:

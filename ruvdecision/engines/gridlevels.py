@@ -64,7 +64,8 @@ class Levels:
         at = self.core.at(u.reshape(levels * count, size), self.sums)
         with np.errstate(all="ignore"):
             logs = at.log_prior.reshape(levels, count) + self.log_likelihood(at, (levels, count))
-        return np.where(np.isnan(logs), -np.inf, logs), at
+        logs[np.isnan(logs)] = -np.inf
+        return logs, at
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +92,18 @@ class NormalLevels(Levels):
                 count = self.counts[:, j, g, None]
                 if not count.any():
                     continue
+                # In place, where arrays are large: memory costs more than sums.
                 wide = spread + self.noise[:, j, g, None]
-                total -= 0.5 * ((self.squares[:, j, g, None] + count * np.square(self.means[:, j, g, None] - centre)) / wide)
-                total -= 0.5 * count * np.log(wide)
+                part = self.means[:, j, g, None] - centre
+                part *= part
+                part *= count
+                part += self.squares[:, j, g, None]
+                part /= wide
+                np.log(wide, out=wide)
+                wide *= count
+                part += wide
+                part *= 0.5
+                total -= part
         return total
 
     def take(self, levels: Sequence[int]) -> NormalLevels:
@@ -176,15 +186,16 @@ def _sums(observed: Observed) -> tuple[Array, Array, Array, Array] | None:
     for column in observed.columns:
         pair = column.normal
         assert pair is not None
-        centre, noise = pair
-        told = np.isfinite(noise)
-        y, sizes = centre[told], noise[told]
+        y, sizes = pair
+        told = np.isfinite(sizes)
+        if not told.all():
+            y, sizes = y[told], sizes[told]
         if not len(y):
             columns.append((np.zeros(1),) * 4)
             continue
         if (sizes == sizes[0]).all():
-            middle = float(y.mean())
-            columns.append((sizes[:1], np.array([float(len(y))]), np.array([middle]), np.array([float(np.sum(np.square(y - middle)))])))
+            middle = y.mean()
+            columns.append(tuple(np.array([[sizes[0]], [len(y)], [middle], [np.square(y - middle).sum()]])))
             continue
         each, place = np.unique(sizes, return_inverse=True)
         if len(each) > GROUPS:
@@ -198,6 +209,8 @@ def _sums(observed: Observed) -> tuple[Array, Array, Array, Array] | None:
 
 def _stacked(parts: Sequence[Array], width: int) -> Array:
     """Arrays on top of each other, each filled up with zeros to this width: the groups that are added hold nobody."""
+    if all(part.shape[-1] == width for part in parts):
+        return np.array(parts)
     found = np.zeros((len(parts), *parts[0].shape[:-1], width))
     for row, part in zip(found, parts, strict=True):
         row[..., : part.shape[-1]] = part

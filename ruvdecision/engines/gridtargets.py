@@ -130,12 +130,12 @@ class Solver:
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
         """Mean and variance of a record given the parameters at every node, ``(L, S)``, for normal numbers of one law."""
-        found = self.nodes.at.normal
+        found, shape = self.nodes.at.normal, self.nodes.weights.shape
         if found is not None:
             mean, variance = (self.nodes.kept(a[:, 0]) for a in found)
-            return mean, variance
-        shape = self.nodes.weights.shape
-        mean, variance = (np.broadcast_to(a[:, 0], (shape[0] * shape[1],)).reshape(shape) for a in self.levels.core.normal(self.nodes.theta))
+        else:
+            pair = self.levels.core.normal(self.nodes.theta)
+            mean, variance = (np.broadcast_to(a[:, 0], (shape[0] * shape[1],)).reshape(shape) for a in pair)
         return mean, variance
 
     def _linear(self, target: Any, mean: Array, variance: Array, centre: Array, noise: Array) -> tuple[Array, Array]:
@@ -203,7 +203,8 @@ class Solver:
         weights = self.nodes.coarse(times)[level]
         # What weighs nothing may lie far out, on a scale of its own.
         keep = weights > 1e-13 * weights.max()
-        theta = self.levels.core.natural(self.nodes.u[level][keep])
+        count = len(weights)
+        theta = {name: v[level * count : (level + 1) * count][keep] for name, v in self.nodes.theta.items()}
         return Given(self.levels.anatomy, self.levels.seen[level], self.levels.reaches(level), theta, None, weights[keep], exact=True)
 
     def _each(self, ask: Callable[[int], Value]) -> Value:
@@ -291,7 +292,10 @@ def _quadratic(loss: Any, values: Array, weights: Array, variances: Array | None
     """U of a loss that is linear in the covariance, for every release at once."""
     if values.ndim == 2:
         mean = np.einsum("ls,ls->l", weights, values - values[:, :1]) + values[:, 0]
-        square = np.square(values - mean[:, None]) + (0.0 if variances is None else variances)
+        square = values - mean[:, None]
+        square *= square
+        if variances is not None:
+            square += variances
         total = np.einsum("ls,ls->l", weights, square)
         return np.asarray(loss.uncertainty(Gaussian.scalar(np.zeros(len(total)), np.maximum(total, 0.0))).value)
     mean = np.einsum("ls,lsk->lk", weights, values)
@@ -334,6 +338,9 @@ def _judged(fine: Any, middle: Any, coarse: Any) -> Value:
 
 def _seen(mean: Array, variance: Array, centre: Array, noise: Array) -> tuple[Array, Array]:
     """A normal number after it was seen with normal noise; infinite noise tells nothing."""
+    if (noise > 0).all() and np.isfinite(noise).all():
+        gain = variance / (variance + noise)
+        return mean + gain * (centre - mean), variance * (1 - gain)
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = np.where(np.isinf(noise), 0.0, np.where(variance + noise > 0, variance / (variance + noise), 0.0))
     return mean + gain * (np.where(np.isinf(noise), 0.0, centre) - mean), variance * (1 - gain)

@@ -79,6 +79,7 @@ class Frame:
         Non-numeric columns are refused by name, missing values too unless ``missing`` is true.
         """
         positions = self.positions(columns)
+        values: Any
         if self.plain and columns is None:
             values = self.numbers()
         else:

@@ -109,8 +109,9 @@ def _places(labels: pd.Index[Any]) -> Any:
     import pandas as pd
 
     index = labels.to_numpy()
-    counted = isinstance(labels, pd.RangeIndex)  # differs from row to row by itself
-    twice = not counted and len(np.unique(index)) != len(index)
+    if isinstance(labels, pd.RangeIndex) and labels.start >= 0 and labels.step > 0:
+        return index  # differs from row to row by itself
+    twice = not isinstance(labels, pd.RangeIndex) and len(np.unique(index)) != len(index)
     if not np.issubdtype(index.dtype, np.integer) or twice or (len(index) and index.min() < 0):
         raise InputError(
             "The rows of a release must be numbered from 0", f"an index of {index.dtype}", "Mask a file with reset_index(drop=True)"
