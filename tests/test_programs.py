@@ -100,6 +100,10 @@ def test_all_at_once_is_one_after_the_other(build: Any) -> None:
         for a, b in zip(at.normal, anatomy.normal(theta), strict=True):
             np.testing.assert_allclose(a, np.broadcast_to(b, a.shape), rtol=1e-14)
     assert anatomy.at(u, normal=False).normal is None
+    rough = anatomy._at_once(u)
+    np.testing.assert_allclose(rough.log_prior, at.log_prior, rtol=1e-12)
+    for name, values in theta.items():
+        np.testing.assert_allclose(rough.theta[name], values, rtol=1e-12)
 
 
 def test_a_program_reads_data_again_at_every_run() -> None:

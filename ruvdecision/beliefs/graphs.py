@@ -15,9 +15,12 @@ __all__ = ["cheap_mode", "keeping_starts", "quiet", "vectorised"]
 
 
 class vectorised:
-    """Outputs as a numpy function of many points at once, compiled in milliseconds without a compiler."""
+    """Outputs as a numpy function of many points at once, compiled in milliseconds without a compiler.
 
-    def __init__(self, outputs: Sequence[Any], inputs: Sequence[Any], extra: Sequence[Any] = ()) -> None:
+    Unless ``stable`` is wanted, the graphs are taken as they are, which is far quicker where only a few points are looked at.
+    """
+
+    def __init__(self, outputs: Sequence[Any], inputs: Sequence[Any], extra: Sequence[Any] = (), stable: bool = True) -> None:
         import pytensor
         import pytensor.tensor as pt
         from pytensor.graph.replace import vectorize_graph
@@ -28,7 +31,7 @@ class vectorised:
             graphs, places = _forgiving(outputs, [*inputs, *extra])
             own, rest = places[: len(many)], places[len(many) :]
             graphs = vectorize_graph(graphs, dict(zip(own, many, strict=True))) if own else graphs
-            self.function: Any = _program([*many, *rest], graphs)
+            self.function: Any = _program([*many, *rest], graphs, stable)
             if self.function is None:
                 self.function = pytensor.function([*many, *rest], graphs, mode=cheap_mode(), on_unused_input="ignore")
         self.types = [v.dtype for v in inputs]
@@ -41,15 +44,16 @@ class vectorised:
             return self.function(*ready, *more)  # type: ignore[no-any-return]
 
 
-def _program(inputs: Sequence[Any], outputs: Sequence[Any]) -> Program | None:
-    """The graphs as numpy calls, rewritten into stable forms."""
+def _program(inputs: Sequence[Any], outputs: Sequence[Any], stable: bool) -> Program | None:
+    """The graphs as numpy calls, rewritten into stable forms if wanted."""
     from pytensor.compile.sharedvalue import SharedVariable
     from pytensor.graph.fg import FunctionGraph
     from pytensor.graph.traversal import graph_inputs
 
     shared = [v for v in graph_inputs(list(outputs)) if isinstance(v, SharedVariable) and v not in inputs]
     graph = FunctionGraph([*inputs, *shared], list(outputs), clone=True)
-    cheap_mode().optimizer.rewrite(graph)
+    if stable:
+        cheap_mode().optimizer.rewrite(graph)
     return Program.of(graph, len(inputs))
 
 
