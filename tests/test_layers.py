@@ -52,7 +52,15 @@ LAZY_UP |= {
 LAZY_ONLY = {
     "pymc": {"beliefs.pymc", "beliefs.anatomy", "beliefs.graphs", "engines.routes", "engines.samplers", "engines.latent"},
     "arviz": {"engines.samplers"},
-    "pytensor": {"beliefs.anatomy", "beliefs.graphs", "engines.routes", "engines.samplers", "engines.latent", "observations.tensor"},
+    "pytensor": {
+        "beliefs.anatomy",
+        "beliefs.graphs",
+        "beliefs.programs",
+        "engines.routes",
+        "engines.samplers",
+        "engines.latent",
+        "observations.tensor",
+    },
     "nutpie": {"engines.samplers"},
     "matplotlib": {"plots", "labels", "knowledgeplot", "tornado", "riskplots", "gallery", "paper", "posteriorplot"}
     | {"calibration", "report.picture", "explore.pictures", "cli.output"},

@@ -9,36 +9,52 @@ from typing import Any
 import numpy as np
 
 from ..protocols import Array
+from .programs import Program
 
 __all__ = ["cheap_mode", "keeping_starts", "quiet", "vectorised"]
 
 
 class vectorised:
-    """Outputs as a numpy function of many points at once, compiled in milliseconds without a compiler."""
+    """Outputs as a numpy function of many points at once, compiled in milliseconds without a compiler.
 
-    def __init__(self, outputs: Sequence[Any], inputs: Sequence[Any], extra: Sequence[Any] = ()) -> None:
+    Unless ``stable`` is wanted, the graphs are taken as they are, which is far quicker where only a few points are looked at.
+    """
+
+    def __init__(self, outputs: Sequence[Any], inputs: Sequence[Any], extra: Sequence[Any] = (), stable: bool = True) -> None:
         import pytensor
         import pytensor.tensor as pt
-        from pytensor.compile.mode import Mode
         from pytensor.graph.replace import vectorize_graph
 
         many = [pt.tensor(f"{v.name}_many", dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs]
-        with quiet():
+        # Where in the code a node was made is of no use to anybody here, and takes time to find out.
+        with quiet(), pytensor.config.change_flags(traceback__limit=0, traceback__compile_limit=0):
             graphs, places = _forgiving(outputs, [*inputs, *extra])
             own, rest = places[: len(many)], places[len(many) :]
             graphs = vectorize_graph(graphs, dict(zip(own, many, strict=True))) if own else graphs
-            self.function = pytensor.function([*many, *rest], graphs, mode=cheap_mode(), on_unused_input="ignore")
-            graph = self.function.maker.fgraph
-            if len(graph.inputs) == len(many) + len(rest):
-                # Numpy mode adds three or more terms number by number in Python; two at a time it is up to fifty times faster.
-                ins, outs = _in_pairs(list(graph.inputs), list(graph.outputs))
-                self.function = pytensor.function(ins, outs, mode=Mode(linker="py", optimizer=None), on_unused_input="ignore")
+            self.function: Any = _program([*many, *rest], graphs, stable)
+            if self.function is None:
+                self.function = pytensor.function([*many, *rest], graphs, mode=cheap_mode(), on_unused_input="ignore")
         self.types = [v.dtype for v in inputs]
+        self.extra = [v.dtype for v in extra]
 
     def __call__(self, points: Sequence[Array], extra: Sequence[Array] = ()) -> list[Array]:
         ready = [np.ascontiguousarray(p).astype(t, copy=False) for p, t in zip(points, self.types, strict=True)]
+        more = [np.asarray(e, dtype=t) for e, t in zip(extra, self.extra, strict=True)]
         with quiet(), np.errstate(all="ignore"):
-            return self.function(*ready, *extra)  # type: ignore[no-any-return]
+            return self.function(*ready, *more)  # type: ignore[no-any-return]
+
+
+def _program(inputs: Sequence[Any], outputs: Sequence[Any], stable: bool) -> Program | None:
+    """The graphs as numpy calls, rewritten into stable forms if wanted."""
+    from pytensor.compile.sharedvalue import SharedVariable
+    from pytensor.graph.fg import FunctionGraph
+    from pytensor.graph.traversal import graph_inputs
+
+    shared = [v for v in graph_inputs(list(outputs)) if isinstance(v, SharedVariable) and v not in inputs]
+    graph = FunctionGraph([*inputs, *shared], list(outputs), clone=True)
+    if stable:
+        cheap_mode().optimizer.rewrite(graph)
+    return Program.of(graph, len(inputs))
 
 
 def _forgiving(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -93,22 +109,3 @@ def cheap_mode() -> Any:
 
     # Stable forms of log-sum-exp and the like are wanted; compiled code is not.
     return Mode(linker="py", optimizer="fast_compile").including("canonicalize", "stabilize")
-
-
-def _in_pairs(inputs: list[Any], outputs: list[Any]) -> tuple[list[Any], list[Any]]:
-    """A copy of a graph in which every sum or product has two terms."""
-    from pytensor.graph.traversal import io_toposort
-    from pytensor.scalar.basic import Add, Mul
-    from pytensor.tensor.elemwise import Elemwise
-
-    fresh: dict[Any, Any] = {v: v.type(name=v.name) for v in inputs}
-    for node in io_toposort(inputs, outputs):
-        ins = [fresh.get(v, v) for v in node.inputs]
-        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, (Add, Mul)) and len(ins) > 2:
-            total = ins[0]
-            for v in ins[1:]:
-                total = node.op.make_node(total, v).outputs[0]
-            fresh[node.outputs[0]] = total
-        else:
-            fresh.update(zip(node.outputs, node.clone_with_new_inputs(ins).outputs, strict=True))
-    return [fresh[v] for v in inputs], [fresh[v] for v in outputs]

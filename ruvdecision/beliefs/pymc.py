@@ -89,7 +89,12 @@ class PyMCBelief:
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters that a target may ask for."""
-        return tuple(self.anatomy(self.size or 2).names)
+        return tuple(self._some.names)
+
+    @property
+    def _some(self) -> Anatomy:
+        """The model for some number of records: what it is in words does not depend on that, and building takes time."""
+        return self.anatomy(self.size or max(self._built, default=2))
 
     def anatomy(self, n: int) -> Anatomy:
         """The model for ``n`` records, built once and taken apart."""
@@ -137,7 +142,7 @@ class PyMCBelief:
 
     def describe(self) -> str:
         """What is believed, in words."""
-        return self.name or self.anatomy(self.size or 2).describe()
+        return self.name or self._some.describe()
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions stay in the process that made them.

@@ -20,7 +20,7 @@ from ..targets import Identity
 from .gridlevels import CLOSE, FINER, Levels, RouteLevels, levels_of
 from .gridnodes import Frames, climb, find_frames, lay_nodes
 from .gridtargets import Solver, refuses_release, refuses_target
-from .pymcdata import as_table, observed_in, records_of, size_of
+from .pymcdata import as_frame, observed_in, records_of, size_of
 from .refusal import refusal
 from .replication import over_replicates, replicate_seeds
 
@@ -77,7 +77,7 @@ class Quadrature:
         records = records_of(belief, data)
         try:
             if records is None:
-                records = as_table(belief.draw(np.random.default_rng(0)))
+                records = as_frame(belief.draw(np.random.default_rng(0)))
             for family in Batch.of(masks).families:
                 mask = masks[family.positions[0]]
                 seen = observed_in(mask, records, anatomy, np.random.SeedSequence(0))
@@ -133,8 +133,8 @@ class Quadrature:
         value, error = (np.empty((count, len(users), len(masks))) for _ in range(2))
         nodes, rough, routes = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
         for r, (for_data, for_mask, _) in enumerate(replicate_seeds(seed, count)):
-            table = records if records is not None else as_table(belief.draw(np.random.default_rng(for_data)))
-            seen = [observed_in(mask, table, anatomy, for_mask) for mask in masks]
+            file = records if records is not None else as_frame(belief.draw(np.random.default_rng(for_data)))
+            seen = [observed_in(mask, file, anatomy, for_mask) for mask in masks]
             done = 0
             for places, levels in levels_of(anatomy, seen):
                 found, sizes, off = self._solved(levels, users)
@@ -197,7 +197,8 @@ class Quadrature:
                         raise
                     break  # finer would be too many: what is left of the error stays in the map
                 used[todo] = nodes.weights.shape[1]
-                found = [Solver(some, part, nodes).uncertainty(user) for user in users]
+                solver = Solver(some, part, nodes)
+                found = [solver.uncertainty(user) for user in users]
                 answers = [Value(_put(a.value, todo, b.value), _put(a.error, todo, b.error)) for a, b in zip(answers, found, strict=True)]
                 todo = [i for i in todo if any(a.error[i] > tolerance * abs(a.value[i]) for a in answers)]
                 if not todo or not frames.size:
@@ -246,15 +247,16 @@ def _frames(levels: Levels, starts: Any = None) -> Frames:
     """The first release is climbed from the model's own start, the others from its mode."""
     if not levels.core.size:
         return find_frames(levels, np.zeros((len(levels), 0)))
+    bends: Any = None
     if starts is None:
         first = levels.take([len(levels) // 2])
         key = ("quadrature start",)
-        start = levels.core.cache.get(key, levels.core.initial)
-        mode, _ = climb(first, np.asarray(start, dtype=np.float64)[None])
-        if np.isfinite(mode).all():
-            levels.core.cache[key] = mode[0]
-        starts = np.repeat(mode, len(levels), axis=0)
-    return find_frames(levels, starts)
+        start, bends = levels.core.cache.get(key, (levels.core.initial[None], None))
+        mode, bends = climb(first, start, bends)
+        if np.isfinite(mode).all() and np.isfinite(bends).all():
+            levels.core.cache[key] = mode, bends
+        starts, bends = (np.repeat(a, len(levels), axis=0) for a in (mode, bends))
+    return find_frames(levels, starts, bends)
 
 
 def _refuses_model(anatomy: Anatomy) -> str | None:

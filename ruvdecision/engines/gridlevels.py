@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ..beliefs.anatomy import Anatomy
+from ..beliefs.anatomy import Anatomy, At
 from ..errors import UnsupportedError
 from ..observations import Observed
 from ..protocols import Array
@@ -32,8 +32,10 @@ class Levels:
     core: Anatomy
     seen: tuple[Observed, ...]
     route: str
+    sums: ClassVar[bool] = False
+    """Whether sums stand for the records, so that their moments given the parameters are wanted."""
 
-    def log_likelihood(self, theta: dict[str, Array], shape: tuple[int, int]) -> Array:
+    def log_likelihood(self, at: At, shape: tuple[int, int]) -> Array:
         """``(L, S)``, for parameters laid out release after release."""
         raise NotImplementedError
 
@@ -54,26 +56,32 @@ class Levels:
 
     def log_posterior(self, u: Array) -> Array:
         """At points ``(L, S, d)`` on the unconstrained scale, ``(L, S)``; up to a constant of each release."""
+        return self.look(u)[0]
+
+    def look(self, u: Array) -> tuple[Array, At]:
+        """The log posterior, and what else the model says at the points, release after release."""
         levels, count, size = u.shape
-        flat = u.reshape(levels * count, size)
-        logs = self.core.log_prior(flat).reshape(levels, count)
+        at = self.core.at(u.reshape(levels * count, size), self.sums)
         with np.errstate(all="ignore"):
-            logs = logs + self.log_likelihood(self.core.natural(flat), (levels, count))
-        return np.where(np.isnan(logs), -np.inf, logs)
+            logs = at.log_prior.reshape(levels, count) + self.log_likelihood(at, (levels, count))
+        logs[np.isnan(logs)] = -np.inf
+        return logs, at
 
 
 @dataclass(frozen=True, eq=False)
 class NormalLevels(Levels):
     """Normal records of one law with normal noise: a mean and a sum of squares say all, for each size of noise and column."""
 
+    sums: ClassVar[bool] = True
     noise: Array
     """``(L, k, g)`` variances of the noise."""
     counts: Array
     means: Array
     squares: Array
 
-    def log_likelihood(self, theta: dict[str, Array], shape: tuple[int, int]) -> Array:
-        mean, variance = self.core.normal(theta)
+    def log_likelihood(self, at: At, shape: tuple[int, int]) -> Array:
+        assert at.normal is not None
+        mean, variance = at.normal
         total = np.zeros(shape)
         for j in range(self.noise.shape[1]):
             # A record's moments are (L S, 1) for numbers, (L S, 1, k) for vectors.
@@ -84,9 +92,18 @@ class NormalLevels(Levels):
                 count = self.counts[:, j, g, None]
                 if not count.any():
                     continue
+                # In place, where arrays are large: memory costs more than sums.
                 wide = spread + self.noise[:, j, g, None]
-                total -= 0.5 * ((self.squares[:, j, g, None] + count * np.square(self.means[:, j, g, None] - centre)) / wide)
-                total -= 0.5 * count * np.log(wide)
+                part = self.means[:, j, g, None] - centre
+                part *= part
+                part *= count
+                part += self.squares[:, j, g, None]
+                part /= wide
+                np.log(wide, out=wide)
+                wide *= count
+                part += wide
+                part *= 0.5
+                total -= part
         return total
 
     def take(self, levels: Sequence[int]) -> NormalLevels:
@@ -102,11 +119,11 @@ class RouteLevels(Levels):
     parts: tuple[tuple[Route, Any, Any], ...]
     """Route, its data and the reach of the records, of each release."""
 
-    def log_likelihood(self, theta: dict[str, Array], shape: tuple[int, int]) -> Array:
+    def log_likelihood(self, at: At, shape: tuple[int, int]) -> Array:
         count = shape[1]
         rows = []
         for i, (route, data, _) in enumerate(self.parts):
-            mine = {name: values[i * count : (i + 1) * count] for name, values in theta.items()}
+            mine = {name: values[i * count : (i + 1) * count] for name, values in at.theta.items()}
             rows.append(route.log_likelihood(mine, data))
         return np.stack(rows)
 
@@ -169,15 +186,16 @@ def _sums(observed: Observed) -> tuple[Array, Array, Array, Array] | None:
     for column in observed.columns:
         pair = column.normal
         assert pair is not None
-        centre, noise = pair
-        told = np.isfinite(noise)
-        y, sizes = centre[told], noise[told]
+        y, sizes = pair
+        told = np.isfinite(sizes)
+        if not told.all():
+            y, sizes = y[told], sizes[told]
         if not len(y):
             columns.append((np.zeros(1),) * 4)
             continue
         if (sizes == sizes[0]).all():
-            middle = float(y.mean())
-            columns.append((sizes[:1], np.array([float(len(y))]), np.array([middle]), np.array([float(np.sum(np.square(y - middle)))])))
+            middle = y.mean()
+            columns.append(tuple(np.array([[sizes[0]], [len(y)], [middle], [np.square(y - middle).sum()]])))
             continue
         each, place = np.unique(sizes, return_inverse=True)
         if len(each) > GROUPS:
@@ -191,6 +209,8 @@ def _sums(observed: Observed) -> tuple[Array, Array, Array, Array] | None:
 
 def _stacked(parts: Sequence[Array], width: int) -> Array:
     """Arrays on top of each other, each filled up with zeros to this width: the groups that are added hold nobody."""
+    if all(part.shape[-1] == width for part in parts):
+        return np.array(parts)
     found = np.zeros((len(parts), *parts[0].shape[:-1], width))
     for row, part in zip(found, parts, strict=True):
         row[..., : part.shape[-1]] = part

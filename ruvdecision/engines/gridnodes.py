@@ -6,11 +6,14 @@ squares the relative error (Trefethen and Weideman, 2014). Subsets of the same n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ..beliefs.anatomy import At
 from ..errors import InputError
 from ..protocols import Array
 from .gridlevels import Levels
@@ -22,6 +25,8 @@ DROP = 36.0
 STEP = 0.5
 """Step of the nodes, in standard deviations as the curvature at the mode says."""
 LARGEST = 400_000
+BLOCK = 48_000
+"""Nodes that are worked on at a time, where there are many releases: larger arrays cost more to get hold of than to fill."""
 WIDE = 13.0
 """Boxes that reach farther than this are stretched, so that heavy tails cost few nodes."""
 _OUT = np.array([5, 6, 7, 8, 9, 10, 11, 12, 14, 17, 21, 26, 32, 40, 50, 65, 85, 110, 150, 200, 300, 500, 1000], dtype=np.float64)
@@ -52,17 +57,37 @@ class Frames:
             parts.append(sum(self.roots[:, i, j, None] * z[..., j] for j in range(self.size)) + self.modes[:, i, None])
         return np.stack(parts, axis=-1)
 
+    def over(self, z: Sequence[Array], shape: tuple[int, ...]) -> Array:
+        """Parameters over a product grid whose places along each axis are ``z``, to be broadcast: ``(L, *shape, d)``."""
+        found = np.empty((len(self.modes), *shape, self.size))
+        ends = (-1,) + (1,) * self.size
+        for i in range(self.size):
+            # Many roots are zero: what is left varies along one axis only, and is written out once.
+            moves = [self.roots[:, i, j].reshape(ends) * z[j] for j in range(self.size) if self.roots[:, i, j].any()]
+            found[..., i] = sum(moves, self.modes[:, i].reshape(ends))
+        return found
+
     def take(self, levels: Any) -> Frames:
         """Some of the releases."""
         return Frames(self.modes[levels], self.roots[levels], self.low[levels], self.high[levels])
 
     def sorted(self) -> list[tuple[list[int], tuple[float, ...]]]:
-        """Releases in groups, with the steps that suit them: posteriors with a long tail need finer ones along it."""
+        """Releases in groups, with the steps that suit them: posteriors with a long tail need finer ones along it.
+
+        Groups are small enough for their nodes to stay in the processor's cache.
+        """
         wide = np.maximum(-self.low, self.high) > WIDE
         groups: dict[tuple[bool, ...], list[int]] = {}
         for i, row in enumerate(wide.tolist()):
             groups.setdefault(tuple(row), []).append(i)
-        return [(members, tuple(STEP / 4 if far else STEP for far in key)) for key, members in groups.items()]
+        found = []
+        for key, members in groups.items():
+            steps = tuple(STEP / 4 if far else STEP for far in key)
+            widths = np.minimum((self.high - self.low)[members].max(axis=0), 2 * WIDE)
+            places = max(1, int(np.prod(widths / np.array(steps))))
+            count = -(-len(members) // max(1, BLOCK // places))
+            found += [(part.tolist(), steps) for part in np.array_split(np.array(members), count)]
+        return found
 
     def turned(self, first: int) -> Frames:
         """The same with another parameter depending on the first coordinate of z alone."""
@@ -78,8 +103,6 @@ class Frames:
 class Nodes:
     """A product grid for L releases. Weights sum to one in each row."""
 
-    u: Array
-    """``(L, S, d)``"""
     weights: Array
     """``(L, S)``"""
     subsets: tuple[Any, Any]
@@ -90,6 +113,10 @@ class Nodes:
     """Log posterior times the stretch, at all places: ``(L, places, ...)``."""
     whole: Array
     """Parameters at all places, ``(L, places, ..., d)``."""
+    keep: Any
+    """Which of all places are nodes, positions ``(S,)``."""
+    at: At
+    """What the model says at all places, release after release."""
 
     def coarse(self, times: int) -> Array:
         """Weights that use only the nodes of a coarser grid; times is 1, 2 or 4."""
@@ -98,21 +125,40 @@ class Nodes:
         some = np.where(self.subsets[0 if times == 2 else 1], self.weights, 0.0)
         return np.asarray(some / some.sum(axis=1, keepdims=True))
 
+    @cached_property
+    def parts(self) -> list[tuple[Any, Array]]:
+        """The nodes of one, two and four times the step with their weights, which sum to one."""
+        found: list[tuple[Any, Array]] = [(slice(None), self.weights)]
+        for marks in self.subsets:
+            some = np.flatnonzero(marks)
+            weights = self.weights[:, some]
+            found.append((some, weights / weights.sum(axis=1, keepdims=True)))
+        return found
 
-def find_frames(levels: Levels, starts: Array) -> Frames:
+    def kept(self, values: Array) -> Array:
+        """What was said at all places ``(L places, ...)``, at the nodes: ``(L, S, ...)``."""
+        return np.asarray(np.take(values.reshape(len(self.weights), -1, *values.shape[1:]), self.keep, axis=1))
+
+    @cached_property
+    def theta(self) -> dict[str, Array]:
+        """The nodes on their natural scale, release after release: ``(L S, ...)`` each."""
+        return {name: self.kept(v).reshape(-1, *v.shape[1:]) for name, v in self.at.theta.items()}
+
+
+def find_frames(levels: Levels, starts: Array, bends: Array | None = None) -> Frames:
     """Modes and curvatures of the log posteriors, from one start each, and boxes in which nothing is missed."""
     size = starts.shape[1]
     if not size:
         return Frames(starts, np.zeros((len(starts), 0, 0)), starts, starts)
     for _ in range(4):
-        modes, bends = climb(levels, starts)
+        modes, bends = climb(levels, starts, bends)
         frames = Frames(modes, _roots(bends), np.zeros(modes.shape), np.zeros(modes.shape))
         some = np.unique(np.linspace(0, len(modes) - 1, min(len(modes), 3)).astype(int)).tolist()
         better = _higher(levels.take(some), frames.take(some))
         if better is None:
             return _boxed(levels, frames)
         # The scan found a place that is far higher: climb again from there.
-        starts = modes.copy()
+        starts, bends = modes.copy(), None
         starts[:] = better[0]
         starts[some] = better
     raise InputError(
@@ -124,21 +170,22 @@ def lay_nodes(levels: Levels, frames: Frames, steps: tuple[float, ...] = (STEP, 
     """Put a grid over each box, widen boxes whose edges still count, and weigh the nodes; a step for each axis."""
     size, count = frames.size, len(frames.modes)
     if not size:
-        one, flags = np.ones((count, 1)), np.ones(1, dtype=bool)
-        return Nodes(np.zeros((count, 1, 0)), one, (flags, flags), (), np.zeros(count), np.zeros((count, 0)))
+        one, flags, u = np.ones((count, 1)), np.ones(1, dtype=bool), np.zeros((count, 1, 0))
+        return Nodes(one, (flags, flags), (), np.zeros(count), u, np.arange(1), levels.look(u)[1])
     low, high = frames.low.copy(), frames.high.copy()
     for _ in range(12):
         axes, z, slopes = zip(*[_axis(low[:, i], high[:, i], steps[i]) for i in range(size)], strict=True)
         shape = tuple(a.shape[1] for a in axes)
         if int(np.prod(shape)) > LARGEST:
             raise InputError("The posterior of the parameters is too wide to integrate", "very heavy tails", "Use engine=ruv.Sampling()")
-        places = np.stack([np.broadcast_to(_across(z[i], i, size), (count, *shape)) for i in range(size)], axis=-1)
-        u = frames.u(places.reshape(count, -1, size))
-        logs = levels.log_posterior(u).reshape(count, *shape)
+        u = frames.over([_across(z[i], i, size) for i in range(size)], shape).reshape(count, -1, size)
+        found, at = levels.look(u)
+        logs = found.reshape(count, *shape)
         for i in range(size):
-            logs = logs + _across(slopes[i], i, size)
+            if slopes[i].any():
+                logs = logs + _across(slopes[i], i, size)
         with np.errstate(invalid="ignore"):
-            far = logs - logs.reshape(count, -1).max(axis=1).reshape((-1,) + (1,) * size)
+            far = logs - logs.max(axis=tuple(range(1, size + 1)), keepdims=True)
         grown = False
         for i in range(size):
             others = tuple(j for j in range(1, size + 1) if j != i + 1)
@@ -149,20 +196,26 @@ def lay_nodes(levels: Levels, frames: Frames, steps: tuple[float, ...] = (STEP, 
                 grown = grown or bool(more.any())
         if not grown:
             break
-    weights = np.exp(far).reshape(count, -1)
-    keep = (weights > 1e-17).any(axis=0)
+    weights = np.exp(far, out=far).reshape(count, -1)
+    keep = np.flatnonzero(weights.max(axis=0) > 1e-17)
     marks = [np.all(np.stack(np.meshgrid(*[np.arange(n) % m == 0 for n in shape], indexing="ij")), axis=0) for m in (2, 4)]
     marks = [m.reshape(-1)[keep] for m in marks]
     weights = weights[:, keep]
-    weights = weights / weights.sum(axis=1, keepdims=True)
-    return Nodes(u[:, keep], weights, (marks[0], marks[1]), axes, logs, u.reshape(count, *shape, size))
+    weights /= weights.sum(axis=1, keepdims=True)
+    return Nodes(weights, (marks[0], marks[1]), axes, logs, u.reshape(count, *shape, size), keep, at)
 
 
-def climb(levels: Levels, starts: Array) -> tuple[Array, Array]:
-    """Modes of L log posteriors and the matrices of second derivatives there, by Newton steps that are never too bold."""
+def climb(levels: Levels, starts: Array, bends: Array | None = None) -> tuple[Array, Array]:
+    """Modes of L log posteriors and the matrices of second derivatives there, by Newton steps that are never too bold.
+
+    ``bends``, if such matrices are known from near by, say how far apart to look first.
+    """
     u = starts.astype(np.float64).copy()
     count, size = u.shape
     scale = np.ones((count, size))
+    if bends is not None:
+        curve = -np.diagonal(bends, axis1=1, axis2=2)
+        scale = np.where(curve > 0, 0.4 / np.sqrt(np.maximum(curve, 1e-12)), 1.0)
     bends = np.zeros((count, size, size))
     steps = np.array([0.0, 1.0, 0.3, 0.05, 3.0, 10.0, 1e-3])
     offsets = _stencil(size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,11 +40,10 @@ class Solver:
             if not second:
                 return self._each(lambda i: self._of_values(user, i))
             values = self.values(target)
-            found = [_quadratic(loss, values, self.nodes.coarse(t)) for t in (1, 2, 4)]
-            return _judged(*found)
+            return _judged(*(_quadratic(loss, values[:, some], weights) for some, weights in self.nodes.parts))
         if self._joined(target):
             means, variances = self._normal(target)
-            return _judged(*(self._mixtures(user, means, variances, times) for times in (1, 2, 4)))
+            return _judged(*(self._mixtures(user, means[:, some], variances[:, some], weights) for some, weights in self.nodes.parts))
         return self._each(lambda i: self._of_records(user, i))
 
     def law(self, user: Any, level: int = 0) -> Posterior:
@@ -60,9 +60,8 @@ class Solver:
 
     def values(self, target: Any) -> Array:
         """The target at every node, ``(L, S)`` or ``(L, S, k)``."""
-        levels, count, size = self.nodes.u.shape
-        found = values_at(self.levels, target, self.nodes.u.reshape(levels * count, size))
-        return found.reshape(levels, count, *found.shape[1:])
+        found = values_of(self.levels, target, self.nodes.theta)
+        return found.reshape(*self.nodes.weights.shape, *found.shape[1:])
 
     def _of_values(self, user: Any, level: int) -> Value:
         law, error = self._value_law(user, level)
@@ -115,9 +114,7 @@ class Solver:
 
     def _normal(self, target: Any) -> tuple[Array, Array]:
         """Mean and variance given parameters and release, ``(L, S)``; for an unknown row ``(L, S, n)``."""
-        levels, count, size = self.nodes.u.shape
-        theta = self.levels.core.natural(self.nodes.u.reshape(levels * count, size))
-        mean, variance = (np.broadcast_to(a[:, 0], (levels * count,)).reshape(levels, count) for a in self.levels.core.normal(theta))
+        mean, variance = self._moments
         pairs = [s.columns[0].normal for s in self.levels.seen]
         centre, noise = (np.stack([p[i] for p in pairs]) for i in (0, 1))  # type: ignore[index]
         n = self.levels.anatomy.n
@@ -129,6 +126,17 @@ class Solver:
             row = _row(target.row, n)
             return _seen(mean, variance, centre[:, None, row], noise[:, None, row])
         return self._linear(target, mean, variance, centre, noise)
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array]:
+        """Mean and variance of a record given the parameters at every node, ``(L, S)``, for normal numbers of one law."""
+        found, shape = self.nodes.at.normal, self.nodes.weights.shape
+        if found is not None:
+            mean, variance = (self.nodes.kept(a[:, 0]) for a in found)
+        else:
+            pair = self.levels.core.normal(self.nodes.theta)
+            mean, variance = (np.broadcast_to(a[:, 0], (shape[0] * shape[1],)).reshape(shape) for a in pair)
+        return mean, variance
 
     def _linear(self, target: Any, mean: Array, variance: Array, centre: Array, noise: Array) -> tuple[Array, Array]:
         """A linear function of records, averages and parameters, given the parameters."""
@@ -172,11 +180,8 @@ class Solver:
                     spread[level] += np.sum(rows[mine] ** 2) * variance[level] * (1 - gain)
         return total, spread
 
-    def _mixtures(self, user: Any, means: Array, variances: Array, times: int) -> Array:
+    def _mixtures(self, user: Any, means: Array, variances: Array, weights: Array) -> Array:
         """Uncertainties from all releases as one batch of mixtures."""
-        some: Any = slice(None) if times == 1 else self.nodes.subsets[0 if times == 2 else 1]
-        weights = self.nodes.coarse(times)[:, some]
-        means, variances = means[:, some], variances[:, some]
         if user.actions is None and getattr(user.loss, "second_order", False) and means.ndim == 2:
             return _quadratic(user.loss, means, weights, variances)
         if means.ndim == 3:
@@ -198,7 +203,8 @@ class Solver:
         weights = self.nodes.coarse(times)[level]
         # What weighs nothing may lie far out, on a scale of its own.
         keep = weights > 1e-13 * weights.max()
-        theta = self.levels.core.natural(self.nodes.u[level][keep])
+        count = len(weights)
+        theta = {name: v[level * count : (level + 1) * count][keep] for name, v in self.nodes.theta.items()}
         return Given(self.levels.anatomy, self.levels.seen[level], self.levels.reaches(level), theta, None, weights[keep], exact=True)
 
     def _each(self, ask: Callable[[int], Value]) -> Value:
@@ -241,12 +247,17 @@ def refuses_release(anatomy: Any, target: Any, seen: Any) -> str | None:
 
 def values_at(levels: Levels, target: Any, u: Array) -> Array:
     """A function of the parameters at points ``(S, d)``: ``(S,)`` or ``(S, k)``."""
-    values = levels.core.complete(levels.core.natural(u))
+    return values_of(levels, target, levels.core.natural(u))
+
+
+def values_of(levels: Levels, target: Any, theta: dict[str, Array]) -> Array:
+    """The same at points on their natural scale."""
+    values = levels.core.complete(theta)
     if isinstance(target, Parameter):
         return parameter_values(levels.core, values, target)
     parts = [parameter_values(levels.core, values, p) for p in target.parts]
     scalars = [p.ndim == 1 for p in parts]
-    flat = [p.reshape(len(u), -1) for p in parts]
+    flat = [p.reshape(len(p), -1) for p in parts]
     found = np.asarray(target(np.concatenate(flat, axis=1), [p.shape[1] for p in flat], scalars), dtype=np.float64)
     if not np.isfinite(found).all():
         raise InputError(
@@ -281,7 +292,10 @@ def _quadratic(loss: Any, values: Array, weights: Array, variances: Array | None
     """U of a loss that is linear in the covariance, for every release at once."""
     if values.ndim == 2:
         mean = np.einsum("ls,ls->l", weights, values - values[:, :1]) + values[:, 0]
-        square = np.square(values - mean[:, None]) + (0.0 if variances is None else variances)
+        square = values - mean[:, None]
+        square *= square
+        if variances is not None:
+            square += variances
         total = np.einsum("ls,ls->l", weights, square)
         return np.asarray(loss.uncertainty(Gaussian.scalar(np.zeros(len(total)), np.maximum(total, 0.0))).value)
     mean = np.einsum("ls,lsk->lk", weights, values)
@@ -324,6 +338,9 @@ def _judged(fine: Any, middle: Any, coarse: Any) -> Value:
 
 def _seen(mean: Array, variance: Array, centre: Array, noise: Array) -> tuple[Array, Array]:
     """A normal number after it was seen with normal noise; infinite noise tells nothing."""
+    if (noise > 0).all() and np.isfinite(noise).all():
+        gain = variance / (variance + noise)
+        return mean + gain * (centre - mean), variance * (1 - gain)
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = np.where(np.isinf(noise), 0.0, np.where(variance + noise > 0, variance / (variance + noise), 0.0))
     return mean + gain * (np.where(np.isinf(noise), 0.0, centre) - mean), variance * (1 - gain)

@@ -8,12 +8,13 @@ import pandas as pd
 
 from ..beliefs.anatomy import Anatomy
 from ..beliefs.pymc import PyMCBelief
+from ..checks import as_generator
 from ..errors import InputError
 from ..masks.frame import Frame
-from ..observations import Observed, observe
+from ..observations import Observed, observe, observe_numbers
 from ..protocols import Array
 
-__all__ = ["as_table", "observed_in", "records_of", "size_of"]
+__all__ = ["as_frame", "observed_in", "records_of", "size_of"]
 
 
 def size_of(belief: PyMCBelief, data: Any) -> int:
@@ -21,7 +22,7 @@ def size_of(belief: PyMCBelief, data: Any) -> int:
     return belief.records if data is None else Frame.of(data).n
 
 
-def records_of(belief: PyMCBelief, data: Any) -> pd.DataFrame | None:
+def records_of(belief: PyMCBelief, data: Any) -> Frame | None:
     """The confidential records as a table with rows numbered from 0, checked against the model."""
     if data is None:
         return None
@@ -38,14 +39,18 @@ def records_of(belief: PyMCBelief, data: Any) -> pd.DataFrame | None:
             f"{values.shape[1]} columns",
             "Take the columns that the model is about",
         )
-    return frame.table.reset_index(drop=True)
+    return Frame.of(frame.table.reset_index(drop=True))
 
 
-def observed_in(mask: Any, table: pd.DataFrame, anatomy: Anatomy, seed: Any) -> Observed:
+def observed_in(mask: Any, records: Any, anatomy: Anatomy, seed: Any) -> Observed:
     """What a release of the records tells."""
-    return observe(mask, mask.release(table, seed), anatomy.n)
+    released = mask.apply(Frame.of(records), as_generator(seed))
+    if released.plain:
+        # No table is made of a release that only goes back through its mask.
+        return observe_numbers(mask, released.numbers(), released.columns, released.labels.index, anatomy.n)
+    return observe(mask, released.unwrap(), anatomy.n)
 
 
-def as_table(records: Array) -> pd.DataFrame:
+def as_frame(records: Array) -> Frame:
     """Drawn records as a table with rows numbered from 0."""
-    return pd.DataFrame(records if records.ndim == 2 else records[:, None])
+    return Frame.of(pd.DataFrame(records if records.ndim == 2 else records[:, None]))

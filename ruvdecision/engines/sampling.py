@@ -18,7 +18,7 @@ from ..observations import observe
 from ..protocols import Posterior, Solution
 from ..targets import Identity
 from .draws import Drawer, Point
-from .pymcdata import as_table, observed_in, records_of, size_of
+from .pymcdata import as_frame, observed_in, records_of, size_of
 from .replication import over_replicates, replicate_seeds
 
 __all__ = ["Sampling"]
@@ -172,8 +172,8 @@ class Sampling:
         try:
             with threadpool_limits(1):
                 for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(seed, count)):
-                    table = records if records is not None else as_table(belief.draw(np.random.default_rng(for_data)))
-                    seen = [observed_in(mask, table, anatomy, for_mask) for mask in masks]
+                    file = records if records is not None else as_frame(belief.draw(np.random.default_rng(for_data)))
+                    seen = [observed_in(mask, file, anatomy, for_mask) for mask in masks]
                     step = lambda done, note="", r=r: tell((r + done) / count, note) if tell else None  # noqa: E731
                     for i, point in drawer.points(seen, for_draws, step):
                         self._check(point, masks[i])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,16 +54,26 @@ class Frame:
         return frame
 
     @property
+    def labels(self) -> pd.DataFrame:
+        """A table with the same rows and columns, whatever it holds."""
+        return self.table
+
+    @property
     def n(self) -> int:
-        return len(self.table)
+        return len(self.labels)
 
     @property
     def columns(self) -> list[Any]:
-        return list(self.table.columns)
+        return list(self.labels.columns)
+
+    @cached_property
+    def plain(self) -> bool:
+        """True if every column holds plain numbers of double precision."""
+        return all(isinstance(t, np.dtype) and t == np.float64 for t in self.table.dtypes)
 
     def positions(self, columns: Any) -> list[int]:
         """Positions of the chosen columns; None means all of them."""
-        return list(range(self.table.shape[1])) if columns is None else check_columns("columns", columns, self.columns)
+        return list(range(self.labels.shape[1])) if columns is None else check_columns("columns", columns, self.columns)
 
     def numeric(self, who: str, columns: Any = None, *, missing: bool = False) -> tuple[Array, list[int]]:
         """Return the chosen columns as a float matrix and their positions.
@@ -70,28 +81,37 @@ class Frame:
         Non-numeric columns are refused by name, missing values too unless ``missing`` is true.
         """
         positions = self.positions(columns)
-        part = self.table if columns is None else self.table.iloc[:, positions]
-        kinds = zip(part.columns, part.dtypes, strict=True)
-        bad = [c for c, kind in kinds if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind)]
-        if bad:
-            hint = "Name the numeric ones with columns=[...], or convert these"
-            raise InputError(f"{who} needs numeric columns", f"non-numeric {bad}", hint)
-        values = part.to_numpy(dtype=np.float64, copy=True, na_value=np.nan)  # masks work on it in place
+        values: Any
+        if self.plain and columns is None:
+            values = self.numbers()
+        else:
+            part = self.table if columns is None else self.table.iloc[:, positions]
+            kinds = zip(part.columns, part.dtypes, strict=True)
+            bad = [c for c, kind in kinds if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind)]
+            if bad:
+                hint = "Name the numeric ones with columns=[...], or convert these"
+                raise InputError(f"{who} needs numeric columns", f"non-numeric {bad}", hint)
+            values = part.to_numpy(dtype=np.float64, copy=True, na_value=np.nan)  # masks work on it in place
         if not missing and not np.all(np.isfinite(values)):
-            named = [c for c, ok in zip(part.columns, np.isfinite(values).all(axis=0), strict=True) if not ok]
+            names = [self.columns[i] for i in positions]
+            named = [c for c, ok in zip(names, np.isfinite(values).all(axis=0), strict=True) if not ok]
             hint = "Fill or drop them first, or leave those columns out with columns=[...]"
             raise InputError(f"{who} cannot take missing or infinite values", f"some in columns {named}", hint)
         return values, positions
+
+    def numbers(self) -> Array:
+        """A copy of all columns as one matrix, where they are `plain`."""
+        return self.table.to_numpy(dtype=np.float64, copy=True)
 
     def replace(self, values: Any, positions: Sequence[int]) -> Frame:
         """Return a new frame with the columns at ``positions`` replaced by real numbers, each in its own floating type if it has one.
 
         Everything else is kept as it is.
         """
-        table, new = self.table.copy(deep=False), np.asarray(values)
-        for j, position in enumerate(positions):
-            table.isetitem(position, real_like(new[:, j], self.table.iloc[:, position]))
-        return replace(self, table=table)
+        new = np.asarray(values)
+        if self.plain and new.dtype == np.float64 and list(positions) == list(range(self.labels.shape[1])):
+            return Numbers.under(self, new)
+        return replace(self, table=_replaced(self.table, new, positions))
 
     def take(self, rows: Any) -> Frame:
         """Return the rows at these positions, with their labels."""
@@ -112,6 +132,40 @@ class Frame:
             if self.dtype is not None and self.dtype.kind == "U" and all(isinstance(v, str) for v in values.ravel()):
                 values = values.astype(str)
         return values if self.kind == "matrix" else values[:, 0]
+
+
+class Numbers(Frame):
+    """A frame of plain numbers whose table is put together when somebody asks for it: many only want the numbers."""
+
+    _labels: Any = None
+    _values: Any = None
+
+    @classmethod
+    def under(cls, labels: Frame, values: Array) -> Numbers:
+        """These numbers under the labels of another frame of plain numbers."""
+        frame = object.__new__(cls)
+        # All that a frozen dataclass holds but the table.
+        frame.__dict__.update(kind=labels.kind, dtype=labels.dtype, plain=True, _labels=labels.labels, _values=values)
+        return frame
+
+    @property
+    def labels(self) -> pd.DataFrame:
+        return self.table if self._labels is None else self._labels
+
+    @cached_property
+    def table(self) -> pd.DataFrame:  # type: ignore[override]
+        return _replaced(self._labels, self._values, range(self._values.shape[1]))
+
+    def numbers(self) -> Array:
+        # Once there is a table, it is what holds: somebody may have written into it.
+        return super().numbers() if "table" in self.__dict__ else self._values.copy()
+
+
+def _replaced(table: pd.DataFrame, values: Any, positions: Sequence[int]) -> pd.DataFrame:
+    fresh = table.copy(deep=False)
+    for j, position in enumerate(positions):
+        fresh.isetitem(position, real_like(values[:, j], table.iloc[:, position]))
+    return fresh
 
 
 def _array(data: Any) -> np.ndarray[Any, Any]:

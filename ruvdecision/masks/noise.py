@@ -180,6 +180,16 @@ class Noise(Mask):
         return next((name for name in UNITS if getattr(self, name) is not None), "matching_residuals")
 
     @property
+    def even(self) -> float | None:
+        """The standard deviation, if one finite number is that of all entries (``where`` apart); None otherwise."""
+        value = self.variance if self.variance is not None else self.sd
+        if type(value) is not float:
+            return None
+        # As from a covariance matrix, to the last bit.
+        root = float(np.sqrt(value if self.variance is not None else value * value))
+        return root if np.isfinite(root) else None
+
+    @property
     def obstacle(self) -> str | None:
         """Why the release is not linear in the records plus Gaussian noise, or None if it is."""
         if self.kind != "normal":
@@ -217,21 +227,22 @@ class Noise(Mask):
         if whole and n < 2:
             raise InputError(f"{self} needs at least two records to have a covariance", n, "Use variance= or covariance=")
         noise = draw(self.kind, (1 if self.common else n, k), rng, self.df, self.weights, self.centres)
-        value = getattr(self, self.unit)
+        unit = self.unit
+        value = getattr(self, unit)
         wiped: Any = False
-        if callable(value) or (self.unit in SCALAR_UNITS and is_per_record(value, n, k)):
+        if self.even is not None:
+            noise *= self.even
+        elif callable(value) or (unit in SCALAR_UNITS and is_per_record(value, n, k)):
             if self.common:
-                raise InputError(
-                    "common=True goes with noise of one size for all records", f"{self.unit} for each record", "Leave common out"
-                )
-            spread = evaluate(self.unit, value, values) if callable(value) else np.asarray(value, dtype=np.float64).reshape(n, -1)
+                raise InputError("common=True goes with noise of one size for all records", f"{unit} for each record", "Leave common out")
+            spread = evaluate(unit, value, values) if callable(value) else np.asarray(value, dtype=np.float64).reshape(n, -1)
             if spread.shape[1] not in (1, k):
                 raise InputError(
-                    f"Noise({self.unit}=...) must have one column or {k}",
+                    f"Noise({unit}=...) must have one column or {k}",
                     f"shape {spread.shape}",
                     "Give one number per record, or one per entry",
                 )
-            spread = np.sqrt(spread) if self.unit == "variance" else spread
+            spread = np.sqrt(spread) if unit == "variance" else spread
             wiped = np.isinf(spread)
             noise *= np.where(wiped, 0.0, spread)
         elif self.share is not None or before is not None:

@@ -28,6 +28,8 @@ def back(mask: Noise, observed: Observed) -> Observed:
     _refuse(mask, observed.n)
     positions = observed.positions(mask.columns)
     n, k = observed.n, len(positions)
+    if mask.where is None and mask.even is not None:
+        return _independent(mask, observed, positions, np.full((n, k), mask.even))
     value = getattr(mask, mask.unit)
     apart = mask.unit in ("variance", "sd") and is_per_record(value, n, k)
     if isinstance(mask.where, tuple) or apart:
@@ -118,6 +120,9 @@ def _entrywise(column: Observation, sd: Array, bounds: Clip | None, make: Callab
         if bounds is not None:
             part = part.before_map(bounds.take(rows))
         return part.before_noise(make(sd[rows]))
+
+    if bounds is None and sd.min() > 0 and sd.max() < np.inf:
+        return column.before_noise(make(sd))  # the common case: every entry has noise
 
     def still(rows: Any) -> Observation:
         part = column.take(rows)

@@ -13,7 +13,7 @@ from .observed import JointNormal, Observed
 from .own import Own
 from .seen import NormalSeen, Seen, SeenBetween
 from .simple import Between, Known, KnownLabels, Pieces, Silent, join
-from .start import observe
+from .start import observe, observe_numbers
 from .tensor import tensor_math
 
 __all__ = [
@@ -35,5 +35,6 @@ __all__ = [
     "join",
     "nodes",
     "observe",
+    "observe_numbers",
     "tensor_math",
 ]

@@ -139,6 +139,7 @@ class Observation:
 def as_row(value: Any, n: int | None = None) -> Array:
     """A read-only row of floats, of length ``n`` if that is given."""
     array = np.array(value, dtype=np.float64)
-    array = np.array(np.broadcast_to(array, (n,))) if n is not None else np.atleast_1d(array)
+    if array.ndim != 1 or (n is not None and len(array) != n):
+        array = np.array(np.broadcast_to(array, (n,))) if n is not None else np.atleast_1d(array)
     array.flags.writeable = False
     return array

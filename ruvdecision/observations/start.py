@@ -8,6 +8,7 @@ import numpy as np
 
 from ..checks import check_integer
 from ..errors import InputError
+from ..protocols import Array
 from .base import Observation
 from .observed import Observed
 from .simple import Known, KnownLabels, Silent, split
@@ -15,7 +16,7 @@ from .simple import Known, KnownLabels, Silent, split
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["observe"]
+__all__ = ["observe", "observe_numbers"]
 
 
 def observe(mask: Any, release: Any, n: int, columns: Any = None) -> Observed:
@@ -39,8 +40,7 @@ def observe(mask: Any, release: Any, n: int, columns: Any = None) -> Observed:
     """
     n = check_integer("n", n, low=1)
     table, index = _table(release, columns)
-    if len(table) > n:
-        raise InputError(f"A release of {n} records has at most {n} rows", len(table), "Give the release that this mask made")
+    _refuse_longer(len(table), n)
     if index is None:
         if len(table) < n:
             raise InputError(
@@ -49,7 +49,31 @@ def observe(mask: Any, release: Any, n: int, columns: Any = None) -> Observed:
         index = np.arange(n)
     names = tuple(table.columns)
     kinds = [_start(table.iloc[:, j]) for j in range(len(names))]
-    observed = Observed(tuple(found for found, _ in kinds), names=names, categorical=tuple(flag for _, flag in kinds), index=index, total=n)
+    return _through(
+        mask, Observed(tuple(found for found, _ in kinds), names=names, categorical=tuple(flag for _, flag in kinds), index=index, total=n)
+    )
+
+
+def observe_numbers(mask: Any, values: Array, names: Any, index: pd.Index[Any], n: int) -> Observed:
+    """What `observe` says of a table of plain numbers, given as a matrix with the table's names and index.
+
+    >>> import pandas as pd
+    >>> from ruvdecision.masks import Noise
+    >>> observe_numbers(Noise(sd=2.0), np.array([[1.0], [4.0]]), [0], pd.RangeIndex(2), 2).columns[0].normal
+    (array([1., 4.]), array([4., 4.]))
+    """
+    _refuse_longer(len(values), n)
+    columns = tuple(_numbers(values[:, j]) for j in range(values.shape[1]))
+    return _through(mask, Observed(columns, names=tuple(names), index=_places(index), total=n))
+
+
+def _refuse_longer(rows: int, n: int) -> None:
+    if rows > n:
+        raise InputError(f"A release of {n} records has at most {n} rows", rows, "Give the release that this mask made")
+
+
+def _through(mask: Any, observed: Observed) -> Observed:
+    """Back through the mask, with every row at its place."""
     observed = mask.back(observed).placed()
     for name, column in zip(observed.names, observed.columns, strict=True):
         if isinstance(column, KnownLabels) or any(isinstance(part, KnownLabels) for _, part in getattr(column, "parts", ())):
@@ -64,14 +88,7 @@ def _table(release: Any, columns: Any) -> tuple[pd.DataFrame, Any]:
     if isinstance(release, pd.Series):
         release = release.to_frame(name=0 if release.name is None else release.name)
     if isinstance(release, pd.DataFrame):
-        index = release.index.to_numpy()
-        counted = isinstance(release.index, pd.RangeIndex)  # differs from row to row by itself
-        twice = not counted and len(np.unique(index)) != len(index)
-        if not np.issubdtype(index.dtype, np.integer) or twice or (len(index) and index.min() < 0):
-            raise InputError(
-                "The rows of a release must be numbered from 0", f"an index of {index.dtype}", "Mask a file with reset_index(drop=True)"
-            )
-        table = release
+        table, index = release, _places(release.index)
     else:
         array = np.asarray(release)
         if array.ndim not in (1, 2):
@@ -85,6 +102,21 @@ def _table(release: Any, columns: Any) -> tuple[pd.DataFrame, Any]:
             )
         table = table.set_axis(names, axis=1)
     return table, index
+
+
+def _places(labels: pd.Index[Any]) -> Any:
+    """The row numbers of a release."""
+    import pandas as pd
+
+    index = labels.to_numpy()
+    if isinstance(labels, pd.RangeIndex) and labels.start >= 0 and labels.step > 0:
+        return index  # differs from row to row by itself
+    twice = not isinstance(labels, pd.RangeIndex) and len(np.unique(index)) != len(index)
+    if not np.issubdtype(index.dtype, np.integer) or twice or (len(index) and index.min() < 0):
+        raise InputError(
+            "The rows of a release must be numbered from 0", f"an index of {index.dtype}", "Mask a file with reset_index(drop=True)"
+        )
+    return index
 
 
 def _start(column: pd.Series[Any]) -> tuple[Observation, bool]:
@@ -106,7 +138,14 @@ def _start(column: pd.Series[Any]) -> tuple[Observation, bool]:
         values = np.array([np.nan if m else float(v) for v, m in zip(column.tolist(), missing, strict=True)])
     else:
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return _numbers(values), boolean or text
+
+
+def _numbers(values: Array) -> Observation:
+    """Released numbers; those that are missing tell nothing."""
     if np.isinf(values).any():
         raise InputError("Released values must be finite", f"{int(np.isinf(values).sum())} infinite ones", "Topcode or suppress them")
     silent = np.isnan(values)
-    return split(n, [(silent, lambda rows: Silent(len(rows))), (~silent, lambda rows: Known(values[rows]))]), boolean or text
+    if not silent.any():
+        return Known(values)
+    return split(len(values), [(silent, lambda rows: Silent(len(rows))), (~silent, lambda rows: Known(values[rows]))])
