@@ -16,10 +16,10 @@ from ..masks.base import Batch, Mask
 from ..masks.frame import Frame
 from ..observations import observe
 from ..protocols import Posterior, Solution
-from ..targets import Identity
 from .draws import Drawer, Point
 from .pymcdata import as_table, observed_in, records_of, size_of
-from .replication import over_replicates, replicate_seeds
+from .refusal import has_own_engine
+from .replication import over_replicates, replicate_error, replicate_seeds
 
 __all__ = ["Sampling"]
 
@@ -117,8 +117,9 @@ class Sampling:
         """None if the user's belief is a PyMC model that can be asked for the target."""
         if not isinstance(getattr(user, "belief", None), PyMCBelief):
             return "Sampling needs a PyMCBelief. Use engine='auto'."
-        if isinstance(user.target, Identity):
-            return "Sampling does not have the target Identity. Use Record(j) with Shuffle()."
+        elsewhere = has_own_engine("Sampling", user)
+        if elsewhere is not None:
+            return elsewhere
         records_of(user.belief, data)  # data that do not fit are said before any compiling
         user.belief.check_names(user.target, size_of(user.belief, data))
         return None
@@ -235,7 +236,7 @@ class _Tally:
 
     @property
     def done(self) -> Any:
-        return np.isfinite(self.value).all(axis=(0, 1))
+        return ~np.isnan(self.value).any(axis=(0, 1))
 
     @property
     def any_done(self) -> bool:
@@ -246,7 +247,7 @@ class _Tally:
         with np.errstate(invalid="ignore"):
             value = over_replicates(self.value)
             # The spread between replicates contains the error within them.
-            error = self.value.std(axis=0, ddof=1) / np.sqrt(self.count) if many else self.error[0]
+            error = replicate_error(self.value) if many else self.error[0]
         columns = self._columns()
         return [Solution(value[u], error[u], before[u], name, columns, self.kept if u == 0 else {}) for u in range(len(self.users))]
 
