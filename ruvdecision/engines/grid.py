@@ -203,7 +203,8 @@ class Quadrature:
                 if not todo or not frames.size:
                     break
         doubt = np.where(off > 1e-13, off, 0.0)
-        return [Value(a.value, a.error + doubt * np.abs(a.value)) for a in answers], used, off
+        # A share of an infinite value says nothing.
+        return [Value(a.value, a.error + doubt * np.where(np.isinf(a.value), 0.0, np.abs(a.value))) for a in answers], used, off
 
     def _before(self, anatomy: Anatomy, users: Sequence[Any]) -> list[float]:
         """Uncertainties before any release, worked out once; missing where the prior is flat."""
