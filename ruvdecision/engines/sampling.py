@@ -25,6 +25,8 @@ __all__ = ["Sampling"]
 
 BLOCK = 8
 """Neighbours in a grid that share draws. Blocks do not depend on each other, whoever works on them."""
+STRONGEST = 1000.0
+"""The largest power of a prior or likelihood; beyond it one draw would have all the weight."""
 PLANNED = 8
 """Files drawn from the belief where there are no data and nothing else was asked for."""
 
@@ -60,7 +62,7 @@ class Sampling:
         False samples every release afresh.
     prior_power, likelihood_power : float
         Raise the prior or the likelihood to a power by importance weights: what a weaker or stronger prior would have given, without
-        sampling again (Kallioinen et al., 2024). See `power_scaling`.
+        sampling again (Kallioinen et al., 2024). At most 1,000. See `power_scaling`.
 
     A point has converged if R-hat is at most 1.01, bulk and tail effective sample size at least 400 (or a tenth of the draws, if
     these are fewer than 4,000, but 50), there is no divergence, and k-hat is below 0.7.
@@ -91,7 +93,7 @@ class Sampling:
         for option, low in (("draws", 10), ("tune", 10), ("chains", 1), ("max_draws", 10)):
             object.__setattr__(self, option, check_integer(option, getattr(self, option), low=low))
         for option in ("prior_power", "likelihood_power"):
-            object.__setattr__(self, option, check_number(option, getattr(self, option), low=0, open_low=True))
+            object.__setattr__(self, option, check_number(option, getattr(self, option), low=0, high=STRONGEST, open_low=True))
         check_choice("sampler", self.sampler, ["auto", "nutpie", "pymc"])
         accept = check_number("target_accept", self.target_accept, low=0, high=1, open_low=True, open_high=True)
         object.__setattr__(self, "target_accept", accept)
