@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..beliefs.pymc import PyMCBelief
-from ..checks import check_list, check_number
+from ..checks import check_list, check_number, suggest
 from ..engines import Sampling
 from ..engines.sampling import STRONGEST
 from ..errors import InputError
-from ..evaluate import evaluate
+from ..evaluate import check_masks, evaluate
 from ..solving import check_user
 from ..users import Snooper, User
 from .result import Sensitivity
@@ -70,8 +71,14 @@ def power_scaling(
         kinds = ", ".join(dict.fromkeys("Snooper" if isinstance(u, Snooper) else type(u.belief).__name__ for u in everybody))
         raise InputError("power_scaling needs a user with a PyMCBelief, whose draws it reweights", kinds, "Use ruv.sensitivity")
 
+    known = [n for n in inspect.signature(evaluate).parameters if n not in ("masks", "intruder", "scientist", "data", "engine")]
+    unknown = [n for n in options if n not in known]
+    if unknown:
+        raise InputError("evaluate has no such argument", unknown[0], suggest(unknown[0], known))
+    candidates = check_masks(masks)  # every run needs them, and some lists can be gone through once only
+
     def run(prior_power: float = 1.0, likelihood_power: float = 1.0) -> Any:
         scaled = replace(base, prior_power=prior_power, likelihood_power=likelihood_power)
-        return evaluate(masks, intruder=intruder, scientist=scientist, data=data, engine=scaled, **options)
+        return evaluate(candidates, intruder=intruder, scientist=scientist, data=data, engine=scaled, **options)
 
     return sensitivity(run, {"prior_power": levels, "likelihood_power": levels}, max_risk=max_risk, name="power scaling")
