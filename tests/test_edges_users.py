@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
@@ -224,6 +225,36 @@ def test_seeds_and_workers_change_no_number():
         apart = study(GRID, data=CODES, replicates=3, executor=pool)
     np.testing.assert_array_equal(whole.intruder_uncertainty, apart.intruder_uncertainty)
     np.testing.assert_array_equal(whole.risk_error, apart.risk_error)
+
+
+def many_users():
+    """A map of users with engines of their own, most of them with random numbers."""
+    chosen = ("finite", "identity", "each record", "snooper", "misjudged", "unknown mask")
+    masks = [ruv.Noise(variance=v) for v in (0.2, 0.5, 1.0, 2.0, 4.0)]
+    panel = ruv.Panel([USERS[name][0] for name in chosen], names=chosen, unit=[1.0] * len(chosen))
+    return {"masks": masks, "intruder": panel, "scientist": USERS["snooper"][0], "data": CODES.astype(float), "replicates": 3, "seed": 7}
+
+
+def many_measures():
+    """A data set, masks that draw, and measures that add up and measures that look at records."""
+    data = pd.DataFrame(np.random.default_rng(1).normal(size=(40, 3)), columns=["a", "b", "c"])
+    masks = [*(ruv.Noise(sd=s) for s in (0.1, 0.5, 2.0)), ruv.RankSwap(within=0.2), ruv.DataShuffle(columns=["a"]), ruv.Synthesize()]
+    measures = [ruv.NormalKL(), ruv.Mahalanobis(), ruv.IntervalOverlap("a ~ b + c"), ruv.RecordLinkage(known=["a", "b"])]
+    return {"data": data, "masks": masks, "measures": measures, "replicates": 5, "seed": 7}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", [(ruv.evaluate, many_users), (ruv.measure, many_measures)], ids=["evaluate", "measure"])
+def test_processes_change_no_number(job):
+    """Every column of the map is the same to the last bit for no worker, one, two and three."""
+    function, make = job
+    alone = function(**make()).to_dataframe()
+    assert len(alone) >= 5 and (alone.filter(like="error").to_numpy() > 0).any()
+    for workers in (1, 2, 3):
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            apart = function(**make(), executor=pool).to_dataframe()
+        pd.testing.assert_frame_equal(apart, alone, check_exact=True)
+        tried("workers")
 
 
 def test_a_loss_twice_as_large_halves_the_risk():

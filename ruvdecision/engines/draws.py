@@ -173,7 +173,8 @@ class Drawer:
             turn += 1
             rough = max(_relative(v) for v in point.values)
             left = (self.settings.max_draws - chains.chains * chains.draws) // chains.chains
-            wanted = int(np.clip(1.2 * chains.draws * ((rough / target) ** 2 - 1), 50, left)) if np.isfinite(rough) else left
+            away = min(rough / target, 1e6)  # farther than any budget goes
+            wanted = int(np.clip(1.2 * chains.draws * (away**2 - 1), 50, left)) if np.isfinite(rough) else left
             if wanted < 1 or left < 1:
                 break
             chains = chains.joined(self._run(sampler, data, wanted, number + turn))

@@ -22,8 +22,8 @@ from .finitechannel import FiniteChannel, Slots
 from .finitelaw import FiniteLaw, TooManyReleases
 from .finiteplan import Plan, plan_of
 from .quadrature import integrate
-from .refusal import refusal
-from .replication import REPLICATES, replicate_seeds
+from .refusal import has_own_engine, refusal
+from .replication import REPLICATES, replicate_error, replicate_seeds
 from .tables import TableProblem, after_release, refuses_table
 
 __all__ = ["Enumeration"]
@@ -55,10 +55,13 @@ class Enumeration:
 
     def refuses(self, user: User, masks: Sequence[Mask], data: Any = None) -> str | None:
         belief = user.belief
+        if not isinstance(belief, (FiniteBelief, TableBelief)):
+            return f"Enumeration needs a FiniteBelief or a TableBelief; this user has a {type(belief).__name__}. Use engine='auto'."
+        elsewhere = has_own_engine("Enumeration", user)
+        if elsewhere is not None:
+            return elsewhere
         if isinstance(belief, TableBelief):
             return next((reason for reason in (refuses_table(belief, m) for m in masks) if reason is not None), None)
-        if not isinstance(belief, FiniteBelief):
-            return f"Enumeration needs a FiniteBelief or a TableBelief; this user has a {type(belief).__name__}. Use engine='auto'."
         try:
             _check_loss(user)
             plan_of(belief, user.target, self.limit)
@@ -159,7 +162,7 @@ class Enumeration:
             records = user.belief.draw_codes(np.random.default_rng(for_data)) if codes is None else codes
             chances.append(law.after(law.channel.simulate(records, np.random.default_rng(for_mask))))
         each = _uncertainty(user, law.plan.values, np.stack(chances))
-        error = each.value.std(ddof=1) / np.sqrt(count) if count > 1 else float(each.error[0])
+        error = replicate_error(each.value) if count > 1 else float(each.error[0])
         return Value(np.asarray(each.value.mean()), np.asarray(error))
 
 

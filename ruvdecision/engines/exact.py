@@ -22,7 +22,8 @@ from ..protocols import Array, Posterior, Solution, Value
 from ..targets import Average, Functional, NewRecord, Parameter, Record, Records
 from ..users import User
 from .conditioning import Conditioned
-from .replication import REPLICATES, over_replicates, replicate_seeds
+from .refusal import has_own_engine
+from .replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
 
 __all__ = ["Exact"]
 
@@ -46,6 +47,11 @@ class Exact:
     def refuses(self, user: User, masks: Sequence[Mask], data: Any = None) -> str | None:
         if not isinstance(user.belief, NormalBelief):
             return f"Exact needs a NormalBelief; this user has a {type(user.belief).__name__}. Use engine='auto'."
+        if hasattr(user.target, "rank_in"):
+            return "Exact needs a target that is linear in the records; Ranks has order statistics. Use engine='auto'."
+        elsewhere = has_own_engine("Exact", user)
+        if elsewhere is not None:
+            return elsewhere
         table = None if data is None else as_records(user.belief, data)
         try:
             for family in Batch.of(masks).families:
@@ -230,7 +236,7 @@ class Exact:
                 seen[r, i], within[r, i] = float(result.value), float(result.error)
             if tell is not None:
                 tell((r + 1) / count)
-        spread = seen.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.full(len(family), np.nan)
+        spread = replicate_error(seen) if count > 1 else np.full(len(family), np.nan)
         # The spread between replicates already contains the error within them when there are several.
         return Value(over_replicates(seen), spread if count > 1 else within[0])
 

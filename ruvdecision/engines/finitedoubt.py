@@ -27,7 +27,7 @@ from .finitelaw import FiniteLaw, TooManyReleases
 from .finitepair import Apart, Pair
 from .finiteplan import plan_of
 from .quadrature import integrate
-from .replication import REPLICATES, replicate_seeds
+from .replication import REPLICATES, replicate_error, replicate_seeds
 from .unknownmask import combined_weights
 
 __all__ = ["FiniteDoubt"]
@@ -173,7 +173,7 @@ class FiniteDoubt:
                 actual.append(self.law.after(self.actual.read(release)))
         cost, felt = self.costs(np.stack(own), np.stack(actual))
         return tuple(  # type: ignore[return-value]
-            Value(np.asarray(v.value.mean()), np.asarray(v.value.std(ddof=1) / np.sqrt(count) if count > 1 else float(v.error[0])))
+            Value(np.asarray(v.value.mean()), np.asarray(replicate_error(v.value) if count > 1 else float(v.error[0])))
             for v in (cost, felt)
         )
 

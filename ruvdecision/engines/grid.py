@@ -16,13 +16,12 @@ from ..masks.base import Batch
 from ..masks.frame import Frame
 from ..observations import Observed, Silent, observe
 from ..protocols import Array, Posterior, Solution, Value
-from ..targets import Identity
 from .gridlevels import CLOSE, FINER, Levels, RouteLevels, levels_of
 from .gridnodes import Frames, climb, find_frames, lay_nodes
 from .gridtargets import Solver, refuses_release, refuses_target
 from .pymcdata import as_frame, observed_in, records_of, size_of
-from .refusal import refusal
-from .replication import over_replicates, replicate_seeds
+from .refusal import has_own_engine, refusal
+from .replication import over_replicates, replicate_error, replicate_seeds
 
 __all__ = ["Quadrature"]
 
@@ -66,8 +65,9 @@ class Quadrature:
         belief = getattr(user, "belief", None)
         if not isinstance(belief, PyMCBelief):
             return "Quadrature needs a PyMCBelief. Use engine='auto'."
-        if isinstance(user.target, Identity):
-            return "Quadrature does not have the target Identity. Use Record(j) with Shuffle()."
+        elsewhere = has_own_engine("Quadrature", user)
+        if elsewhere is not None:
+            return elsewhere
         n = 2 if data is None and belief.size is None else size_of(belief, data)
         anatomy = belief.anatomy(n)
         belief.check_names(user.target, n)
@@ -146,7 +146,7 @@ class Quadrature:
                 done += len(places)
                 if tell is not None:
                     tell((r + done / len(masks)) / count)
-        spread = value.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else error[0]
+        spread = replicate_error(value) if count > 1 else error[0]
         diagnostics = {
             "converged": [bool(e <= 1e-4) for e in np.max(error / np.maximum(np.abs(value), 1e-300), axis=(0, 1))],
             "how": ["integrated"] * len(masks),
@@ -204,7 +204,8 @@ class Quadrature:
                 if not todo or not frames.size:
                     break
         doubt = np.where(off > 1e-13, off, 0.0)
-        return [Value(a.value, a.error + doubt * np.abs(a.value)) for a in answers], used, off
+        # A share of an infinite value says nothing.
+        return [Value(a.value, a.error + doubt * np.where(np.isinf(a.value), 0.0, np.abs(a.value))) for a in answers], used, off
 
     def _before(self, anatomy: Anatomy, users: Sequence[Any]) -> list[float]:
         """Uncertainties before any release, worked out once; missing where the prior is flat."""

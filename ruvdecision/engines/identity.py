@@ -27,8 +27,8 @@ from ..users import User
 from .coarserows import CoarseRows, deterministic
 from .exact import as_records
 from .finiterows import FiniteRows
-from .refusal import refusal
-from .replication import REPLICATES, over_replicates, replicate_seeds
+from .refusal import has_own_engine, refusal
+from .replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
 from .rowlaws import LinearRows
 
 __all__ = ["Identification"]
@@ -65,6 +65,9 @@ class Identification:
         """None if the engine can do it; otherwise why not and what can."""
         if not isinstance(user.target, Identity):
             return "Identification needs an Identity target. Use engine='auto'."
+        elsewhere = has_own_engine("Identification", user, identity=True)
+        if elsewhere is not None:
+            return elsewhere
         try:
             _check_loss(user)
             problem = _problem(user, data)
@@ -109,7 +112,7 @@ class Identification:
                 seen[r, i], claimed[r, i], correct[r, i] = _score(user, weigh, ids, problem.rows)
             if tell is not None:
                 tell((r + 1) / count)
-        error = seen.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.where(once, 0.0, np.nan)
+        error = replicate_error(seen) if count > 1 else np.where(once, 0.0, np.nan)
         n = user.belief.records
         before = user.loss.uncertainty(Finite(np.arange(n, dtype=np.float64), np.full(n, 1.0 / n)), user.actions).value
         each = claimed.mean(axis=0)

@@ -23,15 +23,15 @@ from ..masks.base import Batch, Mask
 from ..masks.suppress import Suppress
 from ..posteriors import Gaussian
 from ..protocols import Array, Posterior, Solution, Value
-from ..targets import Average, Identity, Record, Records
-from ..users import User
+from ..targets import Average, EachRecord, Identity, Record, Records
+from ..users import Snooper, User
 from .affine import residual_law
 from .conditioning import Conditioned, _Placed
 from .enumeration import Enumeration, _codes, _sample_covariance
 from .exact import LARGEST_JOINT, Exact, _Form, _form, _gaussian, _mean_covariance, _mentions_record, as_records
 from .finitedoubt import FiniteDoubt, cost_of
 from .refusal import refusal
-from .replication import REPLICATES, replicate_seeds
+from .replication import REPLICATES, replicate_error, replicate_seeds
 from .unknownmask import NormalMixture
 
 __all__ = ["Misjudged"]
@@ -60,6 +60,10 @@ class Misjudged:
     name = "misjudged"
 
     def refuses(self, user: Any, masks: Sequence[Mask], data: Any = None) -> str | None:
+        if isinstance(user, Snooper):
+            return "Misjudged needs a User; a Snooper has a rule and no posterior. Use engine='auto'."
+        if isinstance(user.target, EachRecord):
+            return f"Misjudged needs a target that is one thing; {user.target.describe()} is many. Use engine='auto'."
         try:
             if isinstance(user.target, Identity):
                 raise UnsupportedError(
@@ -271,7 +275,7 @@ class Misjudged:
             felt[r] = float(loss.uncertainty(believed, own.actions).value)
             if tell is not None:
                 tell((r + 1) / count)
-        error = costs.std(ddof=1) / np.sqrt(count) if count > 1 else within[0]
+        error = replicate_error(costs) if count > 1 else within[0]
         return (float(costs.mean()), float(error)), float(felt.mean())
 
     def _sampled(self, user: User, mask: Mask, data: Any) -> bool:

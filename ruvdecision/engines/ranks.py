@@ -23,7 +23,8 @@ from ..protocols import Array, Posterior, Solution, Value
 from ..rules import Ranked
 from .conditioning import Conditioned
 from .exact import Exact, _released, as_records
-from .replication import REPLICATES, replicate_seeds
+from .refusal import has_own_engine
+from .replication import REPLICATES, replicate_error, replicate_seeds
 
 __all__ = ["Ranks"]
 
@@ -48,6 +49,11 @@ class Ranks:
     def refuses(self, user: Any, masks: Sequence[Mask], data: Any = None) -> str | None:
         if not isinstance(user.belief, NormalBelief):
             return f"Ranks needs a NormalBelief; this user has a {type(user.belief).__name__}. Use engine='auto'."
+        if not hasattr(user.target, "rank_in"):
+            return f"Ranks needs an order statistic as target; this user is after {user.target.describe()}. Use engine='auto'."
+        elsewhere = has_own_engine("Ranks", user)
+        if elsewhere is not None:
+            return elsewhere
         try:
             for mask in masks:
                 if not self._closed(user, mask, data):
@@ -144,7 +150,7 @@ class Ranks:
             values, _ = _released(belief, given.channel, mask.release(records, for_mask))
             found = user.loss.uncertainty(self._ranked(user, given.means(values).records() + residuals), user.actions)
             seen[r], within[r] = float(found.value), float(found.error)
-        spread = float(seen.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0
+        spread = float(replicate_error(seen)) if count > 1 else 0.0
         # The replicates share their residuals, so the error within one of them does not average out.
         return Value(np.asarray(seen.mean()), np.asarray(np.hypot(spread, within.mean())))
 

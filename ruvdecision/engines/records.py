@@ -34,7 +34,7 @@ from .enumeration import _codes, _sample_covariance
 from .exact import Exact, _form, _gaussian, _released, as_records
 from .finitechannel import FiniteChannel
 from .recordrows import drawn_rows, given_rows
-from .replication import REPLICATES, replicate_seeds
+from .replication import REPLICATES, replicate_error, replicate_seeds
 from .rulesource import Source
 
 __all__ = ["Each", "EachRecords", "aim_at", "every_record"]
@@ -75,6 +75,8 @@ class EachRecords:
     def refuses(self, user: Any, masks: Sequence[Mask], data: Any = None) -> str | None:
         from . import pick
 
+        if not isinstance(user.target, EachRecord):
+            return f"EachRecords needs the target EachRecord; this user is after {user.target.describe()}. Use engine='auto'."
         try:
             row = int(rows_of(user, data)[0])
             pick(self.engine, aim_at(user, row), masks, data)
@@ -263,7 +265,7 @@ class _Task:
                     error[i] = result.error
             value[i] = seen.mean(axis=0)
             if count > 1:
-                error[i] = seen.std(axis=0, ddof=1) / np.sqrt(count)
+                error[i] = replicate_error(seen)
             if self.tell is not None:
                 self.tell((i + 1) / len(self.masks))
         return Each(self.rows, value, error, self._before(), ["exact, averaged over releases"] * len(self.masks))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..protocols import Array
 
-__all__ = ["REPLICATES", "over_replicates", "replicate_seeds"]
+__all__ = ["REPLICATES", "over_replicates", "replicate_error", "replicate_seeds"]
 
 REPLICATES = 100
 """Releases that are drawn when an uncertainty depends on the release and nothing else was asked for."""
@@ -31,3 +31,14 @@ def replicate_seeds(seed: np.random.SeedSequence | None, count: int) -> Iterator
 def over_replicates(values: Array) -> Array:
     """Mean over the first axis, each entry summed by itself: to the last bit the same whichever masks stand beside it."""
     return np.asarray(np.ascontiguousarray(np.moveaxis(values, 0, -1)).mean(axis=-1))
+
+
+def replicate_error(values: Array) -> Array:
+    """Standard error of that mean, from at least two replicates. A mean that is infinite has none.
+
+    >>> replicate_error(np.array([[1.0, -np.inf], [3.0, -np.inf]]))
+    array([1., 0.])
+    """
+    infinite = np.isinf(values).any(axis=0)
+    spread = np.where(infinite, 0.0, values).std(axis=0, ddof=1)
+    return np.asarray(spread / np.sqrt(len(values)))

@@ -19,7 +19,7 @@ from ..masks.frame import Frame
 from ..posteriors import Gaussian
 from ..protocols import Array, Posterior, Solution, Value
 from ..rules import Custom, Linear, Mean, Row, Rule, order_rows
-from ..targets import Functional, Parameter, Record, Records
+from ..targets import EachRecord, Functional, Parameter, Record, Records
 from ..users import Snooper
 from .exact import Exact, _form
 from .replication import replicate_seeds
@@ -68,6 +68,8 @@ class FixedRule:
     def refuses(self, user: Any, masks: Sequence[Mask], data: Any = None) -> str | None:
         if not isinstance(user, Snooper):
             return f"FixedRule needs a Snooper; this user is a {type(user).__name__}. Use engine='auto'."
+        if isinstance(user.target, EachRecord):
+            return f"FixedRule needs a target that is one thing; {user.target.describe()} is many. Use engine='auto'."
         if self.method == "exact":
             work = _Work(user, Source.of(user.belief, data))
             for family in Batch.of(masks).families:

@@ -16,15 +16,17 @@ from ..masks.base import Batch, Mask
 from ..masks.frame import Frame
 from ..observations import observe
 from ..protocols import Posterior, Solution
-from ..targets import Identity
 from .draws import Drawer, Point
 from .pymcdata import as_frame, observed_in, records_of, size_of
-from .replication import over_replicates, replicate_seeds
+from .refusal import has_own_engine
+from .replication import over_replicates, replicate_error, replicate_seeds
 
 __all__ = ["Sampling"]
 
 BLOCK = 8
 """Neighbours in a grid that share draws. Blocks do not depend on each other, whoever works on them."""
+STRONGEST = 1000.0
+"""The largest power of a prior or likelihood; beyond it one draw would have all the weight."""
 PLANNED = 8
 """Files drawn from the belief where there are no data and nothing else was asked for."""
 
@@ -60,7 +62,7 @@ class Sampling:
         False samples every release afresh.
     prior_power, likelihood_power : float
         Raise the prior or the likelihood to a power by importance weights: what a weaker or stronger prior would have given, without
-        sampling again (Kallioinen et al., 2024). See `power_scaling`.
+        sampling again (Kallioinen et al., 2024). At most 1,000. See `power_scaling`.
 
     A point has converged if R-hat is at most 1.01, bulk and tail effective sample size at least 400 (or a tenth of the draws, if
     these are fewer than 4,000, but 50), there is no divergence, and k-hat is below 0.7.
@@ -91,7 +93,7 @@ class Sampling:
         for option, low in (("draws", 10), ("tune", 10), ("chains", 1), ("max_draws", 10)):
             object.__setattr__(self, option, check_integer(option, getattr(self, option), low=low))
         for option in ("prior_power", "likelihood_power"):
-            object.__setattr__(self, option, check_number(option, getattr(self, option), low=0, open_low=True))
+            object.__setattr__(self, option, check_number(option, getattr(self, option), low=0, high=STRONGEST, open_low=True))
         check_choice("sampler", self.sampler, ["auto", "nutpie", "pymc"])
         accept = check_number("target_accept", self.target_accept, low=0, high=1, open_low=True, open_high=True)
         object.__setattr__(self, "target_accept", accept)
@@ -117,8 +119,9 @@ class Sampling:
         """None if the user's belief is a PyMC model that can be asked for the target."""
         if not isinstance(getattr(user, "belief", None), PyMCBelief):
             return "Sampling needs a PyMCBelief. Use engine='auto'."
-        if isinstance(user.target, Identity):
-            return "Sampling does not have the target Identity. Use Record(j) with Shuffle()."
+        elsewhere = has_own_engine("Sampling", user)
+        if elsewhere is not None:
+            return elsewhere
         records_of(user.belief, data)  # data that do not fit are said before any compiling
         user.belief.check_names(user.target, size_of(user.belief, data))
         return None
@@ -235,7 +238,7 @@ class _Tally:
 
     @property
     def done(self) -> Any:
-        return np.isfinite(self.value).all(axis=(0, 1))
+        return ~np.isnan(self.value).any(axis=(0, 1))
 
     @property
     def any_done(self) -> bool:
@@ -246,7 +249,7 @@ class _Tally:
         with np.errstate(invalid="ignore"):
             value = over_replicates(self.value)
             # The spread between replicates contains the error within them.
-            error = self.value.std(axis=0, ddof=1) / np.sqrt(self.count) if many else self.error[0]
+            error = replicate_error(self.value) if many else self.error[0]
         columns = self._columns()
         return [Solution(value[u], error[u], before[u], name, columns, self.kept if u == 0 else {}) for u in range(len(self.users))]
 

@@ -20,7 +20,7 @@ from ..protocols import Array, Solution, Value
 from ..targets import Records
 from ..users import User
 from .refusal import refusal
-from .replication import REPLICATES, replicate_seeds
+from .replication import REPLICATES, replicate_error, replicate_seeds
 
 __all__ = ["TableProblem", "after_release", "refuses_table"]
 
@@ -160,7 +160,7 @@ class TableProblem:
             if release.key not in seen:
                 seen[release.key] = self._uncertainty(belief.given(release))
             values[r], errors[r] = float(seen[release.key].value), float(seen[release.key].error)
-        error = values.std(ddof=1) / np.sqrt(count) if count > 1 else errors[0]
+        error = replicate_error(values) if count > 1 else errors[0]
         return Value(np.asarray(values.mean()), np.asarray(error))
 
     def _check(self, data: Any) -> Array:

@@ -61,10 +61,9 @@ class Given:
             return self._record(target)
         if isinstance(target, Records):
             return self._records()
-        if isinstance(target, Average) and self.closed and not self.observed.shuffled:
+        if isinstance(target, Average) and self.anatomy.scalar and self.closed and not self.observed.shuffled:
             mean, variance = self.moments
-            if self.anatomy.scalar:
-                return self._averaged(Gaussian.scalar(mean[..., 0].mean(axis=1), variance[..., 0].mean(axis=1) / self.anatomy.n))
+            return self._averaged(Gaussian.scalar(mean[..., 0].mean(axis=1), variance[..., 0].mean(axis=1) / self.anatomy.n))
         if isinstance(target, Functional):
             return self._functional(target)
         return self._whole(target)

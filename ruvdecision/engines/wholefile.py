@@ -21,7 +21,7 @@ from ..protocols import Array, Posterior, Solution
 from ..users import User
 from .enumeration import Enumeration, _codes, _uncertainty
 from .finiteplan import AveragePlan, Plan, plan_of
-from .refusal import refusal
+from .refusal import has_own_engine, refusal
 
 __all__ = ["Files", "WholeFile", "joint_with_files"]
 
@@ -123,6 +123,9 @@ class WholeFile:
         belief = user.belief
         if not isinstance(belief, FiniteBelief):
             return f"WholeFile needs a FiniteBelief; this user has a {type(belief).__name__}. Use engine='auto'."
+        elsewhere = has_own_engine("WholeFile", user)
+        if elsewhere is not None:
+            return elsewhere
         rest = [m for m in masks if not isinstance(m, Mechanism)]
         try:
             for mask in masks:
