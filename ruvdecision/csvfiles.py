@@ -16,7 +16,17 @@ import pandas as pd
 
 from .errors import InputError
 
-__all__ = ["csv_settings", "decimal_commas", "misses_last", "read_csv", "refuse_short_rows", "refuse_thousands", "strict", "thousands"]
+__all__ = [
+    "csv_settings",
+    "decimal_commas",
+    "misses_last",
+    "read_csv",
+    "refuse_long_rows",
+    "refuse_short_rows",
+    "refuse_thousands",
+    "strict",
+    "thousands",
+]
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _GROUPED = r"\s*[+-]?(\d+|\d{1,3}([,.'\u00a0\u202f]\d{3})+)([.,]\d+)?\s*"
@@ -133,6 +143,24 @@ def refuse_thousands(file: Path, names: Sequence[Any]) -> None:
 def misses_last(table: pd.DataFrame) -> bool:
     """Whether the last of several columns has missing values: only then can a row be too short."""
     return table.shape[1] > 1 and bool(table.iloc[:, -1].isna().any())
+
+
+def refuse_long_rows(file: Path, separator: str) -> None:
+    """Refuse rows with more entries than there are names, in a file that is read in pieces.
+
+    From version 3 on pandas does so itself. Before, it drops the entries without a word where a piece begins with such a row.
+    """
+    if int(pd.__version__.split(".")[0]) >= 3:
+        return
+    with _opened(file) as lines:
+        rows = csv.reader(lines, delimiter=separator)
+        try:
+            names = next((row for row in rows if "".join(row).strip()), [])
+            for row in rows:
+                if any(row[len(names) :]):
+                    raise pd.errors.ParserError(f"Expected {len(names)} fields in line {rows.line_num}, saw {len(row)}")
+        except csv.Error:
+            return  # an entry that is too long for Python's reader, though not for pandas
 
 
 def refuse_short_rows(file: Path, separator: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from .checks import check_integer
-from .csvfiles import csv_settings, decimal_commas, misses_last, refuse_short_rows, refuse_thousands, strict, thousands
+from .csvfiles import csv_settings, decimal_commas, misses_last, refuse_long_rows, refuse_short_rows, refuse_thousands, strict, thousands
 from .errors import InputError, UnsupportedError
 from .files import check_file, reading
 
@@ -83,6 +83,7 @@ class Pieces:
                 settings["decimal"] = ","
                 types, _, grouped = _csv_types(file, self.size, settings)
             refuse_thousands(file, grouped)
+            refuse_long_rows(file, settings["sep"])
             _CSV_PLANS.clear()
             known = _CSV_PLANS[_stamp(file)] = settings, types
         return known

@@ -194,6 +194,7 @@ def test_fifty_variables(level):
 # -- posterior means far from the origin -----------------------------------------------------------------------
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("n", [10, 10**6])
 @pytest.mark.parametrize("offset", [0.0, 1e8, -1e15])
 @pytest.mark.parametrize("prior", ["flat", 5.0])

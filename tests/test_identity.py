@@ -357,6 +357,7 @@ def test_mixture_noise_and_random_rounding_by_quadrature():
         np.testing.assert_allclose(chances(belief, mask, np.array(release), values=0.4), weight / weight.sum(), rtol=1e-8)
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_boxes_against_scipy(k):
     rng = np.random.default_rng(k)

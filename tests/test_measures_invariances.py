@@ -115,6 +115,7 @@ def compare(name: str, make: Callable[[], Pair], changes: dict[str, tuple[Change
     assert not broken, "\n".join(broken)
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("name", names())
 def test_labels_types_and_memory_do_not_matter(name: str) -> None:
     compare(name, numbers, ALWAYS | NUMBERS, lambda m: False)

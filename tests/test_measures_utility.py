@@ -104,6 +104,7 @@ def test_woo_files(reference, mask):
         )
 
 
+@pytest.mark.newest
 def test_overlap_by_hand(reference):
     original = pd.DataFrame({"x": [0, 1, 2, 3], "y": [0, 1, 1, 3]})
     released = original.assign(y=[0, 2, 1, 3])
@@ -420,6 +421,7 @@ def test_clusters_with_equal_records():
     assert [len(np.unique(c)) for c in linkage_cut(lattice, (1, 5, 50, 144))] == [1, 5, 50, 144]
 
 
+@pytest.mark.newest
 def test_logistic_scores_against_scikit_learn():
     from sklearn.linear_model import LogisticRegression
 

@@ -217,6 +217,7 @@ def test_the_median_of_ten_thousand() -> None:
     assert_allclose(paired_gap(10_000, 5_000, np.pi / 2), 2 * normal_moments(10_000, 5_000).variance, rtol=1e-10)
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("n", [3, 12])
 def test_maximum_agrees_with_hoeffding(n: int) -> None:
     # Cov = double integral of Phi2(a, b)^n - Phi(a)^n Phi(b)^n, with scipy's bivariate normal.
