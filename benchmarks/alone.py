@@ -25,7 +25,7 @@ Size = tuple[int, int, int]
 
 ROOT = Path(__file__).parents[1]
 SINGLE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
-SHORT = 0.5
+SHORT = 5.0
 """What takes less than this is timed three times, each time from its start, and the best counts."""
 
 

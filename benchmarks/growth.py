@@ -55,10 +55,9 @@ class Curve:
 
     @property
     def memory_slope(self) -> float | None:
-        """None where the growth is too small to be told."""
-        if len(self.sizes) < 2 or self.bytes[-1] < SMALL or min(self.bytes[-3:]) <= 0:
-            return None
-        return exponent(self.sizes, self.bytes)
+        """Over the sizes whose growth can be told; None where there are not two of them."""
+        told = [(size, b) for size, b in zip(self.sizes, self.bytes, strict=True) if b >= SMALL]
+        return exponent(*zip(*told, strict=True)) if len(told) > 1 else None
 
     @property
     def verdict(self) -> str:

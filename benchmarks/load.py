@@ -132,7 +132,10 @@ def as_markdown(kept: dict[str, Any]) -> str:
         "\n## Growth\n",
         "![Time and peak memory against records, columns and releases, with the slopes found and promised](growth.png)\n",
     ]
-    lines += ["The exponent is the slope of logarithms over the three largest sizes; 0.2 above the promise is a MISS.\n"]
+    lines += [
+        "The exponent is the slope of logarithms over the three largest sizes (of memory, over those that add 16 MB or more); "
+        "0.2 above the promise is a MISS.\n"
+    ]
     lines += [
         "| case | against | sizes | time: found, promised | memory: found, promised | stated order | |",
         "|---|---|---|--:|--:|---|---|",

@@ -57,6 +57,9 @@ def test_verdict_of_a_curve():
     assert curve(1.0, 2.0).verdict == "MISS"
     assert curve(2.0, 1.0, promised=2.0).verdict == "ok"
     assert curve(1.0, 0.2).memory_slope is None  # 100 kB is not told from the allocator's own
+    late = dataclasses.replace(curve(1.0, 1.0), bytes=[1.0, 2e7, 2e8])
+    assert late.memory_slope == pytest.approx(1.0)  # nor is the first byte; what can be told is linear
+    assert dataclasses.replace(late, bytes=[1.0, 2.0, 2e8]).memory_slope is None
     assert curve(1.0, 1.0, failed="killed").verdict == "failed"
 
 
@@ -147,7 +150,7 @@ def test_the_page_keeps_both_halves(tmp_path):
         {"case": "Noise", "kind": "mask", "order": "n p", "size": [500, 20, 1], "failed": "more than 3 s"},
     ]
     sizes = [10, 100, 1000]
-    curve = growth.Curve("Noise", "n", "n p", 1.0, 1.0, sizes, [1.0, 10.0, 100.0], [1e6, 1e7, 1e8])
+    curve = growth.Curve("Noise", "n", "n p", 1.0, 1.0, sizes, [1.0, 10.0, 100.0], [2e7, 2e8, 2e9])
     page.keep(out, load={"load": heavy, "curves": [dataclasses.asdict(curve)]}, seconds=60, quick=False)
     assert "## Ratios\n\nNot run here." in out.read_text()
     page.keep(out, tables=[page.Table("title", [page.Row("a / b", 1.0, 2.0, 2.0, ">= 1", "ok")])], seconds=60, quick=False)
