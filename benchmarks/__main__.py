@@ -50,7 +50,9 @@ def main(arguments: Sequence[str]) -> int:
         try:
             module = importlib.import_module(f"benchmarks.{name}")
             title = (module.__doc__ or name).strip().splitlines()[0]
-            for found in module.run(**({"quick": True} if asked.quick and "quick" in inspect.signature(module.run).parameters else {})):
+            for found in module.run(
+                **({"quick": True} if asked.quick and "quick" in inspect.signature(module.run).parameters else {})
+            ):
                 rows.append(as_row(found))
                 print(printed(rows[-1]), flush=True)
         except Exception as error:
@@ -73,7 +75,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("words", nargs="*", help="only the benchmarks whose file names hold one of these")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, a few minutes; the numbers say less")
-    parser.add_argument("--out", type=Path, help="keep the table as this page, with the load of benchmarks.load if that was kept")
+    parser.add_argument(
+        "--out", type=Path, help="keep the table as this page, with the load of benchmarks.load if that was kept"
+    )
     parser.add_argument("--note", default="", help="a sentence for the page, such as what else the machine was doing")
     return parser.parse_args(arguments)
 

@@ -24,7 +24,13 @@ Size = tuple[int, int, int]
 """Records, columns, releases."""
 
 ROOT = Path(__file__).parents[1]
-SINGLE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
+SINGLE = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "MPLBACKEND": "Agg",
+}
 SHORT = 5.0
 """What takes less than this is timed three times, each time from its start, and the best counts."""
 
@@ -39,7 +45,9 @@ def alone(case: str, sizes: Sequence[Size], limit: float = 600.0) -> list[dict[s
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, **SINGLE, "PYTHONPATH": path}
     try:
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=limit)
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=limit
+        )
         out, why = done.stdout, (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
     except subprocess.TimeoutExpired as late:
         out = late.stdout.decode() if isinstance(late.stdout, bytes) else late.stdout or ""
@@ -59,7 +67,9 @@ def run_here(case: str, size: Size) -> dict[str, Any]:
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
     times = [_timed(work)]
-    peak = _status("VmHWM:") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    peak = _status("VmHWM:") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
     while len(times) < 3 and times[0] < SHORT:
         # Made anew: a map keeps what was asked of it, and a second asking would be another kind of work.
         times.append(_timed(CASES[case].make(*size)))

@@ -69,4 +69,10 @@ def run():
     check = ruv.evaluate(several[:10], **_users(belief))
     told = np.array(brute_force(noises[:10], n, spread, doubt))
     assert np.allclose(check.risk, told[:, 0]) and np.allclose(check.utility, told[:, 1])
-    yield "brute-force conditioning (n = 50, timed on 10 masks) / map of 1,000 masks, k = 10", ours, theirs, theirs / ours, ">= 50"
+    yield (
+        "brute-force conditioning (n = 50, timed on 10 masks) / map of 1,000 masks, k = 10",
+        ours,
+        theirs,
+        theirs / ours,
+        ">= 50",
+    )

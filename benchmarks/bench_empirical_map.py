@@ -48,21 +48,32 @@ def _loop(data, releases):
         fits = [smf.ols(FORMULA, frame).fit() for frame in (data, released)]
         laws = [[stats.t(f.df_resid, loc=b, scale=s) for b, s in zip(f.params, f.bse, strict=True)] for f in fits]
         ends = [np.array([law.interval(0.95) for law in part]) for part in laws]
-        io = np.mean([(laws[i][k].cdf(ends[1 - i][k, 1]) - laws[i][k].cdf(ends[1 - i][k, 0])) for i in (0, 1) for k in range(len(laws[0]))])
+        io = np.mean(
+            [
+                (laws[i][k].cdf(ends[1 - i][k, 1]) - laws[i][k].cdf(ends[1 - i][k, 0]))
+                for i in (0, 1)
+                for k in range(len(laws[0]))
+            ]
+        )
         eo = []
         for f, g in (fits, fits[::-1]):
             p = len(f.params)
-            draws = stats.multivariate_t(f.params.to_numpy(), f.cov_params().to_numpy(), df=f.df_resid, seed=rng).rvs(100_000)
+            draws = stats.multivariate_t(f.params.to_numpy(), f.cov_params().to_numpy(), df=f.df_resid, seed=rng).rvs(
+                100_000
+            )
             gap = draws - g.params.to_numpy()
             eo.append(
                 np.mean(
-                    np.einsum("ij,jk,ik->i", gap, np.linalg.inv(g.cov_params().to_numpy()), gap) <= p * stats.f.ppf(0.95, p, g.df_resid)
+                    np.einsum("ij,jk,ik->i", gap, np.linalg.inv(g.cov_params().to_numpy()), gap)
+                    <= p * stats.f.ppf(0.95, p, g.df_resid)
                 )
             )
         a, b = np.cov(data, rowvar=False), np.cov(released, rowvar=False)
         shift = released.mean().to_numpy() - data.mean().to_numpy()
         inverse = np.linalg.inv(b)
-        kl = 0.5 * (np.trace(inverse @ a) - len(a) + shift @ inverse @ shift + np.linalg.slogdet(b)[1] - np.linalg.slogdet(a)[1])
+        kl = 0.5 * (
+            np.trace(inverse @ a) - len(a) + shift @ inverse @ shift + np.linalg.slogdet(b)[1] - np.linalg.slogdet(a)[1]
+        )
         pooled, source = np.concatenate([data, released]), np.repeat([0, 1], len(data))
         chance = LogisticRegression(C=np.inf, tol=1e-8, max_iter=500).fit(pooled, source).predict_proba(pooled)[:, 1]
         scale = data.std().to_numpy()
@@ -78,7 +89,13 @@ def _loop(data, releases):
 def run(values=1, replicates=2, quick=False):
     """Yield (name, ours, theirs, ratio, wanted)."""
     data, masks = _data(1_000 if quick else 10_000), _masks(values)
-    measures = [ruv.IntervalOverlap(FORMULA), ruv.EllipsoidOverlap(FORMULA), ruv.NormalKL(), ruv.Propensity(), ruv.RecordLinkage()]
+    measures = [
+        ruv.IntervalOverlap(FORMULA),
+        ruv.EllipsoidOverlap(FORMULA),
+        ruv.NormalKL(),
+        ruv.Propensity(),
+        ruv.RecordLinkage(),
+    ]
     # Compile what is compiled once on a machine.
     ruv.measure(data.head(500), masks, measures=measures, seed=1)
     ours = best(lambda: ruv.measure(data, masks, measures=measures, replicates=replicates, seed=1), rounds=1)

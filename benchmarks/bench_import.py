@@ -10,7 +10,9 @@ from benchmarks.timing import race
 
 
 def run() -> Iterator[tuple[str, float, float, float, str]]:
-    ours, theirs = race(lambda: fresh("import ruvdecision"), lambda: fresh("import numpy, scipy.stats, pandas, xarray"), rounds=7)
+    ours, theirs = race(
+        lambda: fresh("import ruvdecision"), lambda: fresh("import numpy, scipy.stats, pandas, xarray"), rounds=7
+    )
     yield "import ruvdecision / import numpy, scipy.stats, pandas, xarray", ours, theirs, ours / theirs, "<= 1.3"
 
 

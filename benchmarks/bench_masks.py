@@ -35,12 +35,16 @@ def run(large: bool = False) -> Iterator[Row]:
     y = rng.normal(size=(100_000, 6))
     for by in ("each", "zscore", "pc1"):
         mask = Microaggregate(size=3, by=by)
-        ours, theirs = race(lambda mask=mask: mask.release(y), lambda by=by: sorts(y if by == "each" else y[:, :1]), rounds=3)
+        ours, theirs = race(
+            lambda mask=mask: mask.release(y), lambda by=by: sorts(y if by == "each" else y[:, :1]), rounds=3
+        )
         yield f"Microaggregate(size=3, by={by!r}), n=100,000, p=6 / its sorts", ours, theirs, ours / theirs, "<= 3"
     ours, theirs = race(lambda: Resample(times=3).release(y, 1), lambda: plain_resample(y, 3, 1), rounds=3)
     yield "Resample(times=3), n=100,000, p=6 / sorting bootstrap samples", ours, theirs, ours / theirs, ""
     for noise in (Noise(sd=1), Noise(share=0.16), Noise(sd=1, lower=0)):
-        ours, theirs = race(lambda noise=noise: noise.release(y, 1), lambda: np.random.default_rng(1).standard_normal(y.shape), rounds=3)
+        ours, theirs = race(
+            lambda noise=noise: noise.release(y, 1), lambda: np.random.default_rng(1).standard_normal(y.shape), rounds=3
+        )
         yield f"{noise}, n=100,000, p=6 / drawing the normals", ours, theirs, ours / theirs, "<= 3"
     if large:
         ours, theirs = race(lambda: mdav.release(y), lambda: mdav.release(x), rounds=1)

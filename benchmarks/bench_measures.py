@@ -66,7 +66,12 @@ def distribution_functions() -> Iterator[Row]:
         a, b = (np.ascontiguousarray(frame) for frame in files(p=p))
         ours = best(lambda: cdf_differences(a, b), rounds=3)  # noqa: B023
         part = 100
-        loop = best(lambda: [((a <= z).all(axis=1).mean() - (b <= z).all(axis=1).mean()) for z in a[:part]], rounds=2) * len(a) * 2 / part  # noqa: B023
+        loop = (
+            best(lambda: [((a <= z).all(axis=1).mean() - (b <= z).all(axis=1).mean()) for z in a[:part]], rounds=2)  # noqa: B023
+            * len(a)
+            * 2
+            / part
+        )
         yield f"numpy loop / MD and MCM, p = {p}", ours, loop, loop / ours, ">= 100"
         columns = np.asfortranarray(a), np.asfortranarray(b)
         wide = best(lambda: columnwise(*columns, part), rounds=2) * len(a) * 2 / part  # noqa: B023
@@ -119,7 +124,12 @@ def propensity() -> Iterator[Row]:
         for k in range(permutations + 1):
             y = (source if k == 0 else rng.permutation(source)).astype(float)
             tree = DecisionTreeRegressor(
-                min_samples_split=20, min_samples_leaf=7, max_depth=30, min_impurity_decrease=1e-12, ccp_alpha=0.001 * 0.25, random_state=0
+                min_samples_split=20,
+                min_samples_leaf=7,
+                max_depth=30,
+                min_impurity_decrease=1e-12,
+                ccp_alpha=0.001 * 0.25,
+                random_state=0,
             )
             total += float(((tree.fit(pooled, y).predict(pooled) - 0.5) ** 2).mean())
         return total
@@ -138,4 +148,10 @@ def clusters() -> Iterator[Row]:
     part = pooled[::4]
     ours = best(lambda: linkage_cut(pooled, (100, 500, 1000)), rounds=1)
     theirs = best(lambda: linkage(part, "average", metric="sqeuclidean"), rounds=1) * 16
-    yield "scipy average linkage (5,000 points, x16) / cluster utility, 20,000 points", ours, theirs, theirs / ours, ">= 4"
+    yield (
+        "scipy average linkage (5,000 points, x16) / cluster utility, 20,000 points",
+        ours,
+        theirs,
+        theirs / ours,
+        ">= 4",
+    )

@@ -31,7 +31,9 @@ def run(quick: bool = False) -> Iterator[Any]:
     """Yield rows; ``quick`` takes a fifth of the records."""
     n = 2_000 if quick else 10_000
     data = file(n, 10)
-    released = ruv.PRAM(stay=0.9, columns=names(10)[1]).release(ruv.Noise(share=0.16, columns=names(10)[0]).release(data, 1), 2)
+    released = ruv.PRAM(stay=0.9, columns=names(10)[1]).release(
+        ruv.Noise(share=0.16, columns=names(10)[0]).release(data, 1), 2
+    )
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the peers' own, of which we have no say
         yield from with_scipy(data, released)
@@ -42,7 +44,9 @@ def run(quick: bool = False) -> Iterator[Any]:
     yield from with_r(data, released)
 
 
-def against(name: str, ours: Callable[[], float], theirs: Callable[[], float], *, within: float | None = 1e-9, rounds: int = 3) -> Any:
+def against(
+    name: str, ours: Callable[[], float], theirs: Callable[[], float], *, within: float | None = 1e-9, rounds: int = 3
+) -> Any:
     """Check that both give the same number, unless ``within`` is None, and race them."""
     if within is not None:
         a, b = float(ours()), float(theirs())
@@ -57,10 +61,18 @@ def with_scipy(data: pd.DataFrame, released: pd.DataFrame) -> Iterator[Any]:
 
     a, b = data["v1"].to_numpy(), released["v1"].to_numpy()
     ours = ruv.Wasserstein(columns=["v1"], standardise=False)
-    yield against("scipy wasserstein_distance / Wasserstein, one column", lambda: ours(data, released), lambda: wasserstein_distance(a, b))
+    yield against(
+        "scipy wasserstein_distance / Wasserstein, one column",
+        lambda: ours(data, released),
+        lambda: wasserstein_distance(a, b),
+    )
     energy = ruv.EnergyDistance(columns=["v1"], standardise=False)
     # scipy gives the root of the distance.
-    yield against("scipy energy_distance / EnergyDistance, one column", lambda: energy(data, released), lambda: energy_distance(a, b) ** 2)
+    yield against(
+        "scipy energy_distance / EnergyDistance, one column",
+        lambda: energy(data, released),
+        lambda: energy_distance(a, b) ** 2,
+    )
 
 
 def with_sdmetrics(data: pd.DataFrame, released: pd.DataFrame) -> Iterator[Any]:
@@ -129,14 +141,23 @@ def with_syntheval(data: pd.DataFrame, released: pd.DataFrame) -> Iterator[Any]:
         def work() -> float:
             with contextlib.redirect_stdout(io.StringIO()):
                 made = metric(
-                    a, b, cat_cols=[], num_cols=numbers, nn_dist="euclid", do_preprocessing=False, verbose=False, plot_figures=False
+                    a,
+                    b,
+                    cat_cols=[],
+                    num_cols=numbers,
+                    nn_dist="euclid",
+                    do_preprocessing=False,
+                    verbose=False,
+                    plot_figures=False,
                 )
                 return float(made.evaluate(**how)[key])
 
         return work
 
     marginals, means = ruv.Marginals(), ruv.IntervalOverlap(ruv.Means(numbers), kind="length")
-    yield against(f"SynthEval ks_test / Marginals, {title}", lambda: marginals(a, b), theirs(KolmogorovSmirnovTest, "avg ks"))
+    yield against(
+        f"SynthEval ks_test / Marginals, {title}", lambda: marginals(a, b), theirs(KolmogorovSmirnovTest, "avg ks")
+    )
     # Theirs takes 1.96 where ours takes the quantile of Student's law.
     yield against(
         f"SynthEval cio of means / IntervalOverlap(Means), {title}",
@@ -210,8 +231,16 @@ def with_anonymeter(data: pd.DataFrame, released: pd.DataFrame, attacks: int) ->
     a, b = data[numbers], released[numbers]
     every = f"{attacks:,} of n = {len(data):,} attacked"
     mine = {
-        "linkability": (ruv.RecordLinkage(known=numbers[:6]), "RecordLinkage", "its two halves meet at one released record"),
-        "inference": (ruv.AttributeDisclosure(unknown="v0", known=numbers[1:6]), "AttributeDisclosure", "Gower distance, within 5 %"),
+        "linkability": (
+            ruv.RecordLinkage(known=numbers[:6]),
+            "RecordLinkage",
+            "its two halves meet at one released record",
+        ),
+        "inference": (
+            ruv.AttributeDisclosure(unknown="v0", known=numbers[1:6]),
+            "AttributeDisclosure",
+            "Gower distance, within 5 %",
+        ),
         "singling out": (ruv.SampleUniques(keys=numbers[:3]), "SampleUniques", "random predicates"),
     }
     for attack, (measure, name, why) in mine.items():
@@ -235,7 +264,11 @@ def with_r(data: pd.DataFrame, released: pd.DataFrame) -> Iterator[Any]:
         return
     formula = f"v0 ~ {' + '.join(numbers[1:])}"
     ours: dict[str, tuple[str, Callable[[], float], float | None]] = {
-        "base R, two lm() and confint()": ("IntervalOverlap", _value(ruv.IntervalOverlap(formula, kind="length"), a, b), 1e-6),
+        "base R, two lm() and confint()": (
+            "IntervalOverlap",
+            _value(ruv.IntervalOverlap(formula, kind="length"), a, b),
+            1e-6,
+        ),
         "base R, glm() of the pooled file": ("Propensity", _value(ruv.Propensity(), a, b), 1e-6),
         "base R, ks.test() per column": ("Marginals", _value(ruv.Marginals(), a, b), 1e-9),
         "sdcMicro microaggregation(mdav)": ("Microaggregate", _mask(ruv.Microaggregate(size=3, by="mdav"), a), None),

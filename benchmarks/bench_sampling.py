@@ -86,7 +86,9 @@ def draw_map(belief: PyMCBelief, data: Any, masks: Any = None, engine: Any = Non
     """The map: one record against the mean."""
     intruder, scientist = User(belief, Record(0), Quadratic()), User(belief, Parameter("mu"), Quadratic())
     engine = Sampling(**SETTINGS) if engine is None else engine
-    return evaluate(masks or grid(), intruder=intruder, scientist=scientist, data=data, engine=engine, seed=seed, progress=False)
+    return evaluate(
+        masks or grid(), intruder=intruder, scientist=scientist, data=data, engine=engine, seed=seed, progress=False
+    )
 
 
 def run(quick: bool = False) -> Iterator[Any]:
@@ -111,7 +113,13 @@ def run(quick: bool = False) -> Iterator[Any]:
     yield "compilations during the second map", again, ours, float(len(compiled)), "<= 0"
     # Five times noisier, the same draws know less: the promise of 1 % is not kept there, and the row says by how much.
     wide, noisy = timed(lambda: draw_map(belief, x, [Noise(sd=5 * m.sd) for m in grid()]))
-    yield "largest relative standard error of risk, noise five times that", wide, ours, float(np.max(noisy.risk_error / noisy.risk)), ""
+    yield (
+        "largest relative standard error of risk, noise five times that",
+        wide,
+        ours,
+        float(np.max(noisy.risk_error / noisy.risk)),
+        "",
+    )
 
     fresh = PyMCBelief(normal)
     first, exact = timed(lambda: draw_map(fresh, x, engine=Quadrature()))
@@ -201,14 +209,22 @@ def memory() -> None:
         seconds, _ = timed(lambda points=points: draw_map(belief, x, grid(points)))
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        found[str(points)] = {"seconds": seconds, "traced": peak, "resident": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+        found[str(points)] = {
+            "seconds": seconds,
+            "traced": peak,
+            "resident": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        }
     print(json.dumps(found))
 
 
 def _child(name: str) -> str:
     """Run a function of this module in a process of its own, whose peak is nobody else's."""
     code = f"from benchmarks.bench_sampling import {name}; {name}()"
-    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False
+    )
     if done.returncode:
-        raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "the process that measures memory failed")
+        raise RuntimeError(
+            done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "the process that measures memory failed"
+        )
     return done.stdout.strip().splitlines()[-1]

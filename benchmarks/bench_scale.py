@@ -55,7 +55,9 @@ def run(values=10, replicates=20, quick=False):
         together, second = _timed(data, masks, measures, replicates, executor=pool)
     with tempfile.TemporaryDirectory() as folder:
         kept, third = _timed(data, masks, measures, replicates, checkpoint=Path(folder) / "run")
-    same = all(np.array_equal(first.columns[c], m.columns[c], equal_nan=True) for c in first.columns for m in (second, third))
+    same = all(
+        np.array_equal(first.columns[c], m.columns[c], equal_nan=True) for c in first.columns for m in (second, third)
+    )
     if not same:
         raise AssertionError("the maps differ")
     size = f"empirical map of 8 masks x {values} values x {replicates} replicates, n = 10,000"

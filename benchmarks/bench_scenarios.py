@@ -63,7 +63,13 @@ def run():
     theirs = (perf_counter() - start) / 3 * len(grid)
     told = additive_noise(noise_variance=grid[[20, 100, 199]], **settings).intruder_uncertainty
     assert max(error) < 0.0125 and np.all(np.abs(np.array(found) / told - 1) < 4 * np.array(error))
-    yield "simulation to 1 % (timed at 3 points) / exact map of the maximum, 200 points", ours, theirs, theirs / ours, ">= 50"
+    yield (
+        "simulation to 1 % (timed at 3 points) / exact map of the maximum, 200 points",
+        ours,
+        theirs,
+        theirs / ours,
+        ">= 50",
+    )
 
     x = np.sort(np.random.default_rng(7).gamma(2.3, 8_700.0, 177))
     grid = x.var(ddof=1) * np.linspace(0.05, 1, 20)

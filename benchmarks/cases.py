@@ -228,11 +228,21 @@ CASES: dict[str, Case] = {
     "MultiplicativeNoise": mask(lambda v, c: ruv.MultiplicativeNoise(sd=0.1, columns=v)),
     "RankSwap": mask(lambda v, c: ruv.RankSwap(within=0.05, columns=v), order="n log n p", n=LOG),
     "Resample": mask(lambda v, c: ruv.Resample(times=3, columns=v), order="n log n p", n=LOG),
-    "Microaggregate, each": mask(lambda v, c: ruv.Microaggregate(size=3, by="each", columns=v), order="n log n p", n=LOG),
-    "Microaggregate, zscore": mask(lambda v, c: ruv.Microaggregate(size=3, by="zscore", columns=v), order="n log n + n p", n=LOG),
-    "Microaggregate, pc1": mask(lambda v, c: ruv.Microaggregate(size=3, by="pc1", columns=v), order="n log n + n p^2", n=LOG, p=2.0),
-    "Microaggregate, mdav": mask(lambda v, c: ruv.Microaggregate(size=3, by="mdav", columns=v), order="n^2 p", n=2.0, most=100_000),
-    "DataShuffle": mask(lambda v, c: ruv.DataShuffle(columns=v[:2], given=v[2:]), order="n log n + n p^2", n=LOG, p=2.0),
+    "Microaggregate, each": mask(
+        lambda v, c: ruv.Microaggregate(size=3, by="each", columns=v), order="n log n p", n=LOG
+    ),
+    "Microaggregate, zscore": mask(
+        lambda v, c: ruv.Microaggregate(size=3, by="zscore", columns=v), order="n log n + n p", n=LOG
+    ),
+    "Microaggregate, pc1": mask(
+        lambda v, c: ruv.Microaggregate(size=3, by="pc1", columns=v), order="n log n + n p^2", n=LOG, p=2.0
+    ),
+    "Microaggregate, mdav": mask(
+        lambda v, c: ruv.Microaggregate(size=3, by="mdav", columns=v), order="n^2 p", n=2.0, most=100_000
+    ),
+    "DataShuffle": mask(
+        lambda v, c: ruv.DataShuffle(columns=v[:2], given=v[2:]), order="n log n + n p^2", n=LOG, p=2.0
+    ),
     "Round": mask(lambda v, c: ruv.Round(base=0.5, columns=v)),
     "Topcode": mask(lambda v, c: ruv.Topcode(quantile=0.98, columns=v)),
     "Recode": mask(lambda v, c: ruv.Recode(width=0.5, columns=v)),
@@ -242,7 +252,9 @@ CASES: dict[str, Case] = {
     "Subsample": mask(lambda v, c: ruv.Subsample(share=0.1)),
     "LocalSuppress": mask(lambda v, c: ruv.LocalSuppress(k=3, keys=c), order="n 2^keys", p=2.0),
     "Synthesize, normal": mask(lambda v, c: ruv.Synthesize(method="normal", columns=v), order="n p^2", p=2.0),
-    "Synthesize, cart": mask(lambda v, c: ruv.Synthesize(method="cart"), order="n log n p^2", n=1.3, p=2.2, most=100_000),
+    "Synthesize, cart": mask(
+        lambda v, c: ruv.Synthesize(method="cart"), order="n log n p^2", n=1.3, p=2.2, most=100_000
+    ),
     # -- measures --------------------------------------------------------------------------------------
     "NormalKL": measure(lambda v, c: ruv.NormalKL(columns=v), order="n p^2", p=2.0),
     "IntervalOverlap": measure(lambda v, c: ruv.IntervalOverlap(_formula(v)), order="n p^2", p=2.0),
@@ -265,13 +277,19 @@ CASES: dict[str, Case] = {
     "SpecialUniques": measure(lambda v, c: ruv.SpecialUniques(keys=c), order="n log n p^3", n=LOG, p=3.0),
     "IntervalDisclosure": measure(lambda v, c: ruv.IntervalDisclosure(columns=v, width_sd=0.1)),
     "RecordLinkage, 3 known": measure(lambda v, c: ruv.RecordLinkage(known=v[:3]), order="n log n", n=1.3, p=0.5),
-    "RecordLinkage, 6 known": measure(lambda v, c: ruv.RecordLinkage(known=v[:6]), order="n log n to n^2", n=1.6, p=0.5),
+    "RecordLinkage, 6 known": measure(
+        lambda v, c: ruv.RecordLinkage(known=v[:6]), order="n log n to n^2", n=1.6, p=0.5
+    ),
     "MD, 2 columns": measure(lambda v, c: ruv.MD(columns=v[:2]), order="n log n", n=LOG, p=0.5),
     "MD, all columns": measure(lambda v, c: ruv.MD(columns=v), order="n^2 p", n=2.0, most=100_000),
     "EnergyDistance": measure(lambda v, c: ruv.EnergyDistance(columns=v), order="n^2 p", n=2.0, most=50_000),
     "FellegiSunter": measure(lambda v, c: ruv.FellegiSunter(known=v[:6]), order="n^2", n=2.0, p=0.5, most=50_000),
-    "Cluster, average": measure(lambda v, c: ruv.Cluster(clusters=100, columns=v[:4]), order="n^2", n=2.0, p=0.5, most=20_000),
-    "Cluster, k-means": measure(lambda v, c: ruv.Cluster(clusters=100, columns=v, method="kmeans"), order="n p clusters", most=100_000),
+    "Cluster, average": measure(
+        lambda v, c: ruv.Cluster(clusters=100, columns=v[:4]), order="n^2", n=2.0, p=0.5, most=20_000
+    ),
+    "Cluster, k-means": measure(
+        lambda v, c: ruv.Cluster(clusters=100, columns=v, method="kmeans"), order="n p clusters", most=100_000
+    ),
     "DensityKL": measure(lambda v, c: ruv.DensityKL(columns=v[:3]), order="n + cells", p=0.5),
     # -- runs ------------------------------------------------------------------------------------------
     "measure with replicates": Case("run", _replicates, order="n log n replicates", n=1.3, p=2.0, memory_releases=0.0),

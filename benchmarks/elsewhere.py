@@ -58,7 +58,13 @@ def _ask(command: list[str], original: pd.DataFrame, released: pd.DataFrame) -> 
         environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
         try:
             done = subprocess.run(
-                [*command, *map(str, paths)], env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=900
+                [*command, *map(str, paths)],
+                env=environment,
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=900,
             )
         except subprocess.TimeoutExpired:
             return "took more than 15 minutes"

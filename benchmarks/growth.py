@@ -63,7 +63,9 @@ class Curve:
     def verdict(self) -> str:
         if self.failed or self.slope is None:
             return "failed"
-        good = self.slope <= self.promised + ROOM and (self.memory_slope is None or self.memory_slope <= self.promised_memory + ROOM)
+        good = self.slope <= self.promised + ROOM and (
+            self.memory_slope is None or self.memory_slope <= self.promised_memory + ROOM
+        )
         return "ok" if good else "MISS"
 
 
@@ -80,21 +82,35 @@ def draw(curves: Sequence[Curve], path: Path, *, quick: bool = False) -> None:
         mine = [c for c in curves if c.axis == axis and len(c.sizes) > 1]
         for i, (what, scale) in enumerate((("seconds", 1.0), ("bytes", 1e6))):
             _panel(panels[i, j], mine, axis, what, scale)
-    title = "How time and memory grow (points: measured; dotted: slopes 1 and 2; in brackets: slope found, slope promised)"
+    title = (
+        "How time and memory grow (points: measured; dotted: slopes 1 and 2; in brackets: slope found, slope promised)"
+    )
     figure.suptitle(f"{title}\nquick run, small sizes: the slopes say little" if quick else title)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
 
 def _panel(ax: Any, curves: Sequence[Curve], axis: str, what: str, scale: float) -> None:
-    styles = [(c, m) for m in "osD^v" for c in ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")]
+    styles = [
+        (c, m) for m in "osD^v" for c in ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+    ]
     for curve, (colour, marker) in zip(curves, styles, strict=False):
         values = np.asarray(getattr(curve, what)) / scale
-        slope, promised = (curve.slope, curve.promised) if what == "seconds" else (curve.memory_slope, curve.promised_memory)
+        slope, promised = (
+            (curve.slope, curve.promised) if what == "seconds" else (curve.memory_slope, curve.promised_memory)
+        )
         if what == "bytes":
             values = np.maximum(values, 0.1)  # nothing at all has no logarithm
         said = "small" if slope is None else f"{slope:.2f}, {promised:g}"
-        ax.plot(curve.sizes, values, color=colour, marker=marker, markersize=4, linewidth=1.2, label=f"{curve.case} ({said})")
+        ax.plot(
+            curve.sizes,
+            values,
+            color=colour,
+            marker=marker,
+            markersize=4,
+            linewidth=1.2,
+            label=f"{curve.case} ({said})",
+        )
     ax.set(
         xscale="log",
         yscale="log",

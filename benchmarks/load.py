@@ -63,7 +63,10 @@ def main(arguments: Sequence[str]) -> int:
         keep(asked.out, load=kept, seconds=perf_counter() - start, quick=asked.quick, note=asked.note)
         print(f"kept in {asked.out}")
     bad = [f["case"] for f in heavy if "failed" in f] + [c.case for c in curves if c.verdict == "failed"]
-    print(f"\n{len(heavy)} loads, {len(curves)} curves, {sum(c.verdict == 'MISS' for c in curves)} not of the stated order", end="")
+    print(
+        f"\n{len(heavy)} loads, {len(curves)} curves, {sum(c.verdict == 'MISS' for c in curves)} not of the stated order",
+        end="",
+    )
     print(f"; failed: {', '.join(bad)}" if bad else "")
     return 1 if bad else 0
 
@@ -112,7 +115,10 @@ def show_load(found: dict[str, Any]) -> dict[str, Any]:
 
 def show_curve(curve: Curve) -> Curve:
     """Print one curve."""
-    print(f"{curve.case:<32} against {AXES[curve.axis]:<9} {' '.join(_slopes(curve))}  {curve.order}  {curve.verdict}", flush=True)
+    print(
+        f"{curve.case:<32} against {AXES[curve.axis]:<9} {' '.join(_slopes(curve))}  {curve.order}  {curve.verdict}",
+        flush=True,
+    )
     return curve
 
 
@@ -142,7 +148,9 @@ def as_markdown(kept: dict[str, Any]) -> str:
     ]
     for c in (Curve(**c) for c in kept["curves"]):
         sizes = f"{c.sizes[0]:,} to {c.sizes[-1]:,}" if c.sizes else ""
-        lines.append(f"| {c.case} | {AXES[c.axis]} | {sizes} | {' | '.join(_slopes(c))} | {c.order} | {c.failed or c.verdict} |")
+        lines.append(
+            f"| {c.case} | {AXES[c.axis]} | {sizes} | {' | '.join(_slopes(c))} | {c.order} | {c.failed or c.verdict} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -175,7 +183,9 @@ def _time(found: dict[str, Any]) -> str:
 
 
 def _peak(found: dict[str, Any]) -> str:
-    return "" if "failed" in found else f"{found['peak'] / 1e6:,.0f} MB ({(found['peak'] - found['before']) / 1e6:,.0f})"
+    return (
+        "" if "failed" in found else f"{found['peak'] / 1e6:,.0f} MB ({(found['peak'] - found['before']) / 1e6:,.0f})"
+    )
 
 
 if __name__ == "__main__":

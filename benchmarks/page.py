@@ -59,7 +59,13 @@ def seconds(value: float) -> str:
 
 
 def keep(
-    path: Path, *, seconds: float, quick: bool, note: str = "", tables: list[Table] | None = None, load: dict[str, Any] | None = None
+    path: Path,
+    *,
+    seconds: float,
+    quick: bool,
+    note: str = "",
+    tables: list[Table] | None = None,
+    load: dict[str, Any] | None = None,
 ) -> None:
     """Keep one half and write the page from what is kept of both."""
     STORE.mkdir(parents=True, exist_ok=True)
@@ -68,7 +74,9 @@ def keep(
         (STORE / "table.json").write_text(json.dumps({**about, "tables": [asdict(t) for t in tables]}))
     if load is not None:
         (STORE / "load.json").write_text(json.dumps({**about, "load": load}))
-    halves = [json.loads(p.read_text()) if (p := STORE / name).exists() else None for name in ("table.json", "load.json")]
+    halves = [
+        json.loads(p.read_text()) if (p := STORE / name).exists() else None for name in ("table.json", "load.json")
+    ]
     path.write_text(compose(*halves), encoding="utf-8")
 
 
@@ -101,7 +109,9 @@ def _processor() -> str:
 
 def compose(table: dict[str, Any] | None, load: dict[str, Any] | None) -> str:
     """The page, from what was kept."""
-    parts = ["# Benchmarks: what was measured\n\nWritten by `make bench`; do not edit. `README.md` here says how it is measured.\n"]
+    parts = [
+        "# Benchmarks: what was measured\n\nWritten by `make bench`; do not edit. `README.md` here says how it is measured.\n"
+    ]
     for name, half in (("table of ratios", table), ("load", load)):
         if half is not None:
             parts.append(_about(name, half))
@@ -141,7 +151,9 @@ def _losses(tables: list[Table], load: dict[str, Any] | None) -> str:
         if row.ratio is None or row.ours is None or row.theirs is None:
             lines.append(f"- {row.name}: {row.why}")
             continue
-        lines.append(f"- {row.name}: {row.ratio:.3g}, wanted {row.wanted} ({seconds(row.ours)} against {seconds(row.theirs)})")
+        lines.append(
+            f"- {row.name}: {row.ratio:.3g}, wanted {row.wanted} ({seconds(row.ours)} against {seconds(row.theirs)})"
+        )
     if load is not None:
         from .load import misses
 
@@ -157,6 +169,8 @@ def _absent(tables: list[Table]) -> str:
 def _markdown(table: Table) -> str:
     lines = [f"### {table.title}\n", "| benchmark | ours | theirs | ratio | wanted | |", "|---|--:|--:|--:|--:|---|"]
     for row in table.rows:
-        cells = [c.replace("|", "&#124;").replace(" / ", " **/** ", 1) if i == 0 else c for i, c in enumerate(row.cells())]
+        cells = [
+            c.replace("|", "&#124;").replace(" / ", " **/** ", 1) if i == 0 else c for i, c in enumerate(row.cells())
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

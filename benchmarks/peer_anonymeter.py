@@ -21,7 +21,11 @@ def main(attacks, original, released):
     names = list(a.columns)
     makers = {
         "linkability": (LinkabilityEvaluator, {"aux_cols": (names[:3], names[3:6])}, {"n_jobs": 1}),
-        "inference": (InferenceEvaluator, {"aux_cols": names[1:6], "secret": names[0], "regression": True}, {"n_jobs": 1}),
+        "inference": (
+            InferenceEvaluator,
+            {"aux_cols": names[1:6], "secret": names[0], "regression": True},
+            {"n_jobs": 1},
+        ),
         "singling out": (SinglingOutEvaluator, {}, {"mode": "univariate"}),
     }
     found = {}

@@ -33,14 +33,21 @@ def users(variance: float) -> dict[str, ruv.User]:
 
 def study(variance: float) -> ruv.RUMap:
     """Noise with and without averaging."""
-    masks = [ruv.Suppress(), AVERAGE, *(ruv.Noise(variance=v) | AVERAGE for v in GRID), *(ruv.Noise(variance=v) for v in GRID[GRID > 2])]
+    masks = [
+        ruv.Suppress(),
+        AVERAGE,
+        *(ruv.Noise(variance=v) | AVERAGE for v in GRID),
+        *(ruv.Noise(variance=v) for v in GRID[GRID > 2]),
+    ]
     return ruv.evaluate(masks, **users(variance))
 
 
 def measured() -> ruv.RUMap:
     """Four techniques on a file that was made up."""
     rng = np.random.default_rng(1)
-    file = pd.DataFrame(rng.multivariate_normal([2, 2, 2], [[1, 0.6, 0.5], [0.6, 1, 0.3], [0.5, 0.3, 1]], 300), columns=["y", "a", "b"])
+    file = pd.DataFrame(
+        rng.multivariate_normal([2, 2, 2], [[1, 0.6, 0.5], [0.6, 1, 0.3], [0.5, 0.3, 1]], 300), columns=["y", "a", "b"]
+    )
     masks = [ruv.Noise(share=s) for s in (0.05, 0.2, 0.5)] + [ruv.Microaggregate(size=k, by="mdav") for k in (3, 10)]
     masks += [ruv.RankSwap(within=w) for w in (0.05, 0.15)]
     measures = [ruv.RecordLinkage(known=["a", "b"]), ruv.IntervalOverlap("y ~ a + b"), ruv.NormalKL()]

@@ -75,7 +75,10 @@ def notes(result):
 
     row = curve["paper"]["record"]
     best = optimal_noise(row, RISK)
-    yield f"Figure 2, row known, risk at most 5: noise variance {best.noise_variance:.6g}, utility {best.utility:.6g}." + say(".21 and 165")
+    yield (
+        f"Figure 2, row known, risk at most 5: noise variance {best.noise_variance:.6g}, utility {best.utility:.6g}."
+        + say(".21 and 165")
+    )
     if printed:
         there = f"risk {row.risk(0.21):.4f}, utility {row.utility(0.21):.4f}"
         yield f"  .21 is the first point of a .01 grid with risk strictly below 5: {there}."
@@ -86,7 +89,9 @@ def notes(result):
         f"At the plug-in optimum their risk is {float(curve['bayes']['record'].risk(best.noise_variance)):.4f} (flat prior)."
     )
     open_ = curve["paper"]["population"]
-    yield f"  Row unknown: risk {float(open_.risk(0.0)):.4f} without any noise." + say("low enough that no noise is needed")
+    yield f"  Row unknown: risk {float(open_.risk(0.0)):.4f} without any noise." + say(
+        "low enough that no noise is needed"
+    )
     yield (
         f"The mean beats the target's own row from noise variance {_meet(row, open_)} = (n+1)/(n-1) s2 on. "
         f"The paper prints the fraction the other way up, {(n - 1) / (n + 1) * s2:.4f}."

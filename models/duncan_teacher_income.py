@@ -37,7 +37,9 @@ def incomes(n=177):
     """
     ranks = {1: TABLE["min"], **{percentile_rank(n, p): TABLE[p] for p in (0.01, 0.1, 0.9, 0.99)}}
     if percentile_rank(n, 0.99) >= n:
-        raise ruv.InputError("Table 1 prints a 99th percentile below the maximum, so rank ceil(.99 n) must be below n", n, "Use n = 177")
+        raise ruv.InputError(
+            "Table 1 prints a 99th percentile below the maximum, so rank ceil(.99 n) must be below n", n, "Use n = 177"
+        )
     ranks[n] = TABLE["max"]
     at, logs = np.array(list(ranks)), np.log(list(ranks.values()))
     bent = [percentile_rank(n, 0.1), percentile_rank(n, 0.9)]
@@ -56,7 +58,9 @@ def incomes(n=177):
 
     found = optimize.root(misses, [0.0, 0.0], tol=1e-14)
     if np.max(np.abs(misses(found.x))) > 1e-9:
-        raise ruv.InputError("No curve of this kind has the mean and SD of Table 1 with so many records", n, "Use n = 177")
+        raise ruv.InputError(
+            "No curve of this kind has the mean and SD of Table 1 with so many records", n, "Use n = 177"
+        )
     return curve(*np.exp(found.x))
 
 
@@ -69,7 +73,9 @@ def study(replicates=200, seed=177, points=20, n=177):
     return {
         "figure 5": empirical(x, grid, [Maximum(), Minimum()], "position", **options),
         "figure 6": empirical(x, grid, 0.99, **options),
-        "figure 7": ruv.RUMap.concat([empirical(x, grid, 0.99, "position", **options), unequal], names=["equal", "unequal"]),
+        "figure 7": ruv.RUMap.concat(
+            [empirical(x, grid, 0.99, "position", **options), unequal], names=["equal", "unequal"]
+        ),
         "all targets": empirical(x, grid, **{**options, "method": "exact"}),
     }
 
@@ -171,7 +177,10 @@ def _unequal(x, p):
     n, s2 = len(x), x.var(ddof=1)
     rank = percentile_rank(n, p)
     equal, unequal = needed(x, rank), needed(x, rank, unequal=True)
-    after, before = exact.scientist_error(x, exact.unequal_variances(x, unequal, SENSITIVE))[0], exact.scientist_error(x, equal)[0]
+    after, before = (
+        exact.scientist_error(x, exact.unequal_variances(x, unequal, SENSITIVE))[0],
+        exact.scientist_error(x, equal)[0],
+    )
     why = "" if x[rank - 1] > SENSITIVE else " 35K is not above 35K, so the target's own noise is not doubled."
     return (
         f"Claim, unequal variance keeps more utility, {p:.0%} target: {_truth(after < before)}, base variance {unequal / s2:.5f} against "

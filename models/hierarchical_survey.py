@@ -58,7 +58,9 @@ def study(sizes=SIZES, points=5, draws=1000, tune=500, chains=4, seed=33):
     """Noise from a fifth to three times the spread within areas, and thresholds from just below the target's value down to the middle."""
     sizes = tuple(int(s) for s in sizes)
     if len(sizes) < 2 or min(sizes) < 1:
-        raise ruv.InputError("sizes must list two areas or more, each with a record", sizes, "Write --set sizes=[4,6,8]")
+        raise ruv.InputError(
+            "sizes must list two areas or more, each with a record", sizes, "Write --set sizes=[4,6,8]"
+        )
     x = records(sizes, seed=seed)
     small = int(np.argmin(sizes))
     first = int(np.sum(sizes[:small]))

@@ -143,7 +143,12 @@ def _difference(ours, paper):
         return "They agree."
     return (
         "; ".join(
-            part for part in (f"only ours: {_listed(more)}" if more else "", f"only the paper's: {_listed(less)}" if less else "") if part
+            part
+            for part in (
+                f"only ours: {_listed(more)}" if more else "",
+                f"only the paper's: {_listed(less)}" if less else "",
+            )
+            if part
         )
         + "."
     )

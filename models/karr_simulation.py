@@ -160,12 +160,16 @@ def cell(kind, p, n, replicates, seed):
     for r in range(replicates):
         draws, masking = (np.random.SeedSequence([seed, r, part]) for part in range(2))
         data = pd.DataFrame(2 + np.random.default_rng(draws).standard_normal((n, p)) @ root.T, columns=names)
-        tables.append(measure(data, list(MASKS.values()), measures=measures, seed=masking, progress=False).to_dataframe())
+        tables.append(
+            measure(data, list(MASKS.values()), measures=measures, seed=masking, progress=False).to_dataframe()
+        )
     columns = {}
     for name in BETTER:
         values = np.array([t[name] for t in tables])
         columns[name] = values.mean(axis=0)
-        columns[f"{name}_error"] = values.std(axis=0, ddof=1) / np.sqrt(replicates) if replicates > 1 else np.zeros(len(MASKS))
+        columns[f"{name}_error"] = (
+            values.std(axis=0, ddof=1) / np.sqrt(replicates) if replicates > 1 else np.zeros(len(MASKS))
+        )
     return ruv.RUMap.build(
         masks=list(MASKS.values()),
         labels=list(MASKS),
@@ -243,7 +247,12 @@ def notes(maps):
     same = sum(a == b for name in TABLE_3 for a, b in zip(found[name], TABLE_3[name], strict=True))
     totals = [sum(column) for column in zip(*found.values(), strict=True)]
     yield f"Table 3 from the printed Tables 1 and 2: {same} of 40 cells agree; totals {totals}, where the paper prints 21, 20, 31, 20, 30."
-    ours = table_3({cell: np.stack([maps[f"{cell[0]} {cell[1]}"].columns[c] for c in (*MEASURES, "linkage")], axis=1) for cell in PRINTED})
+    ours = table_3(
+        {
+            cell: np.stack([maps[f"{cell[0]} {cell[1]}"].columns[c] for c in (*MEASURES, "linkage")], axis=1)
+            for cell in PRINTED
+        }
+    )
     for name in TABLE_3:
         yield f"Table 3 {name:<11} ours {ours[name]}, paper {TABLE_3[name]}"
 

@@ -62,7 +62,18 @@ def records(source="teachers", n=177, seed=177):
     return np.sort(np.random.default_rng(seed).lognormal(np.log(17_000), 0.6, n))
 
 
-def study(points=8, source="teachers", n=177, draws=1000, tune=500, chains=4, target_mcse=0.03, releases=1, replicates=400, seed=177):
+def study(
+    points=8,
+    source="teachers",
+    n=177,
+    draws=1000,
+    tune=500,
+    chains=4,
+    target_mcse=0.03,
+    releases=1,
+    replicates=400,
+    seed=177,
+):
     """Four curves for noise variances from 5 to 100 % of the sample's.
 
     ``releases`` are averaged over for the sampled users, ``replicates`` for the snoopers. With the row known more draws are taken until
@@ -81,10 +92,15 @@ def study(points=8, source="teachers", n=177, draws=1000, tune=500, chains=4, ta
         ("Bayes, rank known", Maximum(), few),
     ):
         intruder = ruv.User(common, target, loss, name="The intruder")
-        maps[name] = ruv.evaluate(masks, intruder=intruder, scientist=scientist, data=x, engine=engine, replicates=releases, seed=seed)
+        maps[name] = ruv.evaluate(
+            masks, intruder=intruder, scientist=scientist, data=x, engine=engine, replicates=releases, seed=seed
+        )
     told = maps["Bayes, row known"]
     utility = Value(told.scientist_uncertainty, told.scientist.error)
-    for name, rule, target in (("plug-in, row known", "row", ruv.Record(top)), ("plug-in, rank known", "max", Maximum())):
+    for name, rule, target in (
+        ("plug-in, row known", "row", ruv.Record(top)),
+        ("plug-in, rank known", "max", Maximum()),
+    ):
         snooper = ruv.Snooper(rule, target, loss, name="The snooper")
         # A snooper has no belief: the scientist beside him is a placeholder, and the sampled one takes its place.
         found = ruv.evaluate(masks, intruder=snooper, scientist=snooper, data=x, replicates=replicates, seed=seed)
@@ -152,7 +168,9 @@ def _checked(rumap):
     seed = int(rumap.attrs["seed"])
     x = records(rumap.attrs["source"], int(rumap.attrs["records"]), seed)
     scientist = rumap.users[1]
-    exact = ruv.evaluate(list(rumap.masks), intruder=scientist, scientist=scientist, data=x, engine=Quadrature(), replicates=1, seed=seed)
+    exact = ruv.evaluate(
+        list(rumap.masks), intruder=scientist, scientist=scientist, data=x, engine=Quadrature(), replicates=1, seed=seed
+    )
     far = np.max(np.abs(rumap.scientist_uncertainty - exact.scientist_uncertainty) / rumap.scientist.error)
     return f"Quadrature of the same releases agrees with the sampled scientist within {far:.1f} standard errors."
 

@@ -51,7 +51,9 @@ def belief(n=100, a=2.0, b=6.0):
             pm.Bernoulli("x", p, shape=n)
         return model
 
-    return PyMCBelief(trait, size=n, name=f"each respondent to have the trait with a probability that follows Beta({a:g}, {b:g})")
+    return PyMCBelief(
+        trait, size=n, name=f"each respondent to have the trait with a probability that follows Beta({a:g}, {b:g})"
+    )
 
 
 def release_law(n, stay):
@@ -122,18 +124,34 @@ def study(n=100, a=2.0, b=6.0, points=9, draws=1000, tune=500, chains=4, seed=19
     mask = lambda stay: ruv.PRAM(stay=stay, columns=[0], categories=[0, 1])  # noqa: E731
     grid = [float(s) for s in np.round(np.linspace(0.55, 0.99, points), 4)]
     fine = [float(s) for s in np.union1d(np.round(np.linspace(0.5, 1.0, 51), 4), grid)]
-    words = {"attrs": {"intruder": intruder.describe(), "scientist": scientist.describe()}, "before": before(a, b), **SCORE}
+    words = {
+        "attrs": {"intruder": intruder.describe(), "scientist": scientist.describe()},
+        "before": before(a, b),
+        **SCORE,
+    }
     both = np.array([expected(n, a, b, s) for s in fine])
     masks = [mask(s) for s in grid]
     sampled = ruv.evaluate(
-        masks, intruder=intruder, scientist=scientist, data=data, engine=Sampling(draws=draws, tune=tune, chains=chains), seed=seed, **SCORE
+        masks,
+        intruder=intruder,
+        scientist=scientist,
+        data=data,
+        engine=Sampling(draws=draws, tune=tune, chains=chains),
+        seed=seed,
+        **SCORE,
     )
     seen = np.array([given(_released(m, data, seed), a, b, s) for m, s in zip(masks, grid, strict=True)])
     maps = {
         "expected": ruv.RUMap.build(
-            [mask(s) for s in fine], intruder=_sure(both[:, 0]), scientist=_sure(both[:, 1]), engine="closed form", **words
+            [mask(s) for s in fine],
+            intruder=_sure(both[:, 0]),
+            scientist=_sure(both[:, 1]),
+            engine="closed form",
+            **words,
         ),
-        "given the release": ruv.RUMap.build(masks, intruder=_sure(seen[:, 0]), scientist=_sure(seen[:, 1]), engine="closed form", **words),
+        "given the release": ruv.RUMap.build(
+            masks, intruder=_sure(seen[:, 0]), scientist=_sure(seen[:, 1]), engine="closed form", **words
+        ),
         "sampled": sampled,
     }
     return {name: replace(rumap, attrs={**rumap.attrs, "n": n, "a": a, "b": b}) for name, rumap in maps.items()}
@@ -164,22 +182,39 @@ def figure(result, max_risk=None):
     drawing, ax = plt.subplots(figsize=(7.5, 5.5), layout="constrained")
     mean, exact, sampled = result["expected"], result["given the release"], result["sampled"]
     ax.plot(mean.utility, mean.risk, color="#0072B2", lw=1.4, label="expected before any data, closed form")
-    ax.errorbar(sampled.utility, sampled.risk, sampled.risk_error, sampled.utility_error, fmt="none", ecolor="#D55E00", capsize=2, lw=1)
+    ax.errorbar(
+        sampled.utility,
+        sampled.risk,
+        sampled.risk_error,
+        sampled.utility_error,
+        fmt="none",
+        ecolor="#D55E00",
+        capsize=2,
+        lw=1,
+    )
     good = sampled.converged
     ax.plot(sampled.utility[good], sampled.risk[good], "o", ms=5, color="#D55E00", label="one file's releases, sampled")
     if not good.all():
-        ax.plot(sampled.utility[~good], sampled.risk[~good], "o", ms=5, mfc="none", color="#D55E00", label="not converged")
+        ax.plot(
+            sampled.utility[~good], sampled.risk[~good], "o", ms=5, mfc="none", color="#D55E00", label="not converged"
+        )
     ax.plot(exact.utility, exact.risk, "x", ms=8, color="black", label="the same releases, closed form")
     for i in {0, len(sampled) // 2, len(sampled) - 1}:
         stay = sampled.parameters["stay"][i]
         ax.annotate(
-            f"{stay:g} kept", (exact.utility[i], exact.risk[i]), xytext=(-6, -12), ha="right", textcoords="offset points", fontsize=8
+            f"{stay:g} kept",
+            (exact.utility[i], exact.risk[i]),
+            xytext=(-6, -12),
+            ha="right",
+            textcoords="offset points",
+            fontsize=8,
         )
     limit = MAX_RISK if max_risk is None else max_risk
     ax.axhline(limit, color="0.3", ls="--", lw=1)
     ax.annotate(f"risk {limit:g}", (0.0, limit), va="bottom", fontsize=8, color="0.3")
     ax.set(
-        xlabel="utility, share of the scientist's uncertainty removed   better →", ylabel="risk, share of the intruder's removed   ← better"
+        xlabel="utility, share of the scientist's uncertainty removed   better →",
+        ylabel="risk, share of the intruder's removed   ← better",
     )
     ax.set_title(f"Randomised response of {mean.attrs['n']} respondents")
     ax.legend(fontsize=8, frameon=False)

@@ -38,7 +38,9 @@ def study(row: int = 0, column: int = 0, concentration: float = 1.0) -> ruv.RUMa
 
     ``concentration`` other than 1 makes both users' prior weights Dirichlet-multinomial instead of uniform.
     """
-    belief = ruv.TableBelief((2, 2), total=int(np.sum(TABLE)), weights="uniform" if concentration == 1 else concentration)
+    belief = ruv.TableBelief(
+        (2, 2), total=int(np.sum(TABLE)), weights="uniform" if concentration == 1 else concentration
+    )
     # A table that can be worked out leaves no uncertainty, and 1/U is then infinite; the relative gain stays finite.
     return ruv.evaluate(
         patterns(),

@@ -58,7 +58,13 @@ def figure(panel, max_risk=None):
             ax.plot(curve["utility"], curve["risk"], style, label=f"noise on variable {column + 1}")
         for technique, marker in (("Suppress", "D"), ("Microaggregate", "o")):
             point = table[table["technique"] == technique]
-            ax.plot(point["utility"], point["risk"], marker, color="black", label="nothing (M0)" if marker == "D" else "average (M1)")
+            ax.plot(
+                point["utility"],
+                point["risk"],
+                marker,
+                color="black",
+                label="nothing (M0)" if marker == "D" else "average (M1)",
+            )
         if max_risk is not None:
             ax.axhline(max_risk, color="tab:red", lw=1, label=f"threshold {max_risk:g}")
         z = SCIENTISTS[name]

@@ -32,13 +32,18 @@ def beliefs(n=10, variance=2.0, prior_variance=5.0):
         return model
 
     words = f"records to be normal with variance {variance:g}, their mean normal with variance {prior_variance:g}"
-    return ruv.NormalBelief(records=n, variance=variance, prior_mean=0, prior_variance=prior_variance), PyMCBelief(normal, name=words)
+    return ruv.NormalBelief(records=n, variance=variance, prior_mean=0, prior_variance=prior_variance), PyMCBelief(
+        normal, name=words
+    )
 
 
 def users(belief):
     """The paper's intruder and scientist."""
     intruder = ruv.User(belief, ruv.Record(0), ruv.Quadratic(), name="The intruder")
-    return {"intruder": intruder, "scientist": ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic(), name="The scientist")}
+    return {
+        "intruder": intruder,
+        "scientist": ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic(), name="The scientist"),
+    }
 
 
 def study(n=10, variance=2.0, prior_variance=5.0, largest=200.0, points=8, draws=1000, tune=500, chains=4, seed=10):
@@ -47,9 +52,19 @@ def study(n=10, variance=2.0, prior_variance=5.0, largest=200.0, points=8, draws
     marks = [float(f"{v:.2g}") for v in np.geomspace(0.2, largest, points)]
     if variance == 2.0 and prior_variance == 5.0 and n == 10:
         marks[int(np.argmin(np.abs(np.log(np.array(marks) / 2.08))))] = 2.08  # the paper's choice
-    masks = [ruv.Suppress(), average, *(ruv.Noise(variance=v) | average for v in marks), *(ruv.Noise(variance=v) for v in marks)]
+    masks = [
+        ruv.Suppress(),
+        average,
+        *(ruv.Noise(variance=v) | average for v in marks),
+        *(ruv.Noise(variance=v) for v in marks),
+    ]
     fine = np.union1d([float(f"{v:.3g}") for v in np.geomspace(min(marks), max(marks), 60)], marks)
-    curve = [ruv.Suppress(), average, *(ruv.Noise(variance=v) | average for v in fine), *(ruv.Noise(variance=v) for v in fine)]
+    curve = [
+        ruv.Suppress(),
+        average,
+        *(ruv.Noise(variance=v) | average for v in fine),
+        *(ruv.Noise(variance=v) for v in fine),
+    ]
     data = exact.draw(np.random.default_rng(seed))
     engine = Sampling(draws=draws, tune=tune, chains=chains)
     return {
@@ -68,7 +83,9 @@ def compare(result):
         gap = getattr(sampled, f"{role}_uncertainty") - getattr(exact, f"{role}_uncertainty")[rows]
         error = getattr(sampled, role).error
         # Rao and Blackwell leave no error at all where the law of the target does not depend on the draws.
-        gaps.append(np.divide(gap, error, out=np.zeros_like(gap), where=np.abs(gap) > 1e-12 * exact.intruder_uncertainty[rows]))
+        gaps.append(
+            np.divide(gap, error, out=np.zeros_like(gap), where=np.abs(gap) > 1e-12 * exact.intruder_uncertainty[rows])
+        )
     return np.stack(gaps, axis=1)
 
 
@@ -92,7 +109,9 @@ def figure(result, max_risk=None):
         else:
             above.plot(line.utility, line.risk, "+", ms=14, color=colour, label=f"{name}, exact")
         good = dots.converged
-        above.errorbar(dots.utility, dots.risk, dots.risk_error, dots.utility_error, fmt="none", ecolor=colour, capsize=2, lw=1)
+        above.errorbar(
+            dots.utility, dots.risk, dots.risk_error, dots.utility_error, fmt="none", ecolor=colour, capsize=2, lw=1
+        )
         above.plot(dots.utility[good], dots.risk[good], "o", ms=4.5, color=colour, label=f"{name}, sampled")
         above.plot(dots.utility[~good], dots.risk[~good], "o", ms=4.5, mfc="none", color=colour)
         rows = [i for i, t in enumerate(sampled.techniques) if t == technique]
@@ -100,8 +119,15 @@ def figure(result, max_risk=None):
             below.plot(rows, gaps[rows, j], marker, ms=5, color=colour)
     if max_risk is not None:
         above.axhline(max_risk, color="0.3", ls="--", lw=1)
-        above.annotate(f"risk {max_risk:g}", (above.get_xlim()[1], max_risk), ha="right", va="bottom", fontsize=8, color="0.3")
-    above.set(xlabel="utility, 1/U of the scientist   better →", ylabel="risk, 1/U of the intruder   ← better", xscale="log", yscale="log")
+        above.annotate(
+            f"risk {max_risk:g}", (above.get_xlim()[1], max_risk), ha="right", va="bottom", fontsize=8, color="0.3"
+        )
+    above.set(
+        xlabel="utility, 1/U of the scientist   better →",
+        ylabel="risk, 1/U of the intruder   ← better",
+        xscale="log",
+        yscale="log",
+    )
     above.set_title("Trottini and Fienberg's example: sampled points, exact curves")
     above.legend(fontsize=8, frameon=False)
     below.axhspan(-2, 2, color="0.93")
@@ -111,7 +137,9 @@ def figure(result, max_risk=None):
         ylabel="(sampled − exact) / error",
         ylim=np.array([-1, 1]) * max(4.0, 1.1 * np.abs(gaps).max()),
     )
-    below.annotate("▼ intruder  ▲ scientist; band: two standard errors", (0.01, 0.04), xycoords="axes fraction", fontsize=8)
+    below.annotate(
+        "▼ intruder  ▲ scientist; band: two standard errors", (0.01, 0.04), xycoords="axes fraction", fontsize=8
+    )
     return drawing
 
 
@@ -131,7 +159,13 @@ def notes(result):
         typical = np.sqrt(np.mean(gaps[:, j] ** 2))
         yield f"The {role}: relative standard errors from {share.min():.3%} to {share.max():.2%}, root mean square gap {typical:.2f}."
     for route in dict.fromkeys(sampled.columns["intruder_route"].tolist()):
-        own = [r for r, there in zip(sampled.columns["intruder_how"], sampled.columns["intruder_route"] == route, strict=True) if there]
+        own = [
+            r
+            for r, there in zip(
+                sampled.columns["intruder_how"], sampled.columns["intruder_route"] == route, strict=True
+            )
+            if there
+        ]
         ways = ", ".join(f"{own.count(way)} {way}" for way in dict.fromkeys(own))
         yield f"Route, {route}: {ways}."
     chosen = [i for i, mask in enumerate(sampled.releases) if "2.08" in mask and "Microaggregate" in mask]

@@ -36,7 +36,18 @@ STRUCTURES = {
     "nonloneg": (-0.3, 0.5),
     "nonlopos": (0.3, 1.2),
 }
-MEASURES = ("MD", "MCM", "Clu g1", "Clu g2", "Logit I", "Logit II", "Tree .001", "Tree .0001", "ModLog lin", "ModLog quad")
+MEASURES = (
+    "MD",
+    "MCM",
+    "Clu g1",
+    "Clu g2",
+    "Logit I",
+    "Logit II",
+    "Tree .001",
+    "Tree .0001",
+    "ModLog lin",
+    "ModLog quad",
+)
 # Tables 2 to 9 as printed, in the order of MEASURES; the columns are in the order of MASKS.
 PRINTED = {
     "symhineg": (
@@ -189,7 +200,12 @@ def cell(structure, n, seed, separable):
         risk="linkage",
         utility=Column("ModLog lin", "reciprocal"),
         columns={"linkage": found.columns["linkage"], **columns},
-        attrs={"n": n, "seed": str(seed), "separable": separable, "better": {"linkage": "lower", **dict.fromkeys(MEASURES, "lower")}},
+        attrs={
+            "n": n,
+            "seed": str(seed),
+            "separable": separable,
+            "better": {"linkage": "lower", **dict.fromkeys(MEASURES, "lower")},
+        },
     )
 
 
@@ -220,16 +236,36 @@ CLAIMS = [
         [m for m in MEASURES if m != "Logit I"],
         lambda u: u[BOTH] < min(u[SYN], u[MICZ]),
     ),
-    ("Logistic I all but misses Syn and Micz03+Noise", list(STRUCTURES), ["Logit I"], lambda u: max(u[SYN], u[BOTH]) < 0.01 * u[MICZ]),
-    ("Logistic II and tree II prefer Micz03+Noise to Micz03", SYMMETRIC, ["Logit II", "Tree .0001"], lambda u: u[BOTH] < u[MICZ]),
+    (
+        "Logistic I all but misses Syn and Micz03+Noise",
+        list(STRUCTURES),
+        ["Logit I"],
+        lambda u: max(u[SYN], u[BOTH]) < 0.01 * u[MICZ],
+    ),
+    (
+        "Logistic II and tree II prefer Micz03+Noise to Micz03",
+        SYMMETRIC,
+        ["Logit II", "Tree .0001"],
+        lambda u: u[BOTH] < u[MICZ],
+    ),
     (
         "Resampling is better than Rank",
         SYMMETRIC,
         [m for m in MEASURES if m not in (*CDF, "Tree .001")],
         lambda u: u[RESAMPLING] < u[RANK],
     ),
-    ("Resampling is better than Rank", SKEWED, [m for m in MEASURES if m not in (*CDF, *TREES)], lambda u: u[RESAMPLING] < u[RANK]),
-    ("Tree I cannot tell Rank from Resampling", list(STRUCTURES), ["Tree .001"], lambda u: u[RANK] == u[RESAMPLING] == 0),
+    (
+        "Resampling is better than Rank",
+        SKEWED,
+        [m for m in MEASURES if m not in (*CDF, *TREES)],
+        lambda u: u[RESAMPLING] < u[RANK],
+    ),
+    (
+        "Tree I cannot tell Rank from Resampling",
+        list(STRUCTURES),
+        ["Tree .001"],
+        lambda u: u[RANK] == u[RESAMPLING] == 0,
+    ),
     ("Tree II gives Rank a utility of zero", SKEWED, ["Tree .0001"], lambda u: u[RANK] == 0),
 ]
 
@@ -266,7 +302,11 @@ def notes(maps):
     n = next(iter(maps.values())).attrs["n"]
     ours = tables_of(maps)
     scale = {m: 1.0 if m == "MD" else PAPER_N / n for m in MEASURES}
-    yield "Ours (paper's) for " + ", ".join(MASKS) + ("." if n == PAPER_N else f"; sums over records are scaled from n = {n} to {PAPER_N}.")
+    yield (
+        "Ours (paper's) for "
+        + ", ".join(MASKS)
+        + ("." if n == PAPER_N else f"; sums over records are scaled from n = {n} to {PAPER_N}.")
+    )
     for s in STRUCTURES:
         for i, m in enumerate(MEASURES):
             values = ", ".join(f"{scale[m] * a:.4g} ({b:.4g})" for a, b in zip(ours[s][i], PRINTED[s][i], strict=True))

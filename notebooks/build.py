@@ -128,11 +128,15 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], Any] = pri
     options = parser.parse_args(arguments)
     found = sources(options.notebooks)
     if not found:
-        say(f"No notebook is called {' or '.join(options.notebooks)}; there are {', '.join(p.stem for p in sources())}.")
+        say(
+            f"No notebook is called {' or '.join(options.notebooks)}; there are {', '.join(p.stem for p in sources())}."
+        )
         return 2
     if options.check:
         old = [p.stem for p in found if not is_current(p)]
-        say(f"Out of date: {', '.join(old)}. Run python notebooks/build.py." if old else "All notebooks are up to date.")
+        say(
+            f"Out of date: {', '.join(old)}. Run python notebooks/build.py." if old else "All notebooks are up to date."
+        )
         return 1 if old else 0
     for source in found:
         say(f"{build(source).name} built")

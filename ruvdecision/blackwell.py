@@ -55,14 +55,21 @@ def refines(a: Mask, b: Mask, belief: Any = None, *, records: int | None = None,
     Examples
     --------
     >>> from ruvdecision.masks import Microaggregate, Noise
-    >>> refines(Noise(variance=1.0), Noise(variance=2.0), records=5), refines(Noise(variance=2.0), Noise(variance=1.0), records=5)
+    >>> (
+    ...     refines(Noise(variance=1.0), Noise(variance=2.0), records=5),
+    ...     refines(Noise(variance=2.0), Noise(variance=1.0), records=5),
+    ... )
     (True, False)
     >>> refines(Noise(variance=2.0), Noise(variance=2.0) | Microaggregate(groups=1))
     True
     """
     for name, mask in (("a", a), ("b", b)):
         if not isinstance(mask, Mask):
-            raise InputError(f"{name} must be a mask", kind_of(mask), "Write Noise(variance=1).refines(Noise(variance=2), records=10)")
+            raise InputError(
+                f"{name} must be a mask",
+                kind_of(mask),
+                "Write Noise(variance=1).refines(Noise(variance=2), records=10)",
+            )
     if belief is not None and records is not None:
         raise InputError("Give a belief or the number of records", "both", "Leave records out")
     if isinstance(belief, (int, np.integer)) and not isinstance(belief, bool):
@@ -71,10 +78,13 @@ def refines(a: Mask, b: Mask, belief: Any = None, *, records: int | None = None,
         return True
     if belief is None and records is not None:
         size = check_integer("columns", columns, low=1)
-        belief = NormalBelief(records=check_integer("records", records, low=1), covariance=np.eye(size), prior_covariance=np.eye(size))
+        belief = NormalBelief(
+            records=check_integer("records", records, low=1), covariance=np.eye(size), prior_covariance=np.eye(size)
+        )
     if belief is None:
         raise UnsupportedError(
-            f"Whether {a} refines {b} depends on what the records are", do="Give a belief, or records= and columns= of a numeric file"
+            f"Whether {a} refines {b} depends on what the records are",
+            do="Give a belief, or records= and columns= of a numeric file",
         )
     # What a tells of a mask that b goes on from, it tells of b; but not the other way round.
     steps = b.steps
@@ -107,14 +117,18 @@ def garbling(first: Any, second: Any) -> tuple[Array, float]:
     k, target = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if k.ndim != 2 or target.ndim != 2 or len(k) != len(target):
         raise InputError(
-            "Channels must have one row per category", f"shapes {k.shape} and {target.shape}", "Give two matrices of the same rows"
+            "Channels must have one row per category",
+            f"shapes {k.shape} and {target.shape}",
+            "Give two matrices of the same rows",
         )
     inner, outer = k.shape[1], target.shape[1]
     product = kron(csr_array(k), eye_array(outer), format="csr")  # (K G) row by row
     slack = csr_array(np.ones((product.shape[0], 1)))
     upper = vstack([hstack([product, -slack]), hstack([-product, -slack])], format="csr")
     right = np.r_[target.reshape(-1), -target.reshape(-1)]
-    total = hstack([kron(eye_array(inner), csr_array(np.ones((1, outer))), format="csr"), csr_array((inner, 1))], format="csr")
+    total = hstack(
+        [kron(eye_array(inner), csr_array(np.ones((1, outer))), format="csr"), csr_array((inner, 1))], format="csr"
+    )
     cost = np.r_[np.zeros(inner * outer), 1.0]
     found = linprog(
         cost,
@@ -144,19 +158,25 @@ class Order:
     def by(self) -> tuple[tuple[int, ...], ...]:
         """For every mask, the positions of the masks that tell more: all that it does, and not the other way round."""
         known, size = self.table, len(self.masks)
-        return tuple(tuple(i for i in range(size) if i != j and known[i, j] == 1 and known[j, i] == 0) for j in range(size))
+        return tuple(
+            tuple(i for i in range(size) if i != j and known[i, j] == 1 and known[j, i] == 0) for j in range(size)
+        )
 
     @property
     def alike(self) -> tuple[tuple[int, ...], ...]:
         """For every mask, the positions of the others that tell exactly the same."""
         known, size = self.table, len(self.masks)
-        return tuple(tuple(i for i in range(size) if i != j and known[i, j] == 1 and known[j, i] == 1) for j in range(size))
+        return tuple(
+            tuple(i for i in range(size) if i != j and known[i, j] == 1 and known[j, i] == 1) for j in range(size)
+        )
 
     def column(self) -> list[str]:
         """A column for a map's table: the release, nearest in the order, that tells more whatever the users want; "" if none."""
         out = []
         for above in self.by:
-            nearest = [i for i in above if not any(self.table[i, other] == 1 and self.table[other, i] == 0 for other in above)]
+            nearest = [
+                i for i in above if not any(self.table[i, other] == 1 and self.table[other, i] == 0 for other in above)
+            ]
             out.append(str(self.masks[nearest[0]]) if nearest else "")
         return out
 
@@ -166,7 +186,9 @@ class Order:
         return f"Order({len(self.masks)} masks: {told} tell less than another whatever the users want; {open_} pairs not decided)"
 
 
-def dominated_whatever(masks: Sequence[Mask], belief: Any = None, *, records: int | None = None, columns: int = 1) -> Order:
+def dominated_whatever(
+    masks: Sequence[Mask], belief: Any = None, *, records: int | None = None, columns: int = 1
+) -> Order:
     """Compare all masks of a map by what they tell, whatever the users want.
 
     A release that another one refines serves no scientist better, whatever she wants; and it helps no intruder more,
@@ -198,7 +220,9 @@ def _follows(a: Mask, b: Mask) -> bool:
     first, second = _plain_steps(a), _plain_steps(b)
     if not first or any(isinstance(s, Suppress) and s.columns is None and s.rows is None for s in second):
         return True
-    if len(second) < len(first) or not all(x.family == y.family and x.numbers == y.numbers for x, y in zip(first, second, strict=False)):
+    if len(second) < len(first) or not all(
+        x.family == y.family and x.numbers == y.numbers for x, y in zip(first, second, strict=False)
+    ):
         return False
     return len(second) == len(first) or _forgets(second[len(first)])
 
@@ -221,7 +245,8 @@ def _decide(a: Mask, b: Mask, belief: Any) -> bool:
     if isinstance(belief, FiniteBelief):
         return _finite(a, b, belief)
     raise UnsupportedError(
-        f"Releases are compared for normal and finite beliefs, not for a {type(belief).__name__}", do="Give records= and columns="
+        f"Releases are compared for normal and finite beliefs, not for a {type(belief).__name__}",
+        do="Give records= and columns=",
     )
 
 
@@ -253,7 +278,9 @@ def _linear(a: Mask, b: Mask, belief: NormalBelief) -> bool:
 def _channel(mask: Mask, belief: NormalBelief) -> tuple[Array, Array]:
     channel: LinearChannel = Exact()._single(belief, mask)
     if channel.location != "known":
-        raise UnsupportedError(f"{mask} moves or drops rows at random, which is no linear channel", do="Compare the masks before that step")
+        raise UnsupportedError(
+            f"{mask} moves or drops rows at random, which is no linear channel", do="Compare the masks before that step"
+        )
     return channel.dense()
 
 
@@ -297,7 +324,9 @@ def _finite(a: Mask, b: Mask, belief: FiniteBelief) -> bool:
             return False
         undecided = undecided or answer is None
     if undecided:
-        raise UnsupportedError(f"Whether {a} with noise on categories refines {b} cannot be decided", do="Compare masks without noise")
+        raise UnsupportedError(
+            f"Whether {a} with noise on categories refines {b} cannot be decided", do="Compare masks without noise"
+        )
     return True
 
 
@@ -328,10 +357,17 @@ def _whole(a: Mask, b: Mask, belief: FiniteBelief) -> bool:
 
     masks = [m for m in (a, b) if isinstance(m, Mechanism)]
     if len(masks) < 2:
-        raise UnsupportedError("A mechanism of the whole file is compared with another one only", do="Compare masks of one kind")
+        raise UnsupportedError(
+            "A mechanism of the whole file is compared with another one only", do="Compare masks of one kind"
+        )
     for mask in masks:
         if mask.records != belief.records or len(mask.outcomes) != len(belief.levels):
-            raise InputError("The mechanism was made for other files", str(mask), "Give the belief that it was made for")
+            raise InputError(
+                "The mechanism was made for other files", str(mask), "Give the belief that it was made for"
+            )
     files = Files.of(belief, [*masks[0].rows, *masks[1].rows], 20_000)
     live = belief.prior @ files.chance > 0
-    return garbling(masks[0].table[files.index_in(masks[0])][live], masks[1].table[files.index_in(masks[1])][live])[1] <= SAME
+    return (
+        garbling(masks[0].table[files.index_in(masks[0])][live], masks[1].table[files.index_in(masks[1])][live])[1]
+        <= SAME
+    )

@@ -105,7 +105,9 @@ def calibrate(
     if not isinstance(mask, Mask):
         raise InputError("calibrate needs a mask", kind_of(mask), "Write ruv.Noise(variance=2), for example")
     if isinstance(target, (Identity, EachRecord)):
-        raise UnsupportedError(f"{target.describe()} has no rank to look at", do="Calibrate Record(j), Parameter(name) or a Functional")
+        raise UnsupportedError(
+            f"{target.describe()} has no rank to look at", do="Calibrate Record(j), Parameter(name) or a Functional"
+        )
     # The loss does not matter to the posterior, but labels have no distances.
     labels = isinstance(belief, FiniteBelief) and (belief.states.labelled or belief.levels.labelled)
     user = User(belief, target, ZeroOne() if labels else Quadratic())
@@ -113,7 +115,9 @@ def calibrate(
     if getattr(chosen, "name", "") == "sampling":
         chosen = _few(chosen) if isinstance(engine, str) else chosen
         if chosen.draws * chosen.chains < draws:
-            raise InputError(f"The engine must draw at least draws={draws}", chosen, "Raise its draws=, or rank among fewer")
+            raise InputError(
+                f"The engine must draw at least draws={draws}", chosen, "Raise its draws=, or rank among fewer"
+            )
     root = root_seed(seed, checkpoint)
     shared = (user, mask, chosen, draws, simulations, root)
     tasks = [Task(f"{i}", simulate, (i, min(i + BLOCK, simulations))) for i in range(0, simulations, BLOCK)]
@@ -208,7 +212,9 @@ class Calibration:
             words = f"Not calibrated (p = {_p(self.p_value)}): {whose} {_fault(self.ranks[:, worst], self.draws)}. "
             words += "The model, the mask's likelihood or the sampler is wrong."
         if self.doubtful:
-            words += f" In {self.doubtful} simulations the sampler had trouble: draw more, so that this is not what is seen."
+            words += (
+                f" In {self.doubtful} simulations the sampler had trouble: draw more, so that this is not what is seen."
+            )
         if self.wanted is not None and self.simulations < self.wanted:
             words += f" Stopped before the end: {self.simulations} of {self.wanted} simulations were finished."
         return words
@@ -224,7 +230,9 @@ class Calibration:
         if bins is None:
             bins = max([b for b in fitting if b <= min(20, max(4, self.simulations // 10))], default=fitting[0])
         elif check_integer("bins", bins, low=2) not in fitting:
-            raise InputError(f"bins must divide the {total} ranks", bins, f"Choose one of {', '.join(map(str, fitting[:12]))}")
+            raise InputError(
+                f"bins must divide the {total} ranks", bins, f"Choose one of {', '.join(map(str, fitting[:12]))}"
+            )
         counts = np.bincount(self.ranks[:, place] // (total // bins), minlength=bins)
         tail = self.alpha / (2 * bins * self.components)
         every = np.arange(self.simulations + 1)
@@ -243,15 +251,31 @@ class Calibration:
         seen = np.searchsorted(np.sort(self.ranks[:, place]), at, side="left")
         low, high = bands(self.simulations, self.draws, self.alpha / self.components)
         size = self.simulations
-        return pd.DataFrame({"rank": at, "share": seen / size, "expected": at / (self.draws + 1), "low": low / size, "high": high / size})
+        return pd.DataFrame(
+            {
+                "rank": at,
+                "share": seen / size,
+                "expected": at / (self.draws + 1),
+                "low": low / size,
+                "high": high / size,
+            }
+        )
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per simulation and component: rank, and diagnostics where the posterior was sampled."""
         n, m = self.ranks.shape
-        found = pd.DataFrame({"simulation": np.repeat(np.arange(n), m), "component": np.tile(np.arange(m), n), "rank": self.ranks.ravel()})
+        found = pd.DataFrame(
+            {
+                "simulation": np.repeat(np.arange(n), m),
+                "component": np.tile(np.arange(m), n),
+                "rank": self.ranks.ravel(),
+            }
+        )
         return found.assign(**{name: np.repeat(np.asarray(values), m) for name, values in self.columns.items()})
 
-    def plot(self, ax: Axes | None = None, *, kind: str = "histogram", component: int | None = None, bins: int | None = None) -> Axes:
+    def plot(
+        self, ax: Axes | None = None, *, kind: str = "histogram", component: int | None = None, bins: int | None = None
+    ) -> Axes:
         """Draw the ranks with their band: a histogram, or with ``kind="ecdf"`` how far their distribution function is off.
 
         ``component`` is the worst one if not given.
@@ -265,26 +289,50 @@ class Calibration:
             _, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
         if kind == "histogram":
             width = float(table["to"][0] - table["from"][0] + 1)
-            ax.axhspan(float(table["low"][0]), float(table["high"][0]), color="0.88", label=f"{1 - self.alpha:.0%} band of all bins")
+            ax.axhspan(
+                float(table["low"][0]),
+                float(table["high"][0]),
+                color="0.88",
+                label=f"{1 - self.alpha:.0%} band of all bins",
+            )
             ax.axhline(self.simulations / len(table), color="0.5", linewidth=0.8)
-            ax.bar(table["from"] - 0.5, table["count"], width=width, align="edge", color="tab:blue", edgecolor="white", alpha=0.8)
+            ax.bar(
+                table["from"] - 0.5,
+                table["count"],
+                width=width,
+                align="edge",
+                color="tab:blue",
+                edgecolor="white",
+                alpha=0.8,
+            )
             ax.set(ylabel="simulations", xlim=(-0.5, self.draws + 0.5))
         else:
             expected = table["expected"]
             ax.fill_between(
-                table["rank"], table["low"] - expected, table["high"] - expected, color="0.88", label=f"{1 - self.alpha:.0%} band"
+                table["rank"],
+                table["low"] - expected,
+                table["high"] - expected,
+                color="0.88",
+                label=f"{1 - self.alpha:.0%} band",
             )
             ax.axhline(0, color="0.5", linewidth=0.8)
             ax.step(table["rank"], table["share"] - expected, where="post", color="tab:blue")
             ax.set(ylabel="share of ranks below, less expected", xlim=(0, self.draws + 1))
         which = "" if self.components == 1 else f" (component {place})"
-        ax.set(xlabel=f"rank of the truth among {self.draws} posterior draws", title="calibrated" if self.passed else "not calibrated")
+        ax.set(
+            xlabel=f"rank of the truth among {self.draws} posterior draws",
+            title="calibrated" if self.passed else "not calibrated",
+        )
         ax.set_title(
-            f"{self.about.get('target', 'target')}{which} after {self.about.get('mask', 'release')}".replace("$", r"\$"),
+            f"{self.about.get('target', 'target')}{which} after {self.about.get('mask', 'release')}".replace(
+                "$", r"\$"
+            ),
             fontsize=9,
             loc="left",
         )
-        ax.set_title(f"{'calibrated' if self.passed else 'not calibrated'}, p = {_p(self.p_value)}", fontsize=9, loc="right")
+        ax.set_title(
+            f"{'calibrated' if self.passed else 'not calibrated'}, p = {_p(self.p_value)}", fontsize=9, loc="right"
+        )
         ax.legend(loc="upper center", frameon=False, fontsize=8)
         return ax
 
@@ -358,7 +406,9 @@ def _make(belief: Any, target: Any, rng: np.random.Generator) -> _Made:
         state = int(rng.choice(len(belief.prior), p=belief.prior))
         codes = rng.choice(len(belief.levels), size=belief.records + 1, p=belief.law[state]).astype(np.int64)
         seen = belief.levels.numbers[codes]
-        return _Made(pd.DataFrame(belief.decode(codes[:-1])), seen[:-1], {belief.name: belief.states.numbers[state]}, seen[-1])
+        return _Made(
+            pd.DataFrame(belief.decode(codes[:-1])), seen[:-1], {belief.name: belief.states.numbers[state]}, seen[-1]
+        )
     if isinstance(belief, NormalBelief):
         if belief.doubt is None:
             raise UnsupportedError("A flat prior cannot be drawn from", do="Give prior_variance=")
@@ -370,7 +420,9 @@ def _make(belief: Any, target: Any, rng: np.random.Generator) -> _Made:
     if isinstance(belief, PyMCBelief) and more:
         n = belief.records
         if belief.anatomy(n).single is None:
-            raise UnsupportedError("A new record is not defined by a model whose records differ", do="Ask for Record(j) or Parameter(name)")
+            raise UnsupportedError(
+                "A new record is not defined by a model whose records differ", do="Ask for Record(j) or Parameter(name)"
+            )
         # One record more than there are: all are alike, so the last one is somebody outside the file.
         records, parameters = belief.anatomy(n + 1).draw(rng)
         return _Made(pd.DataFrame(records[:-1]), np.asarray(records[:-1], dtype=np.float64), parameters, records[-1])
@@ -378,7 +430,11 @@ def _make(belief: Any, target: Any, rng: np.random.Generator) -> _Made:
         records, parameters = belief.draw_with_parameters(rng)
     else:
         records, parameters = belief.draw(rng), {}
-    return _Made(records if isinstance(records, pd.DataFrame) else pd.DataFrame(records), np.asarray(records, dtype=np.float64), parameters)
+    return _Made(
+        records if isinstance(records, pd.DataFrame) else pd.DataFrame(records),
+        np.asarray(records, dtype=np.float64),
+        parameters,
+    )
 
 
 def _truth(user: User, target: Any, made: _Made) -> Any:
@@ -429,7 +485,11 @@ def _fault(ranks: Ints, draws: int) -> str:
     u, size = (ranks + 0.5) / (draws + 1) - 0.5, len(ranks)
     shift, spread = u.mean() * np.sqrt(12 * size), (np.mean(u**2) - 1 / 12) * np.sqrt(180 * size)
     if abs(shift) > abs(spread):
-        return "lies too low: the truth is above it too often" if shift > 0 else "lies too high: the truth is below it too often"
+        return (
+            "lies too low: the truth is above it too often"
+            if shift > 0
+            else "lies too high: the truth is below it too often"
+        )
     if spread > 0:
         return "is too narrow: the truth is in its tails, or outside, too often"
     return "is too wide: the truth is in its middle too often"

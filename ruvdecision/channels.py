@@ -84,7 +84,9 @@ class LinearChannel:
     """Shape (masks or 1, columns): columns that infinite noise has wiped out, or None."""
 
     @classmethod
-    def identity(cls, layout: Layout, columns: int, scale: Array | None = None, names: Sequence[Any] = ()) -> LinearChannel:
+    def identity(
+        cls, layout: Layout, columns: int, scale: Array | None = None, names: Sequence[Any] = ()
+    ) -> LinearChannel:
         """The channel that releases the records as they are."""
         blocks = []
         for shape in layout.shapes:
@@ -136,7 +138,10 @@ class LinearChannel:
             c = len(block.shape.sizes)
             b, r, w, rw, loads, plain = block.b, block.r, block.w, block.rw, block.loads, block.plain
             if common:
-                loads = (*loads, np.asarray(np.kron(block.shape.roots[:, None], np.eye(self.columns))[None], dtype=np.float64))
+                loads = (
+                    *loads,
+                    np.asarray(np.kron(block.shape.roots[:, None], np.eye(self.columns))[None], dtype=np.float64),
+                )
             else:
                 times = np.ones(c) if factors is None else factors[block.shape.labels[self.stage]]
                 r = r + _on_diagonal(covariance, times)
@@ -166,7 +171,9 @@ class LinearChannel:
         """Replace every entry of the columns by the mean of its group (over the entries still in the file)."""
         partition = self.layout.partitions[self.stage]
         if self.scrambled and partition is not None and not partition.ties_all:
-            raise UnsupportedError("Groups after shuffled groups have no closed form", do="Put Shuffle() first in the chain")
+            raise UnsupportedError(
+                "Groups after shuffled groups have no closed form", do="Put Shuffle() first in the chain"
+            )
         k = self.columns
         chosen = np.isin(np.arange(k), np.arange(k) if columns is None else list(columns))
         blocks = []
@@ -191,7 +198,15 @@ class LinearChannel:
             e = operator.reshape(c * k, c * k)
             loads = tuple(e @ load for load in block.loads)
             blocks.append(
-                replace(block, rw=_without(block.rw, gone), b=e @ block.b, r=e @ block.r @ e.T, told=told, plain=False, loads=loads)
+                replace(
+                    block,
+                    rw=_without(block.rw, gone),
+                    b=e @ block.b,
+                    r=e @ block.r @ e.T,
+                    told=told,
+                    plain=False,
+                    loads=loads,
+                )
             )
         return replace(self, blocks=tuple(blocks), noisy_since_average=False, touched=True)
 
@@ -214,7 +229,9 @@ class LinearChannel:
                     do="Put Subsample first in the chain",
                 )
         if self.scrambled:
-            raise UnsupportedError("A sample of shuffled groups has no closed form", do="Put Subsample first in the chain")
+            raise UnsupportedError(
+                "A sample of shuffled groups has no closed form", do="Put Subsample first in the chain"
+            )
         channel = self.drop(range(self.columns), label=1)
         return replace(channel, touched=True, location="drawn" if self.location == "known" else self.location)
 

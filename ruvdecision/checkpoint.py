@@ -108,7 +108,13 @@ class Checkpoint:
         path = self.directory / "manifest.json"
         if not path.exists():
             salt = secrets.token_bytes(16)
-            manifest = {"format": FORMAT, "schema": SCHEMA, "software": _software(), "salt": salt.hex(), "parts": self._digests(salt)}
+            manifest = {
+                "format": FORMAT,
+                "schema": SCHEMA,
+                "software": _software(),
+                "salt": salt.hex(),
+                "parts": self._digests(salt),
+            }
             with self._writing():
                 # After a power cut a lost task is done again, but a lost manifest would lose all.
                 place_files({path: f"{json.dumps(manifest, indent=1)}\n".encode()}, overwrite=True, durable=True)
@@ -137,7 +143,11 @@ class Checkpoint:
                 "Run the study that it was made by, or name another directory",
             )
         here = _software()
-        changed = [f"{name} {software.get(name, 'none')} then, {here[name]} now" for name in here if software.get(name) != here[name]]
+        changed = [
+            f"{name} {software.get(name, 'none')} then, {here[name]} now"
+            for name in here
+            if software.get(name) != here[name]
+        ]
         if changed:
             raise InputError(
                 f"The checkpoint {self.directory} was made by other software, whose numbers may differ in their last bits",
@@ -155,7 +165,11 @@ class Checkpoint:
         _refuse_strangers(self.directory)
         self._lock: Any = None
         self._name = str(self.directory.resolve())
-        busy = InputError(f"Another run is working in the checkpoint {self.directory}", "a lock", "Wait for it, or name another directory")
+        busy = InputError(
+            f"Another run is working in the checkpoint {self.directory}",
+            "a lock",
+            "Wait for it, or name another directory",
+        )
         if self._name in _OPEN:
             raise busy
         with self._writing():
@@ -204,7 +218,9 @@ def kept_seed(directory: str | os.PathLike[str]) -> np.random.SeedSequence:
     except FileNotFoundError:
         pass
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise InputError(f"The seed of the checkpoint {folder} cannot be read", path.name, "Name another directory") from None
+        raise InputError(
+            f"The seed of the checkpoint {folder} cannot be read", path.name, "Name another directory"
+        ) from None
     fresh = np.random.SeedSequence()
     try:
         with _writing(folder, 0):

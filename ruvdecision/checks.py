@@ -88,7 +88,9 @@ def check_integer(name: str, value: Any, *, low: int | None = None, high: int | 
         raise InputError(what, value, f"Give {name} inside that range")
     if abs(number) > LARGEST_INTEGER:
         raise InputError(
-            f"{name} is larger than a computer counts", f"a number of {len(str(abs(number)))} digits", f"Give a smaller {name}"
+            f"{name} is larger than a computer counts",
+            f"a number of {len(str(abs(number)))} digits",
+            f"Give a smaller {name}",
         )
     return number
 
@@ -106,17 +108,25 @@ def check_vector(name: str, value: ArrayLike, size: int | None = None) -> NDArra
     array = as_float_array(name, value)
     if array.ndim != 1 or (size is not None and array.shape[0] != size):
         length = f"of length {size}" if size is not None else "of one dimension"
-        raise InputError(f"{name} must be a vector {length}", f"shape {array.shape}", f"Give {name} as a flat list of numbers")
+        raise InputError(
+            f"{name} must be a vector {length}", f"shape {array.shape}", f"Give {name} as a flat list of numbers"
+        )
     return check_finite(name, array)
 
 
-def check_covariance(name: str, value: ArrayLike, size: int | None = None, *, definite: bool = False) -> NDArray[np.float64]:
+def check_covariance(
+    name: str, value: ArrayLike, size: int | None = None, *, definite: bool = False
+) -> NDArray[np.float64]:
     """Return a symmetric positive (semi)definite matrix; with ``definite`` a singular one is refused."""
     matrix = as_float_array(name, value)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise InputError(f"{name} must be a square matrix", f"shape {matrix.shape}", "Give one row and one column per variable")
+        raise InputError(
+            f"{name} must be a square matrix", f"shape {matrix.shape}", "Give one row and one column per variable"
+        )
     if size is not None and matrix.shape[0] != size:
-        raise InputError(f"{name} must be {size} by {size}", f"shape {matrix.shape}", "Give one row and one column per variable")
+        raise InputError(
+            f"{name} must be {size} by {size}", f"shape {matrix.shape}", "Give one row and one column per variable"
+        )
     check_finite(name, matrix)
     scale = float(np.max(np.abs(matrix), initial=0.0))
     if not np.allclose(matrix, matrix.T, rtol=0, atol=1e-10 * scale):
@@ -130,7 +140,9 @@ def check_covariance(name: str, value: ArrayLike, size: int | None = None, *, de
     lowest = float(np.linalg.eigvalsh(matrix / np.outer(root, root))[0]) if matrix.size else 0.0
     if lowest < -1e-10:
         raise InputError(
-            f"{name} must be positive semidefinite", f"smallest eigenvalue {lowest:.3g}", "Check signs and sizes of its covariances"
+            f"{name} must be positive semidefinite",
+            f"smallest eigenvalue {lowest:.3g}",
+            "Check signs and sizes of its covariances",
         )
     if definite and (lowest <= 1e-14 or np.any(diagonal == 0)):
         raise InputError(
@@ -146,7 +158,9 @@ def check_probabilities(name: str, value: ArrayLike, size: int | None = None) ->
     array = as_float_array(name, value)
     check_finite(name, array)
     if array.ndim == 0 or array.shape[-1] == 0:
-        raise InputError(f"{name} must be a vector of probabilities", f"shape {array.shape}", "Give one probability per value")
+        raise InputError(
+            f"{name} must be a vector of probabilities", f"shape {array.shape}", "Give one probability per value"
+        )
     if size is not None and array.shape[-1] != size:
         raise InputError(f"{name} must have {size} entries", f"{array.shape[-1]}", "Give one probability per value")
     if np.any(array < 0):
@@ -224,10 +238,16 @@ def check_columns(name: str, value: Any, columns: Sequence[Any]) -> list[int]:
             place = None  # True is equal to 1, but it is not the column 1
         if place is not None:
             found.append(place)
-        elif isinstance(item, (int, np.integer)) and not isinstance(item, (bool, np.timedelta64)) and -len(known) <= item < len(known):
+        elif (
+            isinstance(item, (int, np.integer))
+            and not isinstance(item, (bool, np.timedelta64))
+            and -len(known) <= item < len(known)
+        ):
             found.append(int(item) % len(known))
         else:
-            raise InputError(f"{name} names a column that is not there", item, suggest(str(item), [str(c) for c in known]))
+            raise InputError(
+                f"{name} names a column that is not there", item, suggest(str(item), [str(c) for c in known])
+            )
     if len(set(found)) != len(found):
         raise InputError(f"{name} names a column twice", wanted, "Name each column once")
     return found
@@ -252,7 +272,9 @@ def check_finite(name: str, array: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return ``array`` if every entry is a finite number."""
     if not np.all(np.isfinite(array)):
         count = int(np.sum(~np.isfinite(array)))
-        raise InputError(f"{name} must be finite", f"{count} missing or infinite entries", "Remove or replace them first")
+        raise InputError(
+            f"{name} must be finite", f"{count} missing or infinite entries", "Remove or replace them first"
+        )
     return array
 
 
@@ -320,7 +342,9 @@ def as_seed_sequence(seed: Seed) -> np.random.SeedSequence:
     if seed is None:
         return np.random.SeedSequence()
     if isinstance(seed, (bool, np.bool_, np.timedelta64)) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise InputError("seed must be a non-negative integer, a SeedSequence or a numpy Generator", seed, "Use seed=1, for example")
+        raise InputError(
+            "seed must be a non-negative integer, a SeedSequence or a numpy Generator", seed, "Use seed=1, for example"
+        )
     return np.random.SeedSequence(int(seed))
 
 

@@ -83,7 +83,9 @@ class ChunkedComparison(Findings):
         sources = {}
         for name, item in releases.items():
             with about(name):
-                sources[name] = [_source(part, self.key, self.size, "the release") for part in (item if is_copies(item) else [item])]
+                sources[name] = [
+                    _source(part, self.key, self.size, "the release") for part in (item if is_copies(item) else [item])
+                ]
         head = next(iter(self.original))
         columns = [_Columns.of(m, head) for m in self.measures]
         shared = _Shared(self.measures, columns, self.original)
@@ -101,7 +103,9 @@ class ChunkedComparison(Findings):
                 "chunksize": self.size,
             }
 
-        results, interrupted = run(tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, tell=tell)
+        results, interrupted = run(
+            tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, tell=tell
+        )
         self.found += [item or [] for item in results]
         self.rows, self.width = shared.rows, head.shape[1]
         return interrupted
@@ -165,10 +169,18 @@ class _Shared:
     rows: int = 0
 
     def begun(self) -> _Shared:
-        surveys, _ = _pass(self, self.original, "the original", lambda m, table, j: m.survey(table), self._needs_survey())
+        surveys, _ = _pass(
+            self, self.original, "the original", lambda m, table, j: m.survey(table), self._needs_survey()
+        )
         plans = tuple(m.settle(s, s) if s is not None else None for m, s in zip(self.measures, surveys, strict=True))
         unmatched = [j for j, m in enumerate(self.measures) if not m.matched]
-        sums, counts = _pass(self, self.original, "the original", lambda m, table, j: m.partial(table, plans[j], "the original"), unmatched)
+        sums, counts = _pass(
+            self,
+            self.original,
+            "the original",
+            lambda m, table, j: m.partial(table, plans[j], "the original"),
+            unmatched,
+        )
         return _Shared(self.measures, self.columns, self.original, surveys, plans, sums, counts[-1])
 
     def _needs_survey(self) -> list[int]:
@@ -189,12 +201,24 @@ def _measure(shared: _Shared, release: _Source) -> list[Measured]:
         needs = shared._needs_survey()
         surveys, _ = _pass(shared, release, "the release", lambda m, table, j: m.survey(table), needs)
         plans = [m.settle(shared.surveys[j], surveys[j]) if j in needs else None for j, m in enumerate(measures)]
-        second, counts = _pass(shared, release, "the release", lambda m, table, j: m.partial(table, plans[j], "the release"), unmatched)
+        second, counts = _pass(
+            shared, release, "the release", lambda m, table, j: m.partial(table, plans[j], "the release"), unmatched
+        )
         # Where the release has categories that the original lacks, the original's sums are taken again with room for them.
         other = [j for j in needs if not _same_plan(plans[j], shared.plans[j])]
-        again, _ = _pass(shared, shared.original, "the original", lambda m, table, j: m.partial(table, plans[j], "the original"), other)
+        again, _ = _pass(
+            shared,
+            shared.original,
+            "the original",
+            lambda m, table, j: m.partial(table, plans[j], "the original"),
+            other,
+        )
         for j in unmatched:
-            found[j] = _result(measures[j], measures[j].total(again[j] if j in other else shared.sums[j], second[j], plans[j]), counts[j])
+            found[j] = _result(
+                measures[j],
+                measures[j].total(again[j] if j in other else shared.sums[j], second[j], plans[j]),
+                counts[j],
+            )
     matched = [j for j, m in enumerate(measures) if m.matched]
     if matched:
         before: list[Any] = [None] * len(measures)
@@ -243,12 +267,17 @@ def _pass(
     return tuple(sums), omitted
 
 
-def _pairs(shared: _Shared, release: _Source, chosen: Sequence[int]) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, int, int]]:
+def _pairs(
+    shared: _Shared, release: _Source, chosen: Sequence[int]
+) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, int, int]]:
     """Pieces of both files side by side, complete pairs of rows only, for each measure; and how many pairs were left out."""
     rows = [0, 0]
     for a, b in zip_longest(shared.original, release):
         if a is None or b is None or len(a) != len(b):
-            rest = [rows[0] + sum(len(p) for p in ([] if a is None else [a])), rows[1] + sum(len(p) for p in ([] if b is None else [b]))]
+            rest = [
+                rows[0] + sum(len(p) for p in ([] if a is None else [a])),
+                rows[1] + sum(len(p) for p in ([] if b is None else [b])),
+            ]
             name = shared.measures[chosen[0]].name
             raise InputError(
                 f"{name} compares record by record and needs as many rows in both files",
@@ -291,7 +320,9 @@ def _result(measure: Any, value: Any, omitted: int) -> Measured:
 
 def _same_plan(a: Any, b: Any) -> bool:
     """True if two plans, by model, code their categories alike."""
-    return all(getattr(a[k], "names", None) == getattr(b[k], "names", None) and _levels(a[k]) == _levels(b[k]) for k in a)
+    return all(
+        getattr(a[k], "names", None) == getattr(b[k], "names", None) and _levels(a[k]) == _levels(b[k]) for k in a
+    )
 
 
 def _levels(plan: Any) -> Any:
@@ -302,5 +333,7 @@ def _source(data: Any, key: Any, size: int, which: str) -> _Source:
     if isinstance(data, (str, Path)):
         return _Source(Pieces(str(Path(data).resolve()), size), key, which)
     if data is None:
-        raise InputError(f"measures compare with {which}, which is missing", None, "Give the path of a parquet or CSV file")
+        raise InputError(
+            f"measures compare with {which}, which is missing", None, "Give the path of a parquet or CSV file"
+        )
     return _Source(Pieces(Frame.of(data).table, size), key, which)

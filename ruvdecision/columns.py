@@ -70,12 +70,18 @@ def parameter_columns(masks: Sequence[Any], taken: set[str]) -> dict[str, Any]:
     columns = {}
     for name in names:
         entries = [p.get(name) for p in each]
-        numeric = all(v is None or (isinstance(v, (int, float, np.integer, np.floating)) and not isinstance(v, bool)) for v in entries)
+        numeric = all(
+            v is None or (isinstance(v, (int, float, np.integer, np.floating)) and not isinstance(v, bool))
+            for v in entries
+        )
         if numeric:
             array = np.array([np.nan if v is None else float(v) for v in entries])
         else:
             array = np.array(
-                ["" if v is None else v if isinstance(v, str) else f"{v:.10g}" if isinstance(v, float) else str(v) for v in entries]
+                [
+                    "" if v is None else v if isinstance(v, str) else f"{v:.10g}" if isinstance(v, float) else str(v)
+                    for v in entries
+                ]
             )
         # A mask of somebody's own may call a parameter "risk".
         columns[f"mask_{name}" if name in taken else str(name)] = frozen(array)
@@ -150,7 +156,11 @@ def as_value(name: str, value: Any) -> Value | None:
         raise InputError(f"{name} must have one uncertainty per release", f"shape {u.shape}", "Give a flat array")
     error = as_float_array(f"{name} error", error)
     if error.ndim and error.shape != u.shape:
-        raise InputError(f"{name} must have one error per release", f"shapes {u.shape} and {error.shape}", "Give arrays of the same length")
+        raise InputError(
+            f"{name} must have one error per release",
+            f"shapes {u.shape} and {error.shape}",
+            "Give arrays of the same length",
+        )
     if error.size and np.fmin.reduce(error, axis=None) < 0:
         raise InputError(f"{name} has a negative error", float(np.nanmin(error)), "A standard error is at least zero")
     return Value(frozen(u), frozen(np.broadcast_to(error, u.shape)))
@@ -161,7 +171,9 @@ def as_pair(before: Any) -> tuple[Any, Any]:
     if before is None:
         return (None, None)
     if not isinstance(before, (tuple, list)) or len(before) != 2:
-        raise InputError("before must be a pair, U0 of the intruder and of the scientist", before, "Write before=(7.0, 5.0)")
+        raise InputError(
+            "before must be a pair, U0 of the intruder and of the scientist", before, "Write before=(7.0, 5.0)"
+        )
     return (before[0], before[1])
 
 
@@ -169,7 +181,9 @@ def as_before(name: str, before: Any, size: int) -> Array:
     """Spread one U0 over all releases."""
     array = as_float_array(f"U0 of the {name}", np.nan if before is None else before)
     if array.ndim and array.shape != (size,):
-        raise InputError(f"U0 of the {name} must be one number, or one per release", f"shape {array.shape}", "Give a number")
+        raise InputError(
+            f"U0 of the {name} must be one number, or one per release", f"shape {array.shape}", "Give a number"
+        )
     return frozen(np.broadcast_to(array, (size,)))
 
 

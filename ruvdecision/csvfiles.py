@@ -51,7 +51,9 @@ def csv_settings(file: Path) -> dict[str, Any]:
     names, separator = _header(file)
     if _is_record(names):
         raise InputError(
-            f"The first line of {file} holds numbers", "no names of columns", "Write the names of its columns in the first line"
+            f"The first line of {file} holds numbers",
+            "no names of columns",
+            "Write the names of its columns in the first line",
         )
     twice = [name for name, count in Counter(names).items() if count > 1 and name]
     if twice:
@@ -61,7 +63,13 @@ def csv_settings(file: Path) -> dict[str, Any]:
     if unnamed and unnamed != [1]:
         raise InputError(f"{file} has columns without a name", f"columns {unnamed}", "Name them in the first line")
     # All of a column at once (not low_memory): pandas would guess the types of a long one in parts.
-    return {"sep": separator, "decimal": ".", "encoding": "utf-8-sig", "index_col": 0 if unnamed else False, "low_memory": False}
+    return {
+        "sep": separator,
+        "decimal": ".",
+        "encoding": "utf-8-sig",
+        "index_col": 0 if unnamed else False,
+        "low_memory": False,
+    }
 
 
 def _is_record(names: Sequence[str]) -> bool:
@@ -100,7 +108,9 @@ def _header(file: Path) -> tuple[list[str], str]:
             # A name in quotes may go on in the next line.
             names = next(csv.reader(itertools.chain([line], lines), delimiter=separator), [])
         except csv.Error:
-            raise InputError(f"The first line of {file} cannot be read", "a name without end", "Check the quotes in it") from None
+            raise InputError(
+                f"The first line of {file} cannot be read", "a name without end", "Check the quotes in it"
+            ) from None
     return [name.strip() for name in names], separator
 
 
@@ -130,14 +140,18 @@ def thousands(column: pd.Series[Any]) -> tuple[bool, bool]:
     if len(known) and not re.fullmatch(_GROUPED, str(known.iloc[0])):
         return False, False  # most text is known by its first entry
     text = known.astype(str)
-    return bool(text.str.fullmatch(_GROUPED).all()), bool(text.str.contains(r"\d[,.'\u00a0\u202f]\d{3}(?!\d)", regex=True).any())
+    return bool(text.str.fullmatch(_GROUPED).all()), bool(
+        text.str.contains(r"\d[,.'\u00a0\u202f]\d{3}(?!\d)", regex=True).any()
+    )
 
 
 def refuse_thousands(file: Path, names: Sequence[Any]) -> None:
     """Refuse columns of numbers with separators of thousands, which would be taken for text."""
     if names:
         do = "Write 1234.5, with a point and no separator of thousands"
-        raise InputError(f"A column of {file} holds numbers with separators of thousands", ", ".join(map(str, names)), do)
+        raise InputError(
+            f"A column of {file} holds numbers with separators of thousands", ", ".join(map(str, names)), do
+        )
 
 
 def misses_last(table: pd.DataFrame) -> bool:
@@ -174,4 +188,8 @@ def refuse_short_rows(file: Path, separator: str) -> None:
             return  # an entry that is too long for Python's reader, though not for pandas
     if short:
         got = f"{len(short)} rows, the first in line {short[0]}"
-        raise InputError(f"{file} has rows with fewer entries than there are names", got, "Fill them up, or check whether it was cut short")
+        raise InputError(
+            f"{file} has rows with fewer entries than there are names",
+            got,
+            "Fill them up, or check whether it was cut short",
+        )

@@ -141,7 +141,9 @@ class _Walker:
         # Text and mixed things: pandas' hash of each value is fast, and is itself hashed with the salt.
         self.frame("column", f"{dtype} {pd.api.types.infer_dtype(column, skipna=True)} {len(column)}".encode())
         self.array(np.asarray(column.isna()))
-        self.state.update(np.asarray(pd.util.hash_array(column.astype(str).to_numpy(dtype=object)), dtype="<u8").tobytes())
+        self.state.update(
+            np.asarray(pd.util.hash_array(column.astype(str).to_numpy(dtype=object)), dtype="<u8").tobytes()
+        )
 
     def array(self, values: Any) -> None:
         self.frame("array", f"{values.dtype.str} {values.shape}".encode())
@@ -162,7 +164,9 @@ class _Walker:
             for name in sorted(_names(value.__code__)):
                 # A model's builder leans on constants and helpers of its own module, which may change between two runs.
                 used = value.__globals__.get(name)
-                if isinstance(used, PLAIN) or (isinstance(used, types.FunctionType) and used.__module__ == value.__module__):
+                if isinstance(used, PLAIN) or (
+                    isinstance(used, types.FunctionType) and used.__module__ == value.__module__
+                ):
                     self.add(name)
                     self.add(used)
 

@@ -117,7 +117,9 @@ def measure(
     if not isinstance(parts, (bool, np.bool_)):
         raise InputError("parts must be True or False", parts, "Write parts=True")
     if masks is None and releases is None:
-        raise InputError("measure needs masks or releases", "neither", "Write measure(data, masks) or measure(data, releases={...})")
+        raise InputError(
+            "measure needs masks or releases", "neither", "Write measure(data, masks) or measure(data, releases={...})"
+        )
     candidates = () if masks is None else check_masks(masks)
     made = check_releases(releases)
     labels = tell_apart([str(m) for m in candidates])
@@ -134,7 +136,9 @@ def measure(
     with Bar(f"Measuring {count:,} releases", progress) as bar:
         if chunksize is None:
             comparison = Comparison(chosen, data, key)
-            interrupted = comparison.apply(candidates, replicates, root, executor, bar.tell, releases=made, checkpoint=checkpoint)
+            interrupted = comparison.apply(
+                candidates, replicates, root, executor, bar.tell, releases=made, checkpoint=checkpoint
+            )
         else:
             from .chunked import ChunkedComparison
 
@@ -195,7 +199,9 @@ class Comparison(Findings):
         self.original = _settled(frame if key is None else keyed(frame, key, "the original"))
         given = self.original.unwrap()
         # A measure of somebody's own may have a call only, and then does all of its work each time.
-        self.prepared = [m.prepare(given) if hasattr(m, "prepare") else functools.partial(m, given) for m in self.measures]
+        self.prepared = [
+            m.prepare(given) if hasattr(m, "prepare") else functools.partial(m, given) for m in self.measures
+        ]
 
     def apply(
         self,
@@ -213,7 +219,9 @@ class Comparison(Findings):
         Replicate r has the same random numbers for every mask, and each number depends on its mask and seed alone.
         """
         if masks and replicates == 1:
-            self.notes.append("Masks were applied once: errors do not show how much another application would change the numbers.")
+            self.notes.append(
+                "Masks were applied once: errors do not show how much another application would change the numbers."
+            )
         seeds = [s[1] for s in replicate_seeds(root, replicates)]
         shared = _Shared(self.prepared, self.original, list(masks), seeds, self.key, self.measures)
         # Blocks of replicates: some dozens of tasks keep workers busy and lose little when a run is killed.
@@ -225,14 +233,23 @@ class Comparison(Findings):
         tasks += [Task(f"release {name}", _made_elsewhere, (name, item)) for name, item in made.items()]
 
         def parts() -> dict[str, Any]:
-            found = {"data": self.original.table, "masks": list(masks), "measures": self.measures, "replicates": replicates}
+            found = {
+                "data": self.original.table,
+                "masks": list(masks),
+                "measures": self.measures,
+                "replicates": replicates,
+            }
             found |= {"seed": root} if masks else {}  # nothing else is random
             return found | {"releases": {name: _content(item) for name, item in made.items()}, "key": self.key}
 
-        results, interrupted = run(tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, tell=tell)
+        results, interrupted = run(
+            tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, tell=tell
+        )
         for i in range(len(masks)):
             done = results[i * len(starts) : (i + 1) * len(starts)]
-            self.found.append([] if any(part is None for part in done) else [outcome for part in done for outcome in part])
+            self.found.append(
+                [] if any(part is None for part in done) else [outcome for part in done for outcome in part]
+            )
         self.found += [item or [] for item in results[len(masks) * len(starts) :]]
         return interrupted
 
@@ -291,7 +308,9 @@ def _mask_block(shared: _Shared, i: int, start: int, stop: int) -> list[list[Out
             released = mask.release(shared.original.unwrap(), rng)
             last = shared.recent.get(i)
             # A release that is the last one again, as a chain without randomness gives, has the same numbers.
-            found.append(last[1] if last is not None and _equal(last[0], released) else _compare(shared.prepared, released))
+            found.append(
+                last[1] if last is not None and _equal(last[0], released) else _compare(shared.prepared, released)
+            )
             if rng.bit_generator.state == before and rng.bit_generator.seed_seq.n_children_spawned == 0:  # type: ignore[attr-defined]
                 # It took no random number, so it will give the same every time.
                 shared.steady[i] = found[-1]
@@ -310,7 +329,10 @@ def _made_elsewhere(shared: _Shared, name: str, release: Any) -> list[list[Outco
         single = [not isinstance(m, ImputationLoss) for m in shared.measures]
         # A measure of one release is averaged over the copies, as an analyst does with imputed data.
         together = {j: Outcome.of(p(copies)) for j, p in enumerate(shared.prepared) if not single[j]}
-        return [[Outcome.of(p(copy)) if single[j] else together[j] for j, p in enumerate(shared.prepared)] for copy in copies]
+        return [
+            [Outcome.of(p(copy)) if single[j] else together[j] for j, p in enumerate(shared.prepared)]
+            for copy in copies
+        ]
 
 
 def _absolute(item: Any) -> Any:

@@ -52,7 +52,10 @@ def _pack(value: Any) -> Any:
         return _pack_array(value)
     if _is_ours(kind):
         if dataclasses.is_dataclass(value):
-            return {"@": _name(kind), "of": {f.name: _pack(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}}
+            return {
+                "@": _name(kind),
+                "of": {f.name: _pack(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init},
+            }
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
             return {"@": _name(kind), "of": {k: _pack(v) for k, v in zip(kind._fields, value, strict=True)}}
     raise UnsupportedError(
@@ -68,7 +71,9 @@ def _pack_array(value: Any) -> Any:
     if array.dtype.hasobject:
         return {"@": "objects", "shape": list(array.shape), "of": [_pack(v) for v in array.ravel().tolist()]}
     if array.dtype.names is not None:
-        raise UnsupportedError("A checkpoint cannot hold this result", "an array with named fields", "Give back plain arrays")
+        raise UnsupportedError(
+            "A checkpoint cannot hold this result", "an array with named fields", "Give back plain arrays"
+        )
     # Column-major arrays stay so: sums over them must round as they did before.
     fortran = array.flags.f_contiguous and not array.flags.c_contiguous
     raw = array.tobytes("F" if fortran else "C")
@@ -95,7 +100,11 @@ def _unpack(value: Any) -> Any:
         return {_unpack(k): _unpack(v) for k, v in value["of"]}
     if kind in ("array", "scalar"):
         raw = base64.b64decode(value["bytes"])
-        array = np.frombuffer(raw, dtype=np.dtype(value["dtype"])).reshape(value["shape"], order=value.get("order", "C")).copy("K")
+        array = (
+            np.frombuffer(raw, dtype=np.dtype(value["dtype"]))
+            .reshape(value["shape"], order=value.get("order", "C"))
+            .copy("K")
+        )
         return array[()] if kind == "scalar" else array
     if kind == "objects":
         filled = np.empty(len(value["of"]), dtype=object)
@@ -120,6 +129,10 @@ def _class(name: str) -> type:
         found = importlib.import_module(module)
         for part in path.split("."):
             found = getattr(found, part, None)
-    if not isinstance(found, type) or not _is_ours(found) or not (dataclasses.is_dataclass(found) or hasattr(found, "_fields")):
+    if (
+        not isinstance(found, type)
+        or not _is_ours(found)
+        or not (dataclasses.is_dataclass(found) or hasattr(found, "_fields"))
+    ):
         raise ValueError(f"{name} is not a record of this package")
     return found

@@ -14,10 +14,29 @@ import types
 from pathlib import PurePath
 from typing import Any
 
-__all__ = ["ConvergenceError", "InfeasibleError", "InputError", "RuvError", "UnsupportedError", "failure", "kind_of", "said", "traced"]
+__all__ = [
+    "ConvergenceError",
+    "InfeasibleError",
+    "InputError",
+    "RuvError",
+    "UnsupportedError",
+    "failure",
+    "kind_of",
+    "said",
+    "traced",
+]
 
 #: Errors whose text is about code and files, or the author's own word, and does not quote what was computed with.
-ABOUT_CODE = (ImportError, NameError, AttributeError, SyntaxError, OSError, ZeroDivisionError, RecursionError, SystemExit)
+ABOUT_CODE = (
+    ImportError,
+    NameError,
+    AttributeError,
+    SyntaxError,
+    OSError,
+    ZeroDivisionError,
+    RecursionError,
+    SystemExit,
+)
 
 #: Longer lists than this may be data, and nobody reads them in a message anyway.
 FEW = 12
@@ -84,7 +103,11 @@ def kind_of(value: Any) -> str:
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and shape:
         return f"{article} {name} of shape {shape}"
-    return f"{article} {name} of {len(value)}" if isinstance(value, (list, tuple, set, frozenset, dict, bytes)) else f"{article} {name}"
+    return (
+        f"{article} {name} of {len(value)}"
+        if isinstance(value, (list, tuple, set, frozenset, dict, bytes))
+        else f"{article} {name}"
+    )
 
 
 def failure(error: BaseException) -> str:
@@ -120,8 +143,20 @@ def traced(error: BaseException) -> str:
     one: BaseException | None = error
     while one is not None and id(one) not in seen:
         seen.add(id(one))
-        left_out = "" if isinstance(one, (RuvError, *ABOUT_CODE)) or not _text(one) else " (its text is left out: it may quote data)"
-        parts.append("".join(["Traceback (most recent call last):\n", *traceback.format_tb(one.__traceback__), f"{said(one)}{left_out}\n"]))
+        left_out = (
+            ""
+            if isinstance(one, (RuvError, *ABOUT_CODE)) or not _text(one)
+            else " (its text is left out: it may quote data)"
+        )
+        parts.append(
+            "".join(
+                [
+                    "Traceback (most recent call last):\n",
+                    *traceback.format_tb(one.__traceback__),
+                    f"{said(one)}{left_out}\n",
+                ]
+            )
+        )
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
     return "\nwhich led to\n\n".join(reversed(parts))
 
@@ -135,7 +170,9 @@ def _text(error: BaseException) -> str:
 
 def _is_harmless(value: Any, depth: int = 0) -> bool:
     """True for what may stand in a message: no data set, and nothing whose ``repr`` might show one."""
-    if value is None or isinstance(value, (str, bool, numbers.Number, datetime.date, datetime.timedelta, PurePath, range, slice, type)):
+    if value is None or isinstance(
+        value, (str, bool, numbers.Number, datetime.date, datetime.timedelta, PurePath, range, slice, type)
+    ):
         return True
     if isinstance(value, (list, tuple, set, frozenset)):
         return len(value) <= FEW and depth < 3 and all(_is_harmless(v, depth + 1) for v in value)
@@ -144,4 +181,6 @@ def _is_harmless(value: Any, depth: int = 0) -> bool:
     if isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):
         return True
     # Parts of this package, and classes that others derive from them, show their settings.
-    return getattr(value, "shape", None) in (None, ()) and any(c.__module__.split(".")[0] == "ruvdecision" for c in type(value).__mro__)
+    return getattr(value, "shape", None) in (None, ()) and any(
+        c.__module__.split(".")[0] == "ruvdecision" for c in type(value).__mro__
+    )

@@ -121,12 +121,19 @@ def evaluate(
             notes = (f"Stopped before the end: {len(done)} of {len(candidates)} releases were finished.",)
             candidates = Batch(candidates[i] for i in done)
         if empirical is not None:
-            places: dict[str, Any] = {"executor": executor, "checkpoint": None if checkpoint is None else Path(checkpoint) / "measures"}
-            if empirical.apply(candidates, replicates or 1, root, tell=lambda part: bar.tell(share + (1 - share) * part), **places):
+            places: dict[str, Any] = {
+                "executor": executor,
+                "checkpoint": None if checkpoint is None else Path(checkpoint) / "measures",
+            }
+            if empirical.apply(
+                candidates, replicates or 1, root, tell=lambda part: bar.tell(share + (1 - share) * part), **places
+            ):
                 notes += ("Stopped before the end: some measures are missing.",)
     first, second = solved
     if data is None and any(word.startswith(("sampling", "quadrature")) for s in solved for word in set(s.engine)):
-        notes += ("Planned before any data: the records were drawn from the belief, and the uncertainties averaged over such files.",)
+        notes += (
+            "Planned before any data: the records were drawn from the belief, and the uncertainties averaged over such files.",
+        )
     engines: Any = list(first.engine)
     if engines != list(second.engine):
         engines = [a if a == b else f"{a} / {b}" for a, b in zip(first.engine, second.engine, strict=True)]
@@ -155,7 +162,9 @@ def evaluate(
         },
         notes=notes,
         users=(intruder, scientist),
-        draws={user: {position: found[i] for position, i in enumerate(done) if i in found} for user, found in kept.items()},
+        draws={
+            user: {position: found[i] for position, i in enumerate(done) if i in found} for user, found in kept.items()
+        },
     )
 
 
@@ -185,12 +194,16 @@ def check_masks(masks: Sequence[Mask] | Mask) -> Batch:
     try:
         found = Batch.of(masks)
     except TypeError:
-        raise InputError("masks must be a list of masks", kind_of(masks), "Write [ruv.Suppress(), ruv.Noise(variance=2)]") from None
+        raise InputError(
+            "masks must be a list of masks", kind_of(masks), "Write [ruv.Suppress(), ruv.Noise(variance=2)]"
+        ) from None
     if not found:
         raise InputError("masks must not be empty", [], "Give at least one candidate release")
     for i, mask in enumerate(found):
         check_mask(f"masks[{i}]", mask)
     twins = found.duplicate()
     if twins is not None:
-        raise InputError(f"masks {twins[0]} and {twins[1]} are the same release", str(found[twins[0]]), "List each release once")
+        raise InputError(
+            f"masks {twins[0]} and {twins[1]} are the same release", str(found[twins[0]]), "List each release once"
+        )
     return found

@@ -54,7 +54,9 @@ def read_data(path: Any) -> pd.DataFrame:
     with reading(file, kind):
         table = _READERS[kind](file)
     if len(table) == 0 or table.shape[1] == 0:
-        raise InputError(f"{file} has no records", f"{len(table)} rows and {table.shape[1]} columns", "Give one row per respondent")
+        raise InputError(
+            f"{file} has no records", f"{len(table)} rows and {table.shape[1]} columns", "Give one row per respondent"
+        )
     twice = [str(name) for name, count in Counter(table.columns).items() if count > 1]
     if twice:
         raise InputError(f"{file} has columns that share a name", ", ".join(twice), "Rename them")
@@ -81,16 +83,22 @@ def reading(file: Path, kind: str) -> Iterator[None]:
     except pd.errors.EmptyDataError:
         raise InputError(f"{file} is empty", "no line with names", "Check how it was written") from None
     except pd.errors.ParserWarning:
-        raise InputError(f"{file} has rows with more entries than there are names", "a long row", "Name every column once") from None
+        raise InputError(
+            f"{file} has rows with more entries than there are names", "a long row", "Name every column once"
+        ) from None
     except ImportError as error:
         do = "Install it, or save the file in another way"
-        raise UnsupportedError(f"Reading {file} needs a package that is not installed", error.name or type(error).__name__, do) from error
+        raise UnsupportedError(
+            f"Reading {file} needs a package that is not installed", error.name or type(error).__name__, do
+        ) from error
     except Exception as error:
         # Each library has its own errors for damaged files; all mean the same to the caller. Their messages may quote records,
         # but for that of the CSV parser, which counts lines.
         where = re.search(r"Expected \d+ fields in line \d+, saw \d+|EOF inside string starting at row \d+", str(error))
         got = where[0] if where and isinstance(error, pd.errors.ParserError) else type(error).__name__
-        raise InputError(f"{file} cannot be read as {kind}", got, "Check the file and its ending: it may be damaged or cut short") from None
+        raise InputError(
+            f"{file} cannot be read as {kind}", got, "Check the file and its ending: it may be damaged or cut short"
+        ) from None
 
 
 def file_digest(path: str | Path) -> str:
@@ -136,7 +144,8 @@ def _kind(file: Path) -> str:
 def _read_parquet(file: Path) -> pd.DataFrame:
     if find_spec("pyarrow") is None and find_spec("fastparquet") is None:
         raise UnsupportedError(
-            "Reading parquet needs the package pyarrow, which is not installed", do="Install pyarrow, or save the file as CSV"
+            "Reading parquet needs the package pyarrow, which is not installed",
+            do="Install pyarrow, or save the file as CSV",
         )
     return pd.read_parquet(file)
 
@@ -154,7 +163,8 @@ def _read_stata(file: Path) -> pd.DataFrame:
 def _read_spss(file: Path) -> pd.DataFrame:
     if find_spec("pyreadstat") is None:
         raise UnsupportedError(
-            "Reading SPSS files needs the package pyreadstat, which is not installed", do="Install pyreadstat, or save the file as CSV"
+            "Reading SPSS files needs the package pyreadstat, which is not installed",
+            do="Install pyreadstat, or save the file as CSV",
         )
     import pyreadstat  # type: ignore[import-not-found]
 
@@ -172,7 +182,9 @@ def _read_sas(file: Path) -> pd.DataFrame:
         # pandas reads transport files of version 5 only.
         if find_spec("pyreadstat") is None:
             do = "Install pyreadstat, or save the file as CSV"
-            raise UnsupportedError("Reading SAS transport files of version 8 needs the package pyreadstat, which is not installed", do=do)
+            raise UnsupportedError(
+                "Reading SAS transport files of version 8 needs the package pyreadstat, which is not installed", do=do
+            )
         import pyreadstat
 
         return pyreadstat.read_xport(str(file))[0]  # type: ignore[no-any-return]

@@ -97,7 +97,11 @@ def check_measures(measures: Any) -> list[Any]:
     """The measures, each with a name of its own, a role and a call."""
     several = isinstance(measures, Iterable) and getattr(measures, "ndim", 1) > 0
     if isinstance(measures, (str, Mapping)) or not (several or callable(measures)):
-        raise InputError("measures must be a list of measures", kind_of(measures), "Write measures=[ruv.RecordLinkage(), ruv.NormalKL()]")
+        raise InputError(
+            "measures must be a list of measures",
+            kind_of(measures),
+            "Write measures=[ruv.RecordLinkage(), ruv.NormalKL()]",
+        )
     chosen = list(measures) if several else [measures]
     if not chosen:
         raise InputError("measures must not be empty", [], "Write measures=[ruv.RecordLinkage(), ruv.NormalKL()]")
@@ -105,13 +109,23 @@ def check_measures(measures: Any) -> list[Any]:
         if isinstance(item, type):
             raise InputError(f"measures[{i}] is a class", item.__name__, f"Write {item.__name__}()")
         if not callable(item) or not isinstance(getattr(item, "name", None), str) or not item.name:
-            raise InputError(f"measures[{i}] must be a measure, with a name, a role and a call", kind_of(item), "Write ruv.NormalKL()")
+            raise InputError(
+                f"measures[{i}] must be a measure, with a name, a role and a call",
+                kind_of(item),
+                "Write ruv.NormalKL()",
+            )
         if getattr(item, "role", None) not in ROLES:
-            raise InputError(f"The role of {item.name} must be 'risk' or 'utility'", getattr(item, "role", None), "Set role on its class")
+            raise InputError(
+                f"The role of {item.name} must be 'risk' or 'utility'",
+                getattr(item, "role", None),
+                "Set role on its class",
+            )
     names = [check_name(item.name) for item in chosen]
     taken = [name for i, name in enumerate(names) if name in names[:i] or f"{name}_error" in names]
     if taken:
-        raise InputError("Two measures want the same column", ", ".join(dict.fromkeys(taken)), 'Give one another name, name="..."')
+        raise InputError(
+            "Two measures want the same column", ", ".join(dict.fromkeys(taken)), 'Give one another name, name="..."'
+        )
     return chosen
 
 

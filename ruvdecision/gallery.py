@@ -80,16 +80,23 @@ def plot_maps(
     from matplotlib.patches import Rectangle
 
     found = _named(maps, names)
-    check_flag("share", share, "Say whether all maps have the same risk axis"), check_flag("labels", labels, "Say whether names are drawn")
+    (
+        check_flag("share", share, "Say whether all maps have the same risk axis"),
+        check_flag("labels", labels, "Say whether names are drawn"),
+    )
     limits = max_risk if isinstance(max_risk, Mapping) else dict.fromkeys(found, max_risk)
     strange = [k for k in limits if k not in found]
     if strange:
         raise InputError("max_risk names a map that is not there", strange, suggest(str(strange[0]), list(found)))
     if share and len({m.risk_score for m in found.values()}) > 1:
         scores = sorted({m.risk_score.name for m in found.values()})
-        raise InputError("Maps that share an axis must measure risk alike", scores, "Use rumap.with_risk(...), or share=False")
+        raise InputError(
+            "Maps that share an axis must measure risk alike", scores, "Use rumap.with_risk(...), or share=False"
+        )
     if set(options) & {"ax", "legend", "title"}:
-        raise InputError("plot_maps sets these itself", sorted(set(options) & {"ax", "legend", "title"}), "Leave them out")
+        raise InputError(
+            "plot_maps sets these itself", sorted(set(options) & {"ax", "legend", "title"}), "Leave them out"
+        )
     if figure is not None and not hasattr(figure, "subplots"):
         raise InputError("figure must be a figure of matplotlib", figure, "Leave it out, or write plt.figure()")
     wide = _across(len(found)) if across is None else min(check_integer("across", across, low=1), len(found))
@@ -175,19 +182,25 @@ def plot_uncertainty(
         check_choice("users", who, ["intruder", "scientist"])
     shown = [w for w in dict.fromkeys(users) if getattr(rumap, w) is not None]
     if not shown:
-        raise InputError("This map has no uncertainty to draw", "a map of measures", "Give a map that evaluate(...) made")
+        raise InputError(
+            "This map has no uncertainty to draw", "a map of measures", "Give a map that evaluate(...) made"
+        )
     numeric = {k: v for k, v in rumap.parameters.items() if v.dtype.kind == "f"}
     counts = {k: len(set(v[~np.isnan(v)].tolist())) for k, v in numeric.items()}
     if parameter is None:
         parameter = max(counts, key=lambda k: counts[k], default=None)
     if not isinstance(parameter, str) or parameter not in counts or counts[parameter] < 2:
         raise InputError(
-            "parameter must be one that varies between the masks", parameter, suggest(str(parameter), [k for k in counts if counts[k] > 1])
+            "parameter must be one that varies between the masks",
+            parameter,
+            suggest(str(parameter), [k for k in counts if counts[k] > 1]),
         )
     starts = {w: rumap.before[0 if w == "intruder" else 1] for w in shown}
     known = all(np.isfinite(s).all() and (s > 0).all() for s in starts.values())
     if relative and not known:
-        raise InputError("relative=True compares with U before any release", "not known", "Leave relative out, or use proper priors")
+        raise InputError(
+            "relative=True compares with U before any release", "not known", "Leave relative out, or use proper priors"
+        )
     relative = known if relative is None else relative
     curves = _families(rumap, parameter)
     at = numeric[parameter]
@@ -218,7 +231,13 @@ def plot_uncertainty(
 
 
 def plot_frontier3(
-    rumap: RUMap, columns: Any = None, ax: Axes | None = None, *, names: bool = True, title: str | None = None, style: str | None = None
+    rumap: RUMap,
+    columns: Any = None,
+    ax: Axes | None = None,
+    *,
+    names: bool = True,
+    title: str | None = None,
+    style: str | None = None,
 ) -> Axes:
     """Draw the frontier of three measures: two as axes, the third as colour; return the Axes.
 
@@ -243,14 +262,20 @@ def plot_frontier3(
 
     Examples
     --------
-    >>> rumap = RUMap.build(labels=["a", "b", "c"], intruder=[3.0, 2.0, 1.0], scientist=[3.0, 1.0, 2.0], columns={"IO": [0.2, 0.3, 0.1]})
+    >>> rumap = RUMap.build(
+    ...     labels=["a", "b", "c"], intruder=[3.0, 2.0, 1.0], scientist=[3.0, 1.0, 2.0], columns={"IO": [0.2, 0.3, 0.1]}
+    ... )
     >>> plot_frontier3(rumap, {"risk": "lower", "utility": "higher", "IO": "higher"}).get_title()
     '2 of 3 releases are on the frontier of risk, utility and IO'
     """
     check_map(rumap)
     if columns is None:
         known = rumap.attrs.get("better", {})
-        columns = ["risk", "utility", *[k for k in (known if isinstance(known, Mapping) else {}) if k in rumap.columns][:1]]
+        columns = [
+            "risk",
+            "utility",
+            *[k for k in (known if isinstance(known, Mapping) else {}) if k in rumap.columns][:1],
+        ]
     better = directions(rumap, columns)
     if len(better) != 3:
         raise InputError("plot_frontier3 draws three columns", list(better), 'Write columns=["risk", "IO", "KL"]')
@@ -259,14 +284,25 @@ def plot_frontier3(
     y, x, z = values.values()
     drawn = np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
     if not drawn.any():
-        raise InputError("There is nothing to draw", "no release has all three finite", "Look at the columns of the map")
+        raise InputError(
+            "There is nothing to draw", "no release has all three finite", "Look at the columns of the map"
+        )
     (down, across, colour), ends = better, better
     with axes_on(style, ax, (8.2, 5.2)) as ax:
         look = look_of(ax)
         rest, best = drawn & ~front, drawn & front
         good = np.asarray(rumap.converged)
         ax.plot(
-            x[rest], y[rest], ls="none", marker="o", ms=4, mfc="none", mec=look.soft, alpha=0.6, zorder=2, label="beaten by another release"
+            x[rest],
+            y[rest],
+            ls="none",
+            marker="o",
+            ms=4,
+            mfc="none",
+            mec=look.soft,
+            alpha=0.6,
+            zorder=2,
+            label="beaten by another release",
         )
         # Cividis is made for colour-blind readers and is as dark and bright in grey.
         low, high = float(z[drawn].min()), float(z[drawn].max())
@@ -285,7 +321,16 @@ def plot_frontier3(
         doubt = best & ~good
         if doubt.any():
             ax.plot(
-                x[doubt], y[doubt], ls="none", marker="o", ms=14, mfc="none", mec=look.colours[1], mew=1.6, zorder=4, label="not converged"
+                x[doubt],
+                y[doubt],
+                ls="none",
+                marker="o",
+                ms=14,
+                mfc="none",
+                mec=look.colours[1],
+                mew=1.6,
+                zorder=4,
+                label="not converged",
             )
         bar = ax.get_figure().colorbar(dots, ax=ax)  # type: ignore[union-attr]
         bar.set_label(plain(f"{colour} ({'more' if ends[colour] == 'higher' else 'less'} is better)"))
@@ -293,7 +338,9 @@ def plot_frontier3(
         ax.set_ylabel(plain(f"{down}   {_arrow(ends[down], 'y')}"))
         gone = int((~drawn).sum())
         size = f"{int(front.sum()):,} of {len(rumap):,} releases are on the frontier of {down}, {across} and {colour}"
-        ax.set_title(plain(title if title is not None else size + (f"; {gone} not drawn" if gone else "")), fontsize="medium")
+        ax.set_title(
+            plain(title if title is not None else size + (f"; {gone} not drawn" if gone else "")), fontsize="medium"
+        )
         bare(ax, look, "both", ("top", "right"))
         if names and 0 < best.sum() <= MOST_NAMES:
             _name_points(ax, x, y, [rumap.releases[i] for i in range(len(rumap))], np.flatnonzero(best))
@@ -333,7 +380,9 @@ def _say_chosen(ax: Any, rumap: RUMap, name: str, max_risk: Any, rule: Any) -> N
         text = f"chosen: {choose(rumap, max_risk, **(rule or {})).release}"
     except InfeasibleError:
         text = "no release meets the threshold"
-    ax.set_title(plain(name) + "\n" + plain("\n".join(textwrap.wrap(text, 44, max_lines=2, placeholder=" …"))), fontsize="small")
+    ax.set_title(
+        plain(name) + "\n" + plain("\n".join(textwrap.wrap(text, 44, max_lines=2, placeholder=" …"))), fontsize="small"
+    )
 
 
 def _named(maps: Any, names: Any) -> dict[str, RUMap]:
@@ -368,7 +417,11 @@ def _families(rumap: RUMap, parameter: str) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for key, members in groups.items():
         twins = [k for k in groups if k[0] == key[0]]
-        told = [f"{n}={v}" for j, (n, v) in enumerate(zip(others, key[1:], strict=True)) if len({t[j + 1] for t in twins}) > 1]
+        told = [
+            f"{n}={v}"
+            for j, (n, v) in enumerate(zip(others, key[1:], strict=True))
+            if len({t[j + 1] for t in twins}) > 1
+        ]
         rows = np.array(members)
         named[", ".join([key[0], *told])] = rows[np.argsort(at[rows], kind="stable")]
     if len(named) > len(MARKERS) * 2:
@@ -376,14 +429,38 @@ def _families(rumap: RUMap, parameter: str) -> dict[str, Any]:
     return named
 
 
-def _curve(ax: Any, x: Array, y: Array, error: Array, good: Any, colour: str, line: str, marker: str, name: str) -> None:
+def _curve(
+    ax: Any, x: Array, y: Array, error: Array, good: Any, colour: str, line: str, marker: str, name: str
+) -> None:
     shown = np.isfinite(y)
     few = shown.sum() <= 40
-    ax.plot(x[shown], y[shown], ls=line, lw=2, color=colour, marker=marker if few else "", ms=4, label=plain(name), zorder=3)
-    ax.plot(x[shown & ~good], y[shown & ~good], ls="none", marker=marker, ms=7, mfc=look_of(ax).paper, mec=colour, mew=1.5, zorder=4)
+    ax.plot(
+        x[shown], y[shown], ls=line, lw=2, color=colour, marker=marker if few else "", ms=4, label=plain(name), zorder=3
+    )
+    ax.plot(
+        x[shown & ~good],
+        y[shown & ~good],
+        ls="none",
+        marker=marker,
+        ms=7,
+        mfc=look_of(ax).paper,
+        mec=colour,
+        mew=1.5,
+        zorder=4,
+    )
     barred = shown & (error > 0) & np.isfinite(error)
     if barred.any():
-        ax.errorbar(x[barred], y[barred], error[barred], fmt="none", ecolor=colour, elinewidth=0.9, capsize=2, alpha=0.7, zorder=2.5)
+        ax.errorbar(
+            x[barred],
+            y[barred],
+            error[barred],
+            fmt="none",
+            ecolor=colour,
+            elinewidth=0.9,
+            capsize=2,
+            alpha=0.7,
+            zorder=2.5,
+        )
 
 
 def _name_ends(ax: Any) -> None:
@@ -425,7 +502,9 @@ def _name_points(ax: Any, x: Array, y: Array, names: Sequence[str], rows: Any) -
 
 
 def _arrow(end: str, axis: str) -> str:
-    return {"x": {"higher": "better →", "lower": "← better"}, "y": {"higher": "better →", "lower": "← better"}}[axis][end]
+    return {"x": {"higher": "better →", "lower": "← better"}, "y": {"higher": "better →", "lower": "← better"}}[axis][
+        end
+    ]
 
 
 def _short(text: str, most: int = 34) -> str:

@@ -155,7 +155,9 @@ def one_more_record(user: Any, mask: Mask | None = None, row: int = -1, **option
     """
     mask = Release() if mask is None else check_mask("mask", mask)
     position = check_index("row", row, _belief(user).records)
-    return worth(user, mask, mask | Suppress(rows=[position]), what=options.pop("what", f"row {position} of {mask}"), **options)
+    return worth(
+        user, mask, mask | Suppress(rows=[position]), what=options.pop("what", f"row {position} of {mask}"), **options
+    )
 
 
 def one_more_variable(user: Any, column: Any, mask: Mask | None = None, **options: Any) -> Worth:
@@ -172,7 +174,13 @@ def one_more_variable(user: Any, column: Any, mask: Mask | None = None, **option
     True
     """
     mask = Release() if mask is None else check_mask("mask", mask)
-    return worth(user, mask, mask | Suppress(columns=[column]), what=options.pop("what", f"column {column!r} of {mask}"), **options)
+    return worth(
+        user,
+        mask,
+        mask | Suppress(columns=[column]),
+        what=options.pop("what", f"column {column!r} of {mask}"),
+        **options,
+    )
 
 
 def one_more_digit(user: Any, base: float, mask: Mask | None = None, *, digits: int = 1, **options: Any) -> Worth:
@@ -209,7 +217,13 @@ def one_more_digit(user: Any, base: float, mask: Mask | None = None, *, digits: 
     unit = check_number("base", base, low=0.0, open_low=True)
     fine = Round(unit / 10.0 ** check_integer("digits", digits, low=1, high=300))
     richer: Mask = fine if mask is None else check_mask("mask", mask) | fine
-    return worth(user, richer, richer | Round(unit), what=options.pop("what", f"rounding to {fine.base:g} rather than {unit:g}"), **options)
+    return worth(
+        user,
+        richer,
+        richer | Round(unit),
+        what=options.pop("what", f"rounding to {fine.base:g} rather than {unit:g}"),
+        **options,
+    )
 
 
 def _belief(user: Any) -> Any:

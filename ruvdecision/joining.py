@@ -37,15 +37,23 @@ def join(a: RUMap, b: RUMap, named: bool) -> RUMap:
                 "Tell the maps apart with RUMap.concat([a, b], names=[...])",
             )
         if (getattr(a, who) is None) != (getattr(b, who) is None):
-            raise InputError(f"One map has the {who}'s uncertainty and the other has not", None, "Join maps of the same kind")
+            raise InputError(
+                f"One map has the {who}'s uncertainty and the other has not", None, "Join maps of the same kind"
+            )
     twice = sorted(set(a.releases) & set(b.releases))
     if twice:
         raise InputError(
-            "The maps share releases", twice[:5], "Leave them out of one map, or tell the maps apart with RUMap.concat([a, b], names=[...])"
+            "The maps share releases",
+            twice[:5],
+            "Leave them out of one map, or tell the maps apart with RUMap.concat([a, b], names=[...])",
         )
 
     def glue(x: Value | None, y: Value | None) -> Value | None:
-        return None if x is None or y is None else Value(*(frozen(np.concatenate(pair)) for pair in zip(x, y, strict=True)))
+        return (
+            None
+            if x is None or y is None
+            else Value(*(frozen(np.concatenate(pair)) for pair in zip(x, y, strict=True)))
+        )
 
     attrs = {k: _merge_attr(k, a.attrs, b.attrs) for k in {**a.attrs, **b.attrs}}
     return replace(
@@ -54,7 +62,9 @@ def join(a: RUMap, b: RUMap, named: bool) -> RUMap:
         intruder=glue(a.intruder, b.intruder),
         scientist=glue(a.scientist, b.scientist),
         before=(np.concatenate([a.before[0], b.before[0]]), np.concatenate([a.before[1], b.before[1]])),
-        masks=None if a.masks is None and b.masks is None else (a.masks or (None,) * a.size) + (b.masks or (None,) * b.size),
+        masks=None
+        if a.masks is None and b.masks is None
+        else (a.masks or (None,) * a.size) + (b.masks or (None,) * b.size),
         columns=MappingProxyType(stack(a.columns, b.columns, a.size, b.size)),
         attrs=MappingProxyType(attrs),
         notes=tuple(dict.fromkeys(a.notes + b.notes)),

@@ -76,7 +76,11 @@ def plot_knowledge(
     Examples
     --------
     >>> rumap = RUMap.build(
-    ...     labels=["a", "b"], intruder=[2.0, 1.0], scientist=[0.5, 0.25], technique="row known: Noise", parameters={"variance": [2.0, 1.0]}
+    ...     labels=["a", "b"],
+    ...     intruder=[2.0, 1.0],
+    ...     scientist=[0.5, 0.25],
+    ...     technique="row known: Noise",
+    ...     parameters={"variance": [2.0, 1.0]},
     ... )
     >>> plot_knowledge(rumap, max_risk=0.7).get_xlabel()
     'data utility (1 / expected loss of the scientist)   better →'
@@ -84,25 +88,37 @@ def plot_knowledge(
     import matplotlib.pyplot as plt
 
     if not isinstance(rumap, RUMap):
-        raise InputError("plot_knowledge draws a map", rumap, "Pass what scenarios.additive_noise(...) or evaluate(...) gives back")
+        raise InputError(
+            "plot_knowledge draws a map", rumap, "Pass what scenarios.additive_noise(...) or evaluate(...) gives back"
+        )
     if max_risk is not None:
         max_risk = check_number("max_risk", max_risk)
     parameter = _parameter(rumap)
     if against != "utility" and against not in rumap.parameters:
-        raise InputError("against must be 'utility' or a parameter of the masks", against, suggest(against, ["utility", *rumap.parameters]))
+        raise InputError(
+            "against must be 'utility' or a parameter of the masks",
+            against,
+            suggest(against, ["utility", *rumap.parameters]),
+        )
     x = rumap.utility if against == "utility" else np.asarray(rumap.parameters[against], dtype=float)
     if ax is None:
         _, ax = plt.subplots(figsize=(7.2, 4.8), layout="constrained")
     curves = _curves(rumap, parameter if against == "utility" else against, names or {}, look_of(ax).colours)
     shown = np.isfinite(x) & np.isfinite(rumap.risk)
     if not np.any(shown):
-        raise InputError("There is nothing to draw", "no release has a finite risk and place", "Look at the columns risk and utility")
+        raise InputError(
+            "There is nothing to draw", "no release has a finite risk and place", "Look at the columns risk and utility"
+        )
     _set_axes(ax, rumap, x, shown, max_risk, log, against)
     if risk_range is not None:
         if not (np.ndim(risk_range) == 1 and len(risk_range) == 2 and risk_range[0] < risk_range[1]):
             raise InputError("risk_range must be a lower and an upper end", risk_range, "Write risk_range=(0.1, 100)")
         if ax.get_yscale() == "log" and risk_range[0] <= 0:
-            raise InputError("risk_range must be positive on a logarithmic axis", risk_range, "Write risk_range=(0.1, 100), or log=False")
+            raise InputError(
+                "risk_range must be positive on a logarithmic axis",
+                risk_range,
+                "Write risk_range=(0.1, 100), or log=False",
+            )
         ax.set_ylim(risk_range)
     crossings = _crossings(rumap, curves, x, shown, max_risk, parameter)
     lines = [_line(rumap, curve, x, shown, crossing) for curve, crossing in zip(curves, crossings, strict=True)]
@@ -177,7 +193,9 @@ def _phrase(field: str, value: str, only: bool) -> str:
     return f"{value} knowledge" if field == "knowledge" and only else value
 
 
-def _set_axes(ax: Axes, rumap: RUMap, x: Array, shown: Any, max_risk: float | None, log: str | bool, against: str) -> None:
+def _set_axes(
+    ax: Axes, rumap: RUMap, x: Array, shown: Any, max_risk: float | None, log: str | bool, against: str
+) -> None:
     if not isinstance(log, bool):
         check_choice("log", log, ["auto", "x", "y"])
     y = rumap.risk[shown] if max_risk is None else np.append(rumap.risk[shown], max_risk)
@@ -185,7 +203,11 @@ def _set_axes(ax: Axes, rumap: RUMap, x: Array, shown: Any, max_risk: float | No
         low, high = float(values.min()), float(values.max())
         wanted = log is True or log == letter or (log == "auto" and low > 0 and high > LOG_FROM * low)
         if wanted and low <= 0:
-            raise InputError(f"A logarithmic {letter} axis needs positive values", low, 'Use log="auto", or leave out noise variance 0')
+            raise InputError(
+                f"A logarithmic {letter} axis needs positive values",
+                low,
+                'Use log="auto", or leave out noise variance 0',
+            )
         if wanted:
             getattr(ax, f"set_{letter}scale")("log")
             room = (high / low) ** 0.08 if high > low else 1.2
@@ -210,7 +232,9 @@ def _crossings(
     exact = {c.name for c in curves if not np.any(rumap.risk_error[c.rows] > 0)}
     # Where the exact curve is there too, its crossing is the better one.
     second = [c.name in exact and bool(np.any(rumap.risk_error[c.rows] > 0)) for c in curves]
-    return [None if s else _crossing(rumap, c, x, shown, max_risk, parameter) for c, s in zip(curves, second, strict=True)]
+    return [
+        None if s else _crossing(rumap, c, x, shown, max_risk, parameter) for c, s in zip(curves, second, strict=True)
+    ]
 
 
 def _crossing(rumap: RUMap, curve: _Curve, x: Array, shown: Any, max_risk: float, parameter: str) -> _Crossing | None:
@@ -241,7 +265,9 @@ def _line(rumap: RUMap, curve: _Curve, x: Array, shown: Any, crossing: _Crossing
     rows = curve.rows[shown[curve.rows]]
     if crossing is None:
         return x[rows], rumap.risk[rows]
-    return np.insert(x[rows], crossing.after, crossing.place), np.insert(rumap.risk[rows], crossing.after, crossing.risk)
+    return np.insert(x[rows], crossing.after, crossing.place), np.insert(
+        rumap.risk[rows], crossing.after, crossing.risk
+    )
 
 
 def _draw(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, shown: Any, line: tuple[Array, Array]) -> None:
@@ -326,14 +352,26 @@ def _write(
             dots = bool(np.any(rumap.risk_error[one.rows] > 0))
             handles.append(
                 Line2D(
-                    [], [], color=look_of(ax).soft, ls="none" if dots else one.line, marker=one.marker if dots else "", ms=4, label=method
+                    [],
+                    [],
+                    color=look_of(ax).soft,
+                    ls="none" if dots else one.line,
+                    marker=one.marker if dots else "",
+                    ms=4,
+                    label=method,
                 )
             )
     if np.any(rumap.risk_error > 0):
         handles.append(Line2D([], [], ls="none", label="bars: one standard error"))
     if handles:
         ax.legend(
-            handles=handles, loc="best", frameon=True, framealpha=0.9, facecolor=look_of(ax).paper, edgecolor="none", fontsize="small"
+            handles=handles,
+            loc="best",
+            frameon=True,
+            framealpha=0.9,
+            facecolor=look_of(ax).paper,
+            edgecolor="none",
+            fontsize="small",
         )
 
 
@@ -379,8 +417,20 @@ def _name(labeller: Labeller, curve: _Curve, path: Array) -> bool:
 def _mark(ax: Axes, labeller: Labeller, curve: _Curve, crossing: _Crossing, parameter: str) -> None:
     """Mark where the curve meets the threshold, with the parameter there."""
     point = ax.transData.transform((crossing.place, crossing.risk))
-    ax.plot(crossing.place, crossing.risk, marker="o", ms=6, mfc=look_of(ax).paper, color=curve.colour, mew=1.5, ls="none", zorder=5)
-    labeller.beside(f"{parameter} {_short(crossing.parameter)}", np.array([point - [5, 0], point, point + [5, 0]]), 1, curve.colour)
+    ax.plot(
+        crossing.place,
+        crossing.risk,
+        marker="o",
+        ms=6,
+        mfc=look_of(ax).paper,
+        color=curve.colour,
+        mew=1.5,
+        ls="none",
+        zorder=5,
+    )
+    labeller.beside(
+        f"{parameter} {_short(crossing.parameter)}", np.array([point - [5, 0], point, point + [5, 0]]), 1, curve.colour
+    )
 
 
 def _short(value: float) -> str:

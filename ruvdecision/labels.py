@@ -37,7 +37,9 @@ class Labeller:
         length = np.concatenate([[0], np.cumsum(np.hypot(*np.diff(path, axis=0).T))])
         if length[-1] > 0:
             at = np.arange(0, length[-1], 4.0)
-            self.dots = np.concatenate([self.dots, np.column_stack([np.interp(at, length, path[:, j]) for j in (0, 1)])])
+            self.dots = np.concatenate(
+                [self.dots, np.column_stack([np.interp(at, length, path[:, j]) for j in (0, 1)])]
+            )
 
     def beside(self, text: str, path: Array, i: int, colour: str) -> bool:
         """Write a parameter value beside point ``i`` of a curve, across its direction; False if there is no room."""
@@ -124,13 +126,17 @@ class Labeller:
         for up in (1, -1):
             for share in (1.0, 0.0, 0.5, 0.75, 0.25, 0.875, 0.625, 0.375, 0.125):
                 x = self.frame[0] + 4 + share * (self.frame[2] - self.frame[0] - width - 8) + width / 2
-                cost = self._cost(self._put(note, np.array([x, level]), np.array([0.0, float(up)]), 3, origin=self.frame[0] - 1))
+                cost = self._cost(
+                    self._put(note, np.array([x, level]), np.array([0.0, float(up)]), 3, origin=self.frame[0] - 1)
+                )
                 if cost < best[0]:
                     best = (cost, x, up)
         if not np.isfinite(best[0]):
             note.remove()
             return
-        self.boxes.append(self._put(note, np.array([best[1], level]), np.array([0.0, float(best[2])]), 3, origin=self.frame[0] - 1))
+        self.boxes.append(
+            self._put(note, np.array([best[1], level]), np.array([0.0, float(best[2])]), 3, origin=self.frame[0] - 1)
+        )
         across = np.arange(self.frame[0], self.frame[2], 4.0)
         self.dots = np.concatenate([self.dots, np.column_stack([across, np.full(across.size, level)])])
 
@@ -149,7 +155,9 @@ class Labeller:
         pad = 2 * 0.35 * note.get_fontsize() * self.scale if note.get_bbox_patch() else 0.0
         half = (np.array([size.width, size.height]) + pad) / 2
         centre = (
-            point + direction * reach * self.scale + np.sign(np.round(direction, 6)) * half * np.minimum(1.0, np.abs(direction) * 1.4142136)
+            point
+            + direction * reach * self.scale
+            + np.sign(np.round(direction, 6)) * half * np.minimum(1.0, np.abs(direction) * 1.4142136)
         )
         anchor = np.array([point[0] if origin is None else origin, point[1]])
         note.set_position(tuple((centre - anchor) / self.scale))
@@ -165,7 +173,10 @@ class Labeller:
             return np.inf
         pad = 3.0
         dots = np.sum(
-            (self.dots[:, 0] > x0 - pad) & (self.dots[:, 0] < x1 + pad) & (self.dots[:, 1] > y0 - pad) & (self.dots[:, 1] < y1 + pad)
+            (self.dots[:, 0] > x0 - pad)
+            & (self.dots[:, 0] < x1 + pad)
+            & (self.dots[:, 1] > y0 - pad)
+            & (self.dots[:, 1] < y1 + pad)
         )
         texts = sum(min(x1, b[2]) + 2 > max(x0, b[0]) and min(y1, b[3]) + 2 > max(y0, b[1]) for b in self.boxes)
         return float(dots + 1000 * texts)

@@ -135,7 +135,9 @@ class Layout:
         zero = np.zeros((stages, 1), dtype=np.int64)
         ints = lambda *x: np.array(x, dtype=np.int64)  # noqa: E731
         if not distinct:
-            return cls(n, (BlockShape(n, ints(1), zero),), tuple(partitions), ints(0), ints([0, 0, 0]).reshape(1, 3), ints(1))
+            return cls(
+                n, (BlockShape(n, ints(1), zero),), tuple(partitions), ints(0), ints([0, 0, 0]).reshape(1, 3), ints(1)
+            )
         if len(distinct) == 1 and distinct[0].even is not None:
             # Consecutive groups: at most two sizes, so this costs the same for ten records and for a million.
             groups = distinct[0].even
@@ -150,7 +152,9 @@ class Layout:
                     shapes.append(BlockShape(count, ints(size), zero))
                     starts.append(start)
                     stride.append(size)
-            return cls(n, tuple(shapes), tuple(partitions), ints(*starts), np.array(place, dtype=np.int64), ints(*stride))
+            return cls(
+                n, tuple(shapes), tuple(partitions), ints(*starts), np.array(place, dtype=np.int64), ints(*stride)
+            )
         return cls._general(partitions, distinct, n)
 
     @classmethod
@@ -183,7 +187,9 @@ class Layout:
             component = connected_components(graph, directed=False)[1][:count]
         else:
             component = np.arange(count)
-        stage_row = [next((i for i, q in enumerate(distinct) if p is not None and p.same_as(q)), None) for p in partitions]
+        stage_row = [
+            next((i for i, q in enumerate(distinct) if p is not None and p.same_as(q)), None) for p in partitions
+        ]
         order = np.argsort(component, kind="stable")
         shapes: dict[Any, int] = {}
         found: list[BlockShape] = []
@@ -235,7 +241,11 @@ class Layout:
 
     def classes(self) -> list[tuple[float, int, int]]:
         """Share of the rows, shape and cell of each kind of row."""
-        return [(shape.count * int(size) / self.n, t, c) for t, shape in enumerate(self.shapes) for c, size in enumerate(shape.sizes)]
+        return [
+            (shape.count * int(size) / self.n, t, c)
+            for t, shape in enumerate(self.shapes)
+            for c, size in enumerate(shape.sizes)
+        ]
 
     def places(self, record: int) -> list[tuple[float, int, int]]:
         """Probability, shape and cell of each kind of row where a record may lie after random sampling.

@@ -72,11 +72,17 @@ class MaskPrior:
             raise InputError("MaskPrior takes variances or masks", "both", "Leave one of them out")
         listed = self.variances is not None or self.masks is not None
         if listed and not (self.low is self.high is self.points is None):
-            raise InputError("low, high and points belong to the log-uniform prior", "a list beside them", "Leave them out")
+            raise InputError(
+                "low, high and points belong to the log-uniform prior", "a list beside them", "Leave them out"
+            )
         if self.variances is not None:
             found = check_finite("variances", as_float_array("variances", self.variances))
             if found.ndim != 1 or found.size == 0 or np.any(found < 0) or len(np.unique(found)) != found.size:
-                raise InputError("variances must be different numbers that are not negative", f"shape {found.shape}", "Give a flat list")
+                raise InputError(
+                    "variances must be different numbers that are not negative",
+                    f"shape {found.shape}",
+                    "Give a flat list",
+                )
             put("variances", tuple(found.tolist()))
         if self.masks is not None:
             do = "Write [ruv.Noise(variance=1), ruv.Noise(variance=4)]"
@@ -88,7 +94,10 @@ class MaskPrior:
             size = len(self.variances if self.variances is not None else self.masks if self.masks is not None else ())
             if not size:
                 raise InputError("weights belong to a list", "no list", "Give variances= or masks= too")
-            put("weights", tuple(check_shares("weights", self.weights, (size,), "Give one for each variance or mask").tolist()))
+            put(
+                "weights",
+                tuple(check_shares("weights", self.weights, (size,), "Give one for each variance or mask").tolist()),
+            )
         for name in ("low", "high"):
             if getattr(self, name) is not None:
                 put(name, check_number(name, getattr(self, name), low=0, open_low=True))
@@ -106,7 +115,9 @@ class MaskPrior:
         1.678
         """
         if not hasattr(law, "ppf"):
-            raise InputError("law must be a frozen scipy distribution", law, "Write scipy.stats.gamma(2.0, scale=3.0), for example")
+            raise InputError(
+                "law must be a frozen scipy distribution", law, "Write scipy.stats.gamma(2.0, scale=3.0), for example"
+            )
         points = check_integer("points", points, low=1, high=LARGEST)
         return cls(variances=np.unique(law.ppf((np.arange(points) + 0.5) / points)))
 
@@ -116,7 +127,9 @@ class MaskPrior:
         ``scale`` is the variance of a record under the user's belief, ``records`` the size of the file.
         """
         if self.masks is not None:
-            weights = np.full(len(self.masks), 1.0 / len(self.masks)) if self.weights is None else np.array(self.weights)
+            weights = (
+                np.full(len(self.masks), 1.0 / len(self.masks)) if self.weights is None else np.array(self.weights)
+            )
             return self.masks, weights
         noisy = [i for i, step in enumerate(mask.steps) if hidden(step)]
         if not noisy:
@@ -127,7 +140,9 @@ class MaskPrior:
             fewer = max(2, int(LARGEST ** (1 / len(noisy))))
             if self.variances is not None:
                 raise InputError(
-                    f"{mask} hides {len(noisy)} sizes, too many combinations of {len(sizes)} variances", LARGEST, "Give fewer, or masks="
+                    f"{mask} hides {len(noisy)} sizes, too many combinations of {len(sizes)} variances",
+                    LARGEST,
+                    "Give fewer, or masks=",
                 )
             sizes, weights = replace(self, points=fewer).grid(scale, records)
         found, chances = [], []
@@ -180,7 +195,9 @@ def as_mask_prior(given: Any) -> MaskPrior:
         return MaskPrior.from_law(given)
     if isinstance(given, (Sequence, np.ndarray)) and not is_single(given) and len(given):
         return MaskPrior(masks=given) if any(isinstance(g, Mask) for g in given) else MaskPrior(variances=given)
-    raise InputError("mask_prior must say what the mask may have been", given, "Give MaskPrior(...), a list of masks or of variances")
+    raise InputError(
+        "mask_prior must say what the mask may have been", given, "Give MaskPrior(...), a list of masks or of variances"
+    )
 
 
 def hidden(step: Mask) -> bool:
@@ -196,7 +213,9 @@ def resized(step: Any, variance: float, scale: float) -> Noise:
     unit = step.unit
     value = np.asarray(getattr(step, unit), dtype=np.float64)
     if unit != "share" and not value.any():
-        value = np.eye(len(value)) if value.ndim == 2 else np.ones_like(value)  # no noise at all has no shape of its own
+        value = (
+            np.eye(len(value)) if value.ndim == 2 else np.ones_like(value)
+        )  # no noise at all has no shape of its own
     now: Any
     if unit == "share":
         now = variance / scale

@@ -23,7 +23,9 @@ def read(data: Any, which: str) -> Frame:
     if isinstance(data, (str, Path)):
         data = read_data(data)
     if data is None:
-        raise InputError(f"measures compare with {which}, which is missing", None, "Give data=, a DataFrame or an array")
+        raise InputError(
+            f"measures compare with {which}, which is missing", None, "Give data=, a DataFrame or an array"
+        )
     return Frame.of(data)
 
 
@@ -32,7 +34,9 @@ def check_releases(releases: Any) -> dict[str, Any]:
     if releases is None:
         return {}
     if not isinstance(releases, Mapping):
-        raise InputError("releases must be a mapping from name to data", type(releases).__name__, 'Write releases={"swapped": frame}')
+        raise InputError(
+            "releases must be a mapping from name to data", type(releases).__name__, 'Write releases={"swapped": frame}'
+        )
     if not releases:
         raise InputError("releases must not be empty", "none", 'Write releases={"swapped": frame}')
     named = {str(name): item for name, item in releases.items()}
@@ -67,10 +71,14 @@ def keyed(frame: Frame, key: Any, which: str) -> Frame:
         raise InputError(f"The key is not a column of {which}", shown, suggest(shown, [str(c) for c in table.columns]))
     keys = table[key]
     if keys.isna().any():
-        raise InputError(f"The key {key} of {which} has missing values", f"{int(keys.isna().sum())} rows", "Give every row its key")
+        raise InputError(
+            f"The key {key} of {which} has missing values", f"{int(keys.isna().sum())} rows", "Give every row its key"
+        )
     if keys.duplicated().any():
         raise InputError(
-            f"The key {key} of {which} must be unique", f"{int(keys.duplicated().sum())} repeated", "Name a column that tells records apart"
+            f"The key {key} of {which} must be unique",
+            f"{int(keys.duplicated().sum())} repeated",
+            "Name a column that tells records apart",
         )
     if table.shape[1] == 1:
         raise InputError(f"{which} has no column beside its key", str(key), "Name another key")
@@ -95,9 +103,15 @@ def match(original: Frame, item: Any, key: Any) -> Any:
     ours, theirs = original.table.index, frame.table.index
     strangers = int((~theirs.isin(ours)).sum())
     if strangers:
-        kinds = "" if ours.dtype == theirs.dtype else f" (keys are {ours.dtype} in the original, {theirs.dtype} in the release)"
+        kinds = (
+            ""
+            if ours.dtype == theirs.dtype
+            else f" (keys are {ours.dtype} in the original, {theirs.dtype} in the release)"
+        )
         raise InputError(
-            f"it has keys that the original does not have{kinds}", f"{strangers} of {len(theirs)}", "Check the key column of both files"
+            f"it has keys that the original does not have{kinds}",
+            f"{strangers} of {len(theirs)}",
+            "Check the key column of both files",
         )
     return frame.table.loc[ours[ours.isin(theirs)]]
 

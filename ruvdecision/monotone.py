@@ -132,7 +132,9 @@ def _below_zero(function: Callable[[float], float], value: float) -> float:
             step /= 2  # a pole or the end of the domain lies between
             continue
         if here >= value:
-            return float(brentq(lambda x: _clip(function(x) - value), low - step, low, xtol=1e-300, rtol=8 * np.finfo(float).eps))
+            return float(
+                brentq(lambda x: _clip(function(x) - value), low - step, low, xtol=1e-300, rtol=8 * np.finfo(float).eps)
+            )
         low, last, step = low - step, here, 2 * step
     return low
 

@@ -98,24 +98,35 @@ class Panel:
         try:
             found = (members,) if isinstance(members, (User, Snooper, Panel)) else tuple(members)
         except TypeError:
-            raise InputError("A panel needs a list of users", kind_of(members), "Write Panel([user_a, user_b])") from None
+            raise InputError(
+                "A panel needs a list of users", kind_of(members), "Write Panel([user_a, user_b])"
+            ) from None
         if not found:
             raise InputError("A panel needs at least one user", "none", "Write Panel([user_a, user_b])")
         for i, member in enumerate(found):
             if not isinstance(member, (User, Snooper, Panel)):
                 raise InputError(
-                    f"member {i} of the panel must be a User, a Snooper or a Panel", kind_of(member), "Write Panel([user_a, user_b])"
+                    f"member {i} of the panel must be a User, a Snooper or a Panel",
+                    kind_of(member),
+                    "Write Panel([user_a, user_b])",
                 )
         put("members", found)
         if isinstance(combine, str):
             check_choice("combine", combine, ["worst", "mean"])
         elif combine is not None and not callable(combine):
-            raise InputError('combine must be "worst", "mean" or a function of the uncertainties', combine, 'Leave it out, or write "mean"')
+            raise InputError(
+                'combine must be "worst", "mean" or a function of the uncertainties',
+                combine,
+                'Leave it out, or write "mean"',
+            )
         if weights is not None:
             if combine == "worst" or callable(combine):
                 do = 'Use combine="mean", or put the weights into your function'
                 raise InputError("weights belong to the mean", f"combine={show_number(combine)}", do)
-            weights, combine = tuple(check_shares("weights", weights, (len(found),), "Give one weight per member").tolist()), "mean"
+            weights, combine = (
+                tuple(check_shares("weights", weights, (len(found),), "Give one weight per member").tolist()),
+                "mean",
+            )
         put("weights", weights)
         put("combine", combine)
         if name is not None and (not isinstance(name, str) or not name):
@@ -169,9 +180,13 @@ class Panel:
         (weights, combine, ...).
         """
         if not isinstance(user, (User, Snooper)):
-            raise InputError("Panel.vary needs a User or a Snooper", user, "Write Panel.vary(user, prior_variance=[1, 5])")
+            raise InputError(
+                "Panel.vary needs a User or a Snooper", user, "Write Panel.vary(user, prior_variance=[1, 5])"
+            )
         if not fields:
-            raise InputError("Panel.vary needs something to vary", "nothing", "Write Panel.vary(user, prior_variance=[1, 5])")
+            raise InputError(
+                "Panel.vary needs something to vary", "nothing", "Write Panel.vary(user, prior_variance=[1, 5])"
+            )
         lists: dict[str, list[Any]] = {}
         for name, values in fields.items():
             try:
@@ -231,7 +246,9 @@ class Panel:
     def _scaled(self, values: Sequence[Value], before: Sequence[float] | None) -> tuple[Array, Array]:
         if len(values) != len(self.members):
             raise InputError(
-                "There must be one value per member", f"{len(values)} for {len(self.members)}", "Give them in the panel's order"
+                "There must be one value per member",
+                f"{len(values)} for {len(self.members)}",
+                "Give them in the panel's order",
             )
         value = np.stack([np.asarray(v.value, dtype=np.float64) for v in values])
         error = np.stack([np.asarray(v.error, dtype=np.float64) for v in values])
@@ -242,7 +259,9 @@ class Panel:
             bad = [name for name, s in zip(self.names, sizes, strict=True) if not (np.isfinite(s) and s > 0)]
             if bad:
                 do = "Use proper priors and no snoopers, or give unit= as one number per member"
-                raise InputError('unit="before" divides by U before any release, which must be positive and finite', bad, do)
+                raise InputError(
+                    'unit="before" divides by U before any release, which must be positive and finite', bad, do
+                )
         else:
             sizes = np.array(self.unit)
         tail = sizes.reshape((-1,) + (1,) * (value.ndim - 1))
@@ -255,7 +274,9 @@ class Panel:
             found = np.asarray(combine(u), dtype=np.float64)
             if found.shape != value.shape[1:]:
                 raise InputError(
-                    "combine must give one U per release", f"shape {found.shape} for {value.shape[1:]}", "Take the members along axis 0"
+                    "combine must give one U per release",
+                    f"shape {found.shape} for {value.shape[1:]}",
+                    "Take the members along axis 0",
                 )
             return found
 
@@ -283,7 +304,13 @@ class Panel:
         if self.weights is not None:
             shares = ", ".join(f"{w:.3g}" for w in self.weights[:12])
             counts = f"their mean with weights {shares}{' ...' if len(self.weights) > 12 else ''} counts"
-        unit = "" if self.unit is None else ", relative to U before the release" if self.unit == "before" else ", each in a unit of its own"
+        unit = (
+            ""
+            if self.unit is None
+            else ", relative to U before the release"
+            if self.unit == "before"
+            else ", each in a unit of its own"
+        )
         size = len(self.members)
         head = f"{self.name or 'A panel'} of {size} user{'s' if size > 1 else ''}: {counts}{unit}."
         shown = [f"{n}: {m.describe()}" for n, m in zip(self.names[:4], self.members, strict=False)]
@@ -291,7 +318,11 @@ class Panel:
         return head + " " + " ".join(shown) + more
 
     def __repr__(self) -> str:
-        options = "".join(f", {n}={show_number(v)}" for n in ("weights", "combine", "name", "unit") if (v := getattr(self, n)) is not None)
+        options = "".join(
+            f", {n}={show_number(v)}"
+            for n in ("weights", "combine", "name", "unit")
+            if (v := getattr(self, n)) is not None
+        )
         shown = ", ".join(self.names[:6]) + (", ..." if len(self.names) > 6 else "")
         return f"Panel(<{len(self.members)} users: {shown}>{options})"
 
@@ -335,7 +366,9 @@ def vary_user(user: Any, **settings: Any) -> Any:
     NormalBelief(records=5, variance=1, prior_mean=0, prior_variance=7)
     """
     own = [f.name for f in dataclasses.fields(user) if f.init]
-    theirs = [f.name for f in dataclasses.fields(user.belief) if f.init] if dataclasses.is_dataclass(user.belief) else []
+    theirs = (
+        [f.name for f in dataclasses.fields(user.belief) if f.init] if dataclasses.is_dataclass(user.belief) else []
+    )
     mine: dict[str, Any] = {}
     inner: dict[str, Any] = {}
     for name, value in settings.items():
@@ -386,7 +419,8 @@ def _names(members: Sequence[Any], given: Sequence[str] | None) -> tuple[str, ..
         told = iter([", ".join(parts) for parts in zip(*columns, strict=True)] if columns else [""] * len(plain))
         words = ["" if isinstance(m, Panel) else next(told) for m in members]
         names = tuple(
-            m.name or (w if w and words.count(w) == 1 else f"member {i + 1}") for i, (m, w) in enumerate(zip(members, words, strict=True))
+            m.name or (w if w and words.count(w) == 1 else f"member {i + 1}")
+            for i, (m, w) in enumerate(zip(members, words, strict=True))
         )
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:

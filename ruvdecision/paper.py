@@ -76,7 +76,12 @@ def theme(style: str | None = None) -> Iterator[None]:
     if look is not None:
         settings = {f"{part}.facecolor": look.paper for part in ("figure", "axes", "savefig")}
         settings |= {f"{part}.color": look.ink for part in ("text", "xtick", "ytick")}
-        settings |= {"axes.labelcolor": look.ink, "axes.titlecolor": look.ink, "axes.edgecolor": look.soft, "legend.labelcolor": look.ink}
+        settings |= {
+            "axes.labelcolor": look.ink,
+            "axes.titlecolor": look.ink,
+            "axes.edgecolor": look.soft,
+            "legend.labelcolor": look.ink,
+        }
     with mpl.rc_context(settings):
         yield
 

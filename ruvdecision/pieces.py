@@ -12,7 +12,16 @@ import numpy as np
 import pandas as pd
 
 from .checks import check_integer
-from .csvfiles import csv_settings, decimal_commas, misses_last, refuse_long_rows, refuse_short_rows, refuse_thousands, strict, thousands
+from .csvfiles import (
+    csv_settings,
+    decimal_commas,
+    misses_last,
+    refuse_long_rows,
+    refuse_short_rows,
+    refuse_thousands,
+    strict,
+    thousands,
+)
 from .errors import InputError, UnsupportedError
 from .files import check_file, reading
 
@@ -46,7 +55,9 @@ class Pieces:
             file, kind = check_file(self.source)
             if kind not in ("CSV", "parquet"):
                 do = "Save it as parquet or CSV, or leave chunksize= out"
-                raise UnsupportedError("Only CSV and parquet files are read in pieces", f"{file.name}, which is {kind}", do)
+                raise UnsupportedError(
+                    "Only CSV and parquet files are read in pieces", f"{file.name}, which is {kind}", do
+                )
 
     @property
     def is_file(self) -> bool:
@@ -142,7 +153,9 @@ def _csv_types(file: Path, size: int, settings: dict[str, Any]) -> tuple[dict[An
     return types, any(commas.values()), [name for name, found in digits.items() if all(found)]
 
 
-def _csv_pieces(file: Path, size: int, settings: dict[str, Any], types: dict[Any, Any] | None) -> Iterator[pd.DataFrame]:
+def _csv_pieces(
+    file: Path, size: int, settings: dict[str, Any], types: dict[Any, Any] | None
+) -> Iterator[pd.DataFrame]:
     with strict():
         reader = pd.read_csv(file, **settings, dtype=types, chunksize=size)
     with reader:

@@ -103,7 +103,9 @@ def plot_map(
     x, y = rumap.utility, rumap.risk
     shown = ~(np.isnan(x) | np.isnan(y))
     if not np.any(shown):
-        raise InputError("There is nothing to draw", "no release has both risk and utility", "Look at the columns risk and utility")
+        raise InputError(
+            "There is nothing to draw", "no release has both risk and utility", "Look at the columns risk and utility"
+        )
     wall = _limit_of(rumap, limit)
     own = ax is None
     if ax is None:
@@ -173,7 +175,9 @@ def _limit_of(rumap: RUMap, limit: Any) -> tuple[Array, Array] | None:
         users = getattr(rumap, "users", None)
         if users is None:
             raise InputError(
-                "This map does not hold its users any more", "limit=True", "Write limit=ruv.limit(intruder, scientist, max_risk=grid)"
+                "This map does not hold its users any more",
+                "limit=True",
+                "Write limit=ruv.limit(intruder, scientist, max_risk=grid)",
             )
         from .limits import limit as compute
 
@@ -253,7 +257,9 @@ def _curves(rumap: RUMap, technique: str, shown: Any) -> list[_Curve]:
             for k in keys
             if k != name and len(set(keys[k])) > 1
         ]
-        lines.append(_Curve(technique + (f", {', '.join(fixed)}" if fixed else ""), rows[order], name, numbers[name][order]))
+        lines.append(
+            _Curve(technique + (f", {', '.join(fixed)}" if fixed else ""), rows[order], name, numbers[name][order])
+        )
         left = np.setdiff1d(left, order)
     # A few strays beside the lines are a cloud of their own; many mean that lines were the wrong idea.
     if left.size > 0.2 * rows.size or any(c.rows.size < 3 for c in lines[1:]):
@@ -274,7 +280,9 @@ def _coordinates(rumap: RUMap, rows: Any) -> tuple[dict[str, Array], dict[str, A
         if not plain and len({len(v) for v in inside}) == 1 and len(set(inside)) == len(inside):
             table = np.array(inside, dtype=float)
             free = [j for j in range(table.shape[1]) if len(set(table[:, j].tolist())) > 1]
-            return numbers | {f"{name}[{j}]" if len(free) > 1 or table.shape[1] > 1 else name: table[:, j] for j in free}, {}
+            return numbers | {
+                f"{name}[{j}]" if len(free) > 1 or table.shape[1] > 1 else name: table[:, j] for j in free
+            }, {}
     return numbers, words
 
 
@@ -332,7 +340,9 @@ def _draw_frontier(ax: Axes, x: Array, y: Array, shown: Any) -> None:
     rows = rows[np.lexsort((y[rows], x[rows]))]
     label = "frontier: none is safer and as useful"
     if rows.size == 1:
-        ax.plot(x[rows], y[rows], marker="o", ms=15, ls="none", mew=0, color="0.55", alpha=0.35, zorder=1.5, label=label)
+        ax.plot(
+            x[rows], y[rows], marker="o", ms=15, ls="none", mew=0, color="0.55", alpha=0.35, zorder=1.5, label=label
+        )
         return
     ax.plot(
         *_staircase(ax, x[rows], y[rows]),
@@ -355,7 +365,11 @@ def _coincide(ax: Axes, rumap: RUMap, curve: _Curve, later: Sequence[_Curve]) ->
     places = places[np.linspace(0, len(places) - 1, min(len(places), 40)).astype(int)] if len(places) else places
     count = 0
     for other in later:
-        if not len(places) or (other.rows.size == 1) != (curve.rows.size == 1) or (other.parameter is None) != (curve.parameter is None):
+        if (
+            not len(places)
+            or (other.rows.size == 1) != (curve.rows.size == 1)
+            or (other.parameter is None) != (curve.parameter is None)
+        ):
             continue
         path = ax.transData.transform(np.column_stack([rumap.utility[other.rows], rumap.risk[other.rows]]))
         path = path[np.isfinite(path).all(axis=1)][:: max(1, other.rows.size // 400)]
@@ -411,7 +425,15 @@ def _draw_curve(ax: Axes, rumap: RUMap, look: tuple[str, str, str], curve: _Curv
     elif np.any(barred):
         bars = {k: np.where(np.isfinite(e), e, 0.0)[barred] for k, e in (("xerr", dx), ("yerr", dy))}
         ax.errorbar(
-            x[barred], y[barred], fmt="none", ecolor=colour, elinewidth=0.9, capsize=0 if many else 2, alpha=0.7, zorder=2.5, **bars
+            x[barred],
+            y[barred],
+            fmt="none",
+            ecolor=colour,
+            elinewidth=0.9,
+            capsize=0 if many else 2,
+            alpha=0.7,
+            zorder=2.5,
+            **bars,
         )
 
 
@@ -470,7 +492,14 @@ def _inside(x: Array, low: float, high: float, scale: str) -> Array:
 
 
 def _draw_threshold(ax: Axes, max_risk: float) -> None:
-    ax.axhline(max_risk, color=look_of(ax).soft, lw=1.2, ls=(0, (5, 3)), zorder=2, label=f"threshold: risk at most {max_risk:.4g}")
+    ax.axhline(
+        max_risk,
+        color=look_of(ax).soft,
+        lw=1.2,
+        ls=(0, (5, 3)),
+        zorder=2,
+        label=f"threshold: risk at most {max_risk:.4g}",
+    )
     ax.axhspan(max_risk, ax.get_ylim()[1], color="0.5", alpha=0.06, lw=0, zorder=0)
 
 
@@ -496,7 +525,14 @@ def _draw_legend(ax: Axes, remarks: Sequence[str], own: bool) -> None:
     handles += [Line2D([], [], ls="none") for _ in remarks]
     names += [_plain(_wrap(r)) for r in remarks]
     box = ax.legend(
-        handles, names, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0, frameon=False, fontsize="small", alignment="left"
+        handles,
+        names,
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1.0),
+        borderaxespad=0,
+        frameon=False,
+        fontsize="small",
+        alignment="left",
     )
     for handle in box.legend_handles:
         if isinstance(handle, Line2D):
@@ -555,7 +591,10 @@ def _write(ax: Axes, rumap: RUMap, looks: Sequence[Any], chosen: Any, max_risk: 
 def _fold_labels(ax: Axes, rumap: RUMap) -> bool:
     """Write an axis label in two lines if it is longer than its axis."""
     box = ax.get_window_extent()
-    wide, tall = ax.xaxis.label.get_window_extent().width > box.width, ax.yaxis.label.get_window_extent().height > box.height
+    wide, tall = (
+        ax.xaxis.label.get_window_extent().width > box.width,
+        ax.yaxis.label.get_window_extent().height > box.height,
+    )
     if wide:
         ax.set_xlabel(_plain(f"data utility   better →\n({_wrap(rumap.utility_score.words('scientist'), 40)})"))
     if tall:

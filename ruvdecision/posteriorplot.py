@@ -82,13 +82,17 @@ def plot_posteriors(
     """
     candidates = check_masks(masks)
     if len(candidates) > MOST_ROWS:
-        raise InputError(f"At most {MOST_ROWS} posteriors can be read in one picture", len(candidates), "Choose some of the masks")
+        raise InputError(
+            f"At most {MOST_ROWS} posteriors can be read in one picture", len(candidates), "Choose some of the masks"
+        )
     releases, records = _releases(user, candidates, data, release, seed)
     laws = [posterior(user, mask, r, engine=engine) for mask, r in zip(candidates, releases, strict=True)]
     for law in laws:
         if law.event != () or law.batch != ():
             do = 'Choose one component: Parameter("mu", 0), or Functional(lambda x: x[0], of=Record(0))'
-            raise InputError("A posterior of one number can be drawn", f"{user.target.describe()} with shape {law.event}", do)
+            raise InputError(
+                "A posterior of one number can be drawn", f"{user.target.describe()} with shape {law.event}", do
+            )
     check_flag("prior", prior, "Say whether the law before the release is drawn")
     truth = None if truth is None else check_number("truth", truth)
     before = _prior(user, records, releases[0], engine) if prior else None
@@ -113,7 +117,9 @@ def plot_posteriors(
                 ax.plot(x, base + scale * y, color=colour, lw=1.6, zorder=3)
             _estimate(ax, user, law, base)
         if truth is not None:
-            ax.axvline(truth, color=look.colours[1], lw=1.4, ls=(0, (5, 3)), zorder=4, label="true value (confidential)")
+            ax.axvline(
+                truth, color=look.colours[1], lw=1.4, ls=(0, (5, 3)), zorder=4, label="true value (confidential)"
+            )
         span = float(ends.max() - ends.min()) or 1.0
         ax.set_xlim(ends.min() - 0.02 * span, ends.max() + 0.18 * span)
         ax.set_ylim(-len(laws) + 0.75, 1.0)
@@ -137,7 +143,11 @@ def _releases(user: Any, masks: Any, data: Any, release: Any, seed: Seed) -> tup
                 raise InputError("Some masks have no release", missing, "Give one for each mask, by its label")
             return [release[str(m)] for m in masks], None
         if len(masks) > 1 and (not isinstance(release, (list, tuple)) or len(release) != len(masks)):
-            raise InputError(f"release must be {len(masks)} data sets, one per mask", type(release).__name__, "Give a list, or a mapping")
+            raise InputError(
+                f"release must be {len(masks)} data sets, one per mask",
+                type(release).__name__,
+                "Give a list, or a mapping",
+            )
         return list(release) if isinstance(release, (list, tuple)) and len(release) == len(masks) else [release], None
     first, second = next(iter(replicate_seeds(as_seed_sequence(seed), 1)))[:2]
     records = user.belief.draw(as_generator(first)) if data is None else data
@@ -171,14 +181,20 @@ def _shape(law: Any) -> tuple[Array, Array, str]:
         if len(x) <= min(60, len(draws) // 10):
             return x.astype(float), y / len(draws), "bars"
         x = np.linspace(float(law.quantile(0.001)), float(law.quantile(0.999)), POINTS)
-        return x, scipy.stats.gaussian_kde(np.asarray(draws, dtype=float), weights=getattr(law, "weights", None))(x), "curve"
+        return (
+            x,
+            scipy.stats.gaussian_kde(np.asarray(draws, dtype=float), weights=getattr(law, "weights", None))(x),
+            "curve",
+        )
     low, high = (float(law.quantile(q)) for q in (0.001, 0.999))
     x = np.linspace(low, high, POINTS)
     with np.errstate(over="ignore"):
         return x, np.exp(np.asarray(law.log_density(x), dtype=float)), "curve"
 
 
-def _outline(ax: Any, shape: tuple[Array, Array, str], base: float, scale: float, colour: str, label: str | None) -> None:
+def _outline(
+    ax: Any, shape: tuple[Array, Array, str], base: float, scale: float, colour: str, label: str | None
+) -> None:
     x, y, kind = shape
     if kind == "bars":
         ax.plot(x, base + scale * y, color=colour, ls="none", marker="_", ms=11, mew=1.4, zorder=3.5, label=label)
@@ -192,7 +208,9 @@ def _estimate(ax: Any, user: Any, law: Any, base: float) -> None:
     u = float(user.loss.uncertainty(law, user.actions).value)
     act = np.asarray(user.loss.estimate(law, user.actions), dtype=object)
     if act.ndim == 0 and isinstance(act.item(), (int, float, np.floating, np.integer)):
-        ax.plot(float(act.item()), base, marker="o", ms=6, mfc=look.paper, mec=look.ink, mew=1.4, zorder=5, clip_on=False)
+        ax.plot(
+            float(act.item()), base, marker="o", ms=6, mfc=look.paper, mec=look.ink, mew=1.4, zorder=5, clip_on=False
+        )
     ax.annotate(
         f"U = {u:.4g}",
         (1.0, base),

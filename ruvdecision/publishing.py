@@ -70,7 +70,9 @@ def price_of_publishing(
     """
     for name, user in (("intruder", intruder), ("scientist", scientist)):
         if not isinstance(user, (User, Snooper, Panel)):
-            raise InputError(f"{name} must be a User, a Snooper or a Panel", kind_of(user), f"Write {name}=ruv.User(...)")
+            raise InputError(
+                f"{name} must be a User, a Snooper or a Panel", kind_of(user), f"Write {name}=ruv.User(...)"
+            )
     prior = None if mask_prior is None else as_mask_prior(mask_prior)
     options["seed"] = as_seed_sequence(options.get("seed"))
     both = []
@@ -115,7 +117,9 @@ class PublishingPrice:
             columns[f"{word}_published"] = getattr(self.published, word)
             columns[f"{word}_unpublished"] = getattr(self.unpublished, word)
             columns[gap] = getattr(self, gap)
-            columns[f"{gap}_error"] = getattr(self.published, f"{word}_error") + getattr(self.unpublished, f"{word}_error")
+            columns[f"{gap}_error"] = getattr(self.published, f"{word}_error") + getattr(
+                self.unpublished, f"{word}_error"
+            )
         return pd.DataFrame(columns)
 
     @property
@@ -134,7 +138,10 @@ class PublishingPrice:
         with np.errstate(all="ignore"):
             shares = [
                 100 * gap / np.abs(base)
-                for gap, base in ((self.risk_price, self.unpublished.risk), (self.utility_gain, self.unpublished.utility))
+                for gap, base in (
+                    (self.risk_price, self.unpublished.risk),
+                    (self.utility_gain, self.unpublished.utility),
+                )
             ]
         words = []
         for name, share in zip(("risk", "utility"), shares, strict=True):

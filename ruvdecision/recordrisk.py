@@ -79,18 +79,24 @@ def record_risk(
     candidates = check_masks(masks)
     if not isinstance(intruder, (User, Snooper, Panel)):
         raise InputError(
-            "intruder must be a User, a Snooper or a Panel", kind_of(intruder), "Write ruv.User(belief, ruv.Record(0), ruv.Quadratic())"
+            "intruder must be a User, a Snooper or a Panel",
+            kind_of(intruder),
+            "Write ruv.User(belief, ruv.Record(0), ruv.Quadratic())",
         )
     if replicates is not None:
         replicates = check_integer("replicates", replicates, low=1)
     score = as_score(risk, ())
     if isinstance(score, Column):
-        raise InputError("risk must be a function of U here", risk, 'Use "reciprocal", "relative_gain" or a decreasing function')
+        raise InputError(
+            "risk must be a function of U here", risk, 'Use "reciprocal", "relative_gain" or a decreasing function'
+        )
     users = intruder.users if isinstance(intruder, Panel) else (intruder,)
     size = file_size(users[0], data)
     if any(file_size(u, data) != size for u in users):
         raise InputError(
-            "All members of the panel must be about the same records", [file_size(u, data) for u in users], "Set records= alike"
+            "All members of the panel must be about the same records",
+            [file_size(u, data) for u in users],
+            "Set records= alike",
         )
     chosen = rows_of(users[0], data) if rows is None else _rows(rows, size)
     labels = None if groups is None else _groups(groups, size)[chosen]
@@ -112,7 +118,9 @@ def record_risk(
     value, before = _merged(intruder, values)
     engines = [" / ".join(dict.fromkeys(f.engine[j] for f in found.values())) for j in range(len(candidates))]
     score.check(value.value.ravel(), np.broadcast_to(before, value.value.shape).ravel(), "risk")
-    return RecordRisk(tuple(candidates), chosen, value.value, value.error, before, score, labels, tuple(engines), intruder.describe())
+    return RecordRisk(
+        tuple(candidates), chosen, value.value, value.error, before, score, labels, tuple(engines), intruder.describe()
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -161,7 +169,9 @@ class RecordRisk:
         risk = self.risk
         columns: dict[str, Any] = {"release": self.releases, "mean": risk.mean(axis=1)}
         columns |= {f"quantile_{level:g}": self.quantile(level) for level in LEVELS}
-        return pd.DataFrame(columns | {"max": risk.max(axis=1), "riskiest": self.rows[np.argmax(risk, axis=1)], "engine": self.engine})
+        return pd.DataFrame(
+            columns | {"max": risk.max(axis=1), "riskiest": self.rows[np.argmax(risk, axis=1)], "engine": self.engine}
+        )
 
     def riskiest(self, count: int = 10, release: Any = 0) -> pd.DataFrame:
         """The records with the largest risk under one release, by position and never by value."""
@@ -187,7 +197,16 @@ class RecordRisk:
             for group in pd.unique(pd.Series(self.groups)):
                 mine = self.risk[i, _equal(self.groups, group)]
                 spots = {f"quantile_{q:g}": float(np.quantile(mine, q, method="inverted_cdf")) for q in (0.5, 0.95)}
-                rows.append({"release": label, "group": group, "records": len(mine), "mean": mine.mean(), **spots, "max": mine.max()})
+                rows.append(
+                    {
+                        "release": label,
+                        "group": group,
+                        "records": len(mine),
+                        "mean": mine.mean(),
+                        **spots,
+                        "max": mine.max(),
+                    }
+                )
         return pd.DataFrame(rows)
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -207,7 +226,9 @@ class RecordRisk:
             found["group"] = np.tile(self.groups, m)
         return pd.DataFrame(found)
 
-    def plot(self, release: Any = None, ax: Axes | None = None, *, by_group: bool = False, max_risk: float | None = None) -> Axes:
+    def plot(
+        self, release: Any = None, ax: Axes | None = None, *, by_group: bool = False, max_risk: float | None = None
+    ) -> Axes:
         """How many records have which risk: a histogram of one release, or a curve for each of several; see `plot_record_risk`."""
         from .riskplots import plot_record_risk
 
@@ -250,7 +271,10 @@ def _teller(bar: Bar, place: int, count: int) -> Callable[[float], None]:
 
 def _rows(rows: Any, size: int) -> NDArray[np.int64]:
     listed = check_list("rows", rows, "Leave rows out for all records")
-    strange = sum(not isinstance(r, (int, np.integer)) and not (isinstance(r, (float, np.floating)) and r % 1 == 0) for r in listed)
+    strange = sum(
+        not isinstance(r, (int, np.integer)) and not (isinstance(r, (float, np.floating)) and r % 1 == 0)
+        for r in listed
+    )
     if strange:
         # Whoever passes the records themselves by mistake should not find them in the message.
         raise InputError("rows must be whole numbers", f"{strange} others", "Count rows from 0")

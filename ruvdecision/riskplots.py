@@ -30,7 +30,12 @@ MOST = 12
 
 
 def plot_record_risk(
-    found: RecordRisk, release: Any = None, ax: Axes | None = None, *, by_group: bool = False, max_risk: float | None = None
+    found: RecordRisk,
+    release: Any = None,
+    ax: Axes | None = None,
+    *,
+    by_group: bool = False,
+    max_risk: float | None = None,
 ) -> Axes:
     """Draw how the records' risks are distributed.
 
@@ -57,7 +62,9 @@ def plot_record_risk(
     import matplotlib.pyplot as plt
 
     if not isinstance(found, RecordRisk):
-        raise InputError("plot_record_risk draws what record_risk gives back", type(found).__name__, "Call record_risk(...) first")
+        raise InputError(
+            "plot_record_risk draws what record_risk gives back", type(found).__name__, "Call record_risk(...) first"
+        )
     if by_group and found.groups is None:
         raise InputError("Risk by group needs groups", "none", "Pass groups= to record_risk, one label per record")
     places = list(range(len(found.masks))) if release is None else [found._place(release)]
@@ -84,7 +91,15 @@ def plot_record_risk(
             share = 1.0 - np.arange(len(x) + 1) / risk.shape[1]
             line = LINES[(j // len(look.colours)) % len(LINES)]
             colour = look.colours[j % len(look.colours)]
-            ax.step(np.concatenate([x[:1], x]), share, where="post", label=_short(found.releases[i]), color=colour, ls=line, lw=1.6)
+            ax.step(
+                np.concatenate([x[:1], x]),
+                share,
+                where="post",
+                label=_short(found.releases[i]),
+                color=colour,
+                ls=line,
+                lw=1.6,
+            )
         ax.set_ylabel("share of records with more risk")
         ax.set_ylim(-0.02, 1.02)
         ax.legend(fontsize="small")
@@ -117,12 +132,16 @@ def plot_publishing(price: PublishingPrice, ax: Axes | None = None, *, max_risk:
 
     if not isinstance(price, PublishingPrice):
         raise InputError(
-            "plot_publishing draws what price_of_publishing gives back", type(price).__name__, "Call price_of_publishing(...) first"
+            "plot_publishing draws what price_of_publishing gives back",
+            type(price).__name__,
+            "Call price_of_publishing(...) first",
         )
     told, secret = price.published, price.unpublished
     shown = np.isfinite(told.risk) & np.isfinite(told.utility) & np.isfinite(secret.risk) & np.isfinite(secret.utility)
     if not shown.any():
-        raise InputError("There is nothing to draw", "no release has a finite risk and utility", "Look at to_dataframe()")
+        raise InputError(
+            "There is nothing to draw", "no release has a finite risk and utility", "Look at to_dataframe()"
+        )
     if ax is None:
         _, ax = plt.subplots(figsize=(7.2, 4.8), layout="constrained")
     look = look_of(ax)
@@ -153,7 +172,9 @@ def plot_publishing(price: PublishingPrice, ax: Axes | None = None, *, max_risk:
         for i in np.flatnonzero(mine):
             ends = (secret.utility[i], secret.risk[i]), (told.utility[i], told.risk[i])
             if ends[0] != ends[1]:
-                ax.annotate("", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": colour, "lw": 0.9, "alpha": 0.7})
+                ax.annotate(
+                    "", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": colour, "lw": 0.9, "alpha": 0.7}
+                )
     ax.set_xlabel(f"data utility ({told.utility_score.words('scientist')})   better →")
     ax.set_ylabel(f"disclosure risk ({told.risk_score.words('intruder')})   ← better")
     ax.set_title("The price of publishing the mask", fontsize="medium")

@@ -103,7 +103,11 @@ class Row(Rule):
     def place(self, n: int) -> int:
         """The row as a position among ``n``."""
         if self.row is None:
-            raise InputError("Row() stands for the row of the target's record, which a release does not tell", None, "Give the row, Row(3)")
+            raise InputError(
+                "Row() stands for the row of the target's record, which a release does not tell",
+                None,
+                "Give the row, Row(3)",
+            )
         return check_index("The row of a rule", self.row, n)
 
     def describe(self) -> str:
@@ -125,7 +129,9 @@ class Ranked(Rule):
     def __post_init__(self) -> None:
         if not hasattr(self.target, "rank_in"):
             raise InputError(
-                "Ranked needs a target with a rank", self.target, "Use Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank)"
+                "Ranked needs a target with a rank",
+                self.target,
+                "Use Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank)",
             )
 
     def of(self, values: Array) -> Array:
@@ -175,7 +181,9 @@ class Linear(Rule):
     def __post_init__(self) -> None:
         array = check_finite("coefficients", as_float_array("coefficients", self.coefficients))
         if array.ndim != 1 or array.size == 0:
-            raise InputError("coefficients must be one number per row", f"shape {array.shape}", "Write Linear([0.5, 0.5])")
+            raise InputError(
+                "coefficients must be one number per row", f"shape {array.shape}", "Write Linear([0.5, 0.5])"
+            )
         object.__setattr__(self, "coefficients", tuple(array.tolist()))
         object.__setattr__(self, "offset", check_number("offset", self.offset))
 
@@ -192,7 +200,11 @@ class Linear(Rule):
 
     def _fitting(self, n: int) -> Array:
         if len(self.coefficients) != n:
-            raise InputError(f"The rule needs one coefficient for each of the {n} rows", len(self.coefficients), "Give one weight per row")
+            raise InputError(
+                f"The rule needs one coefficient for each of the {n} rows",
+                len(self.coefficients),
+                "Give one weight per row",
+            )
         return np.asarray(self.coefficients)
 
     def describe(self) -> str:
@@ -211,7 +223,9 @@ class Custom(Rule):
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise InputError("A rule must be a function of the release", self.function, "Write lambda release: release.mean()")
+            raise InputError(
+                "A rule must be a function of the release", self.function, "Write lambda release: release.mean()"
+            )
 
     def __call__(self, release: Any) -> Any:
         """The estimate as an array of numbers."""
@@ -243,12 +257,24 @@ def as_rule(estimator: Any) -> Rule:
     if isinstance(estimator, Rule):
         return estimator
     if isinstance(estimator, str):
-        named = {"mean": Mean(), "median": Ranked(Percentile(0.5)), "row": Row(), "max": Ranked(Maximum()), "min": Ranked(Minimum())}
+        named = {
+            "mean": Mean(),
+            "median": Ranked(Percentile(0.5)),
+            "row": Row(),
+            "max": Ranked(Maximum()),
+            "min": Ranked(Minimum()),
+        }
         if estimator not in named:
-            raise InputError(f"An estimator's name must be one of {', '.join(map(repr, NAMES))}", estimator, suggest(estimator, NAMES))
+            raise InputError(
+                f"An estimator's name must be one of {', '.join(map(repr, NAMES))}",
+                estimator,
+                suggest(estimator, NAMES),
+            )
         return named[estimator]
     if isinstance(estimator, type):
-        raise InputError("An estimator must be an object", f"the class {estimator.__name__}", f"Write {estimator.__name__}(...)")
+        raise InputError(
+            "An estimator must be an object", f"the class {estimator.__name__}", f"Write {estimator.__name__}(...)"
+        )
     if isinstance(estimator, Average):
         return Mean()
     if isinstance(estimator, Record):
@@ -259,7 +285,9 @@ def as_rule(estimator: Any) -> Rule:
         return Custom(estimator)
     names = ", ".join(map(repr, NAMES))
     raise InputError(
-        f"An estimator must be one of {names}, a rule, or a function of the release", estimator, 'Use "mean" or Row(3), for example'
+        f"An estimator must be one of {names}, a rule, or a function of the release",
+        estimator,
+        'Use "mean" or Row(3), for example',
     )
 
 

@@ -147,7 +147,11 @@ class RUMap:
             counts["engine"] = len(engine)
         if technique is not None and not isinstance(technique, str):
             counts["technique"] = len(technique)
-        given = None if parameters is None else {check_name(k, {*SCHEMA, *extra}): as_column(k, v) for k, v in parameters.items()}
+        given = (
+            None
+            if parameters is None
+            else {check_name(k, {*SCHEMA, *extra}): as_column(k, v) for k, v in parameters.items()}
+        )
         counts |= {f"parameter {k}": len(v) for k, v in (given or {}).items()}
         if masks is None and labels is None:
             raise InputError("A map needs masks or labels", None, "Give masks=[...] or labels=[...]")
@@ -156,7 +160,9 @@ class RUMap:
         size = next(iter(counts.values()))
         if size == 0:
             raise InputError("A map needs at least one release", "none", "List at least one mask")
-        reference = tuple(as_before(name, b, size) for name, b in zip(("intruder", "scientist"), as_pair(before), strict=True))
+        reference = tuple(
+            as_before(name, b, size) for name, b in zip(("intruder", "scientist"), as_pair(before), strict=True)
+        )
         rumap = cls(
             size,
             values[0],
@@ -170,7 +176,11 @@ class RUMap:
             tuple(notes),
             whole_text(engine) if isinstance(engine, str) else tuple(map(whole_text, engine)),
             None if labels is None else as_names(labels),
-            technique if technique is None else whole_text(technique) if isinstance(technique, str) else tuple(map(whole_text, technique)),
+            technique
+            if technique is None
+            else whole_text(technique)
+            if isinstance(technique, str)
+            else tuple(map(whole_text, technique)),
             given,
             users,
         )
@@ -211,7 +221,9 @@ class RUMap:
             raise InputError("concat needs maps", [type(m).__name__ for m in parts], "Write RUMap.concat([a, b])")
         if names is not None:
             if isinstance(names, str) or len(names) != len(parts) or len(set(names)) != len(parts):
-                raise InputError("concat needs one name per map, each its own", names, f"Give {len(parts)} different names")
+                raise InputError(
+                    "concat needs one name per map, each its own", names, f"Give {len(parts)} different names"
+                )
             parts = [m.named(str(name)) for m, name in zip(parts, names, strict=True)]
         return functools.reduce(lambda a, b: join(a, b, named=names is not None), parts)
 
@@ -361,10 +373,14 @@ class RUMap:
             rows = np.array([self[str(label)].position for label in rows], dtype=int)
         if rows.dtype == bool:
             if rows.shape != (self.size,):
-                raise InputError(f"A boolean selection needs {self.size} entries", f"shape {rows.shape}", "Give one per release")
+                raise InputError(
+                    f"A boolean selection needs {self.size} entries", f"shape {rows.shape}", "Give one per release"
+                )
             rows = np.flatnonzero(rows)
         if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
-            raise InputError("Releases are taken by positions, labels or a boolean array", rows.tolist(), "Give a list of positions")
+            raise InputError(
+                "Releases are taken by positions, labels or a boolean array", rows.tolist(), "Give a list of positions"
+            )
         if rows.size and (rows.min() < -self.size or rows.max() >= self.size):
             for row in rows:
                 check_index("position", row, self.size)  # says which one
@@ -390,7 +406,9 @@ class RUMap:
             columns=MappingProxyType({k: v[rows] for k, v in self.columns.items()}),
             _engine=pick(self._engine),
             _labels=pick(self.releases),
-            _technique=pick(self._technique) if self.masks is not None or self._technique is not None else pick(self.techniques),
+            _technique=pick(self._technique)
+            if self.masks is not None or self._technique is not None
+            else pick(self.techniques),
             # Drop columns that no release of the smaller map has.
             _parameters=None if self._parameters is None else used({k: v[rows] for k, v in self._parameters.items()}),
         )
@@ -404,9 +422,16 @@ class RUMap:
         """
         if technique is not None:
             conditions = {"technique": technique, **conditions}
-        table = {"release": self.releases, "technique": self.techniques, "engine": self.engine, **self.parameters, **self.columns}
+        table = {
+            "release": self.releases,
+            "technique": self.techniques,
+            "engine": self.engine,
+            **self.parameters,
+            **self.columns,
+        }
         table |= {
-            k: getattr(self, k) for k in ("intruder_uncertainty", "scientist_uncertainty", "risk", "utility", "risk_error", "utility_error")
+            k: getattr(self, k)
+            for k in ("intruder_uncertainty", "scientist_uncertainty", "risk", "utility", "risk_error", "utility_error")
         }
         keep = np.ones(self.size, dtype=bool)
         for name, wanted in conditions.items():
@@ -571,10 +596,16 @@ class RUMap:
         score = getattr(self, f"{role}_score")
         if isinstance(score, Column):
             if score.column not in self.columns:
-                raise InputError(f"The {role} names a column that is not there", score.column, suggest(score.column, list(self.columns)))
+                raise InputError(
+                    f"The {role} names a column that is not there",
+                    score.column,
+                    suggest(score.column, list(self.columns)),
+                )
             values = self.columns[score.column]
             if values.dtype.kind not in "biuf":
-                raise InputError(f"The {role} must be a column of numbers", f"{score.column} is text", "Name a column of numbers")
+                raise InputError(
+                    f"The {role} must be a column of numbers", f"{score.column} is text", "Name a column of numbers"
+                )
             if score.score is not None:
                 score.score.check(np.asarray(values, dtype=np.float64), None, role)
             return
@@ -639,7 +670,10 @@ class RUMap:
 
     def __getstate__(self) -> dict[str, Any]:
         # A mapping proxy does not cross process borders, a dict does.
-        return {name: dict(v) if isinstance(v := getattr(self, name), MappingProxyType) else v for name in self.__dataclass_fields__}
+        return {
+            name: dict(v) if isinstance(v := getattr(self, name), MappingProxyType) else v
+            for name in self.__dataclass_fields__
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -651,5 +685,10 @@ def _versions() -> Mapping[str, str]:
     import scipy
 
     return MappingProxyType(
-        {"ruvdecision": __version__, "numpy": np.__version__, "scipy": scipy.__version__, "python": platform.python_version()}
+        {
+            "ruvdecision": __version__,
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+            "python": platform.python_version(),
+        }
     )

@@ -229,7 +229,11 @@ def _here(tasks: Sequence[Task], todo: Sequence[int], shared: Any, keep: Keep) -
 
 def _gone(error: BaseException | None) -> RuvError:
     got = "no answer" if error is None else type(error).__name__
-    return RuvError("The dask cluster has no workers any more", got, "Start it again, and the run with the same checkpoint= if it had one")
+    return RuvError(
+        "The dask cluster has no workers any more",
+        got,
+        "Start it again, and the run with the same checkpoint= if it had one",
+    )
 
 
 class _Ticket(Future[Any]):
@@ -266,7 +270,9 @@ class _Crew:
         self.executor, self.tasks, self.shared, self.keep = executor, tasks, shared, keep
         self.waiting = deque(todo)
         self.flying: dict[Future[Any], int] = {}
-        self.dask: Any = getattr(executor, "_client", None) if type(executor).__module__.startswith("distributed") else None
+        self.dask: Any = (
+            getattr(executor, "_client", None) if type(executor).__module__.startswith("distributed") else None
+        )
         self.stored: Any = None
         self.spare: ProcessPoolExecutor | None = None
         self.strikes: Counter[int] = Counter()
@@ -311,7 +317,9 @@ class _Crew:
         while self.waiting and len(self.flying) < room:
             i = self.waiting[0]
             # A task whose worker died before goes alone, so that it takes no other task with it if it is to blame.
-            if self.flying and (self.strikes[i] >= ALONE or any(self.strikes[j] >= ALONE for j in self.flying.values())):
+            if self.flying and (
+                self.strikes[i] >= ALONE or any(self.strikes[j] >= ALONE for j in self.flying.values())
+            ):
                 return
             try:
                 future = self._submit(i)
@@ -324,7 +332,9 @@ class _Crew:
     def _submit(self, i: int) -> Future[Any]:
         work = Sealed(dumps((self.tasks[i].function, self.tasks[i].arguments), by_value=self.dask is not None))
         if self.dask is None:
-            return self.executor.submit(call, self.parcel.handle, self.parcel.blob if i in self.carriers else None, work)
+            return self.executor.submit(
+                call, self.parcel.handle, self.parcel.blob if i in self.carriers else None, work
+            )
         if self.stored is None:
             self._wait_for_dask()
             # Every worker gets the bytes now; one that joins later takes them from another.
@@ -347,7 +357,9 @@ class _Crew:
         """Send the bytes again if all workers that had them died: dask cannot make them, and tasks would wait for ever."""
         if self.dask.status not in ("running", "connecting"):
             raise _gone(None)
-        lost = self.stored is not None and not (self.stored.status == "finished" and any(self.dask.who_has([self.stored]).values()))
+        lost = self.stored is not None and not (
+            self.stored.status == "finished" and any(self.dask.who_has([self.stored]).values())
+        )
         if lost:
             self.stored = None
         for future, i in sorted(self.flying.items(), key=lambda item: -item[1]):
@@ -413,7 +425,9 @@ class _Crew:
         workers = getattr(self.executor, "_max_workers", None)
         if self.spare is None:
             how = "a new pool of the same size" if isinstance(error, BrokenProcessPool) and workers else "this process"
-            warnings.warn(f"A worker died and its pool broke; {how} goes on with the run.", RuntimeWarning, stacklevel=5)
+            warnings.warn(
+                f"A worker died and its pool broke; {how} goes on with the run.", RuntimeWarning, stacklevel=5
+            )
         if not isinstance(error, BrokenProcessPool) or not workers:
             raise _Stranded
         old = self.executor

@@ -19,7 +19,18 @@ from .errors import InputError
 from .monotone import apply_function, check_decreasing, solve_decreasing
 from .protocols import Array
 
-__all__ = ["Column", "Decreasing", "Gain", "Negative", "NegativeLog", "Reciprocal", "RelativeGain", "Score", "Tabulated", "as_score"]
+__all__ = [
+    "Column",
+    "Decreasing",
+    "Gain",
+    "Negative",
+    "NegativeLog",
+    "Reciprocal",
+    "RelativeGain",
+    "Score",
+    "Tabulated",
+    "as_score",
+]
 
 
 @dataclass(frozen=True)
@@ -88,7 +99,9 @@ class Score:
         if not self.relative:
             return before
         if before is None:
-            raise InputError(f"The {self.name} compares with U0", "no U0", "Give before=, the uncertainty before any release")
+            raise InputError(
+                f"The {self.name} compares with U0", "no U0", "Give before=, the uncertainty before any release"
+            )
         return as_float_array("before", before)
 
     def _needs_positive(self, u: Array, role: str) -> None:
@@ -352,7 +365,9 @@ class Tabulated(Score):
         values, u = np.asarray(self.values)[::-1], np.asarray(self.u)[::-1]
         if not values[0] <= value <= values[-1]:
             raise InputError(
-                f"{self.name} is known between {values[0]:g} and {values[-1]:g} only", value, "Give the function again with with_risk(...)"
+                f"{self.name} is known between {values[0]:g} and {values[-1]:g} only",
+                value,
+                "Give the function again with with_risk(...)",
             )
         return float(np.interp(value, values, u))
 
@@ -402,7 +417,9 @@ class Column:
             score = as_score(self.score)
             if isinstance(score, Column) or score.relative:
                 raise InputError(
-                    "A column takes a function without U0", self.score, 'Use "reciprocal", "negative_log" or a function of your own'
+                    "A column takes a function without U0",
+                    self.score,
+                    'Use "reciprocal", "negative_log" or a function of your own',
                 )
             object.__setattr__(self, "score", score)
 
@@ -442,16 +459,24 @@ def as_score(obj: Any, columns: Sequence[str] = ()) -> Any:
         if obj in columns:
             return Column(obj)
         options = [*KNOWN, *columns]
-        raise InputError(f"A score must be one of {', '.join(map(repr, options))}, or a function of U", obj, suggest(obj, options))
+        raise InputError(
+            f"A score must be one of {', '.join(map(repr, options))}, or a function of U", obj, suggest(obj, options)
+        )
     if isinstance(obj, type) and issubclass(obj, Score):
         return as_score(obj.name)
     if callable(obj):
         return Decreasing(obj)
-    raise InputError(f"A score must be one of {', '.join(map(repr, KNOWN))}, or a function of U", obj, "Write lambda u: 1 / (1 + u)")
+    raise InputError(
+        f"A score must be one of {', '.join(map(repr, KNOWN))}, or a function of U", obj, "Write lambda u: 1 / (1 + u)"
+    )
 
 
 def _single(reference: Any) -> float:
     values = np.unique(np.asarray(reference))
     if values.size != 1:
-        raise InputError("A threshold on a gain needs one U0", f"{values.size} different ones", "Take the releases of one user at a time")
+        raise InputError(
+            "A threshold on a gain needs one U0",
+            f"{values.size} different ones",
+            "Take the releases of one user at a time",
+        )
     return float(values[0])

@@ -88,7 +88,10 @@ def _summary(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, str]]]:
         # U is there, but the chosen function of it makes no sense: show U and say what to do.
         some = range(min(rumap.size, 8))
         rows = [("release", "intruder's U", "scientist's U")]
-        rows += [(rumap.releases[i], short(rumap.intruder_uncertainty[i]), short(rumap.scientist_uncertainty[i])) for i in some]
+        rows += [
+            (rumap.releases[i], short(rumap.intruder_uncertainty[i]), short(rumap.scientist_uncertainty[i]))
+            for i in some
+        ]
         return head, [str(error)], rows
     lines = [
         f"{role} {_range(getattr(rumap, role))}: {getattr(rumap, f'{role}_score').words(who)}"

@@ -54,7 +54,9 @@ def check_user(name: str, user: Any) -> Role:
     """A user, a snooper or a panel of them."""
     if not isinstance(user, (User, Snooper, Panel)):
         raise InputError(
-            f"{name} must be a User, a Snooper or a Panel", kind_of(user), f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())"
+            f"{name} must be a User, a Snooper or a Panel",
+            kind_of(user),
+            f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())",
         )
     return Role(name, user)
 
@@ -84,7 +86,9 @@ def solve(
     jobs = _jobs(leaves, engines)
     apart = executor is not None or checkpoint is not None or placed()
     pieces = [
-        (j, group) for j, job in enumerate(jobs) for group in _groups(engines[job[0]], [leaves[i][1] for i in job], masks, data, apart)
+        (j, group)
+        for j, job in enumerate(jobs)
+        for group in _groups(engines[job[0]], [leaves[i][1] for i in job], masks, data, apart)
     ]
     # Users of the same release stand side by side, so that what is finished early is whole releases.
     pieces.sort(key=lambda piece: piece[1][0])
@@ -93,7 +97,11 @@ def solve(
     if not apart:
         try:
             for i, (job, group) in enumerate(pieces):
-                inner = None if tell is None else lambda share, note="", i=i: tell((i + share) / len(pieces), *([note] if note else []))
+                inner = (
+                    None
+                    if tell is None
+                    else lambda share, note="", i=i: tell((i + share) / len(pieces), *([note] if note else []))
+                )
                 results.append(work(shared, job, group, tell=inner, here=True))
                 if results[-1]["unfinished"]:
                     break
@@ -144,7 +152,11 @@ def _plain(solution: Solution, count: int) -> dict[str, Any]:
 def _leaves(name: str, user: Any) -> list[tuple[str, Any]]:
     if not isinstance(user, Panel):
         return [(name, user)]
-    return [leaf for label, member in zip(user.names, user.members, strict=True) for leaf in _leaves(f"{name}[{label}]", member)]
+    return [
+        leaf
+        for label, member in zip(user.names, user.members, strict=True)
+        for leaf in _leaves(f"{name}[{label}]", member)
+    ]
 
 
 def _jobs(leaves: Sequence[tuple[str, Any]], engines: Sequence[Any]) -> list[list[int]]:
@@ -175,7 +187,9 @@ def _span(group: Sequence[int]) -> str:
 # -- gathering -------------------------------------------------------------------------------------------
 
 
-def _gather(roles: Any, leaves: Any, jobs: Any, pieces: Any, results: Any, count: int) -> tuple[list[Solved], Any, dict[str, Any]]:
+def _gather(
+    roles: Any, leaves: Any, jobs: Any, pieces: Any, results: Any, count: int
+) -> tuple[list[Solved], Any, dict[str, Any]]:
     value, error = np.full((len(leaves), count), np.nan), np.full((len(leaves), count), np.nan)
     before = np.full(len(leaves), np.nan)
     words = [[""] * count for _ in leaves]
@@ -215,13 +229,22 @@ def _gather(roles: Any, leaves: Any, jobs: Any, pieces: Any, results: Any, count
         told = {key: " / ".join(dict.fromkeys(key)) for key in set(keys)}
         texts = [told[keys[r]] for r in rows.tolist()]
         for name, _ in role.leaves:
-            found |= {f"{name}_{key}": _column([column[r] for r in rows]) for key, column in columns[index[name]].items()}
+            found |= {
+                f"{name}_{key}": _column([column[r] for r in rows]) for key, column in columns[index[name]].items()
+            }
         solved.append(Solved(total, start, texts, found))
     return solved, rows, kept
 
 
 def _merged(
-    role: str, name: str, user: Any, index: dict[str, int], value: Array, error: Array, before: Array, columns: dict[str, Any]
+    role: str,
+    name: str,
+    user: Any,
+    index: dict[str, int],
+    value: Array,
+    error: Array,
+    before: Array,
+    columns: dict[str, Any],
 ) -> tuple[Value, float]:
     """The uncertainty of a user, or of a panel from its members'; members' curves become columns."""
     if not isinstance(user, Panel):

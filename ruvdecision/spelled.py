@@ -59,7 +59,9 @@ def spell_measures(
         if offered[option] and not taken & names:
             # An option that changes nothing would make the caller believe that it did.
             raise InputError(
-                f"No measure has a use for --{option}", ", ".join(words), f"Leave --{option} out, or add a measure that takes it"
+                f"No measure has a use for --{option}",
+                ", ".join(words),
+                f"Leave --{option} out, or add a measure that takes it",
             )
     return made
 
@@ -86,7 +88,9 @@ def split_names(texts: Sequence[str]) -> list[str]:
 def _make(word: str, offered: Mapping[str, Any], missing: str | None) -> Any:
     match = re.fullmatch(r"\s*([^()]+?)\s*(?:\((.*)\)\s*)?", word, flags=re.DOTALL)
     if match is None:
-        raise InputError("A measure is spelled as a name, or a name with arguments", word, "Write IO, or Cluster(clusters=50)")
+        raise InputError(
+            "A measure is spelled as a name, or a name with arguments", word, "Write IO, or Cluster(clusters=50)"
+        )
     kind = _find(match[1])
     settings = _arguments(kind, match[2] or "")
     fields = [f.name for f in dataclasses.fields(kind)]
@@ -100,7 +104,9 @@ def _find(name: str) -> Any:
     every = known_measures()
     plain = {_plain(label): c for label, c in every.items()} | {_plain(c.__name__): c for c in every.values()}
     if _plain(name) not in plain:
-        raise InputError("There is no such measure", name, suggest(name, [*every, *(c.__name__ for c in every.values())]))
+        raise InputError(
+            "There is no such measure", name, suggest(name, [*every, *(c.__name__ for c in every.values())])
+        )
     return plain[_plain(name)]
 
 
@@ -124,7 +130,9 @@ def _arguments(kind: Any, text: str) -> dict[str, Any]:
             raise ValueError("**")
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise InputError(
-            f"The arguments of {kind.__name__} cannot be read", text, "Write numbers, lists and quoted text: clusters=50"
+            f"The arguments of {kind.__name__} cannot be read",
+            text,
+            "Write numbers, lists and quoted text: clusters=50",
         ) from None
     # The signature and not the fields: inheritance decides on their order, and a class may write its own __init__.
     takes = inspect.signature(kind).parameters

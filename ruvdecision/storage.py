@@ -60,7 +60,9 @@ def load(path: Any) -> RUMap:
     except TypeError:
         raise InputError("A map file is named by its path", type(path).__name__, 'Write RUMap.load("map.nc")') from None
     if not target.is_file():
-        raise InputError("There is no such map file", str(target), "Check the path; maps are written by rumap.save(path)")
+        raise InputError(
+            "There is no such map file", str(target), "Check the path; maps are written by rumap.save(path)"
+        )
     try:
         content = target.read_bytes()
     except OSError as error:
@@ -90,18 +92,35 @@ def from_bytes(content: bytes, name: str = "the file") -> RUMap:
     do = "Give a file that rumap.save(path) wrote"
     if not content.startswith(_HDF5):
         older = content.startswith(b"CDF")
-        raise InputError("The file is not a map", f"{name}, {'an older kind of netCDF' if older else 'no netCDF file'}", do)
+        raise InputError(
+            "The file is not a map", f"{name}, {'an older kind of netCDF' if older else 'no netCDF file'}", do
+        )
     seal = _SEAL.search(content, max(len(content) - _SEAL_LENGTH, 0))
     if seal is not None and hashlib.sha256(content[: seal.start()]).hexdigest().encode() != seal[1]:
         raise InputError(
-            "The map file is damaged", f"{name}: its bytes are not those that were written", "Take a copy, or save the map again"
+            "The map file is damaged",
+            f"{name}: its bytes are not those that were written",
+            "Take a copy, or save the map again",
         )
     try:
         # Not through xarray, which warns about files of others and looks at more than a map needs.
         with h5py.File(io.BytesIO(content), "r") as opened:
             described = opened.attrs.get("ruvdecision_map")
-            stored = {str(k): _array(v) for k, v in opened.items() if isinstance(v, h5py.Dataset)} if isinstance(described, str) else {}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, MemoryError) as problem:
+            stored = (
+                {str(k): _array(v) for k, v in opened.items() if isinstance(v, h5py.Dataset)}
+                if isinstance(described, str)
+                else {}
+            )
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        ArithmeticError,
+        MemoryError,
+    ) as problem:
         raise InputError("The file is not a map", f"{name}: {type(problem).__name__}", do) from problem
     if not isinstance(described, str):
         raise InputError("The file is not a map of ruvdecision", name, do)
@@ -115,7 +134,9 @@ def from_bytes(content: bytes, name: str = "the file") -> RUMap:
             raise TypeError("its format is not a number from 1 on")
         return _from_file(meta, stored)
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as problem:
-        raise InputError("The map file is damaged", f"{name}: {type(problem).__name__} {problem}", "Save the map again") from None
+        raise InputError(
+            "The map file is damaged", f"{name}: {type(problem).__name__} {problem}", "Save the map again"
+        ) from None
 
 
 def _array(variable: Any) -> Any:
@@ -191,7 +212,10 @@ def _to_file(rumap: RUMap, created: bool) -> Any:
             notes.append(f"The mask {_clip(mask)} was not stored: {problem}")
     dataset, escaped = _escape(rumap, dataset)
     # netCDF forbids some names, a slash for one, and a few are ours; the true names are kept beside the stand-ins.
-    names = {str(k): str(k) if _SAFE.fullmatch(str(k)) and str(k) not in _OURS else f"column_{i}" for i, k in enumerate(dataset.variables)}
+    names = {
+        str(k): str(k) if _SAFE.fullmatch(str(k)) and str(k) not in _OURS else f"column_{i}"
+        for i, k in enumerate(dataset.variables)
+    }
     while len(set(names.values())) != len(names):
         names = {k: v if k == v else f"_{v}" for k, v in names.items()}
     dataset = dataset.rename({k: v for k, v in names.items() if k != v})
@@ -234,7 +258,9 @@ def _escape(rumap: RUMap, dataset: Any) -> tuple[Any, list[str]]:
     # From the map itself: numpy drops a NUL at the end of a text.
     own = {"release": rumap.releases, "technique": rumap.techniques, "engine": rumap.engine}
     texts = {str(k): own.get(str(k), v.values.tolist()) for k, v in dataset.variables.items() if v.dtype.kind == "U"}
-    odd = {k: [json.dumps(x) for x in entries] for k, entries in texts.items() if any(_holdable(x) != x for x in entries)}
+    odd = {
+        k: [json.dumps(x) for x in entries] for k, entries in texts.items() if any(_holdable(x) != x for x in entries)
+    }
     changed = {k: ("release", np.array(entries, dtype=str)) for k, entries in odd.items()}
     coords = {k: v for k, v in changed.items() if k in dataset.coords}
     return dataset.assign({k: v for k, v in changed.items() if k not in coords}).assign_coords(coords), list(odd)

@@ -41,7 +41,14 @@ if TYPE_CHECKING:
 __all__ = ["Listing", "Outcome", "Study", "find_studies", "load_study", "parse_settings"]
 
 #: Words that a person types and Python does not read as values.
-_WORDS: dict[str, Any] = {"true": True, "false": False, "none": None, "inf": math.inf, "+inf": math.inf, "-inf": -math.inf}
+_WORDS: dict[str, Any] = {
+    "true": True,
+    "false": False,
+    "none": None,
+    "inf": math.inf,
+    "+inf": math.inf,
+    "-inf": -math.inf,
+}
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,9 @@ class Outcome:
             takes = inspect.signature(function).parameters
             figure = function(self.result, max_risk=max_risk) if "max_risk" in takes else function(self.result)
             if not hasattr(figure, "savefig"):
-                raise InputError("figure() must give back a matplotlib Figure", type(figure).__name__, "End it with return ax.figure")
+                raise InputError(
+                    "figure() must give back a matplotlib Figure", type(figure).__name__, "End it with return ax.figure"
+                )
             return figure  # type: ignore[no-any-return]
 
     def picture(self, max_risk: float | None = None) -> bytes | None:
@@ -133,14 +142,18 @@ class Study:
     def check(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return ``settings`` if ``study`` takes them; the error lists the names and their defaults."""
         known = self.settings
-        open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in inspect.signature(self.function).parameters.values())
+        open_ended = any(
+            p.kind is inspect.Parameter.VAR_KEYWORD for p in inspect.signature(self.function).parameters.values()
+        )
         for name, value in settings.items():
             if name not in known:
                 if open_ended:
                     continue
                 raise InputError(f"{self.name} has no setting of that name", name, _offer(name, known))
             _check_kind(name, value, known[name])
-        missing = [name for name, default in known.items() if default is inspect.Parameter.empty and name not in settings]
+        missing = [
+            name for name, default in known.items() if default is inspect.Parameter.empty and name not in settings
+        ]
         if missing:
             raise InputError(f"{self.name} needs a value for {', '.join(missing)}", do=f"Add --set {missing[0]}=VALUE")
         return dict(settings)
@@ -184,7 +197,11 @@ def load_study(path: str | Path) -> Study:
         exec(code, module.__dict__)
     function = getattr(module, "study", None)
     if not callable(function):
-        raise InputError(f"{path} is not a study", "no function named study", "Write def study(**settings): ... that gives back an RUMap")
+        raise InputError(
+            f"{path} is not a study",
+            "no function named study",
+            "Write def study(**settings): ... that gives back an RUMap",
+        )
     hooks = {}
     for name in ("notes", "figure"):
         hooks[name] = getattr(module, name, None)
@@ -296,20 +313,32 @@ def _parse(path: Path) -> ast.Module:
     try:
         source = path.read_bytes()
     except FileNotFoundError:
-        raise InputError("There is no such study file", str(path), "List the studies with: ruvdecision models") from None
+        raise InputError(
+            "There is no such study file", str(path), "List the studies with: ruvdecision models"
+        ) from None
     except IsADirectoryError:
-        raise InputError("A study is a file", f"the directory {path}", f"List its studies with: ruvdecision models {path}") from None
+        raise InputError(
+            "A study is a file", f"the directory {path}", f"List its studies with: ruvdecision models {path}"
+        ) from None
     except ValueError:
-        raise InputError("This is no name for a file", repr(str(path)), "List the studies with: ruvdecision models") from None
+        raise InputError(
+            "This is no name for a file", repr(str(path)), "List the studies with: ruvdecision models"
+        ) from None
     except OSError as error:
-        raise InputError(f"{path} cannot be read", error.strerror or str(error), "Check its name and permissions") from None
+        raise InputError(
+            f"{path} cannot be read", error.strerror or str(error), "Check its name and permissions"
+        ) from None
     try:
         return ast.parse(source, filename=str(path))
     except SyntaxError as error:
         where = f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)
-        raise InputError(f"{path} is not valid Python", where, "A study is a Python file with a function study") from None
+        raise InputError(
+            f"{path} is not valid Python", where, "A study is a Python file with a function study"
+        ) from None
     except (ValueError, RecursionError, MemoryError) as error:  # null bytes on older Pythons, nesting without end
-        raise InputError(f"{path} is not valid Python", str(error), "A study is a Python file with a function study") from None
+        raise InputError(
+            f"{path} is not valid Python", str(error), "A study is a Python file with a function study"
+        ) from None
 
 
 def _top_names(tree: ast.Module) -> set[str]:
@@ -350,7 +379,9 @@ def _name_maps(study: Study, result: Any) -> dict[str, RUMap]:
         raise InputError(what, got, "End it with return ruv.evaluate(...)")
     # Some file systems do not tell A from a.
     if len({file_name(name).casefold() for name in maps}) != len(maps):
-        raise InputError(f"The maps of {study.path} must have names that differ as file names", list(maps), "Rename some of them")
+        raise InputError(
+            f"The maps of {study.path} must have names that differ as file names", list(maps), "Rename some of them"
+        )
     return maps
 
 

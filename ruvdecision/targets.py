@@ -42,7 +42,12 @@ __all__ = [
 
 def is_target(thing: Any) -> bool:
     """Whether something can be what a user wants: it describes itself, and is neither data, which pandas describes, nor a belief."""
-    return hasattr(thing, "describe") and not isinstance(thing, type) and not hasattr(thing, "__array__") and not hasattr(thing, "draw")
+    return (
+        hasattr(thing, "describe")
+        and not isinstance(thing, type)
+        and not hasattr(thing, "__array__")
+        and not hasattr(thing, "draw")
+    )
 
 
 @dataclass(frozen=True)
@@ -105,11 +110,15 @@ class EachRecord:
     def __post_init__(self) -> None:
         if isinstance(self.aggregate, str):
             if self.aggregate not in ("max", "mean"):
-                raise InputError('aggregate must be "max", "mean" or a number from 0 to 1', self.aggregate, "Write EachRecord(0.95)")
+                raise InputError(
+                    'aggregate must be "max", "mean" or a number from 0 to 1', self.aggregate, "Write EachRecord(0.95)"
+                )
         else:
             object.__setattr__(self, "aggregate", check_number("aggregate", self.aggregate, low=0, high=1))
         if self.rows is not None:
-            rows = tuple(check_integer("rows", r) for r in check_list("rows", self.rows, "Leave rows out for all records"))
+            rows = tuple(
+                check_integer("rows", r) for r in check_list("rows", self.rows, "Leave rows out for all records")
+            )
             if not rows:
                 raise InputError("rows must not be empty", self.rows, "Leave rows out for all records")
             if len(set(rows)) != len(rows):
@@ -176,7 +185,11 @@ class Parameter:
             object.__setattr__(self, "component", check_integer("component", self.component))
 
     def __repr__(self) -> str:
-        return f"Parameter({self.name!r})" if self.component is None else f"Parameter({self.name!r}, component={self.component})"
+        return (
+            f"Parameter({self.name!r})"
+            if self.component is None
+            else f"Parameter({self.name!r}, component={self.component})"
+        )
 
     def describe(self) -> str:
         return f"the parameter {self.name}" + ("" if self.component is None else f"[{self.component}]")
@@ -228,18 +241,24 @@ class Identity:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         if isinstance(self.row, str):
             if self.row != "all":
-                raise InputError('row must be a row, a list of rows or "all"', self.row, "Write Identity(0, known=[...])")
+                raise InputError(
+                    'row must be a row, a list of rows or "all"', self.row, "Write Identity(0, known=[...])"
+                )
         elif is_single(self.row):
             put("row", check_integer("row", self.row))
         else:
             rows = tuple(check_integer("row", r) for r in self.row)
             if not rows:
-                raise InputError('row must be a row, a flat list of rows or "all"', self.row, "Write Identity([0, 3], known=[...])")
+                raise InputError(
+                    'row must be a row, a flat list of rows or "all"', self.row, "Write Identity([0, 3], known=[...])"
+                )
             put("row", rows)
         if self.known is not None:
             known = (self.known,) if is_single(self.known) else tuple(self.known)
             if not known:
-                raise InputError("known must not be empty", self.known, "Name a column; one who knows nothing gains by no release")
+                raise InputError(
+                    "known must not be empty", self.known, "Name a column; one who knows nothing gains by no release"
+                )
             put("known", known)
         if self.error_variance is not None and self.error_sd is not None:
             raise InputError("Give error_variance or error_sd", "both", "Leave one of them out")
@@ -248,7 +267,9 @@ class Identity:
             if given is not None:
                 array = check_finite(name, as_float_array(name, given))
                 if array.ndim > 1 or array.size == 0 or np.any(array < 0):
-                    raise InputError(f"{name} must be a number of at least 0, or one per known column", given, f"Write {name}=2")
+                    raise InputError(
+                        f"{name} must be a number of at least 0, or one per known column", given, f"Write {name}=2"
+                    )
                 put(name, float(array) if array.ndim == 0 else tuple(array.tolist()))
         if self.values is not None:
             put("values", _rows_of_values(self.values))
@@ -276,7 +297,11 @@ class Identity:
         name = "error_variance" if self.error_variance is not None else "error_sd"
         given = np.atleast_1d(np.asarray(0.0 if getattr(self, name) is None else getattr(self, name), dtype=np.float64))
         if len(given) not in (1, size):
-            raise InputError(f"{name} must have {size} entries, one per known column", len(given), "Give one number, or one per column")
+            raise InputError(
+                f"{name} must have {size} entries, one per known column",
+                len(given),
+                "Give one number, or one per column",
+            )
         return np.broadcast_to(given if name == "error_variance" else given**2, (size,)).copy()
 
     def describe(self) -> str:
@@ -299,7 +324,9 @@ def _rows_of_values(values: Any) -> tuple[tuple[Any, ...], ...]:
         table, rows = np.empty(0), []
     if table.ndim > 2 or table.size == 0:
         # What the intruder knows is a confidential record: it stays out of the message.
-        raise InputError("values must be one per known column", f"shape {table.shape}", "Give a list, or one list per respondent")
+        raise InputError(
+            "values must be one per known column", f"shape {table.shape}", "Give a list, or one list per respondent"
+        )
     return tuple(map(tuple, rows))
 
 
@@ -409,7 +436,9 @@ class Functional:
         if not parts or not all(map(is_target, parts)):
             raise InputError("A Functional is taken of targets", self.of, 'Write of=[Record(0), Parameter("mu")]')
         if any(isinstance(p, Functional) for p in parts):
-            raise InputError("A Functional of a Functional is not supported", self.of, "Write one function of records and parameters")
+            raise InputError(
+                "A Functional of a Functional is not supported", self.of, "Write one function of records and parameters"
+            )
         if not callable(self.function):
             matrix = check_finite("function", as_float_array("function", self.function))
             if matrix.ndim > 2 or matrix.size == 0:
@@ -454,7 +483,9 @@ class Functional:
         rows = [one(point) for point in flat]
         result = np.stack(rows)
         if result.ndim > 2:
-            raise InputError("The function must give a number or a vector", f"shape {result.shape[1:]}", "Flatten what it gives back")
+            raise InputError(
+                "The function must give a number or a vector", f"shape {result.shape[1:]}", "Flatten what it gives back"
+            )
         return result.reshape(stacked.shape[:-1] + result.shape[1:])
 
     def _together(self, flat: Array, spans: Sequence[Any], one: Callable[[Array], Array]) -> Array | None:
@@ -467,7 +498,10 @@ class Functional:
             return None
         try:
             with np.errstate(all="ignore"):
-                found = np.asarray(self.function(*[flat[:, a] if scalar else flat[:, a:b].T for a, b, scalar in spans]), dtype=np.float64)
+                found = np.asarray(
+                    self.function(*[flat[:, a] if scalar else flat[:, a:b].T for a, b, scalar in spans]),
+                    dtype=np.float64,
+                )
         except Exception:
             # Whatever goes wrong with arrays, point by point is the definition and says what is really wrong.
             return None
@@ -476,7 +510,9 @@ class Functional:
         found = found if found.ndim == 1 else found.T
         some = [0, len(flat) // 3, len(flat) // 2, len(flat) - 1]
         alone = [one(flat[i]) for i in some]
-        if any(a.shape != found.shape[1:] for a in alone) or not np.allclose(found[some], np.stack(alone), rtol=1e-12, equal_nan=True):
+        if any(a.shape != found.shape[1:] for a in alone) or not np.allclose(
+            found[some], np.stack(alone), rtol=1e-12, equal_nan=True
+        ):
             return None
         return found
 

@@ -29,7 +29,13 @@ WORDS = {
 
 
 def plot_tornado(
-    result: Sensitivity, of: str = "risk", ax: Axes | None = None, *, most: int = 20, labels: bool = True, title: str | None = None
+    result: Sensitivity,
+    of: str = "risk",
+    ax: Axes | None = None,
+    *,
+    most: int = 20,
+    labels: bool = True,
+    title: str | None = None,
 ) -> Axes:
     """Draw how far each setting moves a number, and return the Axes.
 
@@ -62,7 +68,9 @@ def plot_tornado(
     import matplotlib.pyplot as plt
 
     if not isinstance(result, Sensitivity):
-        raise InputError("plot_tornado draws what sensitivity gives back", kind_of(result), "Call ruv.sensitivity(...) first")
+        raise InputError(
+            "plot_tornado draws what sensitivity gives back", kind_of(result), "Call ruv.sensitivity(...) first"
+        )
     table = result.effects(of).head(check_integer("most", most, low=1))
     base = float(table["base"].iloc[0])
     ends = table[["low", "high"]].to_numpy(dtype=float)
@@ -86,11 +94,30 @@ def plot_tornado(
             _name(ax, "no change", centre, y, 1)
             continue
         # The longer one first: both ends may lie on one side of the base value.
-        for value, at in sorted({row.low: row.low_at, row.high: row.high_at}.items(), key=lambda end: -abs(end[0] - centre)):
+        for value, at in sorted(
+            {row.low: row.low_at, row.high: row.high_at}.items(), key=lambda end: -abs(end[0] - centre)
+        ):
             shown, side = float(np.clip(value, left, right)), 1 if value > centre else -1
-            ax.barh(y, shown - centre, left=centre, height=0.55, color=above if side > 0 else below, ec=look.paper, lw=0.8, zorder=3)
+            ax.barh(
+                y,
+                shown - centre,
+                left=centre,
+                height=0.55,
+                color=above if side > 0 else below,
+                ec=look.paper,
+                lw=0.8,
+                zorder=3,
+            )
             if np.isinf(value):
-                ax.plot(shown, y, marker=">" if side > 0 else "<", color=above if side > 0 else below, ms=9, zorder=4, clip_on=False)
+                ax.plot(
+                    shown,
+                    y,
+                    marker=">" if side > 0 else "<",
+                    color=above if side > 0 else below,
+                    ms=9,
+                    zorder=4,
+                    clip_on=False,
+                )
             if labels and at:
                 _name(ax, at, shown, y, side)
     ax.axvline(centre, color=look.ink, lw=1.2, zorder=4)
@@ -102,7 +129,9 @@ def plot_tornado(
     ax.set_xlim(left, right)
     chosen = result.base.choice is not None
     ax.set_xlabel(WORDS[of] if chosen else f"median relative change of {of} over all releases")
-    ax.set_title(plain(title) if title is not None else f"The choice is {result.verdict}" if chosen else "No release is chosen")
+    ax.set_title(
+        plain(title) if title is not None else f"The choice is {result.verdict}" if chosen else "No release is chosen"
+    )
     bare(ax, look, "x", ("top", "right", "left"))
     ax.tick_params(axis="y", length=0)
     return ax

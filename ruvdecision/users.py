@@ -86,7 +86,9 @@ class User:
 
     def __post_init__(self) -> None:
         if not hasattr(self.belief, "draw") or isinstance(self.belief, type):
-            raise InputError("A user needs a belief", kind_of(self.belief), "Use NormalBelief, FiniteBelief or TableBelief")
+            raise InputError(
+                "A user needs a belief", kind_of(self.belief), "Use NormalBelief, FiniteBelief or TableBelief"
+            )
         if not is_target(self.target):
             hint = 'Use Record(0), Parameter("mu"), NewRecord(), Identity(0) or Functional(...)'
             raise InputError("A user needs a target", kind_of(self.target), hint)
@@ -100,17 +102,29 @@ class User:
                 raise InputError("estimates must be a list of the allowed ones", f"shape {listed.shape}", do)
             object.__setattr__(self, "estimates", listed)
         self._check_beliefs()
-        object.__setattr__(self, "knows_mask", check_flag("knows_mask", self.knows_mask, "Say whether the user is told the mask's numbers"))
+        object.__setattr__(
+            self,
+            "knows_mask",
+            check_flag("knows_mask", self.knows_mask, "Say whether the user is told the mask's numbers"),
+        )
         _check_name(self.name)
         if self.mask_prior is not None:
             if self.knows_mask:
-                raise InputError("mask_prior is for a user who does not know the mask", "knows_mask=True", "Give knows_mask=False too")
+                raise InputError(
+                    "mask_prior is for a user who does not know the mask",
+                    "knows_mask=True",
+                    "Give knows_mask=False too",
+                )
             object.__setattr__(self, "mask_prior", as_mask_prior(self.mask_prior))
 
     def _check_beliefs(self) -> None:
         for belief in (self.belief,) if self.truth is None else (self.belief, self.truth):
             if not hasattr(belief, "draw") or isinstance(belief, type):
-                raise InputError("truth must be a belief, the agency's", kind_of(belief), "Use NormalBelief, FiniteBelief or TableBelief")
+                raise InputError(
+                    "truth must be a belief, the agency's",
+                    kind_of(belief),
+                    "Use NormalBelief, FiniteBelief or TableBelief",
+                )
             check = getattr(belief, "check_target", None)
             if check is not None and isinstance(self.target, EachRecord):
                 for row in self.target.rows or (0,):
@@ -121,7 +135,11 @@ class User:
             sizes = [_size_of(belief) for belief in (self.belief, self.truth)]
             if None not in sizes and sizes[0] != sizes[1]:
                 do = "Both are about one file: set records= alike"
-                raise InputError("The user's belief and the truth must have the same number of records", f"{sizes[0]} and {sizes[1]}", do)
+                raise InputError(
+                    "The user's belief and the truth must have the same number of records",
+                    f"{sizes[0]} and {sizes[1]}",
+                    do,
+                )
 
     @property
     def plain(self) -> bool:
@@ -146,7 +164,11 @@ class User:
                 else f" and may name {np.shape(self.estimates)[0]} values"
             )
         )
-        known = "" if self.knows_mask else f" The size of the noise is not told: {(self.mask_prior or MaskPrior()).describe()}."
+        known = (
+            ""
+            if self.knows_mask
+            else f" The size of the noise is not told: {(self.mask_prior or MaskPrior()).describe()}."
+        )
         truth = self.truth.describe() if hasattr(self.truth, "describe") else repr(self.truth)
         apart = "" if self.truth is None else f" The loss is averaged over the agency's belief, {truth}."
         return f"{name} believes {belief}, wants {self.target.describe()} and pays {self.loss}{limits}.{known}{apart}"
@@ -210,20 +232,26 @@ class Snooper:
     def __post_init__(self) -> None:
         rule = as_rule(self.estimator)
         if not is_target(self.target):
-            raise InputError("A snooper needs a target", self.target, "Use Record(0), Maximum(), Percentile(0.99), Average() ...")
+            raise InputError(
+                "A snooper needs a target", self.target, "Use Record(0), Maximum(), Percentile(0.99), Average() ..."
+            )
         if isinstance(rule, Row) and rule.row is None:
             if isinstance(self.target, Record):
                 rule = Row(self.target.row)
             elif not isinstance(self.target, EachRecord) and not hasattr(self.target, "rank_in"):
                 do = "Use it with Record(j), Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank), or give the row: Row(3)"
-                raise InputError('"row" is the row of the target\'s record, and this target is not one record', self.target, do)
+                raise InputError(
+                    '"row" is the row of the target\'s record, and this target is not one record', self.target, do
+                )
         object.__setattr__(self, "estimator", rule)
         object.__setattr__(self, "loss", as_loss(self.loss))
         _check_name(self.name)
         if self.belief is not None:
             if not hasattr(self.belief, "draw"):
                 raise InputError(
-                    "A snooper's belief must be a belief", self.belief, "Use NormalBelief(...), or leave it out and pass data="
+                    "A snooper's belief must be a belief",
+                    self.belief,
+                    "Use NormalBelief(...), or leave it out and pass data=",
                 )
             check = getattr(self.belief, "check_target", None)
             if hasattr(self.target, "rank_in"):
@@ -237,7 +265,13 @@ class Snooper:
     def describe(self) -> str:
         """One sentence about the snooper."""
         name = self.name or "The snooper"
-        belief = "" if self.belief is None else f" believes {self.belief.describe()}," if hasattr(self.belief, "describe") else ""
+        belief = (
+            ""
+            if self.belief is None
+            else f" believes {self.belief.describe()},"
+            if hasattr(self.belief, "describe")
+            else ""
+        )
         return f"{name}{belief} takes {self.estimator.describe()} for {self.target.describe()} and pays {self.loss}."
 
 

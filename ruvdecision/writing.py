@@ -26,7 +26,9 @@ UNFINISHED = ".tmp-"
 FREE = "Give overwrite=True to write over it, or another name"
 
 
-def write_files(contents: Mapping[Any, bytes], *, overwrite: bool = False, folders: bool = False, do: str = FREE) -> list[Path]:
+def write_files(
+    contents: Mapping[Any, bytes], *, overwrite: bool = False, folders: bool = False, do: str = FREE
+) -> list[Path]:
     """Write files together: all of them, or none if one fails.
 
     Parameters
@@ -56,11 +58,15 @@ def write_files(contents: Mapping[Any, bytes], *, overwrite: bool = False, folde
         place_files(places, overwrite=overwrite, folders=folders)
     except FileExistsError as error:
         # Another process was first.
-        raise InputError("A file exists already", str(error.filename2 or error.filename or next(iter(places))), do) from None
+        raise InputError(
+            "A file exists already", str(error.filename2 or error.filename or next(iter(places))), do
+        ) from None
     except OSError as error:
         names = ", ".join(map(str, places))
         raise RuvError(
-            f"{names} could not be written", error.strerror or str(error), "Check space and permissions, or name another place"
+            f"{names} could not be written",
+            error.strerror or str(error),
+            "Check space and permissions, or name another place",
         ) from error
     return list(places)
 
@@ -74,7 +80,11 @@ def check_places(places: Iterable[Any], *, overwrite: bool = False, folders: boo
             what = f"{folder} is not a directory" if os.path.lexists(folder) else f"There is no directory {folder}"
             raise InputError(what, str(place), "Name another place")
         if not os.access(folder, os.W_OK | os.X_OK):
-            raise InputError(f"The directory {folder} cannot be written to", str(place), "Name another place, or change its permissions")
+            raise InputError(
+                f"The directory {folder} cannot be written to",
+                str(place),
+                "Name another place, or change its permissions",
+            )
         found = _status(place)
         if found is None:
             continue
@@ -111,7 +121,12 @@ def nameable(path: Any) -> bool:
 
 
 def place_files(
-    contents: Mapping[Path, bytes], *, overwrite: bool = False, folders: bool = False, private: bool = False, durable: bool = False
+    contents: Mapping[Path, bytes],
+    *,
+    overwrite: bool = False,
+    folders: bool = False,
+    private: bool = False,
+    durable: bool = False,
 ) -> None:
     """Do what `write_files` does, with the system's own errors and without looking first.
 

@@ -35,7 +35,8 @@ def numbers(rows: int = 12, columns: int = 3, seed: int = 0) -> np.ndarray[Any, 
 def frame(rows: int = 12, columns: int = 3, seed: int = 0) -> pd.DataFrame:
     """The same numbers with names: a, b, c and so on."""
     return pd.DataFrame(
-        numbers(rows, columns, seed), columns=[chr(97 + i % 26) + (str(i // 26) if i >= 26 else "") for i in range(columns)]
+        numbers(rows, columns, seed),
+        columns=[chr(97 + i % 26) + (str(i // 26) if i >= 26 else "") for i in range(columns)],
     )
 
 
@@ -109,16 +110,26 @@ EDGES: dict[str, Callable[[], Any]] = {
     "categorical numbers": lambda: frame().round(0).astype("category"),
     "categories, text and dates": categories,
     "one category": lambda: pd.DataFrame({"g": pd.Categorical(["x"] * 12), "s": ["north"] * 12}),
-    "category with missing": lambda: pd.DataFrame({"g": pd.Categorical(["x", None, "y"] * 4), "s": ["north", None, "south"] * 4}),
-    "dates": lambda: pd.DataFrame({"a": pd.date_range("2020-01-01", periods=12), "b": pd.date_range("2021-01-01", periods=12, tz="UTC")}),
-    "durations": lambda: pd.DataFrame({"a": pd.to_timedelta(np.arange(12), unit="h"), "b": pd.to_timedelta(np.arange(12), unit="D")}),
+    "category with missing": lambda: pd.DataFrame(
+        {"g": pd.Categorical(["x", None, "y"] * 4), "s": ["north", None, "south"] * 4}
+    ),
+    "dates": lambda: pd.DataFrame(
+        {"a": pd.date_range("2020-01-01", periods=12), "b": pd.date_range("2021-01-01", periods=12, tz="UTC")}
+    ),
+    "durations": lambda: pd.DataFrame(
+        {"a": pd.to_timedelta(np.arange(12), unit="h"), "b": pd.to_timedelta(np.arange(12), unit="D")}
+    ),
     "periods and intervals": lambda: pd.DataFrame(
         {"a": pd.period_range("2020-01", periods=12, freq="M"), "b": pd.interval_range(0, 12, periods=12)}
     ),
     "duplicate column names": lambda: frame().set_axis(["a", "a", "b"], axis=1),
     "column names of several types": lambda: frame().set_axis(["a", 1, (2, "x")], axis=1),
-    "columns in levels": lambda: frame().set_axis(pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)], names=["u", "v"]), axis=1),
-    "rows in levels": lambda: frame().set_axis(pd.MultiIndex.from_product([["p", "q"], range(6)], names=["u", "v"]), axis=0),
+    "columns in levels": lambda: frame().set_axis(
+        pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)], names=["u", "v"]), axis=1
+    ),
+    "rows in levels": lambda: frame().set_axis(
+        pd.MultiIndex.from_product([["p", "q"], range(6)], names=["u", "v"]), axis=0
+    ),
     "repeated index": lambda: frame().set_axis([0, 0, 1, 1] * 3, axis=0),
     "index of dates": lambda: frame().set_axis(pd.date_range("2020-01-01", periods=12, freq="D"), axis=0),
     "index with missing": lambda: frame().set_axis([np.nan, *range(11)], axis=0),

@@ -74,14 +74,24 @@ MASKS = {
     "Combine": ruv.Combine([[1.0]], [[0.5]]),
 }
 BELIEFS = {
-    "NormalBelief": (ruv.NormalBelief(records=4, variance=1, prior_variance=1), ruv.Record(0), ruv.Noise(variance=1.0), ruv.Quadratic()),
+    "NormalBelief": (
+        ruv.NormalBelief(records=4, variance=1, prior_variance=1),
+        ruv.Record(0),
+        ruv.Noise(variance=1.0),
+        ruv.Quadratic(),
+    ),
     "FiniteBelief": (
         ruv.FiniteBelief(values=[0.0, 1.0], probabilities=[0.5, 0.5]),
         ruv.Parameter("theta"),
         ruv.Stochastic([[0.9, 0.1], [0.2, 0.8]]),
         ruv.Quadratic(),
     ),
-    "TableBelief": (ruv.TableBelief(shape=(2, 2), total=5), ruv.Cell((0, 0)), ruv.SuppressCells(cells="all"), ruv.Quadratic()),
+    "TableBelief": (
+        ruv.TableBelief(shape=(2, 2), total=5),
+        ruv.Cell((0, 0)),
+        ruv.SuppressCells(cells="all"),
+        ruv.Quadratic(),
+    ),
 }
 MEASURES = {
     "AttributeDisclosure": {"unknown": "c"},
@@ -116,7 +126,9 @@ BASES = {"Measure", "PairedMeasure", "RecordMeasure"}
 def exported(module, base):
     """Concrete public classes of a module."""
     names = [n for n in module.__all__ if inspect.isclass(getattr(module, n))]
-    return [n for n in names if base is None or (issubclass(getattr(module, n), base) and getattr(module, n) is not base)]
+    return [
+        n for n in names if base is None or (issubclass(getattr(module, n), base) and getattr(module, n) is not base)
+    ]
 
 
 def measure_names():

@@ -133,7 +133,12 @@ def summed(posterior_covariance, n, k, weights=None):
     block = lambda i, j: posterior_covariance[i * k : i * k + k, j * k : j * k + k]  # noqa: E731
     trace = lambda c: sum((weights * c).ravel(), Decimal(0))  # noqa: E731
     rows = range(1, n + 1)
-    found = {"mu": trace(block(0, 0)), "new": trace(block(n + 1, n + 1)), "first": trace(block(1, 1)), "last": trace(block(n, n))}
+    found = {
+        "mu": trace(block(0, 0)),
+        "new": trace(block(n + 1, n + 1)),
+        "first": trace(block(1, 1)),
+        "last": trace(block(n, n)),
+    }
     found["all"] = sum((trace(block(i, i)) for i in rows), Decimal(0))
     found["average"] = sum((trace(block(i, j)) for i in rows for j in rows), Decimal(0)) / Decimal(n) ** 2
     found["gap"] = trace(block(1, 1) + block(0, 0) - block(0, 1) - block(1, 0))
@@ -146,7 +151,11 @@ def large_file(n, size, spread, doubt, noise, *, averaged, common=0.0):
     The file is put down to the first record, the mean of the others of its group and the mean of all other groups: given
     the population mean the rest tells nothing more.
     """
-    spread, noise, common = exactly(np.atleast_2d(spread)), exactly(np.atleast_2d(noise)), exactly(np.atleast_2d(common))
+    spread, noise, common = (
+        exactly(np.atleast_2d(spread)),
+        exactly(np.atleast_2d(noise)),
+        exactly(np.atleast_2d(common)),
+    )
     k = len(spread)
     doubt = matrix(FLAT, k) if isinstance(doubt, str) else matrix(doubt, k)
     counts = [Decimal(c) for c in (1, size - 1, n - size) if c]
@@ -172,7 +181,12 @@ def large_file(n, size, spread, doubt, noise, *, averaged, common=0.0):
     trace = lambda c: sum((c[j, j] for j in range(k)), Decimal(0))  # noqa: E731
     pairs = [(i, j) for i in range(parts) for j in range(parts)]
     average = sum((counts[i] * counts[j] * trace(block(i + 1, j + 1)) for i, j in pairs), Decimal(0)) / Decimal(n) ** 2
-    return {"mu": trace(block(0, 0)), "first": trace(block(1, 1)), "new": trace(block(parts + 1, parts + 1)), "average": average}
+    return {
+        "mu": trace(block(0, 0)),
+        "first": trace(block(1, 1)),
+        "new": trace(block(parts + 1, parts + 1)),
+        "average": average,
+    }
 
 
 def error(got, want):

@@ -76,7 +76,11 @@ OPTIONS: dict[str, list[masks.Mask]] = {
     ],
     "Subsample": [ruv.Subsample(size=1), ruv.Subsample(share=0.5), ruv.Subsample(share=1.0)],
     "Suppress": [ruv.Suppress(columns=[0]), ruv.Suppress(rows=[0]), ruv.Suppress(columns=[0], rows=[-1])],
-    "SuppressCells": [ruv.SuppressCells(), ruv.SuppressCells(cells=[(0, 0)], margins=False), ruv.SuppressCells(cells=[0])],
+    "SuppressCells": [
+        ruv.SuppressCells(),
+        ruv.SuppressCells(cells=[(0, 0)], margins=False),
+        ruv.SuppressCells(cells=[0]),
+    ],
     "Stochastic": [
         ruv.Stochastic([[0.5, 0.5], [0.5, 0.5]], columns=[0]),
         ruv.Stochastic(np.full((3, 3), 1 / 3), inputs=["x", "y", "z"], columns=[0]),
@@ -117,8 +121,17 @@ OPTIONS: dict[str, list[masks.Mask]] = {
         ruv.Topcode(at=[1.0, 2.0, 3.0]),
         ruv.Topcode(at=2.0, columns=[0]),
     ],
-    "Bottomcode": [ruv.Bottomcode(quantile=0.2), ruv.Bottomcode(at=3.0, replace="mean"), ruv.Bottomcode(quantile=0.5, replace="median")],
-    "Round": [ruv.Round(base=0.1), ruv.Round(base=2.0, random=True), ruv.Round(base=[1, 2, 3]), ruv.Round(base=0.5, columns=[0])],
+    "Bottomcode": [
+        ruv.Bottomcode(quantile=0.2),
+        ruv.Bottomcode(at=3.0, replace="mean"),
+        ruv.Bottomcode(quantile=0.5, replace="median"),
+    ],
+    "Round": [
+        ruv.Round(base=0.1),
+        ruv.Round(base=2.0, random=True),
+        ruv.Round(base=[1, 2, 3]),
+        ruv.Round(base=0.5, columns=[0]),
+    ],
     "RankSwap": [ruv.RankSwap(within=1.0), ruv.RankSwap(within=0.01), ruv.RankSwap(within=0.2, columns=[0])],
     "Swap": [
         ruv.Swap(rate=1.0, columns=[0]),
@@ -140,7 +153,11 @@ OPTIONS: dict[str, list[masks.Mask]] = {
         ruv.Synthesize(method="cart"),
         ruv.Synthesize(method="cart", proper=True, min_leaf=2),
         ruv.Synthesize(method="cart", columns=[0]),
-        ruv.Synthesize(belief=ruv.NormalBelief(records=12, covariance=np.eye(3), prior_mean=np.zeros(3), prior_covariance=np.eye(3))),
+        ruv.Synthesize(
+            belief=ruv.NormalBelief(
+                records=12, covariance=np.eye(3), prior_mean=np.zeros(3), prior_covariance=np.eye(3)
+            )
+        ),
     ],
     "DataShuffle": [ruv.DataShuffle(columns=[0], given=[1]), ruv.DataShuffle(columns=[0, 1])],
     "Combine": [ruv.Combine(np.eye(6), np.eye(6), rows=[0]), ruv.Combine(np.eye(3), np.zeros((3, 3)))],

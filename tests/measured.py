@@ -18,7 +18,9 @@ BASES = {"Measure", "PairedMeasure", "RecordMeasure"}
 def names() -> list[str]:
     """The measures that can be made, as `measures.__all__` has them: a newcomer is tested on arrival."""
     every = (getattr(measures, name) for name in measures.__all__)
-    return sorted(c.__name__ for c in every if isinstance(c, type) and issubclass(c, Measure) and c.__name__ not in BASES)
+    return sorted(
+        c.__name__ for c in every if isinstance(c, type) and issubclass(c, Measure) and c.__name__ not in BASES
+    )
 
 
 def labels(data: Any) -> list[Any]:
@@ -63,7 +65,11 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
             {"unknown": first, "distance": "rank", "known": last},
             {"unknown": last, "distance": "mahalanobis"},
         ],
-        "IntruderError": [{"unknown": last}, {"unknown": first, "distance": "rank"}, {"unknown": last, "distance": "mahalanobis"}],
+        "IntruderError": [
+            {"unknown": last},
+            {"unknown": first, "distance": "rank"},
+            {"unknown": last, "distance": "mahalanobis"},
+        ],
         "Cluster": [{"clusters": 3}, {"clusters": [2, 1], "standardise": True}, {"clusters": 2, "method": "kmeans"}],
         "ClusteredPropensity": [
             {"clusters": 2},
@@ -92,7 +98,11 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
         "Hellinger": [{}, {"way": 2, "nan_policy": "category"}],
         "TotalVariation": [{}, {"way": 1, "nan_policy": "category"}],
         "EntropyLoss": [{}, {"nan_policy": "category"}],
-        "FellegiSunter": [{}, {"known": some, "tolerance_sd": 0, "iterations": 3}, {"tolerance_sd": 1.0, "start_m": 0.5}],
+        "FellegiSunter": [
+            {},
+            {"known": some, "tolerance_sd": 0, "iterations": 3},
+            {"tolerance_sd": 1.0, "start_m": 0.5},
+        ],
         "ImputationLoss": [{}, {"statistic": two_numbers}],
         "IntervalDisclosure": [{}, {"width_rank": 0.1, "across": "any"}, {"width_sd": 0, "across": "mean"}],
         "IntervalOverlap": [
@@ -211,7 +221,13 @@ def column(data: Any, value: Any) -> Any:
         out = data.copy()
         out.isetitem(0, value if not callable(value) else value(out.iloc[:, 0]))
         return out
-    if isinstance(data, np.ndarray) and data.dtype.kind == "f" and data.ndim == 2 and data.shape[1] and isinstance(value, float):
+    if (
+        isinstance(data, np.ndarray)
+        and data.dtype.kind == "f"
+        and data.ndim == 2
+        and data.shape[1]
+        and isinstance(value, float)
+    ):
         out = np.array(data)
         out[:, 0] = value
         return out

@@ -20,7 +20,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["CATEGORY", "DATE", "LARGEST", "SECRETS", "SMALLEST", "WHO", "WHOLE", "chain", "files", "labelled", "leaks", "numbers", "table"]
+__all__ = [
+    "CATEGORY",
+    "DATE",
+    "LARGEST",
+    "SECRETS",
+    "SMALLEST",
+    "WHO",
+    "WHOLE",
+    "chain",
+    "files",
+    "labelled",
+    "leaks",
+    "numbers",
+    "table",
+]
 
 #: Five records in the middle of their column.
 SECRETS = (90817.2635, 60504.3927, 70915.8264, 80624.1739, 50713.9462)
@@ -31,7 +45,17 @@ WHOLE, WHO, CATEGORY, DATE = 918273645, "Zebulon Quixby", "ostrich farrier", pd.
 
 
 def _looks() -> list[bytes]:
-    texts = {WHO, "Quixby", CATEGORY, f"{DATE:%Y-%m-%d}", f"{DATE:%d.%m.%Y}", f"{DATE:%m/%d/%Y}", str(WHOLE), f"{WHOLE:,}", f"{WHOLE:.6g}"}
+    texts = {
+        WHO,
+        "Quixby",
+        CATEGORY,
+        f"{DATE:%Y-%m-%d}",
+        f"{DATE:%d.%m.%Y}",
+        f"{DATE:%m/%d/%Y}",
+        str(WHOLE),
+        f"{WHOLE:,}",
+        f"{WHOLE:.6g}",
+    }
     texts.add(str(DATE.value)[:12])
     found: set[bytes] = set()
     for x in (*SECRETS, LARGEST, SMALLEST):

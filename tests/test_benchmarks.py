@@ -50,7 +50,9 @@ def test_verdict_of_a_curve():
     sizes = [1_000, 10_000, 100_000]
 
     def curve(power, memory, promised=1.0, **more):
-        return growth.Curve("c", "n", "n", promised, 1.0, sizes, [s**power for s in sizes], [1e4 * s**memory for s in sizes], **more)
+        return growth.Curve(
+            "c", "n", "n", promised, 1.0, sizes, [s**power for s in sizes], [1e4 * s**memory for s in sizes], **more
+        )
 
     assert curve(1.0, 1.0).verdict == "ok"
     assert curve(2.0, 1.0).verdict == "MISS"
@@ -65,7 +67,9 @@ def test_verdict_of_a_curve():
 
 def test_the_picture_of_growth(tmp_path):
     sizes = [1_000, 10_000, 100_000]
-    curves = [growth.Curve("c", axis, "n", 1.0, 1.0, sizes, [1e-3, 1e-2, 1e-1], [1e5, 1e6, 1e7]) for axis in growth.AXES]
+    curves = [
+        growth.Curve("c", axis, "n", 1.0, 1.0, sizes, [1e-3, 1e-2, 1e-1], [1e5, 1e6, 1e7]) for axis in growth.AXES
+    ]
     growth.draw(curves, tmp_path / "growth.png")
     assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
 
@@ -73,7 +77,9 @@ def test_the_picture_of_growth(tmp_path):
 # -- cases -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["evaluate, closed form", "to_dataframe", "frontier of four columns", "Noise", "NormalKL", "KAnonymity"])
+@pytest.mark.parametrize(
+    "name", ["evaluate, closed form", "to_dataframe", "frontier of four columns", "Noise", "NormalKL", "KAnonymity"]
+)
 def test_a_case_runs_here(name):
     found = alone.run_here(name, (200, 10, 30))
     assert found["size"] == [200, 10, 30] and found["seconds"] > 0 and found["peak"] > 0
@@ -146,14 +152,24 @@ def test_the_table_and_its_page(tmp_path, monkeypatch, capsys):
 def test_the_page_keeps_both_halves(tmp_path):
     out = tmp_path / "RESULTS.md"
     heavy = [
-        {"case": "choose", "kind": "map", "order": "releases", "size": [0, 0, 1000], "seconds": 0.5, "peak": 2e8, "before": 1e8},
+        {
+            "case": "choose",
+            "kind": "map",
+            "order": "releases",
+            "size": [0, 0, 1000],
+            "seconds": 0.5,
+            "peak": 2e8,
+            "before": 1e8,
+        },
         {"case": "Noise", "kind": "mask", "order": "n p", "size": [500, 20, 1], "failed": "more than 3 s"},
     ]
     sizes = [10, 100, 1000]
     curve = growth.Curve("Noise", "n", "n p", 1.0, 1.0, sizes, [1.0, 10.0, 100.0], [2e7, 2e8, 2e9])
     page.keep(out, load={"load": heavy, "curves": [dataclasses.asdict(curve)]}, seconds=60, quick=False)
     assert "## Ratios\n\nNot run here." in out.read_text()
-    page.keep(out, tables=[page.Table("title", [page.Row("a / b", 1.0, 2.0, 2.0, ">= 1", "ok")])], seconds=60, quick=False)
+    page.keep(
+        out, tables=[page.Table("title", [page.Row("a / b", 1.0, 2.0, 2.0, ">= 1", "ok")])], seconds=60, quick=False
+    )
     text = out.read_text()
     assert "| choose | 1,000 releases | 500 ms | 200 MB (100) | releases |" in text
     assert "| Noise | 500 × 20 | more than 3 s |  | n p |" in text

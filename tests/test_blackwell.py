@@ -67,7 +67,10 @@ def prefers_other(first, second, missing, rng):
 def test_where_it_does_not_refine_a_user_prefers_the_other(seed):
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 5))
-    first, second = random_channel(rng, size, int(rng.integers(2, 5))), random_channel(rng, size, int(rng.integers(2, 5)))
+    first, second = (
+        random_channel(rng, size, int(rng.integers(2, 5))),
+        random_channel(rng, size, int(rng.integers(2, 5))),
+    )
     belief = FiniteBelief(np.arange(size))
     a, b = Stochastic(first, outputs=range(first.shape[1])), Stochastic(second, outputs=range(second.shape[1]))
     missing = garbling(first, second)[1]
@@ -92,7 +95,9 @@ def test_linear_channels(seed):
     assert a.refines(b, belief)
     assert not b.refines(a, belief)
     assert a.refines(b | AVERAGE, belief)
-    other = Noise(covariance=noise - 0.04 * np.eye(k) + (extra if k > 1 else 0))  # less in some direction only if extra is small there
+    other = Noise(
+        covariance=noise - 0.04 * np.eye(k) + (extra if k > 1 else 0)
+    )  # less in some direction only if extra is small there
     gap = np.linalg.eigvalsh(other.matrix(k) - noise)[0]
     assert a.refines(other, belief) == (gap >= 0)
     if gap < -1e-3:
@@ -100,7 +105,9 @@ def test_linear_channels(seed):
         direction = np.linalg.eigh(other.matrix(k) - noise)[1][:, 0]
         target = Functional(direction if k > 1 else np.ones(1), of=Record(0))
         vague = NormalBelief(records=n, covariance=np.eye(k) * 1e6, prior_covariance=np.zeros((k, k)))
-        rumap = evaluate([a, other], intruder=User(vague, target, Quadratic()), scientist=User(vague, target, Quadratic()))
+        rumap = evaluate(
+            [a, other], intruder=User(vague, target, Quadratic()), scientist=User(vague, target, Quadratic())
+        )
         assert rumap.scientist_uncertainty[1] < rumap.scientist_uncertainty[0]
 
 
@@ -128,7 +135,9 @@ def test_chains_need_no_belief():
     assert Microaggregate(size=3, by="mdav").refines(Microaggregate(size=3, by="mdav") | Noise(sd=1))
     # Noise that looks at what the step before it took away looks at the records again.
     with pytest.raises(UnsupportedError):
-        Microaggregate(size=3, by="zscore").refines(Microaggregate(size=3, by="zscore") | Noise(matching_residuals=True), records=9)
+        Microaggregate(size=3, by="zscore").refines(
+            Microaggregate(size=3, by="zscore") | Noise(matching_residuals=True), records=9
+        )
     assert noise.refines(Noise(variance=3.0) | Shuffle(), records=4)  # it refines what the shuffle goes on from
     with pytest.raises(UnsupportedError):
         Shuffle().refines(noise, records=4)

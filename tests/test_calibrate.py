@@ -28,8 +28,12 @@ from ruvdecision.targets import Average, EachRecord, Functional, Identity, NewRe
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 
 NORMAL = NormalBelief(5, 2.0, prior_variance=5.0)
-PAIRS = NormalBelief(4, covariance=[[2.0, 0.5], [0.5, 1.0]], prior_covariance=[[3.0, 0.0], [0.0, 2.0]], columns=["a", "b"])
-COIN = FiniteBelief([0.2, 0.5, 0.9], [0.5, 0.3, 0.2], likelihood=lambda x, p: p if x else 1 - p, outcomes=[0, 1], records=4)
+PAIRS = NormalBelief(
+    4, covariance=[[2.0, 0.5], [0.5, 1.0]], prior_covariance=[[3.0, 0.0], [0.0, 2.0]], columns=["a", "b"]
+)
+COIN = FiniteBelief(
+    [0.2, 0.5, 0.9], [0.5, 0.3, 0.2], likelihood=lambda x, p: p if x else 1 - p, outcomes=[0, 1], records=4
+)
 LABELS = FiniteBelief(["low", "middle", "high"], [0.2, 0.5, 0.3])
 TABLE = TableBelief((2, 2), total=12)
 FEW = Sampling(draws=200, tune=200, chains=1)
@@ -81,7 +85,11 @@ def model() -> PyMCBelief:
         (PAIRS, Suppress(columns="a"), Parameter("mu")),
         (COIN, PRAM([[0.8, 0.2], [0.2, 0.8]], columns=[0], categories=[0, 1]), Parameter("theta")),
         (COIN, PRAM([[0.8, 0.2], [0.2, 0.8]], columns=[0], categories=[0, 1]) | Shuffle(), Record(0)),
-        (LABELS, PRAM([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.1, 0.2, 0.7]], categories=["low", "middle", "high"]), Parameter("theta")),
+        (
+            LABELS,
+            PRAM([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.1, 0.2, 0.7]], categories=["low", "middle", "high"]),
+            Parameter("theta"),
+        ),
         (TABLE, Suppress(), Cell((0, 1))),
     ],
     ids=lambda x: str(x)[:40],
@@ -256,7 +264,9 @@ def test_seeds_blocks_and_workers_give_the_same_ranks() -> None:
     np.testing.assert_array_equal(here.ranks, there.ranks)
     more = calibrate(NORMAL, Noise(variance=1.0), Record(0), simulations=30, seed=4)
     np.testing.assert_array_equal(here.ranks, more.ranks[:23])
-    assert not np.array_equal(here.ranks, calibrate(NORMAL, Noise(variance=1.0), Record(0), simulations=23, seed=5).ranks)
+    assert not np.array_equal(
+        here.ranks, calibrate(NORMAL, Noise(variance=1.0), Record(0), simulations=23, seed=5).ranks
+    )
 
 
 def test_a_checkpoint_goes_on_where_it_was(tmp_path) -> None:
@@ -356,7 +366,13 @@ def test_an_own_belief_says_what_it_drew() -> None:
     ids=str,
 )
 def test_bad_input(changes: dict[str, object], words: str) -> None:
-    options = {"belief": NORMAL, "mask": Noise(variance=1.0), "target": Record(0), "simulations": 10, "seed": 1} | changes
+    options = {
+        "belief": NORMAL,
+        "mask": Noise(variance=1.0),
+        "target": Record(0),
+        "simulations": 10,
+        "seed": 1,
+    } | changes
     with pytest.raises((InputError, UnsupportedError)) as caught:
         calibrate(**options)
     assert words in str(caught.value).lower()

@@ -98,7 +98,9 @@ def test_results_come_back_to_the_last_bit(tree: Any) -> None:
 
 def test_the_packages_own_records_come_back() -> None:
     matrix = np.asfortranarray(np.arange(6.0).reshape(2, 3))
-    solution = Solution(np.array([0.1, np.nan]), np.zeros(2), 1 / 3, ["exact", "draws"], {"rhat": np.array([1.0, np.inf]), "m": matrix})
+    solution = Solution(
+        np.array([0.1, np.nan]), np.zeros(2), 1 / 3, ["exact", "draws"], {"rhat": np.array([1.0, np.inf]), "m": matrix}
+    )
     again = decode(encode([solution, Value(np.array(1.0), np.array(0.0)), Outcome(0.5, 0.1, {"J": 1.0})]))
     assert isinstance(again[0], Solution) and same(tuple(again[0]), tuple(solution))
     assert again[0].diagnostics["m"].flags.f_contiguous and again[2] == Outcome(0.5, 0.1, {"J": 1.0})
@@ -118,7 +120,14 @@ def test_what_needs_code_to_be_read_is_refused(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["os:system", "subprocess:Popen", "ruvdecision.files:read_data", "ruvdecision.cli:os", "ruvdecision.errors:RuvError"]
+    "name",
+    [
+        "os:system",
+        "subprocess:Popen",
+        "ruvdecision.files:read_data",
+        "ruvdecision.cli:os",
+        "ruvdecision.errors:RuvError",
+    ],
 )
 def test_a_file_cannot_name_code_to_run(name: str) -> None:
     with pytest.raises(ValueError, match="is not a record of this package"):
@@ -140,7 +149,12 @@ def uses_half(u: float) -> float:
 
 
 FRAME = pd.DataFrame(
-    {"a": [1.0, 2.0], "b": ["x", None], "c": pd.Categorical(["u", "v"]), "t": pd.to_datetime(["2020-01-01", "2021-01-01"])}
+    {
+        "a": [1.0, 2.0],
+        "b": ["x", None],
+        "c": pd.Categorical(["u", "v"]),
+        "t": pd.to_datetime(["2020-01-01", "2021-01-01"]),
+    }
 )
 DIFFERENT = [
     None, 0, 1, True, 1.0, np.float32(1), "1", b"1", [1], (1,), {"a": 1}, {"a": 2}, {1}, -0.0, 0.0, np.nan, 1.0 + 2**-52,
@@ -212,7 +226,9 @@ def test_finished_tasks_are_not_done_again(tmp_path: Path) -> None:
 def test_workers_may_change_between_runs(tmp_path: Path) -> None:
     alone = measure(data(), MASKS, measures=MEASURES, replicates=4, seed=3)
     with ProcessPoolExecutor(2) as pool:
-        first = measure(data(), MASKS, measures=MEASURES, replicates=4, seed=3, executor=pool, checkpoint=tmp_path / "run")
+        first = measure(
+            data(), MASKS, measures=MEASURES, replicates=4, seed=3, executor=pool, checkpoint=tmp_path / "run"
+        )
     files = sorted((tmp_path / "run" / "tasks").iterdir())
     assert len(files) == 12
     for path in files[::2]:
@@ -321,7 +337,9 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
     script = "import sys, time; from ruvdecision.checkpoint import Checkpoint; kept = Checkpoint(sys.argv[1], {'seed': 1}).__enter__()"
     script += "; print('in', flush=True); time.sleep(60)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen([sys.executable, "-c", script, tmp_path / "run"], stdout=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, tmp_path / "run"], stdout=subprocess.PIPE, text=True, env=environment
+    )
     assert process.stdout is not None and process.stdout.readline() == "in\n"
     with pytest.raises(InputError, match="Another run is working"):
         Checkpoint(tmp_path / "run", {"seed": 1}).__enter__()
@@ -335,7 +353,13 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
 def test_no_record_is_in_a_checkpoint(tmp_path: Path) -> None:
     table = pd.DataFrame({"name": [f"Zebedee{i}" for i in range(40)], "income": 700_000.125 + np.arange(40)})
     masks = [ruv.Noise(sd=100.0, columns=["income"]), ruv.RankSwap(within=0.3, columns=["income"])]
-    measure(table, masks, measures=[RecordLinkage(known=["income"]), NormalKL(columns=["income"])], seed=1, checkpoint=tmp_path / "run")
+    measure(
+        table,
+        masks,
+        measures=[RecordLinkage(known=["income"]), NormalKL(columns=["income"])],
+        seed=1,
+        checkpoint=tmp_path / "run",
+    )
     texts = [path.read_text() for path in (tmp_path / "run").rglob("*.json")]
     assert len(texts) == 3
     assert not any("Zebedee" in text or "7000" in text for text in texts)
@@ -362,7 +386,9 @@ def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.
 
     with monkeypatch.context() as patch:
         patch.setattr(os, fault, full)
-        with pytest.raises(RuvError, match="could not be written: No space left on device; got 5 finished tasks, which are kept") as caught:
+        with pytest.raises(
+            RuvError, match="could not be written: No space left on device; got 5 finished tasks, which are kept"
+        ) as caught:
             run(tasks(9), shared=log, checkpoint=folder)
     assert isinstance(caught.value.__cause__, OSError)
     assert len(list((folder / "tasks").iterdir())) == 5  # whole files only
@@ -442,7 +468,9 @@ def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
     script = tmp_path / "killed.py"
     script.write_text(textwrap.dedent(KILLED))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, script, tmp_path], env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, script, tmp_path], env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.stdout == "same 20 True\n", done.stdout + done.stderr
 
 

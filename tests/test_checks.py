@@ -102,7 +102,9 @@ def test_an_array_of_numbers_is_finite_or_missing_or_refused(thing: str) -> None
         assert type(result) is np.ndarray and result.dtype == np.float64
 
 
-@pytest.mark.parametrize("value", [2, 2.0, np.float32(2), np.int8(2), np.array(2), np.array(2.0), decimal.Decimal(2), np.longdouble(2)])
+@pytest.mark.parametrize(
+    "value", [2, 2.0, np.float32(2), np.int8(2), np.array(2), np.array(2.0), decimal.Decimal(2), np.longdouble(2)]
+)
 def test_numbers_of_every_type_are_numbers(value: Any) -> None:
     assert checks.check_number("x", value) == 2.0 and checks.as_float_array("x", value) == 2.0
     if not isinstance(value, decimal.Decimal):

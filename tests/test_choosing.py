@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from ruvdecision.decide import Errors, choose, dominance, dominated, doubt, explain, frontier, not_dominated, undominated
+from ruvdecision.decide import (
+    Errors,
+    choose,
+    dominance,
+    dominated,
+    doubt,
+    explain,
+    frontier,
+    not_dominated,
+    undominated,
+)
 from ruvdecision.decide.criteria import first
 from ruvdecision.decide.doubt import degrees_of, frontier_probability, meets, quantile
 from ruvdecision.decide.drawnmaps import DrawnMaps
@@ -114,7 +124,9 @@ def test_probability_of_meeting_the_threshold_is_that_of_the_average():
     chance = np.mean(1 / draws <= t)
     assert abs(chance - meets(rumap, t)[0]) < 4 * np.sqrt(chance * (1 - chance) / 200_000)
     for score in ("negative_log", "gain", "relative_gain", lambda x: 1 / (1 + x)):
-        other = RUMap.build(labels=list("abcd"), intruder=Value(u, error), scientist=np.ones(4), before=(5.0, 5.0), risk=score)
+        other = RUMap.build(
+            labels=list("abcd"), intruder=Value(u, error), scientist=np.ones(4), before=(5.0, 5.0), risk=score
+        )
         threshold = float(other.risk_score(2.0, 5.0))
         assert_allclose(meets(other, threshold), meets(rumap, t), rtol=1e-9)
 
@@ -133,14 +145,19 @@ def test_few_replicates_doubt_more():
 
 def test_reciprocal_columns_are_judged_on_their_own_scale():
     rumap = RUMap.build(
-        labels=["a"], risk=Column("KL", "reciprocal"), utility=Column("u"), columns={"KL": [2.2], "KL_error": [0.1], "u": [1.0]}
+        labels=["a"],
+        risk=Column("KL", "reciprocal"),
+        utility=Column("u"),
+        columns={"KL": [2.2], "KL_error": [0.1], "u": [1.0]},
     )
     assert meets(rumap, 0.5)[0] == pytest.approx(stats.norm.cdf(2), rel=1e-9)
 
 
 def test_gains_with_a_uzero_of_each_release_fall_back_to_the_shown_scale():
     value = Value(np.array([2.0, 3.0]), np.array([0.5, 0.5]))
-    rumap = RUMap.build(labels=["a", "b"], intruder=value, scientist=[1.0, 1.0], before=([4.0, 8.0], [2.0, 2.0]), risk="relative_gain")
+    rumap = RUMap.build(
+        labels=["a", "b"], intruder=value, scientist=[1.0, 1.0], before=([4.0, 8.0], [2.0, 2.0]), risk="relative_gain"
+    )
     assert_allclose(meets(rumap, 0.5), stats.norm.cdf((0.5 - rumap.risk) / rumap.risk_error), rtol=1e-12)
 
 
@@ -174,13 +191,20 @@ def test_two_releases_have_a_closed_form():
 
 def test_three_releases_by_quadrature():
     """P(i on the frontier) = E prod_j (1 - P(r_j <= r_i) P(u_j >= u_i)), an integral over r_i and u_i."""
-    risk, utility, re, ue = np.array([0.3, 0.32, 0.5]), np.array([1.0, 1.05, 1.1]), np.array([0.03, 0.05, 0.1]), np.array([0.1, 0.05, 0.2])
+    risk, utility, re, ue = (
+        np.array([0.3, 0.32, 0.5]),
+        np.array([1.0, 1.05, 1.1]),
+        np.array([0.03, 0.05, 0.1]),
+        np.array([0.1, 0.05, 0.2]),
+    )
     i = 1
 
     nodes, weights = np.polynomial.hermite_e.hermegauss(120)
     weights = weights / weights.sum()
     r, u = risk[i] + re[i] * nodes[:, None], utility[i] + ue[i] * nodes[None, :]
-    stays = [1 - stats.norm.cdf((r - risk[j]) / re[j]) * stats.norm.sf((u - utility[j]) / ue[j]) for j in range(3) if j != i]
+    stays = [
+        1 - stats.norm.cdf((r - risk[j]) / re[j]) * stats.norm.sf((u - utility[j]) / ue[j]) for j in range(3) if j != i
+    ]
     expected = float(weights @ np.prod(stays, axis=0) @ weights)
     rumap = measured(risk, utility, re, ue)
     got = frontier_probability(rumap, ENDS, Errors(draws=20_000, seed=5))[i]
@@ -198,11 +222,16 @@ def test_without_errors_probability_is_membership(n, d, seed):
     columns = {k: rng.integers(0, 4, n).astype(float) for k in names}
     rumap = RUMap.build(labels=[f"m{i}" for i in range(n)], risk=Column("c0"), utility=Column("c1"), columns=columns)
     ends = dict(zip(names, ["lower", "higher", "lower", "lower"], strict=False))
-    assert_array_equal(frontier_probability(rumap, ends, Errors()), undominated(list(columns.values()), list(ends.values())))
+    assert_array_equal(
+        frontier_probability(rumap, ends, Errors()), undominated(list(columns.values()), list(ends.values()))
+    )
     # Errors far below the gaps change nothing but ties, and errors that all share keep even those.
     tiny = rumap.columns | {f"{k}_error": np.full(n, 1e-9) for k in names}
     doubt = RUMap.build(labels=rumap.releases, risk=Column("c0"), utility=Column("c1"), columns=tiny)
-    assert_array_equal(frontier_probability(doubt, ends, Errors("shared", 20)), undominated(list(columns.values()), list(ends.values())))
+    assert_array_equal(
+        frontier_probability(doubt, ends, Errors("shared", 20)),
+        undominated(list(columns.values()), list(ends.values())),
+    )
 
 
 def test_probabilities_as_a_table():
@@ -243,7 +272,9 @@ def test_scores_read_from_a_file_are_judged_on_the_shown_scale(tmp_path):
     again = RUMap.load(tmp_path / "map.nc")
     # Above all stored risks the function has no inverse.
     assert choose(again, 0.4).release == "a"
-    assert choose(again, 0.4).meets == pytest.approx(stats.norm.cdf((0.4 - again.risk[0]) / again.risk_error[0]), rel=1e-6)
+    assert choose(again, 0.4).meets == pytest.approx(
+        stats.norm.cdf((0.4 - again.risk[0]) / again.risk_error[0]), rel=1e-6
+    )
 
 
 def test_what_has_no_value_is_not_said_to_be_dominated():
@@ -269,7 +300,9 @@ def test_draws_are_the_callers_alone():
 def test_confidence_demands_room_below_the_threshold():
     rumap = measured([0.49, 0.45, 0.4], [3, 2, 1], 0.02)
     assert choose(rumap, 0.5).release == "m0"
-    assert choose(rumap, 0.5).meets == pytest.approx(stats.norm.cdf(0.5), rel=1e-6)  # the tolerance of the threshold counts
+    assert choose(rumap, 0.5).meets == pytest.approx(
+        stats.norm.cdf(0.5), rel=1e-6
+    )  # the tolerance of the threshold counts
     sure = choose(rumap, 0.5, confidence=0.95)
     assert sure.release == "m1"
     assert sure.allowed == 2
@@ -285,11 +318,16 @@ def test_confidence_demands_room_below_the_threshold():
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(0, 3)), min_size=1, max_size=12), st.floats(0.5, 0.999))
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(0, 3)), min_size=1, max_size=12),
+    st.floats(0.5, 0.999),
+)
 def test_confident_choices_agree_with_brute_force(points, confidence):
     risk, utility, error = np.array(points, dtype=float).T
     rumap = measured(risk, utility, error)
-    chance = np.array([float(r <= 5) if e == 0 else stats.norm.cdf((5 + 5e-9 - r) / e) for r, e in zip(risk, error, strict=True)])
+    chance = np.array(
+        [float(r <= 5) if e == 0 else stats.norm.cdf((5 + 5e-9 - r) / e) for r, e in zip(risk, error, strict=True)]
+    )
     allowed = np.flatnonzero(chance >= confidence)
     if allowed.size == 0:
         with pytest.raises(InfeasibleError):
@@ -338,7 +376,9 @@ def test_releases_that_did_not_converge_are_never_chosen_silently():
 
 def karr():
     columns = {"IO": [0.9, 0.8, 0.7, 0.85], "KL": [0.5, 0.1, 0.05, 0.3], "KL_error": [0.0, 0.0, 0.0, 0.0]}
-    return measured([0.5, 0.3, 0.1, 0.4], [4, 3, 1, 3.5], columns=columns, attrs={"better": {"IO": "higher", "KL": "lower"}})
+    return measured(
+        [0.5, 0.3, 0.1, 0.4], [4, 3, 1, 3.5], columns=columns, attrs={"better": {"IO": "higher", "KL": "lower"}}
+    )
 
 
 @settings(deadline=None, max_examples=40)
@@ -347,7 +387,11 @@ def test_weights_take_the_greatest_sum(points, weights):
     risk, utility, kl = np.array(points, dtype=float).T
     rumap = measured(risk, utility, columns={"KL": kl})
     names = ("risk", "utility", "KL")
-    chosen = choose(rumap, weights=dict(zip(names, weights, strict=True)), columns={"risk": "lower", "utility": "higher", "KL": "lower"})
+    chosen = choose(
+        rumap,
+        weights=dict(zip(names, weights, strict=True)),
+        columns={"risk": "lower", "utility": "higher", "KL": "lower"},
+    )
     total = -weights[0] * risk + weights[1] * utility - weights[2] * kl
     assert total[chosen.position] == pytest.approx(total.max(), rel=1e-9)
     assert chosen.value == pytest.approx(total.max(), rel=1e-9, abs=1e-12)
@@ -462,7 +506,10 @@ def test_a_dominated_release_is_explained():
 
 def test_the_table_of_dominated_releases():
     rumap = measured(
-        [0.44, 0.5, 0.2, 0.5, np.nan], [2.06, 2.0, 1.0, 2.06, 1], [0.05, 0.0, 0, 0, 0], labels=["good", "bad", "safe", "near", "lost"]
+        [0.44, 0.5, 0.2, 0.5, np.nan],
+        [2.06, 2.0, 1.0, 2.06, 1],
+        [0.05, 0.0, 0, 0, 0],
+        labels=["good", "bad", "safe", "near", "lost"],
     )
     table = rumap.dominated()
     assert table["release"].tolist() == ["bad", "near"]
@@ -515,7 +562,9 @@ def test_old_names_stay():
     assert_array_equal(not_dominated(risk, utility), undominated([risk, utility], ["lower", "higher"]))
 
 
-@pytest.mark.parametrize(("errors", "replicates"), [("independent", None), ("shared", None), (0.5, None), ("independent", 12)])
+@pytest.mark.parametrize(
+    ("errors", "replicates"), [("independent", None), ("shared", None), (0.5, None), ("independent", 12)]
+)
 def test_releases_that_cannot_matter_need_not_be_drawn(monkeypatch, errors, replicates):
     rng = np.random.default_rng(5)
     n, draws = 400, 4000

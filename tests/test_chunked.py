@@ -91,7 +91,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     rng = np.random.default_rng(2)
     for name in NUMBERS:
         released[name] += rng.normal(0, 0.4, 700)
-    released["region"] = np.where(rng.random(700) < 0.1, "west", released["region"])  # a category that the original lacks
+    released["region"] = np.where(
+        rng.random(700) < 0.1, "west", released["region"]
+    )  # a category that the original lacks
     released["sex"] = rng.permutation(released["sex"].to_numpy())
     tables = {"original": original, "released": released, "short": released.iloc[:640]}
     for name, table in tables.items():
@@ -119,7 +121,9 @@ def test_a_release_of_another_length(files: dict[str, Path]) -> None:
     for name, values in whole.columns.items():
         assert_allclose(pieces.columns[name], values, rtol=1e-10, atol=1e-10, err_msg=name)
     with pytest.raises(InputError, match="needs as many rows in both files"):
-        measure(files["original.csv"], releases={"r": files["short.csv"]}, measures=[IL1s(columns=NUMBERS)], chunksize=100)
+        measure(
+            files["original.csv"], releases={"r": files["short.csv"]}, measures=[IL1s(columns=NUMBERS)], chunksize=100
+        )
 
 
 def test_workers_and_checkpoints_change_nothing(files: dict[str, Path], tmp_path: Path) -> None:
@@ -128,9 +132,16 @@ def test_workers_and_checkpoints_change_nothing(files: dict[str, Path], tmp_path
     alone = measure(files["original.csv"], releases=releases, measures=chosen, chunksize=90)
     with ProcessPoolExecutor(2) as pool:
         together = measure(
-            files["original.csv"], releases=releases, measures=chosen, chunksize=90, executor=pool, checkpoint=tmp_path / "run"
+            files["original.csv"],
+            releases=releases,
+            measures=chosen,
+            chunksize=90,
+            executor=pool,
+            checkpoint=tmp_path / "run",
         )
-    again = measure(files["original.csv"], releases=releases, measures=chosen, chunksize=90, checkpoint=tmp_path / "run")
+    again = measure(
+        files["original.csv"], releases=releases, measures=chosen, chunksize=90, checkpoint=tmp_path / "run"
+    )
     for other in (together, again):
         for name, values in alone.columns.items():
             assert_array_equal(other.columns[name], values)
@@ -140,7 +151,9 @@ def test_workers_and_checkpoints_change_nothing(files: dict[str, Path], tmp_path
 
 def test_data_in_memory_are_cut_up_too() -> None:
     table = make(300, 5)
-    value = measure(table, releases={"r": table.assign(y=table.y + 1)}, measures=[NormalKL(columns=NUMBERS)], chunksize=64)
+    value = measure(
+        table, releases={"r": table.assign(y=table.y + 1)}, measures=[NormalKL(columns=NUMBERS)], chunksize=64
+    )
     assert_allclose(value.columns["KL"], NormalKL(columns=NUMBERS)(table, table.assign(y=table.y + 1)), rtol=1e-10)
 
 
@@ -167,9 +180,19 @@ def test_missing_values(tmp_path: Path) -> None:
     for name, values in whole.columns.items():
         assert_allclose(pieces.columns[name], values, rtol=1e-10, atol=1e-12, err_msg=name)
     with pytest.raises(InputError, match="cannot take missing values in the original"):
-        measure(tmp_path / "a.parquet", releases={"b": tmp_path / "b.parquet"}, measures=[NormalKL(columns=NUMBERS)], chunksize=60)
+        measure(
+            tmp_path / "a.parquet",
+            releases={"b": tmp_path / "b.parquet"},
+            measures=[NormalKL(columns=NUMBERS)],
+            chunksize=60,
+        )
     with pytest.raises(InputError, match="cannot take missing values in the release"):
-        measure(tmp_path / "a.parquet", releases={"b": tmp_path / "b.parquet"}, measures=[KAnonymity(keys=KEYS)], chunksize=60)
+        measure(
+            tmp_path / "a.parquet",
+            releases={"b": tmp_path / "b.parquet"},
+            measures=[KAnonymity(keys=KEYS)],
+            chunksize=60,
+        )
 
 
 @pytest.mark.parametrize(
@@ -210,14 +233,23 @@ def test_what_else_is_refused(files: dict[str, Path], tmp_path: Path) -> None:
     table = make(50, 1)
     table.assign(b=2 * table["a"]).to_csv(tmp_path / "line.csv", index=False)
     with pytest.raises(InputError, match="Predictors are collinear in the original"):
-        measure(tmp_path / "line.csv", releases={"r": files["released.csv"]}, measures=[IntervalOverlap("y ~ a + b")], chunksize=10)
+        measure(
+            tmp_path / "line.csv",
+            releases={"r": files["released.csv"]},
+            measures=[IntervalOverlap("y ~ a + b")],
+            chunksize=10,
+        )
     with pytest.raises(UnsupportedError, match="not put in order by key"):
-        measure(files["original.csv"], releases={"r": files["released.csv"]}, measures=[IL1s()], key="a_round", chunksize=10)
+        measure(
+            files["original.csv"], releases={"r": files["released.csv"]}, measures=[IL1s()], key="a_round", chunksize=10
+        )
 
 
 def test_a_key_is_no_variable(files: dict[str, Path]) -> None:
     chosen = [KAnonymity(), NormalKL(columns=NUMBERS)]
-    value = measure(files["original.csv"], releases={"r": files["released.csv"]}, measures=chosen, key="a_round", chunksize=100)
+    value = measure(
+        files["original.csv"], releases={"r": files["released.csv"]}, measures=chosen, key="a_round", chunksize=100
+    )
     table = read_data(files["released.csv"]).drop(columns=["a_round"])
     assert value.columns["k_anonymity"][0] == float(KAnonymity()(table, table))
     with pytest.raises(InputError, match="The key is not a column"):
@@ -234,7 +266,9 @@ def test_categories_in_parquet(tmp_path: Path, ordered: bool) -> None:
     other.to_parquet(tmp_path / "b.parquet", row_group_size=40)
     chosen = [IntervalOverlap("y ~ g"), EllipsoidOverlap("y ~ g"), Hellinger(columns=["g"])]
     whole = measure(tmp_path / "a.parquet", releases={"b": tmp_path / "b.parquet"}, measures=chosen, parts=True)
-    pieces = measure(tmp_path / "a.parquet", releases={"b": tmp_path / "b.parquet"}, measures=chosen, parts=True, chunksize=40)
+    pieces = measure(
+        tmp_path / "a.parquet", releases={"b": tmp_path / "b.parquet"}, measures=chosen, parts=True, chunksize=40
+    )
     for name, values in whole.columns.items():
         assert_allclose(pieces.columns[name], values, rtol=1e-10, atol=1e-12, err_msg=name)
 
@@ -300,9 +334,13 @@ def test_moments_do_not_depend_on_the_cuts(cuts: list[int], shift: float, seed: 
     for part in parts[1:]:
         joined = joined.plus(part)
     assert joined.n == 60
-    assert_allclose(joined.mean, whole.mean, rtol=1e-13, atol=1e-16)  # a mean near nought has no more digits than its terms
+    assert_allclose(
+        joined.mean, whole.mean, rtol=1e-13, atol=1e-16
+    )  # a mean near nought has no more digits than its terms
     # The numbers themselves have an error of 1e-16 of their size, so their differences cannot have less.
-    assert_allclose(joined.products, np.cov(values, rowvar=False) * 59, rtol=1e-11, atol=1e-11 + 60 * 1e-15 * abs(shift))
+    assert_allclose(
+        joined.products, np.cov(values, rowvar=False) * 59, rtol=1e-11, atol=1e-11 + 60 * 1e-15 * abs(shift)
+    )
     assert_array_equal(joined.low, values.min(axis=0))
 
 
@@ -337,5 +375,8 @@ def test_counts_do_not_depend_on_the_cuts(cuts: list[int], seed: int) -> None:
     for a, b in table.itertuples(index=False):
         key = (None if pd.isna(a) else a, b)
         brute[key] = brute.get(key, 0) + 1
-    found = {(None if pd.isna(a) else a, b): int(c) for (a, b), c in zip(joined.rows.itertuples(index=False), joined.count, strict=True)}
+    found = {
+        (None if pd.isna(a) else a, b): int(c)
+        for (a, b), c in zip(joined.rows.itertuples(index=False), joined.count, strict=True)
+    }
     assert found == brute

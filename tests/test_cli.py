@@ -125,7 +125,10 @@ def test_run_writes_four_files(study: Path, tmp_path: Path, capsys: pytest.Captu
     assert "<h1>Three releases, made by hand.</h1>" in report
     assert "Release level 1: risk 0.5 (threshold 0.5), utility 2" in report
     assert "<li>The paper prints 42; here it is 3.</li>" in report
-    assert f"Wrote {out / 'map.nc'}, {out / 'map.csv'}, {out / 'map.png'}, {out / 'report.html'}" in capsys.readouterr().out
+    assert (
+        f"Wrote {out / 'map.nc'}, {out / 'map.csv'}, {out / 'map.png'}, {out / 'report.html'}"
+        in capsys.readouterr().out
+    )
 
 
 def test_the_report_in_markdown_with_a_date(study: Path, tmp_path: Path) -> None:
@@ -197,8 +200,19 @@ def test_a_panel_is_shown_and_written_by_name(panel: Path, tmp_path: Path, capsy
     out = tmp_path / "out"
     assert cli.main(["run", str(panel), "--max-risk", "0.6", "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    assert [line.split(":")[0] for line in printed.splitlines() if line.startswith(("Z 1: ", "Z/2: "))] == ["Z 1", "Z/2"]
-    assert sorted(p.name for p in out.iterdir()) == ["Z_1.csv", "Z_1.nc", "Z_1.png", "Z_2.csv", "Z_2.nc", "Z_2.png", "report.html"]
+    assert [line.split(":")[0] for line in printed.splitlines() if line.startswith(("Z 1: ", "Z/2: "))] == [
+        "Z 1",
+        "Z/2",
+    ]
+    assert sorted(p.name for p in out.iterdir()) == [
+        "Z_1.csv",
+        "Z_1.nc",
+        "Z_1.png",
+        "Z_2.csv",
+        "Z_2.nc",
+        "Z_2.png",
+        "report.html",
+    ]
     report = (out / "report.html").read_text("utf-8")  # one for all of them
     assert [name in report for name in (">Z 1</h2>", ">Z/2</h2>")] == [True, True]
 
@@ -210,12 +224,21 @@ def test_a_study_may_draw_its_own_picture(panel: Path, tmp_path: Path, signature
     own = f"\n\ndef figure({signature}):\n    {body}"
     path = write(panel, PANEL + own)
     assert cli.main(["run", str(path), "--max-risk", "0.6", "--out", str(tmp_path / "out")]) == 0
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["Z_1.csv", "Z_1.nc", "Z_2.csv", "Z_2.nc", "map.png", "report.html"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "Z_1.csv",
+        "Z_1.nc",
+        "Z_2.csv",
+        "Z_2.nc",
+        "map.png",
+        "report.html",
+    ]
 
 
 def test_a_study_may_import_what_lies_beside_it(tmp_path: Path) -> None:
     write(tmp_path / "beside_it_helper.py", "SIZE = 5\n")
-    text = STUDY.replace("def study(", "from beside_it_helper import SIZE\n\n\ndef study(").replace("many=3", "many=SIZE")
+    text = STUDY.replace("def study(", "from beside_it_helper import SIZE\n\n\ndef study(").replace(
+        "many=3", "many=SIZE"
+    )
     before = list(sys.path)
     assert next(iter(load_study(write(tmp_path / "user.py", text)).run().maps.values())).size == 5
     assert sys.path == before
@@ -241,10 +264,15 @@ def test_a_study_may_import_what_lies_beside_it(tmp_path: Path) -> None:
         ("MAX_RISK = 'low'\ndef study():\n    return 3\n", ["MAX_RISK", "must be a number"]),
         ("notes = 3\ndef study():\n    return 3\n", ["notes of", "must be a function"]),
         ("def study(n):\n    return 3\n", ["needs a value for n", "--set n="]),
-        ("from ruvdecision.rumap import RUMap\ndef study():\n    return RUMap.build()\n", ["line 3", "A map needs masks or labels"]),
+        (
+            "from ruvdecision.rumap import RUMap\ndef study():\n    return RUMap.build()\n",
+            ["line 3", "A map needs masks or labels"],
+        ),
     ],
 )
-def test_a_bad_study_is_refused_in_one_line(text: str | None, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_study_is_refused_in_one_line(
+    text: str | None, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "absent.py"
     if text is not None:
         path.write_text(text, encoding="utf-8")
@@ -345,7 +373,12 @@ def test_out_must_be_a_directory(study: Path, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize("step", ["fsync", "link"])
 @pytest.mark.parametrize("which", range(4))
 def test_a_failure_while_writing_leaves_nothing(
-    step: str, which: int, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    step: str,
+    which: int,
+    study: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     real, left = getattr(os, step), [which]
 
@@ -406,7 +439,9 @@ def test_models_lists_without_running(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "line 1" in lines[2]
 
 
-def test_models_of_nowhere_and_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_models_of_nowhere_and_of_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert "no such directory" in fails(capsys, "models", tmp_path / "absent")
     assert "no studies" in fails(capsys, "models", tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -421,7 +456,10 @@ def test_our_own_studies_are_listed_and_described() -> None:
 
 def test_the_first_study_gives_the_papers_choice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
-    assert cli.main(["run", str(ROOT / "models" / "trottini_fienberg_normal.py"), "--max-risk", "0.5", "--out", str(out)]) == 0
+    assert (
+        cli.main(["run", str(ROOT / "models" / "trottini_fienberg_normal.py"), "--max-risk", "0.5", "--out", str(out)])
+        == 0
+    )
     printed = capsys.readouterr().out
     assert "2.08" in printed
     assert "2.651" in printed or "2.65098" in printed
@@ -442,7 +480,14 @@ def test_the_first_study_gives_the_papers_choice(tmp_path: Path, capsys: pytest.
         ("True", True),
         ("false", False),
         ("none", None),
-        *[("'3'", "3"), ("a=b", "a=b"), ("", ""), ("1 +", "1 +"), ("__import__('os')", "__import__('os')"), (" x ", "x")],
+        *[
+            ("'3'", "3"),
+            ("a=b", "a=b"),
+            ("", ""),
+            ("1 +", "1 +"),
+            ("__import__('os')", "__import__('os')"),
+            (" x ", "x"),
+        ],
     ],
 )
 def test_values_are_literals_or_text(text: str, value: object) -> None:
@@ -500,7 +545,9 @@ def start(*arguments: object, **options: object) -> subprocess.Popen[str]:
     # A shell's background job ignores Ctrl-C, and its children inherit that: the command must hear it all the same.
     if os.name == "posix":
         options.setdefault("preexec_fn", functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL))
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **options)  # type: ignore[call-overload,no-any-return]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **options
+    )  # type: ignore[call-overload,no-any-return]
 
 
 def test_version_and_help() -> None:
@@ -512,7 +559,10 @@ def test_version_and_help() -> None:
 
 def test_ctrl_c_ends_a_long_study(tmp_path: Path) -> None:
     flag = tmp_path / "started"
-    path = write(tmp_path / "long.py", f"import pathlib, time\ndef study():\n    pathlib.Path({str(flag)!r}).touch()\n    time.sleep(60)\n")
+    path = write(
+        tmp_path / "long.py",
+        f"import pathlib, time\ndef study():\n    pathlib.Path({str(flag)!r}).touch()\n    time.sleep(60)\n",
+    )
     process = start("run", path)
     for _ in range(600):
         if flag.exists() or process.poll() is not None:

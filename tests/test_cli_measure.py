@@ -11,7 +11,16 @@ import pytest
 import ruvdecision as ruv
 from ruvdecision import cli
 from ruvdecision.errors import InputError
-from ruvdecision.measures import Cluster, EllipsoidOverlap, IntervalOverlap, KAnonymity, Measure, NormalKL, Propensity, RecordLinkage
+from ruvdecision.measures import (
+    Cluster,
+    EllipsoidOverlap,
+    IntervalOverlap,
+    KAnonymity,
+    Measure,
+    NormalKL,
+    Propensity,
+    RecordLinkage,
+)
 from ruvdecision.rumap import RUMap
 from ruvdecision.spelled import known_measures, spell_measures, split_names
 
@@ -60,7 +69,23 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 
 def test_table_map_frontier_and_files(files, original, noisy, capsys):
     released = ["noise.csv", "swap.dta", "same.csv"]
-    assert run("original.csv", *released, "--known", "age,region", "--model", MODEL, "--key", "id", "--max-risk", 0.5, "--out", "out") == 0
+    assert (
+        run(
+            "original.csv",
+            *released,
+            "--known",
+            "age,region",
+            "--model",
+            MODEL,
+            "--key",
+            "id",
+            "--max-risk",
+            0.5,
+            "--out",
+            "out",
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     assert "3 releases of original.csv (150 records)" in out
     for head in ("risk (linkage)", "utility (IO)", "EO"):
@@ -72,7 +97,9 @@ def test_table_map_frontier_and_files(files, original, noisy, capsys):
     rumap = RUMap.load(files / "out" / "map.nc")
     assert rumap.releases == ("noise", "swap", "same")
     data = original.drop(columns="id")
-    assert rumap.columns["linkage"][0] == pytest.approx(float(RecordLinkage(known=["age", "region"])(data, noisy.drop(columns="id"))))
+    assert rumap.columns["linkage"][0] == pytest.approx(
+        float(RecordLinkage(known=["age", "region"])(data, noisy.drop(columns="id")))
+    )
     assert rumap.columns["IO"][0] == pytest.approx(float(IntervalOverlap(MODEL)(data, noisy)))
     assert rumap.columns["EO"][0] == pytest.approx(float(EllipsoidOverlap(MODEL)(data, noisy)))
     assert rumap.columns["linkage"][2] == 1.0
@@ -106,7 +133,20 @@ def test_position_matching_needs_rows_in_order(files, capsys):
 
 def test_measures_axes_and_quiet(files, capsys):
     common = ["original.csv", "noise.csv", "swap.dta", "--key", "id", "--columns", "income,age,tax"]
-    assert run(*common, "--measures", "KL, Cluster(clusters=20)", "--measures", "linkage", "--utility", "cluster", "--max-risk", 1) == 0
+    assert (
+        run(
+            *common,
+            "--measures",
+            "KL, Cluster(clusters=20)",
+            "--measures",
+            "linkage",
+            "--utility",
+            "cluster",
+            "--max-risk",
+            1,
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     assert "utility (reciprocal of cluster)" in out
     assert run(*common, "--measures", "KL,linkage", "--max-risk", 1, "--quiet") == 0
@@ -137,17 +177,25 @@ def test_missing_values(files, capsys, original):
 def test_errors_in_one_line(files, capsys, original):
     assert "no such data file; got nope.csv" in fails(capsys, "original.csv", "noise.csv", "nope.csv")
     assert "no such data file; got nope.csv" in fails(capsys, "nope.csv", "noise.csv")
-    assert "There is no such measure; got KLL. Did you mean 'KL'?" in fails(capsys, "original.csv", "noise.csv", "--measures", "KLL")
+    assert "There is no such measure; got KLL. Did you mean 'KL'?" in fails(
+        capsys, "original.csv", "noise.csv", "--measures", "KLL"
+    )
     assert "needs a model" in fails(capsys, "original.csv", "noise.csv", "--measures", "IO")
-    assert "key is not a column of the original; got person" in fails(capsys, "original.csv", "noise.csv", "--key", "person")
+    assert "key is not a column of the original; got person" in fails(
+        capsys, "original.csv", "noise.csv", "--key", "person"
+    )
     assert "does not have; got wages" in fails(capsys, "original.csv", "same.csv", "--known", "wages")
     assert "wages" in fails(capsys, "original.csv", "same.csv", "--model", "wages ~ age")
     original.drop(columns="tax").to_csv("short.csv", index=False)
-    assert "short: linkage needs the same columns in both files; got not in the release: tax" in fails(capsys, "original.csv", "short.csv")
+    assert "short: linkage needs the same columns in both files; got not in the release: tax" in fails(
+        capsys, "original.csv", "short.csv"
+    )
     original.head(20).to_csv("few.csv", index=False)
     assert "few: linkage cannot tell whose rows were released" in fails(capsys, "original.csv", "few.csv")
     assert "No release has risk at most 0.001" in fails(capsys, "original.csv", "same.csv", "--max-risk", 0.001)
-    assert "The risk names a column that is not there; got nothing" in fails(capsys, "original.csv", "same.csv", "--risk", "nothing")
+    assert "The risk names a column that is not there; got nothing" in fails(
+        capsys, "original.csv", "same.csv", "--risk", "nothing"
+    )
     assert "required" in fails(capsys, "original.csv")
     assert "must be a number" in fails(capsys, "original.csv", "same.csv", "--max-risk", "low")
 
@@ -165,13 +213,19 @@ def test_files_are_not_written_over(files, capsys):
 
 
 def test_spelling():
-    made = spell_measures(["linkage(distance='rank'), KL", "Cluster(clusters=[5, 9], standardise=True)"], known=["a"], columns=["a", "b"])
+    made = spell_measures(
+        ["linkage(distance='rank'), KL", "Cluster(clusters=[5, 9], standardise=True)"], known=["a"], columns=["a", "b"]
+    )
     assert made == [
         RecordLinkage(known=["a"], distance="rank"),
         NormalKL(columns=["a", "b"]),
         Cluster(clusters=[5, 9], standardise=True, columns=["a", "b"]),
     ]
-    assert spell_measures([], models=["y ~ a"]) == [RecordLinkage(), IntervalOverlap("y ~ a"), EllipsoidOverlap("y ~ a")]
+    assert spell_measures([], models=["y ~ a"]) == [
+        RecordLinkage(),
+        IntervalOverlap("y ~ a"),
+        EllipsoidOverlap("y ~ a"),
+    ]
     assert spell_measures([]) == [RecordLinkage(), Propensity()]
     assert spell_measures(["IO"], models=["y ~ a", "y ~ b"]) == [IntervalOverlap(["y ~ a", "y ~ b"])]
     assert spell_measures(['IO("y ~ a", level=0.9)'], models=["z ~ b"]) == [IntervalOverlap("y ~ a", level=0.9)]

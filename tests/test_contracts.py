@@ -117,7 +117,9 @@ def test_engine(engine):
             solution = engine.solve(user, [mask])
             assert len(solution.uncertainty) == 1 and solution.before >= solution.uncertainty[0] - 1e-12
         else:
-            assert "Use" in reason or "use" in reason, f"{engine.name} refuses {name} without saying what can be used: {reason}"
+            assert "Use" in reason or "use" in reason, (
+                f"{engine.name} refuses {name} without saying what can be used: {reason}"
+            )
             with pytest.raises(ruv.UnsupportedError):
                 ruv.evaluate([mask], intruder=user, scientist=user, engine=engine)
 
@@ -133,7 +135,9 @@ def test_measure(name):
         original = pd.DataFrame({"g": rng.choice(list("xyz"), 200), "h": rng.choice(list("uv"), 200)})
         released = original.assign(g=rng.permutation(original["g"].to_numpy()))
     else:
-        original = pd.DataFrame(rng.standard_normal((200, 3)) @ [[1, 0.5, 0], [0, 1, 0.5], [0, 0, 1]], columns=list("abc"))
+        original = pd.DataFrame(
+            rng.standard_normal((200, 3)) @ [[1, 0.5, 0], [0, 1, 0.5], [0, 0, 1]], columns=list("abc")
+        )
         released = original + 0.5 * rng.standard_normal((200, 3))
     if name == "ImputationLoss":
         released, same = [released, released + 0.1], [original, original]

@@ -25,7 +25,9 @@ def brute_force(risk, utility):
     return keep
 
 
-values = st.one_of(st.integers(-4, 4).map(float), st.floats(-100, 100), st.sampled_from([np.inf, -np.inf, np.nan, 0.0, -0.0]))
+values = st.one_of(
+    st.integers(-4, 4).map(float), st.floats(-100, 100), st.sampled_from([np.inf, -np.inf, np.nan, 0.0, -0.0])
+)
 
 
 @settings(deadline=None, max_examples=60)
@@ -55,7 +57,9 @@ def build(risk, utility, **more):
         labels = more.pop("labels", [f"r{i}" for i in range(len(risk))])
         error = np.broadcast_to(more.pop("error", 0.0), len(risk))
         u = 1 / np.asarray(risk, dtype=float)
-        return RUMap.build(labels=labels, intruder=Value(u, error * u**2), scientist=1 / np.asarray(utility, dtype=float), **more)
+        return RUMap.build(
+            labels=labels, intruder=Value(u, error * u**2), scientist=1 / np.asarray(utility, dtype=float), **more
+        )
 
 
 def test_frontier_is_a_map_in_order_of_risk():
@@ -140,7 +144,9 @@ def test_tolerance_of_the_threshold():
 
 
 def test_infeasible_names_the_nearest_miss():
-    with pytest.raises(InfeasibleError, match=r"risk at most 0\.1; got safe as the nearest miss, with risk 0\.2 \(0\.1 above, 100 %\)"):
+    with pytest.raises(
+        InfeasibleError, match=r"risk at most 0\.1; got safe as the nearest miss, with risk 0\.2 \(0\.1 above, 100 %\)"
+    ):
         choose(build([0.2, 0.5], [1, 2], labels=["safe", "open"]), 0.1)
     with pytest.raises(InfeasibleError, match="NaN for all"):
         choose(build([np.nan], [1]), 0.1)

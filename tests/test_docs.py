@@ -19,7 +19,9 @@ import ruvdecision
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = [p for p in sorted(DOCS.rglob("*.md")) if p.relative_to(DOCS).parts[0] not in ("reference", "notebooks", "_build")]
+PAGES = [
+    p for p in sorted(DOCS.rglob("*.md")) if p.relative_to(DOCS).parts[0] not in ("reference", "notebooks", "_build")
+]
 CODE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -44,7 +46,14 @@ def test_code_runs_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_pages_that_were_promised_are_there() -> None:
     names = {relative(p) for p in PAGES}
-    assert {"tutorial.md", "howto/other_tools.md", "howto/top_earner.md", "howto/several_intruders.md", "glossary.md", "papers.md"} <= names
+    assert {
+        "tutorial.md",
+        "howto/other_tools.md",
+        "howto/top_earner.md",
+        "howto/several_intruders.md",
+        "glossary.md",
+        "papers.md",
+    } <= names
 
 
 def test_commands_on_the_pages_exist() -> None:
@@ -55,7 +64,9 @@ def test_commands_on_the_pages_exist() -> None:
     found = [
         c
         for p in PAGES
-        for c in re.findall(r"(?:^|`)(ruvdecision (?:run|measure|models|explore)\b[^`\n]*)", p.read_text(encoding="utf-8"), flags=re.M)
+        for c in re.findall(
+            r"(?:^|`)(ruvdecision (?:run|measure|models|explore)\b[^`\n]*)", p.read_text(encoding="utf-8"), flags=re.M
+        )
     ]
     assert len(found) >= 2
     for command in found:
@@ -70,7 +81,9 @@ def test_tests_that_are_named_exist() -> None:
     assert len(named) >= 20
     for file, test in named:
         tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-        assert test in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, f"{file} has no {test}"
+        assert test in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, (
+            f"{file} has no {test}"
+        )
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         files = re.findall(r"`((?:tests|models|notebooks)/[\w./]*)`", text)
@@ -78,7 +91,11 @@ def test_tests_that_are_named_exist() -> None:
 
 
 def test_every_row_of_the_misprints_has_a_proof_or_says_that_there_is_none() -> None:
-    rows = [r for r in (DOCS / "papers.md").read_text(encoding="utf-8").splitlines() if r.startswith("| ") and not r.startswith("| where")]
+    rows = [
+        r
+        for r in (DOCS / "papers.md").read_text(encoding="utf-8").splitlines()
+        if r.startswith("| ") and not r.startswith("| where")
+    ]
     assert len(rows) >= 40
     for row in rows:
         last = row.rstrip("| ").rsplit(" | ", 1)[1]
@@ -90,7 +107,9 @@ def test_the_glossary_is_the_vocabulary() -> None:
     words = re.findall(r"^([a-z][a-z -]*)\n: ", glossary, flags=re.MULTILINE)
     assert words == sorted(words)
     table = (ROOT / "README.md").read_text(encoding="utf-8").split("## Words")[1].split("\n## ")[0]
-    readme = {w.strip() for row in re.findall(r"^\| ([a-z, ]+) \|", table, flags=re.MULTILINE) for w in row.split(",")} - {"word"}
+    readme = {
+        w.strip() for row in re.findall(r"^\| ([a-z, ]+) \|", table, flags=re.MULTILINE) for w in row.split(",")
+    } - {"word"}
     assert len(readme) > 10
     assert readme <= set(words)
     for name in re.findall(r"`([A-Z]\w+)(?:\(.*?\))?`", glossary):
@@ -118,7 +137,9 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = dict(attrs)
         for key in ("src", "href"):
-            if tag in ("script", "link", "img", "iframe") and (found.get(key) or "").startswith(("http:", "https:", "//")):
+            if tag in ("script", "link", "img", "iframe") and (found.get(key) or "").startswith(
+                ("http:", "https:", "//")
+            ):
                 self.fetched.append(str(found[key]))
         if tag == "img" and not (found.get("alt") or "").strip():
             self.silent.append(found.get("src"))
@@ -151,7 +172,10 @@ def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -
         str(DOCS),
         str(tmp_path / "site"),
     ]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])),
+    }
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     assert "warning" not in done.stderr.lower(), done.stderr[-4000:]
@@ -162,5 +186,9 @@ def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -
     assert pages["reference.html"].formulas > 20 and pages["papers.html"].formulas > 20
     assert all(p.folds >= 2 for name, p in pages.items() if re.match(r"notebooks/\d", name))
     text = "".join(p.read_text(encoding="utf-8") for p in (site / "reference").glob("*.html"))
-    missing = [n for n in ruvdecision.__all__ if not n.startswith("_") and f'id="ruvdecision.{n}"' not in text and f">{n}<" not in text]
+    missing = [
+        n
+        for n in ruvdecision.__all__
+        if not n.startswith("_") and f'id="ruvdecision.{n}"' not in text and f">{n}<" not in text
+    ]
     assert missing == []

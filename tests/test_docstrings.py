@@ -24,11 +24,15 @@ def modules() -> list[str]:
 
 
 @pytest.mark.parametrize("name", modules())
-def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     import ruvdecision
 
     monkeypatch.chdir(tmp_path)  # an example may save a file
-    results = doctest.testmod(importlib.import_module(name), extraglobs={"ruv": ruvdecision, "np": np, "pd": pd}, optionflags=OPTIONS)
+    results = doctest.testmod(
+        importlib.import_module(name), extraglobs={"ruv": ruvdecision, "np": np, "pd": pd}, optionflags=OPTIONS
+    )
     report = capsys.readouterr().out
     _close_figures()
     assert results.attempted > 0

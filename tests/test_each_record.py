@@ -72,7 +72,9 @@ def test_normal_records(mask: Any, belief: Any) -> None:
     np.testing.assert_allclose(each.before, pick("auto", aim_at(user, 0), [mask]).solve(aim_at(user, 0), [mask]).before)
 
 
-@pytest.mark.parametrize("mask", [Noise(variance=SIZES), Subsample(size=3) | Noise(variance=0.5), Shuffle() | Noise(variance=0.5)], ids=str)
+@pytest.mark.parametrize(
+    "mask", [Noise(variance=SIZES), Subsample(size=3) | Noise(variance=0.5), Shuffle() | Noise(variance=0.5)], ids=str
+)
 def test_losses_that_look_at_the_data(mask: Any) -> None:
     """A list of estimates makes U depend on where the record lies: all records share the releases that each would see alone."""
     user = User(BELIEF, EachRecord(), Quadratic(), estimates=np.linspace(-4.0, 8.0, 7))
@@ -105,7 +107,9 @@ FINITE = FiniteBelief([0.2, 0.8], likelihood=[[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]],
 FLIP = Stochastic([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]])
 
 
-@pytest.mark.parametrize("mask", [FLIP, Suppress(rows=[1, 2]) | FLIP, FLIP | Shuffle(), Subsample(size=3) | FLIP], ids=str)
+@pytest.mark.parametrize(
+    "mask", [FLIP, Suppress(rows=[1, 2]) | FLIP, FLIP | Shuffle(), Subsample(size=3) | FLIP], ids=str
+)
 def test_finite_records(mask: Any) -> None:
     user = User(FINITE, EachRecord(), Quadratic())
     np.testing.assert_allclose(every_record(user, [mask]).uncertainty, one_by_one(user, [mask]), rtol=1e-12)
@@ -146,7 +150,9 @@ def test_snoopers_take_each_row_for_its_record(mask: Any, loss: Any) -> None:
     each = every_record(user, [mask], data=DATA, seed=root(1))
     np.testing.assert_allclose(each.uncertainty, one_by_one(user, [mask], data=DATA, seed=root(1)), rtol=1e-10)
     drawn = Snooper("row", EachRecord(), loss, belief=BELIEF)
-    np.testing.assert_allclose(every_record(drawn, [mask], seed=root(1)).uncertainty, one_by_one(drawn, [mask], seed=root(1)), rtol=1e-10)
+    np.testing.assert_allclose(
+        every_record(drawn, [mask], seed=root(1)).uncertainty, one_by_one(drawn, [mask], seed=root(1)), rtol=1e-10
+    )
 
 
 def test_snoopers_by_simulation() -> None:
@@ -165,7 +171,9 @@ def test_snoopers_by_simulation() -> None:
     found = every_record(Snooper("row", Record(0)), [Noise(variance=[1.0, 3.0])], data=wide)
     np.testing.assert_allclose(found.uncertainty, 4.0, rtol=1e-12)
     mean = Snooper("mean", EachRecord())
-    np.testing.assert_allclose(every_record(mean, [Release()], data=DATA).uncertainty[0], (DATA.mean() - DATA) ** 2, rtol=1e-12)
+    np.testing.assert_allclose(
+        every_record(mean, [Release()], data=DATA).uncertainty[0], (DATA.mean() - DATA) ** 2, rtol=1e-12
+    )
 
 
 def test_rules_that_look_at_certain_rows() -> None:
@@ -209,7 +217,11 @@ def test_maps_of_the_riskiest_the_average_and_a_quantile() -> None:
     scientist = User(BELIEF, Parameter("mu"), Quadratic())
     masks = [Noise(variance=SIZES), Suppress(rows=[0]) | Noise(variance=1.0)]
     each = one_by_one(User(BELIEF, EachRecord(), Quadratic()), masks)
-    for aggregate, expected in (("max", each.min(axis=1)), ("mean", each.mean(axis=1)), (0.5, np.sort(each, axis=1)[:, 3])):
+    for aggregate, expected in (
+        ("max", each.min(axis=1)),
+        ("mean", each.mean(axis=1)),
+        (0.5, np.sort(each, axis=1)[:, 3]),
+    ):
         rumap = evaluate(masks, intruder=User(BELIEF, EachRecord(aggregate), Quadratic()), scientist=scientist)
         np.testing.assert_allclose(rumap.intruder_uncertainty, expected, rtol=1e-12)
         assert rumap.before[0][0] == pytest.approx(7.0)
@@ -263,7 +275,9 @@ def test_record_risk() -> None:
 
 
 def test_record_risk_of_a_panel_is_put_together_record_by_record() -> None:
-    panel = Panel([User(BELIEF, Record(0), Quadratic(), name="bayes"), Snooper("row", Record(0), belief=BELIEF, name="row")])
+    panel = Panel(
+        [User(BELIEF, Record(0), Quadratic(), name="bayes"), Snooper("row", Record(0), belief=BELIEF, name="row")]
+    )
     parts = [record_risk(Noise(variance=SIZES), m).uncertainty for m in panel.members]
     np.testing.assert_allclose(record_risk(Noise(variance=SIZES), panel).uncertainty, np.minimum(*parts), rtol=1e-12)
     shares = Panel([User(BELIEF, Record(0), loss) for loss in (Quadratic(), Absolute())], unit="before", combine="mean")
@@ -320,6 +334,8 @@ def test_bad_input() -> None:
     with pytest.raises(InputError, match="not negative"):
         record_risk(Noise(sd=0.01), User(BELIEF, Record(0), LogScore()))
     assert isinstance(pick("auto", User(BELIEF, EachRecord(), Quadratic()), [Release()]), EachRecords)
-    assert aim_at(User(BELIEF, Functional(lambda a, b: a - b, of=[Record(0), Average()]), Quadratic()), 4).target.parts[0] == Record(4)
+    assert aim_at(User(BELIEF, Functional(lambda a, b: a - b, of=[Record(0), Average()]), Quadratic()), 4).target.parts[
+        0
+    ] == Record(4)
     found = record_risk(Noise(sd=1.0), user, groups=pd.Series(["a", None, "b", "b", "b", "b"]))
     assert found.by_group()["records"].sum() == N

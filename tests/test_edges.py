@@ -44,7 +44,8 @@ def breaks(data: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "failure"), [(changes, AssertionError), (warns, UserWarning), (says_nothing, AssertionError), (breaks, Exception)]
+    ("call", "failure"),
+    [(changes, AssertionError), (warns, UserWarning), (says_nothing, AssertionError), (breaks, Exception)],
 )
 def test_whatever_breaks_the_rule_is_caught(call: Any, failure: type[Exception]) -> None:
     with pytest.raises(failure):

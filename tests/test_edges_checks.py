@@ -44,10 +44,27 @@ def test_junk(name):
 
 def test_what_numpy_would_convert_is_refused():
     """Text, dates and complex numbers become floats in numpy's hands; True becomes the column 1."""
-    for odd in (["1", "2"], [b"1"], np.array(["2020-01-01"], dtype="datetime64[D]"), [np.timedelta64(1, "D")], [1j], [1.0, "2"]):
+    for odd in (
+        ["1", "2"],
+        [b"1"],
+        np.array(["2020-01-01"], dtype="datetime64[D]"),
+        [np.timedelta64(1, "D")],
+        [1j],
+        [1.0, "2"],
+    ):
         with pytest.raises(RuvError, match="made of numbers"):
             checks.as_float_array("v", odd)
-    for odd in (b"3", "3", True, np.array(True), np.complex64(1), np.ma.masked, [[1], [1, 2]], 10**400, pd.Series([1.0])):
+    for odd in (
+        b"3",
+        "3",
+        True,
+        np.array(True),
+        np.complex64(1),
+        np.ma.masked,
+        [[1], [1, 2]],
+        10**400,
+        pd.Series([1.0]),
+    ):
         with pytest.raises(RuvError):
             checks.check_number("v", odd)
     for odd in (np.timedelta64(3, "D"), np.ma.masked, np.array(True)):

@@ -48,17 +48,28 @@ RIGHT: dict[str, list[dict]] = {
     "ZeroOne": [{"tolerance": 0.3}],
     "Averaged": [
         {"components": ruv.Gaussian.scalar([0.0, 1.0], 1.0), "weights": [0.5, 0.5], "chains": 1, "exact": False},
-        {"components": ruv.Finite([0.0, 1.0], [[0.5, 0.5], [0.2, 0.8]]), "weights": None, "chains": None, "exact": True},
+        {
+            "components": ruv.Finite([0.0, 1.0], [[0.5, 0.5], [0.2, 0.8]]),
+            "weights": None,
+            "chains": None,
+            "exact": True,
+        },
     ],
     "Curve": [{"x": GRID, "log_density": -(GRID**2) / 2, "breaks": None}],
-    "Drawn": [{"draws": np.arange(6.0).reshape(2, 3), "chains": 2, "discrete": True}, {"draws": np.ones((4, 2)), "weights": np.ones(4)}],
+    "Drawn": [
+        {"draws": np.arange(6.0).reshape(2, 3), "chains": 2, "discrete": True},
+        {"draws": np.ones((4, 2)), "weights": np.ones(4)},
+    ],
     "Finite": [{"values": [0.0, 1.0], "probabilities": [0.5, 0.5]}],
     "Gaussian": [{"mean": [0.0, 1.0], "cov": np.eye(2)}],
     "GaussianMixture": [{"weights": [0.5, 0.5], "means": [0.0, 1.0], "covs": [1.0, 2.0]}],
     "Average": [{}],
     "EachRecord": [{"aggregate": "max", "rows": [0, 1]}],
     "Functional": [{"function": twice, "of": ruv.Record(0), "name": "twice"}],
-    "Identity": [{"row": 0, "known": [0], "error_variance": 1.0}, {"row": [0, 1], "known": [0], "error_sd": 1.0, "values": [0.0, 1.0]}],
+    "Identity": [
+        {"row": 0, "known": [0], "error_variance": 1.0},
+        {"row": [0, 1], "known": [0], "error_sd": 1.0, "values": [0.0, 1.0]},
+    ],
     "Maximum": [{}],
     "Minimum": [{}],
     "NewRecord": [{}],
@@ -81,7 +92,13 @@ RIGHT: dict[str, list[dict]] = {
     ],
     "NormalBelief": [
         {"records": 3, "variance": 1.0, "prior_mean": 0.0, "prior_variance": 1.0, "columns": ["a"]},
-        {"records": 3, "covariance": np.eye(2), "prior_mean": [0.0, 1.0], "prior_covariance": np.eye(2), "columns": ["a", "b"]},
+        {
+            "records": 3,
+            "covariance": np.eye(2),
+            "prior_mean": [0.0, 1.0],
+            "prior_covariance": np.eye(2),
+            "columns": ["a", "b"],
+        },
         {"records": 3, "variance": 1.0, "prior": "flat"},
     ],
     "PyMCBelief": [{"builder": model, "records": "x", "size": 4, "name": "a model"}],
@@ -98,11 +115,27 @@ RIGHT: dict[str, list[dict]] = {
         }
     ],
     "User": [
-        {"belief": NORMAL, "target": ruv.Record(0), "loss": ruv.Quadratic(), "estimates": "free", "name": "she", "truth": NORMAL},
+        {
+            "belief": NORMAL,
+            "target": ruv.Record(0),
+            "loss": ruv.Quadratic(),
+            "estimates": "free",
+            "name": "she",
+            "truth": NORMAL,
+        },
         {"belief": NORMAL, "target": ruv.Record(0), "loss": square, "knows_mask": False, "mask_prior": [1.0, 2.0]},
     ],
     "Snooper": [{"estimator": "row", "target": ruv.Record(0), "loss": ruv.Quadratic(), "belief": NORMAL, "name": "he"}],
-    "Panel": [{"members": [USER, USER], "weights": [1, 2], "combine": "mean", "name": "two", "unit": [1, 1], "names": ["a", "b"]}],
+    "Panel": [
+        {
+            "members": [USER, USER],
+            "weights": [1, 2],
+            "combine": "mean",
+            "name": "two",
+            "unit": [1, 1],
+            "names": ["a", "b"],
+        }
+    ],
     "MaskPrior": [
         {"variances": [1.0, 2.0], "weights": [1, 2]},
         {"masks": [ruv.Noise(variance=1.0)], "weights": [1]},
@@ -141,14 +174,26 @@ RIGHT: dict[str, list[dict]] = {
 }
 
 #: What the functions of the package give back, and parts that no caller writes.
-GIVEN_BACK = {"Calibration", "Choice", "Combined", "Contender", "Explanation", "LinearChannel", "Limit", "Optimum", "Order"}
+GIVEN_BACK = {
+    "Calibration",
+    "Choice",
+    "Combined",
+    "Contender",
+    "Explanation",
+    "LinearChannel",
+    "Limit",
+    "Optimum",
+    "Order",
+}
 GIVEN_BACK |= {"PublishingPrice", "RUMap", "RecordRisk", "Sensitivity", "Value", "Variation", "Worth"}
 
 
 def wanted():
     """Every exported class that a caller makes, but masks, measures and errors, which have tests of their own."""
     found = {n: getattr(ruv, n) for n in ruv.__all__} | {n: getattr(rules, n) for n in rules.__all__ if n != "Rule"}
-    classes = {n: c for n, c in found.items() if inspect.isclass(c) and not c.__module__.startswith("ruvdecision.measures")}
+    classes = {
+        n: c for n, c in found.items() if inspect.isclass(c) and not c.__module__.startswith("ruvdecision.measures")
+    }
     return {n: c for n, c in classes.items() if not issubclass(c, (Mask, RuvError)) and n not in GIVEN_BACK}
 
 

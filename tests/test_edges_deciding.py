@@ -22,7 +22,16 @@ DATA = np.array([0.3, -1.2, 0.5])
 
 #: Every function with arguments that are right; junk takes the place of one at a time.
 RIGHT = {
-    "evaluate": {"masks": MASKS, **USERS, "data": DATA, "engine": "exact", "replicates": 3, "seed": 1, "risk": "gain", "utility": "gain"},
+    "evaluate": {
+        "masks": MASKS,
+        **USERS,
+        "data": DATA,
+        "engine": "exact",
+        "replicates": 3,
+        "seed": 1,
+        "risk": "gain",
+        "utility": "gain",
+    },
     "posterior": {"user": INTRUDER, "mask": MASKS[1], "release": DATA, "engine": "auto"},
     "choose": {
         "rumap": RUMAP,
@@ -44,7 +53,14 @@ RIGHT = {
     "choose by loss": {"rumap": RUMAP, "loss": lambda risk, utility: risk - utility},
     "frontier": {"rumap": RUMAP, "tolerance": 1e-12, "columns": ["risk", "utility"]},
     "frontier in doubt": {"rumap": RUMAP, "probability": True, "errors": "shared", "draws": 10, "seed": 0},
-    "probabilities": {"rumap": RUMAP, "max_risk": 3.0, "columns": ["risk", "utility"], "errors": "independent", "draws": 10, "seed": 0},
+    "probabilities": {
+        "rumap": RUMAP,
+        "max_risk": 3.0,
+        "columns": ["risk", "utility"],
+        "errors": "independent",
+        "draws": 10,
+        "seed": 0,
+    },
     "explain": {"rumap": RUMAP, "release": "Suppress()", "columns": ["risk", "utility"], "tolerance": 1e-12},
     "dominated": {"rumap": RUMAP, "columns": ["risk", "utility"], "tolerance": 1e-12},
     "optimise": {
@@ -66,8 +82,23 @@ RIGHT = {
         "rule": {"confidence": 0.9},
         "tolerance": 0.01,
     },
-    "limit": {"intruder": COIN_USER, "scientist": COIN_USER, "max_risk": [5.0], "risk": "gain", "utility": "gain", "statistic": "records"},
-    "worth": {"user": INTRUDER, "mask": MASKS[1], "than": MASKS[2], "data": DATA, "engine": "exact", "seed": 1, "what": "less noise"},
+    "limit": {
+        "intruder": COIN_USER,
+        "scientist": COIN_USER,
+        "max_risk": [5.0],
+        "risk": "gain",
+        "utility": "gain",
+        "statistic": "records",
+    },
+    "worth": {
+        "user": INTRUDER,
+        "mask": MASKS[1],
+        "than": MASKS[2],
+        "data": DATA,
+        "engine": "exact",
+        "seed": 1,
+        "what": "less noise",
+    },
     "one_more_record": {"user": INTRUDER, "mask": MASKS[1], "row": -1},
     "one_more_digit": {"user": COIN_USER, "base": 1.0, "mask": ruv.Release(), "digits": 1},
     "record_risk": {
@@ -150,7 +181,9 @@ def called(name):
     return CALLS[name] if name in CALLS else getattr(ruv, name)
 
 
-@pytest.mark.parametrize("name", sorted(set(RIGHT) - SLOW) + [pytest.param(n, marks=pytest.mark.slow) for n in sorted(SLOW)])
+@pytest.mark.parametrize(
+    "name", sorted(set(RIGHT) - SLOW) + [pytest.param(n, marks=pytest.mark.slow) for n in sorted(SLOW)]
+)
 def test_junk_in_every_argument(name):
     """A result, or a RuvError; nothing else, and the junk is left as it was."""
     arguments, wrong = RIGHT[name], []
@@ -170,7 +203,9 @@ def test_junk_in_every_argument(name):
 def a_map(intruder, scientist, error=0.0, **columns):
     intruder, scientist = np.asarray(intruder, dtype=float), np.asarray(scientist, dtype=float)
     values = [ruv.Value(u, np.broadcast_to(np.asarray(error, dtype=float), u.shape)) for u in (intruder, scientist)]
-    return ruv.RUMap.build(labels=[f"r{i}" for i in range(len(intruder))], intruder=values[0], scientist=values[1], columns=columns)
+    return ruv.RUMap.build(
+        labels=[f"r{i}" for i in range(len(intruder))], intruder=values[0], scientist=values[1], columns=columns
+    )
 
 
 #: Maps at the edge. Uncertainties of zero are infinite risks and utilities.
@@ -276,5 +311,8 @@ def test_the_limit_checks_the_functions_of_u():
     """As every map does: they fall, and they are numbers."""
     for odd in (lambda u: u, lambda u: float("nan"), lambda u: 1.0, lambda u: "three"):
         for role in ("risk", "utility"):
-            found = attempt(lambda: ruv.limit(COIN_USER, COIN_USER, **{"max_risk": [0.1], "risk": "gain", role: odd}), kind="functions")  # noqa: B023
+            found = attempt(
+                lambda: ruv.limit(COIN_USER, COIN_USER, **{"max_risk": [0.1], "risk": "gain", role: odd}),  # noqa: B023
+                kind="functions",
+            )
             assert isinstance(found, ruv.RuvError)

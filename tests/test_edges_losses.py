@@ -21,7 +21,11 @@ LOSSES = {
         ),
     ],
     "Huber": [lambda s: ruv.Huber(s), lambda s: ruv.Huber(1e-3 * s), lambda s: ruv.Huber(1e3 * s)],
-    "IntervalScore": [lambda s: ruv.IntervalScore(0.9), lambda s: ruv.IntervalScore(1e-6), lambda s: ruv.IntervalScore(1 - 1e-9)],
+    "IntervalScore": [
+        lambda s: ruv.IntervalScore(0.9),
+        lambda s: ruv.IntervalScore(1e-6),
+        lambda s: ruv.IntervalScore(1 - 1e-9),
+    ],
     "KullbackLeibler": [lambda s: ruv.KullbackLeibler(), lambda s: ruv.KullbackLeibler(entropy=False)],
     "Linex": [lambda s: ruv.Linex(0.5 / s), lambda s: ruv.Linex(-2.0 / s, b=3.0)],
     "LogScore": [lambda s: ruv.LogScore()],
@@ -59,11 +63,15 @@ LAWS = {
         "ties": lambda s: ruv.Finite(s * np.array([0.0, 1.0, 2.0, 3.0]), [0.25] * 4),
     },
     "GaussianMixture": {
-        "plain": lambda s: ruv.GaussianMixture.scalar([0.4, 0.6], s * np.array([0.0, 2.0]), s * s * np.array([1.0, 0.5])),
+        "plain": lambda s: ruv.GaussianMixture.scalar(
+            [0.4, 0.6], s * np.array([0.0, 2.0]), s * s * np.array([1.0, 0.5])
+        ),
         "point": lambda s: ruv.GaussianMixture.scalar([0.0, 1.0], s * np.array([0.0, 2.0]), [0.0, 0.0]),
         "two points": lambda s: ruv.GaussianMixture.scalar([0.5, 0.5], s * np.array([0.0, 2.0]), [0.0, 0.0]),
         "point and normal": lambda s: ruv.GaussianMixture.scalar([0.5, 0.5], s * np.array([0.0, 2.0]), [0.0, s * s]),
-        "chance 1e-300": lambda s: ruv.GaussianMixture.scalar([1e-300, 1.0], s * np.array([5.0, 0.0]), s * s * np.ones(2)),
+        "chance 1e-300": lambda s: ruv.GaussianMixture.scalar(
+            [1e-300, 1.0], s * np.array([5.0, 0.0]), s * s * np.ones(2)
+        ),
     },
     "Drawn": {
         "plain": lambda s: ruv.Drawn(s * DRAWS),
@@ -87,11 +95,22 @@ LAWS = {
 #: A point mass on a continuum has no density: its entropy is minus infinity, which `LogScore` documents.
 BOTTOMLESS = {"point", "two points", "point and normal", "all weight on one", "two draws", "points", "one point"}
 #: The function of a CustomLoss is integrated and searched, which takes a while; these laws will do by default.
-QUICK = {("Gaussian", "plain"), ("Finite", "plain"), ("Finite", "point"), ("Finite", "chance 1e-300"), ("Drawn", "two draws")}
+QUICK = {
+    ("Gaussian", "plain"),
+    ("Finite", "plain"),
+    ("Finite", "point"),
+    ("Finite", "chance 1e-300"),
+    ("Drawn", "two draws"),
+}
 
 
 def every_law(name, slow):
-    return [(law, kind) for law, laws in LAWS.items() for kind in laws if name != "CustomLoss" or ((law, kind) in QUICK) != slow]
+    return [
+        (law, kind)
+        for law, laws in LAWS.items()
+        for kind in laws
+        if name != "CustomLoss" or ((law, kind) in QUICK) != slow
+    ]
 
 
 def test_every_loss_and_posterior_is_tried():
@@ -109,7 +128,9 @@ def check_law(name, law, kind):
             found = attempt(lambda: make(scale).uncertainty(LAWS[law][kind](scale)), kind="losses")  # noqa: B023
             if isinstance(found, RuvError):
                 # A curve is drawn in sensible units; KullbackLeibler has no numbers on a continuum.
-                assert (law == "Curve" and scale != 1.0) or (name == "KullbackLeibler" and LAWS[law][kind](scale).support is None), where
+                assert (law == "Curve" and scale != 1.0) or (
+                    name == "KullbackLeibler" and LAWS[law][kind](scale).support is None
+                ), where
                 continue
             value, error = float(found.value), float(found.error)
             assert not np.isnan(value) and error >= 0, where
@@ -126,7 +147,9 @@ def check_law(name, law, kind):
                 assert value == pytest.approx(base + np.log(scale), rel=1e-9, abs=1e-9), where
             elif degree == 3:  # mostly out of reach
                 with np.errstate(divide="ignore"):
-                    assert value == pytest.approx(np.exp(np.log(base) + degree * np.log(scale)), rel=1e-7, abs=1e-300), where
+                    assert value == pytest.approx(
+                        np.exp(np.log(base) + degree * np.log(scale)), rel=1e-7, abs=1e-300
+                    ), where
             else:
                 assert value == pytest.approx(base * scale**degree, rel=1e-7, abs=1e-12 * scale**degree), where
 
@@ -144,9 +167,13 @@ def test_own_loss_of_every_law():
 
 
 BATCHES = {
-    "Gaussian": lambda shape: ruv.Gaussian.scalar(np.arange(np.prod(shape, dtype=int)).reshape(shape) * 1.5, 1.0 + np.ones(shape)),
+    "Gaussian": lambda shape: ruv.Gaussian.scalar(
+        np.arange(np.prod(shape, dtype=int)).reshape(shape) * 1.5, 1.0 + np.ones(shape)
+    ),
     "Finite": lambda shape: ruv.Finite([0.0, 1.0, 3.0], np.broadcast_to([0.2, 0.5, 0.3], (*shape, 3))),
-    "GaussianMixture": lambda shape: ruv.GaussianMixture.scalar(np.broadcast_to([0.4, 0.6], (*shape, 2)), [0.0, 2.0], [1.0, 0.5]),
+    "GaussianMixture": lambda shape: ruv.GaussianMixture.scalar(
+        np.broadcast_to([0.4, 0.6], (*shape, 2)), [0.0, 2.0], [1.0, 0.5]
+    ),
     "Curve": lambda shape: ruv.Curve(GRID, np.broadcast_to(-(GRID**2) / 2, (*shape, len(GRID)))),
 }
 
@@ -205,7 +232,11 @@ def test_constructors_take_arrays_of_any_kind_and_leave_them_alone():
         np.array([0, 1, 3], dtype="float32"),
         [0, 1, 3],
     ):
-        for chances in (read_only(np.array([0.25, 0.5, 0.25])), np.array([0.25, 0.5, 0.25], dtype="float16"), (0.25, 0.5, 0.25)):
+        for chances in (
+            read_only(np.array([0.25, 0.5, 0.25])),
+            np.array([0.25, 0.5, 0.25], dtype="float16"),
+            (0.25, 0.5, 0.25),
+        ):
             found = attempt(lambda v, p: ruv.Quadratic().uncertainty(ruv.Finite(v, p)), values, chances, kind="losses")
             assert float(found.value) == float(plain)
     cov = np.array([[2.0, 0.5], [0.5, 1.0]])

@@ -61,7 +61,13 @@ def test_at_every_edge_a_right_release_or_a_helpful_error(name: str) -> None:
 
 def shows_no_value(error: RuvError, data: Any, edge: str) -> None:
     """No number of the data, told by its digits, is in the message."""
-    table = data if isinstance(data, pd.DataFrame) else pd.DataFrame(np.asarray(data)) if np.ndim(data) in (1, 2) else pd.DataFrame()
+    table = (
+        data
+        if isinstance(data, pd.DataFrame)
+        else pd.DataFrame(np.asarray(data))
+        if np.ndim(data) in (1, 2)
+        else pd.DataFrame()
+    )
     shown = [str(v) for column in table for v in (table[column].tolist() if table.columns.is_unique else [])]
     for value in shown:
         if sum(c.isdigit() for c in value) >= 8:
@@ -76,7 +82,10 @@ def labelled_alike(mask: masks.Mask, data: Any, result: Any, edge: str) -> tuple
         assert isinstance(result, np.ndarray) and result.ndim == array.ndim, edge
         assert fewer or result.shape == array.shape, edge
         if array.dtype.kind in "biuf" and not any(isinstance(s, masks.Recode) for s in mask.steps):
-            assert result.dtype.kind in "biuf" or (isinstance(mask, masks.Stochastic) and mask.outputs is not None), (edge, result.dtype)
+            assert result.dtype.kind in "biuf" or (isinstance(mask, masks.Stochastic) and mask.outputs is not None), (
+                edge,
+                result.dtype,
+            )
         return pd.DataFrame(array), pd.DataFrame(np.asarray(result))
     assert type(result) is type(data) and list(result.index.names) == list(data.index.names), edge
     assert result.index.isin(data.index).all() if fewer else result.index.equals(data.index), edge
@@ -105,14 +114,26 @@ def missing_only_where_it_says(mask: masks.Mask, before: pd.DataFrame, after: pd
 
 def infinities(table: pd.DataFrame) -> pd.DataFrame:
     flags = np.zeros(table.shape, dtype=bool)
-    for j, dtype in enumerate(table.dtypes):  # one at a time: older pandas cannot select among columns of another byte order
+    for j, dtype in enumerate(
+        table.dtypes
+    ):  # one at a time: older pandas cannot select among columns of another byte order
         if pd.api.types.is_float_dtype(dtype):
             flags[:, j] = np.isinf(table.iloc[:, j].to_numpy(dtype=np.float64, na_value=0.0))
     return pd.DataFrame(flags)
 
 
 SAME = {"Release", "Apart", "Shuffle", "RankSwap", "Swap", "DataShuffle", "Subsample", "PRAM", "MicroaggregateMixed"}
-REAL = {"Noise", "MultiplicativeNoise", "Microaggregate", "Resample", "Combine", "Synthesize", "Topcode", "Bottomcode", "Round"}
+REAL = {
+    "Noise",
+    "MultiplicativeNoise",
+    "Microaggregate",
+    "Resample",
+    "Combine",
+    "Synthesize",
+    "Topcode",
+    "Bottomcode",
+    "Round",
+}
 NULLABLE = {"i": "Int64", "u": "UInt64", "b": "boolean"}
 
 
@@ -137,7 +158,11 @@ def of_the_right_type(mask: masks.Mask, before: pd.DataFrame, after: pd.DataFram
         ):
             allowed = [old, real]
         elif name in ("Suppress", "LocalSuppress"):
-            allowed = [old, pd.api.types.pandas_dtype(NULLABLE[old.kind])] if isinstance(old, np.dtype) and old.kind in "iub" else [old]
+            allowed = (
+                [old, pd.api.types.pandas_dtype(NULLABLE[old.kind])]
+                if isinstance(old, np.dtype) and old.kind in "iub"
+                else [old]
+            )
             allowed += [object, "interval[float64, right]"] if isinstance(old, pd.IntervalDtype) else []
         elif name == "Recode" and mask.label in ("midpoint", "lower"):  # type: ignore[attr-defined]
             allowed = [old, real]
@@ -201,7 +226,9 @@ def microaggregated(mask: Any, before: pd.DataFrame, after: pd.DataFrame, edge: 
     width = 1 if mask.by == "each" else mask.block or y.shape[1]
     for start in range(0, y.shape[1], width):
         assert np.unique(y[:, start : start + width], axis=0, return_counts=True)[1].min() >= least, edge
-    assert (y >= x[:, cols].min(axis=0) - 1e-12 * scale[cols]).all() and (y <= x[:, cols].max(axis=0) + 1e-12 * scale[cols]).all(), edge
+    assert (y >= x[:, cols].min(axis=0) - 1e-12 * scale[cols]).all() and (
+        y <= x[:, cols].max(axis=0) + 1e-12 * scale[cols]
+    ).all(), edge
 
 
 def mixed(mask: Any, before: pd.DataFrame, after: pd.DataFrame, edge: str) -> None:
@@ -290,7 +317,9 @@ def noisy(mask: Any, before: pd.DataFrame, after: pd.DataFrame, edge: str) -> No
     if mask.lower is not None:
         assert ((y >= mask.lower).all() and (y <= mask.upper).all()) or np.isnan(x).any(), edge
     if mask.common and np.isfinite(x).all():
-        np.testing.assert_allclose(np.diff(y, axis=0), np.diff(x, axis=0), atol=1e-14 * float(scale.max() + 5.0), rtol=0)
+        np.testing.assert_allclose(
+            np.diff(y, axis=0), np.diff(x, axis=0), atol=1e-14 * float(scale.max() + 5.0), rtol=0
+        )
     if mask.keep_moments:
         same_moments(x, y, scale, edge)
 
@@ -406,7 +435,9 @@ FORMS: dict[str, Callable[[np.ndarray[Any, Any]], Any]] = {
     "masked array without a mask": np.ma.masked_array,
     "frame": pd.DataFrame,
     "names of text": lambda x: pd.DataFrame(x, columns=[f"x{i}" for i in range(x.shape[1])]),
-    "names in levels": lambda x: pd.DataFrame(x, columns=pd.MultiIndex.from_tuples([("a", f"b{i}") for i in range(x.shape[1])])),
+    "names in levels": lambda x: pd.DataFrame(
+        x, columns=pd.MultiIndex.from_tuples([("a", f"b{i}") for i in range(x.shape[1])])
+    ),
     "big-endian frame": lambda x: pd.DataFrame({f"x{i}": x[:, i].astype(">f8") for i in range(x.shape[1])}),
     "rows in levels": lambda x: pd.DataFrame(x, index=pd.MultiIndex.from_product([["p"], range(len(x))])),
     "repeated index": lambda x: pd.DataFrame(x, index=[7] * len(x)),
@@ -422,7 +453,10 @@ def test_neither_memory_nor_labels_matter(name: str) -> None:
         released = attempt(lambda x: mask.release(x, 1), make(data), kind="masks")
         if isinstance(released, RuvError):
             # In a frame of numbers nobody has said which columns are categories.
-            assert form not in list(FORMS)[:7] and any(isinstance(s, masks.PRAM) for s in mask.steps), (form, str(released))
+            assert form not in list(FORMS)[:7] and any(isinstance(s, masks.PRAM) for s in mask.steps), (
+                form,
+                str(released),
+            )
             continue
         got = (
             np.asarray(released)
@@ -431,7 +465,9 @@ def test_neither_memory_nor_labels_matter(name: str) -> None:
         )
         if want.dtype.kind in "biuf":
             got = got.astype(np.float64)
-        pd.testing.assert_frame_equal(pd.DataFrame(got), pd.DataFrame(want), check_dtype=False, check_exact=True, obj=form)
+        pd.testing.assert_frame_equal(
+            pd.DataFrame(got), pd.DataFrame(want), check_dtype=False, check_exact=True, obj=form
+        )
 
 
 @pytest.mark.parametrize("name", [name for name, data in SUITED.items() if data.size])
@@ -458,11 +494,16 @@ UNITLESS = [
     for name, mask in VARIANTS.items()
     if SUITED[name].shape == (12, 3)
     and all(
-        type(s).__name__ in ("Release", "Apart", "Shuffle", "RankSwap", "Swap", "DataShuffle", "Subsample", "Microaggregate")
-        or type(s).__name__ in ("MicroaggregateMixed", "MultiplicativeNoise", "Resample", "Suppress", "LocalSuppress", "PRAM")
+        type(s).__name__
+        in ("Release", "Apart", "Shuffle", "RankSwap", "Swap", "DataShuffle", "Subsample", "Microaggregate")
+        or type(s).__name__
+        in ("MicroaggregateMixed", "MultiplicativeNoise", "Resample", "Suppress", "LocalSuppress", "PRAM")
         or (isinstance(s, masks.Synthesize) and s.method != "belief")
         or (isinstance(s, masks.Topcode | masks.Bottomcode) and s.quantile is not None)
-        or (isinstance(s, masks.Noise) and (s.share is not None or s.matching_residuals or callable(s.sd) or s.variance in (0.0, np.inf)))
+        or (
+            isinstance(s, masks.Noise)
+            and (s.share is not None or s.matching_residuals or callable(s.sd) or s.variance in (0.0, np.inf))
+        )
         for s in mask.steps
     )
 ]
@@ -487,7 +528,9 @@ WITH_UNIT: dict[str, Callable[[float], masks.Mask]] = {
 def test_other_units_give_the_release_in_other_units(power: int) -> None:
     x, c = numbers(), 2.0**power
     for name in [*UNITLESS, *WITH_UNIT]:
-        one, other = (WITH_UNIT[name](1.0), WITH_UNIT[name](c)) if name in WITH_UNIT else (VARIANTS[name], VARIANTS[name])
+        one, other = (
+            (WITH_UNIT[name](1.0), WITH_UNIT[name](c)) if name in WITH_UNIT else (VARIANTS[name], VARIANTS[name])
+        )
         want, got = one.release(x, 3), attempt(lambda data: other.release(data, 3), c * x, kind="masks")  # noqa: B023
         assert not isinstance(got, RuvError), (name, str(got))
         np.testing.assert_allclose(np.asarray(got) / c, want, rtol=1e-9, atol=1e-9, err_msg=name)
@@ -508,7 +551,9 @@ def test_other_units_give_the_release_in_other_units(power: int) -> None:
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("units", [[1e-3, 1.0, 1e9], [1e-150, 1.0, 1e150], [1e-200, 1e-200, 1e-200], [1e200, 1e250, 1e300]], ids=str)
+@pytest.mark.parametrize(
+    "units", [[1e-3, 1.0, 1e9], [1e-150, 1.0, 1e150], [1e-200, 1e-200, 1e-200], [1e200, 1e250, 1e300]], ids=str
+)
 def test_a_column_in_small_units_is_altered_as_much_as_one_in_large_units(mask: masks.Mask, units: list[float]) -> None:
     x = numbers(60, 3)
     alone = (np.asarray(mask.release(x, 1)) - x).std(axis=0)
@@ -554,8 +599,11 @@ DETERMINISTIC = [
     name
     for name, mask in VARIANTS.items()
     if SUITED[name].shape == (12, 3)
-    and type(mask).__name__ in ("Release", "Microaggregate", "MicroaggregateMixed", "Topcode", "Bottomcode", "Round", "Recode", "Suppress")
-    and all(getattr(mask, field, None) in (None, False) for field in ("columns", "within", "block", "random", "weights"))
+    and type(mask).__name__
+    in ("Release", "Microaggregate", "MicroaggregateMixed", "Topcode", "Bottomcode", "Round", "Recode", "Suppress")
+    and all(
+        getattr(mask, field, None) in (None, False) for field in ("columns", "within", "block", "random", "weights")
+    )
     and not any(isinstance(getattr(mask, field, None), tuple) for field in ("at", "base"))
 ]
 
@@ -578,7 +626,10 @@ def arguments() -> list[tuple[str, str]]:
         for field in dataclasses.fields(mask):
             if (type(mask), field.name) not in found or (name in MASKS and getattr(mask, field.name) is not None):
                 found[type(mask), field.name] = name
-            if getattr(SINGLE[found[type(mask), field.name]], field.name) is None and getattr(mask, field.name) is not None:
+            if (
+                getattr(SINGLE[found[type(mask), field.name]], field.name) is None
+                and getattr(mask, field.name) is not None
+            ):
                 found[type(mask), field.name] = name
     return [(name, field) for (_, field), name in found.items() if field != "masks"]
 
@@ -613,10 +664,19 @@ def test_a_mask_describes_itself_and_can_be_copied_compared_and_looked_up(name: 
     mask = VARIANTS[name]
     copied = pickle.loads(pickle.dumps(mask))
     if getattr(mask, "belief", None) is None:  # beliefs are compared by what they are, not by what they say
-        assert copied == mask and hash(copied) == hash(mask) and copied.family == mask.family and copied.numbers == mask.numbers
+        assert (
+            copied == mask
+            and hash(copied) == hash(mask)
+            and copied.family == mask.family
+            and copied.numbers == mask.numbers
+        )
         assert {mask: 1}[copied] == 1
     assert all(isinstance(k, str) and isinstance(v, int | float | str) for k, v in mask.parameters().items())
-    assert str(mask) == repr(copied) and len(str(mask)) < 600 and mask.technique == " | ".join(type(s).__name__ for s in mask.steps)
+    assert (
+        str(mask) == repr(copied)
+        and len(str(mask)) < 600
+        and mask.technique == " | ".join(type(s).__name__ for s in mask.steps)
+    )
     assert mask != ruv.Release() or isinstance(mask, masks.Release)
     tried("masks")
 
@@ -644,7 +704,9 @@ def small_files(draw: st.DrawFn) -> pd.DataFrame:
         elif kind == "truth":
             values = np.array(draw(st.lists(st.booleans(), min_size=n, max_size=n)), dtype=bool)
         else:
-            values = np.array(draw(st.lists(ordinary if kind == "ordinary" else st.one_of(ordinary, odd), min_size=n, max_size=n)))
+            values = np.array(
+                draw(st.lists(ordinary if kind == "ordinary" else st.one_of(ordinary, odd), min_size=n, max_size=n))
+            )
         columns[f"c{j}"] = values
     return pd.DataFrame(columns)
 
@@ -690,7 +752,9 @@ LINEAR = {name: found for name, mask in VARIANTS.items() if (found := dense(mask
 MORE_LINEAR: dict[str, masks.Mask] = {
     "noise on groups": ruv.Noise(covariance=np.eye(3) + 0.5) | ruv.Microaggregate(groups=5),
     "groups then noise": ruv.Microaggregate(size=5) | ruv.Noise(sd=[0.1, 1.0, 2.0]),
-    "common": ruv.Noise(variance=1.0, common=True) | ruv.Microaggregate(groups=3, columns=[1]) | ruv.Noise(variance=0.5, columns=[0, 2]),
+    "common": ruv.Noise(variance=1.0, common=True)
+    | ruv.Microaggregate(groups=3, columns=[1])
+    | ruv.Noise(variance=0.5, columns=[0, 2]),
     "blanks": ruv.Suppress(rows=[0, 5], columns=[1]) | ruv.Noise(sd=1.0) | ruv.Microaggregate(groups=2),
     "uneven": ruv.Noise(variance=1.0, where=[True, False] * 6, times=3) | ruv.Microaggregate(groups=[0, 1, 2] * 4),
     "apart": ruv.Apart(rows=[0]) | ruv.Combine(np.arange(36.0).reshape(6, 6) / 20, np.eye(6) + 0.3, rows=[0]),
@@ -698,7 +762,9 @@ MORE_LINEAR: dict[str, masks.Mask] = {
 
 
 def test_linear_channels_are_found() -> None:
-    assert {"Release", "Noise", "Microaggregate", "Suppress", "Apart", "Combine", "Chain"} <= {name.split("-")[0] for name in LINEAR}
+    assert {"Release", "Noise", "Microaggregate", "Suppress", "Apart", "Combine", "Chain"} <= {
+        name.split("-")[0] for name in LINEAR
+    }
 
 
 @pytest.mark.parametrize("name", [*LINEAR, *MORE_LINEAR])
@@ -728,7 +794,10 @@ def test_releases_have_the_mean_and_covariance_that_their_channel_says(name: str
 
 def test_what_refines_leaves_no_user_more_uncertain() -> None:
     belief = ruv.NormalBelief(records=6, variance=2.0, prior_variance=3.0)
-    users = [ruv.User(belief, target, ruv.Quadratic()) for target in (ruv.Record(0), ruv.Record(3), ruv.Parameter("mu"), ruv.Average())]
+    users = [
+        ruv.User(belief, target, ruv.Quadratic())
+        for target in (ruv.Record(0), ruv.Record(3), ruv.Parameter("mu"), ruv.Average())
+    ]
     several: list[masks.Mask] = [
         ruv.Release(),
         ruv.Noise(variance=0.5),

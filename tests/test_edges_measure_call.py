@@ -15,7 +15,17 @@ import ruvdecision as ruv
 from ruvdecision.errors import RuvError
 
 #: Measures that files in pieces can give, and one of each kind that they cannot.
-SUMMED = ["NormalKL", "IL1s", "Mahalanobis", "Eigenvalues", "Hellinger", "EntropyChange", "CramersV", "KAnonymity", "LDiversity"]
+SUMMED = [
+    "NormalKL",
+    "IL1s",
+    "Mahalanobis",
+    "Eigenvalues",
+    "Hellinger",
+    "EntropyChange",
+    "CramersV",
+    "KAnonymity",
+    "LDiversity",
+]
 SUMMED += ["SampleUniques", "VarianceInflation", "IntervalOverlap", "CoefficientChanges"]
 WHOLE = ["MD", "RecordLinkage", "KAnonymity", "Marginals"]
 
@@ -51,11 +61,18 @@ def test_a_map_says_what_the_measure_says(name: str) -> None:
         for kind in ("noisy", "fewer rows"):
             plain = attempt(measure, data, released[kind], kind="maps")
             mapped = attempt(
-                lambda a, b, m=measure: ruv.measure(a, releases={"x": b}, measures=[m], parts=True), data, released[kind], kind="maps"
+                lambda a, b, m=measure: ruv.measure(a, releases={"x": b}, measures=[m], parts=True),
+                data,
+                released[kind],
+                kind="maps",
             )
             if isinstance(plain, RuvError) != isinstance(mapped, RuvError) and not isinstance(data, list | str | None):
                 broken.append(f"{edge}, {kind}: {plain!r} but {mapped!r}")
-            elif not isinstance(mapped, RuvError) and not isinstance(plain, RuvError) and mapped.columns[measure.name][0] != float(plain):
+            elif (
+                not isinstance(mapped, RuvError)
+                and not isinstance(plain, RuvError)
+                and mapped.columns[measure.name][0] != float(plain)
+            ):
                 broken.append(f"{edge}, {kind}: {float(plain)} but {mapped.columns[measure.name][0]}")
     assert not broken, "\n".join(broken)
 
@@ -65,7 +82,11 @@ def test_masks_at_the_edge(mask: Any) -> None:
     """Masks applied by the front door: their numbers are those of releases made by hand with the same seeds, or an error."""
     for edge in EDGES:
         data = files(edge)[0]
-        found = attempt(lambda d: ruv.measure(d, [mask], measures=[ruv.MD(), ruv.RecordLinkage()], replicates=2, seed=3), data, kind="maps")
+        found = attempt(
+            lambda d: ruv.measure(d, [mask], measures=[ruv.MD(), ruv.RecordLinkage()], replicates=2, seed=3),
+            data,
+            kind="maps",
+        )
         if not isinstance(found, RuvError):
             for name in ("MD", "linkage"):
                 assert 0 <= found.columns[name][0] <= 1 and found.columns[f"{name}_error"][0] >= 0
@@ -84,7 +105,9 @@ def test_pieces_say_what_the_whole_says(name: str) -> None:
         except RuvError:
             continue
         size, kind = (1, 5, 100)[turn % 3], ("noisy", "the same")[turn % 2]
-        whole, pieces = (attempt(functools.partial(mapped_by, measure, c), data, released[kind], kind="maps") for c in (None, size))
+        whole, pieces = (
+            attempt(functools.partial(mapped_by, measure, c), data, released[kind], kind="maps") for c in (None, size)
+        )
         if isinstance(whole, RuvError) or isinstance(pieces, RuvError):
             # Sums of squares at the ends of what a float can hold may be refused where whole files need not be.
             if isinstance(whole, RuvError) != isinstance(pieces, RuvError) and not edge.endswith(" scale"):

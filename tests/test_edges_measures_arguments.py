@@ -73,7 +73,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "masks": lambda junk: ruv.measure(DATA, junk, measures=[ruv.MD()], seed=1),
     "releases": lambda junk: ruv.measure(DATA, releases=junk, measures=[ruv.MD()]),
     "one release": lambda junk: ruv.measure(DATA, releases={"x": junk}, measures=[ruv.MD()]),
-    "name of a release": lambda junk: ruv.measure(DATA, releases={junk: RELEASED}, measures=[ruv.MD()]) if hashable(junk) else None,
+    "name of a release": lambda junk: (
+        ruv.measure(DATA, releases={junk: RELEASED}, measures=[ruv.MD()]) if hashable(junk) else None
+    ),
     "measures": lambda junk: ruv.measure(DATA, releases={"x": RELEASED}, measures=junk),
     "one measure": lambda junk: ruv.measure(DATA, releases={"x": RELEASED}, measures=[junk]),
     "replicates": lambda junk: ruv.measure(DATA, [ruv.Round(base=1)], measures=[ruv.MD()], replicates=few(junk)),
@@ -134,7 +136,9 @@ SPELLINGS = [
 @pytest.mark.parametrize("text", SPELLINGS)
 def test_odd_spellings(text: str) -> None:
     """What a person may type is read or refused; what is read is a list of measures."""
-    made = attempt(lambda t: spell_measures([t], known=["a"], models=["a ~ b"], columns=["a", "b"]), text, kind="spellings")
+    made = attempt(
+        lambda t: spell_measures([t], known=["a"], models=["a ~ b"], columns=["a", "b"]), text, kind="spellings"
+    )
     assert isinstance(made, RuvError) or all(isinstance(m, measures.Measure) for m in made)
 
 

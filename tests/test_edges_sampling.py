@@ -27,7 +27,10 @@ NORMAL = ruv.NormalBelief(records=4, variance=2.25, prior_mean=1, prior_variance
 COIN = ruv.FiniteBelief([0.3, 0.7], likelihood=[[0.7, 0.3], [0.3, 0.7]], records=4)
 DATA = np.array([0.3, 2.1, -1.0, 4.2])
 MASKS = [ruv.Noise(variance=1.0), ruv.Noise(variance=2.0)]
-USERS = {"intruder": ruv.User(MODEL, ruv.Record(0), ruv.Quadratic()), "scientist": ruv.User(MODEL, ruv.Parameter("mu"), ruv.Quadratic())}
+USERS = {
+    "intruder": ruv.User(MODEL, ruv.Record(0), ruv.Quadratic()),
+    "scientist": ruv.User(MODEL, ruv.Parameter("mu"), ruv.Quadratic()),
+}
 
 SETTINGS = {
     "draws": 20,
@@ -100,11 +103,22 @@ def test_an_error_that_cannot_be_reached_uses_up_the_budget(compiled):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("field", ["masks", "intruder", "scientist", "data", "powers", "max_risk", "engine", "seed", "replicates"])
+@pytest.mark.parametrize(
+    "field", ["masks", "intruder", "scientist", "data", "powers", "max_risk", "engine", "seed", "replicates"]
+)
 def test_junk_in_every_argument_of_power_scaling(field, compiled):
     """A result with finite maps, or a RuvError."""
     engine = ruv.Sampling(**{**SETTINGS, "target_mcse": None})
-    right = {"masks": MASKS, **USERS, "data": DATA, "powers": (0.8,), "max_risk": 1.5, "engine": engine, "seed": 1, "replicates": 1}
+    right = {
+        "masks": MASKS,
+        **USERS,
+        "data": DATA,
+        "powers": (0.8,),
+        "max_risk": 1.5,
+        "engine": engine,
+        "seed": 1,
+        "replicates": 1,
+    }
     ruv.power_scaling(**right)
     wrong = []
     for junk, thing in JUNK.items():
@@ -132,7 +146,10 @@ CANNOT = {
     "normal beliefs": ({"intruder": person(NORMAL), "scientist": person(NORMAL)}, "got NormalBelief"),
     "a finite belief": ({"intruder": person(COIN), "scientist": person(COIN)}, "got FiniteBelief"),
     "snoopers": ({"intruder": SNOOPER, "scientist": SNOOPER}, "got Snooper"),
-    "a panel of them": ({"intruder": ruv.Panel([person(NORMAL), SNOOPER]), "scientist": SNOOPER}, "got NormalBelief, Snooper"),
+    "a panel of them": (
+        {"intruder": ruv.Panel([person(NORMAL), SNOOPER]), "scientist": SNOOPER},
+        "got NormalBelief, Snooper",
+    ),
     "one of two": ({"intruder": person(NORMAL)}, "needs a PyMCBelief"),
     "a belief for a user": ({"intruder": MODEL}, "must be a User"),
     "no powers": ({"powers": []}, "beside 1"),
@@ -148,14 +165,26 @@ CANNOT = {
     "an engine's name": ({"engine": "sampling"}, "reweights draws; got str"),
     "an engine's class": ({"engine": ruv.Sampling}, "reweights draws"),
     "an argument that evaluate does not have": ({"draws": 100}, "evaluate has no such argument; got draws"),
-    "records that cannot be integrated out": ({"masks": [ruv.Noise(variance=1.0) | ruv.Microaggregate(groups=2)]}, "integrated out"),
+    "records that cannot be integrated out": (
+        {"masks": [ruv.Noise(variance=1.0) | ruv.Microaggregate(groups=2)]},
+        "integrated out",
+    ),
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n.startswith("records that") else n for n in CANNOT])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n.startswith("records that") else n for n in CANNOT]
+)
 def test_what_power_scaling_cannot_take(name):
     change, words = CANNOT[name]
-    arguments = {"masks": MASKS, **USERS, "data": DATA, "engine": ruv.Sampling(draws=20, tune=20, chains=1), "seed": 1, **change}
+    arguments = {
+        "masks": MASKS,
+        **USERS,
+        "data": DATA,
+        "engine": ruv.Sampling(draws=20, tune=20, chains=1),
+        "seed": 1,
+        **change,
+    }
     with pytest.raises(RuvError, match=words) as caught:
         ruv.power_scaling(**arguments)
     assert caught.value.what and caught.value.do

@@ -24,9 +24,15 @@ TABLE = ruv.TableBelief((2, 2), total=5)
 #: Users whose uncertainty depends on the data, or who look at them, with masks.
 USERS = {
     "normal": (ruv.User(NORMAL, ruv.Record(0), ruv.Quadratic()), [ruv.Noise(variance=1.0), ruv.Subsample(size=3)]),
-    "normal vectors": (ruv.User(NORMALS, ruv.Record(0), ruv.Quadratic()), [ruv.Noise(variance=1.0), ruv.Microaggregate(groups=3)]),
+    "normal vectors": (
+        ruv.User(NORMALS, ruv.Record(0), ruv.Quadratic()),
+        [ruv.Noise(variance=1.0), ruv.Microaggregate(groups=3)],
+    ),
     "ranks": (ruv.User(NORMAL, ruv.Maximum(), ruv.Quadratic()), [ruv.Noise(variance=1.0)]),
-    "finite": (ruv.User(COIN, ruv.Record(0), ruv.Quadratic()), [ruv.Stochastic([[0.9, 0.1], [0.2, 0.8]]), ruv.Noise(variance=1.0)]),
+    "finite": (
+        ruv.User(COIN, ruv.Record(0), ruv.Quadratic()),
+        [ruv.Stochastic([[0.9, 0.1], [0.2, 0.8]]), ruv.Noise(variance=1.0)],
+    ),
     "words": (ruv.User(WORDS, ruv.Record(0), ruv.ZeroOne()), [ruv.PRAM(stay=0.8, columns=[0])]),
     "table": (ruv.User(TABLE, ruv.Cell((0, 0)), ruv.Quadratic()), [ruv.SuppressCells(cells=[(0, 0)])]),
     "identity": (ruv.User(NORMAL, ruv.Identity(0, known=[0]), ruv.ZeroOne()), [ruv.Noise(variance=1.0)]),
@@ -34,10 +40,15 @@ USERS = {
     "snooper": (ruv.Snooper("max", ruv.Maximum()), [ruv.Noise(variance=1.0)]),
     "snooper's row": (ruv.Snooper("row", ruv.Record(3)), [ruv.Noise(sd=[1.0, 2.0, 3.0]), ruv.Shuffle()]),
     "misjudged": (
-        ruv.User(NORMAL, ruv.Record(0), ruv.Quadratic(), truth=ruv.NormalBelief(records=12, variance=2, prior_variance=1)),
+        ruv.User(
+            NORMAL, ruv.Record(0), ruv.Quadratic(), truth=ruv.NormalBelief(records=12, variance=2, prior_variance=1)
+        ),
         [ruv.Noise(variance=1.0)],
     ),
-    "unknown mask": (ruv.User(NORMAL, ruv.Record(0), ruv.Quadratic(), knows_mask=False, mask_prior=[0.5, 1.0]), [ruv.Noise(variance=1.0)]),
+    "unknown mask": (
+        ruv.User(NORMAL, ruv.Record(0), ruv.Quadratic(), knows_mask=False, mask_prior=[0.5, 1.0]),
+        [ruv.Noise(variance=1.0)],
+    ),
 }
 
 
@@ -49,7 +60,9 @@ def test_data_of_every_kind(name):
     for edge, make in EDGES.items():
         try:
             found = attempt(
-                lambda data: ruv.evaluate(masks, intruder=user, scientist=user, data=data, replicates=2, seed=1), make(), kind="users"
+                lambda data: ruv.evaluate(masks, intruder=user, scientist=user, data=data, replicates=2, seed=1),
+                make(),
+                kind="users",
             )
             if isinstance(found, RuvError):
                 continue
@@ -110,7 +123,9 @@ def test_a_finite_belief_reads_every_container_alike():
     st.floats(0.2, 3.0),
     st.floats(0.1, 4.0),
     st.sampled_from(["Record", "mu", "Average", "Functional"]),
-    st.sampled_from([ruv.Quadratic(), ruv.Absolute(), ruv.ZeroOne(0.4), ruv.LogScore(), ruv.Pinball(0.3), ruv.Huber(1.0)]),
+    st.sampled_from(
+        [ruv.Quadratic(), ruv.Absolute(), ruv.ZeroOne(0.4), ruv.LogScore(), ruv.Pinball(0.3), ruv.Huber(1.0)]
+    ),
     st.sampled_from(["noise", "noise | average", "subsample", "suppress", "release"]),
 )
 def test_closed_form_agrees_with_itself_by_another_road(n, spread, prior, aim, loss, kind):
@@ -153,7 +168,9 @@ def test_closed_form_agrees_with_itself_by_another_road(n, spread, prior, aim, l
 )
 def test_enumeration_is_the_sum_over_all_files(prior, chance, target, loss):
     """U by `evaluate` is the average over every file of the U that `posterior` gives for every release of it."""
-    belief = ruv.FiniteBelief([0.2, 0.9], [prior, 1 - prior], likelihood=[[chance, 1 - chance], [1 - chance, chance]], records=2)
+    belief = ruv.FiniteBelief(
+        [0.2, 0.9], [prior, 1 - prior], likelihood=[[chance, 1 - chance], [1 - chance, chance]], records=2
+    )
     user = ruv.User(belief, target, loss)
     noisy = np.array([[0.9, 0.1], [0.2, 0.8]])
     u = ruv.evaluate([ruv.Stochastic(noisy)], intruder=user, scientist=user).intruder_uncertainty[0]
@@ -164,7 +181,9 @@ def test_enumeration_is_the_sum_over_all_files(prior, chance, target, loss):
             law = sum(belief.prior[s] * np.prod([belief.law[s, r] for r in records]) for s in range(2))
             weight += law * np.prod([noisy[r, y] for r, y in zip(records, release, strict=True)])
         if weight > 0:
-            total += weight * float(loss.uncertainty(ruv.posterior(user, ruv.Stochastic(noisy), np.array(release, dtype=float))).value)
+            total += weight * float(
+                loss.uncertainty(ruv.posterior(user, ruv.Stochastic(noisy), np.array(release, dtype=float))).value
+            )
             mass += weight
     tried("engines")
     assert mass == pytest.approx(1.0)
@@ -179,7 +198,9 @@ def test_enumeration_is_the_sum_over_all_files(prior, chance, target, loss):
     st.integers(2, 6),
     st.floats(0.01, 100.0),
     st.floats(1.01, 50.0),
-    st.sampled_from([ruv.Quadratic(), ruv.Absolute(), ruv.ZeroOne(0.3), ruv.LogScore(), ruv.CRPS(), ruv.Linex(0.7), ruv.Power(0.5)]),
+    st.sampled_from(
+        [ruv.Quadratic(), ruv.Absolute(), ruv.ZeroOne(0.3), ruv.LogScore(), ruv.CRPS(), ruv.Linex(0.7), ruv.Power(0.5)]
+    ),
     st.sampled_from(["Record", "mu", "New"]),
 )
 def test_less_information_never_helps(n, noise, factor, loss, aim):
@@ -187,7 +208,12 @@ def test_less_information_never_helps(n, noise, factor, loss, aim):
     target = {"Record": ruv.Record(0), "mu": ruv.Parameter("mu"), "New": ruv.NewRecord()}[aim]
     user = ruv.User(belief, target, loss)
     average = ruv.Microaggregate(groups=1)
-    masks = [ruv.Noise(variance=noise), ruv.Noise(variance=noise * factor), ruv.Noise(variance=noise * factor) | average, ruv.Suppress()]
+    masks = [
+        ruv.Noise(variance=noise),
+        ruv.Noise(variance=noise * factor),
+        ruv.Noise(variance=noise * factor) | average,
+        ruv.Suppress(),
+    ]
     u = ruv.evaluate(masks, intruder=user, scientist=user).intruder_uncertainty
     tried("engines", 4)
     assert np.all(np.diff(u) >= -1e-9 * np.abs(u[1:])), u
@@ -201,7 +227,10 @@ def study(masks, **options):
     return ruv.evaluate(masks, intruder=user, scientist=user, seed=7, **options)
 
 
-GRID = [ruv.Stochastic([[1 - p, p], [p, 1 - p]]) for p in (0.05, 0.2, 0.4)] + [ruv.Noise(variance=0.5), ruv.Noise(variance=2.0)]
+GRID = [ruv.Stochastic([[1 - p, p], [p, 1 - p]]) for p in (0.05, 0.2, 0.4)] + [
+    ruv.Noise(variance=0.5),
+    ruv.Noise(variance=2.0),
+]
 
 
 def test_order_and_company_change_no_number():
@@ -232,14 +261,31 @@ def many_users():
     chosen = ("finite", "identity", "each record", "snooper", "misjudged", "unknown mask")
     masks = [ruv.Noise(variance=v) for v in (0.2, 0.5, 1.0, 2.0, 4.0)]
     panel = ruv.Panel([USERS[name][0] for name in chosen], names=chosen, unit=[1.0] * len(chosen))
-    return {"masks": masks, "intruder": panel, "scientist": USERS["snooper"][0], "data": CODES.astype(float), "replicates": 3, "seed": 7}
+    return {
+        "masks": masks,
+        "intruder": panel,
+        "scientist": USERS["snooper"][0],
+        "data": CODES.astype(float),
+        "replicates": 3,
+        "seed": 7,
+    }
 
 
 def many_measures():
     """A data set, masks that draw, and measures that add up and measures that look at records."""
     data = pd.DataFrame(np.random.default_rng(1).normal(size=(40, 3)), columns=["a", "b", "c"])
-    masks = [*(ruv.Noise(sd=s) for s in (0.1, 0.5, 2.0)), ruv.RankSwap(within=0.2), ruv.DataShuffle(columns=["a"]), ruv.Synthesize()]
-    measures = [ruv.NormalKL(), ruv.Mahalanobis(), ruv.IntervalOverlap("a ~ b + c"), ruv.RecordLinkage(known=["a", "b"])]
+    masks = [
+        *(ruv.Noise(sd=s) for s in (0.1, 0.5, 2.0)),
+        ruv.RankSwap(within=0.2),
+        ruv.DataShuffle(columns=["a"]),
+        ruv.Synthesize(),
+    ]
+    measures = [
+        ruv.NormalKL(),
+        ruv.Mahalanobis(),
+        ruv.IntervalOverlap("a ~ b + c"),
+        ruv.RecordLinkage(known=["a", "b"]),
+    ]
     return {"data": data, "masks": masks, "measures": measures, "replicates": 5, "seed": 7}
 
 
@@ -258,7 +304,11 @@ def test_processes_change_no_number(job):
 
 
 def test_a_loss_twice_as_large_halves_the_risk():
-    for loss, double in ((ruv.Quadratic(), ruv.Quadratic(2.0)), (ruv.Absolute(), ruv.Absolute(2.0)), (ruv.Huber(1.0), ruv.Huber(1.0, 2.0))):
+    for loss, double in (
+        (ruv.Quadratic(), ruv.Quadratic(2.0)),
+        (ruv.Absolute(), ruv.Absolute(2.0)),
+        (ruv.Huber(1.0), ruv.Huber(1.0, 2.0)),
+    ):
         maps = [
             ruv.evaluate([ruv.Noise(variance=1.0)], intruder=user, scientist=user)
             for user in (ruv.User(NORMAL, ruv.Record(0), loss), ruv.User(NORMAL, ruv.Record(0), double))
@@ -273,6 +323,8 @@ def test_what_lies_under_the_mask_of_an_array_is_not_released():
         found = attempt(lambda d: mask.release(d, 1), data, kind="users")  # noqa: B023
         assert isinstance(found, RuvError) or np.isnan(np.asarray(found, dtype=float)[1]), mask
     user = ruv.User(ruv.NormalBelief(records=3, variance=1, prior_variance=1), ruv.Record(0), ruv.Absolute())
-    assert isinstance(attempt(lambda d: ruv.posterior(user, ruv.Noise(variance=1.0), d), data, kind="users").mean(), np.ndarray)
+    assert isinstance(
+        attempt(lambda d: ruv.posterior(user, ruv.Noise(variance=1.0), d), data, kind="users").mean(), np.ndarray
+    )
     plain = ruv.Noise(variance=1.0).release(np.ma.array([1.0, 2.0, 3.0]), 1)
     np.testing.assert_array_equal(plain, ruv.Noise(variance=1.0).release(np.array([1.0, 2.0, 3.0]), 1))

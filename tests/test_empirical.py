@@ -89,7 +89,9 @@ def test_columns_are_what_each_measure_says_of_each_replicate(data):
         by_hand = np.array([[m(data, mask.release(data, s)) for m in measures] for s in seeds])
         for j, m in enumerate(measures):
             assert rumap.columns[m.name][i] == pytest.approx(by_hand[:, j].mean(), rel=1e-12)
-            assert rumap.columns[f"{m.name}_error"][i] == pytest.approx(by_hand[:, j].std(ddof=1) / 2, rel=1e-9, abs=1e-15)
+            assert rumap.columns[f"{m.name}_error"][i] == pytest.approx(
+                by_hand[:, j].std(ddof=1) / 2, rel=1e-9, abs=1e-15
+            )
     assert rumap.columns["KL_error"][1] == 0  # individual ranking is not random
     assert rumap.columns["KL_error"][0] > 0
     assert_array_equal(rumap.risk, rumap.columns["linkage"])
@@ -102,7 +104,9 @@ def test_columns_are_what_each_measure_says_of_each_replicate(data):
 
 def test_all_masks_share_their_random_numbers(data):
     """Noise of the same seed differs by its factor alone."""
-    spread = measure(data, [ruv.Noise(sd=0.1), ruv.Noise(sd=0.2)], measures=[Counting([]), RecordLinkage()], replicates=3, seed=5)
+    spread = measure(
+        data, [ruv.Noise(sd=0.1), ruv.Noise(sd=0.2)], measures=[Counting([]), RecordLinkage()], replicates=3, seed=5
+    )
     shift = spread.columns["mean_shift"]
     assert shift[1] == pytest.approx(2 * shift[0], rel=1e-12)
 
@@ -167,7 +171,10 @@ def test_the_map_is_the_same_whoever_runs_it(data, pool):
 
 
 def test_an_error_in_a_worker_comes_home(data):
-    with ProcessPoolExecutor(1) as executor, pytest.raises(InputError, match=r"^Subsample\(size=3\): Mahalanobis compares"):
+    with (
+        ProcessPoolExecutor(1) as executor,
+        pytest.raises(InputError, match=r"^Subsample\(size=3\): Mahalanobis compares"),
+    ):
         measure(data, [ruv.Subsample(size=3)], measures=[Mahalanobis()], executor=executor)
 
 
@@ -178,12 +185,18 @@ def test_kinds_of_data_agree(data):
     pd.testing.assert_frame_equal(table, array)
     one = measure(data["a"], [ruv.Noise(sd=0.1)], measures=measures, seed=1)
     assert one.columns["KL"][0] == pytest.approx(
-        float(NormalKL()(data["a"], ruv.Noise(sd=0.1).release(data["a"], next(replicate_seeds(np.random.SeedSequence(1), 1))[1])))
+        float(
+            NormalKL()(
+                data["a"], ruv.Noise(sd=0.1).release(data["a"], next(replicate_seeds(np.random.SeedSequence(1), 1))[1])
+            )
+        )
     )
 
 
 def test_parts_are_columns_when_asked_for(data):
-    rumap = measure(data, MASKS[:1], measures=[RecordLinkage(), IntervalOverlap(MODEL), MD()], replicates=3, seed=1, parts=True)
+    rumap = measure(
+        data, MASKS[:1], measures=[RecordLinkage(), IntervalOverlap(MODEL), MD()], replicates=3, seed=1, parts=True
+    )
     assert rumap.columns["IO.IO"][0] == pytest.approx(rumap.columns["IO"][0])
     assert rumap.columns["MD.MCM"][0] > 0
     plain = measure(data, MASKS[:1], measures=[RecordLinkage(), MD()], seed=1)
@@ -212,15 +225,24 @@ def test_lower_is_better_is_turned_around(data):
     rumap = measure(data, MASKS, measures=[NormalKL(), RecordLinkage()], seed=1)
     assert_allclose(rumap.utility, 1 / rumap.columns["KL"])
     assert rumap.utility_score == Column("KL", "reciprocal")
-    error = measure(data, MASKS, measures=[IntruderError(known=["a"], unknown="y", name="guess"), IntervalOverlap(MODEL)], seed=1)
+    error = measure(
+        data, MASKS, measures=[IntruderError(known=["a"], unknown="y", name="guess"), IntervalOverlap(MODEL)], seed=1
+    )
     assert_allclose(error.risk, 1 / error.columns["guess"])
 
 
 def test_a_lower_is_better_column_that_may_be_negative_is_negated(data):
-    rumap = measure(data, [ruv.Release(), ruv.Noise(sd=1.0)], measures=[Propensity(statistic="z", degree=2), RecordLinkage()], seed=1)
+    rumap = measure(
+        data,
+        [ruv.Release(), ruv.Noise(sd=1.0)],
+        measures=[Propensity(statistic="z", degree=2), RecordLinkage()],
+        seed=1,
+    )
     assert rumap.columns["pMSE"][0] < 0 < rumap.columns["pMSE"][1]
     assert_array_equal(rumap.utility, -rumap.columns["pMSE"])
-    assert RUMap.build(labels=["a", "b"], columns={"x": [-1.0, 2.0]}, risk="x", utility=Column("x", "negative")).utility.tolist() == [
+    assert RUMap.build(
+        labels=["a", "b"], columns={"x": [-1.0, 2.0]}, risk="x", utility=Column("x", "negative")
+    ).utility.tolist() == [
         1.0,
         -2.0,
     ]
@@ -259,7 +281,10 @@ def test_releases_by_position_and_by_key_agree(data):
     measures = [RecordLinkage(), NormalKL(), Mahalanobis()]
     released = ruv.Noise(sd=0.3).release(data, 1)
     by_position = measure(data, releases={"noise": released}, measures=measures)
-    keyed, other = data.assign(id=np.arange(len(data)) * 7), released.assign(id=np.arange(len(data)) * 7).sample(frac=1, random_state=2)
+    keyed, other = (
+        data.assign(id=np.arange(len(data)) * 7),
+        released.assign(id=np.arange(len(data)) * 7).sample(frac=1, random_state=2),
+    )
     by_key = measure(keyed, releases={"noise": other}, measures=measures, key="id")
     pd.testing.assert_frame_equal(by_position.to_dataframe(), by_key.to_dataframe(), rtol=1e-12)
     shuffled = measure(data, releases={"noise": other.drop(columns="id").reset_index(drop=True)}, measures=measures)
@@ -287,7 +312,9 @@ def test_a_subsample_is_paired_by_its_key(data):
 
 def test_masks_and_releases_share_a_map(data, tmp_path):
     released = ruv.Noise(sd=0.3).release(data, 1)
-    rumap = measure(data, MASKS, releases={"elsewhere": released}, measures=[RecordLinkage(), NormalKL()], seed=1, replicates=2)
+    rumap = measure(
+        data, MASKS, releases={"elsewhere": released}, measures=[RecordLinkage(), NormalKL()], seed=1, replicates=2
+    )
     assert rumap.releases == (*map(str, MASKS), "elsewhere")
     assert rumap.techniques == ("Noise", "Microaggregate", "RankSwap", "elsewhere")
     assert rumap[3].mask is None
@@ -316,25 +343,37 @@ def test_imputed_copies_are_one_release(data):
         (lambda d: {"releases": {"x": d}, "measures": [NormalKL]}, r"is a class.*Write NormalKL\(\)"),
         (lambda d: {"releases": {"x": d}, "measures": "KL"}, "must be a list of measures"),
         (lambda d: {"releases": {"x": d}, "measures": [lambda a, b: 1.0]}, "must be a measure"),
-        (lambda d: {"releases": {"x": d}, "measures": [NormalKL(), NormalKL(under="both")]}, "same column; got KL.*name="),
+        (
+            lambda d: {"releases": {"x": d}, "measures": [NormalKL(), NormalKL(under="both")]},
+            "same column; got KL.*name=",
+        ),
         (lambda d: {"releases": {"x": d}, "measures": [NormalKL(name="risk")]}, "name that the map uses already"),
         (lambda d: {"releases": {"x": d}, "key": "nobody"}, "The key is not a column of the original; got nobody"),
         (lambda d: {"releases": {"x": d.drop(columns="y")}, "key": "y"}, "x: The key is not a column of the release"),
-        (lambda d: {"releases": {"x": d.assign(y=1.0)}, "key": "y"}, "x: The key y of the release must be unique; got 119 repeated"),
+        (
+            lambda d: {"releases": {"x": d.assign(y=1.0)}, "key": "y"},
+            "x: The key y of the release must be unique; got 119 repeated",
+        ),
         (
             lambda d: {"releases": {"x": d.assign(y=d.y + 100)}, "key": "y"},
             "x: it has keys that the original does not have; got 120 of 120",
         ),
         (lambda d: {"releases": {"x": d.assign(y=d.y.astype(str))}, "key": "y"}, "keys are float64 in the original"),
         (lambda d: {"releases": {"x": d.assign(y=np.nan)}, "key": "y"}, "missing values; got 120 rows"),
-        (lambda d: {"releases": {"x": d.drop(columns="b")}}, "x: KL needs the same columns in both files; got not in the release: b"),
+        (
+            lambda d: {"releases": {"x": d.drop(columns="b")}},
+            "x: KL needs the same columns in both files; got not in the release: b",
+        ),
         (lambda d: {"releases": {"x": d.assign(extra=1)}}, "not in the original: extra"),
         (lambda d: {"releases": {"x": d.assign(a=np.nan)}}, "x: KL cannot take missing values"),
         (lambda d: {"releases": {"x": "no_such.csv"}}, "x: There is no such data file; got no_such.csv"),
         (lambda d: {"releases": {"x": d}, "replicates": 0}, "replicates must be"),
         (lambda d: {"releases": {"x": d}, "risk": 3}, "score must be"),
         (lambda d: {"releases": {"x": d}, "risk": "reciprocal"}, "not there; got reciprocal"),
-        (lambda d: {"releases": {"x": d}, "utility": "KL.nothing", "parts": True}, "utility names a column that is not there"),
+        (
+            lambda d: {"releases": {"x": d}, "utility": "KL.nothing", "parts": True},
+            "utility names a column that is not there",
+        ),
         (lambda d: {"masks": [ruv.Noise(sd=1.0)], "releases": {"Noise(sd=1)": d}}, "name of a mask"),
         (lambda d: {"masks": [ruv.Noise(sd=1.0)] * 2}, "same release"),
     ],
@@ -354,7 +393,9 @@ def test_category_that_only_one_file_has(data):
     kinds = data.assign(kind=np.where(data.a > 2, "high", "low"))
     new = kinds.assign(kind=np.where(data.a > 3, "top", kinds.kind))
     rumap = measure(
-        kinds, releases={"new": new, "same": kinds}, measures=[Propensity(), IntervalOverlap("y ~ kind"), KAnonymity(keys=["kind"])]
+        kinds,
+        releases={"new": new, "same": kinds},
+        measures=[Propensity(), IntervalOverlap("y ~ kind"), KAnonymity(keys=["kind"])],
     )
     assert rumap.columns["pMSE"][0] > 0 == rumap.columns["pMSE"][1]
     assert rumap.columns["IO"][0] < rumap.columns["IO"][1] == pytest.approx(0.95)
@@ -377,7 +418,9 @@ def test_evaluate_takes_measures(data):
     by_data = measure(incomes, masks, measures=[RecordLinkage(), NormalKL()], replicates=3, seed=9)
     for name in ("linkage", "linkage_error", "KL", "KL_error"):
         assert_array_equal(both.columns[name], by_data.columns[name])
-    turned = ruv.evaluate(masks, **users, data=incomes, measures=[RecordLinkage(), NormalKL()], seed=9, risk="linkage", utility="KL")
+    turned = ruv.evaluate(
+        masks, **users, data=incomes, measures=[RecordLinkage(), NormalKL()], seed=9, risk="linkage", utility="KL"
+    )
     assert_allclose(turned.utility, 1 / turned.columns["KL"])
     assert_array_equal(turned.risk, turned.columns["linkage"])
     assert len(both.frontier(columns=["risk", "utility", "KL", "linkage"])) >= 1
@@ -411,7 +454,11 @@ def test_two_criteria_agree_with_the_map(points, seed):
 
 
 def test_undominated_skips_nan_and_knows_infinity():
-    assert undominated([[1, np.nan, np.inf], [1, 5, 2], [0, 9, 0]], ["lower", "higher", "higher"]).tolist() == [True, False, True]
+    assert undominated([[1, np.nan, np.inf], [1, 5, 2], [0, 9, 0]], ["lower", "higher", "higher"]).tolist() == [
+        True,
+        False,
+        True,
+    ]
     assert not undominated([[np.nan], [1.0]], ["lower", "lower"]).any()
     with pytest.raises(InputError, match="better end"):
         undominated([[1.0], [2.0]], ["lower"])
@@ -498,7 +545,9 @@ def test_parquet_and_spss(tmp_path, data):
         pd.testing.assert_frame_equal(read_data(tmp_path / "x.xpt"), data, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("ending", "package"), [(".parquet", "pyarrow"), (".sav", "pyreadstat"), (".xpt", "pyreadstat")])
+@pytest.mark.parametrize(
+    ("ending", "package"), [(".parquet", "pyarrow"), (".sav", "pyreadstat"), (".xpt", "pyreadstat")]
+)
 def test_packages_that_are_not_there_are_named(tmp_path, monkeypatch, ending, package):
     monkeypatch.setattr("ruvdecision.files.find_spec", lambda name: None)
     (tmp_path / f"x{ending}").write_bytes(b"HEADER RECORD*******LIBV8   HEADER RECORD!!!!!!!")
@@ -542,7 +591,9 @@ def test_no_file(tmp_path):
 def test_paths_are_read(tmp_path, data):
     data.to_csv(tmp_path / "o.csv", index=False)
     ruv.Noise(sd=0.2).release(data, 1).to_csv(tmp_path / "r.csv", index=False)
-    by_path = measure(tmp_path / "o.csv", releases={"r": str(tmp_path / "r.csv")}, measures=[NormalKL(), RecordLinkage()])
+    by_path = measure(
+        tmp_path / "o.csv", releases={"r": str(tmp_path / "r.csv")}, measures=[NormalKL(), RecordLinkage()]
+    )
     by_frame = measure(data, releases={"r": ruv.Noise(sd=0.2).release(data, 1)}, measures=[NormalKL(), RecordLinkage()])
     assert_allclose(by_path.columns["KL"], by_frame.columns["KL"], rtol=1e-9)
 
@@ -573,14 +624,27 @@ def xport(columns: dict[str, list[float]]) -> bytes:
         return bytes([sign | power]) + int(x * 2**56).to_bytes(7, "big")
 
     head = b"HEADER RECORD*******%-8sHEADER RECORD!!!!!!!"
-    out = card(head % b"LIBRARY " + b"0" * 30) + card(b"SAS     SAS     SASLIB  9.4     X64     ".ljust(64) + stamp) + card(stamp)
+    out = (
+        card(head % b"LIBRARY " + b"0" * 30)
+        + card(b"SAS     SAS     SASLIB  9.4     X64     ".ljust(64) + stamp)
+        + card(stamp)
+    )
     out += card(head % b"MEMBER  " + b"000000000000000001600000000140") + card(head % b"DSCRPTR " + b"0" * 30)
     out += card(b"SAS     DATA    SASDATA 9.4     X64     ".ljust(64) + stamp) + card(stamp)
     out += card(head % b"NAMESTR " + b"%010d" % len(columns) + b"0" * 20)
     names = b""
     for i, name in enumerate(columns):
         numbers = b"".join(v.to_bytes(2, "big") for v in (1, 0, 8, i + 1))
-        field = numbers + name.encode().ljust(8) + b" " * 40 + b" " * 8 + bytes(8) + b" " * 8 + bytes(4) + (8 * i).to_bytes(4, "big")
+        field = (
+            numbers
+            + name.encode().ljust(8)
+            + b" " * 40
+            + b" " * 8
+            + bytes(8)
+            + b" " * 8
+            + bytes(4)
+            + (8 * i).to_bytes(4, "big")
+        )
         names += field.ljust(140, b"\0")
     out += names.ljust(-(-len(names) // 80) * 80) + card(head % b"OBS     " + b"0" * 30)
     rows = b"".join(ibm(v) for row in zip(*columns.values(), strict=True) for v in row)
@@ -605,10 +669,19 @@ SETTINGS = {
     "Cluster": {"clusters": 8},
     "ClusteredPropensity": {"clusters": 8, "columns": ["y", "a", "b"]},
     "IntervalDisclosure": {"columns": ["y", "a", "b"], "width_sd": 0.1},
-    **{key: {"columns": ["y", "a", "b"]} for key in ["NormalKL", "MD", "MCM", "Eigenvalues", "Mahalanobis", "IL1s", "VarianceInflation"]},
-    **{key: {"columns": ["y", "a", "b"]} for key in ["EnergyDistance", "Wasserstein", "SlicedWasserstein", "ImputationLoss"]},
+    **{
+        key: {"columns": ["y", "a", "b"]}
+        for key in ["NormalKL", "MD", "MCM", "Eigenvalues", "Mahalanobis", "IL1s", "VarianceInflation"]
+    },
+    **{
+        key: {"columns": ["y", "a", "b"]}
+        for key in ["EnergyDistance", "Wasserstein", "SlicedWasserstein", "ImputationLoss"]
+    },
     **{key: {"columns": ["y", "a"]} for key in ["DensityKL", "InformationLoss"]},
-    **{key: {"columns": ["kind", "group"]} for key in ["Hellinger", "TotalVariation", "EntropyChange", "CramersV", "PearsonC"]},
+    **{
+        key: {"columns": ["kind", "group"]}
+        for key in ["Hellinger", "TotalVariation", "EntropyChange", "CramersV", "PearsonC"]
+    },
     **{key: {"columns": ["kind", "group"]} for key in ["EntropyLoss", "LogLinearLoss"]},
 }
 
@@ -617,7 +690,9 @@ SETTINGS = {
 def mixed(data):
     rng = np.random.default_rng(8)
     return data.assign(
-        kind=rng.choice(["p", "q", "r"], len(data)), group=rng.choice(["u", "v"], len(data)), cell=rng.integers(0, 20, len(data))
+        kind=rng.choice(["p", "q", "r"], len(data)),
+        group=rng.choice(["u", "v"], len(data)),
+        cell=rng.integers(0, 20, len(data)),
     )
 
 
@@ -639,7 +714,9 @@ def test_every_measure_makes_a_map(label, mixed):
         # Nothing is more useful than the file itself.
         sign = 1 if kind.direction == "lower" else -1
         assert sign * values[0] <= sign * values[1] + 1e-12
-        assert_array_equal(rumap.utility, rumap.columns[item.name] if kind.direction == "higher" else rumap.utility_score.score(values))
+        assert_array_equal(
+            rumap.utility, rumap.columns[item.name] if kind.direction == "higher" else rumap.utility_score.score(values)
+        )
     again = pickle.loads(pickle.dumps(item.prepare(mixed)))
     assert float(again(releases["worse"])) == values[1]
     assert item.settings()["name"] == f"the {label}"
@@ -660,7 +737,14 @@ def test_the_negative_score():
 
 def test_the_layout_of_data_in_memory_does_not_matter_to_workers(data):
     ragged = pd.DataFrame(np.repeat(data.to_numpy(), 2, axis=0), columns=data.columns)[::2].reset_index(drop=True)
-    measures = [IntervalOverlap(MODEL), EllipsoidOverlap(MODEL), NormalKL(), Mahalanobis(), Propensity(), RecordLinkage()]
+    measures = [
+        IntervalOverlap(MODEL),
+        EllipsoidOverlap(MODEL),
+        NormalKL(),
+        Mahalanobis(),
+        Propensity(),
+        RecordLinkage(),
+    ]
     alone = measure(ragged, MASKS, measures=measures, replicates=3, seed=4)
     with ProcessPoolExecutor(2) as pool:
         together = measure(ragged, MASKS, measures=measures, replicates=3, seed=4, executor=pool)

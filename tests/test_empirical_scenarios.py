@@ -48,7 +48,12 @@ def plain_loop(x, grid, ranks, replicates, rng, lower, upper, variances):
             means.append(y.mean())
             spreads.append(y.var(ddof=1))
         science = np.mean(spreads) / len(x) + (np.mean(means) - x.mean()) ** 2 - np.var(means, ddof=1) / replicates
-        risk[g] = (np.mean(index, axis=0), np.mean(position, axis=0), science, np.std(index, axis=0, ddof=1) / np.sqrt(replicates))
+        risk[g] = (
+            np.mean(index, axis=0),
+            np.mean(position, axis=0),
+            science,
+            np.std(index, axis=0, ddof=1) / np.sqrt(replicates),
+        )
     return risk
 
 
@@ -95,7 +100,8 @@ def test_layout_of_the_map():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"lower": None}, {"upper": 90.0}, {"where": X > 25, "times": 3.0}, {"where": lambda x: x < 10, "times": 0.25}]
+    "options",
+    [{}, {"lower": None}, {"upper": 90.0}, {"where": X > 25, "times": 3.0}, {"where": lambda x: x < 10, "times": 0.25}],
 )
 def test_simulated_and_exact_agree(options):
     rumap = empirical(X, GRID, replicates=3000, seed=21, method=BOTH, **options)
@@ -109,9 +115,15 @@ def test_simulated_and_exact_agree(options):
 
 def test_exact_values_are_those_of_the_formulas():
     rumap = empirical(X, GRID, ["maximum", 0.25], method="exact")
-    assert_allclose(rumap.select(target="maximum", knowledge="index").intruder_uncertainty, incomes.index_error(X.max(), GRID), rtol=1e-13)
     assert_allclose(
-        rumap.select(target="percentile 0.25", knowledge="position").intruder_uncertainty, incomes.position_error(X, GRID, 15), rtol=1e-13
+        rumap.select(target="maximum", knowledge="index").intruder_uncertainty,
+        incomes.index_error(X.max(), GRID),
+        rtol=1e-13,
+    )
+    assert_allclose(
+        rumap.select(target="percentile 0.25", knowledge="position").intruder_uncertainty,
+        incomes.position_error(X, GRID, 15),
+        rtol=1e-13,
     )
     assert_allclose(rumap.scientist_uncertainty[:3], incomes.scientist_error(X, GRID), rtol=1e-13)
     # Without bounds index knowledge is eq. 4 for every target.
@@ -124,7 +136,14 @@ def test_snoopers_in_evaluate_say_the_same():
     exact = empirical(X, GRID, ["maximum", 0.9], method="exact")
     for target, name in ((Maximum(), "maximum"), (Percentile(0.9), "percentile 0.9")):
         for rule, state in (("row", "index"), (target, "position")):
-            rumap = evaluate(masks, intruder=Snooper(rule, target), scientist=Snooper("mean", Record(0)), data=X, replicates=1500, seed=4)
+            rumap = evaluate(
+                masks,
+                intruder=Snooper(rule, target),
+                scientist=Snooper("mean", Record(0)),
+                data=X,
+                replicates=1500,
+                seed=4,
+            )
             told = exact.select(target=name, knowledge=state).intruder_uncertainty
             assert np.all(np.abs(rumap.intruder_uncertainty - told) < 4 * rumap.intruder.error)
 
@@ -273,7 +292,12 @@ def test_methods_share_a_colour_and_simulations_have_bars():
 def test_other_axes_names_and_maps():
     rumap = map_curves([Curve(n=20, knowledge="record"), Curve(n=20)], [0.01, 0.1, 1.0])
     _, ax = plt.subplots()
-    assert plot_knowledge(rumap, ax=ax, against="variance", log=True, names={"record knowledge": "row"}, risk_range=(0.1, 1000)) is ax
+    assert (
+        plot_knowledge(
+            rumap, ax=ax, against="variance", log=True, names={"record knowledge": "row"}, risk_range=(0.1, 1000)
+        )
+        is ax
+    )
     assert ax.get_xlabel() == "noise variance" and ax.get_xscale() == "log" and ax.get_ylim() == (0.1, 1000)
     assert "row" in texts(ax)
     both = RUMap.concat(
@@ -290,7 +314,9 @@ def test_other_axes_names_and_maps():
 def test_the_mark_of_a_crossing_lies_on_the_drawn_line_however_sparse_the_grid(against, log):
     """Two far releases on each side of the threshold: U is a power of the variance, so that the crossing is known."""
     v = np.array([0.5, 8.0])
-    rumap = RUMap.build(labels=["a", "b"], intruder=v**2, scientist=3 * v**0.5, technique="row known: Noise", parameters={"variance": v})
+    rumap = RUMap.build(
+        labels=["a", "b"], intruder=v**2, scientist=3 * v**0.5, technique="row known: Noise", parameters={"variance": v}
+    )
     truth = 2.0  # risk 1/4
     ax = plot_knowledge(rumap, max_risk=0.25, against=against, log=log)
     (mark,) = [line for line in ax.lines if line.get_marker() == "o"]

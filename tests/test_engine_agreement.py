@@ -112,7 +112,12 @@ def twice(x: Any) -> Any:
 
 
 SQUARE = ruv.CustomLoss(square)
-TARGETS = {"record": ruv.Record(1), "mean": ruv.Parameter("mu"), "new record": ruv.NewRecord(), "average": ruv.Average()}
+TARGETS = {
+    "record": ruv.Record(1),
+    "mean": ruv.Parameter("mu"),
+    "new record": ruv.NewRecord(),
+    "average": ruv.Average(),
+}
 LOSSES = {
     "squared": ruv.Quadratic(),
     "absolute": ruv.Absolute(),
@@ -168,11 +173,15 @@ def normal_cases() -> dict[str, Case]:
     )
     cases["noise told by its size"] = Case([(record, ruv.Noise(sd=1.2)), (record, ruv.Noise(variance=1.44))], NORMAL)
     half = ruv.Absolute(weights=0.5)
-    cases["twice a record"] = Case([(ruv.User(ONE, ruv.Functional([[2.0]], of=ruv.Record(0)), half), NOISE), (record, NOISE)], NORMAL)
+    cases["twice a record"] = Case(
+        [(ruv.User(ONE, ruv.Functional([[2.0]], of=ruv.Record(0)), half), NOISE), (record, NOISE)], NORMAL
+    )
     cases["a loss of one's own"] = Case(
         [(ruv.User(ONE, ruv.Record(0), SQUARE), NOISE), (ruv.User(ONE, ruv.Record(0), ruv.Quadratic()), NOISE)], NORMAL
     )
-    cases["rows in unknown order without noise, log"] = Case([(ruv.User(ONE, ruv.Record(0), ruv.LogScore()), ruv.Shuffle())], NORMAL)
+    cases["rows in unknown order without noise, log"] = Case(
+        [(ruv.User(ONE, ruv.Record(0), ruv.LogScore()), ruv.Shuffle())], NORMAL
+    )
     cases["rows in unknown order"] = Case(
         [
             (ruv.User(ONE, ruv.Record(0), ruv.Quadratic()), NOISE | ruv.Shuffle()),
@@ -195,13 +204,18 @@ def rank_cases() -> dict[str, Case]:
         cases[f"the largest of one, {cost}"] = Case(ways, RANKED, slow=True)
     for how, mask in (("noise", NOISE), ("nothing", ruv.Suppress()), ("noise, shuffled", NOISE | ruv.Shuffle())):
         cases[f"the second of four, {how}"] = Case(
-            [(ruv.User(ONE, ruv.OrderStatistic(2), loss), mask) for loss in (ruv.Quadratic(), SQUARE)], RANKED, slow=True
+            [(ruv.User(ONE, ruv.OrderStatistic(2), loss), mask) for loss in (ruv.Quadratic(), SQUARE)],
+            RANKED,
+            slow=True,
         )
     for how, mask in (("release", ruv.Release()), ("shuffled", ruv.Shuffle())):
         user = ruv.User(ONE, ruv.Maximum(), ruv.LogScore())
         cases[f"the largest when all are known, log, {how}"] = Case([(user, mask)], RANKED, replicates=5)
     cases["the largest and the smallest"] = Case(
-        [(ruv.User(ONE, target, ruv.Quadratic()), NOISE) for target in (ruv.Maximum(), ruv.Minimum(), ruv.OrderStatistic(4))],
+        [
+            (ruv.User(ONE, target, ruv.Quadratic()), NOISE)
+            for target in (ruv.Maximum(), ruv.Minimum(), ruv.OrderStatistic(4))
+        ],
         RANKED,
     )
     return cases
@@ -233,7 +247,10 @@ def snooper_cases() -> dict[str, Case]:
             replicates=2000,
         ),
         "the average of the release": Case(
-            [(ruv.Snooper("mean", ruv.Average(), belief=ONE), NOISE), (ruv.User(FLAT, ruv.Average(), ruv.Quadratic()), NOISE)],
+            [
+                (ruv.Snooper("mean", ruv.Average(), belief=ONE), NOISE),
+                (ruv.User(FLAT, ruv.Average(), ruv.Quadratic()), NOISE),
+            ],
             three,
             replicates=2000,
         ),
@@ -245,7 +262,10 @@ def snooper_cases() -> dict[str, Case]:
         ),
         "the largest value of a file": Case([(ruv.Snooper("max", ruv.Maximum()), NOISE)], three, FILE, replicates=2000),
         "the largest value of a belief": Case(
-            [(ruv.Snooper("max", ruv.Maximum(), belief=ONE), NOISE), (ruv.Snooper("min", ruv.Minimum(), belief=ONE), NOISE)],
+            [
+                (ruv.Snooper("max", ruv.Maximum(), belief=ONE), NOISE),
+                (ruv.Snooper("min", ruv.Minimum(), belief=ONE), NOISE),
+            ],
             simulated,
             replicates=2000,
         ),
@@ -280,15 +300,28 @@ TOSS = np.array([[0.9, 0.1], [0.2, 0.8]])
 
 def finite_cases() -> dict[str, Case]:
     cases = {}
-    aims = {"record": ruv.Record(0), "state": ruv.Parameter("theta"), "new record": ruv.NewRecord(), "average": ruv.Average()}
+    aims = {
+        "record": ruv.Record(0),
+        "state": ruv.Parameter("theta"),
+        "new record": ruv.NewRecord(),
+        "average": ruv.Average(),
+    }
     losses = {"squared": ruv.Quadratic(), "absolute": ruv.Absolute(), "zero-one": ruv.ZeroOne(), "log": ruv.LogScore()}
-    masks = {"changed": ruv.Stochastic(TOSS), "shuffled": ruv.Stochastic(TOSS) | ruv.Shuffle(), "sample": ruv.Subsample(size=2)}
+    masks = {
+        "changed": ruv.Stochastic(TOSS),
+        "shuffled": ruv.Stochastic(TOSS) | ruv.Shuffle(),
+        "sample": ruv.Subsample(size=2),
+    }
     for (aim, target), (cost, loss), (how, mask) in itertools.product(aims.items(), losses.items(), masks.items()):
         cases[f"coin, {aim}, {cost}, {how}"] = Case([(ruv.User(COIN, target, loss), mask)], FINITE)
     for cost, loss in losses.items():
-        cases[f"coin, state, {cost}, noise"] = Case(doubtful(ruv.User(COIN, ruv.Parameter("theta"), loss), ruv.Noise(variance=0.3)), FINITE)
+        cases[f"coin, state, {cost}, noise"] = Case(
+            doubtful(ruv.User(COIN, ruv.Parameter("theta"), loss), ruv.Noise(variance=0.3)), FINITE
+        )
         cases[f"number, {cost}, noise"] = Case([(ruv.User(NUMBER, ruv.Parameter("theta"), loss), NOISE)], FINITE)
-    cases["number, doubts about nothing"] = Case(doubtful(ruv.User(NUMBER, ruv.Parameter("theta"), ruv.Quadratic()), NOISE), FINITE)
+    cases["number, doubts about nothing"] = Case(
+        doubtful(ruv.User(NUMBER, ruv.Parameter("theta"), ruv.Quadratic()), NOISE), FINITE
+    )
     single = ruv.FiniteBelief([0.2, 0.9], [0.4, 0.6], likelihood=[[0.7, 0.3], [0.25, 0.75]], records=1)
     for aim in ("record", "state"):
         user = ruv.User(single, aims[aim], ruv.Quadratic())
@@ -297,7 +330,8 @@ def finite_cases() -> dict[str, Case]:
         cases[f"one record as a file, {aim}"] = Case([(user, ruv.Stochastic(TOSS)), (user, whole)], FINITE)
     each = ruv.User(COIN, ruv.EachRecord(aggregate="mean"), ruv.Quadratic())
     cases["coin, each record"] = Case(
-        [(each, ruv.Stochastic(TOSS)), (ruv.User(COIN, ruv.Record(1), ruv.Quadratic()), ruv.Stochastic(TOSS))], ("each record",)
+        [(each, ruv.Stochastic(TOSS)), (ruv.User(COIN, ruv.Record(1), ruv.Quadratic()), ruv.Stochastic(TOSS))],
+        ("each record",),
     )
     return cases
 
@@ -307,7 +341,12 @@ def table_cases() -> dict[str, Case]:
     # Of the ten tables six have nothing in a cell, three one and one two.
     cell = ruv.FiniteBelief([0.0, 1.0, 2.0], [0.6, 0.3, 0.1])
     cases = {}
-    for cost, loss in {"squared": ruv.Quadratic(), "absolute": ruv.Absolute(), "zero-one": ruv.ZeroOne(), "log": ruv.LogScore()}.items():
+    for cost, loss in {
+        "squared": ruv.Quadratic(),
+        "absolute": ruv.Absolute(),
+        "zero-one": ruv.ZeroOne(),
+        "log": ruv.LogScore(),
+    }.items():
         user, plain = ruv.User(table, ruv.Cell((0, 0)), loss), ruv.User(cell, ruv.Parameter("theta"), loss)
         cases[f"cell, {cost}, nothing"] = Case([(user, ruv.Suppress()), (plain, ruv.Suppress())], TABLED)
         cases[f"cell, {cost}, release"] = Case([(user, ruv.Release()), (plain, ruv.Release())], TABLED)
@@ -364,7 +403,9 @@ def beta_coins(records: int) -> ruv.FiniteBelief:
     """The same coins with finitely many chances: Gauss and Jacobi's nodes have the moments of Beta(2, 3) up to the 39th."""
     x, w = special.roots_jacobi(20, 2.0, 1.0)
     chances = (1 + x) / 2
-    return ruv.FiniteBelief(chances, w / w.sum(), likelihood=np.stack([1 - chances, chances], axis=1), outcomes=[0, 1], records=records)
+    return ruv.FiniteBelief(
+        chances, w / w.sum(), likelihood=np.stack([1 - chances, chances], axis=1), outcomes=[0, 1], records=records
+    )
 
 
 SCALAR, VECTOR = ruv.PyMCBelief(one_variable, size=4), ruv.PyMCBelief(two_variables, size=4)
@@ -384,23 +425,42 @@ def model_cases() -> dict[str, Case]:
             cases[f"PyMC, one variable, {aim}, {cost}"] = Case(ways, MODEL, FILE, slow=True)
         ways = [(ruv.User(belief, target, ruv.Quadratic()), ruv.Noise(variance=0.5)) for belief in (VECTOR, TWO)]
         # On a grid of two parameters there are no averages of vectors.
-        cases[f"PyMC, two variables, {aim}"] = Case(ways, ("misjudged", "sampling") if aim == "average" else MODEL, PAIRS, slow=True)
+        cases[f"PyMC, two variables, {aim}"] = Case(
+            ways, ("misjudged", "sampling") if aim == "average" else MODEL, PAIRS, slow=True
+        )
     ways = [(ruv.User(belief, ruv.Record(1), ruv.LogScore()), ruv.Release()) for belief in (SCALAR, ONE)]
     cases["PyMC, one variable, a record that is known, log"] = Case(ways, MODEL, FILE, replicates=2, slow=True)
     for aim, target in {"record": ruv.Record(1), "sd": ruv.Parameter("sigma"), "new record": ruv.NewRecord()}.items():
-        cases[f"PyMC, unknown sd, {aim}"] = Case([(ruv.User(UNKNOWN, target, ruv.Absolute()), NOISE)], MODEL, FILE, slow=True)
-    masks = {"noise": ruv.Noise(sd=0.5), "round": ruv.Round(base=1), "topcode": ruv.Topcode(at=2.0), "release": ruv.Release()}
+        cases[f"PyMC, unknown sd, {aim}"] = Case(
+            [(ruv.User(UNKNOWN, target, ruv.Absolute()), NOISE)], MODEL, FILE, slow=True
+        )
+    masks = {
+        "noise": ruv.Noise(sd=0.5),
+        "round": ruv.Round(base=1),
+        "topcode": ruv.Topcode(at=2.0),
+        "release": ruv.Release(),
+    }
     for how, mask in masks.items():
         user = ruv.User(INCOMES, ruv.Parameter("mu"), ruv.Absolute())
         cases[f"PyMC, incomes, {how}"] = Case([(user, mask)], MODEL, EARNED, slow=True)
-    for how, mask in {"release": ruv.Release(), "rows left out": ruv.Suppress(rows=[1, 2]), "nothing": ruv.Suppress()}.items():
-        for aim, target in {"chance": ruv.Parameter("theta"), "new record": ruv.NewRecord(), "record": ruv.Record(1)}.items():
+    for how, mask in {
+        "release": ruv.Release(),
+        "rows left out": ruv.Suppress(rows=[1, 2]),
+        "nothing": ruv.Suppress(),
+    }.items():
+        for aim, target in {
+            "chance": ruv.Parameter("theta"),
+            "new record": ruv.NewRecord(),
+            "record": ruv.Record(1),
+        }.items():
             ways = [(ruv.User(belief, target, ruv.Quadratic()), mask) for belief in (COINS, BETA)]
             cases[f"PyMC, coins, {aim}, {how}"] = Case(ways, MODEL, TOSSED, slow=True)
     return cases
 
 
-CASES = normal_cases() | rank_cases() | snooper_cases() | identity_cases() | finite_cases() | table_cases() | model_cases()
+CASES = (
+    normal_cases() | rank_cases() | snooper_cases() | identity_cases() | finite_cases() | table_cases() | model_cases()
+)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if c.slow else n for n, c in CASES.items()])
@@ -416,7 +476,9 @@ def test_most_cases_have_several_engines() -> None:
     """And every engine stands beside another one somewhere, in one way of a case or across its ways."""
     several = [name for name, case in CASES.items() if len(case.engines) > 1]
     assert len(several) > 0.9 * len(CASES)
-    quick = [case for case in CASES.values() if not any(isinstance(user.belief, ruv.PyMCBelief) for user, _ in case.ways)]
+    quick = [
+        case for case in CASES.values() if not any(isinstance(user.belief, ruv.PyMCBelief) for user, _ in case.ways)
+    ]
     beside = {name for case in CASES.values() if len(case.engines) > 1 for name in case.engines}
     beside |= {name for case in quick if len(case.ways) > 1 for way in case.ways for name in taking(way, case.data)}
     assert beside == set(ENGINES)
@@ -427,7 +489,10 @@ def test_most_cases_have_several_engines() -> None:
 #: Ways that have the same posterior, a release, and the losses that look at it.
 RELEASES: dict[str, tuple[list[tuple[Any, Any]], Any, tuple[str, ...]]] = {
     "a record behind noise": (
-        [*doubtful(ruv.User(ONE, ruv.Record(1), ruv.Quadratic()), NOISE), (ruv.User(SCALAR, ruv.Record(1), ruv.Quadratic()), NOISE)],
+        [
+            *doubtful(ruv.User(ONE, ruv.Record(1), ruv.Quadratic()), NOISE),
+            (ruv.User(SCALAR, ruv.Record(1), ruv.Quadratic()), NOISE),
+        ],
         NOISE.release(FILE, 1),
         ("exact", "misjudged", "quadrature", "sampling"),
     ),
@@ -455,7 +520,10 @@ RELEASES: dict[str, tuple[list[tuple[Any, Any]], Any, tuple[str, ...]]] = {
         ("enumeration", "whole file", "misjudged", "quadrature", "sampling"),
     ),
     "a chance behind noise": (
-        [(ruv.User(belief, ruv.Parameter("theta"), ruv.Quadratic()), ruv.Noise(variance=0.3)) for belief in (BETA, COINS)],
+        [
+            (ruv.User(belief, ruv.Parameter("theta"), ruv.Quadratic()), ruv.Noise(variance=0.3))
+            for belief in (BETA, COINS)
+        ],
         np.array([[1.4], [0.2], [0.7], [0.5]]),
         ("enumeration", "whole file", "misjudged", "quadrature", "sampling"),
     ),
@@ -497,7 +565,9 @@ WHO = {
     "largest": lambda belief: ruv.User(belief, ruv.Maximum(), ruv.Quadratic()),
     "cell": lambda belief: ruv.User(belief, ruv.Cell((0, 0)), ruv.Quadratic()),
     "truth of another": lambda belief: ruv.User(belief, ruv.Record(0), ruv.Quadratic(), truth=belief),
-    "unknown mask": lambda belief: ruv.User(belief, ruv.Record(0), ruv.Quadratic(), knows_mask=False, mask_prior=[0.5, 1.0]),
+    "unknown mask": lambda belief: ruv.User(
+        belief, ruv.Record(0), ruv.Quadratic(), knows_mask=False, mask_prior=[0.5, 1.0]
+    ),
     "snooper": lambda belief: ruv.Snooper("row", ruv.Record(0), belief=belief),
     "snooper, each record": lambda belief: ruv.Snooper("row", ruv.EachRecord(), belief=belief),
     "snooper, largest": lambda belief: ruv.Snooper("max", ruv.Maximum(), belief=belief),

@@ -52,8 +52,12 @@ def test_agreement_with_qif(seed, states, outputs, guesses):
     table = expected(lambda e, t: costs[np.asarray(e, dtype=int), np.asarray(t, dtype=int)], np.arange(guesses))
     assert table.uncertainty[0] == pytest.approx(qif.measure.l_risk.posterior(costs, prior, channel), abs=1e-10)
     assert table.before == pytest.approx(qif.measure.l_risk.prior(costs, prior), abs=1e-10)
-    assert expected(ZeroOne()).uncertainty[0] == pytest.approx(qif.measure.bayes_risk.posterior(prior, channel), abs=1e-10)
-    assert expected(LogScore()).uncertainty[0] == pytest.approx(qif.measure.shannon.posterior(prior, channel) * np.log(2), abs=1e-9)  # bits
+    assert expected(ZeroOne()).uncertainty[0] == pytest.approx(
+        qif.measure.bayes_risk.posterior(prior, channel), abs=1e-10
+    )
+    assert expected(LogScore()).uncertainty[0] == pytest.approx(
+        qif.measure.shannon.posterior(prior, channel) * np.log(2), abs=1e-9
+    )  # bits
     squares = (np.arange(states)[:, None] - np.arange(states)) ** 2.0
     restricted = expected(Quadratic(), "target")
     assert restricted.uncertainty[0] == pytest.approx(qif.measure.l_risk.posterior(squares, prior, channel), abs=1e-10)
@@ -65,7 +69,11 @@ def test_agreement_with_qif(seed, states, outputs, guesses):
 def test_agreement_with_qif_through_a_likelihood(seed):
     qif = pytest.importorskip("qif")
     rng = np.random.default_rng(seed)
-    prior, law, channel = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(4), size=3), rng.dirichlet(np.ones(2), size=4)
+    prior, law, channel = (
+        rng.dirichlet(np.ones(3)),
+        rng.dirichlet(np.ones(4), size=3),
+        rng.dirichlet(np.ones(2), size=4),
+    )
     belief = FiniteBelief(np.arange(3), prior, likelihood=law)
     u = ENGINE.solve(User(belief, Parameter("theta"), ZeroOne()), [Stochastic(channel)]).uncertainty[0]
     assert u == pytest.approx(qif.measure.bayes_risk.posterior(prior, law @ channel), abs=1e-10)
@@ -75,19 +83,25 @@ def test_agreement_with_qif_through_a_likelihood(seed):
 
 
 def test_reference_numbers(shared):
-    numbers = {e["name"]: e["value"] for e in json.loads((shared / "reference" / "trottini_fienberg_duncan.json").read_text())}
+    numbers = {
+        e["name"]: e["value"] for e in json.loads((shared / "reference" / "trottini_fienberg_duncan.json").read_text())
+    }
     belief = FiniteBelief([0, 1, 2, 5], [0.1, 0.35, 0.3, 0.25])
 
     def u(loss, estimates="free"):
         return ENGINE.solve(User(belief, Record(0), loss, estimates=estimates), [Suppress()]).uncertainty[0]
 
     assert u(Quadratic()) == pytest.approx(2.96, rel=1e-12)  # FORMULAS section 1
-    assert u(Quadratic(), "target") == pytest.approx(numbers["finite posterior: quadratic, e in Omega (TF step 2)"], rel=1e-12)
+    assert u(Quadratic(), "target") == pytest.approx(
+        numbers["finite posterior: quadratic, e in Omega (TF step 2)"], rel=1e-12
+    )
     assert u(Absolute()) == pytest.approx(numbers["finite posterior: absolute"], rel=1e-12)
     assert u(LogScore()) == pytest.approx(numbers["finite posterior: log score"], rel=1e-12)
     tables = TableBelief((2, 2), 258)
     solution = ENGINE.solve(User(tables, Records(), LogScore()), [SuppressCells()], data=TF)
-    assert solution.uncertainty[0] == pytest.approx(np.log(numbers["TF 4.1 M(S), 2x2 margins (113,145;120,138)"]), rel=1e-12)
+    assert solution.uncertainty[0] == pytest.approx(
+        np.log(numbers["TF 4.1 M(S), 2x2 margins (113,145;120,138)"]), rel=1e-12
+    )
     assert solution.before == pytest.approx(numbers["TF 4.1 prior U_S = log M(X)"], rel=1e-12)
 
 
@@ -107,7 +121,8 @@ def table_brute(belief, target, mask, u):
             if isinstance(step, SuppressCells):
                 shown[step.hidden(table.shape)] = -1
                 margins = [
-                    table.sum(axis=tuple(a for a in range(table.ndim) if a not in axes)).ravel().tolist() for axes in step.axes(table.ndim)
+                    table.sum(axis=tuple(a for a in range(table.ndim) if a not in axes)).ravel().tolist()
+                    for axes in step.axes(table.ndim)
                 ]
         groups[str((shown.tolist(), margins))].append(i)
     values = np.array([target(t) for t in tables], dtype=float)
@@ -199,14 +214,18 @@ def test_importance_sampling_reaches_the_map_with_its_error():
 
 def test_kullback_leibler_is_the_log_of_the_number_of_tables():
     belief = TableBelief((2, 2), 258)
-    solution = ENGINE.solve(User(belief, Records(), KullbackLeibler()), [SuppressCells(), SuppressCells(margins=[(0,)])], data=TF)
+    solution = ENGINE.solve(
+        User(belief, Records(), KullbackLeibler()), [SuppressCells(), SuppressCells(margins=[(0,)])], data=TF
+    )
     assert_allclose(solution.uncertainty, np.log([114, 114 * 146]), rtol=1e-12)  # T-F eq. 10-12
     assert solution.before == pytest.approx(np.log(2929290), rel=1e-12)
     with pytest.raises(UnsupportedError, match="cannot be listed as estimates"):
         ENGINE.solve(User(belief, Records(), Quadratic(), estimates="target"), [SuppressCells()], data=TF)
     few = User(TableBelief((2, 2), 258, margins={0: [113, 145]}), Records(), Quadratic(), estimates="target")
     # Uniform on 0..113 in four cells that move together; the mean 56.5 lies between two tables.
-    assert ENGINE.solve(few, [SuppressCells()], data=TF).uncertainty[0] == pytest.approx(4 * ((114**2 - 1) / 12 + 0.25), rel=1e-12)
+    assert ENGINE.solve(few, [SuppressCells()], data=TF).uncertainty[0] == pytest.approx(
+        4 * ((114**2 - 1) / 12 + 0.25), rel=1e-12
+    )
 
 
 def test_posterior_of_tables():
@@ -235,7 +254,9 @@ def test_the_study_of_a_suppressed_table(root):
     spec.loader.exec_module(study)
     rumap = study.study()
     frame = rumap.to_dataframe().set_index("release")
-    assert frame.loc["SuppressCells()", "scientist_uncertainty"] == pytest.approx(4.736198448394496, rel=1e-12)  # T-F: log 114
+    assert frame.loc["SuppressCells()", "scientist_uncertainty"] == pytest.approx(
+        4.736198448394496, rel=1e-12
+    )  # T-F: log 114
     assert frame.loc["SuppressCells()", "intruder_uncertainty"] == pytest.approx((114**2 - 1) / 12, rel=1e-12)
     assert frame.loc["SuppressCells(cells=[[0, 0]])", "risk"] == 1.0  # found by subtraction
     assert any("114" in line for line in study.notes(rumap))

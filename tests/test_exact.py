@@ -80,14 +80,18 @@ def test_chains_of_masks_agree_with_brute_force(n, k, steps, seed):
     for j in range(n):
         to_average[:, (j + 1) * k : (j + 2) * k] = np.eye(k) / n
     rows = np.concatenate([to_average, np.eye(len(expected))[k : 2 * k]])
-    np.testing.assert_allclose(given_.covariance([ruv.Average(), ruv.Record(0)])[0], rows @ expected @ rows.T, atol=1e-9 * scale)
+    np.testing.assert_allclose(
+        given_.covariance([ruv.Average(), ruv.Record(0)])[0], rows @ expected @ rows.T, atol=1e-9 * scale
+    )
     # A release that the channel can give, and its posterior mean.
     eigenvalues, vectors = np.linalg.eigh(r)
     y = a @ rng.standard_normal(n * k) + vectors @ (np.sqrt(np.clip(eigenvalues, 0, None)) * rng.standard_normal(n * k))
     prior = np.tile(centre, n + 2)
     expected_mean = prior + gain @ (y[keep] - view @ prior)
     release = np.where(alive, y, np.nan).reshape(n, k)
-    np.testing.assert_allclose(given_.means(release).of(parts), expected_mean, atol=1e-7 * (1 + np.abs(expected_mean).max()))
+    np.testing.assert_allclose(
+        given_.means(release).of(parts), expected_mean, atol=1e-7 * (1 + np.abs(expected_mean).max())
+    )
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 10])
@@ -97,7 +101,11 @@ def test_every_loss_in_many_dimensions(n, k):
     rng = np.random.default_rng(n * 100 + k)
     spread, doubt = random_covariance(rng, k), random_covariance(rng, k)
     belief = ruv.NormalBelief(records=n, covariance=spread, prior_mean=0, prior_covariance=doubt)
-    mask = ruv.Noise(covariance=random_covariance(rng, k)) | ruv.Microaggregate(groups=min(n, 3)) | ruv.Noise(variance=0.2, common=True)
+    mask = (
+        ruv.Noise(covariance=random_covariance(rng, k))
+        | ruv.Microaggregate(groups=min(n, 3))
+        | ruv.Noise(variance=0.2, common=True)
+    )
     expected = condition(mask, n, spread, doubt)[0]
     cov = expected[k : 2 * k, k : 2 * k]
     losses = [
@@ -105,7 +113,11 @@ def test_every_loss_in_many_dimensions(n, k):
         ruv.Linex(0.7), ruv.Huber(1.0), ruv.CRPS(), ruv.IntervalScore(0.9), ruv.ZeroOne(tolerance=0.5),
     ]  # fmt: skip
     for loss in losses:
-        rumap = ruv.evaluate([mask], intruder=ruv.User(belief, ruv.Record(0), loss), scientist=ruv.User(belief, ruv.Parameter("mu"), loss))
+        rumap = ruv.evaluate(
+            [mask],
+            intruder=ruv.User(belief, ruv.Record(0), loss),
+            scientist=ruv.User(belief, ruv.Parameter("mu"), loss),
+        )
         told = loss.uncertainty(ruv.Gaussian(np.zeros(k), cov))
         room = 6 * float(told.error) + 6 * float(rumap.intruder.error[0])
         assert rumap.intruder_uncertainty[0] == pytest.approx(float(told.value), rel=1e-9, abs=room + 1e-12), loss
@@ -122,10 +134,14 @@ def test_any_number_of_records(n):
         if n % groups:
             continue
         for r2 in (0.0, 0.5, 2.08, 40.0):
-            rumap = ruv.evaluate([ruv.Noise(variance=r2) | ruv.Microaggregate(groups=groups)], intruder=intruder, scientist=scientist)
+            rumap = ruv.evaluate(
+                [ruv.Noise(variance=r2) | ruv.Microaggregate(groups=groups)], intruder=intruder, scientist=scientist
+            )
             rho, v = s2 / (s2 + r2), 1 / (1 / f2 + n / (s2 + r2))
             assert rumap.scientist_uncertainty[0] == pytest.approx(v, rel=1e-12)
-            assert rumap.intruder_uncertainty[0] == pytest.approx(s2 * (1 - rho * groups / n) + (1 - rho) ** 2 * v, rel=1e-9, abs=1e-12)
+            assert rumap.intruder_uncertainty[0] == pytest.approx(
+                s2 * (1 - rho * groups / n) + (1 - rho) ** 2 * v, rel=1e-9, abs=1e-12
+            )
 
 
 def test_unequal_groups_are_as_even_as_possible():
@@ -155,7 +171,9 @@ def test_flat_prior_is_the_limit_of_wide_priors(mask):
     wide = ruv.NormalBelief(records=6, covariance=spread, prior_covariance=1e9 * np.eye(2))
     for target in (ruv.Record(0), ruv.Parameter("mu"), ruv.NewRecord(), ruv.Average()):
         a, b = (
-            ruv.evaluate([mask], intruder=ruv.User(x, target, ruv.Quadratic()), scientist=ruv.User(x, target, ruv.Quadratic()))
+            ruv.evaluate(
+                [mask], intruder=ruv.User(x, target, ruv.Quadratic()), scientist=ruv.User(x, target, ruv.Quadratic())
+            )
             for x in (flat, wide)
         )
         assert a.intruder_uncertainty[0] == pytest.approx(b.intruder_uncertainty[0], rel=1e-6)
@@ -178,7 +196,9 @@ def test_flat_prior_and_nothing_released_is_infinite_uncertainty():
     rumap = ruv.evaluate([ruv.Suppress(), ruv.Suppress(columns=[1])], intruder=user, scientist=user)
     assert np.all(np.isinf(rumap.intruder_uncertainty)) and np.all(rumap.risk == 0)
     first = ruv.User(flat, ruv.Parameter("mu", component=0), ruv.Quadratic())
-    assert ruv.evaluate([ruv.Suppress(columns=[1])], intruder=first, scientist=first).intruder_uncertainty[0] == pytest.approx(1 / 4)
+    assert ruv.evaluate([ruv.Suppress(columns=[1])], intruder=first, scientist=first).intruder_uncertainty[
+        0
+    ] == pytest.approx(1 / 4)
 
 
 # -- where rows are drawn or not known -------------------------------------------------------------------
@@ -193,8 +213,14 @@ def test_subsample_averages_over_who_is_in_it():
         (ruv.Subsample(size=4), ruv.Suppress(rows=[4, 5])),
         (ruv.Noise(variance=0.5) | ruv.Subsample(size=4), ruv.Noise(variance=0.5) | ruv.Suppress(rows=[4, 5])),
         (ruv.Subsample(size=4) | ruv.Noise(variance=0.5), ruv.Suppress(rows=[4, 5]) | ruv.Noise(variance=0.5)),
-        (ruv.Subsample(size=4) | ruv.Microaggregate(groups=1), ruv.Suppress(rows=[4, 5]) | ruv.Microaggregate(groups=1)),
-        (ruv.Subsample(size=4) | ruv.Microaggregate(groups=2), ruv.Suppress(rows=[4, 5]) | ruv.Microaggregate(groups=[0, 0, 1, 1, 2, 2])),
+        (
+            ruv.Subsample(size=4) | ruv.Microaggregate(groups=1),
+            ruv.Suppress(rows=[4, 5]) | ruv.Microaggregate(groups=1),
+        ),
+        (
+            ruv.Subsample(size=4) | ruv.Microaggregate(groups=2),
+            ruv.Suppress(rows=[4, 5]) | ruv.Microaggregate(groups=[0, 0, 1, 1, 2, 2]),
+        ),
     ):
         expected = condition(fixed, 6, spread, doubt)[0]
         inside, outside = expected[1, 1], expected[6, 6]
@@ -326,7 +352,9 @@ def test_all_records_at_once():
         (ruv.LogScore(), 0.5 * np.linalg.slogdet(2 * np.pi * np.e * cov)[1]),
     ):
         user = ruv.User(belief, ruv.Records(), loss)
-        assert ruv.evaluate([mask], intruder=user, scientist=user).intruder_uncertainty[0] == pytest.approx(expected, rel=1e-9)
+        assert ruv.evaluate([mask], intruder=user, scientist=user).intruder_uncertainty[0] == pytest.approx(
+            expected, rel=1e-9
+        )
 
 
 def test_a_loss_that_depends_on_the_place_is_averaged_over_the_posterior_mean():
@@ -370,11 +398,15 @@ def test_share_of_covariance_uses_the_belief_or_the_data():
     belief = ruv.NormalBelief(records=20, covariance=[[2.0, 0.5], [0.5, 1.0]], prior="flat")
     user = ruv.User(belief, ruv.Record(0), ruv.Quadratic())
     share = ruv.evaluate([ruv.Noise(share=0.16)], intruder=user, scientist=user).intruder_uncertainty[0]
-    same = ruv.evaluate([ruv.Noise(covariance=0.16 * belief.spread)], intruder=user, scientist=user).intruder_uncertainty[0]
+    same = ruv.evaluate(
+        [ruv.Noise(covariance=0.16 * belief.spread)], intruder=user, scientist=user
+    ).intruder_uncertainty[0]
     assert share == pytest.approx(same, rel=1e-12)
     data = np.random.default_rng(0).standard_normal((20, 2))
     with_data = ruv.evaluate([ruv.Noise(share=0.16)], intruder=user, scientist=user, data=data).intruder_uncertainty[0]
-    own = ruv.evaluate([ruv.Noise(covariance=0.16 * np.cov(data, rowvar=False))], intruder=user, scientist=user).intruder_uncertainty[0]
+    own = ruv.evaluate(
+        [ruv.Noise(covariance=0.16 * np.cov(data, rowvar=False))], intruder=user, scientist=user
+    ).intruder_uncertainty[0]
     assert with_data == pytest.approx(own, rel=1e-12) and with_data != pytest.approx(share, rel=1e-3)
 
 
@@ -425,7 +457,9 @@ def test_refusals_say_what_to_do():
         lambda: ruv.NormalBelief(records=3, covariance=np.eye(2), prior_covariance=np.eye(3)),
         lambda: ruv.NormalBelief(records=3, variance=1, prior="flatt"),
         lambda: ruv.User(ruv.NormalBelief(records=3, variance=1, prior="flat"), ruv.Record(3), ruv.Quadratic()),
-        lambda: ruv.User(ruv.NormalBelief(records=3, variance=1, prior="flat"), ruv.Parameter("sigma"), ruv.Quadratic()),
+        lambda: ruv.User(
+            ruv.NormalBelief(records=3, variance=1, prior="flat"), ruv.Parameter("sigma"), ruv.Quadratic()
+        ),
         lambda: ruv.User(ruv.NormalBelief(records=3, variance=1, prior="flat"), ruv.Record(0), 3),
         lambda: ruv.Noise(variance=1) | 3,
     ],

@@ -88,7 +88,9 @@ def test_sliders_rise_hold_their_default_and_can_be_crossed(lesson: Lesson) -> N
 
 @settings(max_examples=60)
 @given(
-    text=st.one_of(st.text("0123456789.eE+-_ xnaifty", max_size=12), st.floats().map(str), st.integers(-10, 200).map(str)),
+    text=st.one_of(
+        st.text("0123456789.eE+-_ xnaifty", max_size=12), st.floats().map(str), st.integers(-10, 200).map(str)
+    ),
     whole=st.booleans(),
 )
 def test_a_slider_gives_a_number_inside_its_limits_or_says_what_they_are(text: str, whole: bool) -> None:
@@ -141,8 +143,12 @@ def test_the_first_lesson_opens_with_the_paper() -> None:
     prior=st.floats(0.1, 100),
     noise=st.floats(0.08, 2000),
 )
-def test_the_readers_own_release_is_what_conditioning_by_hand_gives(n: int, variance: float, prior: float, noise: float) -> None:
-    built = LESSON["normal"].build(defaults(LESSON["normal"], n=n, variance=variance, prior_variance=prior, noise=noise))
+def test_the_readers_own_release_is_what_conditioning_by_hand_gives(
+    n: int, variance: float, prior: float, noise: float
+) -> None:
+    built = LESSON["normal"].build(
+        defaults(LESSON["normal"], n=n, variance=variance, prior_variance=prior, noise=noise)
+    )
     assert built.own is not None
     # The released mean against record 0 and against mu: two 2 by 2 covariances.
     spread = prior + (variance + noise) / n
@@ -170,7 +176,10 @@ def test_the_snoopers_own_release(variance: float, noise: float) -> None:
 
 def test_the_weights_decide_which_variable_gets_the_noise() -> None:
     lesson = LESSON["weights"]
-    for weights, variable in (({"scientist_1": 6.0, "scientist_2": 0.5}, 2), ({"scientist_1": 0.5, "scientist_2": 6.0}, 1)):
+    for weights, variable in (
+        ({"scientist_1": 6.0, "scientist_2": 0.5}, 2),
+        ({"scientist_1": 0.5, "scientist_2": 6.0}, 1),
+    ):
         chosen = lesson.build(defaults(lesson, **weights)).rumap.choose(max_risk=0.12)
         assert f"'variable {variable}'" in chosen.release
 
@@ -179,17 +188,33 @@ def test_the_own_release_of_the_third_lesson_is_on_the_variable_asked_for() -> N
     for column in ("1", "2"):
         built = LESSON["weights"].build(defaults(LESSON["weights"], column=column, noise=3.3))
         assert built.own is not None
-        assert built.rumap.releases[built.own] == f"Noise(variance=3.3, columns=['variable {column}']) | Microaggregate(groups=1)"
+        assert (
+            built.rumap.releases[built.own]
+            == f"Noise(variance=3.3, columns=['variable {column}']) | Microaggregate(groups=1)"
+        )
 
 
 CODES = [
     ("normal", {}),
-    ("normal", {"n": 7, "variance": 3.3, "prior_variance": 0.7, "noise": 1.2345, "groups": 3, "scientist_loss": "absolute"}),
+    (
+        "normal",
+        {"n": 7, "variance": 3.3, "prior_variance": 0.7, "noise": 1.2345, "groups": 3, "scientist_loss": "absolute"},
+    ),
     ("normal", {"row": "unknown", "groups": 5, "scientist_loss": "crps"}),
     ("normal", {"intruder_loss": "within", "scientist_loss": "linex"}),
     ("normal", {"intruder_loss": "huber", "scientist_loss": "pinball", "n": 1}),
     ("snooper", {}),
-    ("snooper", {"target": "percentile", "p": 0.95, "knowledge": "population", "method": "exact", "variance": 0.3, "noise": 0.017}),
+    (
+        "snooper",
+        {
+            "target": "percentile",
+            "p": 0.95,
+            "knowledge": "population",
+            "method": "exact",
+            "variance": 0.3,
+            "noise": 0.017,
+        },
+    ),
     ("snooper", {"target": "maximum", "knowledge": "sample", "method": "bayes", "prior": "known", "n": 30}),
     ("weights", {}),
     ("weights", {"correlation": -0.55, "intruder_1": 2.2, "scientist_2": 9.0, "noise": 77.7, "n": 3}),
@@ -198,7 +223,11 @@ CODES = [
 
 @pytest.mark.parametrize(("name", "changes"), CODES)
 def test_the_code_runs_and_gives_the_same_numbers(
-    name: str, changes: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    changes: Mapping[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     lesson = LESSON[name]
@@ -247,7 +276,10 @@ def test_the_same_example_is_the_same_file_whatever_the_mask() -> None:
 
 def test_an_example_follows_its_belief() -> None:
     belief = NormalBelief(
-        records=40, covariance=[[2.0, 0.8], [0.8, 1.0]], prior_mean=[1.0, -2.0], prior_covariance=[[3.0, 1.0], [1.0, 2.0]]
+        records=40,
+        covariance=[[2.0, 0.8], [0.8, 1.0]],
+        prior_mean=[1.0, -2.0],
+        prior_covariance=[[3.0, 1.0], [1.0, 2.0]],
     )
     made = [draw_example(belief, k) for k in range(1500)]
     means = np.array([mu for mu, _ in made])
@@ -258,14 +290,23 @@ def test_an_example_follows_its_belief() -> None:
 
 
 @settings(max_examples=25)
-@given(n=st.integers(2, 60), noise=st.floats(0.08, 50), row=st.sampled_from(["known", "unknown"]), example=st.integers(1, 50))
+@given(
+    n=st.integers(2, 60),
+    noise=st.floats(0.08, 50),
+    row=st.sampled_from(["known", "unknown"]),
+    example=st.integers(1, 50),
+)
 def test_the_drawn_posteriors_have_the_maps_uncertainty(n: int, noise: float, row: str, example: int) -> None:
     built = LESSON["normal"].build(defaults(LESSON["normal"], n=n, noise=noise, row=row))
     assert built.own is not None and built.rumap.masks is not None and built.panels is not None
     panels = built.panels(built.rumap.masks[built.own], example)
     # One group: the release tells nothing of the row, so U is the posterior variance whatever was released.
-    assert float(panels[0].laws[0].posterior.var()) == pytest.approx(built.rumap.intruder_uncertainty[built.own], rel=1e-9)
-    assert float(panels[1].laws[0].posterior.var()) == pytest.approx(built.rumap.scientist_uncertainty[built.own], rel=1e-9)
+    assert float(panels[0].laws[0].posterior.var()) == pytest.approx(
+        built.rumap.intruder_uncertainty[built.own], rel=1e-9
+    )
+    assert float(panels[1].laws[0].posterior.var()) == pytest.approx(
+        built.rumap.scientist_uncertainty[built.own], rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("target", ["typical", "percentile", "maximum", "minimum"])
@@ -288,7 +329,9 @@ def test_every_snooper_has_a_picture(target: str, knowledge: str, prior: str, no
     assert built.own is not None and built.rumap.masks is not None and built.panels is not None
     law = built.panels(built.rumap.masks[built.own], 2)[0].laws[0]
     if noise and (target == "typical" or knowledge != "sample") and not (target == "typical" and knowledge == "sample"):
-        assert float(law.posterior.var()) == pytest.approx(built.rumap.intruder_uncertainty[built.own], rel=1e-9, abs=1e-12)
+        assert float(law.posterior.var()) == pytest.approx(
+            built.rumap.intruder_uncertainty[built.own], rel=1e-9, abs=1e-12
+        )
 
 
 def test_a_percentiles_posterior_lies_where_the_percentile_does() -> None:
@@ -303,7 +346,9 @@ def test_a_percentiles_posterior_lies_where_the_percentile_does() -> None:
 @pytest.mark.parametrize("prior", ["flat", "known"])
 @pytest.mark.parametrize(("n", "rank"), [(1, 1), (2, 1), (25, 25), (25, 13), (60, 2)])
 @pytest.mark.parametrize(("variance", "noise"), [(1.0, 0.21), (4.0, 12.0), (0.1, 0.001)])
-def test_the_tabulated_law_of_a_rank_is_the_packages(prior: str, n: int, rank: int, variance: float, noise: float) -> None:
+def test_the_tabulated_law_of_a_rank_is_the_packages(
+    prior: str, n: int, rank: int, variance: float, noise: float
+) -> None:
     release = np.random.default_rng(n).normal(0, np.sqrt(variance + noise), n)
     table, law = RankLaw(release, rank, variance, noise, prior), RankPosterior(release, rank, variance, noise, prior)
     sd = np.sqrt(law.var())
@@ -404,10 +449,18 @@ def awkward() -> dict[str, RUMap]:
             scientist=Value(np.array([2.0, 3.0]), np.array([0.1, 0.2])),
             columns={"converged": [True, False]},
         ),
-        "negative": RUMap.build(labels=["a", "b"], intruder=[2.0, 3.0], scientist=[1.0, 2.0], risk="negative_log", utility="negative_log"),
-        "measured": RUMap.build(labels=["a", "b"], columns={"linkage": [0.1, 0.5], "IO": [0.4, 0.9]}, risk="linkage", utility="IO"),
-        "many": RUMap.build(labels=[f"r{i}" for i in range(5000)], intruder=np.linspace(1, 9, 5000), scientist=np.linspace(1, 2, 5000)),
-        "names": RUMap.build(labels=["<script>alert(1)</script>", '"&\x00\u202e'], intruder=[2.0, 1.0], scientist=[1.0, 2.0]),
+        "negative": RUMap.build(
+            labels=["a", "b"], intruder=[2.0, 3.0], scientist=[1.0, 2.0], risk="negative_log", utility="negative_log"
+        ),
+        "measured": RUMap.build(
+            labels=["a", "b"], columns={"linkage": [0.1, 0.5], "IO": [0.4, 0.9]}, risk="linkage", utility="IO"
+        ),
+        "many": RUMap.build(
+            labels=[f"r{i}" for i in range(5000)], intruder=np.linspace(1, 9, 5000), scientist=np.linspace(1, 2, 5000)
+        ),
+        "names": RUMap.build(
+            labels=["<script>alert(1)</script>", '"&\x00\u202e'], intruder=[2.0, 1.0], scientist=[1.0, 2.0]
+        ),
     }
 
 
@@ -418,8 +471,14 @@ def test_awkward_maps_have_a_scene(kind: str, width: float, max_risk: float) -> 
     scene = show(Built(awkward()[kind]), max_risk, "chosen", 1, width)
     text = json.dumps(scene, allow_nan=False)
     root = ET.fromstring(scene["map"]["svg"])
-    assert not [e for e in root.iter() if e.tag.endswith(("script", "style", "image", "a")) or "style" in e.attrib or "href" in e.attrib]
-    assert "nan" not in scene["map"]["svg"] and "inf" not in scene["map"]["svg"].replace("infinite", "").replace("information", "")
+    assert not [
+        e
+        for e in root.iter()
+        if e.tag.endswith(("script", "style", "image", "a")) or "style" in e.attrib or "href" in e.attrib
+    ]
+    assert "nan" not in scene["map"]["svg"] and "inf" not in scene["map"]["svg"].replace("infinite", "").replace(
+        "information", ""
+    )
     assert len(scene["order"]) <= 3002 and len(text) < 2_000_000
     if max_risk == 0.01 and kind not in ("negative", "infinite"):
         assert scene["sentence"].startswith("No release is chosen") and scene["kind"] == "warning"
@@ -440,7 +499,9 @@ def test_points_lie_where_they_are_drawn() -> None:
     assert star is not None
     corners = np.array([p.split(",") for p in star.group(1).split()], dtype=float)
     place = next(p for p in drawing.points if p[2] == 27)
-    assert corners[:, 0].mean() == pytest.approx(place[0], abs=0.5) and corners[:, 1].mean() == pytest.approx(place[1], abs=0.5)
+    assert corners[:, 0].mean() == pytest.approx(place[0], abs=0.5) and corners[:, 1].mean() == pytest.approx(
+        place[1], abs=0.5
+    )
     # Riskier releases lie higher, more useful ones to the right.
     ordered = sorted(drawing.points, key=lambda p: rumap.risk[int(p[2])])
     assert [p[1] for p in ordered] == sorted((p[1] for p in ordered), reverse=True)
@@ -508,7 +569,9 @@ def test_no_setting_that_the_page_allows_is_a_defect(data: st.DataObject, lesson
     for control in [*lesson.controls, lesson.threshold]:
         if isinstance(control, Slider):
             ends = st.sampled_from([control.low, control.high, control.default])
-            inside = st.sampled_from(control.stops) | (st.integers if control.whole else st.floats)(control.low, control.high)  # type: ignore[operator]
+            inside = st.sampled_from(control.stops) | (st.integers if control.whole else st.floats)(
+                control.low, control.high
+            )  # type: ignore[operator]
             query[control.name] = repr(data.draw(ends | inside))
         elif isinstance(control, Pick):
             query[control.name] = data.draw(st.sampled_from(list(control.options)))
@@ -518,7 +581,9 @@ def test_no_setting_that_the_page_allows_is_a_defect(data: st.DataObject, lesson
         scene = json.loads(answer.body)
         assert scene["sentence"] and len(scene["panels"]) == 2 and scene["look"]["row"] is not None
         for svg in (scene["map"]["svg"], *(p["svg"] for p in scene["panels"] if p["svg"])):
-            places = [v for e in ET.fromstring(svg).iter() for k, v in e.attrib.items() if k not in ("aria-label", "class")]
+            places = [
+                v for e in ET.fromstring(svg).iter() for k, v in e.attrib.items() if k not in ("aria-label", "class")
+            ]
             assert not re.search(r"\b(nan|inf)\b", " ".join(places))
 
 
@@ -673,7 +738,9 @@ def test_a_study_that_is_quick_runs_while_the_slider_moves(study_file: Path) -> 
     assert ask(desk, n=11)[1]["live"] in (True, False)
 
 
-@pytest.mark.parametrize("ranges", ['{"n": (5, 40)}', '{"n": (9, 2)}', '{"n": 3}', '{"n": (1, "x")}', '{"n": (1, float("inf"))}', "[1, 2]"])
+@pytest.mark.parametrize(
+    "ranges", ['{"n": (5, 40)}', '{"n": (9, 2)}', '{"n": 3}', '{"n": (1, "x")}', '{"n": (1, float("inf"))}', "[1, 2]"]
+)
 def test_bad_ranges_are_refused(study_file: Path, ranges: str) -> None:
     study_file.write_text(STUDY.replace('{"n": (2, 40)}', ranges), encoding="utf-8")
     with pytest.raises(InputError, match="RANGES"):
@@ -682,7 +749,8 @@ def test_bad_ranges_are_refused(study_file: Path, ranges: str) -> None:
 
 def test_users_that_need_more_are_left_out(study_file: Path) -> None:
     study_file.write_text(
-        STUDY.replace("def users(n=4,", "def users(more, n=4,").replace("users(n, variance)", "users(0, n, variance)"), encoding="utf-8"
+        STUDY.replace("def users(n=4,", "def users(more, n=4,").replace("users(n, variance)", "users(0, n, variance)"),
+        encoding="utf-8",
     )
     status, scene = ask(run(StudyTopic(load_study(study_file))))
     assert status == 200 and scene["panels"] == [] and any("users(**settings)" in note for note in scene["notes"])
@@ -761,7 +829,9 @@ def server() -> Iterator[Server]:
         yield opened
 
 
-def fetch(server: Server, path: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> http.client.HTTPResponse:
+def fetch(
+    server: Server, path: str, method: str = "GET", headers: Mapping[str, str] | None = None
+) -> http.client.HTTPResponse:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     connection.putrequest(method, path, skip_host=True)
     for name, value in ({"Host": f"127.0.0.1:{server.port}"} | dict(headers or {})).items():
@@ -778,7 +848,9 @@ def test_it_listens_to_this_machine_only(server: Server) -> None:
     assert server._http.server_address[0] == "127.0.0.1"
 
 
-@pytest.mark.parametrize("path", ["/", "/page.css", "/page.js", "/api/page", "/api/scene?n=12", "/api/map.csv", "/?n=12&topic=normal"])
+@pytest.mark.parametrize(
+    "path", ["/", "/page.css", "/page.js", "/api/page", "/api/scene?n=12", "/api/map.csv", "/?n=12&topic=normal"]
+)
 def test_it_serves_with_strict_headers(server: Server, path: str) -> None:
     response = fetch(server, path)
     assert response.status == 200 and response.body  # type: ignore[attr-defined]
@@ -786,11 +858,22 @@ def test_it_serves_with_strict_headers(server: Server, path: str) -> None:
     assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
     assert response.headers["X-Content-Type-Options"] == "nosniff" and response.headers["Cache-Control"] == "no-store"
     head = fetch(server, path, "HEAD")
-    assert head.status == 200 and head.body == b"" and head.headers["Content-Length"] == response.headers["Content-Length"]  # type: ignore[attr-defined]
+    assert (
+        head.status == 200 and head.body == b"" and head.headers["Content-Length"] == response.headers["Content-Length"]
+    )  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:{port}", "127.0.0.1:1", "localhost.evil.example:{port}", "192.168.1.2:{port}", "127.0.0.1", ""]
+    "host",
+    [
+        "evil.example",
+        "evil.example:{port}",
+        "127.0.0.1:1",
+        "localhost.evil.example:{port}",
+        "192.168.1.2:{port}",
+        "127.0.0.1",
+        "",
+    ],
 )
 @pytest.mark.parametrize("path", ["/", "/api/scene"])
 def test_a_foreign_host_is_refused(server: Server, host: str, path: str) -> None:
@@ -824,7 +907,12 @@ def test_a_link_from_elsewhere_opens_the_page_and_a_frame_does_not(server: Serve
     link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     assert fetch(server, "/?n=12", headers=link | {"Sec-Fetch-Dest": "document"}).status == 200
     assert fetch(server, "/?n=12", headers=link | {"Sec-Fetch-Dest": "iframe"}).status == 403
-    assert fetch(server, "/api/page", headers={"Origin": f"http://127.0.0.1:{server.port}", "Sec-Fetch-Site": "same-origin"}).status == 200
+    assert (
+        fetch(
+            server, "/api/page", headers={"Origin": f"http://127.0.0.1:{server.port}", "Sec-Fetch-Site": "same-origin"}
+        ).status
+        == 200
+    )
 
 
 @pytest.mark.parametrize(
@@ -899,7 +987,12 @@ def test_ports() -> None:
     assert first.port != second.port
     first.close()
     second.close()
-    for bad in ({"port": 70000}, {"port": -1}, {"host": "no.such.host.invalid", "port": 0}, {"host": "203.0.113.7", "port": 0}):
+    for bad in (
+        {"port": 70000},
+        {"port": -1},
+        {"host": "no.such.host.invalid", "port": 0},
+        {"host": "203.0.113.7", "port": 0},
+    ):
         with pytest.raises(InputError):
             Server(LESSONS, **bad)  # type: ignore[arg-type]
 
@@ -909,7 +1002,9 @@ def test_the_page_fetches_nothing_and_runs_nothing_inline() -> None:
     for path in folder.iterdir():
         text = path.read_text("utf-8")
         assert set(re.findall(r"https?://[\w./]+", text)) <= {"http://www.w3.org/2000/svg"}, path.name
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\(|new Function|@import|\son\w+=", text), path.name
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\(|new Function|@import|\son\w+=", text
+        ), path.name
     html = (folder / "index.html").read_text("utf-8")
     assert "<style" not in html and "style=" not in html and html.count("<script") == html.count("<script src=")
 
@@ -945,7 +1040,9 @@ def test_the_command_serves_until_ctrl_c(monkeypatch: pytest.MonkeyPatch, capsys
         ["{study}", "--set", "n=text"],
     ],
 )
-def test_the_command_says_what_is_wrong(arguments: list[str], study_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_what_is_wrong(
+    arguments: list[str], study_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["explore", "--no-browser", *(a.format(study=study_file) for a in arguments)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
@@ -957,7 +1054,9 @@ def test_ctrl_c_ends_the_page_even_while_a_study_runs(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ruvdecision", "explore", str(path), "--no-browser", "--port", "0"]
     environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[2])}
     hear = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background job would not
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=hear)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=hear
+    )
     assert process.stdout is not None
     url = re.findall(r"http://\S+", process.stdout.readline())[0]
     with urllib.request.urlopen(f"{url}api/page", timeout=20) as reply:

@@ -23,7 +23,10 @@ from ruvdecision.explore.lessons import LESSONS
 from ruvdecision.rumap import RUMap
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
-CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome", "chrome") if (found := shutil.which(name))), None)
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome", "chrome") if (found := shutil.which(name))),
+    None,
+)
 if CHROMIUM is None:
     pytest.skip("no Chromium was found on this machine", allow_module_level=True)
 
@@ -63,7 +66,9 @@ class Visit:
         self.requests: list[str] = []
         self.complaints: list[str] = []
         page.on("request", lambda request: self.requests.append(request.url))
-        page.on("console", lambda line: self.complaints.append(line.text) if line.type in ("error", "warning") else None)
+        page.on(
+            "console", lambda line: self.complaints.append(line.text) if line.type in ("error", "warning") else None
+        )
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
     def open(self, query: str = "", state: str = "ready") -> Any:
@@ -76,7 +81,11 @@ class Visit:
         before = int(self.drawn)
         act()
         for _ in range(600):
-            if int(self.drawn) > before and self.page.evaluate("document.documentElement.dataset.state") == state and not self.busy:
+            if (
+                int(self.drawn) > before
+                and self.page.evaluate("document.documentElement.dataset.state") == state
+                and not self.busy
+            ):
                 return
             self.page.wait_for_timeout(20)
         raise AssertionError(f"the page was not {state} in time")
@@ -116,7 +125,10 @@ def test_a_slider_is_moved_by_keyboard_and_the_numbers_are_the_packages(visit: V
         rumap = built("normal", n=expected)
         choice = rumap.choose(max_risk=0.5)
         assert visit.text("#sentence") == str(choice)
-        assert visit.text("#looked-risk") == f"{choice.risk:.6g}" and visit.text("#looked-utility") == f"{choice.utility:.6g}"
+        assert (
+            visit.text("#looked-risk") == f"{choice.risk:.6g}"
+            and visit.text("#looked-utility") == f"{choice.utility:.6g}"
+        )
         assert visit.text("tr.chosen th") == choice.release
     assert visit.complaints == []
 
@@ -129,7 +141,8 @@ def test_the_noise_slider_turns_the_eye_to_the_readers_own_release(visit: Visit)
     row = built("normal")["Noise(variance=2.16) | Microaggregate(groups=1)"]
     assert visit.text("#release-name") == row.release
     assert (
-        visit.text("#looked-risk") == f"{row.risk:.6g}" and visit.text("#looked-intruder_uncertainty") == f"{row.intruder_uncertainty:.6g}"
+        visit.text("#looked-risk") == f"{row.risk:.6g}"
+        and visit.text("#looked-intruder_uncertainty") == f"{row.intruder_uncertainty:.6g}"
     )
     assert page.locator(".panel svg").first.get_attribute("aria-label") != before  # the posterior moved too
     assert page.get_attribute("#look-own", "aria-pressed") == "true"
@@ -159,7 +172,9 @@ def test_the_other_lessons(visit: Visit) -> None:
     visit.after(lambda: page.select_option("#c-target", "percentile"))
     assert page.is_visible("#c-p")  # a control shows when it is of use
     visit.after(lambda: page.select_option("#c-knowledge", "sample"))
-    assert visit.text("#sentence") == str(built("snooper", target="percentile", knowledge="sample").choose(max_risk=5.0))
+    assert visit.text("#sentence") == str(
+        built("snooper", target="percentile", knowledge="sample").choose(max_risk=5.0)
+    )
     visit.after(lambda: page.click("text=Two variables and their weights"))
     page.focus("#c-scientist_2")
     visit.after(lambda: page.keyboard.press("End"))
@@ -184,7 +199,9 @@ def test_settings_live_in_the_address(visit: Visit) -> None:
     assert visit.text("#sentence") == sentence
 
 
-@pytest.mark.parametrize("query", ["?topic=normal&n=1e999", "?topic=<script>alert(1)</script>", "?n=abc&look=release:<b>x</b>"])
+@pytest.mark.parametrize(
+    "query", ["?topic=normal&n=1e999", "?topic=<script>alert(1)</script>", "?n=abc&look=release:<b>x</b>"]
+)
 def test_a_strange_address_opens_the_page_all_the_same(visit: Visit, query: str) -> None:
     visit.open(query)
     assert visit.text("#sentence") == str(built("normal").choose(max_risk=0.5))
@@ -202,7 +219,9 @@ def test_bad_settings_are_a_message_and_the_way_back_works(visit: Visit) -> None
 
 def test_a_pointer_finds_a_release(visit: Visit) -> None:
     page = visit.open()
-    point = page.evaluate("scene.map.points.find((p) => scene.labels[p[2]] === 'Noise(variance=8) | Microaggregate(groups=1)')")
+    point = page.evaluate(
+        "scene.map.points.find((p) => scene.labels[p[2]] === 'Noise(variance=8) | Microaggregate(groups=1)')"
+    )
     page.hover("#stage svg", position={"x": point[0], "y": point[1]})
     row = built("normal")["Noise(variance=8) | Microaggregate(groups=1)"]
     assert visit.text("#tip") == f"{row.release}: risk {row.risk:.6g}, utility {row.utility:.6g}"
@@ -229,8 +248,24 @@ def test_a_phone_has_no_horizontal_scroll(visit: Visit, width: int, topic: str) 
 def test_every_control_has_a_name_and_can_be_reached(visit: Visit) -> None:
     page = visit.open()
     tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
-    roles = {"slider", "spinbutton", "combobox", "button", "link", "checkbox", "image", "img", "region", "form", "navigation"}
-    found = [(n["role"]["value"], n.get("name", {}).get("value", "")) for n in tree if not n["ignored"] and n["role"]["value"] in roles]
+    roles = {
+        "slider",
+        "spinbutton",
+        "combobox",
+        "button",
+        "link",
+        "checkbox",
+        "image",
+        "img",
+        "region",
+        "form",
+        "navigation",
+    }
+    found = [
+        (n["role"]["value"], n.get("name", {}).get("value", ""))
+        for n in tree
+        if not n["ignored"] and n["role"]["value"] in roles
+    ]
     assert all(name.strip() for _, name in found), [f for f in found if not f[1].strip()]
     names = [name for role, name in found if role == "slider"]
     assert len(names) == len(set(names)) >= 8
@@ -312,7 +347,9 @@ def test_nothing_is_fetched_from_elsewhere_and_nothing_is_blocked(visit: Visit) 
     page.focus("#c-variance")
     visit.after(lambda: page.keyboard.press("ArrowRight"))
     page.hover("#stage svg")
-    assert all(url.startswith((visit.url, "data:image/svg+xml,")) for url in visit.requests) and len(visit.requests) >= 5
+    assert (
+        all(url.startswith((visit.url, "data:image/svg+xml,")) for url in visit.requests) and len(visit.requests) >= 5
+    )
     assert visit.complaints == []
 
 

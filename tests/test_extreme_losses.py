@@ -161,9 +161,22 @@ def test_mixtures(name):
     far = lambda d, c: c * mp.sqrt(2 / mp.pi) * mp.exp(-((d / c) ** 2) / 2) + d * mp.erf(d / c / mp.sqrt(2))  # noqa: E731
     pairs = [(i, j) for i in range(2) for j in range(2)]
     check(law.mean(), mean) if mean else None
-    check(ruv.Quadratic().uncertainty(law).value, sum(a * (c * c + (b - mean) ** 2) for a, b, c in zip(w, m, s, strict=True)))
-    check(ruv.CRPS().uncertainty(law).value, sum(w[i] * w[j] * far(m[i] - m[j], mp.hypot(s[i], s[j])) for i, j in pairs) / 2, 1e-12)
-    for loss in (ruv.Absolute(), ruv.Huber(float(max(s))), ruv.ZeroOne(float(min(s))), ruv.Pinball(0.99), ruv.IntervalScore(0.95)):
+    check(
+        ruv.Quadratic().uncertainty(law).value,
+        sum(a * (c * c + (b - mean) ** 2) for a, b, c in zip(w, m, s, strict=True)),
+    )
+    check(
+        ruv.CRPS().uncertainty(law).value,
+        sum(w[i] * w[j] * far(m[i] - m[j], mp.hypot(s[i], s[j])) for i, j in pairs) / 2,
+        1e-12,
+    )
+    for loss in (
+        ruv.Absolute(),
+        ruv.Huber(float(max(s))),
+        ruv.ZeroOne(float(min(s))),
+        ruv.Pinball(0.99),
+        ruv.IntervalScore(0.95),
+    ):
         assert 0 <= float(loss.uncertainty(law).value) < np.inf
 
 
@@ -179,7 +192,11 @@ def test_entropy_of_components_that_do_not_meet():
 @pytest.mark.parametrize("level", [0.9, 1 - 1e-9, 1 - 1e-12, 1 - 1e-15, 1 - 2.0**-53])
 @pytest.mark.parametrize(
     ("weights", "means", "variances"),
-    [([0.3, 0.7], [-1.0, 2.0], [1.0, 4.0]), ([0.999, 0.001], [0.0, 5.0], [1.0, 0.01]), ([0.5, 0.5], [-3.0, 8.0], [9.0, 1e-4])],
+    [
+        ([0.3, 0.7], [-1.0, 2.0], [1.0, 4.0]),
+        ([0.999, 0.001], [0.0, 5.0], [1.0, 0.01]),
+        ([0.5, 0.5], [-3.0, 8.0], [9.0, 1e-4]),
+    ],
 )
 def test_interval_score_of_a_lopsided_mixture_near_level_one(weights, means, variances, level):
     """Ends by halving and what sticks out by quadrature of the tails, with 40 digits; 1 - level/2 is never formed."""
@@ -230,7 +247,10 @@ def test_entropy_of_mixtures_whose_parts_are_tiny_for_their_distance(weights, me
     found = law.entropy()
     with mp.workdps(40):
         # The standard deviations are those that the package sees, roots of squares.
-        parts = [(mp.mpf(w), mp.mpf(m), mp.sqrt(mp.mpf(v))) for w, m, v in zip(law.weights, means, np.square(sds), strict=True)]
+        parts = [
+            (mp.mpf(w), mp.mpf(m), mp.sqrt(mp.mpf(v)))
+            for w, m, v in zip(law.weights, means, np.square(sds), strict=True)
+        ]
 
         def surprise(x):
             density = sum(w * mp.npdf(x, m, s) for w, m, s in parts)

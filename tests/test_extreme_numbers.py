@@ -25,8 +25,17 @@ ULP = Decimal(2) ** -53
 
 
 def targets(n):
-    every = {"mu": ruv.Parameter("mu"), "new": ruv.NewRecord(), "first": ruv.Record(0), "last": ruv.Record(n - 1), "average": ruv.Average()}
-    return every | {"all": ruv.Records(), "gap": ruv.Functional(lambda x, m: x - m, of=[ruv.Record(0), ruv.Parameter("mu")])}
+    every = {
+        "mu": ruv.Parameter("mu"),
+        "new": ruv.NewRecord(),
+        "first": ruv.Record(0),
+        "last": ruv.Record(n - 1),
+        "average": ruv.Average(),
+    }
+    return every | {
+        "all": ruv.Records(),
+        "gap": ruv.Functional(lambda x, m: x - m, of=[ruv.Record(0), ruv.Parameter("mu")]),
+    }
 
 
 def solve(belief, target, mask, loss=None):
@@ -83,7 +92,12 @@ def test_a_million_records(n, v, doubt):
             mask = mask | ruv.Microaggregate(groups=n // size) if averaged else mask
             want = hp.large_file(n, size, 1.0, doubt, v, averaged=averaged, common=common)
             for target in ("mu", "new", "first", "average"):
-                assert hp.error(solve(belief, targets(n)[target], mask), want[target]) <= 1e-13, (size, averaged, common, target)
+                assert hp.error(solve(belief, targets(n)[target], mask), want[target]) <= 1e-13, (
+                    size,
+                    averaged,
+                    common,
+                    target,
+                )
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e-30, 1e30, 1e150])
@@ -142,7 +156,11 @@ def check_vector(belief, mask, noise, names, weights=None, rng=None):
         if want[target] > Decimal("1e80") or want[target] < Decimal("1e-100"):
             assert hp.error(got, want[target]) == 0.0, target
             continue
-        assert abs(Decimal(got) - want[target]) <= 64 * max(room[target], ULP * want[target]), (target, got, float(want[target]))
+        assert abs(Decimal(got) - want[target]) <= 64 * max(room[target], ULP * want[target]), (
+            target,
+            got,
+            float(want[target]),
+        )
 
 
 KINDS = list(itertools.product(["even", "units", "directions"], repeat=3))
@@ -211,4 +229,7 @@ def test_means_of_records_far_from_the_origin(n, offset, prior):
         want = {"mu": mu, "first": mu + (Fraction(release[0]) - mu) / total, "average": mu + (average - mu) / total}
         for target, value in want.items():
             found = ruv.Exact().posterior(ruv.User(belief, targets(n)[target], ruv.Quadratic()), mask, release).mean()
-            assert abs(Fraction(float(found)) - value) <= 4 * Fraction(np.spacing(max(1.0, abs(offset)))), (target, len(mask.steps))
+            assert abs(Fraction(float(found)) - value) <= 4 * Fraction(np.spacing(max(1.0, abs(offset)))), (
+                target,
+                len(mask.steps),
+            )

@@ -36,7 +36,13 @@ def beliefs(n, variance, doubt):
 
 def masks_of(v, w):
     noise = ruv.Noise(variance=v)
-    return [noise, noise | AVERAGE, AVERAGE | noise, ruv.Noise(variance=v, common=True), noise | ruv.Noise(variance=w, common=True)]
+    return [
+        noise,
+        noise | AVERAGE,
+        AVERAGE | noise,
+        ruv.Noise(variance=v, common=True),
+        noise | ruv.Noise(variance=w, common=True),
+    ]
 
 
 def columns(turn, k):
@@ -64,7 +70,11 @@ def test_a_release_lies_between_everything_and_nothing(n, variance, doubt, v, w)
 @given(n=records, variance=size, doubt=st.one_of(size, st.just("flat")), v=size)
 def test_uncertainty_never_falls_as_noise_grows(n, variance, doubt, v):
     grid = v * np.geomspace(1e-3, 1e3, 13)
-    for chain in (lambda x: ruv.Noise(variance=x), lambda x: ruv.Noise(variance=x) | AVERAGE, lambda x: ruv.Noise(variance=x, common=True)):
+    for chain in (
+        lambda x: ruv.Noise(variance=x),
+        lambda x: ruv.Noise(variance=x) | AVERAGE,
+        lambda x: ruv.Noise(variance=x, common=True),
+    ):
         for u in uncertainties([chain(float(x)) for x in grid], beliefs(n, variance, doubt)):
             assert all(b >= a / ROOM for a, b in itertools.pairwise(u))
 
@@ -118,7 +128,9 @@ def test_units_of_each_column_scale_exactly(turn, powers):
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e-100, 1e100, 1e150])
-@pytest.mark.parametrize("loss", [ruv.Quadratic(), ruv.Absolute(), ruv.CRPS(), ruv.Pinball(0.9), ruv.IntervalScore(0.9), ruv.LogScore()])
+@pytest.mark.parametrize(
+    "loss", [ruv.Quadratic(), ruv.Absolute(), ruv.CRPS(), ruv.Pinball(0.9), ruv.IntervalScore(0.9), ruv.LogScore()]
+)
 def test_numbers_stay_finite_at_the_ends_of_the_range(scale, loss):
     belief = ruv.NormalBelief(records=10, variance=scale**2, prior_mean=scale, prior_variance=3 * scale**2)
     masks = masks_of(0.5 * scale**2, 2 * scale**2) + [ruv.Suppress(), AVERAGE]

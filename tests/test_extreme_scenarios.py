@@ -32,11 +32,21 @@ def typical(n, s2, l2, knowledge, method, prior):
     rho = s2 / (s2 + l2)
     if method != "bayes":
         sample = knowledge == "sample" and method == "exact"
-        return {"population": s2 + (s2 + l2) / n, "sample": ((n - 1) * s2 + l2) / n if sample else s2 + (s2 + l2) / n, "record": l2}[
-            knowledge
-        ]
-    v = {"flat": (s2 + l2) / n, "known": Fraction(0)}[prior] if isinstance(prior, str) else 1 / (1 / Fraction(prior[1]) + n / (s2 + l2))
-    share = {"population": s2 + v, "sample": s2 * (1 - rho / n) + (1 - rho) ** 2 * v, "record": s2 * (1 - rho) + (1 - rho) ** 2 * v}
+        return {
+            "population": s2 + (s2 + l2) / n,
+            "sample": ((n - 1) * s2 + l2) / n if sample else s2 + (s2 + l2) / n,
+            "record": l2,
+        }[knowledge]
+    v = (
+        {"flat": (s2 + l2) / n, "known": Fraction(0)}[prior]
+        if isinstance(prior, str)
+        else 1 / (1 / Fraction(prior[1]) + n / (s2 + l2))
+    )
+    share = {
+        "population": s2 + v,
+        "sample": s2 * (1 - rho / n) + (1 - rho) ** 2 * v,
+        "record": s2 * (1 - rho) + (1 - rho) ** 2 * v,
+    }
     return share[knowledge]
 
 
@@ -52,7 +62,12 @@ def test_typical_targets(n, knowledge):
             curve = Curve(n=n, variance=s2, knowledge=knowledge, method=method, prior=prior)
             got = curve.uncertainty([l2 * s2 for l2 in NOISE])
             for u, l2 in zip(got, NOISE, strict=True):
-                assert error(u, typical(n, Fraction(s2), Fraction(l2 * s2), knowledge, method, prior)) <= 1e-13, (method, prior, s2, l2)
+                assert error(u, typical(n, Fraction(s2), Fraction(l2 * s2), knowledge, method, prior)) <= 1e-13, (
+                    method,
+                    prior,
+                    s2,
+                    l2,
+                )
 
 
 @pytest.mark.parametrize("n", [2, 10, 10**6])
@@ -128,7 +143,9 @@ def test_the_same_rank_twice_of_two_records(angle):
 @pytest.mark.parametrize("method", ["exact", "bayes"])
 def test_maxima_at_both_ends_of_the_noise(n, method):
     """Without noise to speak of the target's own row shows it; with nothing but noise the release tells nothing of the order."""
-    curve = Curve(n=n, target="maximum", knowledge="sample", method=method, prior="known" if method == "bayes" else "flat")
+    curve = Curve(
+        n=n, target="maximum", knowledge="sample", method=method, prior="known" if method == "bayes" else "flat"
+    )
     low, high = curve.uncertainty([1e-24, 1e24])
     assert low == pytest.approx(1e-24, rel=1e-9)
     mean, variance = normal_moments(n, n)
@@ -178,7 +195,10 @@ def test_crossings_in_any_unit(n, variance):
 def test_limit_of_the_average_under_any_prior(prior):
     """FORMULAS, section 2: along noise and averaging U_I = s2 + f2 - c**2 (f2 - U_S), c = 1 + s2/(n f2)."""
     belief = ruv.NormalBelief(records=10, variance=2, prior_variance=prior)
-    intruder, scientist = ruv.User(belief, ruv.Record(0), ruv.Quadratic()), ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic())
+    intruder, scientist = (
+        ruv.User(belief, ruv.Record(0), ruv.Quadratic()),
+        ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic()),
+    )
     s2, f2, n = Fraction(2), Fraction(prior), 10
     need = s2 * Fraction(n - 1, n) + (f2 + s2 / n) / (1 + 10 * f2)
     found = ruv.limit(intruder, scientist, max_risk=[float(1 / need)], statistic="average")

@@ -64,14 +64,31 @@ def releases_of(mask, x, values, n):
                 k = np.array(step.matrix)
                 inputs, outputs = list(values), list(step.outputs if step.outputs is not None else values)
                 for choice in itertools.product(range(k.shape[1]), repeat=len(rows)):
-                    q = np.prod([1.0 if v is None else k[inputs.index(v), c] for (_, v), c in zip(rows, choice, strict=True)])
+                    q = np.prod(
+                        [1.0 if v is None else k[inputs.index(v), c] for (_, v), c in zip(rows, choice, strict=True)]
+                    )
                     if all(c == 0 for (_, v), c in zip(rows, choice, strict=True) if v is None):
-                        new.append((p * q, [(r, None if v is None else outputs[c]) for (r, v), c in zip(rows, choice, strict=True)]))
+                        new.append(
+                            (
+                                p * q,
+                                [
+                                    (r, None if v is None else outputs[c])
+                                    for (r, v), c in zip(rows, choice, strict=True)
+                                ],
+                            )
+                        )
             elif isinstance(step, Subsample):
                 keep = list(itertools.combinations(range(len(rows)), step.kept(len(rows))))
                 new.extend((p / len(keep), [rows[i] for i in c]) for c in keep)
             elif isinstance(step, Shuffle):
-                new.append((p, sorted(((None, v) for _, v in rows), key=lambda e: (e[1] is None, e[1] if e[1] is not None else 0))))
+                new.append(
+                    (
+                        p,
+                        sorted(
+                            ((None, v) for _, v in rows), key=lambda e: (e[1] is None, e[1] if e[1] is not None else 0)
+                        ),
+                    )
+                )
             else:
                 new.append((p, rows))
         laws = new
@@ -167,10 +184,19 @@ def test_expected_uncertainty_against_brute_force(mask, target):
 
 @pytest.mark.parametrize(
     "mask",
-    [Release(), Suppress(rows=[0]), Stochastic(K3), Stochastic(K32, outputs=[0.0, 1.0]), Shuffle(), Stochastic(K3) | Shuffle()],
+    [
+        Release(),
+        Suppress(rows=[0]),
+        Stochastic(K3),
+        Stochastic(K32, outputs=[0.0, 1.0]),
+        Shuffle(),
+        Stochastic(K3) | Shuffle(),
+    ],
     ids=lambda m: m.technique,
 )
-@pytest.mark.parametrize("target", [Parameter("theta"), Record(1), NewRecord(), Average(), Records()], ids=lambda t: t.describe())
+@pytest.mark.parametrize(
+    "target", [Parameter("theta"), Record(1), NewRecord(), Average(), Records()], ids=lambda t: t.describe()
+)
 def test_realised_records_average_over_their_releases(mask, target):
     belief = random_belief(np.random.default_rng(11))
     x = (0, 2, 1)
@@ -184,7 +210,9 @@ def test_sampled_records_are_drawn_and_carry_an_error():
     belief = random_belief(np.random.default_rng(2))
     user = User(belief, Record(0), Quadratic())
     x = (0, 2, 1)
-    solution = ENGINE.solve(user, [Subsample(size=2)], data=OUTCOMES[list(x)], replicates=400, seed=np.random.SeedSequence(1))
+    solution = ENGINE.solve(
+        user, [Subsample(size=2)], data=OUTCOMES[list(x)], replicates=400, seed=np.random.SeedSequence(1)
+    )
     exact = brute(belief, Record(0), Subsample(size=2), [quadratic], x)[0]
     assert solution.error[0] > 0
     assert abs(solution.uncertainty[0] - exact) < 4 * solution.error[0]
@@ -212,7 +240,9 @@ def test_a_chain_of_matrices_is_their_product(seed):
     belief = random_belief(rng)
     a, b = rng.dirichlet(np.ones(3), size=3), rng.dirichlet(np.ones(3), size=3)
     for target in (Parameter("theta"), Record(1), Average()):
-        u = ENGINE.solve(User(belief, target, Quadratic()), [Stochastic(a) | Stochastic(b), Stochastic(a @ b)]).uncertainty
+        u = ENGINE.solve(
+            User(belief, target, Quadratic()), [Stochastic(a) | Stochastic(b), Stochastic(a @ b)]
+        ).uncertainty
         assert u[0] == pytest.approx(u[1], abs=1e-11)
 
 
@@ -230,7 +260,9 @@ def test_fifty_coins():
     assert_allclose(u, expected, rtol=1e-11)
     m = p @ theta
     predicted = joint.sum(axis=1) @ (m * (1 - m))
-    assert ENGINE.solve(User(belief, NewRecord(), Quadratic()), [Release()]).uncertainty[0] == pytest.approx(predicted, rel=1e-11)
+    assert ENGINE.solve(User(belief, NewRecord(), Quadratic()), [Release()]).uncertainty[0] == pytest.approx(
+        predicted, rel=1e-11
+    )
     # One record of a shuffled file is a head with the share of heads.
     share = heads / 50
     assert ENGINE.solve(User(belief, Record(3), Quadratic()), [Shuffle()]).uncertainty[0] == pytest.approx(
@@ -270,7 +302,9 @@ def test_too_many_releases_are_refused_with_the_limit():
 
 
 def test_posterior_by_hand():
-    belief = FiniteBelief(["sick", "well"], [0.1, 0.9], likelihood=[[0.8, 0.2], [0.05, 0.95]], outcomes=["+", "-"], records=2)
+    belief = FiniteBelief(
+        ["sick", "well"], [0.1, 0.9], likelihood=[[0.8, 0.2], [0.05, 0.95]], outcomes=["+", "-"], records=2
+    )
     user = User(belief, Parameter("theta"), ZeroOne())
     sick, well = 0.1 * 0.8 * 0.2, 0.9 * 0.05 * 0.95
     posterior = ENGINE.posterior(user, Release(), ["+", "-"])
@@ -355,7 +389,9 @@ def test_noise_after_a_matrix_and_on_new_records():
     release = [0.4]
     post = belief.prior * (belief.law @ k @ norm.pdf(0.4, [0.0, 1.0], 0.7))
     assert_allclose(
-        ENGINE.posterior(User(belief, Parameter("theta"), Quadratic()), Stochastic(k) | Noise(sd=0.7), release).probabilities,
+        ENGINE.posterior(
+            User(belief, Parameter("theta"), Quadratic()), Stochastic(k) | Noise(sd=0.7), release
+        ).probabilities,
         post / post.sum(),
         rtol=1e-12,
     )
@@ -364,7 +400,9 @@ def test_noise_after_a_matrix_and_on_new_records():
 def test_noise_on_several_records_is_averaged_over_releases():
     belief = random_belief(np.random.default_rng(8), records=2)
     user = User(belief, Record(0), Quadratic())
-    solution = ENGINE.solve(user, [Noise(sd=0.6), Noise(sd=0.6) | Shuffle()], replicates=600, seed=np.random.SeedSequence(3))
+    solution = ENGINE.solve(
+        user, [Noise(sd=0.6), Noise(sd=0.6) | Shuffle()], replicates=600, seed=np.random.SeedSequence(3)
+    )
     assert np.all(solution.error > 0) and solution.engine[0] == "enumeration, averaged over releases"
     # The known row by two-dimensional summation on a grid.
     g = np.linspace(-4, 7, 221)
@@ -393,7 +431,9 @@ def test_noise_of_other_sizes_and_kinds():
     m = belief.marginal
     sd = np.sqrt(0.16 * (m @ OUTCOMES**2 - (m @ OUTCOMES) ** 2))
     assert_allclose(
-        ENGINE.posterior(user, Noise(share=0.16), y).probabilities, ENGINE.posterior(user, Noise(sd=sd), y).probabilities, rtol=1e-12
+        ENGINE.posterior(user, Noise(share=0.16), y).probabilities,
+        ENGINE.posterior(user, Noise(sd=sd), y).probabilities,
+        rtol=1e-12,
     )
     assert "cannot invert" in ENGINE.refuses(user, [Noise(sd=1.0, kind="laplace")])
     assert "cannot invert" in ENGINE.refuses(user, [Noise(sd=1.0, lower=0.0)])
@@ -401,7 +441,9 @@ def test_noise_of_other_sizes_and_kinds():
     assert "nobody can name" in ENGINE.refuses(user, [Shuffle() | Noise(sd=tuple(spread))])
     doubled = Noise(variance=0.5, where=(True, False, True), times=2.0)
     same = Noise(variance=(1.0, 0.5, 1.0))
-    assert_allclose(ENGINE.posterior(user, doubled, y).probabilities, ENGINE.posterior(user, same, y).probabilities, rtol=1e-12)
+    assert_allclose(
+        ENGINE.posterior(user, doubled, y).probabilities, ENGINE.posterior(user, same, y).probabilities, rtol=1e-12
+    )
 
 
 def test_vectors_and_columns():
@@ -422,9 +464,9 @@ def test_vectors_and_columns():
     part = ENGINE.posterior(user, Noise(variance=1.0, columns=[0]), [[0.5, 1.0]])
     w = belief.prior * norm.pdf(0.5, values[:, 0], 1.0) * (values[:, 1] == 1.0)
     assert_allclose(part.probabilities, w / w.sum(), rtol=1e-10)
-    assert ENGINE.solve(User(belief, Parameter("theta", component=1), Quadratic()), [Suppress()]).uncertainty[0] == pytest.approx(
-        var(values[:, 1], belief.prior)
-    )
+    assert ENGINE.solve(User(belief, Parameter("theta", component=1), Quadratic()), [Suppress()]).uncertainty[
+        0
+    ] == pytest.approx(var(values[:, 1], belief.prior))
 
 
 # -- the mask, the belief, bad input --------------------------------------------------------------------------
@@ -444,7 +486,9 @@ def test_stochastic_releases_real_data():
     assert frame["a"].iloc[0] == "x"
     kinds = pd.Series(pd.Categorical(["lo", "hi"], categories=["lo", "hi"]))
     assert Stochastic([[0, 1], [1, 0]]).release(kinds, 0).tolist() == ["hi", "lo"]
-    named = Stochastic([[1.0], [1.0]], outputs=["gone"], inputs=["lo", "hi"]).release(np.array(["lo", "hi"], dtype=object), 0)
+    named = Stochastic([[1.0], [1.0]], outputs=["gone"], inputs=["lo", "hi"]).release(
+        np.array(["lo", "hi"], dtype=object), 0
+    )
     assert named.tolist() == ["gone", "gone"]
     assert Stochastic(np.eye(2)).parameters() == {"matrix": "2 x 2", "kept": 1.0}
 
@@ -520,7 +564,9 @@ def test_labels_refuse_noise_and_distances():
     assert "labels" in ENGINE.refuses(User(belief, Parameter("theta"), Quadratic()), [Release()])
     assert "labels" in ENGINE.refuses(User(belief, Parameter("theta"), ZeroOne(tolerance=1.0)), [Release()])
     assert ENGINE.refuses(User(belief, Parameter("theta"), LogScore()), [Release()]) is None
-    assert 'estimates="target"' in ENGINE.refuses(User(belief, Parameter("theta"), lambda e, t: abs(e - t)), [Release()])
+    assert 'estimates="target"' in ENGINE.refuses(
+        User(belief, Parameter("theta"), lambda e, t: abs(e - t)), [Release()]
+    )
     asymmetric = User(belief, Parameter("theta"), lambda e, t: np.where(e == t, 0.0, 1.0 + 3.0 * t), estimates="target")
     assert ENGINE.solve(asymmetric, [Suppress()]).uncertainty[0] == pytest.approx(0.4)  # say "b"
 

@@ -108,7 +108,19 @@ TEXTS = [
     "~",
     "a\nb",
 ]
-OPTIONS = ["--max-risk", "--out", "--set", "--format", "--date", "--figures", "--checkpoint", "--workers", "--force", "--quiet", "--debug"]
+OPTIONS = [
+    "--max-risk",
+    "--out",
+    "--set",
+    "--format",
+    "--date",
+    "--figures",
+    "--checkpoint",
+    "--workers",
+    "--force",
+    "--quiet",
+    "--debug",
+]
 MEASURE = ["--known", "--model", "--measures", "--columns", "--missing", "--key", "--risk", "--utility", "--chunksize"]
 
 
@@ -191,7 +203,10 @@ class Place:
         assert found in code, (argv, found, said)
         lines = said.splitlines() if "--debug" not in argv else said.splitlines()[-1:]
         assert len(lines) == (found != 0), (argv, lines)
-        assert all(line.startswith("ruvdecision: error: ") and "Traceback" not in line and "unexpected" not in line for line in lines)
+        assert all(
+            line.startswith("ruvdecision: error: ") and "Traceback" not in line and "unexpected" not in line
+            for line in lines
+        )
         self.check("--force" in argv)
         return found, out.getvalue(), said
 
@@ -375,7 +390,9 @@ FIXED = [
 ]
 
 
-@pytest.mark.parametrize("argv", FIXED, ids=lambda argv: " ".join(argv)[:60].encode("ascii", "backslashreplace").decode() or "nothing")
+@pytest.mark.parametrize(
+    "argv", FIXED, ids=lambda argv: " ".join(argv)[:60].encode("ascii", "backslashreplace").decode() or "nothing"
+)
 def test_traps(argv: list[str], place: Place) -> None:
     place.run(*argv)
 
@@ -395,15 +412,21 @@ def lines(place: Place) -> Any:
     safe = st.sampled_from(["new", "full", "half", "letter.txt", "gone", "new/deep"]) | st.sampled_from(TEXTS)
     pair = st.one_of(
         st.tuples(st.sampled_from(["--max-risk", "--set", "--format", "--date"]), word),
-        st.tuples(st.just("--set"), st.builds("{}={}".format, st.sampled_from(["n", "label", "flag", "grid", "q"]), word)),
+        st.tuples(
+            st.just("--set"), st.builds("{}={}".format, st.sampled_from(["n", "label", "flag", "grid", "q"]), word)
+        ),
         st.tuples(st.sampled_from(["--out", "--checkpoint"]), safe),
         st.sampled_from(OPTIONS).map(lambda o: (o,)),
     )
-    measured = pair | st.tuples(st.sampled_from(MEASURE), word | st.sampled_from(["a,b", "a", "KL", "linkage", "IO", "a ~ b", "omit"]))
+    measured = pair | st.tuples(
+        st.sampled_from(MEASURE), word | st.sampled_from(["a,b", "a", "KL", "linkage", "IO", "a ~ b", "omit"])
+    )
     # With --workers a number would start as many processes.
     return st.one_of(
         st.builds(lambda f, o: ["run", f, *sum(o, ())], study, st.lists(pair, max_size=4)),
-        st.builds(lambda f, o: ["measure", *f, *sum(o, ())], st.lists(data, max_size=3), st.lists(measured, max_size=4)),
+        st.builds(
+            lambda f, o: ["measure", *f, *sum(o, ())], st.lists(data, max_size=3), st.lists(measured, max_size=4)
+        ),
         st.builds(lambda w: ["models", *w], st.lists(word, max_size=2)),
         st.builds(lambda f, w: ["explore", f, "--port", w], study, st.sampled_from(["0", *TEXTS])),
         st.lists(word | st.sampled_from(["run", "measure", "models", *OPTIONS, *MEASURE]), max_size=5),

@@ -122,14 +122,23 @@ def test_csv_as_others_write_it(name: str, packed: str, tmp_path: Path) -> None:
         else:
             assert not isinstance(found, RuvError), found
             pd.testing.assert_frame_equal(
-                found.reset_index(drop=True), pd.DataFrame(expected), check_dtype=False, check_column_type=False, check_index_type=False
+                found.reset_index(drop=True),
+                pd.DataFrame(expected),
+                check_dtype=False,
+                check_column_type=False,
+                check_index_type=False,
             )
     assert path.read_bytes() == written
 
 
 @settings(max_examples=80)
 @given(
-    st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8), min_size=1, max_size=4, unique_by=str.strip),
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8),
+        min_size=1,
+        max_size=4,
+        unique_by=str.strip,
+    ),
     st.integers(1, 4),
     st.sampled_from([",", ";", "\t", "|"]),
     st.booleans(),
@@ -169,7 +178,12 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 def test_errors_of_reading_quote_no_record() -> None:
     secret = "Zebedee-4711"
-    for content in (f'a,b\n1,"{secret}\n', f"a,b\n1,2\n{secret},2,3\n", f"{secret},{secret}\x00\n1,2\n", f"0.4711,4711.5\n{secret},1\n"):
+    for content in (
+        f'a,b\n1,"{secret}\n',
+        f"a,b\n1,2\n{secret},2,3\n",
+        f"{secret},{secret}\x00\n1,2\n",
+        f"0.4711,4711.5\n{secret},1\n",
+    ):
         Path("s.csv").write_text(content)
         found = attempt(read_data, "s.csv", kind="files read")
         assert isinstance(found, RuvError)
@@ -192,7 +206,9 @@ def whole(kind: str) -> bytes:
         table().to_stata(path, write_index=False)
     elif kind in ("sav", "por", "xpt"):
         pyreadstat = pytest.importorskip("pyreadstat")
-        {"sav": pyreadstat.write_sav, "por": pyreadstat.write_por, "xpt": pyreadstat.write_xport}[kind](table(), str(path))
+        {"sav": pyreadstat.write_sav, "por": pyreadstat.write_por, "xpt": pyreadstat.write_xport}[kind](
+            table(), str(path)
+        )
     else:
         table().to_csv(path, index=False)
     return path.read_bytes()
@@ -212,7 +228,9 @@ def test_a_file_that_was_cut_short(kind: str) -> None:
         if not isinstance(found, InputError):
             # A SAS transport file does not say how many records it has, and these two end in blanks.
             assert kind in ("xpt", "por"), cut
-            pd.testing.assert_frame_equal(found.set_axis(list("abs"), axis=1), table().head(len(found)), check_dtype=False)
+            pd.testing.assert_frame_equal(
+                found.set_axis(list("abs"), axis=1), table().head(len(found)), check_dtype=False
+            )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -273,8 +291,18 @@ def test_hurt_files_are_read_or_refused(kind: str) -> None:
 
 def rumap(**options: Any) -> RUMap:
     masks = [ruv.Suppress(), ruv.Noise(variance=2.0), ruv.Noise(sd=1.0) | ruv.Microaggregate(groups=1)]
-    given: dict[str, Any] = {"masks": masks, "intruder": [4.0, 2.0, 1.0], "scientist": [3.0, 0.5, 0.25], "before": (4.0, 3.0)}
-    given |= {"columns": {"IO": [0.1, 0.5, np.nan], "word": ["x", "", "z"]}, "attrs": {"seed": 3}, "notes": ["A note."], **options}
+    given: dict[str, Any] = {
+        "masks": masks,
+        "intruder": [4.0, 2.0, 1.0],
+        "scientist": [3.0, 0.5, 0.25],
+        "before": (4.0, 3.0),
+    }
+    given |= {
+        "columns": {"IO": [0.1, 0.5, np.nan], "word": ["x", "", "z"]},
+        "attrs": {"seed": 3},
+        "notes": ["A note."],
+        **options,
+    }
     return RUMap.build(**given)
 
 
@@ -504,7 +532,18 @@ def foreign(name: str) -> Path:
     return path
 
 
-FOREIGN = ["plain.nc", "classic.nc", "groups.nc", "types.h5", "name.h5", "bytes.h5", "deep.h5", "empty.h5", "signature.nc", "text.nc"]
+FOREIGN = [
+    "plain.nc",
+    "classic.nc",
+    "groups.nc",
+    "types.h5",
+    "name.h5",
+    "bytes.h5",
+    "deep.h5",
+    "empty.h5",
+    "signature.nc",
+    "text.nc",
+]
 
 
 @pytest.mark.parametrize("name", [*FOREIGN, "nothing.nc"])
@@ -546,7 +585,9 @@ def read_back(folder: Path) -> dict[str, Any]:
 
 
 @settings(max_examples=80)
-@given(st.sampled_from(["first", "second", "third", "manifest"]), st.integers(0, 10**6), st.integers(0, 255), st.booleans())
+@given(
+    st.sampled_from(["first", "second", "third", "manifest"]), st.integers(0, 10**6), st.integers(0, 255), st.booleans()
+)
 def test_hurt_checkpoints(which: str, position: int, byte: int, cut: bool) -> None:
     """A task whose file was hurt is done again; a hurt manifest is refused, or says what it said."""
     folder = Path("run")
@@ -573,7 +614,11 @@ def test_hurt_checkpoints(which: str, position: int, byte: int, cut: bool) -> No
 def test_checkpoints_of_another_run_or_kind() -> None:
     folder = checkpoint()
     before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    for parts, words in (({"seed": 2}, "another study; got other seed"), ({"seed": 1, "data": 3}, "other data"), ({}, "other seed")):
+    for parts, words in (
+        ({"seed": 2}, "another study; got other seed"),
+        ({"seed": 1, "data": 3}, "other data"),
+        ({}, "other seed"),
+    ):
         tried("checkpoints hurt")
         with pytest.raises(InputError, match=words), Checkpoint(folder, parts):
             pass

@@ -47,7 +47,12 @@ def closed() -> Iterator[None]:
 
 def example(variance: float = 2.0) -> RUMap:
     belief = NormalBelief(records=10, variance=variance, prior_mean=0, prior_variance=5)
-    masks = [Suppress(), AVERAGE, *(Noise(variance=v) | AVERAGE for v in (0.5, 2.0, 8.0)), *(Noise(variance=v) for v in (4.0, 16.0))]
+    masks = [
+        Suppress(),
+        AVERAGE,
+        *(Noise(variance=v) | AVERAGE for v in (0.5, 2.0, 8.0)),
+        *(Noise(variance=v) for v in (4.0, 16.0)),
+    ]
     users = (User(belief, t, Quadratic()) for t in (Record(0), Parameter("mu")))
     return evaluate(masks, intruder=next(users), scientist=next(users))
 
@@ -102,7 +107,11 @@ def test_a_map_on_dark_paper_can_be_read() -> None:
 
 def draw_knowledge() -> Any:
     rumap = additive_noise(
-        n=20, variance=1, noise_variance=[0.1, 0.3, 1.0], knowledge=["record", "sample", "population"], method=["paper", "bayes"]
+        n=20,
+        variance=1,
+        noise_variance=[0.1, 0.3, 1.0],
+        knowledge=["record", "sample", "population"],
+        method=["paper", "bayes"],
     )
     return plot_knowledge(rumap, max_risk=2)
 
@@ -120,7 +129,9 @@ def draw_record_risk() -> Any:
 
 def draw_publishing() -> Any:
     masks = [Noise(variance=v) for v in (1.0, 4.0)]
-    return plot_publishing(price_of_publishing(masks, intruder=INTRUDER, scientist=SCIENTIST, replicates=5, seed=1), max_risk=1.0)
+    return plot_publishing(
+        price_of_publishing(masks, intruder=INTRUDER, scientist=SCIENTIST, replicates=5, seed=1), max_risk=1.0
+    )
 
 
 @pytest.mark.parametrize("draw", [draw_knowledge, draw_tornado, draw_record_risk, draw_publishing])
@@ -270,7 +281,9 @@ def test_records_are_drawn_from_the_belief_by_the_seed() -> None:
     first, again, other = (curves(plot_posteriors(SCIENTIST, masks, seed=s), True)[0][0][0] for s in (1, 1, 2))
     assert first == again != other
     data = np.arange(10.0)
-    given = [curves(plot_posteriors(SCIENTIST, masks, data=data, seed=s, prior=False), True)[0][0].mean() for s in (1, 2)]
+    given = [
+        curves(plot_posteriors(SCIENTIST, masks, data=data, seed=s, prior=False), True)[0][0].mean() for s in (1, 2)
+    ]
     assert given[0] != given[1]
     assert abs(given[0] - 4.5) < 1.5
 
@@ -376,7 +389,9 @@ def test_techniques_are_told_apart_and_the_axis_is_logarithmic_where_it_helps() 
     [({"parameter": "size"}, "varies"), ({"users": ["agency"]}, "users"), ({"relative": True}, "not known")],
 )
 def test_bad_arguments_of_uncertainty(arguments: dict[str, Any], words: str) -> None:
-    rumap = RUMap.build(labels=["a", "b"], intruder=[1.0, 2.0], scientist=[1.0, 2.0], technique="T", parameters={"level": [1.0, 2.0]})
+    rumap = RUMap.build(
+        labels=["a", "b"], intruder=[1.0, 2.0], scientist=[1.0, 2.0], technique="T", parameters={"level": [1.0, 2.0]}
+    )
     with pytest.raises(InputError, match=words):
         plot_uncertainty(rumap, **arguments)
 
@@ -394,7 +409,9 @@ def measured(values: Any) -> RUMap:
     a, b, c = np.asarray(values, dtype=float).T
     better = {"linkage": "lower", "IO": "higher", "KL": "lower"}
     columns = {"linkage": a, "IO": b, "KL": c}
-    return RUMap.build(labels=[f"r{i}" for i in range(len(a))], columns=columns, risk="linkage", utility="IO", attrs={"better": better})
+    return RUMap.build(
+        labels=[f"r{i}" for i in range(len(a))], columns=columns, risk="linkage", utility="IO", attrs={"better": better}
+    )
 
 
 @settings(deadline=None, max_examples=25)
@@ -407,7 +424,9 @@ def test_the_frontier_of_three_is_the_one_by_brute_force(values: list[tuple[int,
     expected = sorted((b, a, c) for a, b, c in values if not any(beats(p, (a, b, c)) for p in values))
     ax = plot_frontier3(measured(values), ["linkage", "IO", "KL"], names=False)
     dots = ax.collections[0]
-    drawn = sorted((*map(float, place), float(z)) for place, z in zip(dots.get_offsets(), dots.get_array(), strict=True))
+    drawn = sorted(
+        (*map(float, place), float(z)) for place, z in zip(dots.get_offsets(), dots.get_array(), strict=True)
+    )
     assert drawn == [tuple(map(float, e)) for e in expected]
     plt.close("all")
 
@@ -424,7 +443,9 @@ def test_axes_colour_and_names_say_what_they_are() -> None:
     assert all(contrast(t.get_color(), DARK.paper) > 7 for t in ax.texts)
     assert ax.collections[0].get_cmap().name == "cividis"
     default = plot_frontier3(
-        RUMap.build(labels=["a"], intruder=[1.0], scientist=[1.0], columns={"IO": [0.5]}, attrs={"better": {"IO": "higher"}})
+        RUMap.build(
+            labels=["a"], intruder=[1.0], scientist=[1.0], columns={"IO": [0.5]}, attrs={"better": {"IO": "higher"}}
+        )
     )
     assert default.get_title().endswith("risk, utility and IO")
 

@@ -174,7 +174,10 @@ def test_a_regression_is_solved_row_by_row():
         return model
 
     data = 1 + 2 * t + np.random.default_rng(2).normal(0, 0.7, 9)
-    found = {name: solved(PyMCBelief(line), Parameter(name), Quadratic(), [Noise(sd=0.5)], data=data).uncertainty[0] for name in "ab"}
+    found = {
+        name: solved(PyMCBelief(line), Parameter(name), Quadratic(), [Noise(sd=0.5)], data=data).uncertainty[0]
+        for name in "ab"
+    }
     design = np.stack([np.ones(9), t], axis=1)
     cov = np.linalg.inv(np.diag([1 / 4, 1 / 9]) + design.T @ design / (0.49 + 0.25))
     assert found["a"] == pytest.approx(cov[0, 0], rel=1e-9) and found["b"] == pytest.approx(cov[1, 1], rel=1e-9)
@@ -295,7 +298,9 @@ def test_topcoded_waiting_times_in_closed_form(beliefs):
     beyond = stats.lomax(a, loc=cut, scale=b)
     record = solved(beliefs["waiting"], Record(top), Absolute(), [mask], data=data)
     x = cut + b * (np.expm1(np.linspace(0, 40 / a, 400_001)))
-    assert record.uncertainty[0] == pytest.approx(np.trapezoid(np.abs(x - beyond.median()) * beyond.pdf(x), x), rel=1e-6)
+    assert record.uncertainty[0] == pytest.approx(
+        np.trapezoid(np.abs(x - beyond.median()) * beyond.pdf(x), x), rel=1e-6
+    )
     seen = solved(beliefs["waiting"], Record(int(np.argmin(data))), Quadratic(), [mask], data=data)
     assert seen.uncertainty[0] == pytest.approx(0, abs=1e-12)
 
@@ -311,7 +316,12 @@ def test_lognormal_records_against_fine_grids(beliefs, mask):
     else:
         law = stats.laplace(scale=1 / np.sqrt(2)) if mask.kind == "laplace" else stats.norm()
         # The kink of the noise's law lies on a point.
-        x = np.stack([np.concatenate([np.geomspace(1e-3, y, 4001), np.geomspace(y, 300, 4001)[1:]]) for y in np.maximum(release, 0.01)])
+        x = np.stack(
+            [
+                np.concatenate([np.geomspace(1e-3, y, 4001), np.geomspace(y, 300, 4001)[1:]])
+                for y in np.maximum(release, 0.01)
+            ]
+        )
         like = law.pdf(release[:, None] - x)
     moments = np.empty((len(mu), 3))
     logs = -0.5 * (mu - 1) ** 2
@@ -405,7 +415,9 @@ def test_users_are_solved_together_and_progress_is_told(beliefs):
 def test_any_loss_and_listed_estimates(beliefs):
     belief, masks = beliefs["mean_and_sd"], [Noise(sd=1.0)]
     fourth = solved(belief, Record(0), CustomLoss(lambda e, t: (e - t) ** 2), masks)
-    assert fourth.uncertainty[0] == pytest.approx(solved(belief, Record(0), Quadratic(), masks).uncertainty[0], rel=1e-8)
+    assert fourth.uncertainty[0] == pytest.approx(
+        solved(belief, Record(0), Quadratic(), masks).uncertainty[0], rel=1e-8
+    )
     listed = User(belief, Parameter("mu"), Quadratic(), estimates=np.array([-1.0, 0.0, 1.0, 2.0]))
     free = solved(belief, Parameter("mu"), Quadratic(), masks).uncertainty[0]
     assert Quadrature().solve(listed, masks, data=DATA, seed=SEED).uncertainty[0] > free
@@ -440,7 +452,12 @@ def tied(n):
         (PyMCBelief(counts), Record(0), [Noise(sd=1.0)], "continuous parameters.*Sampling"),
         (PyMCBelief(tied), Record(0), [Noise(sd=1.0)], "independent given the parameters.*Sampling"),
         (PyMCBelief(known_variance), Maximum(), [Noise(sd=1.0)], "largest record.*Sampling"),
-        (PyMCBelief(known_variance), Functional(lambda x: x**2, of=Record(0)), [Noise(sd=1.0)], "linear functions.*Sampling"),
+        (
+            PyMCBelief(known_variance),
+            Functional(lambda x: x**2, of=Record(0)),
+            [Noise(sd=1.0)],
+            "linear functions.*Sampling",
+        ),
         (PyMCBelief(incomes), Average(), [Noise(sd=1.0)], "average of normal records.*Sampling"),
         (PyMCBelief(incomes), Records(), [Noise(sd=1.0)], "all records at once.*Sampling"),
         (PyMCBelief(known_variance), Record(0), [Microaggregate(groups=3)], "Sampling"),
@@ -455,7 +472,12 @@ def test_refusals_say_what_can(belief, target, masks, words):
 
 def test_refuses_nothing_that_it_can_do(beliefs):
     for target in (Record(0), Parameter("mu"), Average(), NewRecord()):
-        assert Quadrature().refuses(User(beliefs["known_variance"], target, Quadratic()), [Noise(sd=1.0), Suppress()], DATA) is None
+        assert (
+            Quadrature().refuses(
+                User(beliefs["known_variance"], target, Quadratic()), [Noise(sd=1.0), Suppress()], DATA
+            )
+            is None
+        )
 
 
 def test_bad_input(beliefs):

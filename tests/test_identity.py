@@ -66,7 +66,12 @@ def solve(belief, target, masks, loss=None, **options):
 def finite():
     """A finite belief of two states and three labels."""
     return lambda n=4, **kw: FiniteBelief(
-        [0, 1], probabilities=[0.3, 0.7], likelihood=[[0.6, 0.3, 0.1], [0.1, 0.2, 0.7]], outcomes=["x", "y", "z"], records=n, **kw
+        [0, 1],
+        probabilities=[0.3, 0.7],
+        likelihood=[[0.6, 0.3, 0.1], [0.1, 0.2, 0.7]],
+        outcomes=["x", "y", "z"],
+        records=n,
+        **kw,
     )
 
 
@@ -97,7 +102,9 @@ def by_permutations(belief, released, sizes, known, z, errors):
     return weight / weight.sum()
 
 
-@pytest.mark.parametrize("prior", [{"prior": "known"}, {"prior_covariance": [[4.0, 1.0], [1.0, 3.0]]}], ids=["known", "normal"])
+@pytest.mark.parametrize(
+    "prior", [{"prior": "known"}, {"prior_covariance": [[4.0, 1.0], [1.0, 3.0]]}], ids=["known", "normal"]
+)
 @pytest.mark.parametrize("known", [[0], [1], [0, 1]])
 @pytest.mark.parametrize("error", [0.0, 0.5])
 def test_normal_noise_is_bayes_over_all_orders(prior, known, error):
@@ -119,7 +126,9 @@ def test_five_rows_three_columns():
     release = Noise(variance=[0.2, 0.4, 0.6]).release(records, 2)
     z = records[0, [2, 0]]
     expected = by_permutations(belief, release, [np.diag([0.2, 0.4, 0.6])] * 5, [2, 0], z, [0.0, 0.0])
-    np.testing.assert_allclose(chances(belief, Noise(variance=[0.2, 0.4, 0.6]), release, known=[2, 0], values=z), expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        chances(belief, Noise(variance=[0.2, 0.4, 0.6]), release, known=[2, 0], values=z), expected, rtol=1e-9
+    )
 
 
 def test_flat_prior_is_the_limit_of_wide_ones():
@@ -138,8 +147,12 @@ def test_noise_sized_by_place_and_suppressed_rows():
     mask = Noise(variance=[0.1, 0.5, 0.1, 3.0]) | Suppress(rows=[2], columns=[0])
     records = belief.draw(np.random.default_rng(6))
     release = mask.release(records, 7)
-    expected = by_permutations(belief, release, [s * np.eye(2) for s in (0.1, 0.5, 0.1, 3.0)], [0, 1], records[0], [0.2, 0.2])
-    np.testing.assert_allclose(chances(belief, mask, release, values=records[0], error_variance=0.2), expected, rtol=1e-9)
+    expected = by_permutations(
+        belief, release, [s * np.eye(2) for s in (0.1, 0.5, 0.1, 3.0)], [0, 1], records[0], [0.2, 0.2]
+    )
+    np.testing.assert_allclose(
+        chances(belief, mask, release, values=records[0], error_variance=0.2), expected, rtol=1e-9
+    )
 
 
 def test_sample_leaves_mass_outside():
@@ -164,11 +177,15 @@ def test_the_ratio_of_densities():
     slope = SPREAD[:, 0] / SPREAD[0, 0]
     given_x = stats.multivariate_normal(MEAN + slope * (records[0, 0] - MEAN[0]), total - np.outer(slope, SPREAD[0]))
     ratio = given_x.pdf(release) / stats.multivariate_normal(MEAN, total).pdf(release)
-    np.testing.assert_allclose(chances(belief, Noise(sd=0.8), release, known="a", values=records[0, 0]), ratio / ratio.sum(), rtol=1e-10)
+    np.testing.assert_allclose(
+        chances(belief, Noise(sd=0.8), release, known="a", values=records[0, 0]), ratio / ratio.sum(), rtol=1e-10
+    )
 
 
 @pytest.mark.parametrize(
-    "mask", [Noise(sd=0.4), Noise(sd=0.4, columns=1) | Suppress(rows=[2], columns=[0]), Release() | Subsample(size=5)], ids=str
+    "mask",
+    [Noise(sd=0.4), Noise(sd=0.4, columns=1) | Suppress(rows=[2], columns=[0]), Release() | Subsample(size=5)],
+    ids=str,
 )
 @pytest.mark.parametrize("error", [0.0, 0.4])
 def test_two_engines_agree(mask, error):
@@ -237,7 +254,9 @@ def test_finite_vectors_masked_column_by_column(finite):
     belief = FiniteBelief([0, 1], likelihood=law, outcomes=points, records=3)
     mask = PRAM(stay=0.7, columns=[0]) | Round(base=5, columns=[1])
     outputs = [(a, b) for a in (0.0, 1.0) for b in (0.0, 5.0)]
-    matrix = np.array([[(0.7 if a == p[0] else 0.3) * (b == np.rint(p[1] / 5) * 5) for a, b in outputs] for p in points])
+    matrix = np.array(
+        [[(0.7 if a == p[0] else 0.3) * (b == np.rint(p[1] / 5) * 5) for a, b in outputs] for p in points]
+    )
     seen = [1, 2, 3]
     like = np.exp(-((points[:, 0] - 0.9) ** 2) / (2 * 0.25))
     found = chances(belief, mask, np.array([outputs[s] for s in seen]), known=[0], values=[0.9], error_sd=0.5)
@@ -273,7 +292,9 @@ def test_rounding_of_correlated_columns():
     for a, b in release:
         inside = stats.norm(mean, sd).cdf(b + 0.5) - stats.norm(mean, sd).cdf(b - 0.5)
         weight.append((np.rint(z) == a) * inside / box([a - 0.5, b - 0.5], [a + 0.5, b + 0.5], MEAN, SPREAD))
-    np.testing.assert_allclose(chances(belief, mask, release, known="a", values=z), np.array(weight) / sum(weight), rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(
+        chances(belief, mask, release, known="a", values=z), np.array(weight) / sum(weight), rtol=1e-6, atol=1e-12
+    )
 
 
 def test_noise_then_rounding_with_errors():
@@ -302,7 +323,9 @@ def test_noise_then_rounding_with_errors():
             solve_ = np.linalg.solve(cov[np.ix_(condition, condition)], cov[np.ix_(condition, open_)]).T
             m = mean[open_] + solve_ @ (np.array(at) - mean[condition])
             c = cov[np.ix_(open_, open_)] - solve_ @ cov[np.ix_(condition, open_)]
-            return stats.multivariate_normal(mean[condition], cov[np.ix_(condition, condition)]).pdf(at) * box(low, high, m, c)
+            return stats.multivariate_normal(mean[condition], cov[np.ix_(condition, condition)]).pdf(at) * box(
+                low, high, m, c
+            )
 
         weight.append(chance([*fixed, 2], [*at, z]) / chance(fixed, at))
     found = chances(belief, mask, release, known="b", values=z, error_variance=v)
@@ -331,7 +354,12 @@ def test_other_noise_by_quadrature(noise, law, error):
         both = (
             law.pdf(y - z) * population.pdf(z)
             if error == 0
-            else integrate.quad(lambda x: population.pdf(x) * law.pdf(y - x) * stats.norm(x, error).pdf(z), -12, 14, **limits)[0]  # noqa: B023
+            else integrate.quad(
+                lambda x: population.pdf(x) * law.pdf(y - x) * stats.norm(x, error).pdf(z),  # noqa: B023
+                -12,
+                14,
+                **limits,
+            )[0]
         )
         weight.append(both / alone)
     found = chances(belief, noise, release, values=z, error_sd=error)
@@ -352,9 +380,13 @@ def test_mixture_noise_and_random_rounding_by_quadrature():
     for mask, release, kernel in kernels.values():
         belief = NormalBelief(records=3, variance=2.0, prior_mean=1.0, prior="known")
         product_ = lambda x, y, kernel=kernel: population.pdf(x) * kernel(y - x)  # noqa: E731
-        alone = [integrate.quad(product_, y - 8, y + 8, args=(y,), points=[y - 2, y, y + 2], limit=400)[0] for y in release]
+        alone = [
+            integrate.quad(product_, y - 8, y + 8, args=(y,), points=[y - 2, y, y + 2], limit=400)[0] for y in release
+        ]
         weight = np.array([kernel(y - 0.4) for y in release]) / alone
-        np.testing.assert_allclose(chances(belief, mask, np.array(release), values=0.4), weight / weight.sum(), rtol=1e-8)
+        np.testing.assert_allclose(
+            chances(belief, mask, np.array(release), values=0.4), weight / weight.sum(), rtol=1e-8
+        )
 
 
 @pytest.mark.newest
@@ -377,10 +409,18 @@ def test_laws_of_noise_integrate_to_one(kind):
     for variance in (0.0, 1e-4, 0.3, 50.0):
         reach = 400 * (0.7 + np.sqrt(variance))
         total = integrate.quad(
-            lambda y, v=variance: float(np.exp(law.log(np.array([y]), np.zeros(1), v)[0])), 0, reach, points=[0.1, 1, 10], limit=800
+            lambda y, v=variance: float(np.exp(law.log(np.array([y]), np.zeros(1), v)[0])),
+            0,
+            reach,
+            points=[0.1, 1, 10],
+            limit=800,
         )[0]
         mirrored = integrate.quad(
-            lambda y, v=variance: float(np.exp(law.log(np.array([-y]), np.zeros(1), v)[0])), 0, reach, points=[0.1, 1, 10], limit=800
+            lambda y, v=variance: float(np.exp(law.log(np.array([-y]), np.zeros(1), v)[0])),
+            0,
+            reach,
+            points=[0.1, 1, 10],
+            limit=800,
         )[0]
         assert total == pytest.approx(0.5, abs=1e-7) and mirrored == pytest.approx(0.5, abs=1e-7)
 
@@ -394,7 +434,9 @@ def test_chains_of_coarse_steps_tell_one_interval():
     law = stats.norm(0, 2)
     # 4 is what comes of anything from 3 up: 3 itself is halfway between 2 and 4 and goes to the even multiple.
     alone = np.array([law.sf(3), law.cdf(1) - law.cdf(-1), law.cdf(-3)])
-    own = np.array([stats.norm(3.4, 1).sf(3), stats.norm(3.4, 1).cdf(1) - stats.norm(3.4, 1).cdf(-1), stats.norm(3.4, 1).cdf(-3)])
+    own = np.array(
+        [stats.norm(3.4, 1).sf(3), stats.norm(3.4, 1).cdf(1) - stats.norm(3.4, 1).cdf(-1), stats.norm(3.4, 1).cdf(-3)]
+    )
     # An error with variance v turns x | z into N(z s2 / (s2 + v), s2 v / (s2 + v)): here z = 4.25 and v = 1 / 0.75 give N(3.1875, 1).
     v = 1 / (1 - 1 / 4.0)
     z = 3.4 * (4 + v) / 4
@@ -426,7 +468,9 @@ def test_recode_by_width(label):
     mask = Recode(width=0.5, label=label)
     values = np.array([0.5, 0.49, -0.2, 0.74])
     belief = NormalBelief(records=4, variance=1.5, prior="known")
-    np.testing.assert_allclose(chances(belief, mask, mask.release(pd.Series(values), 5), values=0.6), [0.5, 0, 0, 0.5], atol=1e-15)
+    np.testing.assert_allclose(
+        chances(belief, mask, mask.release(pd.Series(values), 5), values=0.6), [0.5, 0, 0, 0.5], atol=1e-15
+    )
 
 
 # -- limits and invariance -----------------------------------------------------------------------------------
@@ -478,7 +522,12 @@ def test_masks_that_tell_less():
     """Garbling: a release made of another can only be worse for him."""
     belief = normal(12)
     finer = [Noise(sd=0.3), Release(), Round(base=0.5), Noise(sd=0.3)]
-    coarser = [Noise(sd=0.3) | Round(base=0.5), Round(base=0.5), Round(base=0.5) | Topcode(at=0.5), Noise(sd=0.3) | Subsample(size=4)]
+    coarser = [
+        Noise(sd=0.3) | Round(base=0.5),
+        Round(base=0.5),
+        Round(base=0.5) | Topcode(at=0.5),
+        Noise(sd=0.3) | Subsample(size=4),
+    ]
     a = solve(belief, Identity("all", error_sd=0.2), finer, replicates=12)
     b = solve(belief, Identity("all", error_sd=0.2), coarser, replicates=12)
     assert np.all(b.uncertainty > a.uncertainty)
@@ -504,9 +553,16 @@ def test_units_do_not_matter(seed, scale, shift):
     records = normal(6).draw(rng)
     release = Noise(sd=0.5).release(records, seed)
     plain = chances(normal(6), Noise(sd=0.5), release, known="a", values=records[0, 0], error_sd=0.3)
-    moved = NormalBelief(records=6, covariance=SPREAD * scale**2, prior_mean=MEAN * scale + shift, prior="known", columns=["a", "b"])
+    moved = NormalBelief(
+        records=6, covariance=SPREAD * scale**2, prior_mean=MEAN * scale + shift, prior="known", columns=["a", "b"]
+    )
     found = chances(
-        moved, Noise(sd=0.5 * scale), release * scale + shift, known="a", values=records[0, 0] * scale + shift, error_sd=0.3 * scale
+        moved,
+        Noise(sd=0.5 * scale),
+        release * scale + shift,
+        known="a",
+        values=records[0, 0] * scale + shift,
+        error_sd=0.3 * scale,
     )
     np.testing.assert_allclose(found, plain, rtol=1e-6, atol=1e-12)
 
@@ -569,7 +625,9 @@ def test_values_given_without_data_draw_the_record_around_them():
     inner = []
     for s in range(80):
         z = belief.draw(rng)[1, 1] + 0.3 * rng.standard_normal()
-        inner.append(solve(belief, Identity(1, known="b", error_sd=0.3, values=z), mask, replicates=2, seed=s).uncertainty[0])
+        inner.append(
+            solve(belief, Identity(1, known="b", error_sd=0.3, values=z), mask, replicates=2, seed=s).uncertainty[0]
+        )
     error = np.hypot(direct.error[0], np.std(inner, ddof=1) / np.sqrt(80))
     assert abs(np.mean(inner) - direct.uncertainty[0]) < 4 * error
 
@@ -583,12 +641,16 @@ def test_in_a_map():
     intruder = User(belief, Identity(7, known=["a"], error_sd=0.1), ZeroOne())
     scientist = User(belief, Parameter("mu"), Quadratic())
     masks = [Noise(variance=v) for v in (0.1, 0.5, 1.0)] + [Suppress()]
-    rumap = evaluate(masks, intruder=intruder, scientist=scientist, data=data, replicates=20, seed=3, risk=lambda u: 1 - u)
+    rumap = evaluate(
+        masks, intruder=intruder, scientist=scientist, data=data, replicates=20, seed=3, risk=lambda u: 1 - u
+    )
     table = rumap.to_dataframe()
     np.testing.assert_allclose(table["risk"], table["intruder_expected_match"])
     assert np.all(np.diff(table["intruder_uncertainty"]) > 0) and (table["intruder_error"][:3] > 0).all()
     assert table["engine"].str.startswith("identification").all()
-    again = evaluate(masks, intruder=intruder, scientist=scientist, data=data, replicates=20, seed=3, risk=lambda u: 1 - u)
+    again = evaluate(
+        masks, intruder=intruder, scientist=scientist, data=data, replicates=20, seed=3, risk=lambda u: 1 - u
+    )
     np.testing.assert_array_equal(again.intruder_uncertainty, rumap.intruder_uncertainty)
     # Common random numbers: a mask's value does not depend on which others are in the map.
     alone = evaluate(masks[1:2], intruder=intruder, scientist=scientist, data=data, replicates=20, seed=3)
@@ -598,7 +660,11 @@ def test_in_a_map():
 def test_log_score_is_the_entropy_over_places():
     belief = normal(8)
     solution = solve(
-        belief, Identity(0, known="a"), [Suppress(), Release(), Noise(sd=0.5), Subsample(size=2)], loss=LogScore(), replicates=30
+        belief,
+        Identity(0, known="a"),
+        [Suppress(), Release(), Noise(sd=0.5), Subsample(size=2)],
+        loss=LogScore(),
+        replicates=30,
     )
     np.testing.assert_allclose(solution.uncertainty[:2], [np.log(8), 0], atol=1e-12)
     assert 0 < solution.uncertainty[2] < np.log(8) and solution.before == pytest.approx(np.log(8))
@@ -628,9 +694,13 @@ def test_batched_posterior_of_several():
     belief = normal(4)
     records = belief.draw(np.random.default_rng(1))
     release = Noise(sd=0.5).release(records, 1)
-    both = posterior(User(belief, Identity([0, 2], known=["a"], values=records[[0, 2]][:, [0]]), ZeroOne()), Noise(sd=0.5), release)
+    both = posterior(
+        User(belief, Identity([0, 2], known=["a"], values=records[[0, 2]][:, [0]]), ZeroOne()), Noise(sd=0.5), release
+    )
     assert both.batch == (2,)
-    np.testing.assert_allclose(both.probabilities[1], chances(belief, Noise(sd=0.5), release, known="a", values=records[2, 0]))
+    np.testing.assert_allclose(
+        both.probabilities[1], chances(belief, Noise(sd=0.5), release, known="a", values=records[2, 0])
+    )
 
 
 def test_a_hundred_thousand_records():
@@ -760,6 +830,12 @@ def test_other_bad_input(finite):
 
 def _user_without_checks(belief, target):
     user = object.__new__(User)
-    for name, value in {"belief": belief, "target": target, "loss": ZeroOne(), "estimates": "free", "name": None}.items():
+    for name, value in {
+        "belief": belief,
+        "target": target,
+        "loss": ZeroOne(),
+        "estimates": "free",
+        "name": None,
+    }.items():
         object.__setattr__(user, name, value)
     return user

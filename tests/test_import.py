@@ -29,7 +29,9 @@ str(rumap), repr(rumap)
 def loaded_after(code: str) -> list[str]:
     """Run code in a fresh interpreter and give back which heavy libraries it has loaded."""
     script = f"{code}\nimport sys\nprint('loaded:', *[name for name in {HEAVY!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1].split()[1:]
 
@@ -88,7 +90,11 @@ except SystemExit as stopped:
 @pytest.mark.parametrize("options", [[], ["-OO"], ["-bb", "-X", "dev"]], ids=["plain", "stripped", "strict"])
 def test_every_module_can_be_imported_without_a_warning(options: list[str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", *options, "-c", EVERY_MODULE], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", *options, "-c", EVERY_MODULE],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -140,7 +146,9 @@ def test_a_seeded_map_does_not_depend_on_the_hash_seed() -> None:
     runs = []
     for seed in ("0", "1"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
-        done = subprocess.run([sys.executable, "-c", SEEDED], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", SEEDED], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
         runs.append(done.stdout.split())
     assert len(set(runs[0])) == 6

@@ -90,7 +90,9 @@ def agree(belief: PyMCBelief, mask: Mask, data: pd.DataFrame, targets, losses=LO
         assert point.rhat < 1.02
         right = Exact().posterior(User(EXACT[k], target, Quadratic()), mask, release)
         found = point.posteriors[0]
-        where = np.atleast_1d(found.mean() - right.mean()) / np.sqrt(np.atleast_1d(right.var()) / (0.3 * point.ess_bulk))
+        where = np.atleast_1d(found.mean() - right.mean()) / np.sqrt(
+            np.atleast_1d(right.var()) / (0.3 * point.ess_bulk)
+        )
         assert np.all(np.abs(where) < 4), target
         for loss in losses:
             value, error = loss.uncertainty(found)
@@ -124,7 +126,9 @@ def test_noise_then_averages_of_three_variables() -> None:
     agree(vector, mask, THREE, [Record(0), Parameter("mu", component=2)], [Quadratic(), Absolute()], k=3)
 
 
-def test_another_size_of_noise_and_other_data_take_the_same_compiled_model(scalar: PyMCBelief, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_size_of_noise_and_other_data_take_the_same_compiled_model(
+    scalar: PyMCBelief, monkeypatch: pytest.MonkeyPatch
+) -> None:
     user = User(scalar, Record(0), Quadratic())
     small = Sampling(draws=50, tune=50, chains=1)
     for v in (1.0, 1.5):
@@ -213,8 +217,12 @@ def test_functions_of_files(joint: PyMCBelief) -> None:
     point = ENGINE.point(User(joint, Maximum(), Quadratic()), mask, release)
     files = point.chains.values[ALL].reshape(-1, N)
     np.testing.assert_allclose(point.posteriors[0].draws, files.max(axis=1))
-    gap = ENGINE.posterior(User(joint, Functional(lambda a, b: a - b, of=[Record(0), Record(1)]), Quadratic()), mask, release)
-    right = Exact().posterior(User(EXACT[1], Functional(lambda a, b: a - b, of=[Record(0), Record(1)]), Quadratic()), mask, release)
+    gap = ENGINE.posterior(
+        User(joint, Functional(lambda a, b: a - b, of=[Record(0), Record(1)]), Quadratic()), mask, release
+    )
+    right = Exact().posterior(
+        User(EXACT[1], Functional(lambda a, b: a - b, of=[Record(0), Record(1)]), Quadratic()), mask, release
+    )
     value, error = Quadratic().uncertainty(gap)
     assert abs(value - float(right.var())) <= 4 * error
 

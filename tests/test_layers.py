@@ -27,7 +27,19 @@ LAYERS = [
     {"beliefs", "masks", "targets", "rules", "losses"},
     {"posteriors", "channels", "observations", "layout", "orderstatistics"},
     {"running", "checkpoint", "sharing", "digests", "encoding", "datafingerprint"},
-    {"scores", "monotone", "progress", "lazy", "files", "csvfiles", "writing", "checks", "errors", "protocols", "_version"},
+    {
+        "scores",
+        "monotone",
+        "progress",
+        "lazy",
+        "files",
+        "csvfiles",
+        "writing",
+        "checks",
+        "errors",
+        "protocols",
+        "_version",
+    },
 ]
 HEIGHT = {name: -depth for depth, names in enumerate(LAYERS) for name in names}
 
@@ -50,7 +62,14 @@ LAZY_UP |= {
 
 # Heavy libraries: who may import them, and always inside a function only.
 LAZY_ONLY = {
-    "pymc": {"beliefs.pymc", "beliefs.anatomy", "beliefs.graphs", "engines.routes", "engines.samplers", "engines.latent"},
+    "pymc": {
+        "beliefs.pymc",
+        "beliefs.anatomy",
+        "beliefs.graphs",
+        "engines.routes",
+        "engines.samplers",
+        "engines.latent",
+    },
     "arviz": {"engines.samplers"},
     "pytensor": {
         "beliefs.anatomy",
@@ -92,7 +111,11 @@ def test_every_module_has_a_layer() -> None:
 
 def test_the_readme_shows_every_module() -> None:
     house = (ROOT / "README.md").read_text("utf-8").split("## The house")[1].split("\n## ")[0]
-    missing = {part for part in map(part_of, modules()) if part and not part.startswith("_") and not re.search(rf"\b{part}\b", house)}
+    missing = {
+        part
+        for part in map(part_of, modules())
+        if part and not part.startswith("_") and not re.search(rf"\b{part}\b", house)
+    }
     assert not missing, f"the picture of the house lacks {sorted(missing)}"
 
 
@@ -128,19 +151,27 @@ def test_heavy_libraries_wait_until_they_are_used(library: str) -> None:
     for i in imports():
         if i.name.split(".")[0] == library:
             assert i.lazy, f"{i.module}, line {i.line}: import {library} inside the function that uses it"
-            assert allowed is None or i.module in allowed, f"{i.module}, line {i.line}: only {sorted(allowed or ())} may import {library}"
+            assert allowed is None or i.module in allowed, (
+                f"{i.module}, line {i.line}: only {sorted(allowed or ())} may import {library}"
+            )
 
 
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
         ("from .rumap import RUMap", [("evaluate", "ruvdecision.rumap", False)]),
-        ("from . import rumap, users", [("evaluate", "ruvdecision.rumap", False), ("evaluate", "ruvdecision.users", False)]),
+        (
+            "from . import rumap, users",
+            [("evaluate", "ruvdecision.rumap", False), ("evaluate", "ruvdecision.users", False)],
+        ),
         ("import ruvdecision.rumap as r", [("evaluate", "ruvdecision.rumap", False)]),
         ("def f():\n    from .plots import draw", [("evaluate", "ruvdecision.plots", True)]),
         ("class A:\n    import numba", [("evaluate", "numba", False)]),
         ("try:\n    import numba\nexcept ImportError:\n    pass", [("evaluate", "numba", False)]),
-        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .plots import x", [("evaluate", "typing", False)]),
+        (
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .plots import x",
+            [("evaluate", "typing", False)],
+        ),
     ],
 )
 def test_the_reader_of_imports_sees(source: str, expected: list[tuple[str, str, bool]]) -> None:
@@ -159,7 +190,11 @@ def modules() -> dict[str, Path]:
 
 @cache
 def imports() -> list[Import]:
-    return [i for name, path in modules().items() for i in read(name, path.name == "__init__.py", ast.parse(path.read_text("utf-8")))]
+    return [
+        i
+        for name, path in modules().items()
+        for i in read(name, path.name == "__init__.py", ast.parse(path.read_text("utf-8")))
+    ]
 
 
 def part_of(module: str) -> str:

@@ -44,11 +44,16 @@ def own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 BELIEF = ruv.NormalBelief(records=5, variance=1e8, prior_mean=6e4, prior_variance=1e8)
 OTHER = ruv.NormalBelief(records=5, variance=2e8, prior_mean=5e4, prior_variance=1e8)
-INTRUDER, SCIENTIST = ruv.User(BELIEF, ruv.Record(0), ruv.Absolute()), ruv.User(BELIEF, ruv.Parameter("mu"), ruv.Quadratic())
+INTRUDER, SCIENTIST = (
+    ruv.User(BELIEF, ruv.Record(0), ruv.Absolute()),
+    ruv.User(BELIEF, ruv.Parameter("mu"), ruv.Quadratic()),
+)
 AVERAGE = ruv.Microaggregate(groups=1)
 GRID = [ruv.Suppress(), ruv.Noise(sd=4000.0), ruv.Noise(sd=9000.0) | AVERAGE]
 TRADES = ruv.FiniteBelief(values=["baker", "smith", "mason"], probabilities=[0.2, 0.3, 0.5])
-PAIR = ruv.NormalBelief(records=60, covariance=np.diag([8e7, 8e5]), prior_mean=[6e4, 9e3], prior_covariance=np.diag([1e8, 1e6]))
+PAIR = ruv.NormalBelief(
+    records=60, covariance=np.diag([8e7, 8e5]), prior_mean=[6e4, 9e3], prior_covariance=np.diag([1e8, 1e6])
+)
 
 
 def modelled(intruder: Any = INTRUDER, masks: Any = GRID, scientist: Any = SCIENTIST, **options: Any) -> RUMap:
@@ -62,7 +67,12 @@ def snooped(rule: Any, target: Any, **options: Any) -> RUMap:
 
 def measured(**options: Any) -> RUMap:
     compared = [ruv.RecordLinkage(known=["age", "income"]), ruv.IntervalOverlap("income ~ age + tax"), ruv.NormalKL()]
-    given = {"masks": [ruv.Noise(share=0.2), ruv.RankSwap(within=0.2)], "measures": compared, "replicates": 2, "seed": 1}
+    given = {
+        "masks": [ruv.Noise(share=0.2), ruv.RankSwap(within=0.2)],
+        "measures": compared,
+        "replicates": 2,
+        "seed": 1,
+    }
     return ruv.measure(table(), **{**given, **options})
 
 
@@ -71,7 +81,10 @@ def every_measure(names: list[str]) -> RUMap:
     category = names[0] in CATEGORICAL
     given = {n: dict(MEASURES.get(n, {})) for n in names}
     spelt = {"a": "income", "b": "age", "c": "tax", "g": "trade", "h": "owner", "a ~ b + c": "income ~ age + tax"}
-    known = {n: {k: [spelt[w] for w in v] if isinstance(v, list) else spelt.get(v, v) for k, v in g.items()} for n, g in given.items()}
+    known = {
+        n: {k: [spelt[w] for w in v] if isinstance(v, list) else spelt.get(v, v) for k, v in g.items()}
+        for n, g in given.items()
+    }
     known |= {n: {"columns": ["income", "tax"]} for n in ("DensityKL", "InformationLoss") if n in names}
     data = labelled()[["trade", "owner"]] if category else table()
     masks = [ruv.PRAM(stay=0.7)] if category else [ruv.Noise(share=0.2)]
@@ -88,7 +101,11 @@ def every_mask() -> RUMap:
         ruv.Recode(width=1e6, label="midpoint"),
         ruv.Microaggregate(size=3, by="mdav"),
     ]
-    found += [ruv.Noise(share=0.1, keep_moments=True), ruv.Noise(sd=lambda x: abs(x) / 9), ruv.Synthesize(method="copula")]
+    found += [
+        ruv.Noise(share=0.1, keep_moments=True),
+        ruv.Noise(sd=lambda x: abs(x) / 9),
+        ruv.Synthesize(method="copula"),
+    ]
     return ruv.measure(table()[["wealth", "income"]], [*numeric, *found], measures=[ruv.Mahalanobis()], seed=1)
 
 
@@ -96,7 +113,11 @@ def in_pieces(folder: Path) -> RUMap:
     labelled().to_csv(folder / "original.csv", index=False)
     released = labelled().assign(income=lambda t: t["income"] + 500, trade="baker")
     released.to_csv(folder / "released.csv", index=False)
-    compared = [ruv.NormalKL(columns=["income", "tax"]), ruv.Hellinger(columns=["trade"]), ruv.IntervalOverlap("income ~ age + owner")]
+    compared = [
+        ruv.NormalKL(columns=["income", "tax"]),
+        ruv.Hellinger(columns=["trade"]),
+        ruv.IntervalOverlap("income ~ age + owner"),
+    ]
     paths = {"one": str(folder / "released.csv")}
     rumap = ruv.measure(str(folder / "original.csv"), releases=paths, measures=compared, chunksize=7, parts=True)
     for file in ("original.csv", "released.csv"):
@@ -116,10 +137,14 @@ ROUTES: dict[str, Callable[[Path], Any]] = {
         data=np.array(["smith"]),
         seed=1,
     ),
-    "identity": lambda _: modelled(ruv.User(BELIEF, ruv.Identity(0, known=[0]), ruv.ZeroOne()), GRID[1:2], replicates=5),
+    "identity": lambda _: modelled(
+        ruv.User(BELIEF, ruv.Identity(0, known=[0]), ruv.ZeroOne()), GRID[1:2], replicates=5
+    ),
     "each record": lambda _: modelled(ruv.User(BELIEF, ruv.EachRecord(), ruv.Absolute()), GRID[1:2]),
     "misjudged": lambda _: modelled(ruv.User(OTHER, ruv.Record(0), ruv.Quadratic(), truth=BELIEF), GRID[1:]),
-    "unknown mask": lambda _: modelled(ruv.User(BELIEF, ruv.Record(0), ruv.Quadratic(), knows_mask=False), GRID[1:2], replicates=3),
+    "unknown mask": lambda _: modelled(
+        ruv.User(BELIEF, ruv.Record(0), ruv.Quadratic(), knows_mask=False), GRID[1:2], replicates=3
+    ),
     "panel": lambda _: modelled(ruv.Panel.vary(INTRUDER, prior_variance=[1e7, 1e8]), GRID[1:]),
     "rule of the largest": lambda _: snooped("max", ruv.Maximum()),
     "rule of the row": lambda _: snooped("row", ruv.Record(0)),
@@ -132,8 +157,12 @@ ROUTES: dict[str, Callable[[Path], Any]] = {
     ),
     "model and measures": lambda _: modelled(masks=GRID[1:2], measures=[ruv.Mahalanobis()]),
     "measures": lambda _: measured(parts=True),
-    "releases": lambda _: measured(masks=None, releases={"a": table() + 1.5, "b": table() * 1.1}, replicates=1, seed=None),
-    "measures of numbers": lambda _: every_measure([n for n in measure_names() if n not in {*CATEGORICAL, "ImputationLoss"}]),
+    "releases": lambda _: measured(
+        masks=None, releases={"a": table() + 1.5, "b": table() * 1.1}, replicates=1, seed=None
+    ),
+    "measures of numbers": lambda _: every_measure(
+        [n for n in measure_names() if n not in {*CATEGORICAL, "ImputationLoss"}]
+    ),
     "measures of categories": lambda _: every_measure([n for n in measure_names() if n in CATEGORICAL]),
     "masks": lambda _: every_mask(),
     "files in pieces": in_pieces,
@@ -152,7 +181,12 @@ ROUTES: dict[str, Callable[[Path], Any]] = {
         seed=1,
     ),
     "optimise": lambda _: ruv.optimise(
-        lambda sd: ruv.Noise(sd=sd), max_risk=1e-3, intruder=INTRUDER, scientist=SCIENTIST, bounds={"sd": (1e3, 1e5)}, data=numbers()
+        lambda sd: ruv.Noise(sd=sd),
+        max_risk=1e-3,
+        intruder=INTRUDER,
+        scientist=SCIENTIST,
+        bounds={"sd": (1e3, 1e5)},
+        data=numbers(),
     ),
     "scenario with records": lambda _: ruv.scenarios.empirical(numbers(), [1e6, 1e7], seed=1, replicates=5),
     "scenario of a sample": lambda _: ruv.scenarios.additive_noise(
@@ -173,10 +207,20 @@ def look_at(result: Any, folder: Path, pictures: bool = False) -> dict[str, Any]
     if isinstance(result, RUMap):
         known = result.risk[np.isfinite(result.risk)]
         threshold = float(np.median(known)) if known.size else None
-        write_report(result, folder / "report.html", threshold, notes=["A note."], figures=folder / "figures" if pictures else None)
+        write_report(
+            result,
+            folder / "report.html",
+            threshold,
+            notes=["A note."],
+            figures=folder / "figures" if pictures else None,
+        )
         write_report(result, folder / "report.md", threshold, notes=["A note."])
         result.save(folder / "map.nc")
-        shown |= {"dataset": str(result.dataset) + str(result.dataset.to_dict()), "row": repr(result[0]), "choice": str(result[0])}
+        shown |= {
+            "dataset": str(result.dataset) + str(result.dataset.to_dict()),
+            "row": repr(result[0]),
+            "choice": str(result[0]),
+        }
     if hasattr(result, "plot") and pictures:
         figure = result.plot().figure
         for kind in ("png", "svg", "pdf"):
@@ -254,7 +298,9 @@ def test_the_search_finds_what_is_planted(tmp_path: Path) -> None:
     figure.savefig(tmp_path / "plot.png", metadata={"Title": WHO})
     figure.savefig(tmp_path / "plot.pdf", metadata={"Title": WHO})
     plt.close(figure)
-    assert {name: bool(leaks(content)) for name, content in files(tmp_path).items()} == dict.fromkeys(files(tmp_path), True)
+    assert {name: bool(leaks(content)) for name, content in files(tmp_path).items()} == dict.fromkeys(
+        files(tmp_path), True
+    )
     assert not leaks("nothing here, 12345.678") and not leaks(np.arange(100.0).tobytes())
 
 
@@ -269,7 +315,12 @@ def test_no_picture_has_a_mark_per_record(make: Callable[[int], RUMap], tmp_path
         rumap.plot().figure.savefig(tmp_path / f"figures {n}" / "plot.svg")
         _close()
         drawn = {name: content for name, content in files(tmp_path / f"figures {n}").items() if name.endswith(".svg")}
-        counts.append({name: len(re.findall(rb"<(?:use|circle|ellipse|rect|image)\b", content)) for name, content in drawn.items()})
+        counts.append(
+            {
+                name: len(re.findall(rb"<(?:use|circle|ellipse|rect|image)\b", content))
+                for name, content in drawn.items()
+            }
+        )
     tried("leaks", len(counts[0]))
     assert len(counts[0]) >= 2
     # Marks on the axes come and go; two hundred more records would be two hundred more marks.
@@ -350,7 +401,9 @@ def test_a_seed_is_a_key() -> None:
 
 
 def test_risk_of_every_record_names_positions_only() -> None:
-    found = ruv.record_risk([ruv.Noise(sd=4000.0), ruv.Suppress()], INTRUDER, data=numbers(), groups=[WHO, "b", "b", "b", "b"])
+    found = ruv.record_risk(
+        [ruv.Noise(sd=4000.0), ruv.Suppress()], INTRUDER, data=numbers(), groups=[WHO, "b", "b", "b", "b"]
+    )
     text = render_report(modelled(), record_risk=found)
     assert "Risk of every record" in text
     assert leaks(text) == []
@@ -363,9 +416,27 @@ def test_the_command_line_tells_no_record(tmp_path: Path) -> None:
     original.to_csv(tmp_path / "original.csv", index=False)
     for name, sd in (("a", 3000.0), ("b", 9000.0)):
         (original + rng.normal(0, sd, original.shape)).to_csv(tmp_path / f"{name}.csv", index=False)
-    command = [sys.executable, "-m", "ruvdecision", "measure", "original.csv", "a.csv", "b.csv", "--known", "age,income", "--out", "out"]
+    command = [
+        sys.executable,
+        "-m",
+        "ruvdecision",
+        "measure",
+        "original.csv",
+        "a.csv",
+        "b.csv",
+        "--known",
+        "age,income",
+        "--out",
+        "out",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
-    options: dict[str, Any] = {"cwd": tmp_path, "env": environment, "capture_output": True, "timeout": 300, "check": False}
+    options: dict[str, Any] = {
+        "cwd": tmp_path,
+        "env": environment,
+        "capture_output": True,
+        "timeout": 300,
+        "check": False,
+    }
     done = subprocess.run([*command, "--max-risk", "1"], **options)
     assert done.returncode == 0, done.stderr
     assert leaks(done.stdout + done.stderr) == []
@@ -373,7 +444,12 @@ def test_the_command_line_tells_no_record(tmp_path: Path) -> None:
     assert {"map.nc", "map.csv", "map.png", "report.html"} <= set(found)
     assert {name: leaks(content) for name, content in found.items() if leaks(content)} == {}
     wrong = subprocess.run(
-        [*command[:-3], "nobody", "--debug"], cwd=tmp_path, env=environment, capture_output=True, timeout=300, check=False
+        [*command[:-3], "nobody", "--debug"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        timeout=300,
+        check=False,
     )
     assert wrong.returncode == 2
     assert leaks(wrong.stdout + wrong.stderr) == []
@@ -412,9 +488,12 @@ def test_a_failed_study_tells_no_record(how: str, tmp_path: Path, capfd: pytest.
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--known", "name"], ["--measures", "KL"], ["--model", "income ~ trade + name"], ["--key", "trade"], []]
+    "arguments",
+    [["--known", "name"], ["--measures", "KL"], ["--model", "income ~ trade + name"], ["--key", "trade"], []],
 )
-def test_a_failed_comparison_tells_no_record(arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_comparison_tells_no_record(
+    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     labelled().to_csv(tmp_path / "a.csv", index=False)
     labelled().assign(income=WHO, trade=CATEGORY).to_csv(tmp_path / "b.csv", index=False)
     tried("leaks")
@@ -440,7 +519,11 @@ def test_the_fingerprint_needs_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUVDECISION_KEY", "the agency's own secret")
     shared = fingerprint_data(table())
     assert shared != first
-    assert shared == fingerprint_data(table(), key="the agency's own secret") == fingerprint_data(table(), key=b"the agency's own secret")
+    assert (
+        shared
+        == fingerprint_data(table(), key="the agency's own secret")
+        == fingerprint_data(table(), key=b"the agency's own secret")
+    )
     # The key has a name, which tells two keys apart and is the same for all data.
     assert shared.split("key ")[1] == fingerprint_data(numbers()).split("key ")[1] != first.split("key ")[1]
     assert "secret" not in shared

@@ -38,7 +38,9 @@ BAD: dict[str, Callable[[], Any]] = {
     "text": lambda: np.array([WHO, *map(str, SECRETS[:4])]),
     "bytes": lambda: np.array([WHO.encode()] * 5),
     "objects": lambda: np.array([WHO, SECRETS[0], None, WHOLE, DATE], dtype=object),
-    "lists in cells": lambda: pd.DataFrame({"income": [[x, WHO] for x in SECRETS], "trade": [{WHO: x} for x in SECRETS]}),
+    "lists in cells": lambda: pd.DataFrame(
+        {"income": [[x, WHO] for x in SECRETS], "trade": [{WHO: x} for x in SECRETS]}
+    ),
     "a cube": lambda: np.array(SECRETS * 4).reshape(5, 2, 2),
     "one number": lambda: SECRETS[0],
     "rows of different lengths": lambda: [[SECRETS[0]], [SECRETS[1], WHO]],
@@ -46,9 +48,13 @@ BAD: dict[str, Callable[[], Any]] = {
     "a dictionary": lambda: {"income": list(SECRETS), WHO: 1},
     "complex": lambda: numbers() + 1j,
     "dates": lambda: pd.DataFrame({"income": [DATE] * 5, "trade": pd.PeriodIndex([DATE] * 5, freq="D"), "x": SECRETS}),
-    "spans": lambda: pd.DataFrame({"income": pd.to_timedelta([DATE.value] * 5), "x": pd.interval_range(0, SECRETS[0], periods=5)}),
+    "spans": lambda: pd.DataFrame(
+        {"income": pd.to_timedelta([DATE.value] * 5), "x": pd.interval_range(0, SECRETS[0], periods=5)}
+    ),
     "categories": lambda: pd.DataFrame({"trade": pd.Categorical([CATEGORY, "b", "b", "c", "c"]), "income": SECRETS}),
-    "decimals": lambda: pd.DataFrame({"income": [decimal.Decimal(str(x)) for x in SECRETS], "trade": [str(x) for x in SECRETS]}),
+    "decimals": lambda: pd.DataFrame(
+        {"income": [decimal.Decimal(str(x)) for x in SECRETS], "trade": [str(x) for x in SECRETS]}
+    ),
     "one row": lambda: pd.DataFrame({"income": [SECRETS[0]], "trade": [WHO]}),
     "constant": lambda: pd.DataFrame({"income": [SECRETS[0]] * 5, "trade": [WHO] * 5}),
     "a table of counts": lambda: np.array([[WHOLE, 1], [2, 3]]),
@@ -110,7 +116,11 @@ def heard(call: Callable[[], Any]) -> str:
 def telling(calls: dict[str, Callable[[], Any]]) -> dict[str, str]:
     """The calls that tell a record, with the first line that does."""
     told = {name: heard(call) for name, call in calls.items()}
-    return {name: next((line for line in said.splitlines() if leaks(line)), said)[:250] for name, said in told.items() if leaks(said)}
+    return {
+        name: next((line for line in said.splitlines() if leaks(line)), said)[:250]
+        for name, said in told.items()
+        if leaks(said)
+    }
 
 
 @pytest.mark.parametrize("mask", [*MASKS.values(), *OTHERS], ids=lambda m: str(m)[:70])
@@ -187,7 +197,11 @@ def test_models_of_measures() -> None:
 
 BELIEF = ruv.NormalBelief(records=5, variance=1.0, prior_variance=1.0)
 USER = ruv.User(BELIEF, ruv.Record(0), ruv.Quadratic())
-FINITE = ruv.User(ruv.FiniteBelief(values=[0, 1], probabilities=[0.5, 0.5], records=5, likelihood=HALVES), ruv.Record(0), ruv.ZeroOne())
+FINITE = ruv.User(
+    ruv.FiniteBelief(values=[0, 1], probabilities=[0.5, 0.5], records=5, likelihood=HALVES),
+    ruv.Record(0),
+    ruv.ZeroOne(),
+)
 TABLE = ruv.User(ruv.TableBelief(shape=(2, 2), total=5), ruv.Cell((0, 0)), ruv.Quadratic())
 WHICH = ruv.User(BELIEF, ruv.Identity(0, known=[0]), ruv.ZeroOne())
 SNOOPER = ruv.Snooper("max", ruv.Maximum())
@@ -223,10 +237,16 @@ def test_users(user: Any) -> None:
     for what, make in BAD.items():
         if what in ("all kinds with gaps", "huge", "decimals", "bytes"):
             continue
-        calls[f"evaluate {what}"] = lambda make=make: ruv.evaluate(masks, intruder=user, scientist=user, data=make(), seed=1, replicates=3)
-        calls[f"record_risk {what}"] = lambda make=make: ruv.record_risk(masks[:1], user, data=make(), seed=1, replicates=3)
+        calls[f"evaluate {what}"] = lambda make=make: ruv.evaluate(
+            masks, intruder=user, scientist=user, data=make(), seed=1, replicates=3
+        )
+        calls[f"record_risk {what}"] = lambda make=make: ruv.record_risk(
+            masks[:1], user, data=make(), seed=1, replicates=3
+        )
     calls["posterior"] = lambda: ruv.posterior(user, ruv.Round(base=2.0), numbers())
-    calls["posterior of a table"] = lambda: ruv.posterior(user, ruv.SuppressCells(cells=[(0, 0)]), np.array([[WHOLE, 1], [2, 3]]))
+    calls["posterior of a table"] = lambda: ruv.posterior(
+        user, ruv.SuppressCells(cells=[(0, 0)]), np.array([[WHOLE, 1], [2, 3]])
+    )
     calls["posterior of categories"] = lambda: ruv.posterior(user, ruv.Stochastic(HALVES), [WHO, *SECRETS[:4]])
     assert telling(calls) == {}
 
@@ -257,10 +277,18 @@ def test_models_in_pymc(mask: ruv.Mask) -> None:
     user = ruv.User(ruv.PyMCBelief(lognormal), ruv.Record(0), ruv.Absolute())
     calls: dict[str, Callable[[], Any]] = {}
     for what in ("a gap", "text", "objects", "categories", "dates", "a set", "complex", "all kinds"):
-        options: dict[str, Any] = {"intruder": user, "scientist": user, "engine": ruv.Quadrature(), "replicates": 1, "seed": 1}
+        options: dict[str, Any] = {
+            "intruder": user,
+            "scientist": user,
+            "engine": ruv.Quadrature(),
+            "replicates": 1,
+            "seed": 1,
+        }
         calls[f"evaluate {what}"] = lambda what=what, options=options: ruv.evaluate([mask], data=BAD[what](), **options)
         if what not in ("a gap", "all kinds"):
-            calls[f"posterior {what}"] = lambda what=what: ruv.posterior(user, mask, BAD[what](), engine=ruv.Quadrature())
+            calls[f"posterior {what}"] = lambda what=what: ruv.posterior(
+                user, mask, BAD[what](), engine=ruv.Quadrature()
+            )
     assert telling(calls) == {}
 
 
@@ -271,13 +299,21 @@ def test_other_routes() -> None:
         if what in ("all kinds with gaps", "huge", "decimals", "bytes"):
             continue
         calls[f"worth {what}"] = lambda make=make: ruv.worth(USER, noise[0], data=make())
-        calls[f"price {what}"] = lambda make=make: ruv.price_of_publishing(noise, intruder=USER, scientist=USER, data=make(), replicates=2)
+        calls[f"price {what}"] = lambda make=make: ruv.price_of_publishing(
+            noise, intruder=USER, scientist=USER, data=make(), replicates=2
+        )
         calls[f"groups {what}"] = lambda make=make: ruv.record_risk(noise, USER, groups=make())
-        calls[f"in pieces {what}"] = lambda make=make: ruv.measure(make(), releases={"r": make()}, measures=kl, chunksize=2)
-        calls[f"both {what}"] = lambda make=make: ruv.evaluate(noise, intruder=USER, scientist=USER, data=make(), measures=kl)
+        calls[f"in pieces {what}"] = lambda make=make: ruv.measure(
+            make(), releases={"r": make()}, measures=kl, chunksize=2
+        )
+        calls[f"both {what}"] = lambda make=make: ruv.evaluate(
+            noise, intruder=USER, scientist=USER, data=make(), measures=kl
+        )
         calls[f"fingerprint {what}"] = lambda make=make: ruv.fingerprint_data(make(), key="a key that is long enough")
         for key in ("name", "trade", "income"):
-            calls[f"{key} of {what}"] = lambda make=make, key=key: ruv.measure(whole, releases={"r": make()}, measures=kl, key=key)
+            calls[f"{key} of {what}"] = lambda make=make, key=key: ruv.measure(
+                whole, releases={"r": make()}, measures=kl, key=key
+            )
     strange = {"r": whole.assign(name=whole["name"] + WHO, income=whole["income"].astype(str))}
     for key in ("name", "income"):
         calls[f"strange {key}"] = lambda key=key: ruv.measure(whole, releases=strange, measures=kl, key=key)
@@ -327,7 +363,9 @@ def test_data_in_the_wrong_place() -> None:
             "fingerprint": lambda d: ruv.fingerprint_data(table(), key=d),
             "file": lambda d: read_data(d),
         }.items():
-            if (what in ("list", "name") and place in ("loss", "choose", "key", "engine", "replicates", "seed")) or place == "select":
+            if (
+                what in ("list", "name") and place in ("loss", "choose", "key", "engine", "replicates", "seed")
+            ) or place == "select":
                 continue  # a short list of numbers is what these take, or nearly: it is shown, as the caller's setting
             if what == "name" and place == "releases":
                 continue  # names of releases are the caller's
@@ -342,7 +380,9 @@ def test_scenarios() -> None:
     for what, make in BAD.items():
         calls[f"empirical {what}"] = lambda make=make: empirical(make(), noise_variance=[1.0])
         calls[f"bounded {what}"] = lambda make=make: empirical(make(), [1.0], lower=0.0, upper=1.0)
-        calls[f"additive {what}"] = lambda make=make: additive_noise(noise_variance=[1.0], knowledge="sample", data=make())
+        calls[f"additive {what}"] = lambda make=make: additive_noise(
+            noise_variance=[1.0], knowledge="sample", data=make()
+        )
     calls["combine"] = lambda: synthesize.combine_partial([numbers(), numbers()], [numbers()])
     assert telling(calls) == {}
 
@@ -428,4 +468,6 @@ def test_a_failure_tells_where_and_not_what() -> None:
         told = failure(error)
     assert told.startswith("ValueError at line ") and told.endswith(" of test_leaks_errors.py")
     with pytest.raises(RuvError, match=r"got ValueError at line \d+ of test_leaks_errors.py"):
-        ruv.evaluate([ruv.Noise(sd=1.0)], intruder=ruv.Snooper(breaks, ruv.Record(0)), scientist=SNOOPER, data=numbers(), seed=1)
+        ruv.evaluate(
+            [ruv.Noise(sd=1.0)], intruder=ruv.Snooper(breaks, ruv.Record(0)), scientist=SNOOPER, data=numbers(), seed=1
+        )

@@ -79,8 +79,17 @@ def talk(server: Server, raw: bytes, wait: float = 20.0) -> bytes:
     return answer
 
 
-def get(server: Server, path: str, *headers: str, method: str = "GET", host: str | None = None) -> tuple[int, dict[str, str], bytes]:
-    lines = [f"{method} {path} HTTP/1.1", f"Host: {host or f'127.0.0.1:{server.port}'}", "Connection: close", *headers, "", ""]
+def get(
+    server: Server, path: str, *headers: str, method: str = "GET", host: str | None = None
+) -> tuple[int, dict[str, str], bytes]:
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        f"Host: {host or f'127.0.0.1:{server.port}'}",
+        "Connection: close",
+        *headers,
+        "",
+        "",
+    ]
     answer = talk(server, "\r\n".join(lines).encode("latin-1"))
     head, _, body = answer.partition(b"\r\n\r\n")
     first, *rest = head.decode("latin-1").split("\r\n")
@@ -95,7 +104,8 @@ def decent(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted", ["", "page.js", "page.css", "api/page", "api/scene", "api/map.csv", "api/map.png", "api/map.py", "api/report.html"]
+    "wanted",
+    ["", "page.js", "page.css", "api/page", "api/scene", "api/map.csv", "api/map.png", "api/map.py", "api/report.html"],
 )
 def test_answers_hold_no_record(server: Server, wanted: str) -> None:
     status, headers, body = get(server, f"/{wanted}")
@@ -118,7 +128,8 @@ def test_a_study_that_fails_tells_its_kind_only(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:{port}", "", "[::1"]
+    "wrong",
+    ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:{port}", "", "[::1"],
 )
 @pytest.mark.parametrize("path", ["/", "/api/scene", "/api/report.html"])
 def test_another_host_gets_nothing(server: Server, wrong: str, path: str) -> None:
@@ -221,7 +232,19 @@ def test_odd_requests(server: Server, name: str, capfd: pytest.CaptureFixture[st
     assert b"<script>" not in answer or (b"Content-Type: application/json" in answer and b"nosniff" in answer)
     if answer.startswith(b"HTTP/1.1"):
         assert b"Content-Security-Policy: default-src 'none'" in answer
-        assert answer.split()[1] in (b"200", b"202", b"400", b"403", b"404", b"405", b"414", b"421", b"431", b"501", b"505")
+        assert answer.split()[1] in (
+            b"200",
+            b"202",
+            b"400",
+            b"403",
+            b"404",
+            b"405",
+            b"414",
+            b"421",
+            b"431",
+            b"501",
+            b"505",
+        )
     # Nothing is logged, and the next reader is served.
     assert capfd.readouterr() == ("", "")
     assert get(server, "/page.js")[0] == 200

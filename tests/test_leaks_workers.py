@@ -52,11 +52,15 @@ def test_errors_of_workers(workers: int) -> None:
     """Ours come back clean. Those of code that is not ours come back as they are: they are the caller's own."""
     data = labelled()
     calls = [
-        lambda pool: ruv.measure(data, [ruv.Noise(sd=1.0, columns=["name"])], measures=[ruv.NormalKL()], seed=1, executor=pool),
+        lambda pool: ruv.measure(
+            data, [ruv.Noise(sd=1.0, columns=["name"])], measures=[ruv.NormalKL()], seed=1, executor=pool
+        ),
         lambda pool: ruv.measure(
             data, [ruv.Recode(categories={"a": "b"}, columns=["trade"])], measures=[ruv.TotalVariation()], executor=pool
         ),
-        lambda pool: ruv.evaluate([ruv.Noise(sd=1.0)], intruder=SNOOPER, scientist=SNOOPER, data=numbers(), seed=1, executor=pool),
+        lambda pool: ruv.evaluate(
+            [ruv.Noise(sd=1.0)], intruder=SNOOPER, scientist=SNOOPER, data=numbers(), seed=1, executor=pool
+        ),
     ]
     pool = ProcessPoolExecutor(1) if workers else None
     try:
@@ -107,7 +111,12 @@ def test_a_run_that_is_ended_leaves_no_record(how: str, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp"), "HOME": str(tmp_path)}
     child = subprocess.Popen(
-        [sys.executable, "script.py"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     )
     assert child.stdout is not None and child.stdout.readline() == b"ready\n"
     for _ in range(600):
@@ -132,7 +141,9 @@ def test_a_dask_cluster_sees_no_record_in_names_and_logs(caplog: pytest.LogCaptu
     distributed = pytest.importorskip("distributed")
     data = labelled()
     with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=False) as cluster,
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=False
+        ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         pool = client.get_executor()
@@ -142,7 +153,9 @@ def test_a_dask_cluster_sees_no_record_in_names_and_logs(caplog: pytest.LogCaptu
         with pytest.raises(ruv.RuvError) as caught:
             ruv.measure(data, releases=wrong, measures=[ruv.NormalKL(columns=["income"])], executor=pool)
         assert leaks(chain(caught.value)) == []
-        with pytest.raises(ValueError, match="Zebulon"):  # a task of the caller's own, whose error dask logs with its arguments
+        with pytest.raises(
+            ValueError, match="Zebulon"
+        ):  # a task of the caller's own, whose error dask logs with its arguments
             run([Task("one", fail_here, (data,))], executor=pool)
         log = str(list(cluster.scheduler.transition_log)) + str(client.get_events()) + str(client.get_worker_logs())
         log = log.replace("float(argument", "")
@@ -186,9 +199,16 @@ def test_compiled_models_hold_no_record(engine: str, tmp_path: Path) -> None:
     """PyTensor and numba write what they compile to disk; records are inputs of that code and not constants in it."""
     (tmp_path / "script.py").write_text(MODEL.format(engine=engine, sigma='pm.HalfNormal("s", 1e4)'))
     flags = f"base_compiledir={tmp_path / 'pytensor'}"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "HOME": str(tmp_path),
+        "NUMBA_CACHE_DIR": str(tmp_path / "numba"),
+    }
     environment |= {"PYTENSOR_FLAGS": flags, "TMPDIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, timeout=560, check=False)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, timeout=560, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     found = files(tmp_path)
     found.pop("script.py")
@@ -211,5 +231,7 @@ def test_a_sampler_that_fails_tells_no_record() -> None:
     engine = ruv.Sampling(draws=20, tune=20, chains=2)
     tried("leaks")
     with pytest.raises(ruv.RuvError) as caught:
-        ruv.evaluate([ruv.Noise(sd=1e-3)], intruder=user, scientist=user, data=numbers(), engine=engine, replicates=1, seed=1)
+        ruv.evaluate(
+            [ruv.Noise(sd=1e-3)], intruder=user, scientist=user, data=numbers(), engine=engine, replicates=1, seed=1
+        )
     assert leaks(chain(caught.value)) == []

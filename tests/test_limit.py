@@ -52,7 +52,9 @@ def random_study(seed, losses=(None, None), size=None):
 
 def bounds(intruder, scientist, count=6):
     """Bounds on minus U between releasing everything and nothing."""
-    ends = evaluate([Release(), Suppress()], intruder=intruder, scientist=scientist, risk="negative", utility="negative")
+    ends = evaluate(
+        [Release(), Suppress()], intruder=intruder, scientist=scientist, risk="negative", utility="negative"
+    )
     return np.linspace(*ends.risk, count)
 
 
@@ -61,7 +63,9 @@ def random_masks(belief, rng):
     masks = [Release(), Suppress(), Suppress(rows=[0]), Shuffle()]
     for _ in range(3):
         outputs = int(rng.integers(2, size + 3))
-        masks.append(Stochastic(rng.dirichlet(np.full(outputs, rng.uniform(0.1, 1)), size=size), outputs=list(range(outputs))))
+        masks.append(
+            Stochastic(rng.dirichlet(np.full(outputs, rng.uniform(0.1, 1)), size=size), outputs=list(range(outputs)))
+        )
     stay = rng.uniform(0.2, 0.9)
     masks.append(Stochastic(stay * np.eye(size) + (1 - stay) / size))
     return masks
@@ -71,7 +75,9 @@ def random_masks(belief, rng):
 @given(st.integers(0, 10**6))
 def test_no_mask_beats_the_limit(seed):
     intruder, scientist, rng = random_study(seed)
-    rumap = evaluate(random_masks(intruder.belief, rng), intruder=intruder, scientist=scientist, risk="negative", utility="negative")
+    rumap = evaluate(
+        random_masks(intruder.belief, rng), intruder=intruder, scientist=scientist, risk="negative", utility="negative"
+    )
     best = limit(intruder, scientist, rumap.risk, risk="negative", utility="negative")
     assert best.certain
     assert (rumap.utility <= best.utility + 1e-8).all()
@@ -84,7 +90,9 @@ def test_the_limits_own_mechanism_reaches_it(seed):
     intruder, scientist, _ = random_study(seed)
     best = limit(intruder, scientist, bounds(intruder, scientist), risk="negative", utility="negative")
     masks = list(dict.fromkeys(best.mechanisms))
-    rumap = evaluate(masks, intruder=intruder, scientist=scientist, engine=WholeFile(), risk="negative", utility="negative")
+    rumap = evaluate(
+        masks, intruder=intruder, scientist=scientist, engine=WholeFile(), risk="negative", utility="negative"
+    )
     where = [masks.index(m) for m in best.mechanisms]
     assert np.allclose(rumap.scientist_uncertainty[where], best.scientist_uncertainty, rtol=0, atol=1e-7)
     assert (rumap.intruder_uncertainty[where] >= best.least - 1e-8).all()
@@ -103,7 +111,9 @@ def test_the_limit_is_convex_falls_and_ends_where_it_must(seed):
     assert (np.diff(s) >= -1e-8).all()  # more protection never helps the scientist
     slopes = np.diff(s) / np.maximum(np.diff(u), 1e-12)
     assert (np.diff(slopes[np.diff(u) > 1e-6]) >= -1e-5).all()
-    ends = evaluate([Release(), Suppress()], intruder=intruder, scientist=scientist, risk="negative", utility="negative")
+    ends = evaluate(
+        [Release(), Suppress()], intruder=intruder, scientist=scientist, risk="negative", utility="negative"
+    )
     assert s[0] == pytest.approx(ends.scientist_uncertainty[0], abs=1e-8)
     assert s[-1] <= ends.scientist_uncertainty[1] + 1e-9
 
@@ -180,8 +190,12 @@ def test_losses_with_a_continuum_of_estimates_say_their_gap(loss):
 
 def test_users_who_differ_in_their_beliefs():
     outcomes = [0.0, 1.0, 2.0]
-    one = FiniteBelief([0, 1], probabilities=[0.3, 0.7], likelihood=[[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]], outcomes=outcomes)
-    two = FiniteBelief([0, 1], probabilities=[0.6, 0.4], likelihood=[[0.5, 0.3, 0.2], [0.2, 0.2, 0.6]], outcomes=outcomes)
+    one = FiniteBelief(
+        [0, 1], probabilities=[0.3, 0.7], likelihood=[[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]], outcomes=outcomes
+    )
+    two = FiniteBelief(
+        [0, 1], probabilities=[0.6, 0.4], likelihood=[[0.5, 0.3, 0.2], [0.2, 0.2, 0.6]], outcomes=outcomes
+    )
     for loss in (Quadratic(), ZeroOne()):
         intruder, scientist = User(one, Record(0), loss), User(two, Parameter("theta"), Quadratic())
         rng = np.random.default_rng(5)
@@ -231,7 +245,9 @@ def test_trottini_fienberg_example_1_lies_on_or_inside():
     grid = np.geomspace(0.02, 500, 40)
     on = evaluate([AVERAGE, *(Noise(variance=v) | AVERAGE for v in grid)], intruder=intruder, scientist=scientist)
     same = limit(intruder, scientist, on.risk, statistic="average")
-    assert np.allclose(same.utility, on.utility, rtol=1e-10)  # noise on the average is optimal for what sees the average
+    assert np.allclose(
+        same.utility, on.utility, rtol=1e-10
+    )  # noise on the average is optimal for what sees the average
     others = evaluate([Noise(variance=v) for v in grid], intruder=intruder, scientist=scientist)
     for rumap in (on, others):
         assert (rumap.utility <= limit(intruder, scientist, rumap.risk).utility * (1 + 1e-12)).all()
@@ -242,7 +258,9 @@ def test_trottini_fienberg_example_1_lies_on_or_inside():
 
 @pytest.mark.parametrize("statistic", ["records", "average"])
 def test_normal_mechanism_reaches_the_limit(statistic):
-    belief = NormalBelief(records=7, covariance=[[4, 1], [1, 3]], prior_mean=[1, 2], prior_covariance=[[5, 0.5], [0.5, 6]])
+    belief = NormalBelief(
+        records=7, covariance=[[4, 1], [1, 3]], prior_mean=[1, 2], prior_covariance=[[5, 0.5], [0.5, 6]]
+    )
     pairs = [
         (Record(3), Parameter("mu")),
         (Functional(lambda a, b: a[0] - 2 * b[1], of=[Record(0), Record(5)]), Parameter("mu")),
@@ -257,7 +275,9 @@ def test_normal_mechanism_reaches_the_limit(statistic):
         rumap = evaluate(masks, intruder=intruder, scientist=scientist)
         where = [masks.index(m) for m in best.mechanisms]
         assert np.allclose(rumap.scientist_uncertainty[where], best.scientist_uncertainty, rtol=1e-8)
-        assert np.allclose(np.maximum(rumap.intruder_uncertainty[where], best.least), rumap.intruder_uncertainty[where], rtol=1e-8)
+        assert np.allclose(
+            np.maximum(rumap.intruder_uncertainty[where], best.least), rumap.intruder_uncertainty[where], rtol=1e-8
+        )
 
 
 def test_rank_one_solution_of_formulas_3d():
@@ -381,7 +401,11 @@ def test_compositions_are_all_and_once():
     for total, parts in [(0, 3), (4, 1), (5, 3), (2, 4)]:
         listed = compositions(total, parts)
         assert (listed.sum(axis=1) == total).all()
-        assert len({tuple(r) for r in listed.tolist()}) == len(listed) == int(scipy.special.comb(total + parts - 1, parts - 1) + 0.5)
+        assert (
+            len({tuple(r) for r in listed.tolist()})
+            == len(listed)
+            == int(scipy.special.comb(total + parts - 1, parts - 1) + 0.5)
+        )
 
 
 # -- the object and its errors -----------------------------------------------------------------------------
@@ -409,7 +433,9 @@ def test_limit_object():
 
 def test_plots():
     intruder, scientist = example_1()
-    rumap = evaluate([Suppress(), *(Noise(variance=v) | AVERAGE for v in (0.5, 1, 2, 5))], intruder=intruder, scientist=scientist)
+    rumap = evaluate(
+        [Suppress(), *(Noise(variance=v) | AVERAGE for v in (0.5, 1, 2, 5))], intruder=intruder, scientist=scientist
+    )
     best = limit(intruder, scientist, np.linspace(0.15, 0.6, 12))
     ax = rumap.plot(max_risk=0.5, limit=best)
     (line,) = [x for x in ax.lines if str(x.get_label()).startswith("limit")]

@@ -56,7 +56,16 @@ POINT_LOSSES = [
     Linex(-0.3, b=2.0),
     ZeroOne(tolerance=0.5),
 ]
-ALL = [*POINT_LOSSES, ZeroOne(), LogScore(), KullbackLeibler(), CRPS(), CRPS(weights=3.0), IntervalScore(), IntervalScore(0.5, weights=2.0)]
+ALL = [
+    *POINT_LOSSES,
+    ZeroOne(),
+    LogScore(),
+    KullbackLeibler(),
+    CRPS(),
+    CRPS(weights=3.0),
+    IntervalScore(),
+    IntervalScore(0.5, weights=2.0),
+]
 ON_THE_LINE = [loss for loss in ALL if not isinstance(loss, KullbackLeibler)]
 NONNEGATIVE = [loss for loss in ALL if not isinstance(loss, (LogScore, KullbackLeibler))]
 
@@ -112,8 +121,12 @@ def test_finite_posterior(reference):
     assert Quadratic().uncertainty(FOUR).value == pytest.approx(2.96, rel=1e-12)
     assert Quadratic().estimate(FOUR, "target") == 2.0
     assert Absolute().uncertainty(FOUR).value == pytest.approx(reference["finite posterior: absolute"], rel=1e-12)
-    assert LogScore().uncertainty(FOUR).value == pytest.approx(reference["finite posterior: log score"], rel=1e-12)  # T-F eqs (7)-(12)
-    assert KullbackLeibler().uncertainty(FOUR).value == pytest.approx(reference["finite posterior: log score"], rel=1e-12)
+    assert LogScore().uncertainty(FOUR).value == pytest.approx(
+        reference["finite posterior: log score"], rel=1e-12
+    )  # T-F eqs (7)-(12)
+    assert KullbackLeibler().uncertainty(FOUR).value == pytest.approx(
+        reference["finite posterior: log score"], rel=1e-12
+    )
 
 
 def test_every_reference_number_about_losses_is_used(reference):
@@ -176,7 +189,9 @@ def test_vector_of_normals():
         told = single.uncertainty(parts[0]).value + 3 * single.uncertainty(parts[1]).value
         assert loss.uncertainty(law).value == pytest.approx(told, rel=1e-13)
     assert IntervalScore(0.8).estimate(law).shape == (2, 2)
-    assert LogScore().uncertainty(law).value == pytest.approx(np.log(2 * np.pi * np.e) + 0.5 * np.log(np.linalg.det(cov)), rel=1e-13)
+    assert LogScore().uncertainty(law).value == pytest.approx(
+        np.log(2 * np.pi * np.e) + 0.5 * np.log(np.linalg.det(cov)), rel=1e-13
+    )
     assert Linex(0.5).uncertainty(law).value == pytest.approx(0.125 * 3.5, rel=1e-13)
 
 
@@ -229,7 +244,9 @@ def brute_force(loss, law):
     grid = np.concatenate([np.linspace(low, high, 801), law.values, *(law.values + d for d in (-0.5, 0.5))])
     best = min(grid, key=risk)
     step = (high - low) / 800
-    tried = optimize.minimize_scalar(risk, bounds=(best - step, best + step), method="bounded", options={"xatol": 1e-13})
+    tried = optimize.minimize_scalar(
+        risk, bounds=(best - step, best + step), method="bounded", options={"xatol": 1e-13}
+    )
     return min(risk(best), float(tried.fun))
 
 
@@ -239,7 +256,9 @@ FINITE_LOSSES = [loss for loss in POINT_LOSSES if loss != Quadratic(weights=2.5)
 @st.composite
 def finite_laws(draw, states=None, count=1):
     states = draw(st.integers(1, 5)) if states is None else states
-    values = np.array(draw(st.lists(st.integers(-12, 12), min_size=states, max_size=states, unique=True)), dtype=float) / 4
+    values = (
+        np.array(draw(st.lists(st.integers(-12, 12), min_size=states, max_size=states, unique=True)), dtype=float) / 4
+    )
     rows = []
     for _ in range(count):
         raw = np.array(draw(st.lists(st.integers(0, 9), min_size=states, max_size=states)), dtype=float)
@@ -294,7 +313,9 @@ def test_batches_of_finite_laws_are_their_members():
             whole = loss.uncertainty(law, actions)
             assert whole.value.shape == whole.error.shape == (2, 3)
             for index in itertools.product(range(2), range(3)):
-                np.testing.assert_allclose(whole.value[index], loss.uncertainty(law.select(index), actions).value, rtol=1e-9, atol=1e-12)
+                np.testing.assert_allclose(
+                    whole.value[index], loss.uncertainty(law.select(index), actions).value, rtol=1e-9, atol=1e-12
+                )
 
 
 # -- mixtures ------------------------------------------------------------------------------------------
@@ -423,7 +444,9 @@ def test_averaging_posteriors_never_lowers_uncertainty(laws, loss, tenth):
 def test_scaling_the_target_scales_the_uncertainty(law, pair, factor):
     loss, power = pair
     scaled = Finite(law.values * factor, law.probabilities)
-    assert loss.uncertainty(scaled).value == pytest.approx(factor**power * float(loss.uncertainty(law).value), rel=1e-9, abs=1e-12)
+    assert loss.uncertainty(scaled).value == pytest.approx(
+        factor**power * float(loss.uncertainty(law).value), rel=1e-9, abs=1e-12
+    )
 
 
 @settings(deadline=None, max_examples=30)
@@ -468,7 +491,12 @@ def test_intervals_with_restricted_ends():
     loss = IntervalScore(0.6)
     for law in (FOUR, Finite([0.0, 1.0, 2.0, 5.0], [0.01, 0.97, 0.01, 0.01])):
         for ends in ([0.0, 1.0, 2.0, 5.0], [-3.0, 7.0], [1.9], [0.5, 1.5, 3.0]):
-            told = min(float(np.sum(law.probabilities * loss(np.array([a, b]), law.values))) for a in ends for b in ends if a <= b)
+            told = min(
+                float(np.sum(law.probabilities * loss(np.array([a, b]), law.values)))
+                for a in ends
+                for b in ends
+                if a <= b
+            )
             assert loss.uncertainty(law, ends).value == pytest.approx(told, rel=1e-12)
             low, high = loss.estimate(law, ends)
             assert low <= high and {low, high} <= set(ends)
@@ -540,7 +568,9 @@ def test_kullback_leibler_needs_distributions():
     with pytest.raises(UnsupportedError, match="distribution"):
         KullbackLeibler()([0.5, 0.5], [0.7, 0.7])
     certain = Finite([[1.0, 0.0], [0.0, 1.0]], [0.3, 0.7])
-    assert KullbackLeibler().uncertainty(certain).value == pytest.approx(float(LogScore().uncertainty(certain).value), rel=1e-14)
+    assert KullbackLeibler().uncertainty(certain).value == pytest.approx(
+        float(LogScore().uncertainty(certain).value), rel=1e-14
+    )
 
 
 # -- losses of one's own -------------------------------------------------------------------------------
@@ -580,7 +610,9 @@ def test_custom_losses_need_not_be_convex_nor_take_arrays():
     def clumsy(e, t):
         return 3.0 * (t - e) if t > e else e - t
 
-    assert CustomLoss(clumsy).uncertainty(FOUR).value == pytest.approx(4 * float(Pinball(0.75).uncertainty(FOUR).value), rel=1e-9)
+    assert CustomLoss(clumsy).uncertainty(FOUR).value == pytest.approx(
+        4 * float(Pinball(0.75).uncertainty(FOUR).value), rel=1e-9
+    )
     labels = CustomLoss(lambda e, t: float(e != t))
     assert labels.uncertainty(FOUR).value == pytest.approx(0.65) and labels.estimate(FOUR) == 1.0
 
@@ -594,7 +626,9 @@ def test_custom_losses_of_vectors():
     assert abs(seen.value - 3.5) < 4 * seen.error < 0.05
     np.testing.assert_allclose(whole.estimate(gaussian), [1.0, -2.0], atol=0.01)
     assert whole.uncertainty(finite).value == pytest.approx(float(Quadratic().uncertainty(finite).value), rel=1e-9)
-    assert clumsy.uncertainty(finite).value == pytest.approx(float(Absolute([1.0, 2.0]).uncertainty(finite).value), rel=1e-9)
+    assert clumsy.uncertainty(finite).value == pytest.approx(
+        float(Absolute([1.0, 2.0]).uncertainty(finite).value), rel=1e-9
+    )
 
 
 def test_custom_losses_that_look_at_the_place():
@@ -642,7 +676,9 @@ def test_calling_a_loss():
     assert ZeroOne([0.5, 1.0])([0.0, 0.0], [0.4, 1.1]) == 1
     assert IntervalScore(0.8)([0.0, 1.0], 2.0) == pytest.approx(11)
     assert CRPS()(1.0, 3.0) == 2 and LogScore()(1.0, 1.0) == 0 and LogScore()(1.0, 2.0) == np.inf
-    assert LogScore()(FOUR, 1.0) == pytest.approx(-np.log(0.35)) and LogScore()(lambda t: 0.5, 1.0) == pytest.approx(np.log(2))
+    assert LogScore()(FOUR, 1.0) == pytest.approx(-np.log(0.35)) and LogScore()(lambda t: 0.5, 1.0) == pytest.approx(
+        np.log(2)
+    )
     assert CRPS()(NORMAL, 1.3) == pytest.approx(np.sqrt(2) * (2 / np.sqrt(2 * np.pi) - 1 / np.sqrt(np.pi)), rel=1e-12)
     assert KullbackLeibler()([0.5, 0.5], [1.0, 0.0]) == pytest.approx(np.log(2))
 
@@ -651,9 +687,17 @@ def test_calling_a_loss():
     ("loss", "shown", "phrase"),
     [
         (Quadratic(), "Quadratic()", "the squared error"),
-        (Quadratic([[1, 0], [0, 3]]), "Quadratic(weights=[[1, 0], [0, 3]])", "the squared error weighted by [[1, 0], [0, 3]]"),
+        (
+            Quadratic([[1, 0], [0, 3]]),
+            "Quadratic(weights=[[1, 0], [0, 3]])",
+            "the squared error weighted by [[1, 0], [0, 3]]",
+        ),
         (Quadratic(weights=2.5), "Quadratic(weights=2.5)", "the squared error weighted by 2.5"),
-        (Quadratic(np.eye(5)), f"Quadratic(weights={np.eye(5, dtype=int).tolist()})", "the squared error weighted by a 5 by 5 matrix"),
+        (
+            Quadratic(np.eye(5)),
+            f"Quadratic(weights={np.eye(5, dtype=int).tolist()})",
+            "the squared error weighted by a 5 by 5 matrix",
+        ),
         (Absolute(), "Absolute()", "the absolute error"),
         (Power(1.5), "Power(p=1.5)", "the error to the power 1.5"),
         (Huber(2.0), "Huber(delta=2)", "Huber's loss with delta 2"),

@@ -73,7 +73,12 @@ def test_a_column_is_treated_alike_whichever_others_are() -> None:
 
 @pytest.mark.parametrize(
     ("values", "dtype"),
-    [([1, 2, 3, 3], "int64"), ([1.0, 2.5, np.nan, 2.5], "float64"), ([1, 2, None, 2], "Int64"), ([True, None, False, True], "boolean")],
+    [
+        ([1, 2, 3, 3], "int64"),
+        ([1.0, 2.5, np.nan, 2.5], "float64"),
+        ([1, 2, None, 2], "Int64"),
+        ([True, None, False, True], "boolean"),
+    ],
 )
 def test_pram_on_other_types(values: list, dtype: str) -> None:
     column = pd.Series(values, dtype=dtype, name="a")
@@ -114,11 +119,16 @@ def test_invariant_pram_keeps_margins_in_simulation_and_plain_pram_does_not() ->
     # Each record moves on its own: the exact variance of a released count.
     sd = np.sqrt((margins[:, None] * r * (1 - r)).sum(axis=0) / runs)
     counts = np.array(
-        [PRAM(stay=0.5, invariant=True, columns="c").release(data, s)["c"].value_counts().reindex(list("abc")) for s in range(runs)]
+        [
+            PRAM(stay=0.5, invariant=True, columns="c").release(data, s)["c"].value_counts().reindex(list("abc"))
+            for s in range(runs)
+        ]
     )
     assert np.all(np.abs(counts.mean(axis=0) - margins) < 4 * sd)
     assert counts.std(axis=0).min() > 1
-    plain = np.array([PRAM(stay=0.5, columns="c").release(data, s)["c"].value_counts().reindex(list("abc")) for s in range(50)])
+    plain = np.array(
+        [PRAM(stay=0.5, columns="c").release(data, s)["c"].value_counts().reindex(list("abc")) for s in range(50)]
+    )
     assert np.abs(plain.mean(axis=0) - margins).max() > 40
 
 
@@ -130,9 +140,13 @@ def test_the_order_of_categories() -> None:
     assert set(PRAM(matrix=labelled).release(pd.Series(["z", "a", "z"]), 1)) == {"a"}
     own = pd.Series(pd.Categorical(["z", "a"], categories=["z", "a"]))
     assert set(PRAM(matrix=p).release(own, 1)) == {"z"}
-    mapped = PRAM(matrix={"s": p, "t": p}, categories={"t": ["z", "a"]}).release(pd.DataFrame({"s": ["z", "a"], "t": ["z", "a"]}), 1)
+    mapped = PRAM(matrix={"s": p, "t": p}, categories={"t": ["z", "a"]}).release(
+        pd.DataFrame({"s": ["z", "a"], "t": ["z", "a"]}), 1
+    )
     assert set(mapped["s"]) == {"a"} and set(mapped["t"]) == {"z"}
-    shared = PRAM(matrix=p, categories={"t": ["z", "a"]}, columns=["s", "t"]).release(pd.DataFrame({"s": ["z", "a"], "t": ["z", "a"]}), 1)
+    shared = PRAM(matrix=p, categories={"t": ["z", "a"]}, columns=["s", "t"]).release(
+        pd.DataFrame({"s": ["z", "a"], "t": ["z", "a"]}), 1
+    )
     assert set(shared["s"]) == {"a"} and set(shared["t"]) == {"z"}
 
 
@@ -327,7 +341,14 @@ def test_importance_decides_which_key_is_blanked() -> None:
 def test_blanked_columns_keep_their_kind() -> None:
     data = town(60).assign(t=pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(60) % 7, unit="D"))
     released = LocalSuppress(k=8, keys=["c", "s", "b", "i", "t"]).release(data, 2)
-    kinds = {"c": data["c"].dtype, "s": data["s"].dtype, "b": "boolean", "i": "Int64", "t": data["t"].dtype, "v": "float64"}
+    kinds = {
+        "c": data["c"].dtype,
+        "s": data["s"].dtype,
+        "b": "boolean",
+        "i": "Int64",
+        "t": data["t"].dtype,
+        "v": "float64",
+    }
     for c in data:
         assert released[c].dtype == (kinds[c] if released[c].isna().any() else data[c].dtype), c
     assert released["i"].isna().any()
@@ -365,7 +386,9 @@ def test_a_large_file_reaches_k() -> None:
         agree = np.ones(n, dtype=bool)
         for c in frame:
             value, column = released[c].iloc[row], released[c]
-            agree &= np.ones(n, dtype=bool) if pd.isna(value) else (column.isna() | (column == value)).to_numpy(dtype=bool)
+            agree &= (
+                np.ones(n, dtype=bool) if pd.isna(value) else (column.isna() | (column == value)).to_numpy(dtype=bool)
+            )
         assert agree.sum() == key_matches(released)[row]
 
 
@@ -398,7 +421,10 @@ def test_local_suppression_refuses(arguments: dict, error: type, message: str) -
 
 def test_local_suppression_describes_itself() -> None:
     assert repr(LocalSuppress(k=2, keys=["a"])) == "LocalSuppress(k=2, keys=['a'])"
-    assert repr(LocalSuppress(k=3, keys=["a", "b"], importance=[1, 2])) == "LocalSuppress(k=3, keys=['a', 'b'], importance=[1, 2])"
+    assert (
+        repr(LocalSuppress(k=3, keys=["a", "b"], importance=[1, 2]))
+        == "LocalSuppress(k=3, keys=['a', 'b'], importance=[1, 2])"
+    )
     assert LocalSuppress(k=3, keys=["a"]).recordwise is False
 
 
@@ -414,7 +440,9 @@ def test_embedded_points_have_the_stated_distances(scale: str) -> None:
     rank = data["o"].cat.codes.to_numpy()
     for a, b in itertools.combinations(range(12), 2):
         wanted = 0.5 * ((data["v"].iloc[a] - data["v"].iloc[b]) / size(data["v"])) ** 2
-        wanted += ((data["i"].iloc[a] - data["i"].iloc[b]) / size(data["i"])) ** 2 + ((rank[a] - rank[b]) / size(rank)) ** 2
+        wanted += ((data["i"].iloc[a] - data["i"].iloc[b]) / size(data["i"])) ** 2 + (
+            (rank[a] - rank[b]) / size(rank)
+        ) ** 2
         wanted += 2.0 * (data["s"].iloc[a] != data["s"].iloc[b])
         wanted += int(data["c"].iloc[a] != data["c"].iloc[b]) + int(data["b"].iloc[a] != data["b"].iloc[b])
         assert np.sum((z[a] - z[b]) ** 2) == pytest.approx(wanted, rel=1e-10)

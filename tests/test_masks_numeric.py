@@ -102,7 +102,9 @@ def test_index_other_columns_and_the_input_stay_as_they_are(mask):
     )
     before = frame.copy(deep=True)
     chosen = [
-        step.__class__(**{**{k: dict(v) if k == "categories" else v for k, v in step.settings().items()}, "columns": ["y", "x"]})
+        step.__class__(
+            **{**{k: dict(v) if k == "categories" else v for k, v in step.settings().items()}, "columns": ["y", "x"]}
+        )
         for step in mask.steps
     ]
     named = chosen[0]
@@ -113,14 +115,20 @@ def test_index_other_columns_and_the_input_stay_as_they_are(mask):
     assert list(released.columns) == list(frame.columns)
     pd.testing.assert_index_equal(released.index, frame.index)
     pd.testing.assert_frame_equal(released[["who", "weight", "note"]], frame[["who", "weight", "note"]])
-    assert not released[["x", "y"]].equals(frame[["x", "y"]]) or named.steps[0].settings().get("replace") == "mean"  # a tail of one
+    assert (
+        not released[["x", "y"]].equals(frame[["x", "y"]]) or named.steps[0].settings().get("replace") == "mean"
+    )  # a tail of one
     pd.testing.assert_frame_equal(released, named.release(frame, 5))
 
 
 @pytest.mark.parametrize("mask", ALL, ids=str)
 def test_every_kind_of_data_comes_back_as_its_kind(mask):
     x = np.random.default_rng(1).normal(size=12)
-    vector, matrix, series = mask.release(x, 3), mask.release(x[:, None], 3), mask.release(pd.Series(x, name="x", index=range(5, 17)), 3)
+    vector, matrix, series = (
+        mask.release(x, 3),
+        mask.release(x[:, None], 3),
+        mask.release(pd.Series(x, name="x", index=range(5, 17)), 3),
+    )
     assert vector.shape == (12,)
     assert matrix.shape == (12, 1)
     assert series.name == "x"
@@ -165,7 +173,9 @@ def test_missing_values_are_refused_by_name_where_a_method_cannot_take_them(mask
 
 
 @pytest.mark.parametrize(
-    "mask", [m for m in RECORD_BY_RECORD if "interval" not in str(m) and "inf" not in str(m)] + [Topcode(quantile=0.5)], ids=str
+    "mask",
+    [m for m in RECORD_BY_RECORD if "interval" not in str(m) and "inf" not in str(m)] + [Topcode(quantile=0.5)],
+    ids=str,
 )
 def test_missing_values_stay_missing_elsewhere(mask):
     x = np.array([1.0, np.nan, -3.0, 4.0])
@@ -180,7 +190,12 @@ def test_text_is_refused_by_name(mask):
 
 @pytest.mark.parametrize(
     "make",
-    [lambda c: Noise(sd=1, columns=c), lambda c: RankSwap(0.2, columns=c), lambda c: Swap(0.5, columns=c), lambda c: Round(5, columns=c)],
+    [
+        lambda c: Noise(sd=1, columns=c),
+        lambda c: RankSwap(0.2, columns=c),
+        lambda c: Swap(0.5, columns=c),
+        lambda c: Round(5, columns=c),
+    ],
 )
 def test_unknown_columns_get_close_matches(make):
     with pytest.raises(InputError, match="Did you mean 'income'"):
@@ -234,7 +249,8 @@ def plain_mdav(z, k):
 
 @few
 @given(
-    z=hnp.arrays(np.float64, st.tuples(st.integers(1, 60), st.integers(1, 4)), elements=st.integers(-3, 3).map(float)), k=st.integers(1, 7)
+    z=hnp.arrays(np.float64, st.tuples(st.integers(1, 60), st.integers(1, 4)), elements=st.integers(-3, 3).map(float)),
+    k=st.integers(1, 7),
 )
 def test_mdav_is_the_plain_algorithm_on_tied_data(z, k):
     k = min(k, len(z))
@@ -298,12 +314,16 @@ def test_individual_ranking_by_hand(x, k):
         expected = np.empty(len(x))
         for group in groups:
             expected[group] = function(x[group])
-        np.testing.assert_allclose(Microaggregate(size=k, by="each", centre=centre).release(x), expected, rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(
+            Microaggregate(size=k, by="each", centre=centre).release(x), expected, rtol=1e-13, atol=1e-13
+        )
 
 
 def test_groups_within_categories_are_groups_of_each_category_alone():
     rng = np.random.default_rng(2)
-    frame = pd.DataFrame({"sex": list("mf") * 20, "x": rng.normal(size=40), "area": ["n"] * 17 + [None] * 23, "y": rng.normal(size=40)})
+    frame = pd.DataFrame(
+        {"sex": list("mf") * 20, "x": rng.normal(size=40), "area": ["n"] * 17 + [None] * 23, "y": rng.normal(size=40)}
+    )
     mask = Microaggregate(size=3, by="mdav", within=["sex", "area"])
     released = mask.release(frame)
     z = frame[["x", "y"]].to_numpy()
@@ -314,7 +334,9 @@ def test_groups_within_categories_are_groups_of_each_category_alone():
         for group in np.unique(labels):
             member = rows[labels == group]
             np.testing.assert_allclose(
-                released.loc[member, ["x", "y"]], np.tile(frame.loc[member, ["x", "y"]].mean(), (len(member), 1)), rtol=1e-13
+                released.loc[member, ["x", "y"]],
+                np.tile(frame.loc[member, ["x", "y"]].mean(), (len(member), 1)),
+                rtol=1e-13,
             )
     with pytest.raises(InputError, match=r"at least 9 records.*8 like row \d"):
         Microaggregate(size=9, by="zscore", within=["sex", "area"]).release(frame)
@@ -340,7 +362,9 @@ def test_the_first_principal_component_is_the_direction_of_most_variance():
     order = np.argsort(score * -np.sign(np.cos(best)), kind="stable")
     released = Microaggregate(size=5, by="pc1").release(x)
     np.testing.assert_allclose(
-        released[order].reshape(12, 5, 2), np.repeat(x[order].reshape(12, 5, 2).mean(axis=1)[:, None], 5, axis=1), rtol=1e-12
+        released[order].reshape(12, 5, 2),
+        np.repeat(x[order].reshape(12, 5, 2).mean(axis=1)[:, None], 5, axis=1),
+        rtol=1e-12,
     )
 
 
@@ -383,7 +407,11 @@ def test_bad_points_for_mdav():
 
 
 def test_data_dependent_groups_and_medians_have_no_linear_channel():
-    for mask in (Microaggregate(size=2, by="mdav"), Microaggregate(size=2, within="a"), Microaggregate(size=2, centre="median")):
+    for mask in (
+        Microaggregate(size=2, by="mdav"),
+        Microaggregate(size=2, within="a"),
+        Microaggregate(size=2, centre="median"),
+    ):
         with pytest.raises(UnsupportedError, match="not linear"):
             mask.partition(6)
 
@@ -454,13 +482,18 @@ def test_noise_has_the_law_it_says(mask, law):
     assert abs(e.mean()) < 4 * 3 / np.sqrt(len(e))
 
 
-@pytest.mark.parametrize(("weights", "centres"), [(None, None), ([0.2, 0.3, 0.5], [-1.2, -0.2, 0.6]), (None, [-0.5, 0.5])])
+@pytest.mark.parametrize(
+    ("weights", "centres"), [(None, None), ([0.2, 0.3, 0.5], [-1.2, -0.2, 0.6]), (None, [-0.5, 0.5])]
+)
 def test_mixture_noise_has_the_components_it_says(weights, centres):
     e = Noise(sd=2, kind="mixture", weights=weights, centres=centres).release(np.zeros(20_000), 3)
     w = np.array(weights if weights else [0.5, 0.5])
     c = np.array(centres if centres else [-0.9, 0.9])
     own = np.sqrt(1 - w @ c**2)
-    assert stats.kstest(e, lambda t: sum(a * stats.norm.cdf(t / 2, b, own) for a, b in zip(w, c, strict=True))).pvalue > 1e-3
+    assert (
+        stats.kstest(e, lambda t: sum(a * stats.norm.cdf(t / 2, b, own) for a, b in zip(w, c, strict=True))).pvalue
+        > 1e-3
+    )
     assert np.var(e) == pytest.approx(4, rel=4 * np.sqrt(2 / 20_000))
 
 
@@ -490,14 +523,18 @@ def test_unequal_variances_scale_the_same_draws():
     e = Noise(sd=1).release(x, 2) - x
     double = Noise(variance=1, where=x > 35, times=2)
     np.testing.assert_allclose(double.release(x, 2) - x, e * np.where(x > 35, np.sqrt(2), 1), rtol=1e-12)
-    np.testing.assert_allclose(Noise(variance=1, where=lambda v: v > 35, times=2).release(x, 2) - x, double.release(x, 2) - x, rtol=1e-14)
+    np.testing.assert_allclose(
+        Noise(variance=1, where=lambda v: v > 35, times=2).release(x, 2) - x, double.release(x, 2) - x, rtol=1e-14
+    )
     np.testing.assert_allclose(Noise(sd=[1, 2, 3, 4]).release(x, 2) - x, e * [1, 2, 3, 4], rtol=1e-12)
     np.testing.assert_allclose(Noise(variance=lambda v: v**2).release(x, 2) - x, e * x, rtol=1e-12)
     two = np.stack([x, x], axis=1)
     f = Noise(sd=1).release(two, 3) - two
     table = np.arange(8.0).reshape(4, 2)
     np.testing.assert_allclose(Noise(sd=table).release(two, 3) - two, f * table, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(Noise(sd=[[1], [2], [3], [4]]).release(two, 3) - two, f * [[1], [2], [3], [4]], rtol=1e-12)
+    np.testing.assert_allclose(
+        Noise(sd=[[1], [2], [3], [4]]).release(two, 3) - two, f * [[1], [2], [3], [4]], rtol=1e-12
+    )
     np.testing.assert_allclose(Noise(sd=[5, 7]).release(two, 3) - two, f * [5, 7], rtol=1e-12)  # one number per column
 
 
@@ -537,7 +574,10 @@ def dense(mask, n, k):
         (Noise(sd=[2, 2, 2, 2, 2]), np.full((5, 2), 4)),
         (Noise(sd=[1, 2, 3, 4, 5], columns=[1]), np.outer([1, 4, 9, 16, 25], [0, 1])),
         (Noise(sd=np.arange(10.0).reshape(5, 2)), np.arange(10.0).reshape(5, 2) ** 2),
-        (Noise(variance=[[1], [2], [3], [4], [5]], where=[False, False, True, True, True], times=10), np.outer([1, 2, 30, 40, 50], [1, 1])),
+        (
+            Noise(variance=[[1], [2], [3], [4], [5]], where=[False, False, True, True, True], times=10),
+            np.outer([1, 2, 30, 40, 50], [1, 1]),
+        ),
         (Noise(variance=[3, 7]), np.tile([3, 7], (5, 1))),
     ],
     ids=str,
@@ -784,7 +824,11 @@ def test_swapping_exchanges_pairs_of_records(n, rate, seed):
 def test_swapping_only_records_at_risk_and_only_within_categories():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
-        {"area": rng.choice(["n", "s", None], 200), "x": np.arange(200), "hole": np.where(rng.random(200) < 0.1, np.nan, 1.0)}
+        {
+            "area": rng.choice(["n", "s", None], 200),
+            "x": np.arange(200),
+            "hole": np.where(rng.random(200) < 0.1, np.nan, 1.0),
+        }
     )
     risky = rng.random(200) < 0.4
     released = Swap(rate=0.7, columns="x", where=risky, within="area").release(frame, 1)
@@ -857,7 +901,9 @@ def test_top_and_bottom_coding_mirror_each_other(x, q):
     threshold = np.quantile(x, q, axis=0)
     for how in ("threshold", "mean", "median"):
         top = Topcode(quantile=q, replace=how).release(x)
-        np.testing.assert_array_equal(-Bottomcode(at=-threshold, replace=how).release(-x), Topcode(at=threshold, replace=how).release(x))
+        np.testing.assert_array_equal(
+            -Bottomcode(at=-threshold, replace=how).release(-x), Topcode(at=threshold, replace=how).release(x)
+        )
         np.testing.assert_array_equal(Topcode(at=threshold, replace=how).release(x), top)
         changed = x > threshold
         np.testing.assert_array_equal(top[~changed], x[~changed])
@@ -868,7 +914,9 @@ def test_top_and_bottom_coding_mirror_each_other(x, q):
 
 
 def test_tails_by_hand():
-    frame = pd.DataFrame({"a": [1, 5, 9, 20], "b": pd.array([1, None, 30, 50], dtype="Int64"), "c": np.float32([1, 2, 3, 4])})
+    frame = pd.DataFrame(
+        {"a": [1, 5, 9, 20], "b": pd.array([1, None, 30, 50], dtype="Int64"), "c": np.float32([1, 2, 3, 4])}
+    )
     released = Topcode(at=[8, 20, 3.5]).release(frame)
     assert released["a"].tolist() == [1, 5, 8, 8]
     assert released["b"].tolist()[2:] == [20, 20]
@@ -881,7 +929,15 @@ def test_tails_by_hand():
 
 @pytest.mark.parametrize(
     "arguments",
-    [{}, {"at": 1, "quantile": 0.5}, {"quantile": 1}, {"quantile": 0}, {"at": np.nan}, {"at": 1, "replace": "max"}, {"at": [[1]]}],
+    [
+        {},
+        {"at": 1, "quantile": 0.5},
+        {"quantile": 1},
+        {"quantile": 0},
+        {"at": np.nan},
+        {"at": 1, "replace": "max"},
+        {"at": [[1]]},
+    ],
 )
 def test_bad_tails(arguments):
     for kind in (Topcode, Bottomcode):
@@ -892,7 +948,10 @@ def test_bad_tails(arguments):
 
 
 @few
-@given(x=hnp.arrays(np.float64, st.integers(1, 20), elements=st.floats(-1e6, 1e6)), base=st.sampled_from([0.1, 0.25, 0.3, 1, 5, 100]))
+@given(
+    x=hnp.arrays(np.float64, st.integers(1, 20), elements=st.floats(-1e6, 1e6)),
+    base=st.sampled_from([0.1, 0.25, 0.3, 1, 5, 100]),
+)
 def test_rounding_gives_near_multiples(x, base):
     for random in (False, True):
         released = Round(base=base, random=random).release(x, 1)
@@ -933,7 +992,12 @@ def test_recoding_numbers():
     assert pd.isna(cut.iloc[4])
     assert Recode(bins=[0, 10, 20, 30], label="midpoint").release(x).tolist()[:4] == [5, 5, 15, 25]
     assert Recode(bins=[0, 10, np.inf], label="lower").release(x).tolist()[:4] == [0, 0, 10, 10]
-    assert Recode(bins=[-np.inf, 10, np.inf], label=["young", "old"]).release(x).tolist()[:4] == ["young", "young", "old", "old"]
+    assert Recode(bins=[-np.inf, 10, np.inf], label=["young", "old"]).release(x).tolist()[:4] == [
+        "young",
+        "young",
+        "old",
+        "old",
+    ]
     assert list(Recode(bins=[-np.inf, 10, np.inf]).release(x).cat.categories) == ["(-inf, 10)", "[10, inf)"]
     assert Recode(width=10).release(x).tolist()[:4] == ["[0, 10)", "[0, 10)", "[10, 20)", "[30, 40)"]
     assert Recode(width=4, label="lower").release([-1.0, 4.0]).tolist() == [-4, 4]
@@ -994,7 +1058,9 @@ def test_a_covariance_is_never_read_record_by_record():
     x = np.zeros((2, 2))
     drawn = Noise(sd=1).release(x, 3)
     values, vectors = np.linalg.eigh(np.array(target))
-    np.testing.assert_allclose(Noise(covariance=target).release(x, 3), drawn @ (vectors * np.sqrt(values)) @ vectors.T, rtol=1e-12)
+    np.testing.assert_allclose(
+        Noise(covariance=target).release(x, 3), drawn @ (vectors * np.sqrt(values)) @ vectors.T, rtol=1e-12
+    )
     np.testing.assert_allclose(dense(Noise(covariance=target), 2, 2)[1], np.kron(np.eye(2), target), atol=1e-14)
 
 

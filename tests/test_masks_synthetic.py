@@ -36,9 +36,12 @@ def people(n: int, seed: int = 5) -> pd.DataFrame:
             "income": np.rint(np.exp(7 + 0.5 * x + 0.5 * rng.standard_normal(n))).astype(np.int64),
             "works": rng.random(n) < 1 / (1 + np.exp(-2 * x)),
             "region": pd.Categorical(np.where(x > 0.5, "north", np.where(rng.random(n) < 0.5, "east", "west"))),
-            "level": pd.Categorical(np.clip(np.rint(x + rng.standard_normal(n)), -1, 1).astype(int), categories=[-1, 0, 1], ordered=True),
+            "level": pd.Categorical(
+                np.clip(np.rint(x + rng.standard_normal(n)), -1, 1).astype(int), categories=[-1, 0, 1], ordered=True
+            ),
             "answer": np.where(x + rng.standard_normal(n) > 0, "yes", "no"),
-            "when": pd.Timestamp("2020-01-01") + pd.to_timedelta(np.rint(30 * x + 5 * rng.standard_normal(n)), unit="D"),
+            "when": pd.Timestamp("2020-01-01")
+            + pd.to_timedelta(np.rint(30 * x + 5 * rng.standard_normal(n)), unit="D"),
         },
         index=[f"p{i}" for i in range(n)],
     )
@@ -208,8 +211,13 @@ def test_latent_correlation_without_ties_is_the_sine_rule() -> None:
 def test_latent_correlation_of_steps_inverts_bivariate_normal_rectangles(r: float) -> None:
     # A table of counts in exact proportion to the rectangles of a bivariate normal law: the answer must be r.
     a, b = np.array([-np.inf, -0.4, 0.9, np.inf]), np.array([-np.inf, 0.2, np.inf])
-    cdf = lambda s, t: stats.multivariate_normal.cdf(np.clip([s, t], -9, 9), cov=[[1, r], [r, 1]], abseps=1e-10, releps=1e-10)  # noqa: E731
-    cells = [[cdf(a[i + 1], b[j + 1]) - cdf(a[i], b[j + 1]) - cdf(a[i + 1], b[j]) + cdf(a[i], b[j]) for j in range(2)] for i in range(3)]
+    cdf = lambda s, t: stats.multivariate_normal.cdf(  # noqa: E731
+        np.clip([s, t], -9, 9), cov=[[1, r], [r, 1]], abseps=1e-10, releps=1e-10
+    )
+    cells = [
+        [cdf(a[i + 1], b[j + 1]) - cdf(a[i], b[j + 1]) - cdf(a[i + 1], b[j]) + cdf(a[i], b[j]) for j in range(2)]
+        for i in range(3)
+    ]
     counts = np.rint(np.array(cells).clip(0) * 100_000).astype(int)
     rows = [(i, j) for i in range(3) for j in range(2) for _ in range(counts[i, j])]
     assert latent_correlation(rank_columns("test", pd.DataFrame(rows)))[0, 1] == pytest.approx(r, abs=2e-3)
@@ -226,7 +234,12 @@ def test_copula_releases_only_original_values_and_restores_rank_correlations() -
 
 def test_copula_margins_are_bootstrap_samples_of_the_file() -> None:
     data = pd.DataFrame({"a": np.repeat([1, 2, 5], [50, 30, 20]), "b": np.arange(100) % 7})
-    shares = np.array([np.bincount(Synthesize(method="copula").release(data, s)["a"], minlength=6)[[1, 2, 5]] for s in range(400)]) / 100
+    shares = (
+        np.array(
+            [np.bincount(Synthesize(method="copula").release(data, s)["a"], minlength=6)[[1, 2, 5]] for s in range(400)]
+        )
+        / 100
+    )
     wanted = np.array([0.5, 0.3, 0.2])
     assert np.all(np.abs(shares.mean(axis=0) - wanted) < 4 * np.sqrt(wanted * (1 - wanted) / 100 / 400))
 
@@ -300,7 +313,9 @@ def test_sequential_synthesis_keeps_conditional_structure(method: str, proper: b
         lambda d: d.loc[d["answer"] == "yes", "x"].mean() - d.loc[d["answer"] == "no", "x"].mean(),
         lambda d: (d.loc[d["works"], "region"] == "north").mean() - (d.loc[~d["works"], "region"] == "north").mean(),
         lambda d: (
-            np.corrcoef(d["x"], np.log(d["income"].clip(lower=1)))[0, 1] if method == "cart" else np.corrcoef(d["x"], d["income"])[0, 1]
+            np.corrcoef(d["x"], np.log(d["income"].clip(lower=1)))[0, 1]
+            if method == "cart"
+            else np.corrcoef(d["x"], d["income"])[0, 1]
         ),
     ):
         # Independent synthesis gives zero: all four are far from it. Two files differ by sampling error.
@@ -389,7 +404,9 @@ def test_separable_categories_stay_finite_and_absent_ones_get_nothing() -> None:
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=5).filter(lambda p: sum(p) > 0), st.floats(0, 1, exclude_max=True))
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=5).filter(lambda p: sum(p) > 0), st.floats(0, 1, exclude_max=True)
+)
 def test_pick_never_takes_what_has_no_probability(p: list[float], u: float) -> None:
     row = np.array([p]) / sum(p)
     assert row[0, pick(row, np.array([u]))[0]] > 0
@@ -553,7 +570,9 @@ def test_the_full_rule_fails_with_plug_in_copies_as_documented() -> None:
     for _ in range(300):
         x = rng.standard_normal((40, 1))
         copies = [draw_sampled(x, None, rng) for _ in range(20)]
-        adjusted += bool(combine_full([float(y.mean()) for y in copies], [float(y.var(ddof=1) / 40) for y in copies]).adjusted)
+        adjusted += bool(
+            combine_full([float(y.mean()) for y in copies], [float(y.var(ddof=1) / 40) for y in copies]).adjusted
+        )
     assert adjusted > 100  # B estimates W alone, so T is negative about as often as not
 
 
@@ -564,7 +583,9 @@ def test_the_full_rule_fails_with_plug_in_copies_as_documented() -> None:
 @given(st.integers(4, 40), st.integers(0, 10**6), st.booleans())
 def test_shuffling_permutes_every_margin(n: int, seed: int, ties: bool) -> None:
     rng = np.random.default_rng(seed)
-    data = pd.DataFrame({"a": rng.standard_normal(n), "b": rng.integers(0, 3 if ties else 10**6, n), "g": rng.standard_normal(n)})
+    data = pd.DataFrame(
+        {"a": rng.standard_normal(n), "b": rng.integers(0, 3 if ties else 10**6, n), "g": rng.standard_normal(n)}
+    )
     released = DataShuffle(columns=["a", "b"], given=["g"]).release(data, seed)
     for c in ("a", "b"):
         assert_array_equal(np.sort(released[c]), np.sort(data[c]))
@@ -579,7 +600,9 @@ def test_shuffling_keeps_rank_correlations_and_conditional_independence() -> Non
     kept = ["x", "income", "when"]
     assert np.abs(correlations(released[kept]) - correlations(data[kept])).max() < 0.02
     score = lambda c: stats.norm.ppf((stats.rankdata(c) - 0.5) / n)  # noqa: E731
-    d = np.column_stack([np.ones(n), score(data["when"].astype("int64")), pd.get_dummies(data["region"]).to_numpy(float)[:, 1:]])
+    d = np.column_stack(
+        [np.ones(n), score(data["when"].astype("int64")), pd.get_dummies(data["region"]).to_numpy(float)[:, 1:]]
+    )
     left = lambda z: z - d @ np.linalg.lstsq(d, z, rcond=None)[0]  # noqa: E731
     # Given the visible columns, original and released scores are uncorrelated; without them they are not.
     original, new = left(score(data["x"])), left(score(released["x"]))
@@ -608,7 +631,11 @@ def test_synthesis_composes_and_describes_itself() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "method"),
-    [(k, m) for k in ("Int64", "Float64", "float32", "boolean", "uint8") for m in ("copula", "hypercube", "cart", "regression")]
+    [
+        (k, m)
+        for k in ("Int64", "Float64", "float32", "boolean", "uint8")
+        for m in ("copula", "hypercube", "cart", "regression")
+    ]
     + [("string", "cart"), ("string", "regression")],
 )
 def test_other_column_types_come_back(kind: str, method: str) -> None:
@@ -667,7 +694,10 @@ def test_arguments_that_cannot_be_right(arguments: dict, message: str) -> None:
         (Synthesize(method="cart", columns=["x"], given=["x"]), "both|cannot be in columns and in given"),
         (Synthesize(method="cart", columns=["x", "x"]), "twice"),
         (Synthesize(method="regression", columns=["when"]), "dates"),
-        (Synthesize(method="normal", given=["x", "income", "works", "region", "level", "answer", "when"]), "No column is left"),
+        (
+            Synthesize(method="normal", given=["x", "income", "works", "region", "level", "answer", "when"]),
+            "No column is left",
+        ),
         (Synthesize(method="normal", proper=True, columns=["x"], given=["hole"]), "missing"),
         (Synthesize(method="cart", columns=["hole"]), "missing or infinite values; got some in columns \\['hole'\\]"),
         (DataShuffle(columns=["x"], given=["hole"]), "hole"),

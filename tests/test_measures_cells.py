@@ -21,7 +21,9 @@ def same_classes(codes: np.ndarray, values: list[object]) -> bool:
 
 
 @given(first=VALUES, second=VALUES, backwards=st.booleans())
-def test_categories_are_coded_by_their_values(first: list[str | None], second: list[str | None], backwards: bool) -> None:
+def test_categories_are_coded_by_their_values(
+    first: list[str | None], second: list[str | None], backwards: bool
+) -> None:
     # The files list their categories in another order, and one that nobody has.
     one = pd.DataFrame({"a": pd.Categorical(first, ["x", "y", "z", "unused"])})
     two = pd.DataFrame({"a": pd.Categorical(second, ["z", "y", "x"] if backwards else ["y", "z", "x"])})

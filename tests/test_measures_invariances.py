@@ -21,7 +21,9 @@ TURN = np.random.default_rng(3).permutation(ROWS)
 def numbers() -> tuple[pd.DataFrame, pd.DataFrame]:
     """Numbers that float32 holds exactly, and a masked copy of them."""
     rng = np.random.default_rng(11)
-    original = pd.DataFrame((rng.standard_normal((ROWS, 3)) @ (np.eye(3) + 0.4) + 3).astype(np.float32).astype(float), columns=list("abc"))
+    original = pd.DataFrame(
+        (rng.standard_normal((ROWS, 3)) @ (np.eye(3) + 0.4) + 3).astype(np.float32).astype(float), columns=list("abc")
+    )
     released = original + 0.3 * rng.standard_normal((ROWS, 3))
     return original, released.astype(np.float32).astype(float)
 
@@ -40,7 +42,10 @@ ALWAYS: dict[str, tuple[Change, float]] = {
     "row labels": (lambda a, b: tuple(f.set_axis([f"r{i}" for i in range(ROWS)], axis=0) for f in (a, b)), 0.0),
     "row labels of the release": (lambda a, b: (a, b.set_axis(np.arange(100, 100 + ROWS), axis=0)), 0.0),
     "columns of the release in another order": (lambda a, b: (a, b[["c", "a", "b"]]), 0.0),
-    "memory": (lambda a, b: tuple(pd.DataFrame(np.asfortranarray(f.to_numpy()), columns=f.columns) for f in (a, b)), 1e-9),
+    "memory": (
+        lambda a, b: tuple(pd.DataFrame(np.asfortranarray(f.to_numpy()), columns=f.columns) for f in (a, b)),
+        1e-9,
+    ),
 }
 ROWS_TURNED: Change = lambda a, b: (a.iloc[TURN], b.iloc[TURN])  # noqa: E731
 NUMBERS: dict[str, tuple[Change, float]] = {
@@ -93,12 +98,16 @@ def value(measure: Any, pair: Pair) -> float | None:
     tried("invariances")
     original, released = pair
     try:
-        return float(measure(original, [released, original] if type(measure).__name__ == "ImputationLoss" else released))
+        return float(
+            measure(original, [released, original] if type(measure).__name__ == "ImputationLoss" else released)
+        )
     except RuvError:
         return None
 
 
-def compare(name: str, make: Callable[[], Pair], changes: dict[str, tuple[Change, float]], skip: Callable[[Any], bool]) -> None:
+def compare(
+    name: str, make: Callable[[], Pair], changes: dict[str, tuple[Change, float]], skip: Callable[[Any], bool]
+) -> None:
     broken = []
     for one in instances(name, make()[0]):
         try:

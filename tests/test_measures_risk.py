@@ -68,7 +68,11 @@ def test_reference_linkage(name: str, folder: Path, numbers: dict[str, float]) -
 
 
 def test_reference_small_cases(numbers: dict[str, float]) -> None:
-    assert RecordLinkage()([0.0, 1, 2, 10], [0.1, 1.9, 0.9, 10.3]) == numbers["NN linkage X=(0,1,2,10) Y=(.1,1.9,.9,10.3)"] == 0.5
+    assert (
+        RecordLinkage()([0.0, 1, 2, 10], [0.1, 1.9, 0.9, 10.3])
+        == numbers["NN linkage X=(0,1,2,10) Y=(.1,1.9,.9,10.3)"]
+        == 0.5
+    )
     assert RecordLinkage()([0.0, 1], [0.5, 0.5]) == numbers["NN linkage, tie Y=(.5,.5) X=(0,1)"] == 0.5
     assert RecordLinkage()([0.0, 1, 7], [0.0, 1, 7]) == numbers["NN linkage identical"] == 1.0
     value = FellegiSunter()([0.0, 10, 20], [0.1, 10.1, 50])
@@ -99,7 +103,10 @@ def test_neighbours_are_those_of_a_full_scan(seed: int, n: int, p: int, lattice:
     least = d.min(axis=1)
     np.testing.assert_allclose(links.distance, least, atol=1e-12)
     for i in range(n):
-        assert links.points[links.edges[i] : links.edges[i + 1]].tolist() == np.flatnonzero(d[i] <= least[i] * (1 + 1e-9) + 1e-11).tolist()
+        assert (
+            links.points[links.edges[i] : links.edges[i + 1]].tolist()
+            == np.flatnonzero(d[i] <= least[i] * (1 + 1e-9) + 1e-11).tolist()
+        )
 
 
 def test_neighbours_agree_with_scipy_on_a_larger_file() -> None:
@@ -122,7 +129,11 @@ def test_weights_stand_for_equal_points() -> None:
 
 
 @settings(max_examples=40)
-@given(st.integers(0, 10**6), st.sampled_from(["standardised", "mahalanobis", "rank"]), st.sampled_from(["released to original", BACK]))
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(["standardised", "mahalanobis", "rank"]),
+    st.sampled_from(["released to original", BACK]),
+)
 def test_linkage_is_brute_force(seed: int, distance: str, link: str) -> None:
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((40, 3)) @ rng.standard_normal((3, 3)) * [1, 10, 0.1] + 5
@@ -225,7 +236,13 @@ def test_known_columns_and_constants() -> None:
 
 def test_links_list_ties_and_directions() -> None:
     links = RecordLinkage().links([0.0, 1.0, 4.0], [0.5, 0.5, 3.0])
-    assert links[["row", "linked", "weight"]].to_numpy().tolist() == [[0, 0, 0.5], [0, 1, 0.5], [1, 0, 0.5], [1, 1, 0.5], [2, 2, 1.0]]
+    assert links[["row", "linked", "weight"]].to_numpy().tolist() == [
+        [0, 0, 0.5],
+        [0, 1, 0.5],
+        [1, 0, 0.5],
+        [1, 1, 0.5],
+        [2, 2, 1.0],
+    ]
     back = RecordLinkage(link=BACK).links([0.0, 1.0, 4.0], [0.5, 0.5, 3.0])
     assert back[["row", "linked"]].to_numpy().tolist() == [[0, 0], [0, 1], [1, 0], [1, 1], [2, 2]]
 
@@ -240,7 +257,8 @@ def test_knowledge_with_error() -> None:
     assert some.error > 0 and exact.error == 0
     # By hand: the same noise added outside gives the same law, within four standard errors.
     by_hand = [
-        brute(noisy / x.std(axis=0, ddof=1), x / x.std(axis=0, ddof=1)).mean() for noisy in x + 0.3 * rng.standard_normal((20, *x.shape))
+        brute(noisy / x.std(axis=0, ddof=1), x / x.std(axis=0, ddof=1)).mean()
+        for noisy in x + 0.3 * rng.standard_normal((20, *x.shape))
     ]
     assert abs(some - np.mean(by_hand)) < 4 * np.hypot(some.error, np.std(by_hand, ddof=1) / np.sqrt(20))
     assert float(RecordLinkage(error_sd=0.3, draws=20, seed=1)(x, x)) == float(some)
@@ -256,7 +274,11 @@ def test_wrong_categories() -> None:
     rng = np.random.default_rng(6)
     told = np.arange(8) + np.where(rng.random((20000, 8)) < 0.25, rng.integers(1, 8, (20000, 8)), 0)
     told %= 8
-    share = [(row[i] == i) / max((row == i).sum(), 1) + (0 if (row == i).any() else 1 / 8) for row in told[:4000] for i in range(8)]
+    share = [
+        (row[i] == i) / max((row == i).sum(), 1) + (0 if (row == i).any() else 1 / 8)
+        for row in told[:4000]
+        for i in range(8)
+    ]
     assert abs(value - np.mean(share)) < 4 * (value.error + np.std(share) / np.sqrt(len(share)))
 
 
@@ -483,7 +505,9 @@ def test_a_random_link_tells_no_more_than_chance() -> None:
 
 def test_attribute_disclosure_with_few_different_keys() -> None:
     rng = np.random.default_rng(19)
-    x = pd.DataFrame({"k": rng.choice(list("abc"), 300), "v": rng.standard_normal(300), "s": rng.choice(list("pq"), 300)})
+    x = pd.DataFrame(
+        {"k": rng.choice(list("abc"), 300), "v": rng.standard_normal(300), "s": rng.choice(list("pq"), 300)}
+    )
     y = x.assign(v=x["v"] + 1.0)
     expected = (y.groupby("k")["v"].transform("mean") - x["v"]).abs()
     np.testing.assert_allclose(IntruderError("v", known="k").per_record(x, y), expected)
@@ -619,7 +643,9 @@ def test_minimal_uniques_are_brute_force(seed: int, n: int, p: int) -> None:
     for k in range(1, min(3, p) + 1):
         assert value.parts[f"size {k}"] == sum(len(s) == k for f in found.values() for s in f)
     top = min(3, p - 1)
-    worth = [sum(np.prod([p - i for i in range(len(s), top + 1)]) if len(s) <= top else 1 for s in f) for f in found.values()]
+    worth = [
+        sum(np.prod([p - i for i in range(len(s), top + 1)]) if len(s) <= top else 1 for s in f) for f in found.values()
+    ]
     np.testing.assert_allclose(value.records, worth)
 
 
@@ -672,7 +698,9 @@ def test_poisson_gamma_finds_the_truth_where_it_holds() -> None:
         links.append(matches)
         told.append(value.parts["expected matches"])
     difference = np.array(said) - truths
-    assert abs(difference.mean()) < 4 * difference.std(ddof=1) / np.sqrt(6) + 1 and np.mean(said) == approx(np.mean(truths), rel=0.1)
+    assert abs(difference.mean()) < 4 * difference.std(ddof=1) / np.sqrt(6) + 1 and np.mean(said) == approx(
+        np.mean(truths), rel=0.1
+    )
     assert np.mean(told) == approx(np.mean(links), rel=0.05)
 
 
@@ -687,7 +715,10 @@ def test_poisson_gamma_formulas_by_quadrature() -> None:
     below = integrate.quad(lambda r: n * r * np.exp(-n * r) * law.pdf(r), 0, 1, **peak)[0]
     alone = integrate.quad(lambda r: n * r * np.exp(-big * r) * law.pdf(r), 0, 1, **peak)[0] / below
     match = (
-        integrate.quad(lambda r: n * r * np.exp(-n * r) * law.pdf(r) * -np.expm1(-(big - n) * r) / ((big - n) * r), 0, 1, **peak)[0] / below
+        integrate.quad(
+            lambda r: n * r * np.exp(-n * r) * law.pdf(r) * -np.expm1(-(big - n) * r) / ((big - n) * r), 0, 1, **peak
+        )[0]
+        / below
     )
     uniques = value.parts["sample uniques"]
     assert uniques > 0
@@ -711,7 +742,9 @@ def test_poisson_gamma_moments_and_the_poisson_limit() -> None:
 def test_log_linear_by_hand_and_by_quadrature() -> None:
     table = pd.DataFrame({"a": [0, 0, 0, 1, 1, 2], "b": [0, 0, 1, 0, 1, 1]})
     n, big = 6, 30
-    mu = np.array([6 * (3 / 6) * (3 / 6), 6 * (2 / 6) * (3 / 6), 6 * (2 / 6) * (3 / 6), 6 * (1 / 6) * (3 / 6)])  # cells 01, 10, 11, 21
+    mu = np.array(
+        [6 * (3 / 6) * (3 / 6), 6 * (2 / 6) * (3 / 6), 6 * (2 / 6) * (3 / 6), 6 * (1 / 6) * (3 / 6)]
+    )  # cells 01, 10, 11, 21
     records = LogLinearUniques(population=big).per_record(table, table)
     np.testing.assert_allclose(records, [0, 0, *np.exp(-mu * (big - n) / n)], rtol=1e-10)
     # Saturated: the fitted rate of a unique is one.
@@ -768,7 +801,13 @@ def test_pitman_likelihood_is_the_restaurants() -> None:
         return total
 
     best = score(theta, alpha)
-    for t, a in ((theta * 1.01, alpha), (theta * 0.99, alpha), (theta, alpha + 0.005), (theta, alpha - 0.005), (5.0, 0.4)):
+    for t, a in (
+        (theta * 1.01, alpha),
+        (theta * 0.99, alpha),
+        (theta, alpha + 0.005),
+        (theta, alpha - 0.005),
+        (5.0, 0.4),
+    ):
         assert score(t, a) <= best + 1e-6
 
 

@@ -124,7 +124,14 @@ def test_tables_agree_with_pandas_and_scipy(seed: int) -> None:
 def test_tables_do_not_care_about_order_or_names(seed: int) -> None:
     x, y = random_files(seed)
     rng = np.random.default_rng(seed)
-    for measure in (Hellinger(), TotalVariation(), EntropyChange(), CramersV(), PearsonC(), LogLinearLoss(margins=1, smoothing=0.5)):
+    for measure in (
+        Hellinger(),
+        TotalVariation(),
+        EntropyChange(),
+        CramersV(),
+        PearsonC(),
+        LogLinearLoss(margins=1, smoothing=0.5),
+    ):
         base = measure(x, y)
         assert measure(x, x) == approx(0, abs=1e-12)
         assert measure(x.iloc[rng.permutation(60)], y.iloc[rng.permutation(60)]) == approx(float(base), abs=1e-9)
@@ -208,7 +215,9 @@ def test_two_way_interactions_are_a_poisson_regression() -> None:
     where = pd.DataFrame(np.indices(table.shape).reshape(3, -1).T, columns=list("abc")).astype("category")
     single = pd.get_dummies(where, drop_first=True, dtype=float)
     products = {
-        f"{p}*{q}": single[p] * single[q] for p, q in itertools.combinations(single.columns, 2) if p.split("_")[0] != q.split("_")[0]
+        f"{p}*{q}": single[p] * single[q]
+        for p, q in itertools.combinations(single.columns, 2)
+        if p.split("_")[0] != q.split("_")[0]
     }
     design = sm.add_constant(pd.concat([single, pd.DataFrame(products)], axis=1))
     theirs = sm.GLM(table.ravel(), design, family=sm.families.Poisson()).fit(tol=1e-12)
@@ -230,7 +239,9 @@ def test_the_loss_is_a_difference_of_likelihoods(seed: int, margins) -> None:
         for row in t.itertuples(index=False):
             counts[tuple(v.index(r) for v, r in zip(levels, row, strict=True))] += 1
         tables.append(counts)
-    kept = {1: [[0], [1], [2]], 2: [[0, 1], [0, 2], [1, 2]]}.get(margins if isinstance(margins, int) else 0, [[0, 1], [2]])
+    kept = {1: [[0], [1], [2]], 2: [[0, 1], [0, 2], [1, 2]]}.get(
+        margins if isinstance(margins, int) else 0, [[0, 1], [2]]
+    )
     f, g = (fit_loglinear(t, kept).fitted for t in tables)
     weight = tables[0] / tables[0].sum()
     expected = (weight * (np.log(f / f.sum()) - np.log(g / g.sum()))).sum()
@@ -300,7 +311,9 @@ def test_entropy_loss_of_a_known_channel() -> None:
     with pytest.raises(InputError, match="lacks released"):
         EntropyLoss(transition={"sex": matrix[["m"]] / matrix[["m"]]})(x, y)
     with pytest.raises(InputError, match="cannot produce"):
-        EntropyLoss(transition={"sex": pd.DataFrame([[1.0, 0.0], [1.0, 0.0]], index=["m", "f"], columns=["m", "f"])})(x, y)
+        EntropyLoss(transition={"sex": pd.DataFrame([[1.0, 0.0], [1.0, 0.0]], index=["m", "f"], columns=["m", "f"])})(
+            x, y
+        )
     with pytest.raises(InputError, match="not used"):
         EntropyLoss(transition={"age": matrix})(x, y)
     with pytest.raises(InputError, match="DataFrame"):
@@ -357,7 +370,9 @@ def test_little_liu_by_its_formula(seed: int, d: int) -> None:
     fit = little_liu(phi, v)
     b = sum((p - phi.mean()) ** 2 for p in phi) / (d - 1)
     t = v.mean() + b / d
-    assert (fit.estimate, fit.within, fit.between, fit.total, fit.gamma) == approx((phi.mean(), v.mean(), b, t, b / d / t))
+    assert (fit.estimate, fit.within, fit.between, fit.total, fit.gamma) == approx(
+        (phi.mean(), v.mean(), b, t, b / d / t)
+    )
     assert 0 <= fit.gamma <= 1
     assert little_liu(phi * 3 + 1, v * 9).gamma == approx(fit.gamma)
 
@@ -393,7 +408,9 @@ def test_imputation_loss() -> None:
     more = [x + rng.standard_normal(2) * 0.2 for _ in range(100)]
     assert ImputationLoss()(x, more) < value  # it goes to zero with the number of copies, whatever the model
     holes = [c.mask(c > 2.2) for c in copies]
-    assert ImputationLoss(nan_policy="omit")(x, holes).parts["omitted"] == sum(c.isna().any(axis=1).sum() for c in holes)
+    assert ImputationLoss(nan_policy="omit")(x, holes).parts["omitted"] == sum(
+        c.isna().any(axis=1).sum() for c in holes
+    )
 
 
 def test_bad_imputations() -> None:

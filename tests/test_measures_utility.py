@@ -19,11 +19,25 @@ from ruvdecision.measures.base import Measure, Measured
 from ruvdecision.measures.cdf import MCM, MD, cdf_differences, mcm_maximum
 from ruvdecision.measures.cluster import Cluster, linkage_cut
 from ruvdecision.measures.discriminate import logistic_scores, polynomial, tree_scores
-from ruvdecision.measures.distance import Eigenvalues, EnergyDistance, IL1s, Mahalanobis, SlicedWasserstein, Wasserstein, wasserstein
+from ruvdecision.measures.distance import (
+    Eigenvalues,
+    EnergyDistance,
+    IL1s,
+    Mahalanobis,
+    SlicedWasserstein,
+    Wasserstein,
+    wasserstein,
+)
 from ruvdecision.measures.divergence import DensityKL, InformationLoss, NormalKL, density_kl, density_loss, normal_kl
 from ruvdecision.measures.estimates import Correlations, Means, Quantiles, Statistic
 from ruvdecision.measures.marginals import Marginals, Pairwise
-from ruvdecision.measures.overlap import CoefficientChanges, EllipsoidOverlap, IntervalOverlap, ellipsoid_overlap, interval_overlap
+from ruvdecision.measures.overlap import (
+    CoefficientChanges,
+    EllipsoidOverlap,
+    IntervalOverlap,
+    ellipsoid_overlap,
+    interval_overlap,
+)
 from ruvdecision.measures.propensity import ClusteredPropensity, Propensity, TreePropensity
 from ruvdecision.measures.regression import Fit, Linear, Logistic, Poisson
 
@@ -78,7 +92,13 @@ def test_karr_files(reference, mask):
         EllipsoidOverlap("a ~ b + c")(original, released),
         NormalKL()(original, released),
     )
-    found = {"IO": io, "J": io.parts["J"], "EO": eo, "KL orig||rel": kl, "KL rel||orig": kl.parts["released || original"]}
+    found = {
+        "IO": io,
+        "J": io.parts["J"],
+        "EO": eo,
+        "KL orig||rel": kl,
+        "KL rel||orig": kl.parts["released || original"],
+    }
     for name, value in found.items():
         assert value == approx(reference[f"karr_p3 p3 {mask} {name}"], rel=2e-11, abs=1e-12), name
 
@@ -132,12 +152,18 @@ def test_ellipsoids_by_hand(reference):
     assert overlap([2.5], [[5 / 12]], 3, [3.5], [[5 / 12]], 3)[0] == approx(
         reference["D2 EO p=1 equals IO (t_3, b 2.5/3.5, V 5/12)"], abs=2e-12
     )
-    assert overlap([0, 0], eye, inf, [1, 0], eye, inf)[0] == approx(reference["D2 EO p=2, df=inf, V=I, shift (1,0)"], abs=2e-12)
-    assert overlap([0, 0], eye, inf, [0, 0], 4 * eye, inf)[0] == approx(reference["D2 EO p=2, df=inf, V=I vs 4I"], abs=2e-12)
+    assert overlap([0, 0], eye, inf, [1, 0], eye, inf)[0] == approx(
+        reference["D2 EO p=2, df=inf, V=I, shift (1,0)"], abs=2e-12
+    )
+    assert overlap([0, 0], eye, inf, [0, 0], 4 * eye, inf)[0] == approx(
+        reference["D2 EO p=2, df=inf, V=I vs 4I"], abs=2e-12
+    )
     assert overlap([0, 0], eye, 5, [0, 0], 4 * eye, 5)[0] == approx(reference["D2 EO p=2, df=5, V=I vs 4I"], abs=2e-12)
     # V is not printed; a common V matters only through the length of the shift in its units, which one half gives.
     half = reference["D2 first half P_rel(E_orig)"]
-    length = optimize.brentq(lambda d: overlap([0, 0, 0], np.eye(3), 9997, [d, 0, 0], 1.16 * np.eye(3), 9997)[1] - half, 0.1, 5, xtol=1e-14)
+    length = optimize.brentq(
+        lambda d: overlap([0, 0, 0], np.eye(3), 9997, [d, 0, 0], 1.16 * np.eye(3), 9997)[1] - half, 0.1, 5, xtol=1e-14
+    )
     both, first, second = overlap([0, 0, 0], np.eye(3), 9997, [length, 0, 0], 1.16 * np.eye(3), 9997)
     assert first == approx(half, abs=2e-12) and second == approx(reference["D2 second half P_orig(E_rel)"], abs=2e-11)
     assert both == approx(reference["D2 EO p=3, df=9997, shift (.5,-.5,1), V vs 1.16V"], abs=2e-11)
@@ -152,14 +178,22 @@ def test_noise_limits(reference):
         radius, slopes = stats.chi2.ppf(0.95, p), [1 + v] * (p - 1)
         halves = [generalised_chi2.cdf(radius, [w, *slopes]) for w in (1.16 + 0.16, (1 + 0.16) / 1.16)]
         assert np.mean(halves) == approx(reference[f"D3 Noise(.16) p={p} limit EO"], abs=2e-12)
-        assert normal_kl(np.zeros(p), np.eye(p), np.zeros(p), 1.16 * np.eye(p)) == approx(p / 2 * (np.log(1.16) + 1 / 1.16 - 1), abs=1e-14)
-        assert normal_kl(np.zeros(p), 1.16 * np.eye(p), np.zeros(p), np.eye(p)) == approx(p / 2 * (0.16 - np.log(1.16)), abs=1e-14)
+        assert normal_kl(np.zeros(p), np.eye(p), np.zeros(p), 1.16 * np.eye(p)) == approx(
+            p / 2 * (np.log(1.16) + 1 / 1.16 - 1), abs=1e-14
+        )
+        assert normal_kl(np.zeros(p), 1.16 * np.eye(p), np.zeros(p), np.eye(p)) == approx(
+            p / 2 * (0.16 - np.log(1.16)), abs=1e-14
+        )
     rng = np.random.default_rng(5)
     a = rng.standard_normal((3, 3))
     sigma, w, k = a @ a.T + np.eye(3), rng.standard_normal(3), 3
     projected = sigma / k + (1 - 1 / k) * np.outer(sigma @ w, sigma @ w) / (w @ sigma @ w)
-    assert normal_kl(np.zeros(3), sigma, np.zeros(3), projected) == approx(reference["D3 projection limit KL orig||rel"], abs=1e-11)
-    assert normal_kl(np.zeros(3), projected, np.zeros(3), sigma) == approx(reference["D3 projection limit KL rel||orig"], abs=1e-11)
+    assert normal_kl(np.zeros(3), sigma, np.zeros(3), projected) == approx(
+        reference["D3 projection limit KL orig||rel"], abs=1e-11
+    )
+    assert normal_kl(np.zeros(3), projected, np.zeros(3), sigma) == approx(
+        reference["D3 projection limit KL rel||orig"], abs=1e-11
+    )
 
 
 def test_divergence_by_hand(reference):
@@ -169,11 +203,17 @@ def test_divergence_by_hand(reference):
         reference["D3 KL N((1,0),[[2,1],[1,2]])||N(0,diag(1,3))"], abs=1e-11
     )
     f, g = stats.norm(0, 1).pdf, stats.norm(1, 1).pdf
-    assert density_loss(f, g, [-40, 0.5, 40]) == approx(reference["D8 Agrawal-Aggarwal N(0,1)|N(1,1) = 2Phi(1/2)-1"], abs=1e-11)
+    assert density_loss(f, g, [-40, 0.5, 40]) == approx(
+        reference["D8 Agrawal-Aggarwal N(0,1)|N(1,1) = 2Phi(1/2)-1"], abs=1e-11
+    )
     cross = np.sqrt(np.log(1.16) / (1 - 1 / 1.16))
     wide = stats.norm(0, np.sqrt(1.16)).pdf
-    assert density_loss(f, wide, [-40, -cross, cross, 40]) == approx(reference["D8 Agrawal-Aggarwal N(0,1)|N(0,1.16)"], abs=1e-11)
-    assert density_loss(lambda x: float(x <= 1), lambda x: 0.5, [0, 1, 2]) == approx(reference["D8 Agrawal-Aggarwal U(0,1)|U(0,2)"])
+    assert density_loss(f, wide, [-40, -cross, cross, 40]) == approx(
+        reference["D8 Agrawal-Aggarwal N(0,1)|N(0,1.16)"], abs=1e-11
+    )
+    assert density_loss(lambda x: float(x <= 1), lambda x: 0.5, [0, 1, 2]) == approx(
+        reference["D8 Agrawal-Aggarwal U(0,1)|U(0,2)"]
+    )
     assert density_kl(f, g, [-30, 30]) == approx(0.5, abs=1e-10)
 
 
@@ -187,9 +227,13 @@ def test_distribution_functions_by_hand(reference):
     chain, anti = [[1, 1], [2, 2], [3, 3], [4, 4]], [[5, 8], [6, 7], [7, 6], [8, 5]]
     assert MCM()(chain, anti) == approx(reference["D5 MCM p=2 chain below antichain n=m=4: beyond 2.75"])
     for n, m in ((1, 1), (1, 2), (2, 2), (2, 3), (3, 3), (2, 4)):
-        assert mcm_maximum(n, m, 2) == approx(reference[f"D5 max MCM p=2 no ties n={n} m={m}: brute force vs formula"], abs=1e-11)
+        assert mcm_maximum(n, m, 2) == approx(
+            reference[f"D5 max MCM p=2 no ties n={n} m={m}: brute force vs formula"], abs=1e-11
+        )
     assert mcm_maximum(10_000, 10_000, 2) == approx(reference["D5 max MCM, p=2 no ties, n=m=10000"])
-    assert mcm_maximum(10_000, 10_000) == approx(reference["D5 printed max n=m=10000 (valid for p=1, no ties)"], abs=1e-4)
+    assert mcm_maximum(10_000, 10_000) == approx(
+        reference["D5 printed max n=m=10000 (valid for p=1, no ties)"], abs=1e-4
+    )
 
 
 def test_clusters_by_hand(reference):
@@ -218,7 +262,9 @@ def test_exact_moments_give_no_propensity():
     rng = np.random.default_rng(3)
     x = rng.lognormal(size=(200, 2))
     z = rng.standard_normal((200, 2))
-    z = (z - z.mean(axis=0)) @ np.linalg.inv(np.linalg.cholesky(np.cov(z.T))).T @ np.linalg.cholesky(np.cov(x.T)).T + x.mean(axis=0)
+    z = (z - z.mean(axis=0)) @ np.linalg.inv(np.linalg.cholesky(np.cov(z.T))).T @ np.linalg.cholesky(
+        np.cov(x.T)
+    ).T + x.mean(axis=0)
     assert Propensity(degree="I", statistic="U")(x, z) < 1e-20
     assert Propensity(degree="II", statistic="U")(x, z) > 1
 
@@ -263,7 +309,9 @@ def test_exact_ellipsoid_against_plane_quadrature():
     nodes, weights = np.polynomial.legendre.leggauss(60)
     r = np.sqrt(radius) / 2 * (nodes + 1)
     angles = np.linspace(0, 2 * np.pi, 200, endpoint=False)
-    expected = sum(weights[i] * np.sqrt(radius) / 2 * np.mean([ring(r[i], t) for t in angles]) * 2 * np.pi for i in range(60))
+    expected = sum(
+        weights[i] * np.sqrt(radius) / 2 * np.mean([ring(r[i], t) for t in angles]) * 2 * np.pi for i in range(60)
+    )
     assert generalised_chi2.ellipsoid_content(b, v, df, m, g, radius) == approx(expected, abs=1e-9)
 
 
@@ -297,16 +345,24 @@ def test_interval_overlap_against_integrals(shift, ratio, df, level):
 def mixed(n=300, seed=2) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     data = pd.DataFrame(
-        {"x": rng.standard_normal(n), "z": rng.uniform(1, 3, n), "g": rng.choice(["u", "v", "w"], n), "h": rng.choice(["k", "l"], n)}
+        {
+            "x": rng.standard_normal(n),
+            "z": rng.uniform(1, 3, n),
+            "g": rng.choice(["u", "v", "w"], n),
+            "h": rng.choice(["k", "l"], n),
+        }
     )
     eta = 0.3 + 0.8 * data.x - 0.5 * (data.g == "v") + 0.2 * (data.h == "l")
     return data.assign(
-        y=eta + rng.standard_normal(n), e=(rng.uniform(size=n) < 1 / (1 + np.exp(-eta))).astype(int), c=rng.poisson(np.exp(eta))
+        y=eta + rng.standard_normal(n),
+        e=(rng.uniform(size=n) < 1 / (1 + np.exp(-eta))).astype(int),
+        c=rng.poisson(np.exp(eta)),
     )
 
 
 @pytest.mark.parametrize(
-    "right", ["x + z", "x - 1", "x + g", "x * z", "x + C(h)", "x * g", "g + h + x:z", "x + np.log(z)", "0 + g + x", "g:x", "1"]
+    "right",
+    ["x + z", "x - 1", "x + g", "x * z", "x + C(h)", "x * g", "g + h + x:z", "x + np.log(z)", "0 + g + x", "g:x", "1"],
 )
 def test_least_squares_agrees_with_statsmodels(right):
     import statsmodels.formula.api as smf
@@ -364,7 +420,9 @@ def test_statistics_with_intervals():
     low, high = stats.t.interval(0.95, 399, data.x.mean(), stats.sem(data.x))
     assert means.estimate[0] - stats.t.ppf(0.975, 399) * means.se[0] == approx(low) and high > low
     correlation = Correlations().fit(data)
-    assert np.tanh(correlation.estimate[0]) == approx(stats.pearsonr(data.x, data.z)[0]) and correlation.se[0] == approx(397**-0.5)
+    assert np.tanh(correlation.estimate[0]) == approx(stats.pearsonr(data.x, data.z)[0]) and correlation.se[
+        0
+    ] == approx(397**-0.5)
     median = Quantiles(["z"], at=0.5).fit(data)
     draws = np.median(rng.choice(data.z.to_numpy(), (4000, 400)), axis=1)
     assert median.estimate[0] == approx(np.median(data.z)) and median.se[0] == approx(draws.std(), rel=0.06)
@@ -372,7 +430,9 @@ def test_statistics_with_intervals():
     np.testing.assert_allclose(boot.se, means.se, rtol=0.08)
     measure = IntervalOverlap({"means": Means(), "any": Statistic(lambda v: v.std(axis=0), draws=50)}, weights=[3, 1])
     value = measure(data, data * 1.1)
-    assert value == approx((3 * value.parts["means"] + value.parts["any"]) / 4) and set(value.table.index.get_level_values(0)) == {
+    assert value == approx((3 * value.parts["means"] + value.parts["any"]) / 4) and set(
+        value.table.index.get_level_values(0)
+    ) == {
         "means",
         "any",
     }
@@ -445,14 +505,18 @@ def test_unequal_sizes_and_specks():
     value = Propensity()(x, y)
     assert value == approx(((scores - 0.25) ** 2).mean(), rel=1e-9)
     assert value.parts["SPECKS"] == approx(stats.ks_2samp(scores[:300], scores[300:]).statistic)
-    assert value.parts["null"] == approx(3 * 0.25 * 0.75 / 400) and value.parts["ratio"] == approx(value / value.parts["null"])
+    assert value.parts["null"] == approx(3 * 0.25 * 0.75 / 400) and value.parts["ratio"] == approx(
+        value / value.parts["null"]
+    )
     assert Propensity(null="synthetic")(x, y).parts["null"] == approx(3 * 0.75**2 * 0.25 / 400)
 
 
 def test_null_of_two_samples():
     """Two samples of one population: U averages q c(1 - c), and permutations agree."""
     rng = np.random.default_rng(8)
-    values = np.array([Propensity(statistic="U")(rng.standard_normal((150, 3)), rng.standard_normal((150, 3))) for _ in range(300)])
+    values = np.array(
+        [Propensity(statistic="U")(rng.standard_normal((150, 3)), rng.standard_normal((150, 3))) for _ in range(300)]
+    )
     assert abs(values.mean() - 0.75) < 4 * values.std() / np.sqrt(300)
     x, y = rng.standard_normal((150, 3)), rng.standard_normal((150, 3))
     drawn = Propensity(null="permutation", permutations=200, statistic="ratio")(x, y)
@@ -498,7 +562,9 @@ def test_tree_is_the_exact_minimiser(cp):
     scores, leaves = tree_scores(values, np.argsort(values, axis=1), source, cp)
     cost, error = best_tree(pooled, source.astype(float), cp)
     assert ((source - scores) ** 2).sum() == approx(error, abs=1e-9)
-    assert ((source - scores) ** 2).sum() + leaves * cp * 240 * source.mean() * (1 - source.mean()) == approx(cost, abs=1e-9)
+    assert ((source - scores) ** 2).sum() + leaves * cp * 240 * source.mean() * (1 - source.mean()) == approx(
+        cost, abs=1e-9
+    )
 
 
 def test_rank_swapping_leaves_nothing_to_split():
@@ -571,10 +637,14 @@ def test_densities():
     rng = np.random.default_rng(0)
     x = rng.standard_normal(20_000)
     value = DensityKL(under="both")(x, x + 1)
-    assert value == approx(1.0, rel=0.03) and value == approx(value.parts["original || released"] + value.parts["released || original"])
+    assert value == approx(1.0, rel=0.03) and value == approx(
+        value.parts["original || released"] + value.parts["released || original"]
+    )
     assert InformationLoss()(x, x + 1) == approx(0.3829, abs=0.012)
     plane, moved = rng.standard_normal((60, 2)), rng.standard_normal((50, 2)) + [1, 0]
-    points = np.stack(np.meshgrid(np.linspace(-7, 8, 100), np.linspace(-7, 7, 100), indexing="ij"), axis=-1).reshape(-1, 2)
+    points = np.stack(np.meshgrid(np.linspace(-7, 8, 100), np.linspace(-7, 7, 100), indexing="ij"), axis=-1).reshape(
+        -1, 2
+    )
     shape = np.cov(plane.T, bias=True) * 60 ** (-1 / 3)
     f, g = (np.mean([stats.multivariate_normal(c, shape).pdf(points) for c in data], axis=0) for data in (plane, moved))
     brute = float((f * np.log(f / g)).sum() / f.sum() - np.log(f.sum() / g.sum()))
@@ -638,7 +708,20 @@ AFFINE = [
     m
     for m in ALL
     if type(m)
-    in (NormalKL, DensityKL, InformationLoss, Eigenvalues, Mahalanobis, IL1s, Propensity, Pairwise, EnergyDistance, Wasserstein, MD, MCM)
+    in (
+        NormalKL,
+        DensityKL,
+        InformationLoss,
+        Eigenvalues,
+        Mahalanobis,
+        IL1s,
+        Propensity,
+        Pairwise,
+        EnergyDistance,
+        Wasserstein,
+        MD,
+        MCM,
+    )
 ]
 
 
@@ -646,7 +729,9 @@ AFFINE = [
 def test_units_do_not_matter(measure):
     original, released = sample()
     scale, shift = np.array([10.0, 0.01, 3.0]), np.array([5.0, -2.0, 100.0])
-    assert measure(original * scale + shift, released * scale + shift) == approx(measure(original, released), rel=1e-6, abs=1e-9)
+    assert measure(original * scale + shift, released * scale + shift) == approx(
+        measure(original, released), rel=1e-6, abs=1e-9
+    )
 
 
 def test_overlaps_do_not_depend_on_units_or_origin():
@@ -655,7 +740,9 @@ def test_overlaps_do_not_depend_on_units_or_origin():
     for scale, shift in ((1000.0, 0.0), (1.0, 50.0)):
         moved = [f.assign(b=f.b * scale + shift) for f in (original, released)]
         assert EllipsoidOverlap(formula)(*moved) == approx(EllipsoidOverlap(formula)(original, released), abs=1e-8)
-        slopes = [IntervalOverlap(formula)(*pair).table.loc[(formula, "b"), "I"] for pair in ((original, released), moved)]
+        slopes = [
+            IntervalOverlap(formula)(*pair).table.loc[(formula, "b"), "I"] for pair in ((original, released), moved)
+        ]
         assert slopes[0] == approx(slopes[1], abs=1e-9)
     assert MD()(np.exp(original), np.exp(released)) == MD()(original, released)  # any increasing function
 
@@ -676,7 +763,14 @@ def test_normal_kl_is_the_mean_log_ratio(k: int) -> None:
 
 def test_overlap_is_symmetric_and_kl_is_not():
     original, released = sample()
-    for measure in (IntervalOverlap("a ~ b + c"), EllipsoidOverlap("a ~ b + c"), MD(), MCM(), Propensity(), Cluster(clusters=4)):
+    for measure in (
+        IntervalOverlap("a ~ b + c"),
+        EllipsoidOverlap("a ~ b + c"),
+        MD(),
+        MCM(),
+        Propensity(),
+        Cluster(clusters=4),
+    ):
         assert measure(original, released) == approx(measure(released, original), rel=1e-9)
     there, back = NormalKL()(original, released), NormalKL()(released, original)
     assert there != approx(back) and there == approx(NormalKL(under="released")(released, original))
@@ -715,7 +809,11 @@ def test_bounds_hold_for_any_files(seed, n, m, p):
     value = MD()(x, y)
     assert 0 <= value <= 1 and value.parts["MCM"] <= value.parts["MCM maximum"] + 1e-12
     c = n / (n + m)
-    for measure in (Propensity(statistic="U"), TreePropensity(statistic="U", min_split=2, min_leaf=1), Cluster(clusters=2)):
+    for measure in (
+        Propensity(statistic="U"),
+        TreePropensity(statistic="U", min_split=2, min_leaf=1),
+        Cluster(clusters=2),
+    ):
         assert -1e-12 <= measure(x, y) <= (n + m) * c * (1 - c) + 1e-9
     assert EnergyDistance(standardise=False)(x, y) >= 0
 
@@ -727,7 +825,9 @@ def test_the_original_is_fitted_once(monkeypatch):
     original, released = sample()
     calls = []
     fit = Linear._fit
-    monkeypatch.setattr(Linear, "_fit", lambda self, plan, table, which: calls.append(which) or fit(self, plan, table, which))
+    monkeypatch.setattr(
+        Linear, "_fit", lambda self, plan, table, which: calls.append(which) or fit(self, plan, table, which)
+    )
     prepared = IntervalOverlap("a ~ b + c").prepare(original)
     for _ in range(3):
         prepared(released)
@@ -737,8 +837,16 @@ def test_the_original_is_fitted_once(monkeypatch):
 def test_kinds_of_data_agree():
     original, released = sample()
     expected = NormalKL()(original, released)
-    assert NormalKL()(original.to_numpy(), released.to_numpy()) == approx(expected) == NormalKL()(original, released.to_numpy())
-    assert MD()(original.a, released.a) == MD()(original.a.to_numpy(), released.a.tolist()) == MD(columns="a")(original, released)
+    assert (
+        NormalKL()(original.to_numpy(), released.to_numpy())
+        == approx(expected)
+        == NormalKL()(original, released.to_numpy())
+    )
+    assert (
+        MD()(original.a, released.a)
+        == MD()(original.a.to_numpy(), released.a.tolist())
+        == MD(columns="a")(original, released)
+    )
     assert IntervalOverlap("`0` ~ `1` + `2`")(original.to_numpy(), released.to_numpy()) == approx(
         IntervalOverlap("a ~ b + c")(original, released)
     )
@@ -747,7 +855,9 @@ def test_kinds_of_data_agree():
         NormalKL()(original[["a", "c"]], released[["a", "c"]])
     )
     nullable = original.convert_dtypes()
-    assert NormalKL()(nullable, released) == approx(expected) and IntervalOverlap("a ~ b")(nullable, nullable) == approx(0.95)
+    assert NormalKL()(nullable, released) == approx(expected) and IntervalOverlap("a ~ b")(
+        nullable, nullable
+    ) == approx(0.95)
 
 
 def test_categories_that_one_file_lacks():
@@ -762,11 +872,18 @@ def test_categories_that_one_file_lacks():
     as_category = data.assign(g=data.g.astype("category"))
     assert IntervalOverlap("y ~ x + g")(as_category, data) == approx(0.95)
     columns = ["x", "g"]
-    assert Propensity(columns=columns, statistic="U")(data, new) > 10 and Cluster(clusters=40, columns=columns)(data, new) > 0
+    assert (
+        Propensity(columns=columns, statistic="U")(data, new) > 10
+        and Cluster(clusters=40, columns=columns)(data, new) > 0
+    )
     with pytest.raises(InputError, match="no category of g in common"):
         IntervalOverlap("y ~ x + g")(data, data.assign(g="other"))
     first, second, names = frames.encode("x", data[["g", "x"]], new[["g", "x"]])
-    assert names == ["g[v]", "g[w]", "g[q]", "x"] and first.shape[1] == second.shape[1] == 4 and second[:, 2].sum() == (data.g == "u").sum()
+    assert (
+        names == ["g[v]", "g[w]", "g[q]", "x"]
+        and first.shape[1] == second.shape[1] == 4
+        and second[:, 2].sum() == (data.g == "u").sum()
+    )
 
 
 def test_signs_significance_and_penalty():
@@ -781,7 +898,10 @@ def test_signs_significance_and_penalty():
         == IntervalOverlap("y ~ x")(original, flipped).parts["sign switches"]
     )
     assert CoefficientChanges("y ~ x")(original, flipped) == 1  # the slope; the intercept was never significant
-    assert CoefficientChanges("y ~ x", kind="significance")(original, flat) >= 1 and CoefficientChanges("y ~ x")(original, original) == 0
+    assert (
+        CoefficientChanges("y ~ x", kind="significance")(original, flat) >= 1
+        and CoefficientChanges("y ~ x")(original, original) == 0
+    )
     far, near = (IntervalOverlap("y ~ x", penalty=1.0)(original, original.assign(y=k * x + noise)) for k in (9.0, 3.0))
     plain = IntervalOverlap("y ~ x")(original, original.assign(y=3 * x + noise))
     assert far < near < plain and IntervalOverlap("y ~ x", penalty=1.0).range == (-np.inf, 1.0)
@@ -984,7 +1104,10 @@ def test_extreme_units_give_the_same_or_an_error(measure, scale):
     except InputError:
         assert scale in (1e200, 1e-200)
         return
-    if measure.name not in ("cluster", "clustered pMSE"):  # these depend on the units of single columns only, but ties may fall
+    if measure.name not in (
+        "cluster",
+        "clustered pMSE",
+    ):  # these depend on the units of single columns only, but ties may fall
         assert found == approx(value, rel=1e-6, abs=1e-9)
 
 
@@ -1003,7 +1126,14 @@ def test_tiny_files_give_a_number_or_an_error(measure, rows):
 def test_richer_formulas():
     data = mixed()
     released = data.assign(x=data.x + 0.3)
-    for formula in ("y ~ poly(x, 2)", "y ~ scale(x) + g", "np.log(z) ~ x", "y ~ (x + z)**2", "y ~ . - g - h", "y ~ g - 1"):
+    for formula in (
+        "y ~ poly(x, 2)",
+        "y ~ scale(x) + g",
+        "np.log(z) ~ x",
+        "y ~ (x + z)**2",
+        "y ~ . - g - h",
+        "y ~ g - 1",
+    ):
         assert IntervalOverlap(formula)(data, data) == approx(0.95, abs=1e-9)
         assert 0 < IntervalOverlap(formula)(data, released) < 0.9501
     assert "z" not in IntervalOverlap("y ~ x + z - z")(data, data).table.index.get_level_values(1)

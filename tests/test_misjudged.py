@@ -28,7 +28,9 @@ from ruvdecision.users import User
 
 S1 = np.array([[2.0, 0.6], [0.6, 1.0]])
 OWN = NormalBelief(records=7, covariance=S1, prior_mean=[1.0, 0.0], prior_covariance=np.diag([3.0, 2.0]))
-RIGHT = NormalBelief(records=7, covariance=1.7 * S1 + 0.3 * np.eye(2), prior_mean=[0.0, 0.5], prior_covariance=np.diag([1.0, 5.0]))
+RIGHT = NormalBelief(
+    records=7, covariance=1.7 * S1 + 0.3 * np.eye(2), prior_mean=[0.0, 0.5], prior_covariance=np.diag([1.0, 5.0])
+)
 MASKS = [
     Release(),
     Suppress(),
@@ -95,7 +97,10 @@ def test_affine_means_are_the_posterior_means(mask: Any) -> None:
 
 def test_one_record_by_hand() -> None:
     """n = 1: the user shrinks by his own ratio; bias and variance of that under the truth."""
-    own, right = NormalBelief(records=1, variance=2, prior_mean=1, prior_variance=3), NormalBelief(records=1, variance=4, prior_variance=6)
+    own, right = (
+        NormalBelief(records=1, variance=2, prior_mean=1, prior_variance=3),
+        NormalBelief(records=1, variance=4, prior_variance=6),
+    )
     shrink, noise = 5 / (5 + 1.5), 1.5
     expected = (1 - shrink) ** 2 * 10 + shrink**2 * noise + (1 - shrink) ** 2
     found = solve(User(own, Record(0), Quadratic(), truth=right), Noise(variance=1.5))
@@ -119,14 +124,22 @@ LOSSES = [
     CRPS(),
     IntervalScore(0.9),
 ]
-TARGETS = [Record(3), Parameter("mu"), Average(), NewRecord(), Functional(lambda a, b: a - 2 * b, of=[Record(0), Average()])]
+TARGETS = [
+    Record(3),
+    Parameter("mu"),
+    Average(),
+    NewRecord(),
+    Functional(lambda a, b: a - 2 * b, of=[Record(0), Average()]),
+]
 
 
 @settings(deadline=None, max_examples=60)
 @given(
     st.sampled_from(LOSSES),
     st.sampled_from(TARGETS),
-    st.sampled_from([Noise(variance=0.7), Suppress(), Noise(sd=1.0) | Microaggregate(groups=2), Release(), Microaggregate(groups=1)]),
+    st.sampled_from(
+        [Noise(variance=0.7), Suppress(), Noise(sd=1.0) | Microaggregate(groups=2), Release(), Microaggregate(groups=1)]
+    ),
     st.floats(0.2, 5),
     st.floats(0.05, 20),
     st.floats(-3, 3),
@@ -185,7 +198,8 @@ def test_families_places_and_all_records() -> None:
             (value, error), _ = Misjudged()._drawn(*parties(user), mask, None, 120, root(2), None)
             assert abs(value - exact.uncertainty[i]) < 4 * error
     alone = sum(
-        solve(User(own, Record(j), Absolute(), truth=right), Noise(variance=[0.1, 0.5, 1, 1, 2, 3])).uncertainty[0] for j in range(6)
+        solve(User(own, Record(j), Absolute(), truth=right), Noise(variance=[0.1, 0.5, 1, 1, 2, 3])).uncertainty[0]
+        for j in range(6)
     )
     together = solve(User(own, Records(), Absolute(), truth=right), Noise(variance=[0.1, 0.5, 1, 1, 2, 3]))
     assert together.uncertainty[0] == pytest.approx(alone, rel=1e-12)
@@ -193,7 +207,9 @@ def test_families_places_and_all_records() -> None:
     assert log.uncertainty[0] > solve(User(right, Records(), LogScore()), Noise(variance=0.7)).uncertainty[0]
     grid = [Noise(variance=v) for v in (0.1, 1.0, 10.0)]
     many = solve(User(own, Record(0), Quadratic(), truth=right), grid).uncertainty
-    np.testing.assert_allclose(many, [solve(User(own, Record(0), Quadratic(), truth=right), m).uncertainty[0] for m in grid], rtol=1e-14)
+    np.testing.assert_allclose(
+        many, [solve(User(own, Record(0), Quadratic(), truth=right), m).uncertainty[0] for m in grid], rtol=1e-14
+    )
 
 
 def test_a_million_records_cost_no_more_than_ten() -> None:
@@ -209,7 +225,10 @@ def test_a_million_records_cost_no_more_than_ten() -> None:
 
 
 def test_flat_priors() -> None:
-    flat, other = NormalBelief(records=4, variance=1.0, prior="flat"), NormalBelief(records=4, variance=3.0, prior="flat")
+    flat, other = (
+        NormalBelief(records=4, variance=1.0, prior="flat"),
+        NormalBelief(records=4, variance=3.0, prior="flat"),
+    )
     proper = NormalBelief(records=4, variance=1.0, prior_variance=1.0)
     noise = Noise(variance=1.0)
     # Flat against flat: the mean cancels, and what is left is finite and worse than right.
@@ -226,7 +245,10 @@ def test_losses_and_targets_without_closed_form() -> None:
     own = NormalBelief(records=4, variance=1.0, prior_mean=1.0, prior_variance=1.0)
     right = NormalBelief(records=4, variance=2.0, prior_variance=2.0)
     listed = solve(
-        User(own, Record(0), Quadratic(), estimates=[-1.0, 0.0, 1.0], truth=right), Noise(variance=1.0), seed=root(1), replicates=200
+        User(own, Record(0), Quadratic(), estimates=[-1.0, 0.0, 1.0], truth=right),
+        Noise(variance=1.0),
+        seed=root(1),
+        replicates=200,
     )
     assert listed.engine == "exact, averaged over releases" and listed.error[0] > 0
     agency = solve(User(right, Record(0), Quadratic(), estimates=[-1.0, 0.0, 1.0]), Noise(variance=1.0))
@@ -243,7 +265,9 @@ def test_data_are_released_and_judged_by_the_agency() -> None:
     own = NormalBelief(records=4, variance=1.0, prior_mean=1.0, prior_variance=1.0)
     right = NormalBelief(records=4, variance=2.0, prior_variance=2.0)
     data = np.array([5.0, -2.0, 0.3, 1.0])
-    found = solve(User(own, Record(0), Quadratic(), truth=right), Noise(variance=1.0), data=data, seed=root(3), replicates=100)
+    found = solve(
+        User(own, Record(0), Quadratic(), truth=right), Noise(variance=1.0), data=data, seed=root(3), replicates=100
+    )
     # By hand: agency's posterior variance plus the squared gap of the two posterior means, over the noise.
     gaps = []
     both = [Conditioned(b, Exact()._single(b, Noise(variance=1.0))) for b in (own, right)]
@@ -254,19 +278,32 @@ def test_data_are_released_and_judged_by_the_agency() -> None:
     left = solve(User(right, Record(0), Quadratic()), Noise(variance=1.0)).uncertainty[0]
     spread = np.hypot(np.std(gaps) / 20, found.error[0])
     assert abs(found.uncertainty[0] - left - np.mean(gaps)) < 4 * spread
-    same = solve(User(right, Record(0), Quadratic(), truth=right), Noise(variance=1.0), data=data, seed=root(3), replicates=5)
+    same = solve(
+        User(right, Record(0), Quadratic(), truth=right), Noise(variance=1.0), data=data, seed=root(3), replicates=5
+    )
     assert same.uncertainty[0] == pytest.approx(left, rel=1e-12) and same.error[0] < 1e-12
 
 
 # -- finite beliefs ------------------------------------------------------------------------------------
 
-THIRDS = FiniteBelief([0.2, 0.8], [0.5, 0.5], likelihood=[[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]], outcomes=[0.0, 1.0, 2.0], records=3)
-OTHER = FiniteBelief([0.2, 0.8], [0.9, 0.1], likelihood=[[0.4, 0.4, 0.2], [0.3, 0.3, 0.4]], outcomes=[0.0, 1.0, 2.0], records=3)
+THIRDS = FiniteBelief(
+    [0.2, 0.8], [0.5, 0.5], likelihood=[[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]], outcomes=[0.0, 1.0, 2.0], records=3
+)
+OTHER = FiniteBelief(
+    [0.2, 0.8], [0.9, 0.1], likelihood=[[0.4, 0.4, 0.2], [0.3, 0.3, 0.4]], outcomes=[0.0, 1.0, 2.0], records=3
+)
 MATRIX = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]])
 
 
 def brute(
-    own: FiniteBelief, right: FiniteBelief, target: Any, loss: Any, matrix: Any, *, shuffled: bool = False, data: Any = None
+    own: FiniteBelief,
+    right: FiniteBelief,
+    target: Any,
+    loss: Any,
+    matrix: Any,
+    *,
+    shuffled: bool = False,
+    data: Any = None,
 ) -> float:
     """Sum over every state, file and release; estimates by the user's sums, costs by the agency's."""
     n, size = own.records, len(own.levels)
@@ -296,7 +333,9 @@ def brute(
         chances = {}
         for out in itertools.product(range(3), repeat=n):
             key = tuple(sorted(out)) if shuffled else out
-            chances[key] = chances.get(key, 0.0) + float(np.prod([matrix[x, y] for x, y in zip(data, out, strict=True)]))
+            chances[key] = chances.get(key, 0.0) + float(
+                np.prod([matrix[x, y] for x, y in zip(data, out, strict=True)])
+            )
     total = 0.0
     for key, chance in chances.items():
         mine, theirs = tables[0][key], tables[1][key]
@@ -317,10 +356,14 @@ def test_finite_beliefs_against_every_case(target: Any, loss: Any, shuffled: boo
     mask = Stochastic(MATRIX) | Shuffle() if shuffled else Stochastic(MATRIX)
     found = solve(User(THIRDS, target, loss, truth=OTHER), mask)
     assert found.engine == "enumeration" and found.error[0] == 0
-    assert found.uncertainty[0] == pytest.approx(brute(THIRDS, OTHER, target, loss, MATRIX, shuffled=shuffled), rel=1e-11)
+    assert found.uncertainty[0] == pytest.approx(
+        brute(THIRDS, OTHER, target, loss, MATRIX, shuffled=shuffled), rel=1e-11
+    )
     data = [2, 0, 1]
     given_ = solve(User(THIRDS, target, loss, truth=OTHER), mask, data=np.array([2.0, 0.0, 1.0]))
-    assert given_.uncertainty[0] == pytest.approx(brute(THIRDS, OTHER, target, loss, MATRIX, shuffled=shuffled, data=data), rel=1e-11)
+    assert given_.uncertainty[0] == pytest.approx(
+        brute(THIRDS, OTHER, target, loss, MATRIX, shuffled=shuffled, data=data), rel=1e-11
+    )
 
 
 @settings(deadline=None, max_examples=40)

@@ -50,7 +50,9 @@ def test_figures_two_to_four(noise):
         ("DKS (2) risk, population target", "l2=0.0", "typical", "population"),
         ("DKS (8) risk p=.99", "l2=0.0", "percentile", "population"),
     ]:
-        told = next(r["value"] for r in reference if r["name"] == text and inputs in r["inputs"] and "n=200" in r["inputs"])
+        told = next(
+            r["value"] for r in reference if r["name"] == text and inputs in r["inputs"] and "n=200" in r["inputs"]
+        )
         row = maps["figure 4"].select(method="paper", variance=0.0, target=target, knowledge=state)
         assert row.risk[0] == pytest.approx(told, abs=1e-8)
 
@@ -123,7 +125,11 @@ def test_the_sample_is_the_same_every_time_and_for_other_sizes(income, sample):
     make = income[0].function.__globals__["incomes"]
     np.testing.assert_array_equal(make(), sample)
     other = make(200)
-    assert len(other) == 200 and other.mean() == pytest.approx(20_100, abs=1e-4) and other.std(ddof=1) == pytest.approx(13_300, abs=1e-4)
+    assert (
+        len(other) == 200
+        and other.mean() == pytest.approx(20_100, abs=1e-4)
+        and other.std(ddof=1) == pytest.approx(13_300, abs=1e-4)
+    )
     with pytest.raises(InputError, match="below n"):
         make(77)
     with pytest.raises(InputError, match="No curve of this kind"):

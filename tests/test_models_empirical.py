@@ -48,7 +48,9 @@ def test_constants_are_the_reference_files(simulation, shared):
     _, karr = simulation
     printed = pd.read_csv(shared / "reference" / "karr_printed_tables_1_2.csv")
     for (kind, p), rows in karr.PRINTED.items():
-        part = printed[(printed.correlation == kind) & (printed.dimension == p)].set_index("method").loc[list(karr.MASKS)]
+        part = (
+            printed[(printed.correlation == kind) & (printed.dimension == p)].set_index("method").loc[list(karr.MASKS)]
+        )
         np.testing.assert_allclose(rows, part[["EO", "IO", "KL", "risk"]], rtol=1e-5)
         fitted = np.loadtxt(shared / "reference" / "karr_correlations" / f"fitted_corr_{kind}_{p}.csv", delimiter=",")
         np.testing.assert_allclose(karr.correlation(kind, p), fitted, atol=6e-8)
@@ -196,7 +198,9 @@ def test_woo_data_are_what_they_are_called(woo):
 
 def test_claims_hold_in_the_printed_tables(woo):
     missed = [(words, of - held) for words, _, held, of in woo[1].check(woo[1].PRINTED) if held < of]
-    assert missed == [("Resampling is better than Rank", 1)]  # the printed tables contradict their text in one cell, tree II of symloneg
+    assert missed == [
+        ("Resampling is better than Rank", 1)
+    ]  # the printed tables contradict their text in one cell, tree II of symloneg
     assert woo[1].same_order(woo[1].PRINTED, woo[1].PRINTED) == (791, 791)
 
 
@@ -214,7 +218,9 @@ def test_orderings_of_the_small_study(woo, small_woo):
         names = list(woo[1].MEASURES)
         logit = table[names.index("Logit I")]
         assert logit[woo[1].SYN] == pytest.approx(0, abs=1e-8)  # Syn keeps the moments exactly
-        assert logit[woo[1].BOTH] < 0.2 * logit[woo[1].MICZ]  # the paper's hundredth is a strict bound for so few records
+        assert (
+            logit[woo[1].BOTH] < 0.2 * logit[woo[1].MICZ]
+        )  # the paper's hundredth is a strict bound for so few records
         assert (table[names.index("Tree .001")] <= table[names.index("Tree .0001")] + 1e-9).all()
         assert (table[names.index("Clu g1")] <= table[names.index("Clu g2")] + 1e-9).all()
 

@@ -53,7 +53,9 @@ def _brute(n, a, b, stay):
     weight = {x: np.exp(special.betaln(a + sum(x), b + n - sum(x)) - special.betaln(a, b)) for x in files}
     expected, after = np.zeros(2), {}
     for y in files:
-        joint = np.array([weight[x] * np.prod([stay if i == j else 1 - stay for i, j in zip(x, y, strict=True)]) for x in files])
+        joint = np.array(
+            [weight[x] * np.prod([stay if i == j else 1 - stay for i, j in zip(x, y, strict=True)]) for x in files]
+        )
         chance = joint.sum()
         if chance == 0:
             continue
@@ -68,7 +70,8 @@ def _brute(n, a, b, stay):
 
 
 @pytest.mark.parametrize(
-    ("n", "a", "b", "stay"), [(2, 1.0, 1.0, 0.7), (5, 2.0, 6.0, 0.8), (6, 0.5, 3.0, 0.55), (4, 2.0, 2.0, 1.0), (3, 1.0, 2.0, 0.2)]
+    ("n", "a", "b", "stay"),
+    [(2, 1.0, 1.0, 0.7), (5, 2.0, 6.0, 0.8), (6, 0.5, 3.0, 0.55), (4, 2.0, 2.0, 1.0), (3, 1.0, 2.0, 0.2)],
 )
 def test_closed_form_is_the_sum_over_all_files(response, n, a, b, stay):
     names = response[1]
@@ -101,7 +104,9 @@ def test_mixture_at_a_tight_quadrature(response):
     def moment(power):
         def inside(p):
             q = stay * p + (1 - stay) * (1 - p)
-            return p**power * np.exp((a - 1) * np.log(p) + (b - 1) * np.log1p(-p) + t * np.log(q) + (n - t) * np.log1p(-q) + 65)
+            return p**power * np.exp(
+                (a - 1) * np.log(p) + (b - 1) * np.log1p(-p) + t * np.log(q) + (n - t) * np.log1p(-q) + 65
+            )
 
         return integrate.quad(inside, 0, 1, epsabs=0, epsrel=1e-12, points=[0.28])[0]
 
@@ -151,7 +156,9 @@ def test_randomised_response_is_quadrature_too(response, randomised):
     names, exact, sampled = response[1], randomised.result["given the release"], randomised.result["sampled"]
     intruder, scientist = sampled.users
     data = (np.random.default_rng(1965).random(40) < names["stats"].beta.median(2.0, 6.0)).astype(int)
-    found = evaluate(list(sampled.masks), intruder=intruder, scientist=scientist, data=data, engine=Quadrature(), seed=1965)
+    found = evaluate(
+        list(sampled.masks), intruder=intruder, scientist=scientist, data=data, engine=Quadrature(), seed=1965
+    )
     assert_allclose(found.intruder_uncertainty, exact.intruder_uncertainty, rtol=1e-6)
     assert_allclose(found.scientist_uncertainty, exact.scientist_uncertainty, rtol=1e-6)
 
@@ -317,14 +324,20 @@ def test_survey_numbers_are_those_of_brute_force(survey, areas):
     assert area[target] == 0 and x[target] == x[:3].max()
     rng, count = np.random.default_rng(0), 12_000
     # The prior is wide beside 18 records, so draws of the common mean are taken nearer to them and weighted back.
-    mu, tau, sigma = rng.normal(50, 12, count), rng.gamma(2, 5, count), np.maximum(np.abs(rng.normal(0, 10, count)), 0.05)
+    mu, tau, sigma = (
+        rng.normal(50, 12, count),
+        rng.gamma(2, 5, count),
+        np.maximum(np.abs(rng.normal(0, 10, count)), 0.05),
+    )
     base = stats.norm.logpdf(mu, 50, 20) - stats.norm.logpdf(mu, 50, 12)
     m = np.linspace(-30, 130, 241)
     prior = stats.norm.logpdf(m, mu[:, None], np.maximum(tau, 0.6)[:, None])  # below the grid's step tau cannot be told
     ((_, for_mask, _),) = replicate_seeds(as_seed_sequence(33), 1)
     for i, mask in enumerate(rumap.masks[:-1]):
         y = np.asarray(mask.release(x, for_mask)).ravel()
-        spread = np.sqrt(sigma**2 + getattr(mask, "sd", 0.0) ** 2)[:, None] if isinstance(mask, Noise) else sigma[:, None]
+        spread = (
+            np.sqrt(sigma**2 + getattr(mask, "sd", 0.0) ** 2)[:, None] if isinstance(mask, Noise) else sigma[:, None]
+        )
         cut = mask.at if isinstance(mask, Topcode) else np.inf
         logs, first, second = base.copy(), np.empty((3, count)), np.empty((3, count))
         for a in range(3):

@@ -61,7 +61,9 @@ def test_there_are_six_in_order() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("default")  # of this process: Jupyter's client; the notebook's own warnings are errors in its kernel
+@pytest.mark.filterwarnings(
+    "default"
+)  # of this process: Jupyter's client; the notebook's own warnings are errors in its kernel
 @pytest.mark.parametrize("name", NAMES)
 def test_it_runs_without_a_warning_and_so_do_its_solutions(name: str, builder: ModuleType) -> None:
     pytest.importorskip("nbclient")
@@ -74,7 +76,9 @@ def test_it_runs_without_a_warning_and_so_do_its_solutions(name: str, builder: M
         if cell.cell_type == "markdown":
             # A solution is run where it stands: it may use what is above it.
             for i, code in enumerate(c for fold in FOLD.findall(cell.source) for c in CODE.findall(fold)):
-                cells.append(nbformat.v4.new_code_cell(code, id=f"{cell.id}-solution-{i}", metadata={"tags": ["solution"]}))
+                cells.append(
+                    nbformat.v4.new_code_cell(code, id=f"{cell.id}-solution-{i}", metadata={"tags": ["solution"]})
+                )
     notebook.cells = cells
     builder.run(notebook, before=STRICT)
     for cell in notebook.cells:
@@ -83,7 +87,9 @@ def test_it_runs_without_a_warning_and_so_do_its_solutions(name: str, builder: M
             assert output.get("name") != "stderr", f"{cell.source}\n\n{output.get('text')}"
         shown = builder.pictures(cell)
         if "solution" not in cell.metadata.get("tags", []):
-            assert bool(shown) == bool(builder.alt_text(cell)), f"a picture and its alt text belong together:\n{cell.source}"
+            assert bool(shown) == bool(builder.alt_text(cell)), (
+                f"a picture and its alt text belong together:\n{cell.source}"
+            )
             assert len(shown) <= 1, cell.source
 
 
@@ -134,7 +140,9 @@ def test_every_picture_has_an_alt_text(name: str, builder: ModuleType) -> None:
         text = output.metadata["image/png"]["alt"]
         assert text == builder.alt_text(cell) == output.data["text/plain"]
         assert len(text.split()) >= 15 and text.endswith("."), f"say what is seen: {text!r}"
-    assert not re.search(r"!\[\]\(|<img(?![^>]*alt=)", prose(name, builder)), "pictures in the text need an alt text, too"
+    assert not re.search(r"!\[\]\(|<img(?![^>]*alt=)", prose(name, builder)), (
+        "pictures in the text need an alt text, too"
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -215,7 +223,9 @@ def test_pictures_get_small_and_keep_their_words(builder: ModuleType) -> None:
     Image.effect_noise((120, 80), 60).convert("RGBA").save(held, "PNG")
     picture = base64.b64encode(held.getvalue()).decode("ascii")
     output = nbformat.v4.new_output("display_data", data={"image/png": picture, "text/plain": "<Figure at 0x7f>"})
-    cell = nbformat.v4.new_code_cell("draw()", outputs=[output], metadata={"mystnb": {"image": {"alt": "A grey\n field."}}})
+    cell = nbformat.v4.new_code_cell(
+        "draw()", outputs=[output], metadata={"mystnb": {"image": {"alt": "A grey\n field."}}}
+    )
     cell.metadata["execution"] = {"iopub.status.busy": "now"}
     notebook = builder.tidy(nbformat.v4.new_notebook(cells=[cell]))
     found = notebook.cells[0].outputs[0]

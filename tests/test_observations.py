@@ -92,9 +92,15 @@ CASES = [
     Case(MultiplicativeNoise(sd=0.2), X, WIDE),
     Case(MultiplicativeNoise(sd=0.2), (-3.0,), WIDE),
     Case(MultiplicativeNoise(sd=0.3, kind="lognormal"), X, (0.0, 0.1, 0.3, 0.5, 1.0, 2.0, 3.0, 7.0, 15.0, 40.0, 100.0)),
-    Case(MultiplicativeNoise(sd=0.3, kind="lognormal"), (-3.0,), (-40.0, -20.0, -10.0, -5.0, -3.0, -2.0, -1.0, -0.5, 0.0)),
+    Case(
+        MultiplicativeNoise(sd=0.3, kind="lognormal"), (-3.0,), (-40.0, -20.0, -10.0, -5.0, -3.0, -2.0, -1.0, -0.5, 0.0)
+    ),
     Case(MultiplicativeNoise(kind="mixture", away=0.3, sd=0.1), X, WIDE),
-    Case(MultiplicativeNoise(kind="split", least=0.1, most=0.3), X, tuple(sorted(v * f for v in X for f in (0.7, 0.9, 1.1, 1.3)))),
+    Case(
+        MultiplicativeNoise(kind="split", least=0.1, most=0.3),
+        X,
+        tuple(sorted(v * f for v in X for f in (0.7, 0.9, 1.1, 1.3))),
+    ),
     Case(MultiplicativeNoise(kind="split", least=0.1, most=1.2), (3.0,), (-0.6, 2.7, 3.3, 6.6)),
     Case(Round(base=5), X, (), grid(5, -20, 40)),
     Case(Round(base=5, random=True), X, (), grid(5, -20, 40)),
@@ -131,7 +137,9 @@ CASES = [
 ]
 # Chains that are dear to look at are tried in the slow run; some of each kind in every run.
 OFTEN = {20, 24, 25, 26, 30, 31}
-TRIED = [c if len(c.mask.steps) == 1 or i in OFTEN else pytest.param(c, marks=pytest.mark.slow) for i, c in enumerate(CASES)]
+TRIED = [
+    c if len(c.mask.steps) == 1 or i in OFTEN else pytest.param(c, marks=pytest.mark.slow) for i, c in enumerate(CASES)
+]
 SUMMED = [pytest.param(c, marks=pytest.mark.slow) if i in (34, 41, 44) else c for i, c in enumerate(CASES)]
 IDS = [f"{i}-{c.mask}" for i, c in enumerate(CASES)]
 
@@ -175,12 +183,19 @@ def test_releases_have_the_law_that_the_likelihood_says(case: Case) -> None:
             expected = p[atom & np.isclose(y, place, atol=1e-9)].sum()
             if 0 < expected * n < 20:  # too few for a normal bound; the impossible and the common are held to it
                 continue
-            assert abs(np.mean(np.isclose(drawn, place, atol=1e-9)) - expected) <= 4 * np.sqrt(expected * (1 - min(expected, 1)) / n) + 1e-7
+            assert (
+                abs(np.mean(np.isclose(drawn, place, atol=1e-9)) - expected)
+                <= 4 * np.sqrt(expected * (1 - min(expected, 1)) / n) + 1e-7
+            )
         if not len(case.cuts):
             continue
         # Bins between panel ends, so that the sums are whole; thirds of the law, more or less.
         order = np.argsort(y, kind="stable")
-        ends = np.unique(np.concatenate([np.linspace(a, b, 9) for a, b in zip(sorted(case.cuts)[:-1], sorted(case.cuts)[1:], strict=True)]))
+        ends = np.unique(
+            np.concatenate(
+                [np.linspace(a, b, 9) for a, b in zip(sorted(case.cuts)[:-1], sorted(case.cuts)[1:], strict=True)]
+            )
+        )
         share = np.array([p[order][y[order] < e].sum() for e in ends])
         for e, expected in zip(ends, share, strict=True):
             if 0.02 < expected < 0.98 and abs(e - x) > 1e-9:
@@ -194,7 +209,9 @@ def test_nodes_integrate_as_quad_does(case: Case) -> None:
     dear = column.cost > 1
     if dear:
         column = column.take([1])
-    for f, low, high in ((stats.norm(3, 4).pdf, -37.0, 43.0), (stats.lognorm(0.8, scale=5).pdf, 0.02, 1500.0))[: 1 if dear else 2]:
+    for f, low, high in ((stats.norm(3, 4).pdf, -37.0, 43.0), (stats.lognorm(0.8, scale=5).pdf, 0.02, 1500.0))[
+        : 1 if dear else 2
+    ]:
         x, logw = nodes(column, low, high, panels=10 if dear else 60)
         assert np.all(np.isfinite(x))
         found = np.sum(np.exp(logw) * f(x), axis=0)
@@ -204,7 +221,9 @@ def test_nodes_integrate_as_quad_does(case: Case) -> None:
                 assert found[i] == pytest.approx(f(one.known[0]), rel=1e-12)
                 continue
             a, b = max(low, one.window()[0][0]), min(high, one.window()[1][0])
-            cuts = np.concatenate([one.kinks.ravel(), np.linspace(a, b, 40 if dear else 150), np.geomspace(0.02, 1500, 40)])
+            cuts = np.concatenate(
+                [one.kinks.ravel(), np.linspace(a, b, 40 if dear else 150), np.geomspace(0.02, 1500, 40)]
+            )
             cuts = np.unique(np.clip(cuts[np.isfinite(cuts)], a, b))
             assert found[i] == pytest.approx(panel_sum(one, f, cuts), rel=1e-9, abs=1e-13)
 
@@ -223,7 +242,9 @@ QUAD = [
 
 
 @pytest.mark.parametrize("mask", QUAD, ids=str)
-@pytest.mark.parametrize(("f", "low", "high"), [(stats.norm(3, 4).pdf, -37.0, 43.0), (stats.lognorm(0.8, scale=5).pdf, 0.02, 1500.0)])
+@pytest.mark.parametrize(
+    ("f", "low", "high"), [(stats.norm(3, 4).pdf, -37.0, 43.0), (stats.lognorm(0.8, scale=5).pdf, 0.02, 1500.0)]
+)
 def test_nodes_are_scipys_integral(mask: Mask, f: Any, low: float, high: float) -> None:
     one = column_of(mask, mask.release(np.array([3.0]), 5))
     x, logw = nodes(one, low, high, panels=60)
@@ -241,7 +262,9 @@ def panel_sum(one: Observation, f: Any, cuts: np.ndarray) -> float:
     node, weight = np.polynomial.legendre.leggauss(21)
     half, middle = np.diff(cuts) / 2, (cuts[1:] + cuts[:-1]) / 2
     x = (middle[:, None] + half[:, None] * node).ravel()
-    logs = np.concatenate([one.log(part[:, None])[:, 0] for part in np.array_split(x, max(1, len(x) * one.cost // 2_000_000))])
+    logs = np.concatenate(
+        [one.log(part[:, None])[:, 0] for part in np.array_split(x, max(1, len(x) * one.cost // 2_000_000))]
+    )
     return float(np.sum((half[:, None] * weight).ravel() * np.exp(logs) * f(x)))
 
 
@@ -284,7 +307,9 @@ def test_a_plain_release_is_known_and_a_suppressed_one_silent() -> None:
     df = frame()
     observed = observe(Release(), df, 6)
     assert all(np.array_equal(observed.columns[j].known, df.iloc[:, j]) for j in range(2))
-    observed = observe(Suppress(columns="b") | Suppress(rows=[1, 4]), (Suppress(columns="b") | Suppress(rows=[1, 4])).release(df, 1), 6)
+    observed = observe(
+        Suppress(columns="b") | Suppress(rows=[1, 4]), (Suppress(columns="b") | Suppress(rows=[1, 4])).release(df, 1), 6
+    )
     assert observed.columns[1].silent.all()
     assert np.isnan(observed.columns[0].known).nonzero()[0].tolist() == [1, 4]
     assert np.array_equal(observed.columns[0].silent, np.isnan(observed.columns[0].known))
@@ -305,7 +330,9 @@ def test_sizes_per_record_column_and_entry() -> None:
     assert [c.normal[1][0] for c in observe(mask, mask.release(df, 1), 6).columns] == [1.0, 4.0]
     table = np.arange(1.0, 13.0).reshape(6, 2)
     mask = Noise(variance=table)
-    np.testing.assert_allclose(np.stack([c.normal[1] for c in observe(mask, mask.release(df, 1), 6).columns], axis=1), table)
+    np.testing.assert_allclose(
+        np.stack([c.normal[1] for c in observe(mask, mask.release(df, 1), 6).columns], axis=1), table
+    )
     mask = Noise(variance=2.0, where=df["a"].to_numpy() > 5, times=3, columns="b")
     observed = observe(mask, mask.release(df, 1), 6)
     np.testing.assert_allclose(observed.columns[1].normal[1], np.where(df["a"] > 5, 6.0, 2.0))
@@ -315,14 +342,18 @@ def test_sizes_per_record_column_and_entry() -> None:
 def test_correlated_noise_is_one_joint_law() -> None:
     df = frame(5, 3)
     cov = np.array([[1.0, 0.6], [0.6, 2.0]])
-    mask = Noise(variance=0.5, columns=["a"]) | Noise(covariance=cov, columns=["a", "c"]) | Noise(variance=[0.1, 0.2, 0.3])
+    mask = (
+        Noise(variance=0.5, columns=["a"]) | Noise(covariance=cov, columns=["a", "c"]) | Noise(variance=[0.1, 0.2, 0.3])
+    )
     released = mask.release(df, 1)
     released.loc[2, "c"] = np.nan
     observed = observe(mask, released, 5)
     joint = observed.joint
     assert joint.columns == (0, 2)
     total = np.array([[1.0 + 0.5 + 0.1, 0.6], [0.6, 2.3]])
-    expected = stats.multivariate_normal([0, 0], total).logpdf(released[["a", "c"]].to_numpy() - df[["a", "c"]].to_numpy())
+    expected = stats.multivariate_normal([0, 0], total).logpdf(
+        released[["a", "c"]].to_numpy() - df[["a", "c"]].to_numpy()
+    )
     expected[2] = stats.norm(0, np.sqrt(1.6)).logpdf(released.loc[2, "a"] - df.loc[2, "a"])
     np.testing.assert_allclose(joint.log(df.to_numpy()), expected, rtol=1e-12)
     assert observed.columns[0].silent.all() and observed.columns[2].silent.all()
@@ -359,7 +390,9 @@ def test_averages_carry_the_average_of_the_noise() -> None:
     assert averages.sizes.tolist() == [[6, 7]]
     np.testing.assert_allclose(averages.variance, [[2 / 6, 2 / 7]])
     mask = Noise(covariance=[[1.0, 0.5], [0.5, 2.0]]) | Microaggregate(groups=1)
-    np.testing.assert_allclose(observe(mask, mask.release(df, 2), 7).averages.covariance[0], np.array([[1, 0.5], [0.5, 2]]) / 7)
+    np.testing.assert_allclose(
+        observe(mask, mask.release(df, 2), 7).averages.covariance[0], np.array([[1, 0.5], [0.5, 2]]) / 7
+    )
     mask = Subsample(size=4) | Microaggregate(groups=2)
     released = mask.release(df, 2)
     averages = observe(mask, released, 7).averages
@@ -463,10 +496,16 @@ def test_chains_of_categories_multiply_their_matrices() -> None:
     np.testing.assert_allclose(np.exp(column.log(np.array([[0.0], [1.0]]))), (first @ second)[:, [0, 1, 1]])
     mask = PRAM(stay=0.8, categories=[0, 1, 2]) | Recode(categories={0: "low", 1: "low", 2: "high"})
     column = observe(mask, pd.DataFrame({"a": ["low", "high"]}), 2).columns[0]
-    np.testing.assert_allclose(np.exp(column.log(np.array([[0.0], [1.0], [2.0]]))), [[0.9, 0.1], [0.9, 0.1], [0.2, 0.8]])
-    mask = Recode(bins=[0, 1, 5], label=["few", "many"]) | PRAM(matrix=[[0.9, 0.1], [0.3, 0.7]], categories=["few", "many"])
+    np.testing.assert_allclose(
+        np.exp(column.log(np.array([[0.0], [1.0], [2.0]]))), [[0.9, 0.1], [0.9, 0.1], [0.2, 0.8]]
+    )
+    mask = Recode(bins=[0, 1, 5], label=["few", "many"]) | PRAM(
+        matrix=[[0.9, 0.1], [0.3, 0.7]], categories=["few", "many"]
+    )
     column = observe(mask, pd.DataFrame({"a": pd.Categorical(["few", "many"])}), 2).columns[0]
-    np.testing.assert_allclose(np.exp(column.log(np.array([[0.5], [3.0], [9.0]]))), [[0.9, 0.1], [0.3, 0.7], [0.0, 0.0]])
+    np.testing.assert_allclose(
+        np.exp(column.log(np.array([[0.5], [3.0], [9.0]]))), [[0.9, 0.1], [0.3, 0.7], [0.0, 0.0]]
+    )
     _x, logw = nodes(column, -1, 8)
     np.testing.assert_allclose(np.exp(logw).sum(axis=0), [0.9 + 4 * 0.3, 0.1 + 4 * 0.7])
 
@@ -500,7 +539,9 @@ class Bounded(Exponential):
         return -np.inf, released
 
 
-@pytest.mark.parametrize("mask", [Exponential(), Bounded(), Round(base=2) | Exponential(), Exponential() | Suppress(rows=[0])], ids=str)
+@pytest.mark.parametrize(
+    "mask", [Exponential(), Bounded(), Round(base=2) | Exponential(), Exponential() | Suppress(rows=[0])], ids=str
+)
 def test_a_users_mask_needs_one_method(mask: Mask) -> None:
     df = pd.DataFrame({"a": [1.0, 5.0, 400.0]})
     released = mask.release(df, 1)
@@ -512,7 +553,9 @@ def test_a_users_mask_needs_one_method(mask: Mask) -> None:
         f = stats.norm(3, 4).pdf
         x, logw = nodes(column, -60, 60, panels=30)
         for i in range(2):
-            exact = integrate.quad(lambda t, i=i: f(t) * stats.expon(t, 2.0).pdf(released["a"][i]), -60, released["a"][i], limit=200)[0]
+            exact = integrate.quad(
+                lambda t, i=i: f(t) * stats.expon(t, 2.0).pdf(released["a"][i]), -60, released["a"][i], limit=200
+            )[0]
             tolerance = 1e-9 if isinstance(mask, Bounded) else 1e-6
             assert np.sum(np.exp(logw[:, i]) * f(x[:, i])) == pytest.approx(exact, rel=tolerance)
 
@@ -668,7 +711,13 @@ def test_far_tails_keep_their_digits() -> None:
         top = -0.5 * near * near
         # Relative to the density at the nearer end nothing is small: plain quadrature knows all the digits.
         reach = np.clip([a, b], near - 60 / max(abs(near), 1), near + 60 / max(abs(near), 1))
-        share = integrate.quad(lambda t: np.exp(-0.5 * (t - near) * (t + near)), *reach, epsabs=0, epsrel=1e-13, limit=200)[0]  # noqa: B023
+        share = integrate.quad(
+            lambda t: np.exp(-0.5 * (t - near) * (t + near)),  # noqa: B023
+            *reach,
+            epsabs=0,
+            epsrel=1e-13,
+            limit=200,
+        )[0]
         exact = top + np.log(share) - 0.5 * np.log(2 * np.pi)
         assert law.log_between(np.array([a]), np.array([b]))[0] == pytest.approx(exact, rel=1e-12)
 

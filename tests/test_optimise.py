@@ -26,7 +26,9 @@ from ruvdecision.users import User
 AVERAGE = Microaggregate(groups=1)
 BELIEF = NormalBelief(records=10, variance=2, prior_mean=0, prior_variance=5)
 USERS = {"intruder": User(BELIEF, Record(0), Quadratic()), "scientist": User(BELIEF, Parameter("mu"), Quadratic())}
-TWO = NormalBelief(records=20, covariance=[[1, 0.3], [0.3, 2]], prior_mean=[0, 0], prior_covariance=[[2, 0.5], [0.5, 3]])
+TWO = NormalBelief(
+    records=20, covariance=[[1, 0.3], [0.3, 2]], prior_mean=[0, 0], prior_covariance=[[2, 0.5], [0.5, 3]]
+)
 PAIR = {"intruder": User(TWO, Record(0), Quadratic()), "scientist": User(TWO, Parameter("mu"), Quadratic())}
 
 
@@ -46,7 +48,8 @@ def rough(users, size):
         keys = [zlib.crc32(repr(m.numbers).encode()) for m in masks]
         z = np.array([np.random.default_rng(k).standard_normal(2) for k in keys])
         values = [
-            Value(u * (1 + size * z[:, j]), size * u) for j, u in enumerate((exact.intruder_uncertainty, exact.scientist_uncertainty))
+            Value(u * (1 + size * z[:, j]), size * u)
+            for j, u in enumerate((exact.intruder_uncertainty, exact.scientist_uncertainty))
         ]
         return RUMap.build(masks=masks, intruder=values[0], scientist=values[1])
 
@@ -60,7 +63,13 @@ def test_example_1_of_trottini_and_fienberg():
     best = optimise(noisy_average, max_risk=0.5, **USERS)
     assert best.parameters["variance"] == pytest.approx(2.08, rel=1e-10)
     assert best.utility == pytest.approx(2.650980392, rel=1e-9)
-    assert (best.method, best.risk_error, best.utility_error, best.meets, best.binding) == ("exact", 0.0, 0.0, 1.0, ("max_risk",))
+    assert (best.method, best.risk_error, best.utility_error, best.meets, best.binding) == (
+        "exact",
+        0.0,
+        0.0,
+        1.0,
+        ("max_risk",),
+    )
     assert not any(best.parameters_error.values())
     # The same through a map, where nothing is known but risk and utility.
     mapped = optimise(noisy_average, max_risk=0.5, by=lambda masks: evaluate(masks, **USERS))
@@ -114,14 +123,20 @@ def test_coordinates_go_there_and_back(t, low, width, share):
         assert low <= value[0] <= high
         if np.isfinite(value[0]) and value[0] - low > 1e-9 * abs(low):
             assert inwards(value, [(low, high)], [scale])[0] == pytest.approx(t, rel=1e-5, abs=1e-9)
-    assert outwards([0.5], [(low, low + width)], [share * width])[0] == pytest.approx(low + share * width, rel=1e-9, abs=1e-9)
+    assert outwards([0.5], [(low, low + width)], [share * width])[0] == pytest.approx(
+        low + share * width, rel=1e-9, abs=1e-9
+    )
 
 
 # -- families and listed values ------------------------------------------------------------------------
 
 
 def test_the_best_of_several_families():
-    families = {"noise": lambda variance: Noise(variance=variance), "noisy average": noisy_average, "nothing": Suppress()}
+    families = {
+        "noise": lambda variance: Noise(variance=variance),
+        "noisy average": noisy_average,
+        "nothing": Suppress(),
+    }
     best = optimise(families, max_risk=0.5, **USERS)
     each = {k: optimise(f, max_risk=0.5, **USERS).utility for k, f in list(families.items())[:2]}
     assert best.family == max(each, key=each.get)
@@ -145,7 +160,8 @@ def test_listed_values_are_tried_one_by_one():
     family = lambda variance, groups: Noise(variance=variance) | Microaggregate(groups=groups)  # noqa: E731
     best = optimise(family, bounds={"groups": range(1, 6)}, max_risk=0.5, **USERS)
     each = {
-        g: optimise(lambda variance, g=g: family(variance, g), bounds={"variance": (0, np.inf)}, max_risk=0.5, **USERS) for g in range(1, 6)
+        g: optimise(lambda variance, g=g: family(variance, g), bounds={"variance": (0, np.inf)}, max_risk=0.5, **USERS)
+        for g in range(1, 6)
     }
     winner = max(each, key=lambda g: each[g].utility)
     assert best.parameters["groups"] == winner
@@ -174,7 +190,13 @@ def test_bounds_for_all_families_or_for_each():
 @pytest.mark.slow
 def test_averages_are_solved_exactly_and_carry_their_error():
     intruder = User(BELIEF, Record(0), Absolute())
-    settings = {"bounds": {"variance": (0.1, 30)}, "intruder": intruder, "scientist": USERS["scientist"], "replicates": 3, "max_risk": 0.9}
+    settings = {
+        "bounds": {"variance": (0.1, 30)},
+        "intruder": intruder,
+        "scientist": USERS["scientist"],
+        "replicates": 3,
+        "max_risk": 0.9,
+    }
     family = lambda variance: Noise(variance=variance) | Shuffle()  # noqa: E731
     best = optimise(family, **settings)
     assert best.method == "exact"
@@ -183,9 +205,13 @@ def test_averages_are_solved_exactly_and_carry_their_error():
     assert best.meets == pytest.approx(0.5, abs=1e-6)
     # The parameter's error is the risk's error over the slope there.
     v = best.parameters["variance"]
-    near = evaluate([family(v * 0.98), family(v * 1.02)], intruder=intruder, scientist=USERS["scientist"], replicates=3, seed=0)
+    near = evaluate(
+        [family(v * 0.98), family(v * 1.02)], intruder=intruder, scientist=USERS["scientist"], replicates=3, seed=0
+    )
     slope = np.diff(near.intruder_uncertainty)[0] / (0.04 * v)
-    error = evaluate([family(v)], intruder=intruder, scientist=USERS["scientist"], replicates=3, seed=0)[0].intruder_error
+    error = evaluate([family(v)], intruder=intruder, scientist=USERS["scientist"], replicates=3, seed=0)[
+        0
+    ].intruder_error
     assert best.parameters_error["variance"] == pytest.approx(error / slope, rel=0.35)
     sure = optimise(family, confidence=0.9, **settings)
     assert sure.risk < best.risk

@@ -36,7 +36,8 @@ def by_quadrature(n: int, rank: int) -> tuple[float, float]:
 
     def density(z: float) -> float:
         return float(
-            np.exp(constant + (rank - 1) * special.log_ndtr(z) + (n - rank) * special.log_ndtr(-z) - z * z / 2) / np.sqrt(2 * np.pi)
+            np.exp(constant + (rank - 1) * special.log_ndtr(z) + (n - rank) * special.log_ndtr(-z) - z * z / 2)
+            / np.sqrt(2 * np.pi)
         )
 
     place = special.ndtri((rank - 0.375) / (n + 0.25))
@@ -75,7 +76,8 @@ def test_normal_moments_have_the_known_values(n: int, rank: int, mean: float, va
 
 
 @pytest.mark.parametrize(
-    ("n", "rank"), [(7, 3), (200, 198), (1000, 700), (10_000, 5_000), (10_000, 10_000), (10_000, 1), (1_000_000, 1_000_000)]
+    ("n", "rank"),
+    [(7, 3), (200, 198), (1000, 700), (10_000, 5_000), (10_000, 10_000), (10_000, 1), (1_000_000, 1_000_000)],
 )
 def test_normal_moments_agree_with_adaptive_quadrature(n: int, rank: int) -> None:
     mean, variance = by_quadrature(n, rank)
@@ -294,7 +296,9 @@ def test_other_laws_agree_with_quadrature(law) -> None:
 
     def expect(power: int) -> float:
         return float(
-            integrate.quad(lambda u: law.ppf(u) ** power * beta.pdf(u), 0, 1, epsabs=1e-12, limit=300, points=[0.8, 0.95, 0.999])[0]
+            integrate.quad(
+                lambda u: law.ppf(u) ** power * beta.pdf(u), 0, 1, epsabs=1e-12, limit=300, points=[0.8, 0.95, 0.999]
+            )[0]
         )
 
     mean = expect(1)
@@ -312,7 +316,11 @@ def test_law_without_a_variance_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("n", "first", "second"),
-    [(10, 1.6309007048134434, 0.3571928942), (77, 2.4648006064884678, 0.1893425127392405), (1000, 3.271763871975535, 0.11906429805447657)],
+    [
+        (10, 1.6309007048134434, 0.3571928942),
+        (77, 2.4648006064884678, 0.1893425127392405),
+        (1000, 3.271763871975535, 0.11906429805447657),
+    ],
 )
 def test_extreme_constants(n: int, first: float, second: float) -> None:
     assert_allclose(extreme_constants(n), (first, second), rtol=1e-9)

@@ -67,7 +67,9 @@ def test_weights_sum_to_one_and_follow_their_members(table: Any, data: Any) -> N
     np.testing.assert_allclose(found.value, (weights / weights.sum()) @ table, rtol=1e-12)
     np.testing.assert_allclose(turned.merge(values_of(table[order])).value, found.value, rtol=1e-12)
     # Only the ratio of weights counts; equal weights are no weights.
-    np.testing.assert_allclose(panel_of(size, weights=7 * weights).merge(values_of(table)).value, found.value, rtol=1e-12)
+    np.testing.assert_allclose(
+        panel_of(size, weights=7 * weights).merge(values_of(table)).value, found.value, rtol=1e-12
+    )
     equal = panel_of(size, weights=np.ones(size)).merge(values_of(table)).value
     np.testing.assert_allclose(equal, panel_of(size, combine="mean").merge(values_of(table)).value, rtol=1e-12)
 
@@ -137,7 +139,9 @@ def test_scaling_by_what_was_unknown_before() -> None:
     np.testing.assert_allclose(merged.value, shares.min(axis=0), rtol=1e-14)
     assert merged.value[0] == pytest.approx(1.0) and panel.merge_before(before) == pytest.approx(1.0)
     own = Panel(members, unit=before)
-    np.testing.assert_allclose(own.merge([Value(f.uncertainty, f.error) for f in found]).value, merged.value, rtol=1e-14)
+    np.testing.assert_allclose(
+        own.merge([Value(f.uncertainty, f.error) for f in found]).value, merged.value, rtol=1e-14
+    )
     with pytest.raises(InputError, match="positive and finite"):
         panel.merge([Value(f.uncertainty, f.error) for f in found], before=[1.0, np.inf, 1.0])
     with pytest.raises(InputError, match="positive and finite"):
@@ -185,7 +189,9 @@ def test_panels_within_panels_and_snoopers() -> None:
 
 def test_over_is_every_combination() -> None:
     beliefs = [BELIEF, NormalBelief(records=5, variance=2.0, prior_mean=0.0, prior_variance=50.0)]
-    panel = Panel.over(belief=beliefs, target=[Record(0), Parameter("mu")], loss=[Quadratic(), Huber(1.0)], name="all", combine="mean")
+    panel = Panel.over(
+        belief=beliefs, target=[Record(0), Parameter("mu")], loss=[Quadratic(), Huber(1.0)], name="all", combine="mean"
+    )
     assert len(panel) == 8 and panel.combine == "mean" and panel.name == "all"
     assert len(set(panel.names)) == 8
     assert panel.names[0] == "prior_variance=5, record 0, the squared error"

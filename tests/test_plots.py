@@ -80,7 +80,13 @@ def assert_tidy(ax):
 def test_example_1():
     ax = example_1().plot(max_risk=0.5)
     assert_tidy(ax)
-    assert {"Suppress", "Microaggregate", "Noise | Microaggregate", "threshold: risk at most 0.5", "chosen release"} < set(legend_of(ax))
+    assert {
+        "Suppress",
+        "Microaggregate",
+        "Noise | Microaggregate",
+        "threshold: risk at most 0.5",
+        "chosen release",
+    } < set(legend_of(ax))
     texts = list(boxes_of(ax))
     assert "Noise(variance=2.08) |\nMicroaggregate(groups=1)\nrisk 0.5, utility 2.651" in texts
     assert "threshold 0.5" in texts
@@ -107,9 +113,9 @@ def test_curve_follows_the_parameter_not_the_order_given():
 def test_one_curve_for_each_value_of_a_second_parameter():
     pairs = [(float(g), k) for k in (1, 2, 5) for g in np.geomspace(0.1, 1000, 12)]
     u = np.array([formula(g, 10 / k) for g, k in pairs])
-    ax = RUMap.build(masks=[Noise(variance=g) | Microaggregate(groups=k) for g, k in pairs], intruder=u[:, 0], scientist=u[:, 1]).plot(
-        max_risk=0.5
-    )
+    ax = RUMap.build(
+        masks=[Noise(variance=g) | Microaggregate(groups=k) for g, k in pairs], intruder=u[:, 0], scientist=u[:, 1]
+    ).plot(max_risk=0.5)
     assert_tidy(ax)
     names = [n.replace("\n", " ") for n in legend_of(ax)]
     assert [n for n in names if "groups" in n] == [f"Noise | Microaggregate, groups={k}" for k in (1, 2, 5)]
@@ -239,7 +245,10 @@ def test_one_point_ties_and_thousands():
     rng = np.random.default_rng(3)
     points = rng.gamma(3, size=(2, 2000)) + 0.1
     cloud = RUMap.build(
-        labels=[f"r{i}" for i in range(2000)], technique=["A"] * 1000 + ["B"] * 1000, intruder=points[0], scientist=points[1]
+        labels=[f"r{i}" for i in range(2000)],
+        technique=["A"] * 1000 + ["B"] * 1000,
+        intruder=points[0],
+        scientist=points[1],
     )
     assert_tidy(cloud.plot(max_risk=1))
 
@@ -288,7 +297,9 @@ def test_subfigures_and_layout_engines():
 
 def test_odd_names_are_drawn_as_they_are(tmp_path):
     rumap = RUMap.build(
-        labels=["$x", "_hidden", "a$b$\\frac", "very long name without any space " * 3], intruder=[4.0, 3, 2, 1], scientist=[4.0, 3, 2, 1]
+        labels=["$x", "_hidden", "a$b$\\frac", "very long name without any space " * 3],
+        intruder=[4.0, 3, 2, 1],
+        scientist=[4.0, 3, 2, 1],
     )
     ax = rumap.with_risk(lambda u: 1 / (1 + u)).plot(max_risk=0.3)
     ax.figure.savefig(tmp_path / "map.png")
@@ -298,7 +309,10 @@ def test_odd_names_are_drawn_as_they_are(tmp_path):
 
 def test_a_column_names_its_axis():
     rumap = RUMap.build(
-        labels=["a", "b"], columns={"linkage": [0.1, 0.5], "KL": [2.0, 0.1]}, risk="linkage", utility=Column("KL", "reciprocal")
+        labels=["a", "b"],
+        columns={"linkage": [0.1, 0.5], "KL": [2.0, 0.1]},
+        risk="linkage",
+        utility=Column("KL", "reciprocal"),
     )
     ax = rumap.plot(max_risk=0.2)
     assert ax.get_ylabel() == "disclosure risk (linkage)   ← better"

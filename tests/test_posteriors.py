@@ -33,7 +33,9 @@ def mixture_density(x):
 
 
 def by_quadrature(g, density, low, high, points):
-    return integrate.quad(lambda x: g(x) * density(x), low, high, points=points, limit=1000, epsabs=1e-13, epsrel=1e-12)[0]
+    return integrate.quad(
+        lambda x: g(x) * density(x), low, high, points=points, limit=1000, epsabs=1e-13, epsrel=1e-12
+    )[0]
 
 
 def examples():
@@ -46,7 +48,9 @@ def examples():
         "finite vectors": Finite(rng.normal(size=(5, 2)), rng.dirichlet(np.ones(5), size=3)),
         "mixture": mixture(),
         "mixtures": GaussianMixture.scalar(WEIGHTS, rng.normal(size=(2, 3)), [1.0]),
-        "mixture of vectors": GaussianMixture(rng.dirichlet(np.ones(3), size=2), rng.normal(size=(2, 3, 2)), COV2[None]),
+        "mixture of vectors": GaussianMixture(
+            rng.dirichlet(np.ones(3), size=2), rng.normal(size=(2, 3, 2)), COV2[None]
+        ),
         "draws": Drawn(rng.normal(size=50)),
         "chains of vectors": Drawn(rng.normal(size=(4, 50, 3)), chains=4),
     }
@@ -58,10 +62,19 @@ def test_every_answer_has_the_promised_shape(name):
     assert isinstance(posterior, Posterior)
     batch, event = posterior.batch, posterior.event
     k = event[0] if event else 1
-    for array in (posterior.mean(), posterior.var(), posterior.quantile(0.3), posterior.cdf(0.2), posterior.mode(), posterior.mode(0.4)):
+    for array in (
+        posterior.mean(),
+        posterior.var(),
+        posterior.quantile(0.3),
+        posterior.cdf(0.2),
+        posterior.mode(),
+        posterior.mode(0.4),
+    ):
         assert np.shape(array) == batch + event
     assert posterior.cov().shape == batch + (k, k)
-    np.testing.assert_allclose(np.diagonal(posterior.cov(), axis1=-2, axis2=-1).reshape(batch + event), posterior.var(), rtol=1e-12)
+    np.testing.assert_allclose(
+        np.diagonal(posterior.cov(), axis1=-2, axis2=-1).reshape(batch + event), posterior.var(), rtol=1e-12
+    )
     apart = [
         posterior.below(0.1),
         posterior.above(0.1),
@@ -83,8 +96,12 @@ def test_every_answer_has_the_promised_shape(name):
     many = posterior.power(np.zeros((7,) + (1,) * len(batch) + event), 1.0)
     assert many.value.shape == (7,) + batch + event
     assert posterior.sample(6, np.random.default_rng(0)).shape == (6,) + batch + event
-    np.testing.assert_allclose(posterior.below(0.1).value + posterior.above(0.1).value, posterior.power(0.1, 1.0).value, rtol=1e-12)
-    np.testing.assert_allclose(posterior.above(0.1).value - posterior.below(0.1).value, posterior.mean() - 0.1, atol=1e-12)
+    np.testing.assert_allclose(
+        posterior.below(0.1).value + posterior.above(0.1).value, posterior.power(0.1, 1.0).value, rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        posterior.above(0.1).value - posterior.below(0.1).value, posterior.mean() - 0.1, atol=1e-12
+    )
     assert "batch" in repr(posterior) or "draws" in repr(posterior)
 
 
@@ -106,7 +123,9 @@ def test_moving_to_the_origin_changes_place_only(name):
     posterior = examples()[name]
     moved = posterior.recentred()
     np.testing.assert_allclose(moved.cov(), posterior.cov(), rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(moved.quantile(0.8) - moved.mean(), posterior.quantile(0.8) - posterior.mean(), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        moved.quantile(0.8) - moved.mean(), posterior.quantile(0.8) - posterior.mean(), rtol=1e-9, atol=1e-12
+    )
 
 
 # -- Gaussian ------------------------------------------------------------------------------------------
@@ -125,7 +144,9 @@ def test_quadrature_of_smooth_growing_and_kinked_functions(m, v):
     for n, moment in ((2, 1), (4, 3), (10, 945), (20, 654729075)):
         assert posterior.expect(lambda x, n=n: ((x - m) / s) ** n).value == pytest.approx(moment, rel=1e-12)
     for a in (-2.0, 0.5, 8.0, 18.0):
-        assert posterior.expect(lambda x, a=a: np.exp(a * (x - m) / s)).value == pytest.approx(np.exp(a * a / 2), rel=1e-12)
+        assert posterior.expect(lambda x, a=a: np.exp(a * (x - m) / s)).value == pytest.approx(
+            np.exp(a * a / 2), rel=1e-12
+        )
     for z in (-2.0, 0.0, 0.3, 5.0):
         at = m + s * z
         for p in (0.3, 0.5, 1.0, 1.5, 3.0):
@@ -158,8 +179,12 @@ def test_closed_forms_of_one_normal_against_quadrature(d, s):
         assert posterior.huber(0.0, delta).value == pytest.approx(told, rel=1e-11)
         far = posterior.expect(lambda x, delta=delta: (np.abs(x) > delta).astype(float), at=[-delta, delta]).value
         assert posterior.outside(0.0, delta).value == pytest.approx(far, rel=1e-11, abs=1e-300)
-    assert posterior.above(0.0).value == pytest.approx(posterior.expect(lambda x: np.maximum(x, 0.0), at=0.0).value, rel=1e-11, abs=1e-300)
-    assert posterior.below(0.0).value == pytest.approx(posterior.expect(lambda x: np.maximum(-x, 0.0), at=0.0).value, rel=1e-11, abs=1e-300)
+    assert posterior.above(0.0).value == pytest.approx(
+        posterior.expect(lambda x: np.maximum(x, 0.0), at=0.0).value, rel=1e-11, abs=1e-300
+    )
+    assert posterior.below(0.0).value == pytest.approx(
+        posterior.expect(lambda x: np.maximum(-x, 0.0), at=0.0).value, rel=1e-11, abs=1e-300
+    )
 
 
 def test_point_masses_and_infinite_variances():
@@ -179,7 +204,9 @@ def test_point_masses_and_infinite_variances():
     np.testing.assert_array_equal(posterior.quantile(0.9)[[0, 2]], [2, inf])
     np.testing.assert_array_equal(posterior.cdf(2.0), [1, 0.5, 0.5])
     np.testing.assert_array_equal(posterior.expect(lambda x: (x - 1) ** 2).value[[0, 2]], [1, inf])
-    np.testing.assert_allclose(posterior.expect(lambda x: np.minimum(x**2, 1.0), at=[[-1.0], [1.0]]).value[[0, 2]], [1, 1], rtol=1e-12)
+    np.testing.assert_allclose(
+        posterior.expect(lambda x: np.minimum(x**2, 1.0), at=[[-1.0], [1.0]]).value[[0, 2]], [1, 1], rtol=1e-12
+    )
     vector = Gaussian([1.0, 2.0], [[np.inf, 0.0], [0.0, 1.0]])
     assert vector.quadratic([0.0, 2.0]).value == 2 and vector.quadratic().value == inf
     assert vector.entropy().value == inf and vector.outside([1.0, 2.0], 1.0).value == 1
@@ -198,7 +225,9 @@ def test_forms_hold_over_three_hundred_decades(scale):
     s = np.sqrt(scale)
     assert posterior.power(0.0, 1.0).value == pytest.approx(s * np.sqrt(2 / np.pi), rel=1e-13)
     assert posterior.outside(0.0, 0.5 * s).value == pytest.approx(2 * stats.norm.sf(0.5), rel=1e-13)
-    assert posterior.huber(0.0, s).value == pytest.approx(scale * float(Gaussian.scalar(0.0, 1.0).huber(0.0, 1.0).value), rel=1e-13)
+    assert posterior.huber(0.0, s).value == pytest.approx(
+        scale * float(Gaussian.scalar(0.0, 1.0).huber(0.0, 1.0).value), rel=1e-13
+    )
     assert posterior.expect(lambda x: np.abs(x), at=0.0).value == pytest.approx(s * np.sqrt(2 / np.pi), rel=1e-12)
 
 
@@ -251,7 +280,10 @@ def test_box_of_three_and_uncorrelated_box():
     )
     assert 0 < value.error < 1e-4 and abs(value.value - exact) < 4 * value.error + 1e-6
     diagonal = Gaussian(np.zeros(3), np.diag([1.0, 4.0, 0.0])).outside(np.zeros(3), 1.0)
-    assert diagonal.value == pytest.approx(1 - (1 - 2 * stats.norm.sf(1)) * (1 - 2 * stats.norm.sf(0.5)), rel=1e-13) and diagonal.error == 0
+    assert (
+        diagonal.value == pytest.approx(1 - (1 - 2 * stats.norm.sf(1)) * (1 - 2 * stats.norm.sf(0.5)), rel=1e-13)
+        and diagonal.error == 0
+    )
     singular = Gaussian(np.zeros(3), np.ones((3, 3))).outside(np.zeros(3), [1.0, 2.0, 3.0])
     assert singular.value == pytest.approx(2 * stats.norm.sf(1), abs=4 * float(singular.error) + 1e-12)
 
@@ -308,7 +340,9 @@ def finite_laws(draw, vector=False):
     width = draw(st.integers(1, 3)) if vector else 0
     shape = (states, width) if vector else (states,)
     size = int(np.prod(shape))
-    values = np.array(draw(st.lists(st.integers(-20, 20), min_size=size, max_size=size)), dtype=float).reshape(shape) / 4
+    values = (
+        np.array(draw(st.lists(st.integers(-20, 20), min_size=size, max_size=size)), dtype=float).reshape(shape) / 4
+    )
     raw = np.array(draw(st.lists(st.integers(0, 9), min_size=states, max_size=states)), dtype=float)
     raw[draw(st.integers(0, states - 1))] += 1
     return Finite(values, raw / raw.sum())
@@ -429,7 +463,9 @@ def test_mixture_against_dense_integration():
     assert law.above(0.7).value == pytest.approx(exact(lambda x: max(x - 0.7, 0), 0.7), rel=1e-11)
     assert law.power(0.7, 1.5).value == pytest.approx(exact(lambda x: abs(x - 0.7) ** 1.5, 0.7), rel=1e-9)
     assert law.power(0.7, 3.0).value == pytest.approx(exact(lambda x: abs(x - 0.7) ** 3, 0.7), rel=1e-11)
-    assert law.huber(0.7, 1.2).value == pytest.approx(exact(lambda x: float(special.huber(1.2, x - 0.7)), -0.5, 1.9), rel=1e-11)
+    assert law.huber(0.7, 1.2).value == pytest.approx(
+        exact(lambda x: float(special.huber(1.2, x - 0.7)), -0.5, 1.9), rel=1e-11
+    )
     assert law.outside(0.7, 1.0).value == pytest.approx(exact(lambda x: float(abs(x - 0.7) > 1), -0.3, 1.7), rel=1e-10)
     assert law.log_mgf(0.7).value == pytest.approx(np.log(exact(lambda x: np.exp(0.7 * x))), rel=1e-12)
     assert law.entropy().value == pytest.approx(exact(lambda x: -np.log(mixture_density(x))), rel=1e-10)
@@ -440,7 +476,9 @@ def test_mixture_against_dense_integration():
     grid = np.linspace(-4, 8, 200_001)
     assert law.log_density(law.mode()) >= law.log_density(grid).max() - 1e-12
     assert law.outside(law.mode(1.0), 1.0).value <= law.outside(grid, 1.0).value.min() + 1e-12
-    assert law.expect(lambda x: np.abs(x - 0.7) ** 1.5, at=0.7).value == pytest.approx(float(law.power(0.7, 1.5).value), rel=1e-12)
+    assert law.expect(lambda x: np.abs(x - 0.7) ** 1.5, at=0.7).value == pytest.approx(
+        float(law.power(0.7, 1.5).value), rel=1e-12
+    )
     assert law.log_density(0.3) == pytest.approx(np.log(mixture_density(0.3)), rel=1e-13)
 
 
@@ -448,7 +486,9 @@ def test_mixture_against_dense_integration():
 def test_mixture_of_one_is_a_gaussian(vector):
     one = GaussianMixture([1.0], [[0.3, -0.2]], [COV2]) if vector else GaussianMixture([1.0], [0.3], [2.0])
     plain = Gaussian([0.3, -0.2], COV2) if vector else Gaussian.scalar(0.3, 2.0)
-    twice = GaussianMixture([0.4, 0.6], [[0.3, -0.2]] * 2, COV2) if vector else GaussianMixture([0.4, 0.6], [0.3, 0.3], 2.0)
+    twice = (
+        GaussianMixture([0.4, 0.6], [[0.3, -0.2]] * 2, COV2) if vector else GaussianMixture([0.4, 0.6], [0.3, 0.3], 2.0)
+    )
     for law in (one, twice):
         for ask in (
             lambda p: p.mean(),
@@ -478,9 +518,13 @@ def test_mixture_of_vectors():
     weights, means = np.array([0.3, 0.7]), np.array([[0.0, 0.0], [3.0, 1.0]])
     law = GaussianMixture(weights, means, np.stack([COV2, 0.5 * np.eye(2)]))
     centre = weights @ means
-    exact = 0.3 * (COV2 + np.outer(-centre, -centre)) + 0.7 * (0.5 * np.eye(2) + np.outer(means[1] - centre, means[1] - centre))
+    exact = 0.3 * (COV2 + np.outer(-centre, -centre)) + 0.7 * (
+        0.5 * np.eye(2) + np.outer(means[1] - centre, means[1] - centre)
+    )
     np.testing.assert_allclose(law.cov(), exact, rtol=1e-13)
-    assert law.quadratic([[1.0, 0.5], [0.5, 2.0]]).value == pytest.approx(exact[0, 0] + 0.5 * 2 * exact[0, 1] + 2 * exact[1, 1], rel=1e-13)
+    assert law.quadratic([[1.0, 0.5], [0.5, 2.0]]).value == pytest.approx(
+        exact[0, 0] + 0.5 * 2 * exact[0, 1] + 2 * exact[1, 1], rel=1e-13
+    )
     draws = law.sample(40_000, rng)
     np.testing.assert_allclose(np.cov(draws.T), exact, atol=0.1)
     at, width = np.array([2.5, 0.8]), np.array([0.7, 1.0])
@@ -501,7 +545,9 @@ def test_mixture_with_atoms_and_infinite_variances():
     assert law.quantile(0.7) == 2.0 and law.mode() == 2.0
     assert law.outside(2.0, 0.0).value == pytest.approx(0.4)
     assert law.entropy().value == -np.inf and law.log_density(2.0) == np.inf
-    assert law.power(2.0, 0.5).value == pytest.approx(0.4 * float(Gaussian.scalar(0.0, 1.0).power(2.0, 0.5).value), rel=1e-13)
+    assert law.power(2.0, 0.5).value == pytest.approx(
+        0.4 * float(Gaussian.scalar(0.0, 1.0).power(2.0, 0.5).value), rel=1e-13
+    )
     wide = GaussianMixture([0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [1.0, np.inf, np.inf])
     assert wide.quadratic().value == np.inf and wide.spread().value == np.inf and wide.log_mgf(1.0).value == np.inf
     assert wide.quantile(0.1) == -np.inf and wide.quantile(0.9) == np.inf

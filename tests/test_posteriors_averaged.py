@@ -84,7 +84,9 @@ def test_draws_give_the_mixture_and_an_error(name, kind):
     components = {
         "gaussian": lambda: Gaussian.scalar(means, variances),
         "curve": lambda: grid_of(means, variances),
-        "mixtures": lambda: GaussianMixture.scalar(np.full((len(means), 2), 0.5), np.stack([means, means], 1), variances[:, None]),
+        "mixtures": lambda: GaussianMixture.scalar(
+            np.full((len(means), 2), 0.5), np.stack([means, means], 1), variances[:, None]
+        ),
     }[kind]()
     average = Averaged(components, chains=4)
     value = LOSSES[name].uncertainty(average)
@@ -118,7 +120,9 @@ def test_any_function_of_a_vector():
     value = Averaged(Gaussian(means, covs), exact=True).expect(lambda t: np.sum(np.abs(t - 0.1), axis=-1))
     truth = GaussianMixture(flat, means, covs).power(np.full(3, 0.1), 1.0).value.sum()
     assert abs(value.value - truth) < 4 * value.error and 0 < value.error < 1e-3
-    found = CustomLoss(lambda e, t: np.sum((e - t) ** 2, axis=-1)).estimate(Averaged(Gaussian(means[:9], covs[:9]), exact=True))
+    found = CustomLoss(lambda e, t: np.sum((e - t) ** 2, axis=-1)).estimate(
+        Averaged(Gaussian(means[:9], covs[:9]), exact=True)
+    )
     np.testing.assert_allclose(found, means[:9].mean(axis=0), atol=2e-3)
 
 
@@ -167,10 +171,14 @@ def chain(rng, rho, length):
     return out
 
 
-@pytest.mark.parametrize("name", ["absolute", "quadratic", "huber", "linex", "log score", "crps", "interval", "zero-one"])
+@pytest.mark.parametrize(
+    "name", ["absolute", "quadratic", "huber", "linex", "log score", "crps", "interval", "zero-one"]
+)
 def test_stated_errors_are_the_real_ones(name):
     # theta given mu is N(mu, 1), mu standard normal: the marginal is N(0, 2).
-    z = scores(LOSSES[name], lambda rng: (Averaged(Gaussian.scalar(rng.normal(size=300), 1.0)), Gaussian.scalar(0.0, 2.0)))
+    z = scores(
+        LOSSES[name], lambda rng: (Averaged(Gaussian.scalar(rng.normal(size=300), 1.0)), Gaussian.scalar(0.0, 2.0))
+    )
     assert 0.72 < np.sqrt(np.mean(z**2)) < 1.35
 
 
@@ -210,7 +218,9 @@ def test_shapes_and_summaries(count, seed, kind):
     means, variances = rng.normal(5, 3, count), np.exp(rng.normal(size=count))
     components = {
         "gaussian": lambda: Gaussian.scalar(means, variances),
-        "mixture": lambda: GaussianMixture.scalar(rng.dirichlet(np.ones(2), count), np.stack([means, means + 1], 1), variances[:, None]),
+        "mixture": lambda: GaussianMixture.scalar(
+            rng.dirichlet(np.ones(2), count), np.stack([means, means + 1], 1), variances[:, None]
+        ),
         "finite": lambda: Finite(means[: min(4, count)], rng.dirichlet(np.ones(min(4, count)), count)),
     }[kind]()
     weights = rng.dirichlet(np.ones(count))
@@ -304,7 +314,10 @@ def test_bad_input(make, words):
 
 
 def test_reprs_hold_no_values():
-    assert repr(Averaged(Gaussian.scalar(np.zeros(4), 1.0), chains=2)) == "Averaged(Gaussian, components=4, chains=2, event=())"
+    assert (
+        repr(Averaged(Gaussian.scalar(np.zeros(4), 1.0), chains=2))
+        == "Averaged(Gaussian, components=4, chains=2, event=())"
+    )
     assert repr(Curve(np.linspace(0, 1, 11), np.zeros(11))) == "Curve(points=11, from 0 to 1, batch=())"
 
 
@@ -338,15 +351,21 @@ def test_curve_against_the_law_itself(name):
     assert curve.outside(a, 0.4).value == pytest.approx(law.sf(a + 0.4) + law.cdf(a - 0.4), abs=1e-10)
 
     def mean(f):
-        return integrate.quad(lambda t: f(t) * law.pdf(t), low, high, points=[a, a - 0.5, a + 0.5, 0.0], limit=500, epsabs=1e-12)[0]
+        return integrate.quad(
+            lambda t: f(t) * law.pdf(t), low, high, points=[a, a - 0.5, a + 0.5, 0.0], limit=500, epsabs=1e-12
+        )[0]
 
     assert curve.below(a).value == pytest.approx(mean(lambda t: max(a - t, 0)), abs=1e-9)
     assert curve.above(a).value == pytest.approx(mean(lambda t: max(t - a, 0)), abs=1e-9)
     assert curve.power(a, 0.5).value == pytest.approx(mean(lambda t: abs(t - a) ** 0.5), abs=1e-9)
-    assert curve.power(a, 1.7, signed=True).value == pytest.approx(mean(lambda t: np.sign(t - a) * abs(t - a) ** 1.7), rel=1e-8, abs=1e-8)
+    assert curve.power(a, 1.7, signed=True).value == pytest.approx(
+        mean(lambda t: np.sign(t - a) * abs(t - a) ** 1.7), rel=1e-8, abs=1e-8
+    )
     assert curve.huber(a, 0.5).value == pytest.approx(mean(lambda t: float(Huber(0.5)(a, t))), abs=1e-9)
     assert curve.log_mgf(0.3).value == pytest.approx(np.log(mean(lambda t: np.exp(0.3 * t))), abs=1e-9)
-    assert curve.expect(lambda t: np.abs(t - a) ** 1.5, at=a).value == pytest.approx(mean(lambda t: abs(t - a) ** 1.5), rel=1e-8)
+    assert curve.expect(lambda t: np.abs(t - a) ** 1.5, at=a).value == pytest.approx(
+        mean(lambda t: abs(t - a) ** 1.5), rel=1e-8
+    )
     gini = 2 * integrate.quad(lambda t: law.cdf(t) * law.sf(t), low, high, points=[0.0, a], limit=500, epsabs=1e-12)[0]
     assert curve.spread().value == pytest.approx(gini, abs=1e-9)
     draws = curve.sample(4000, np.random.default_rng(1))

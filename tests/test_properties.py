@@ -20,7 +20,10 @@ average = ruv.Microaggregate(groups=1)
 def users(n, s2, f2, row=0, loss=None):
     belief = ruv.NormalBelief(records=n, variance=s2, prior_mean=0, prior_variance=f2)
     loss = loss or ruv.Quadratic()
-    return {"intruder": ruv.User(belief, ruv.Record(row), loss), "scientist": ruv.User(belief, ruv.Parameter("mu"), loss)}
+    return {
+        "intruder": ruv.User(belief, ruv.Record(row), loss),
+        "scientist": ruv.User(belief, ruv.Parameter("mu"), loss),
+    }
 
 
 def uncertainties(masks, who):
@@ -52,7 +55,9 @@ def test_more_information_never_raises_uncertainty(n, s2, f2, first, then):
 @given(n=st.integers(1, 12), s2=positive, f2=positive, scale=positive, group=st.integers(1, 12))
 def test_risk_and_utility_fall_as_noise_grows(n, s2, f2, scale, group):
     grid = scale * np.geomspace(1e-3, 1e3, 12)
-    rumap = ruv.evaluate([ruv.Noise(variance=v) | ruv.Microaggregate(groups=min(group, n)) for v in grid], **users(n, s2, f2))
+    rumap = ruv.evaluate(
+        [ruv.Noise(variance=v) | ruv.Microaggregate(groups=min(group, n)) for v in grid], **users(n, s2, f2)
+    )
     assert np.all(np.diff(rumap.risk) <= 1e-9 * rumap.risk[:-1])
     assert np.all(np.diff(rumap.utility) <= 1e-9 * rumap.utility[:-1])
 
@@ -80,7 +85,9 @@ def test_what_is_no_mask(n, s2, f2):
     ):
         np.testing.assert_allclose(uncertainties([mask], who), none, rtol=1e-12, atol=1e-14)
     assert none[0, 0] == 0.0  # the record itself was released
-    np.testing.assert_allclose(uncertainties([ruv.Noise(variance=np.inf)], who), uncertainties([ruv.Suppress()], who), rtol=1e-12)
+    np.testing.assert_allclose(
+        uncertainties([ruv.Noise(variance=np.inf)], who), uncertainties([ruv.Suppress()], who), rtol=1e-12
+    )
 
 
 @quick

@@ -40,11 +40,19 @@ def normal(n):
     return model
 
 
-def refused(belief: PyMCBelief, target: object = None, mask: Mask | None = None, data: object = DATA, **options: object) -> RuvError:
+def refused(
+    belief: PyMCBelief, target: object = None, mask: Mask | None = None, data: object = DATA, **options: object
+) -> RuvError:
     """The error of a map with this belief."""
     user = User(belief, Record(0) if target is None else target, Quadratic())
     with pytest.raises(RuvError) as caught:
-        evaluate([mask or Noise(variance=1.0)], intruder=user, scientist=user, data=data, **({"engine": ENGINE, "seed": 1} | options))
+        evaluate(
+            [mask or Noise(variance=1.0)],
+            intruder=user,
+            scientist=user,
+            data=data,
+            **({"engine": ENGINE, "seed": 1} | options),
+        )
     error = caught.value
     assert error.do, "an error says what to do"
     return error
@@ -316,8 +324,15 @@ print("told", sum("compiler" in str(w.message) for w in seen if "ruvdecision" in
 def test_without_a_compiler_it_says_so_once_and_goes_on(tmp_path: Path) -> None:
     import os
 
-    env = {**os.environ, "PYTENSOR_FLAGS": f"cxx=,base_compiledir={tmp_path}", "PATH": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", NO_COMPILER], capture_output=True, text=True, check=False, env=env, cwd=tmp_path)
+    env = {
+        **os.environ,
+        "PYTENSOR_FLAGS": f"cxx=,base_compiledir={tmp_path}",
+        "PATH": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", NO_COMPILER], capture_output=True, text=True, check=False, env=env, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     values = [float(line.split()[1]) for line in lines if line.startswith("U")]
@@ -342,7 +357,9 @@ print("loaded:", *[name for name in ("pymc", "arviz", "pytensor", "nutpie", "mat
 
 
 def test_closed_forms_and_unbuilt_beliefs_import_no_sampler() -> None:
-    done = subprocess.run([sys.executable, "-W", "error", "-c", CLOSED], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", CLOSED], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["loaded:"]
 
@@ -364,7 +381,9 @@ def test_a_belief_describes_itself_and_travels() -> None:
 def test_suppressing_everything_leaves_the_prior() -> None:
     belief = PyMCBelief(normal, size=4)
     user = User(belief, Parameter("mu"), Quadratic())
-    table = evaluate([Suppress()], intruder=user, scientist=user, data=DATA, engine=Sampling(draws=500, tune=300, chains=2), seed=1)
+    table = evaluate(
+        [Suppress()], intruder=user, scientist=user, data=DATA, engine=Sampling(draws=500, tune=300, chains=2), seed=1
+    )
     assert abs(table.intruder_uncertainty[0] - 1) <= 4 * table.to_dataframe()["risk_error"][0]
 
 

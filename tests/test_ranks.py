@@ -45,7 +45,9 @@ def test_noise_is_the_bayes_curve_of_the_scenarios(prior):
             assert not error.any() and set(engine) == {"exact"}
     # Maximum, n = 200, noise variance .21: .0883 with a standard error of .0002 in the reference simulation.
     if prior == "known":
-        assert solve(User(belief, Maximum(), Quadratic()), [Noise(variance=0.21)])[0][0] == pytest.approx(0.0883, abs=0.0004)
+        assert solve(User(belief, Maximum(), Quadratic()), [Noise(variance=0.21)])[0][0] == pytest.approx(
+            0.0883, abs=0.0004
+        )
 
 
 def test_the_ends_of_the_scale():
@@ -104,7 +106,12 @@ def test_posterior_of_one_release_agrees_with_the_exact_law():
 
 def test_other_losses_masks_data_and_variables():
     belief = NormalBelief(records=6, variance=1.0, prior_variance=1.0)
-    masks = [Release(), Noise(variance=0.5) | Microaggregate(groups=2), Shuffle() | Noise(variance=2.0), Subsample(size=3)]
+    masks = [
+        Release(),
+        Noise(variance=0.5) | Microaggregate(groups=2),
+        Shuffle() | Noise(variance=2.0),
+        Subsample(size=3),
+    ]
     found, error, _ = solve(User(belief, Maximum(), Absolute()), masks, replicates=15, seed=1)
     before = np.sqrt(2 / np.pi * (1 + normal_moments(6, 6).variance))  # near the normal law's, the maximum is skew
     assert found[0] < 1e-9 and np.all(found[1:] > 0) and np.all(found[1:] < 1.05 * before + 4 * error[1:])
@@ -115,9 +122,13 @@ def test_other_losses_masks_data_and_variables():
     assert far[0][0] == pytest.approx(solve(User(flat, Record(5), Quadratic()), [Noise(variance=1.0)])[0][0], rel=0.15)
     two = NormalBelief(records=5, covariance=np.diag([1.0, 4.0]), prior_covariance=np.eye(2))
     pair = solve(User(two, Maximum(), Quadratic([1.0, 0.25])), [Noise(variance=[0.5, 2.0])], replicates=15, seed=1)
-    one = NormalBelief(records=5, variance=1.0, prior_variance=1.0), NormalBelief(records=5, variance=4.0, prior_variance=1.0)
+    one = (
+        NormalBelief(records=5, variance=1.0, prior_variance=1.0),
+        NormalBelief(records=5, variance=4.0, prior_variance=1.0),
+    )
     told = sum(
-        w * solve(User(b, Maximum(), Quadratic()), [Noise(variance=v)])[0][0] for b, w, v in zip(one, (1.0, 0.25), (0.5, 2.0), strict=True)
+        w * solve(User(b, Maximum(), Quadratic()), [Noise(variance=v)])[0][0]
+        for b, w, v in zip(one, (1.0, 0.25), (0.5, 2.0), strict=True)
     )
     assert abs(pair[0][0] - told) < 4 * pair[1][0]
 
@@ -144,4 +155,7 @@ def test_bad_input():
     with pytest.raises(UnsupportedError, match="Shuffle"):
         solve(User(normal, Maximum(), Quadratic()), [Microaggregate(groups=2) | Shuffle()])
     with pytest.raises(UnsupportedError, match="Too many records"):
-        solve(User(NormalBelief(records=10**6, variance=1.0, prior_variance=1.0), Maximum(), Absolute()), [Noise(variance=1.0)])
+        solve(
+            User(NormalBelief(records=10**6, variance=1.0, prior_variance=1.0), Maximum(), Absolute()),
+            [Noise(variance=1.0)],
+        )

@@ -59,7 +59,9 @@ def test_python_runs_as_written(section: str, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "readme", module)  # dataclasses look their module up
     for block in sections("python")[section]:
         # Blank lines in front make a traceback name the README's own line.
-        exec(compile("\n" * block.line + block.text, str(ROOT / "README.md"), "exec", dont_inherit=True), module.__dict__)
+        exec(
+            compile("\n" * block.line + block.text, str(ROOT / "README.md"), "exec", dont_inherit=True), module.__dict__
+        )
 
 
 def test_the_first_screen_gives_the_papers_choice(capsys: pytest.CaptureFixture[str]) -> None:

@@ -134,7 +134,9 @@ def test_synthesis_does_not_depend_on_the_number_of_threads():
     for threads in ("1", "2"):
         env = {**os.environ, **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads)}
         root = Path(__file__).resolve().parents[1]
-        done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, cwd=root, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM], env=env, cwd=root, capture_output=True, text=True, check=True
+        )
         found.append(done.stdout.split())
     assert len(found[0]) == 3
     assert found[0] == found[1]
@@ -152,7 +154,9 @@ def test_exact_moments_hold_with_columns_given_and_dependent_columns():
     sd = data.std(axis=0, ddof=1)
     np.testing.assert_allclose(np.cov(out.T) / np.outer(sd, sd), np.corrcoef(data.T), atol=1e-10)
     np.testing.assert_allclose(out.mean(axis=0), data.mean(axis=0), rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(out[:, 7], data[:, 7], rtol=1e-9, atol=1e-9)  # a function of what is given has no freedom
+    np.testing.assert_allclose(
+        out[:, 7], data[:, 7], rtol=1e-9, atol=1e-9
+    )  # a function of what is given has no freedom
     assert np.abs(out[:, 3] - data[:, 3]).min() > 1e-6
 
 
@@ -161,7 +165,9 @@ def test_regression_draws_have_the_law_of_least_squares(proper):
     rng = np.random.default_rng(4)
     n = 12
     x = rng.normal(size=(n, 2))
-    df = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "twin": x[:, 0] - x[:, 1], "y": x @ [1.0, -2.0] + rng.normal(size=n)})
+    df = pd.DataFrame(
+        {"a": x[:, 0], "b": x[:, 1], "twin": x[:, 0] - x[:, 1], "y": x @ [1.0, -2.0] + rng.normal(size=n)}
+    )
     mask = Synthesize(method="regression", columns=["y"], proper=proper)
     draws = np.array([mask.release(df, seed)["y"] for seed in range(2000)])
     design = np.column_stack([np.ones(n), x])
@@ -203,7 +209,9 @@ def test_enumeration_inverts_masks_of_single_records(mask, matrix):
     assert found == pytest.approx(1 - (P[:, None] * matrix).max(axis=0).sum(), abs=1e-12)
 
 
-@pytest.mark.parametrize("mask", [PRAM(stay=0.8, invariant=True), Topcode(quantile=0.5), Round(base=2, random=True)], ids=str)
+@pytest.mark.parametrize(
+    "mask", [PRAM(stay=0.8, invariant=True), Topcode(quantile=0.5), Round(base=2, random=True)], ids=str
+)
 def test_enumeration_refuses_masks_of_whole_files(mask):
     user = User(FiniteBelief(values=[0, 1, 2], probabilities=P), Record(0), ZeroOne())
     with pytest.raises(UnsupportedError):

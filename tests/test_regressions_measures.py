@@ -58,7 +58,16 @@ def test_spread_of_equal_numbers_is_zero(value: float) -> None:
 @pytest.mark.parametrize("value", AWKWARD)
 @pytest.mark.parametrize(
     "measure",
-    [NormalKL(), EnergyDistance(), Wasserstein(), SlicedWasserstein(), IL1s(), Mahalanobis(), Eigenvalues(), DensityKL()],
+    [
+        NormalKL(),
+        EnergyDistance(),
+        Wasserstein(),
+        SlicedWasserstein(),
+        IL1s(),
+        Mahalanobis(),
+        Eigenvalues(),
+        DensityKL(),
+    ],
     ids=repr,
 )
 def test_constant_original_is_refused_by_name(measure, value: float) -> None:
@@ -111,7 +120,9 @@ def test_standardised_clusters_leave_a_constant_column_alone(value: float) -> No
     original = data().assign(c=value)
     released = data(1).assign(c=value)
     for measure in (Cluster(clusters=4, standardise=True), ClusteredPropensity(clusters=4, standardise=True)):
-        assert measure(original, released) == pytest.approx(float(measure(original.assign(c=0.0), released.assign(c=0.0))), abs=1e-9)
+        assert measure(original, released) == pytest.approx(
+            float(measure(original.assign(c=0.0), released.assign(c=0.0))), abs=1e-9
+        )
 
 
 @pytest.mark.parametrize("value", AWKWARD)

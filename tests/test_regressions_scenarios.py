@@ -68,7 +68,9 @@ def test_the_posterior_of_a_middle_rank_of_many_records() -> None:
     assert posterior.var() == pytest.approx(ranked.var(), rel=4 * np.sqrt(2 / 1000))
 
 
-@pytest.mark.parametrize(("law", "rank"), [(stats.beta(0.1, 0.1), 50), (stats.beta(0.1, 0.1), 49), (stats.beta(0.05, 1.0), 1)])
+@pytest.mark.parametrize(
+    ("law", "rank"), [(stats.beta(0.1, 0.1), 50), (stats.beta(0.1, 0.1), 49), (stats.beta(0.05, 1.0), 1)]
+)
 def test_a_population_that_piles_up_at_its_ends(law: Any, rank: int) -> None:
     # Many of its values are rounded to 0 or 1, the ends of its range.
     n, v, times = 50, 1e-4, 4000
@@ -121,7 +123,8 @@ def test_evaluate_and_empirical_give_the_same_exact_map() -> None:
     grid = [5.0, 80.0]
     whole = empirical(INCOMES, grid, ["maximum", "minimum", 0.9], method="exact")
     for (name, target), (state, rule) in product(
-        {"maximum": Maximum(), "minimum": Minimum(), "percentile 0.9": Percentile(0.9)}.items(), {"index": "row", "position": None}.items()
+        {"maximum": Maximum(), "minimum": Minimum(), "percentile 0.9": Percentile(0.9)}.items(),
+        {"index": "row", "position": None}.items(),
     ):
         one = evaluate(
             [Noise(variance=v, lower=0) for v in grid],
@@ -137,7 +140,9 @@ def test_evaluate_and_empirical_give_the_same_exact_map() -> None:
 
 def test_a_weighted_loss_is_weighted_exactly() -> None:
     plain, double = (
-        evaluate([MASKS[0]], intruder=Snooper("max", Maximum(), loss), scientist=SCIENTIST, data=INCOMES, engine="exact")
+        evaluate(
+            [MASKS[0]], intruder=Snooper("max", Maximum(), loss), scientist=SCIENTIST, data=INCOMES, engine="exact"
+        )
         for loss in (Quadratic(), Quadratic(weights=[[2.0]]))
     )
     np.testing.assert_allclose(double.intruder_uncertainty, 2 * plain.intruder_uncertainty, rtol=1e-12)
@@ -172,7 +177,11 @@ def test_a_rank_for_another_value() -> None:
     # Much noise and both bounds: Y_(3) is far from x_(3); brute force over the law of the maximum of three.
     at = np.linspace(0, 12, 400_001)
     law = np.prod([stats.norm(m, 4.0).cdf(at) for m in x], axis=0)
-    known = (0 - 4.0) ** 2 * law[0] + (12 - 4.0) ** 2 * (1 - law[-1]) + np.sum(((at[1:] + at[:-1]) / 2 - 4.0) ** 2 * np.diff(law))
+    known = (
+        (0 - 4.0) ** 2 * law[0]
+        + (12 - 4.0) ** 2 * (1 - law[-1])
+        + np.sum(((at[1:] + at[:-1]) / 2 - 4.0) ** 2 * np.diff(law))
+    )
     assert position_error(x, [16.0], 3, upper=12.0, target=4.0)[0] == pytest.approx(known, rel=1e-7)
     with pytest.raises(InputError, match="target"):
         position_error(x, [1.0], 3, target=np.nan)
@@ -188,7 +197,9 @@ def test_the_scientist_is_that_of_equation_14() -> None:
 
 def test_states_of_knowledge_may_come_in_an_array() -> None:
     listed = additive_noise(n=20, noise_variance=[0.1], knowledge=["record", "sample"], method=["paper", "exact"])
-    array = additive_noise(n=20, noise_variance=[0.1], knowledge=np.array(["record", "sample"]), method=np.array(["paper", "exact"]))
+    array = additive_noise(
+        n=20, noise_variance=[0.1], knowledge=np.array(["record", "sample"]), method=np.array(["paper", "exact"])
+    )
     np.testing.assert_array_equal(listed.risk, array.risk)
     with pytest.raises(InputError, match="'population', 'sample', 'record'"):
         additive_noise(n=20, noise_variance=[0.1], knowledge=np.array(["record", "nothing"]))
@@ -206,7 +217,14 @@ def test_a_rule_that_fails_is_named() -> None:
 
     for rule, words in ((theirRule, "The rule theirRule fails"), (lambda release: "a", "A rule of their own fails")):
         with pytest.raises(InputError, match=words):
-            evaluate([MASKS[0]], intruder=Snooper(rule, OrderStatistic(3)), scientist=SCIENTIST, data=INCOMES, replicates=2, seed=1)
+            evaluate(
+                [MASKS[0]],
+                intruder=Snooper(rule, OrderStatistic(3)),
+                scientist=SCIENTIST,
+                data=INCOMES,
+                replicates=2,
+                seed=1,
+            )
 
 
 def test_the_risk_at_an_optimum_is_allowed() -> None:

@@ -19,7 +19,9 @@ S0 = np.array([[5.0, 1.0], [1.0, 3.0]])
 def uncertainty(belief, target, mask, loss=None, **kwargs):
     """The intruder's U after one mask."""
     scientist = ruv.User(belief, ruv.NewRecord(), ruv.Quadratic())
-    rumap = ruv.evaluate([mask], intruder=ruv.User(belief, target, loss or ruv.Quadratic()), scientist=scientist, **kwargs)
+    rumap = ruv.evaluate(
+        [mask], intruder=ruv.User(belief, target, loss or ruv.Quadratic()), scientist=scientist, **kwargs
+    )
     return float(rumap.intruder_uncertainty[0])
 
 
@@ -51,7 +53,9 @@ def test_where_a_record_lies_in_a_sample_depends_on_its_row(row, mask, labels, n
         gain = prior @ a.T @ np.linalg.pinv(a @ prior @ a.T + r, rcond=1e-11, hermitian=True)
         found.append(np.diag(prior - gain @ a @ prior)[2 * row : 2 * row + 2].sum())
     belief = ruv.NormalBelief(records=n, covariance=S1, prior_covariance=S0)
-    assert uncertainty(belief, ruv.Record(row), ruv.Subsample(size=size) | mask) == pytest.approx(np.mean(found), rel=1e-10)
+    assert uncertainty(belief, ruv.Record(row), ruv.Subsample(size=size) | mask) == pytest.approx(
+        np.mean(found), rel=1e-10
+    )
 
 
 def test_ranks_in_a_large_sample():
@@ -129,7 +133,9 @@ def test_very_small_noise_after_overlapping_averages(noise):
     mask = ruv.Microaggregate(groups=[2, 0, 2, 2]) | ruv.Microaggregate(groups=1) | ruv.Noise(variance=noise)
     expected = 1 / (4 / noise + 1 / (0.8 + 1.3 / 4))
     assert uncertainty(belief, ruv.Average(), mask) == pytest.approx(expected, rel=1e-7)
-    exact = condition(ruv.Microaggregate(groups=1) | ruv.Noise(variance=noise), 4, np.array([[1.3]]), np.array([[0.8]]))[0][0, 0]
+    exact = condition(
+        ruv.Microaggregate(groups=1) | ruv.Noise(variance=noise), 4, np.array([[1.3]]), np.array([[0.8]])
+    )[0][0, 0]
     assert uncertainty(belief, ruv.Parameter("mu"), mask) == pytest.approx(exact, rel=1e-6)
 
 
@@ -179,7 +185,9 @@ def test_weights_for_every_entry_of_all_records():
     belief = ruv.NormalBelief(records=3, variance=2.0, prior_variance=5.0)
     one = uncertainty(belief, ruv.Record(0), ruv.Noise(variance=2.0))
     for weights in ([1.0, 2.0, 3.0], np.diag([1.0, 2.0, 3.0])):
-        assert uncertainty(belief, ruv.Records(), ruv.Noise(variance=2.0), ruv.Quadratic(weights=weights)) == pytest.approx(6 * one)
+        assert uncertainty(
+            belief, ruv.Records(), ruv.Noise(variance=2.0), ruv.Quadratic(weights=weights)
+        ) == pytest.approx(6 * one)
 
 
 def test_a_linear_function_of_a_record_in_an_unknown_row():
@@ -255,7 +263,12 @@ def test_optimise_meets_its_threshold_when_risk_is_averaged_over_releases(exampl
     intruder = ruv.User(example["intruder"].belief, ruv.Record(0), ruv.Absolute())
     family = lambda variance: ruv.Noise(variance=variance) | ruv.Shuffle()  # noqa: E731
     best = ruv.optimise(
-        family, max_risk=0.9, bounds={"variance": (0.1, 30)}, intruder=intruder, scientist=example["scientist"], replicates=3
+        family,
+        max_risk=0.9,
+        bounds={"variance": (0.1, 30)},
+        intruder=intruder,
+        scientist=example["scientist"],
+        replicates=3,
     )
     assert best.risk == pytest.approx(0.9, rel=1e-9)
 
@@ -275,7 +288,10 @@ def test_suppressed_rows_can_be_averaged_around():
 
 
 def test_measures_and_snoopers_of_a_chain_do_not_depend_on_its_neighbours():
-    chain, other = ruv.Noise(variance=1.0) | ruv.Shuffle() | ruv.Noise(sd=0.5), ruv.Noise(variance=3.0) | ruv.Noise(variance=1.0)
+    chain, other = (
+        ruv.Noise(variance=1.0) | ruv.Shuffle() | ruv.Noise(sd=0.5),
+        ruv.Noise(variance=3.0) | ruv.Noise(variance=1.0),
+    )
     data = pd.DataFrame(np.random.default_rng(0).standard_normal((40, 2)), columns=["a", "b"])
     both = ruv.measure(data, [other, chain], measures=[ruv.NormalKL()], replicates=3, seed=5)
     alone = ruv.measure(data, [chain], measures=[ruv.NormalKL()], replicates=3, seed=5)

@@ -94,7 +94,9 @@ def check(text: str) -> Page:
     for once in ("html", "head", "body", "main", "title", "h1"):
         assert tags.count(once) == 1, once
     assert {"charset": "utf-8"} in page.all("meta")
-    assert not {"script", "iframe", "object", "embed", "link", "base", "form", "foreignObject", "foreignobject"} & set(tags)
+    assert not {"script", "iframe", "object", "embed", "link", "base", "form", "foreignObject", "foreignobject"} & set(
+        tags
+    )
     ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
     assert len(ids) == len(set(ids))
     assert all(ids)
@@ -132,11 +134,17 @@ def example(points: int = 25) -> RUMap:
     average = Microaggregate(groups=1)
     masks = [Suppress(), average, *(Noise(variance=float(v)) | average for v in [2.08, *np.geomspace(0.1, 50, points)])]
     intruder = User(belief, Record(0), Quadratic(), name="The intruder")
-    return evaluate(masks, intruder=intruder, scientist=User(belief, Parameter("mu"), Quadratic(), name="The scientist"), seed=1)
+    return evaluate(
+        masks, intruder=intruder, scientist=User(belief, Parameter("mu"), Quadratic(), name="The scientist"), seed=1
+    )
 
 
 def small(**options: object) -> RUMap:
-    given: dict[str, object] = {"labels": ["safe", "middle", "open"], "intruder": [4.0, 2.0, 1.0], "scientist": [1.0, 0.5, 0.25]}
+    given: dict[str, object] = {
+        "labels": ["safe", "middle", "open"],
+        "intruder": [4.0, 2.0, 1.0],
+        "scientist": [1.0, 0.5, 0.25],
+    }
     return RUMap.build(**{**given, **options})  # type: ignore[arg-type]
 
 
@@ -159,15 +167,27 @@ def test_the_papers_choice_is_the_first_thing_said(tmp_path: Path) -> None:
     assert html.unescape(decision) == str(rumap.choose(max_risk=0.5))
     assert "Noise(variance=2.08) | Microaggregate(groups=1): risk 0.5 (threshold 0.5), utility 2.651" in decision
     assert "They print r = 2.081." in text
-    for words in ("wants record 0 and pays the squared error", "wants the parameter mu", "variance 5", "U0 = 7.", "U0 = 5."):
+    for words in (
+        "wants record 0 and pays the squared error",
+        "wants the parameter mu",
+        "variance 5",
+        "U0 = 7.",
+        "U0 = 5.",
+    ):
         assert words in text
-    for words in ("Trottini and S. E. Fienberg (2002)", "Keller-McNulty and S. L. Stokes (2001)", f"sha256 {fingerprint(rumap)}"):
+    for words in (
+        "Trottini and S. E. Fienberg (2002)",
+        "Keller-McNulty and S. L. Stokes (2001)",
+        f"sha256 {fingerprint(rumap)}",
+    ):
         assert words in html.unescape(text)
     assert "<dt>seed</dt><dd>1</dd>" in text
     assert f"numpy {np.__version__}" in text
     (drawing,) = page.all("svg")
     assert "The threshold is a horizontal line at risk 0.5." in str(drawing["aria-label"])
-    assert "The chosen release is Noise(variance=2.08) | Microaggregate(groups=1), with risk 0.5" in str(drawing["aria-label"])
+    assert "The chosen release is Noise(variance=2.08) | Microaggregate(groups=1), with risk 0.5" in str(
+        drawing["aria-label"]
+    )
     assert "threshold 0.5" in "".join(page.texts["text"])
     assert "chosen release" in "".join(page.texts["text"])
     assert list(tmp_path.iterdir()) == [path]
@@ -203,7 +223,9 @@ def test_the_rest_is_folded_and_cut() -> None:
 
 def test_a_frontier_of_4000_is_complete_and_its_excerpt_short() -> None:
     u = np.geomspace(1, 100, 4000)
-    rumap = RUMap.build(labels=[f"r{i}" for i in range(4000)], intruder=u, scientist=u, technique="one", parameters={"level": u})
+    rumap = RUMap.build(
+        labels=[f"r{i}" for i in range(4000)], intruder=u, scientist=u, technique="one", parameters={"level": u}
+    )
     page = check(render_report(rumap, 0.5))
     excerpt = page.table("in order of risk (21 of 4000)")
     assert len(re.findall(r"\br\d+", excerpt)) == 21
@@ -274,10 +296,17 @@ def test_nothing_to_draw() -> None:
 def test_errors_and_samplers_that_did_not_converge_are_marked() -> None:
     rumap = small(
         intruder=Value(np.array([4.0, 2.0, 1.0]), np.array([0.04, 0.3, 0.0])),
-        columns={"intruder_converged": [True, True, False], "intruder_rhat": [1.0, 1.01, 1.9], "scientist_ess": [400.0, np.nan, 12.0]},
+        columns={
+            "intruder_converged": [True, True, False],
+            "intruder_rhat": [1.0, 1.01, 1.9],
+            "scientist_ess": [400.0, np.nan, 12.0],
+        },
         engine=["sampling", "sampling", "exact"],
     )
-    assert doubts(rumap) == {1: ["the standard error of its risk is large, 15 %"], 2: ["its sampler did not converge (intruder_rhat 1.9)"]}
+    assert doubts(rumap) == {
+        1: ["the standard error of its risk is large, 15 %"],
+        2: ["its sampler did not converge (intruder_rhat 1.9)"],
+    }
     text = render_report(rumap, 0.5)
     page = check(text)
     assert '<p class="warning">Release middle: risk 0.5 ± 0.075' in text  # the threshold is within its error
@@ -287,20 +316,36 @@ def test_errors_and_samplers_that_did_not_converge_are_marked() -> None:
     assert "scientist_ess12206400" in page.table("Diagnostics over all releases").replace("\n", "")
     assert "sampling (2 releases), exact (1 release)" in text
     assert "threshold lies within two standard errors" in text
-    assert not page.texts.get("h2") or "Measures and other columns" not in page.texts["h2"]  # diagnostics are not measures
+    assert (
+        not page.texts.get("h2") or "Measures and other columns" not in page.texts["h2"]
+    )  # diagnostics are not measures
 
 
 def test_a_gain_near_zero_is_judged_on_its_own_scale() -> None:
     sampled = Value(np.array([6.999, 3.0]), np.array([0.01, 0.01]))
-    rumap = RUMap.build(labels=["a", "b"], intruder=sampled, scientist=[1.0, 0.5], before=(7.0, 2.0), risk="gain", utility="relative_gain")
+    rumap = RUMap.build(
+        labels=["a", "b"],
+        intruder=sampled,
+        scientist=[1.0, 0.5],
+        before=(7.0, 2.0),
+        risk="gain",
+        utility="relative_gain",
+    )
     assert doubts(rumap) == {}  # 0.01 is ten times the gain of 0.001, and small beside U0 = 7
-    plain = RUMap.build(labels=["a", "b"], intruder=Value(np.array([0.1, 3.0]), np.array([0.01, 0.01])), scientist=[1.0, 0.5])
+    plain = RUMap.build(
+        labels=["a", "b"], intruder=Value(np.array([0.1, 3.0]), np.array([0.01, 0.01])), scientist=[1.0, 0.5]
+    )
     assert list(doubts(plain)) == [0]
 
 
 def test_measures_have_a_table_with_errors() -> None:
     rumap = small(
-        columns={"linkage": [0.1, 0.2, 0.9], "linkage_error": [0.01, 0.0, 0.0], "IO": [0.5, 0.7, 0.9], "who": ["me"] * 3},
+        columns={
+            "linkage": [0.1, 0.2, 0.9],
+            "linkage_error": [0.01, 0.0, 0.0],
+            "IO": [0.5, 0.7, 0.9],
+            "who": ["me"] * 3,
+        },
         risk=Column("linkage"),
         attrs={"better": {"linkage": "lower", "IO": "higher"}},
     )
@@ -317,7 +362,9 @@ def test_measures_have_a_table_with_errors() -> None:
 
 
 def test_a_map_of_columns_alone_names_no_users() -> None:
-    rumap = RUMap.build(labels=["a", "b"], columns={"linkage": [0.1, 0.2], "IO": [0.5, 0.7]}, risk="linkage", utility="IO")
+    rumap = RUMap.build(
+        labels=["a", "b"], columns={"linkage": [0.1, 0.2], "IO": [0.5, 0.7]}, risk="linkage", utility="IO"
+    )
     text = render_report(rumap, 0.15)
     page = check(text)
     assert "Trottini" not in text
@@ -327,7 +374,9 @@ def test_a_map_of_columns_alone_names_no_users() -> None:
 
 
 def test_remarks_settings_and_long_attributes() -> None:
-    text = render_report(small(notes=["A remark."], attrs={"data_hash": "abc123", "n": 10, "long": "x" * 1000, "none": None}))
+    text = render_report(
+        small(notes=["A remark."], attrs={"data_hash": "abc123", "n": 10, "long": "x" * 1000, "none": None})
+    )
     page = check(text)
     assert "Remarks on the map" in page.texts["h2"]
     assert "<dt>data hash</dt><dd>abc123</dd>" in text
@@ -377,10 +426,17 @@ def formulas_of(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("user", "lines"),
     [
-        (User(BELIEF, Record(17 % 10), Absolute()), ["xᵢ | μ ~ N(μ, 2) for i = 0, …, 9; μ ~ N(0, 5)", "θ = x₇", "L(d, θ) = |d − θ|"]),
+        (
+            User(BELIEF, Record(17 % 10), Absolute()),
+            ["xᵢ | μ ~ N(μ, 2) for i = 0, …, 9; μ ~ N(0, 5)", "θ = x₇", "L(d, θ) = |d − θ|"],
+        ),
         (User(BELIEF, Maximum(), Pinball(0.9)), ["θ = max over i of xᵢ", "L(d, θ) = (θ − d) (0.9 − 1[θ < d])"]),
         (
-            User(NormalBelief(records=3, covariance=[[2, 1], [1, 3]], prior="flat"), Record(0), Quadratic(weights=[1.0, 2.0])),
+            User(
+                NormalBelief(records=3, covariance=[[2, 1], [1, 3]], prior="flat"),
+                Record(0),
+                Quadratic(weights=[1.0, 2.0]),
+            ),
             ["xᵢ | μ ~ N(μ, [2, 1; 1, 3]) for i = 0, …, 2; p(μ) constant", "L(d, θ) = Σₖ wₖ (dₖ − θₖ)², w = (1, 2)"],
         ),
         (
@@ -402,8 +458,14 @@ def formulas_of(text: str) -> list[str]:
             User(FiniteBelief(values=[0, 1], probabilities=[0.3, 0.7]), Record(0), ZeroOne()),
             ["P(x = vⱼ) = pⱼ for j = 1, …, 2", "L(d, θ) = 1[d ≠ θ]"],
         ),
-        (Snooper("max", Maximum(), belief=BELIEF), ["U = E[ L(t(release), θ) ], where t takes the largest released value"]),
-        (User(BELIEF, EachRecord(0.9), Quadratic()), ["θ = xᵢ, for every i", "U = the quantile of the Uᵢ at level 0.1"]),
+        (
+            Snooper("max", Maximum(), belief=BELIEF),
+            ["U = E[ L(t(release), θ) ], where t takes the largest released value"],
+        ),
+        (
+            User(BELIEF, EachRecord(0.9), Quadratic()),
+            ["θ = xᵢ, for every i", "U = the quantile of the Uᵢ at level 0.1"],
+        ),
     ],
 )
 def test_users_in_words_and_formulas(user: object, lines: list[str]) -> None:
@@ -440,13 +502,19 @@ def test_a_pymc_belief_is_named_and_written_out() -> None:
     belief = PyMCBelief(incomes, size=20, name="incomes to be lognormal <i>")
     text = render_report(with_users(User(belief, Record(17), Absolute())))
     check(text)
-    assert "The intruder believes incomes to be lognormal &lt;i&gt;, wants record 17 and pays the absolute error." in text
-    assert {"mu ~ Normal(10, 1)", "sigma ~ HalfNormal(0, 1)", "x ~ LogNormal(mu, sigma)", "θ = x₁₇"} <= set(formulas_of(text))
+    assert (
+        "The intruder believes incomes to be lognormal &lt;i&gt;, wants record 17 and pays the absolute error." in text
+    )
+    assert {"mu ~ Normal(10, 1)", "sigma ~ HalfNormal(0, 1)", "x ~ LogNormal(mu, sigma)", "θ = x₁₇"} <= set(
+        formulas_of(text)
+    )
 
 
 def test_the_members_of_a_panel_are_listed() -> None:
     panel = Panel.vary(User(BELIEF, Record(0), Quadratic()), prior_variance=[1.0, 5.0, 25.0])
-    rumap = evaluate([Suppress(), Noise(variance=1.0)], intruder=panel, scientist=User(BELIEF, Parameter("mu"), Quadratic()))
+    rumap = evaluate(
+        [Suppress(), Noise(variance=1.0)], intruder=panel, scientist=User(BELIEF, Parameter("mu"), Quadratic())
+    )
     text = render_report(rumap, 0.5)
     page = check(text)
     assert "U = min over members m of Uₘ" in formulas_of(text)
@@ -476,7 +544,9 @@ def test_sensitivity_limit_and_records_have_their_chapters(tmp_path: Path) -> No
     intruder, scientist = User(belief, Record(0), Quadratic()), User(belief, Parameter("mu"), Quadratic())
     masks = [Suppress(), average, *(Noise(variance=v) | average for v in (1.0, 2.08, 4.0))]
     rumap = evaluate(masks, intruder=intruder, scientist=scientist)
-    result = sensitivity(masks, {"intruder.belief.prior_variance": [4, 6]}, intruder=intruder, scientist=scientist, max_risk=0.5)
+    result = sensitivity(
+        masks, {"intruder.belief.prior_variance": [4, 6]}, intruder=intruder, scientist=scientist, max_risk=0.5
+    )
     wall = limit(intruder, scientist, np.linspace(0.2, 0.9, 5))
     records = record_risk(masks[3:], intruder=intruder)
     options = {"sensitivity": result, "limit": wall, "record_risk": records, "date": None}
@@ -495,7 +565,14 @@ def test_sensitivity_limit_and_records_have_their_chapters(tmp_path: Path) -> No
     assert len(page.all("svg")) == 3
     # Figures for papers: vectors, and the same bytes again.
     names = sorted(p.name for p in (tmp_path / "figures").iterdir())
-    assert names == ["map1-recordrisk.pdf", "map1-recordrisk.svg", "map1-tornado.pdf", "map1-tornado.svg", "map1.pdf", "map1.svg"]
+    assert names == [
+        "map1-recordrisk.pdf",
+        "map1-recordrisk.svg",
+        "map1-tornado.pdf",
+        "map1-tornado.svg",
+        "map1.pdf",
+        "map1.svg",
+    ]
     first = {p.name: p.read_bytes() for p in (tmp_path / "figures").iterdir()}
     assert all(b.startswith(b"%PDF" if n.endswith("pdf") else b"<?xml") for n, b in first.items())
     assert b"chosen release" in first["map1.svg"]
@@ -565,7 +642,9 @@ def test_diagnostics_of_a_sampler_are_explained() -> None:
             "scientist[a]_rhat": [1.0, 1.0, 1.3],
         },
     )
-    assert doubts(rumap) == {1: ["its sampler did not converge (intruder_rhat 1.2, intruder_ess_bulk 30, intruder_divergences 3)"]}
+    assert doubts(rumap) == {
+        1: ["its sampler did not converge (intruder_rhat 1.2, intruder_ess_bulk 30, intruder_divergences 3)"]
+    }
     text = render_report(rumap, 0.5)
     page = check(text)
     table = page.table("Diagnostics over all releases").replace("\n", "")
@@ -579,7 +658,10 @@ def test_diagnostics_of_a_sampler_are_explained() -> None:
 
 def test_the_fingerprint_of_the_data_says_what_it_is() -> None:
     text = render_report(small(intruder=[np.nan] * 3, attrs={"data_fingerprint": "blake2b 12ab, key 34cd"}))
-    assert "<dt>fingerprint of the data</dt><dd>blake2b 12ab, key 34cd (a hash of the confidential records with a key" in text
+    assert (
+        "<dt>fingerprint of the data</dt><dd>blake2b 12ab, key 34cd (a hash of the confidential records with a key"
+        in text
+    )
 
 
 # -- harmless ------------------------------------------------------------------------------------------
@@ -619,7 +701,11 @@ LABELS = st.lists(st.text(max_size=12), min_size=2, max_size=4, unique=True)
 @given(LABELS, st.text(max_size=20))
 def test_any_text_gives_a_valid_page(labels: list[str], title: str) -> None:
     # Without a risk there is nothing to draw, and a page is quick.
-    rumap = RUMap.build(labels=[f"{x} {i}" for i, x in enumerate(labels)], intruder=[np.nan] * len(labels), scientist=[1.0] * len(labels))
+    rumap = RUMap.build(
+        labels=[f"{x} {i}" for i, x in enumerate(labels)],
+        intruder=[np.nan] * len(labels),
+        scientist=[1.0] * len(labels),
+    )
     text = render_report(rumap, 0.5, title=title, notes=[title])
     text.encode("utf-8")
     check(text)
@@ -677,7 +763,9 @@ def test_the_same_map_gives_the_same_bytes(tmp_path: Path, form: str) -> None:
 
 def test_today_unless_another_date_or_none_is_asked_for() -> None:
     assert f"; {datetime.date.today().isoformat()}." in render_report(EMPTY)
-    assert str(datetime.date.today().year) not in re.sub(r"sha256 \w+|numpy [\d.]+", "", render_report(EMPTY, date=None))
+    assert str(datetime.date.today().year) not in re.sub(
+        r"sha256 \w+|numpy [\d.]+", "", render_report(EMPTY, date=None)
+    )
     assert "2031-02-03" in render_report(EMPTY, date=datetime.date(2031, 2, 3))
     assert "3 February 2031." in render_report(EMPTY, date="3 February 2031", format="md")
 
@@ -705,7 +793,9 @@ def test_the_format_follows_the_name_unless_it_is_given(tmp_path: Path) -> None:
         ({"date": 3}, ["date must be text or a date"]),
     ],
 )
-def test_bad_arguments(change: dict[str, object], words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_arguments(
+    change: dict[str, object], words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError) as caught:
         small().report(**{"path": "report.html", **change})  # type: ignore[arg-type]
@@ -747,7 +837,9 @@ def test_markdown_says_the_same() -> None:
     text = render_report(rumap, 0.5, title="1. Pilot", notes=["- one", "+ two", "2) three", "0.5 is half"], format="md")
     lines = text.splitlines()
     assert lines[0] == "# 1\\. Pilot"
-    assert "**Release Noise(variance=2.08) \\| Microaggregate(groups=1): risk 0.5 (threshold 0.5), utility 2.651" in text
+    assert (
+        "**Release Noise(variance=2.08) \\| Microaggregate(groups=1): risk 0.5 (threshold 0.5), utility 2.651" in text
+    )
     assert {"- \\- one", "- \\+ two", "- 2\\) three", "- 0.5 is half"} <= set(lines)
     for heading in ("Decision", "The map", "The users", "The releases", "Diagnostics", "Record", "Method", "Signed"):
         assert f"## {heading}" in lines

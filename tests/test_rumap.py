@@ -71,7 +71,16 @@ def test_dataset_has_coordinates_and_attributes():
     }
     assert wanted == set(data.data_vars)
     assert data.attrs["seed"] == 1
-    assert {"numpy", "scipy", "python", "ruvdecision", "risk_function", "utility_function", "intruder", "scientist"} <= set(data.attrs)
+    assert {
+        "numpy",
+        "scipy",
+        "python",
+        "ruvdecision",
+        "risk_function",
+        "utility_function",
+        "intruder",
+        "scientist",
+    } <= set(data.attrs)
     assert "created" not in data.attrs
     assert float(data["risk"].sel(release="Suppress()")) == pytest.approx(1 / 7)
 
@@ -86,7 +95,9 @@ def test_text_parameters_and_clashing_names():
         def parameters(self):
             return {"risk": self.risk, "mood": self.mood, "level": self.risk if self.risk < 2 else "high", "IO": 1}
 
-    rumap = RUMap.build(masks=[Own(1.0), Own(2.0), Suppress()], intruder=[1, 2, 3.0], scientist=[1, 2, 3.0], columns={"IO": [1, 2, 3]})
+    rumap = RUMap.build(
+        masks=[Own(1.0), Own(2.0), Suppress()], intruder=[1, 2, 3.0], scientist=[1, 2, 3.0], columns={"IO": [1, 2, 3]}
+    )
     assert list(rumap.parameters) == ["mask_risk", "mood", "level", "mask_IO"]
     assert rumap.parameters["level"].tolist() == ["1", "high", ""]
     assert rumap[0].mask_risk == 1.0
@@ -96,7 +107,13 @@ def test_text_parameters_and_clashing_names():
 def test_rows_by_position_label_and_iteration():
     rumap = small(columns={"IO": [1, 2, 3, 4, 5]})
     row = rumap["Suppress()"]
-    assert (row.release, row.technique, row.mask, row.engine, row.position) == ("Suppress()", "Suppress", Suppress(), "exact", 0)
+    assert (row.release, row.technique, row.mask, row.engine, row.position) == (
+        "Suppress()",
+        "Suppress",
+        Suppress(),
+        "exact",
+        0,
+    )
     assert row.risk == 1 / 7
     assert row.IO == 1
     assert dict(row.parameters) == {}
@@ -257,7 +274,9 @@ def test_duplicates_are_refused_but_not_mere_namesakes():
     with pytest.raises(InputError, match="own label"):
         RUMap.build(labels=["a", "a"], intruder=[1, 2.0], scientist=[1, 2.0])
     with pytest.raises(InputError, match="twice"):
-        RUMap.build(masks=[Noise(covariance=np.eye(2)), Noise(covariance=np.eye(2))], intruder=[1, 1.0], scientist=[1, 1.0])
+        RUMap.build(
+            masks=[Noise(covariance=np.eye(2)), Noise(covariance=np.eye(2))], intruder=[1, 1.0], scientist=[1, 1.0]
+        )
 
 
 @pytest.mark.parametrize(
@@ -298,7 +317,9 @@ def test_an_empty_map_is_refused():
 
 
 def test_missing_uncertainty_stays_missing():
-    rumap = RUMap.build(labels=["a", "b"], intruder=[np.nan, 2.0], scientist=[1.0, np.inf], columns={"converged": [None, False]})
+    rumap = RUMap.build(
+        labels=["a", "b"], intruder=[np.nan, 2.0], scientist=[1.0, np.inf], columns={"converged": [None, False]}
+    )
     assert np.isnan(rumap.risk[0])
     assert rumap.utility.tolist() == [1.0, 0.0]
     assert rumap.converged.tolist() == [True, False]
@@ -322,7 +343,9 @@ def test_saved_maps_come_back(tmp_path):
         "é ß": np.arange(5),
         "note": ["", "ü", "<b>", "x", "y"],
     }
-    rumap = small(masks=masks, columns=columns, attrs={"seed": 2**100, "none": None, "list": [1, "a", np.nan], "intruder": "I"})
+    rumap = small(
+        masks=masks, columns=columns, attrs={"seed": 2**100, "none": None, "list": [1, "a", np.nan], "intruder": "I"}
+    )
     path = rumap.save(tmp_path / "map.nc")
     back = RUMap.load(path)
     xr.testing.assert_identical(back.dataset.drop_attrs(), rumap.dataset.drop_attrs())
@@ -345,7 +368,14 @@ def test_saved_maps_come_back(tmp_path):
 
 def test_scores_come_back(tmp_path):
     rumap = small(columns={"KL": [1, 2, 3, 4, 5.0]})
-    for score in ("gain", "relative_gain", lambda u: 1 / (1 + u), "KL", Column("KL", "negative_log"), Column("KL", lambda v: -v)):
+    for score in (
+        "gain",
+        "relative_gain",
+        lambda u: 1 / (1 + u),
+        "KL",
+        Column("KL", "negative_log"),
+        Column("KL", lambda v: -v),
+    ):
         scored = rumap.with_risk(score)
         back = RUMap.load(scored.save(tmp_path / "map.nc", overwrite=True))
         np.testing.assert_array_equal(back.risk, scored.risk)
@@ -364,7 +394,9 @@ class Mine(Mask):
 
 
 def test_foreign_masks_come_back_as_none_with_a_note(tmp_path):
-    rumap = RUMap.build(masks=[Mine(2.0), Suppress(), Suppress(columns=[object()])], intruder=[1, 2, 3.0], scientist=[1, 2, 3.0])
+    rumap = RUMap.build(
+        masks=[Mine(2.0), Suppress(), Suppress(columns=[object()])], intruder=[1, 2, 3.0], scientist=[1, 2, 3.0]
+    )
     back = RUMap.load(rumap.save(tmp_path / "m.nc"))
     assert back.masks == (None, Suppress(), None)
     assert back.releases[0] == "Mine(level=2)"
@@ -387,7 +419,9 @@ def test_a_class_that_shares_a_name_is_foreign():
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**80), 2**80) | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text(max_size=4), inner, max_size=3)
     ),
     max_leaves=8,
 )
@@ -468,14 +502,18 @@ def test_repr_is_short_and_says_what_matters():
     assert "risk 0.1429 to ∞: 1 / expected loss of the intruder" in text
     assert "frontier: 4 releases" in text
     assert "Noise(variance=2.08) | Microaggregate(groups=1)" in text
-    many = RUMap.build(labels=[f"r{i}" for i in range(500)], intruder=np.arange(1.0, 501), scientist=np.arange(1.0, 501))
+    many = RUMap.build(
+        labels=[f"r{i}" for i in range(500)], intruder=np.arange(1.0, 501), scientist=np.arange(1.0, 501)
+    )
     assert len(repr(many).splitlines()) == 13
     assert "r0 " in repr(many)
     assert "r499 " in repr(many)
 
 
 def test_html_is_escaped():
-    rumap = RUMap.build(labels=["<script>alert(1)</script>"], intruder=[1.0], scientist=[2.0], notes=["a <b> note"], engine="<i>")
+    rumap = RUMap.build(
+        labels=["<script>alert(1)</script>"], intruder=[1.0], scientist=[2.0], notes=["a <b> note"], engine="<i>"
+    )
     page = rumap._repr_html_()
     assert "<script>" not in page
     assert "<b>" not in page

@@ -176,7 +176,9 @@ def test_progress_is_told() -> None:
 def test_what_is_shared_goes_to_a_worker_once(tmp_path: Path) -> None:
     cargo = Cargo(tmp_path / "log")
     with Weighing(2) as pool:
-        assert len(set(run(tasks(wait_a_little, 20), executor=pool).results)) == 2  # two workers, before there is any cargo
+        assert (
+            len(set(run(tasks(wait_a_little, 20), executor=pool).results)) == 2
+        )  # two workers, before there is any cargo
         pool.weights.clear()
         found = run(tasks(weigh, 60), shared=cargo, executor=pool).results
     assert found == [1_000_000 + i for i in range(60)]
@@ -197,7 +199,9 @@ def test_where_memory_cannot_be_shared_tasks_carry_it(tmp_path: Path, monkeypatc
     assert found == [1_000_000 + i for i in range(60)]
     arrived = [line for line in cargo.log.read_text().splitlines() if line.startswith("arrived")]
     assert len(arrived) == len(set(arrived)) <= 2
-    assert 1 <= sum(weight > 1_000_000 for weight in pool.weights) <= 6  # a carrier may meet a worker that has it already
+    assert (
+        1 <= sum(weight > 1_000_000 for weight in pool.weights) <= 6
+    )  # a carrier may meet a worker that has it already
 
 
 def test_memory_of_another_process_is_not_taken_for_ours() -> None:
@@ -221,7 +225,9 @@ def test_a_worker_keeps_few_things() -> None:
 
 def test_what_cannot_be_sent_is_an_error_that_tells_no_data() -> None:
     with ThreadPoolExecutor(1) as threads:
-        assert run(tasks(use, 2), shared={"square": lambda x: x, "open": (i for i in [])}, executor=threads).results == [0, 1]
+        assert run(
+            tasks(use, 2), shared={"square": lambda x: x, "open": (i for i in [])}, executor=threads
+        ).results == [0, 1]
     with ProcessPoolExecutor(1) as pool, pytest.raises(InputError, match="cannot be sent to a worker; got TypeError"):
         run(tasks(use, 2), shared={"secret": (i for i in [1])}, executor=pool)
 
@@ -300,7 +306,11 @@ def test_ctrl_c_from_outside(tmp_path: Path) -> None:
         )
     )
     process = subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert process.stdout is not None and process.stdout.readline() == "going\n"
     process.send_signal(signal.SIGINT)
@@ -327,7 +337,9 @@ def test_workers_end_when_their_run_is_killed(tmp_path: Path) -> None:
             """
         )
     )
-    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    process = subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
     assert process.stdout is not None
     workers = [int(word) for word in process.stdout.readline().split()]
     assert workers
@@ -418,7 +430,17 @@ def test_the_command_line_reads_in_pieces(tmp_path: Path, capsys: pytest.Capture
     rng = np.random.default_rng(1)
     for name in ("a", "b"):
         np.savetxt(tmp_path / f"{name}.csv", rng.normal(size=(50, 2)), delimiter=",", header="x,y", comments="")
-    files = [str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--measures", "KL", "--quiet", "--utility", "KL", "--max-risk", "1"]
+    files = [
+        str(tmp_path / "a.csv"),
+        str(tmp_path / "b.csv"),
+        "--measures",
+        "KL",
+        "--quiet",
+        "--utility",
+        "KL",
+        "--max-risk",
+        "1",
+    ]
     assert main(["measure", *files[:-2]]) == 0
     assert main(["measure", *files[:-2], "--chunksize", "7", "--workers", "2"]) == 0
     assert main(["measure", *files[:2], "--measures", "linkage", "--chunksize", "7"]) == 2
@@ -484,7 +506,9 @@ def cluster():
 @pytest.mark.slow
 def test_dask_gives_the_same(cluster, tmp_path: Path) -> None:
     cargo = Cargo(tmp_path / "log")
-    assert run(tasks(weigh, 40), shared=cargo, executor=cluster.get_executor()).results == [1_000_000 + i for i in range(40)]
+    assert run(tasks(weigh, 40), shared=cargo, executor=cluster.get_executor()).results == [
+        1_000_000 + i for i in range(40)
+    ]
     lines = cargo.log.read_text().splitlines()
     arrived = [line for line in lines if line.startswith("arrived")]
     assert lines.count("sent") == 1 and len(arrived) == len(set(arrived)) <= 2
@@ -498,7 +522,9 @@ def test_dask_gives_the_same(cluster, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^task 2$"):
         run(tasks(fail_at, 9), shared={2, 5}, executor=cluster.get_executor())
     cluster.run(lambda: None)
-    assert cluster.run(_held) == {address: [] for address in cluster.scheduler_info()["workers"]}  # nothing stays on the workers
+    assert cluster.run(_held) == {
+        address: [] for address in cluster.scheduler_info()["workers"]
+    }  # nothing stays on the workers
 
 
 def _held() -> list[str]:

@@ -100,7 +100,9 @@ def incomes() -> PyMCBelief:
 EXACT = {1: NormalBelief(N, VARIANCE, prior_variance=DOUBT), 3: NormalBelief(N, covariance=S1, prior_covariance=S0)}
 
 
-def agree(exact: User, sampled: User, mask: Mask, data: pd.DataFrame, losses=LOSSES, route: str = "", engine: Sampling = QUICK) -> None:
+def agree(
+    exact: User, sampled: User, mask: Mask, data: pd.DataFrame, losses=LOSSES, route: str = "", engine: Sampling = QUICK
+) -> None:
     """U of both for each loss within four Monte Carlo errors, from one run of the sampler."""
     release = mask.release(data, 11)
     point = engine.point(sampled, mask, release)
@@ -177,7 +179,12 @@ def test_exact_and_sampled_maps_are_one_map(scalar: PyMCBelief) -> None:
     masks = [Suppress(), *(Noise(variance=v) for v in (0.3, 1.0, 3.0, 10.0))]
     maps = [
         evaluate(
-            masks, intruder=User(b, Record(0), Quadratic()), scientist=User(b, Parameter("mu"), Absolute()), data=ONE, engine=engine, seed=3
+            masks,
+            intruder=User(b, Record(0), Quadratic()),
+            scientist=User(b, Parameter("mu"), Absolute()),
+            data=ONE,
+            engine=engine,
+            seed=3,
         )
         for b, engine in ((EXACT[1], "exact"), (scalar, QUICK))
     ]
@@ -291,7 +298,9 @@ def test_shuffled_rows_against_the_mixture_over_all_orders(scalar: PyMCBelief) -
     plain = NormalBelief(N, VARIANCE, prior_variance=DOUBT)
     laws = []
     for order in itertools.islice(itertools.permutations(range(N)), 0, None, 7):
-        laws.append((Exact().posterior(User(plain, Record(0), Quadratic()), Noise(variance=1.0), y[list(order)]), order[0]))
+        laws.append(
+            (Exact().posterior(User(plain, Record(0), Quadratic()), Noise(variance=1.0), y[list(order)]), order[0])
+        )
     per_row = {row: law for law, row in laws}
     assert len(per_row) == N
     means = np.array([float(per_row[r].mean()) for r in range(N)])
@@ -391,9 +400,15 @@ def test_workers_give_the_same_bits(scalar: PyMCBelief) -> None:
 
 def test_reused_draws_agree_with_fresh_ones(unknowns: PyMCBelief) -> None:
     data = np.random.default_rng(2).normal(1.0, 1.4, 60)
-    users = {"intruder": User(unknowns, Record(0), Quadratic()), "scientist": User(unknowns, Parameter("sigma"), Quadratic())}
+    users = {
+        "intruder": User(unknowns, Record(0), Quadratic()),
+        "scientist": User(unknowns, Parameter("sigma"), Quadratic()),
+    }
     masks = [Noise(sd=s) for s in (0.8, 1.0, 1.2)]
-    reused, fresh = (evaluate(masks, **users, data=data, engine=Sampling(chains=2, reuse=r), seed=1).to_dataframe() for r in (True, False))
+    reused, fresh = (
+        evaluate(masks, **users, data=data, engine=Sampling(chains=2, reuse=r), seed=1).to_dataframe()
+        for r in (True, False)
+    )
     assert "reweighted" in set(reused["intruder_how"])
     assert set(fresh["intruder_how"]) == {"sampled"}
     khat = reused["intruder_khat"][reused["intruder_how"] == "reweighted"]
@@ -402,14 +417,18 @@ def test_reused_draws_agree_with_fresh_ones(unknowns: PyMCBelief) -> None:
         gap = np.abs(reused[name] - fresh[name])
         assert np.all(gap <= 4 * np.hypot(reused[f"{name}_error"], fresh[f"{name}_error"]))
     # A release of another size is far: its posterior has other places for its mass.
-    far = evaluate([Noise(sd=0.05), Noise(sd=20.0)], **users, data=data, engine=Sampling(chains=2, draws=300), seed=1).to_dataframe()
+    far = evaluate(
+        [Noise(sd=0.05), Noise(sd=20.0)], **users, data=data, engine=Sampling(chains=2, draws=300), seed=1
+    ).to_dataframe()
     assert set(far["intruder_how"]) == {"sampled"}
 
 
 def test_the_wanted_error_is_reached_or_said(scalar: PyMCBelief) -> None:
     users = {"intruder": User(scalar, Record(0), Quadratic()), "scientist": User(scalar, Parameter("mu"), Quadratic())}
     start = {"draws": 50, "tune": 200, "chains": 2}
-    table = evaluate([Noise(variance=1.0)], **users, data=ONE, engine=Sampling(**start, target_mcse=0.03), seed=1).to_dataframe()
+    table = evaluate(
+        [Noise(variance=1.0)], **users, data=ONE, engine=Sampling(**start, target_mcse=0.03), seed=1
+    ).to_dataframe()
     assert table["intruder_budget"][0] == "reached"
     assert table["intruder_draws"][0] > 100
     assert table["utility_error"][0] <= 0.03 * table["utility"][0] * (1 + 1e-9)
@@ -433,7 +452,13 @@ def test_kept_draws_go_to_arviz(scalar: PyMCBelief) -> None:
     az = samplers.quiet_arviz()
     users = {"intruder": User(scalar, Record(0), Quadratic()), "scientist": User(scalar, Parameter("mu"), Quadratic())}
     kept = Noise(variance=1.0)
-    rumap = evaluate([kept, Noise(variance=2.0)], **users, data=ONE, engine=Sampling(draws=200, tune=200, chains=2, keep=[kept]), seed=1)
+    rumap = evaluate(
+        [kept, Noise(variance=2.0)],
+        **users,
+        data=ONE,
+        engine=Sampling(draws=200, tune=200, chains=2, keep=[kept]),
+        seed=1,
+    )
     found = rumap.draws(0)
     assert found["mu"].dims == ("chain", "draw")
     assert found.sizes["chain"] == 2
@@ -499,14 +524,18 @@ def test_functions_of_draws_and_derived_parameters(unknowns: PyMCBelief) -> None
     assert float(whole.mean()[0]) == pytest.approx(float(first.mean()), abs=0.15)
     top = engine.posterior(User(unknowns, Maximum(), Quadratic()), mask, release)
     assert float(top.mean()) > float(first.mean())
-    gap = engine.posterior(User(unknowns, Functional(lambda a, b: a - b, of=[Record(0), Record(1)]), Quadratic()), mask, release)
+    gap = engine.posterior(
+        User(unknowns, Functional(lambda a, b: a - b, of=[Record(0), Record(1)]), Quadratic()), mask, release
+    )
     second = engine.posterior(User(unknowns, Record(1), Quadratic()), mask, release)
     assert float(gap.mean()) == pytest.approx(float(first.mean()) - float(second.mean()), abs=0.15)
 
 
 def test_planning_without_data_draws_files_from_the_belief(scalar: PyMCBelief) -> None:
     users = {"intruder": User(scalar, Record(0), Quadratic()), "scientist": User(scalar, Parameter("mu"), Quadratic())}
-    rumap = evaluate([Noise(variance=1.0)], **users, engine=Sampling(draws=400, tune=200, chains=2), seed=1, replicates=4)
+    rumap = evaluate(
+        [Noise(variance=1.0)], **users, engine=Sampling(draws=400, tune=200, chains=2), seed=1, replicates=4
+    )
     exact = evaluate(
         [Noise(variance=1.0)],
         intruder=User(EXACT[1], Record(0), Quadratic()),
@@ -545,15 +574,21 @@ def test_power_scaling_agrees_with_another_prior() -> None:
 
     sampled = ruv.PyMCBelief(build)
     for power in (0.7, 1.4):
-        scaled = ruv.evaluate(masks, **users(sampled), data=data, seed=1, engine=ruv.Sampling(draws=2000, prior_power=power))
-        exact = ruv.evaluate(masks, **users(ruv.NormalBelief(records=5, variance=1, prior_mean=0, prior_variance=1 / power)))
+        scaled = ruv.evaluate(
+            masks, **users(sampled), data=data, seed=1, engine=ruv.Sampling(draws=2000, prior_power=power)
+        )
+        exact = ruv.evaluate(
+            masks, **users(ruv.NormalBelief(records=5, variance=1, prior_mean=0, prior_variance=1 / power))
+        )
         for who in ("intruder", "scientist"):
             away = getattr(scaled, f"{who}_uncertainty") - getattr(exact, f"{who}_uncertainty")
             assert np.all(np.abs(away) < 4 * getattr(scaled, who).error)
         plain = ruv.evaluate(masks, **users(ruv.NormalBelief(records=5, variance=1, prior_mean=0, prior_variance=1)))
         # Behind the most noise the prior counts most, and the test can tell the powers apart.
         assert abs(scaled.scientist_uncertainty[2] - plain.scientist_uncertainty[2]) > 4 * scaled.scientist.error[2]
-    result = ruv.power_scaling(masks, **users(sampled), data=data, seed=1, max_risk=1.5, engine=ruv.Sampling(draws=2000))
+    result = ruv.power_scaling(
+        masks, **users(sampled), data=data, seed=1, max_risk=1.5, engine=ruv.Sampling(draws=2000)
+    )
     assert len(result.to_dataframe()) == 5 and "power" in result.sentence
     with pytest.raises(ruv.InputError, match="reweights draws"):
         ruv.power_scaling(masks, **users(sampled), data=data, engine=ruv.Quadrature())

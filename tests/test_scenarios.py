@@ -60,27 +60,39 @@ def dks_numbers() -> dict[tuple[str, str], Callable[[], float]]:
         table["DKS (2) risk, population target", f"n=200 s2=1 l2={l2}"] = lambda l2=l2: risk()(l2)
         table["exact risk of Ybar, target in sample", f"n=200 s2=1 l2={l2}"] = lambda l2=l2: risk(**IN_SAMPLE)(l2)
         table["DKS (8) risk p=.99", f"n=200 s2=1 l2={l2}"] = lambda l2=l2: risk(**PERCENTILE)(l2)
-        table["exact version of (8): rank 198 of 200", f"n=200 s2=1 l2={l2}"] = lambda l2=l2: risk(**PERCENTILE, method="exact")(l2)
+        table["exact version of (8): rank 198 of 200", f"n=200 s2=1 l2={l2}"] = lambda l2=l2: risk(
+            **PERCENTILE, method="exact"
+        )(l2)
         table["DKS (10) risk", f"n=200 s2=1 l2={l2}"] = lambda l2=l2: risk(**MAXIMUM)(l2)
-    table["exact (1), target in sample, tau=mu+2sigma", "n=10 s2=1 l2=.21"] = lambda: risk(n=10, tau=2.0, **IN_SAMPLE)(0.21)
+    table["exact (1), target in sample, tau=mu+2sigma", "n=10 s2=1 l2=.21"] = lambda: risk(n=10, tau=2.0, **IN_SAMPLE)(
+        0.21
+    )
     table["DKS (4) risk", "l2=.21"] = lambda: risk(knowledge="record")(0.21)
     record = Curve(n=N, knowledge="record")
     table["crossover in-sample Ybar vs Y_i", "n=200 s2=1"] = lambda: figure(Curve(n=N, **IN_SAMPLE), record)[0]
     table["crossover printed (n-1)/(n+1): gap R2-R4 there (<0)", "n=200 s2=1"] = lambda: (
         risk()(199 / 201) - risk(knowledge="record")(199 / 201)
     )
-    table["Figure 3/4 crossing (8)=(4), upper: l2", "n=200 s2=1 p=.99"] = lambda: figure(Curve(n=N, **PERCENTILE), record)[1]
+    table["Figure 3/4 crossing (8)=(4), upper: l2", "n=200 s2=1 p=.99"] = lambda: figure(
+        Curve(n=N, **PERCENTILE), record
+    )[1]
     table["max over l2 of (10)/(4) (<1: extreme never riskier by eq 10)", "n=200 s2=1"] = lambda: (
         -float(
-            optimize.minimize_scalar(lambda v: -risk(**MAXIMUM)(v) * v, bounds=(0.01, 5), method="bounded", options={"xatol": 1e-10}).fun
+            optimize.minimize_scalar(
+                lambda v: -risk(**MAXIMUM)(v) * v, bounds=(0.01, 5), method="bounded", options={"xatol": 1e-10}
+            ).fun
         )
     )
     for n in (10, 50, 77, 200, 1000):
         k1, k2 = extreme_constants(n)
         mean, spread = normal_moments(n, n)
         table["K_n1", f"n={n}"], table["K_n2", f"n={n}"] = lambda k1=k1: k1, lambda k2=k2: k2
-        table["exact E max of n normals", f"n={n} (K_n1={k1:.7g}, {100 * (k1 / mean - 1):+.2f}%)"] = lambda mean=mean: mean
-        table["exact Var max of n normals", f"n={n} (K_n2={k2:.7g}, {100 * (k2 / spread - 1):+.2f}%)"] = lambda spread=spread: spread
+        table["exact E max of n normals", f"n={n} (K_n1={k1:.7g}, {100 * (k1 / mean - 1):+.2f}%)"] = lambda mean=mean: (
+            mean
+        )
+        table["exact Var max of n normals", f"n={n} (K_n2={k2:.7g}, {100 * (k2 / spread - 1):+.2f}%)"] = (
+            lambda spread=spread: spread
+        )
         table["(10) with exact order-statistic constants", f"n={n} s2=1 l2=.21"] = lambda mean=mean, spread=spread: (
             1 / (spread * RATIO + mean**2 * (np.sqrt(RATIO) - 1) ** 2)
         )
@@ -92,7 +104,9 @@ def dks_numbers() -> dict[tuple[str, str], Callable[[], float]]:
     table["exact crossing: sample-max risk = 1/l2, at l2", "n=200 s2=1"] = lambda: (
         crossings([Curve(n=N, method="exact", **MAXIMUM), record], low=0.05, high=2, points=9)[0].noise_variance
     )
-    table["best linear use of Y_(n) for x_(n): MSE", "n=200 s2=1 l2=.21"] = lambda: float(exact.best_linear(N, 1.0, 0.21, N))
+    table["best linear use of Y_(n) for x_(n): MSE", "n=200 s2=1 l2=.21"] = lambda: float(
+        exact.best_linear(N, 1.0, 0.21, N)
+    )
     for state, name in (("sample", "sample"), ("population", "pop")):
         for prior, shown in (("known", "mu known"), ("flat", "flat"), (("normal", 4.0), "f2=4")):
             table[f"Bayes snooper risk, {name}, {shown}", "n=50 s2=1 l2=.21"] = lambda state=state, prior=prior: risk(
@@ -104,12 +118,19 @@ def dks_numbers() -> dict[tuple[str, str], Callable[[], float]]:
     flat = Curve(n=N, knowledge="record", method="bayes")
     table["l2 for Bayes record risk 5, flat prior", "n=200 s2=1"] = lambda: optimal_noise(flat, 5).noise_variance
     table["  utility there", "n=200 s2=1"] = lambda: optimal_noise(flat, 5).utility
-    table["Bayes pop-percentile risk, sigma known, flat (= U)", "n=200 s2=1 l2=.21"] = lambda: risk(**PERCENTILE, method="bayes")(0.21)
-    table["average in-sample risk of Ybar given data x", "x=(1,2,3,4,10) l2=2"] = lambda: risk(n=5, data=[1, 2, 3, 4, 10], **IN_SAMPLE)(2.0)
+    table["Bayes pop-percentile risk, sigma known, flat (= U)", "n=200 s2=1 l2=.21"] = lambda: risk(
+        **PERCENTILE, method="bayes"
+    )(0.21)
+    table["average in-sample risk of Ybar given data x", "x=(1,2,3,4,10) l2=2"] = lambda: risk(
+        n=5, data=[1, 2, 3, 4, 10], **IN_SAMPLE
+    )(2.0)
     return table
 
 
-RANKS = {77: {"min": 1, "p10": 8, "p90": 69, "p99": 76, "max": 77}, 177: {"min": 1, "p10": 18, "p90": 160, "p99": 176, "max": 177}}
+RANKS = {
+    77: {"min": 1, "p10": 8, "p90": 69, "p99": 76, "max": 77},
+    177: {"min": 1, "p10": 18, "p90": 160, "p99": 176, "max": 177},
+}
 
 
 def load_incomes(n: int) -> np.ndarray:
@@ -129,11 +150,17 @@ def income_numbers(n: int) -> dict[tuple[str, str], Callable[[], float]]:
         ("SecV sample mean", name): lambda: float(x.mean()),
         ("SecV utility unmasked n/S^2 (paper 10.0E-07)", name): lambda: 1 / incomes.scientist_error(x, 0.0)[0],
         ("SecV efficiency at l2=.12 S_x^2", name): lambda: spread / n / incomes.scientist_error(x, 0.12 * spread)[0],
-        ("SecV min target, position: smallest risk over l2 (> 4E-08)", name): lambda: 1 / incomes.position_error(x, 1e6 * spread, 1)[0],
+        ("SecV min target, position: smallest risk over l2 (> 4E-08)", name): lambda: (
+            1 / incomes.position_error(x, 1e6 * spread, 1)[0]
+        ),
     }
     for target, rank in ranks.items():
-        table[f"SecV risk {target}, index knowledge", at] = lambda rank=rank: 1 / float(incomes.index_error(x[rank - 1], 0.12 * spread))
-        table[f"SecV risk {target}, position knowledge", at] = lambda rank=rank: 1 / incomes.position_error(x, 0.12 * spread, rank)[0]
+        table[f"SecV risk {target}, index knowledge", at] = lambda rank=rank: (
+            1 / float(incomes.index_error(x[rank - 1], 0.12 * spread))
+        )
+        table[f"SecV risk {target}, position knowledge", at] = lambda rank=rank: (
+            1 / incomes.position_error(x, 0.12 * spread, rank)[0]
+        )
 
     def solve(rank: int, *, unequal: bool = False) -> float:
         def gap(share: float) -> float:
@@ -143,7 +170,9 @@ def income_numbers(n: int) -> dict[tuple[str, str], Callable[[], float]]:
         return optimize.brentq(gap, 0.02, 0.5, xtol=1e-13)
 
     def released() -> float:
-        return optimize.brentq(lambda s: s - 0.12 * incomes.released_variance(x, s * spread)[0] / spread, 0.05, 0.5, xtol=1e-14)
+        return optimize.brentq(
+            lambda s: s - 0.12 * incomes.released_variance(x, s * spread)[0] / spread, 0.05, 0.5, xtol=1e-14
+        )
 
     table["SecV l2 = .12 E S_y^2: l2/S_x^2", name] = released
     table["  utility there (paper 8.9E-07)", name] = lambda: 1 / incomes.scientist_error(x, released() * spread)[0]
@@ -156,7 +185,10 @@ def income_numbers(n: int) -> dict[tuple[str, str], Callable[[], float]]:
     table["  utility, equal variance", name] = lambda: 1 / incomes.scientist_error(x, solve(ranks["p99"]) * spread)[0]
     table["SecV p99 position: unequal-variance base l2/S_x^2", name] = lambda: solve(ranks["p99"], unequal=True)
     table["  utility, unequal variance (higher)", name] = lambda: (
-        1 / incomes.scientist_error(x, incomes.unequal_variances(x, solve(ranks["p99"], unequal=True) * spread, above=35_000))[0]
+        1
+        / incomes.scientist_error(
+            x, incomes.unequal_variances(x, solve(ranks["p99"], unequal=True) * spread, above=35_000)
+        )[0]
     )
     table["P(an M=200 run at .12 S_x^2 shows R<=4E-08)", "chi2_200"] = lambda: stats.chi2.sf(
         200 * 2.5e7 / float(incomes.index_error(x[-1], 0.12 * spread)), 200
@@ -204,7 +236,11 @@ def test_numbers_that_the_formulas_file_prints() -> None:
     for n, value in ((10, 11 / 9), (200, 201 / 199)):
         assert_allclose(figure(Curve(n=n), Curve(n=n, knowledge="record")), [value], rtol=1e-12)
     assert_allclose(risk(**PERCENTILE, knowledge="sample", method="exact")(0.21), 9.968, atol=5e-4)
-    assert_allclose(optimal_noise(Curve(n=N, knowledge="record", method="bayes", prior="known"), 5)[1:4], (0.25, 5.0, 160.0), rtol=1e-12)
+    assert_allclose(
+        optimal_noise(Curve(n=N, knowledge="record", method="bayes", prior="known"), 5)[1:4],
+        (0.25, 5.0, 160.0),
+        rtol=1e-12,
+    )
     assert_allclose(risk(**PERCENTILE, method="bayes", variance_known=False)(0.21), 38.7, atol=0.05)
     assert abs(float(bayes.order_statistic(N, 1.0, 0.21, N, "known")) - 0.0883) < 4 * 0.0002
 
@@ -215,12 +251,21 @@ noise = st.floats(1e-3, 50)
 spreads = st.floats(0.05, 20)
 
 
-@given(st.integers(1, 400), spreads, noise, st.one_of(st.just("flat"), st.just("known"), st.tuples(st.just("normal"), st.floats(0.01, 30))))
+@given(
+    st.integers(1, 400),
+    spreads,
+    noise,
+    st.one_of(st.just("flat"), st.just("known"), st.tuples(st.just("normal"), st.floats(0.01, 30))),
+)
 @settings(max_examples=50)
 def test_engine_agrees_with_the_table_of_bayes_uncertainties(n: int, s2: float, l2: float, prior: object) -> None:
     v = float(bayes.mean_variance(n, s2, l2, prior))  # type: ignore[arg-type]
     rho = s2 / (s2 + l2)
-    expected = {"population": s2 + v, "sample": s2 * (1 - rho / n) + (1 - rho) ** 2 * v, "record": s2 * (1 - rho) + (1 - rho) ** 2 * v}
+    expected = {
+        "population": s2 + v,
+        "sample": s2 * (1 - rho / n) + (1 - rho) ** 2 * v,
+        "record": s2 * (1 - rho) + (1 - rho) ** 2 * v,
+    }
     for state, value in expected.items():
         assert_allclose(bayes.uncertainty(n, s2, l2, prior, state), value, rtol=1e-9)  # type: ignore[arg-type]
     assert_allclose(bayes.uncertainty(n, s2, l2, prior, "population", percentile=True), v, rtol=1e-9, atol=1e-300)  # type: ignore[arg-type]
@@ -247,7 +292,8 @@ def test_gaussian_conditioning_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "rank", "l2"), [(1, 1, 0.5), (2, 1, 0.3), (9, 9, 0.21), (9, 4, 2.0), (200, 198, 0.21), (77, 1, 5.0), (1000, 1000, 0.01)]
+    ("n", "rank", "l2"),
+    [(1, 1, 0.5), (2, 1, 0.3), (9, 9, 0.21), (9, 4, 2.0), (200, 198, 0.21), (77, 1, 5.0), (1000, 1000, 0.01)],
 )
 def test_joint_law_by_price_agrees_with_conditioning_on_the_record(n: int, rank: int, l2: float) -> None:
     other = Masked(stats.norm(3.0, 1.5), l2).order_statistic(n, rank)
@@ -339,7 +385,12 @@ def test_knowing_the_noise_helps_with_the_variance_and_a_prior_but_not_with_the_
 
 @pytest.mark.parametrize(
     ("n", "rank", "prior"),
-    [(6, 6, "known"), (30, 30, "flat"), (30, 28, ("normal", 2.0)), pytest.param(200, 200, "known", marks=pytest.mark.slow)],
+    [
+        (6, 6, "known"),
+        (30, 30, "flat"),
+        (30, 28, ("normal", 2.0)),
+        pytest.param(200, 200, "known", marks=pytest.mark.slow),
+    ],
 )
 def test_expected_posterior_variance_of_a_rank_is_the_quadrature(n: int, rank: int, prior: object) -> None:
     l2, reps = 0.21, 150
@@ -402,7 +453,10 @@ def test_other_populations_within_simulation_error(law, shape) -> None:
         gap = (x[:, rank - 1] - y[:, rank - 1]) ** 2
         assert within(gap, float(Curve(n=n, population=law, noise=shape, method="exact", **where).uncertainty(l2)))
     away = (y[:, 14] - law.ppf(0.75)) ** 2
-    assert within(away, float(Curve(n=n, population=law, noise=shape, method="exact", target="percentile", p=0.75).uncertainty(l2)))
+    assert within(
+        away,
+        float(Curve(n=n, population=law, noise=shape, method="exact", target="percentile", p=0.75).uncertainty(l2)),
+    )
 
 
 def test_normal_population_as_a_law_is_the_normal_scenario() -> None:
@@ -411,10 +465,16 @@ def test_normal_population_as_a_law_is_the_normal_scenario() -> None:
         {"target": "maximum", "knowledge": "sample", "method": "paper"},
         {"target": "percentile", "p": 0.9, "method": "bayes"},
     ):
-        assert_allclose(Curve(n=30, population=law, **settings_).risk(0.5), Curve(n=30, variance=2.25, **settings_).risk(0.5), rtol=1e-12)
+        assert_allclose(
+            Curve(n=30, population=law, **settings_).risk(0.5),
+            Curve(n=30, variance=2.25, **settings_).risk(0.5),
+            rtol=1e-12,
+        )
     masked = Masked(law, 0.5)
     assert_allclose(masked.asymptotic_percentile(30, 0.9), formulas.percentile(30, 2.25, 0.5, 0.9), rtol=1e-9)
-    assert_allclose(masked.population_percentile(30, 0.9, 27), exact.population_percentile(30, 2.25, 0.5, 0.9, 27), rtol=1e-9)
+    assert_allclose(
+        masked.population_percentile(30, 0.9, 27), exact.population_percentile(30, 2.25, 0.5, 0.9, 27), rtol=1e-9
+    )
     released = stats.norm(4, np.sqrt(2.75))
     at = np.array([-6.0, 1.0, 4.0, 9.0, 16.0])
     for name in ("cdf", "sf", "pdf"):
@@ -433,7 +493,9 @@ def test_released_law_is_one(law, l2: float) -> None:
     bend, slope = (3 * nodes - nodes**3) / 2, 1.5 * (1 - nodes**2)
     reach = 9 * np.sqrt(l2)
     for y in at[[10, 15, 20]]:
-        edges = np.unique(np.clip([-reach, y - law.support()[1], y - law.median(), y - law.support()[0], 0, reach], -reach, reach))
+        edges = np.unique(
+            np.clip([-reach, y - law.support()[1], y - law.median(), y - law.support()[0], 0, reach], -reach, reach)
+        )
         other = 0.0
         for a, b in itertools.pairwise(edges):
             e = (a + b) / 2 + (b - a) / 2 * bend
@@ -464,7 +526,9 @@ CHANCE = st.floats(0, 1, allow_subnormal=False)
 def test_comparison_of_two_counts(many: int, few: int, p: float, q: float, excess: int) -> None:
     a, b = stats.binom(many, p), stats.binom(few, q)
     k = np.arange(few + 1)
-    assert_allclose(at_least(many, np.array([p]), few, np.array([q]), excess), b.pmf(k) @ a.sf(k + excess - 1), atol=1e-12)
+    assert_allclose(
+        at_least(many, np.array([p]), few, np.array([q]), excess), b.pmf(k) @ a.sf(k + excess - 1), atol=1e-12
+    )
 
 
 # -- records at hand -------------------------------------------------------------------------------------------------
@@ -571,7 +635,9 @@ def test_map_has_a_row_per_noise_variance() -> None:
 
 
 def test_several_states_and_methods_in_one_map() -> None:
-    rumap = additive_noise(n=N, noise_variance=[0.1, 0.21], knowledge=["population", "sample", "record"], method=["paper", "bayes"])
+    rumap = additive_noise(
+        n=N, noise_variance=[0.1, 0.21], knowledge=["population", "sample", "record"], method=["paper", "bayes"]
+    )
     table = rumap.to_dataframe()
     assert len(table) == 12
     assert table["release"].is_unique
@@ -592,12 +658,19 @@ def test_curves_that_differ_in_the_prior_alone_keep_their_names_apart() -> None:
 def test_map_of_the_four_curves_of_figure_4() -> None:
     four = [Curve(n=N, knowledge="record"), Curve(n=N), Curve(n=N, **PERCENTILE), Curve(n=N, **MAXIMUM)]
     rumap = map_curves(four, [0.21])
-    assert_allclose(rumap.risk, [4.761904761904762, 0.9939863823865612, 7.223444216198417, 3.7658689449668454], rtol=1e-12)
+    assert_allclose(
+        rumap.risk, [4.761904761904762, 0.9939863823865612, 7.223444216198417, 3.7658689449668454], rtol=1e-12
+    )
 
 
 def test_map_saves_and_still_gives_its_crossings(tmp_path: Path) -> None:
     rumap = additive_noise(
-        n=N, noise_variance=[0.1, 0.3], target="percentile", p=0.99, knowledge=["population", "record"], prior=("normal", 3.0)
+        n=N,
+        noise_variance=[0.1, 0.3],
+        target="percentile",
+        p=0.99,
+        knowledge=["population", "record"],
+        prior=("normal", 3.0),
     )
     path = rumap.save(tmp_path / "map.nc")
     loaded = type(rumap).load(path)
@@ -619,7 +692,10 @@ def test_no_noise_is_needed_where_the_risk_is_low_already() -> None:
 @given(st.integers(2, 300), spreads, st.floats(0.05, 0.95))
 @settings(max_examples=15)
 def test_optimal_noise_meets_its_threshold(n: int, s2: float, share: float) -> None:
-    for curve in (Curve(n=n, variance=s2, knowledge="record", method="bayes", prior="known"), Curve(n=n, variance=s2, knowledge="record")):
+    for curve in (
+        Curve(n=n, variance=s2, knowledge="record", method="bayes", prior="known"),
+        Curve(n=n, variance=s2, knowledge="record"),
+    ):
         best = optimal_noise(curve, 1 / (share * s2))
         assert_allclose(best.risk, 1 / (share * s2), rtol=1e-9)
     # (1/s2 + 1/l2)^-1 = share s2
@@ -630,7 +706,9 @@ def test_optimal_noise_meets_its_threshold(n: int, s2: float, share: float) -> N
 @pytest.mark.slow
 def test_optimal_noise_and_crossings_of_another_population() -> None:
     law = stats.expon()
-    exact_, record = (Curve(n=15, population=law, target="maximum", knowledge=k, method="exact") for k in ("sample", "record"))
+    exact_, record = (
+        Curve(n=15, population=law, target="maximum", knowledge=k, method="exact") for k in ("sample", "record")
+    )
     best = optimal_noise(exact_, 4.0)
     assert_allclose(exact_.risk(best.noise_variance), 4.0, rtol=1e-8)
     (crossing,) = crossings([exact_, record], low=0.05, high=5, points=5)
@@ -668,7 +746,9 @@ def test_equations_with_given_values() -> None:
         rtol=1e-12,
     )
     tau = 1 + np.sqrt(2) * extreme_constants(40).mean
-    assert_allclose(Curve(tau=tau, **MAXIMUM, **settings_).risk(0.4), Curve(**MAXIMUM, **settings_).risk(0.4), rtol=1e-12)
+    assert_allclose(
+        Curve(tau=tau, **MAXIMUM, **settings_).risk(0.4), Curve(**MAXIMUM, **settings_).risk(0.4), rtol=1e-12
+    )
     at_mean = Curve(target="value", tau=1.0, **settings_)
     assert_allclose(at_mean.risk(0.4), at_mean.utility(0.4), rtol=1e-12)
     x = np.array([1.0, 2.0, 3.0, 4.0, 10.0])

@@ -11,7 +11,14 @@ from ruvdecision.errors import InputError
 from ruvdecision.rumap import RUMap
 from ruvdecision.scores import Column, Decreasing, Gain, NegativeLog, Reciprocal, RelativeGain, Tabulated, as_score
 
-SCORES = ["reciprocal", "relative_gain", "gain", "negative_log", lambda u: 1 / (1 + u), lambda u: math.exp(-float(u) / 50)]
+SCORES = [
+    "reciprocal",
+    "relative_gain",
+    "gain",
+    "negative_log",
+    lambda u: 1 / (1 + u),
+    lambda u: math.exp(-float(u) / 50),
+]
 
 
 def test_values_of_example_1():
@@ -102,7 +109,9 @@ def test_names():
 
 def build(u, risk, before=(10.0, 10.0)):
     u = np.asarray(u, dtype=float)
-    return RUMap.build(labels=[f"r{i}" for i in range(len(u))], intruder=u, scientist=np.ones(len(u)), before=before, risk=risk)
+    return RUMap.build(
+        labels=[f"r{i}" for i in range(len(u))], intruder=u, scientist=np.ones(len(u)), before=before, risk=risk
+    )
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,9 @@ MODELS = Path(__file__).resolve().parents[1] / "models"
 
 def study(prior_variance=5.0, variance=2.0):
     belief = NormalBelief(records=10, variance=variance, prior_variance=prior_variance)
-    return evaluate(MASKS, intruder=User(belief, Record(0), Quadratic()), scientist=User(belief, Parameter("mu"), Quadratic()))
+    return evaluate(
+        MASKS, intruder=User(belief, Record(0), Quadratic()), scientist=User(belief, Parameter("mu"), Quadratic())
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +55,13 @@ def test_every_row_is_what_a_run_of_its_own_says():
     assert table["chosen"][0] == base.release == result.base.choice.release
     for row, kind in zip(
         table.iloc[1:].itertuples(),
-        [{"prior_variance": 3.0}, {"prior_variance": 5.0}, {"prior_variance": 8.0}, {"variance": 1.8}, {"variance": 2.2}],
+        [
+            {"prior_variance": 3.0},
+            {"prior_variance": 5.0},
+            {"prior_variance": 8.0},
+            {"variance": 1.8},
+            {"variance": 2.2},
+        ],
         strict=True,
     ):
         alone = study(**kind)
@@ -72,7 +80,9 @@ def test_every_row_is_what_a_run_of_its_own_says():
 
 
 def test_paths_into_users_are_the_same_as_building_them():
-    result = sensitivity(MASKS, {"intruder.belief.prior_variance": [3, 8], "belief.variance": [1.8]}, max_risk=0.5, **USERS)
+    result = sensitivity(
+        MASKS, {"intruder.belief.prior_variance": [3, 8], "belief.variance": [1.8]}, max_risk=0.5, **USERS
+    )
     other = NormalBelief(records=10, variance=2, prior_mean=0, prior_variance=3)
     by_hand = evaluate(MASKS, intruder=User(other, Record(0), Quadratic()), scientist=USERS["scientist"])
     np.testing.assert_array_equal(result.maps["intruder.belief.prior_variance = 3"].risk, by_hand.risk)
@@ -87,7 +97,10 @@ def test_paths_into_users_are_the_same_as_building_them():
 def test_paths_reach_every_member_of_a_panel():
     panel = Panel([USERS["intruder"], User(BELIEF, Record(1), Absolute())], unit="before")
     result = sensitivity(
-        MASKS, {"belief.prior_variance": [3], "intruder.members.0.belief.variance": [1.8]}, max_risk=0.9, **{**USERS, "intruder": panel}
+        MASKS,
+        {"belief.prior_variance": [3], "intruder.members.0.belief.variance": [1.8]},
+        max_risk=0.9,
+        **{**USERS, "intruder": panel},
     )
     other = NormalBelief(records=10, variance=2, prior_mean=0, prior_variance=3)
     both = Panel([User(other, Record(0), Quadratic()), User(other, Record(1), Absolute())], unit="before")
@@ -113,7 +126,9 @@ def test_losses_scores_and_the_threshold_can_be_varied():
 
 def test_verdicts():
     def made(shift=0.0, cost=0.0):
-        return RUMap.build(labels=["a", "b"], risk="r", utility="u", columns={"r": [0.4 + shift, 0.3], "u": [2.0 - cost, 1.99]})
+        return RUMap.build(
+            labels=["a", "b"], risk="r", utility="u", columns={"r": [0.4 + shift, 0.3], "u": [2.0 - cost, 1.99]}
+        )
 
     stable = sensitivity(made, {"shift": [-0.1, 0.05]}, max_risk=0.5)
     assert (stable.verdict, stable.stable) == ("stable", True)
@@ -129,7 +144,9 @@ def test_verdicts():
     assert strict.sentence.endswith("it matters most that cost = 0.02, where a costs 0.5 % of the utility against b.")
     broken = sensitivity(made, {"shift": [0.0, 0.2], "cost": [1.0]}, max_risk=0.5)
     assert broken.verdict == "not stable"
-    assert broken.sentence.endswith("it matters most that shift = 0.2, where a has risk 0.6, 20 % above the threshold 0.5.")
+    assert broken.sentence.endswith(
+        "it matters most that shift = 0.2, where a has risk 0.6, 20 % above the threshold 0.5."
+    )
     none = sensitivity(made, {"shift": [0.2]}, max_risk=0.1)
     assert none.verdict == "no choice"
     assert "No release has risk at most 0.1" in none.sentence
@@ -141,7 +158,12 @@ def test_verdicts():
 def test_releases_that_come_and_go():
     def made(labels=("a", "b")):
         n = len(labels)
-        return RUMap.build(labels=list(labels), risk="r", utility="u", columns={"r": np.linspace(0.4, 0.3, n), "u": np.linspace(2, 1, n)})
+        return RUMap.build(
+            labels=list(labels),
+            risk="r",
+            utility="u",
+            columns={"r": np.linspace(0.4, 0.3, n), "u": np.linspace(2, 1, n)},
+        )
 
     result = sensitivity(made, {"labels": {"other": ("c", "b")}}, max_risk=0.5)
     assert result.verdict == "not stable"
@@ -161,7 +183,9 @@ def test_all_combinations():
     mean = np.mean([study(p, 1.8)[name].risk for p in (3, 8)])
     assert effects.loc["variance", "high"] == pytest.approx(mean, rel=1e-12)
     with pytest.raises(InputError, match="too many combinations"):
-        sensitivity(study, {"prior_variance": np.arange(1, 300), "variance": np.arange(1, 300)}, max_risk=0.5, together=True)
+        sensitivity(
+            study, {"prior_variance": np.arange(1, 300), "variance": np.arange(1, 300)}, max_risk=0.5, together=True
+        )
 
 
 def test_effects_are_the_range_of_the_table_widest_first():

@@ -84,7 +84,10 @@ def test_rules_of_several_variables_and_of_missing_values():
     assert_allclose(Ranked(Maximum())(values), [3.0, 7.0])
     assert_allclose(Ranked(OrderStatistic(2))(values), [2.0, 7.0])
     assert_allclose(Ranked(Percentile(0.5))(values), [2.0, 5.0])  # rank 2 of 3, rank 1 of 2
-    assert np.isnan(Mean().of(np.full((3, 1), np.nan))).all() and np.isnan(Ranked(Minimum()).of(np.full((3, 1), np.nan))).all()
+    assert (
+        np.isnan(Mean().of(np.full((3, 1), np.nan))).all()
+        and np.isnan(Ranked(Minimum()).of(np.full((3, 1), np.nan))).all()
+    )
 
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=12), st.data())
@@ -109,7 +112,9 @@ def test_percentile_uses_the_next_rank_up(n, p):
 
 
 def test_record_knowledge_is_equation_4():
-    rumap = evaluate([Noise(variance=v) for v in (0.2, 0.21)], intruder=Snooper("row", Record(7), belief=FLAT), scientist=MEAN)
+    rumap = evaluate(
+        [Noise(variance=v) for v in (0.2, 0.21)], intruder=Snooper("row", Record(7), belief=FLAT), scientist=MEAN
+    )
     assert_allclose(rumap.risk, [5.0, 4.761904761904762], rtol=1e-13)
     assert_allclose(rumap.utility, [166.66666666666669, 165.28925619834712], rtol=1e-13)
     assert set(rumap.engine) == {"exact"} and not rumap.risk_error.any()
@@ -120,14 +125,18 @@ def test_population_and_sample_knowledge():
     outside = uncertainty(Snooper("mean", NewRecord(), belief=FLAT), masks)[0]
     assert_allclose(1 / outside, [0.9950248756218906, 0.9939863823865612], rtol=1e-12)  # eq. 2
     for chain in (masks, [m | Shuffle() for m in masks], [Shuffle() | m for m in masks]):
-        assert_allclose(uncertainty(Snooper("mean", Record(3), belief=FLAT), chain)[0], [199 / 200, (199 + 0.21) / 200], rtol=1e-12)
+        assert_allclose(
+            uncertainty(Snooper("mean", Record(3), belief=FLAT), chain)[0], [199 / 200, (199 + 0.21) / 200], rtol=1e-12
+        )
 
 
 def test_given_target_is_equation_1():
     # A record whose value is tau: a known mean, and the target as a constant shift of the mean.
     belief = NormalBelief(records=10, variance=2, prior="known", prior_mean=3.0)
     target = Functional(lambda mu: mu + 1.5, of=Parameter("mu"))
-    assert_allclose(uncertainty(Snooper("mean", target, belief=belief), Noise(variance=0.4))[0], (2 + 0.4) / 10 + 1.5**2, rtol=1e-12)
+    assert_allclose(
+        uncertainty(Snooper("mean", target, belief=belief), Noise(variance=0.4))[0], (2 + 0.4) / 10 + 1.5**2, rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("mask", [Noise(variance=0.7), Noise(variance=0.7) | Microaggregate(groups=3), Noise(variance=0.4, common=True),
@@ -136,7 +145,14 @@ def test_given_target_is_equation_1():
                                   Noise(variance=1.3, where=[True, False, False, True, False, True, False], times=3.0)])  # fmt: skip
 @pytest.mark.parametrize("rule", ["mean", Row(2), Linear([0.1, 0.2, 0.4, 0, 0, -0.1, 0.3], offset=0.25)])
 @pytest.mark.parametrize(
-    "target", [Record(2), Average(), Parameter("mu"), NewRecord(), Functional(lambda a, b: a - 2 * b + 1, of=[Record(1), Average()])]
+    "target",
+    [
+        Record(2),
+        Average(),
+        Parameter("mu"),
+        NewRecord(),
+        Functional(lambda a, b: a - 2 * b + 1, of=[Record(1), Average()]),
+    ],
 )
 def test_exact_moments_agree_with_full_matrices(mask, rule, target):
     belief = NormalBelief(records=7, variance=2.0, prior_mean=1.5, prior_variance=0.8)
@@ -154,7 +170,10 @@ def brute(belief, mask, rule, target):
     channel = Exact()._channel(belief, mask, np.array([mask.numbers], dtype=float), None)
     a, r = channel.dense()
     alive = np.concatenate(
-        [channel.blocks[t].alive[c] for t, c in zip(*[v for i, v in enumerate(channel.layout.rows()) if i != 1], strict=True)]
+        [
+            channel.blocks[t].alive[c]
+            for t, c in zip(*[v for i, v in enumerate(channel.layout.rows()) if i != 1], strict=True)
+        ]
     )
     weights = rule.weights(alive[:, None])[:, 0]
     form = _form(belief, target)
@@ -193,9 +212,9 @@ def test_moved_and_drawn_rows():
     inside, outside = 2 * 3 / 4 + 0.5 / 4, 2 * 5 / 4 + 0.5 / 4
     assert_allclose(found, 0.4 * inside + 0.6 * outside, rtol=1e-12)
     where = np.arange(10) < 3
-    shuffled = uncertainty(Snooper("mean", Record(0), Absolute(), belief=belief), Shuffle() | Noise(variance=1.0, where=where, times=4.0))[
-        0
-    ]
+    shuffled = uncertainty(
+        Snooper("mean", Record(0), Absolute(), belief=belief), Shuffle() | Noise(variance=1.0, where=where, times=4.0)
+    )[0]
     assert_allclose(shuffled, np.sqrt(2 / np.pi * (2 * 9 / 10 + (7 + 12) / 100)), rtol=1e-12)
 
 
@@ -244,13 +263,18 @@ def test_a_linear_callable_is_recognised():
 @settings(deadline=None, max_examples=50)
 def test_bayes_is_never_worse(n, variance, prior, noise, kind, rule):
     belief = NormalBelief(records=n, variance=variance, prior_mean=0.5, prior_variance=prior)
-    mask = [Noise(variance=noise), Noise(variance=noise) | Microaggregate(groups=1), Noise(variance=noise) | Shuffle(), Subsample(size=1)][
-        kind
-    ]
+    mask = [
+        Noise(variance=noise),
+        Noise(variance=noise) | Microaggregate(groups=1),
+        Noise(variance=noise) | Shuffle(),
+        Subsample(size=1),
+    ][kind]
     estimator = {"mean": "mean", "row": Row(0), "half": Linear([0.5, *[0.0] * (n - 1)])}[rule]
     if kind >= 2:
         estimator = "mean"
-    rumap = evaluate([mask], intruder=Snooper(estimator, Record(0), belief=belief), scientist=User(belief, Record(0), Quadratic()))
+    rumap = evaluate(
+        [mask], intruder=Snooper(estimator, Record(0), belief=belief), scientist=User(belief, Record(0), Quadratic())
+    )
     assert rumap.engine == ("exact",)
     assert rumap.intruder_uncertainty[0] >= rumap.scientist_uncertainty[0] * (1 - 1e-10) - 1e-12
 
@@ -258,14 +282,17 @@ def test_bayes_is_never_worse(n, variance, prior, noise, kind, rule):
 def test_bayes_and_plug_in_agree_where_the_plug_in_is_bayes():
     for target in (Parameter("mu"), NewRecord()):
         rumap = evaluate(
-            [Noise(variance=v) for v in GRID], intruder=Snooper("mean", target, belief=FLAT), scientist=User(FLAT, target, Quadratic())
+            [Noise(variance=v) for v in GRID],
+            intruder=Snooper("mean", target, belief=FLAT),
+            scientist=User(FLAT, target, Quadratic()),
         )
         assert_allclose(rumap.intruder_uncertainty, rumap.scientist_uncertainty, rtol=1e-12)
 
 
 def test_a_biased_rule_under_a_flat_prior_is_infinitely_uncertain():
     found = uncertainty(
-        Snooper(Linear([0.5, 0.4]), Parameter("mu"), belief=NormalBelief(records=2, variance=1, prior="flat")), Noise(variance=1.0)
+        Snooper(Linear([0.5, 0.4]), Parameter("mu"), belief=NormalBelief(records=2, variance=1, prior="flat")),
+        Noise(variance=1.0),
     )
     assert found[0] == np.inf
     wide = NormalBelief(records=2, variance=1, prior_variance=1e12)
@@ -281,7 +308,9 @@ def test_a_million_records():
 # -- by simulation ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n", "rank"), [(10, 10), (10, 4), (50, 1), (50, 25), (77, 77), (200, 198), (1000, 1000), (1000, 990)])
+@pytest.mark.parametrize(
+    ("n", "rank"), [(10, 10), (10, 4), (50, 1), (50, 25), (77, 77), (200, 198), (1000, 1000), (1000, 990)]
+)
 def test_order_statistics_against_the_exact_law(n, rank):
     belief = NormalBelief(records=n, variance=2.0, prior="flat")
     user = Snooper(OrderStatistic(rank), OrderStatistic(rank), belief=belief)
@@ -306,7 +335,11 @@ def test_exact_and_simulated_agree():
         Suppress(rows=[3]) | Noise(variance=0.3),
         Subsample(size=5),
     ]
-    for rule, target, loss in [("mean", Record(1), Quadratic()), ("mean", NewRecord(), Absolute()), ("mean", Parameter("mu"), Linex(0.4))]:
+    for rule, target, loss in [
+        ("mean", Record(1), Quadratic()),
+        ("mean", NewRecord(), Absolute()),
+        ("mean", Parameter("mu"), Linex(0.4)),
+    ]:
         user = Snooper(rule, target, loss, belief=belief)
         exact = FixedRule().solve(user, masks)
         drawn = FixedRule(method="simulate").solve(user, masks, replicates=200, seed=np.random.SeedSequence(3))
@@ -327,8 +360,14 @@ def test_exact_given_data_agrees_with_simulation():
         drawn = FixedRule(method="simulate").solve(user, masks, data=x, replicates=200, seed=np.random.SeedSequence(9))
         assert exact.engine == "exact"
         assert np.all(np.abs(exact.uncertainty - drawn.uncertainty) <= 4 * drawn.error + 1e-12)
-    assert_allclose(FixedRule().solve(Snooper("row", Maximum()), [Noise(variance=0.5)], data=x).uncertainty, 0.5, rtol=1e-13)
-    assert_allclose(FixedRule().solve(Snooper("mean", Record(3)), [Noise(variance=0.5)], data=x).uncertainty, 0.1 + 5.1**2, rtol=1e-13)
+    assert_allclose(
+        FixedRule().solve(Snooper("row", Maximum()), [Noise(variance=0.5)], data=x).uncertainty, 0.5, rtol=1e-13
+    )
+    assert_allclose(
+        FixedRule().solve(Snooper("mean", Record(3)), [Noise(variance=0.5)], data=x).uncertainty,
+        0.1 + 5.1**2,
+        rtol=1e-13,
+    )
 
 
 def test_the_block_of_replicates_is_what_the_masks_would_release():
@@ -362,14 +401,18 @@ def test_seeds_reproduce_and_differ():
     first, again, other = (uncertainty(user, Noise(variance=0.3), seed=s)[0] for s in (1, 1, 2))
     assert first == again != other
     alone = uncertainty(user, Noise(variance=0.3), seed=1)[0]
-    beside = uncertainty(user, [Noise(variance=v) for v in (0.1, 0.3)] + [Noise(variance=0.3) | Microaggregate(groups=1)], seed=1)[0]
+    beside = uncertainty(
+        user, [Noise(variance=v) for v in (0.1, 0.3)] + [Noise(variance=0.3) | Microaggregate(groups=1)], seed=1
+    )[0]
     assert alone[0] == pytest.approx(beside[1], rel=1e-12)
 
 
 def test_common_random_numbers_make_curves_smooth():
     belief = NormalBelief(records=20, variance=1.0, prior="flat")
     grid = np.linspace(0.2, 0.6, 41)
-    found, error = uncertainty(Snooper("max", Maximum(), belief=belief), [Noise(variance=float(v)) for v in grid], seed=3)
+    found, error = uncertainty(
+        Snooper("max", Maximum(), belief=belief), [Noise(variance=float(v)) for v in grid], seed=3
+    )
     # With fresh numbers neighbours would differ by about error * sqrt(2).
     assert np.abs(np.diff(found, 2)).max() < 0.1 * error.min()
 
@@ -378,10 +421,16 @@ def test_common_random_numbers_make_curves_smooth():
 def test_the_scientist_of_section_five(n):
     x = np.random.default_rng(8).gamma(2.0, 10.0, n)
     v = np.array([20.0, 200.0])
-    found, error = uncertainty(Snooper("mean", Parameter("mu")), [Noise(variance=s, lower=0) for s in v], data=x, replicates=2000, seed=2)
+    found, error = uncertainty(
+        Snooper("mean", Parameter("mu")), [Noise(variance=s, lower=0) for s in v], data=x, replicates=2000, seed=2
+    )
     assert np.all(error > 0) and np.all(np.abs(found - incomes.scientist_error(x, v)) < 4 * error)
     doubled, _ = uncertainty(
-        Snooper("mean", Parameter("mu"), Quadratic(2.0)), [Noise(variance=s, lower=0) for s in v], data=x, replicates=2000, seed=2
+        Snooper("mean", Parameter("mu"), Quadratic(2.0)),
+        [Noise(variance=s, lower=0) for s in v],
+        data=x,
+        replicates=2000,
+        seed=2,
     )
     assert_allclose(doubled, 2 * found, rtol=1e-12)
 
@@ -398,7 +447,9 @@ def test_the_scientist_of_several_variables():
     rng = np.random.default_rng(3)
     x = rng.normal(size=(40, 2)) * [1.0, 3.0] + [5.0, 20.0]
     weights = np.array([[2.0, 0.5], [0.5, 1.0]])
-    found, error = uncertainty(Snooper("mean", Parameter("mu"), Quadratic(weights)), Noise(variance=0.5), data=x, replicates=3000, seed=1)
+    found, error = uncertainty(
+        Snooper("mean", Parameter("mu"), Quadratic(weights)), Noise(variance=0.5), data=x, replicates=3000, seed=1
+    )
     expected = np.trace(weights @ (np.cov(x, rowvar=False) + 0.5 * np.eye(2))) / 40
     assert abs(found[0] - expected) < 4 * error[0]
 
@@ -413,14 +464,18 @@ def test_other_beliefs_are_drawn_from():
 
 def test_a_known_mean_for_simulation_beats_a_flat_one_only_where_it_matters():
     flat, known = (NormalBelief(records=40, variance=1.0, prior=p) for p in ("flat", "known"))
-    values = [uncertainty(Snooper("max", Maximum(), belief=b), Noise(variance=0.5), seed=6)[0][0] for b in (flat, known)]
+    values = [
+        uncertainty(Snooper("max", Maximum(), belief=b), Noise(variance=0.5), seed=6)[0][0] for b in (flat, known)
+    ]
     assert values[0] == pytest.approx(values[1], rel=1e-12)
 
 
 def test_the_maximum_for_the_mean_of_the_population():
     # A rule and a target that have nothing to do with each other: E (Y_(n) - mu)^2 = (s2 + l2) E Z_(n)^2.
     belief = NormalBelief(records=25, variance=1.0, prior="flat")
-    found, error = uncertainty(Snooper("max", Parameter("mu"), belief=belief), Noise(variance=0.5), replicates=3000, seed=6)
+    found, error = uncertainty(
+        Snooper("max", Parameter("mu"), belief=belief), Noise(variance=0.5), replicates=3000, seed=6
+    )
     mean, spread = normal_moments(25, 25)
     assert abs(found[0] - 1.5 * (mean**2 + spread)) < 4 * error[0]
 
@@ -449,12 +504,23 @@ def test_snoopers_and_bayesian_users_mix():
     assert "takes" in rumap.attrs["intruder"] and "wants" in rumap.attrs["scientist"]
     for engine in (Exact(), "exact"):
         with pytest.raises(UnsupportedError, match="simulates"):
-            evaluate([Noise(variance=1.0)], intruder=Snooper("max", Maximum(), belief=belief), scientist=rumap_user(belief), engine=engine)
+            evaluate(
+                [Noise(variance=1.0)],
+                intruder=Snooper("max", Maximum(), belief=belief),
+                scientist=rumap_user(belief),
+                engine=engine,
+            )
         assert evaluate(
-            [Noise(variance=1.0)], intruder=Snooper("mean", Record(0), belief=belief), scientist=rumap_user(belief), engine=engine
+            [Noise(variance=1.0)],
+            intruder=Snooper("mean", Record(0), belief=belief),
+            scientist=rumap_user(belief),
+            engine=engine,
         ).engine == ("exact",)
     forced = evaluate(
-        [Noise(variance=1.0)], intruder=Snooper("row", Record(0), belief=belief), scientist=rumap_user(belief), engine=FixedRule("simulate")
+        [Noise(variance=1.0)],
+        intruder=Snooper("row", Record(0), belief=belief),
+        scientist=rumap_user(belief),
+        engine=FixedRule("simulate"),
     )
     assert forced.engine == ("simulated / exact",)
 
@@ -464,8 +530,15 @@ def rumap_user(belief):
 
 
 def test_optimise_takes_snoopers():
-    best = optimise(lambda variance: Noise(variance=variance), intruder=Snooper("row", Record(0), belief=FLAT), scientist=MEAN, max_risk=5)
-    assert best.parameters["variance"] == pytest.approx(0.2, rel=1e-9) and best.utility == pytest.approx(1000 / 6, rel=1e-9)
+    best = optimise(
+        lambda variance: Noise(variance=variance),
+        intruder=Snooper("row", Record(0), belief=FLAT),
+        scientist=MEAN,
+        max_risk=5,
+    )
+    assert best.parameters["variance"] == pytest.approx(0.2, rel=1e-9) and best.utility == pytest.approx(
+        1000 / 6, rel=1e-9
+    )
 
 
 def test_nothing_released_leaves_no_estimate():
@@ -478,7 +551,11 @@ def test_nothing_released_leaves_no_estimate():
     ):
         rumap = evaluate(masks, intruder=user, scientist=rumap_user(belief), seed=1, replicates=20)
         assert rumap.risk[:2].tolist() == [0, 0] and rumap.risk[2] > 0
-    hidden = evaluate([Suppress(rows=[1]), Release()], intruder=Snooper(Row(1), Record(1), belief=belief), scientist=rumap_user(belief))
+    hidden = evaluate(
+        [Suppress(rows=[1]), Release()],
+        intruder=Snooper(Row(1), Record(1), belief=belief),
+        scientist=rumap_user(belief),
+    )
     assert hidden.intruder_uncertainty.tolist() == [np.inf, 0.0]
     with pytest.raises(UnsupportedError, match="some releases hold no value"):
         uncertainty(Snooper(Row(1), Record(1), belief=belief), Subsample(size=2), seed=1)
@@ -501,7 +578,9 @@ def test_frames_and_named_columns():
     assert_allclose(found[0], 4.0, rtol=1e-12)
     by_hand = uncertainty(Snooper(lambda r: r.loc["b"].to_numpy(), Record(1)), mask, data=frame, replicates=500, seed=3)
     assert abs(by_hand[0][0] - 4.0) < 4 * by_hand[1][0]
-    peak = uncertainty(Snooper("row", Maximum()), [mask, Noise(variance=1.0, lower=0)], data=frame, replicates=500, seed=3)
+    peak = uncertainty(
+        Snooper("row", Maximum()), [mask, Noise(variance=1.0, lower=0)], data=frame, replicates=500, seed=3
+    )
     assert np.all(np.abs(peak[0] - [4.0, 2.0]) < 4 * peak[1])
 
 
@@ -520,8 +599,14 @@ def test_frames_and_named_columns():
         (lambda: Snooper("row", Parameter("mu")), "give the row"),
         (lambda: Snooper("mean", Record(0), loss=3), "loss must be"),
         (lambda: Snooper("mean", Record(0), belief=3), "must be a belief"),
-        (lambda: Snooper("mean", Record(9), belief=NormalBelief(records=5, variance=1, prior="flat")), "between 0 and 4"),
-        (lambda: Snooper("max", OrderStatistic(9), belief=NormalBelief(records=5, variance=1, prior="flat")), "between 1 and 5"),
+        (
+            lambda: Snooper("mean", Record(9), belief=NormalBelief(records=5, variance=1, prior="flat")),
+            "between 0 and 4",
+        ),
+        (
+            lambda: Snooper("max", OrderStatistic(9), belief=NormalBelief(records=5, variance=1, prior="flat")),
+            "between 1 and 5",
+        ),
         (lambda: Snooper("mean", Parameter("nobody"), belief=FLAT), "no such parameter"),
         (lambda: Percentile(1.0), r"ceil\(n p\)"),
         (lambda: Percentile(0), "strictly between 0 and 1"),
@@ -537,21 +622,48 @@ def test_frames_and_named_columns():
         (lambda: Ranked(3), "a target with a rank"),
         (lambda: FixedRule("bayes"), "'auto', 'exact', 'simulate'"),
         (lambda: uncertainty(Snooper("mean", Record(0)), Noise(variance=1.0)), "data or a belief"),
-        (lambda: uncertainty(Snooper("max", OrderStatistic(4)), Noise(variance=1.0), data=[1.0, 2.0, 3.0]), "between 1 and 3"),
+        (
+            lambda: uncertainty(Snooper("max", OrderStatistic(4)), Noise(variance=1.0), data=[1.0, 2.0, 3.0]),
+            "between 1 and 3",
+        ),
         (lambda: uncertainty(Snooper(Row(4), Record(0)), Noise(variance=1.0), data=[1.0, 2.0, 3.0]), "between 0 and 2"),
         (lambda: uncertainty(Snooper("mean", Record(4)), Noise(variance=1.0), data=[1.0, 2.0, 3.0]), "between 0 and 2"),
-        (lambda: uncertainty(Snooper(Linear([1.0]), Record(0)), Noise(variance=1.0), data=[1.0, 2.0]), "each of the 2 rows"),
-        (lambda: uncertainty(Snooper("mean", Record(0), belief=FLAT), Noise(variance=1.0), data=[1.0, 2.0]), "200 records"),
+        (
+            lambda: uncertainty(Snooper(Linear([1.0]), Record(0)), Noise(variance=1.0), data=[1.0, 2.0]),
+            "each of the 2 rows",
+        ),
+        (
+            lambda: uncertainty(Snooper("mean", Record(0), belief=FLAT), Noise(variance=1.0), data=[1.0, 2.0]),
+            "200 records",
+        ),
         (lambda: uncertainty(Snooper("mean", Record(0)), Noise(variance=1.0), data=[1.0, np.nan]), "missing"),
         (lambda: uncertainty(Snooper("mean", Record(0)), Noise(variance=1.0), data=["a", "b"]), "numeric"),
-        (lambda: uncertainty(Snooper("mean", Parameter("mu")), Noise(variance=1.0), data=[1.0]), "at least two records"),
-        (lambda: uncertainty(Snooper(lambda y: y[:2], Record(0)), Noise(variance=1.0), data=[1.0, 2.0, 3.0]), "must give 1 number"),
-        (lambda: uncertainty(Snooper(lambda y: "a", Record(0)), Noise(variance=1.0), data=[1.0, 2.0, 3.0]), "fails on a release"),
-        (lambda: uncertainty(Snooper(lambda y: y[7], Record(0)), Noise(variance=1.0), data=[1.0, 2.0, 3.0]), "fails on a release"),
-        (lambda: uncertainty(Snooper("mean", Record(0), IntervalScore()), Noise(variance=1.0), data=[1.0, 2.0, 3.0]), "interval"),
+        (
+            lambda: uncertainty(Snooper("mean", Parameter("mu")), Noise(variance=1.0), data=[1.0]),
+            "at least two records",
+        ),
+        (
+            lambda: uncertainty(Snooper(lambda y: y[:2], Record(0)), Noise(variance=1.0), data=[1.0, 2.0, 3.0]),
+            "must give 1 number",
+        ),
+        (
+            lambda: uncertainty(Snooper(lambda y: "a", Record(0)), Noise(variance=1.0), data=[1.0, 2.0, 3.0]),
+            "fails on a release",
+        ),
+        (
+            lambda: uncertainty(Snooper(lambda y: y[7], Record(0)), Noise(variance=1.0), data=[1.0, 2.0, 3.0]),
+            "fails on a release",
+        ),
+        (
+            lambda: uncertainty(Snooper("mean", Record(0), IntervalScore()), Noise(variance=1.0), data=[1.0, 2.0, 3.0]),
+            "interval",
+        ),
         (lambda: evaluate([Noise(variance=1.0)], intruder="max", scientist=MEAN), "User, a Snooper or a Panel"),
         (lambda: evaluate([Noise(variance=1.0)], intruder=MEAN, scientist=MEAN, engine="gibbs"), "engine must be"),
-        (lambda: evaluate([Noise(variance=1.0)], intruder=MEAN, scientist=MEAN, risk="relative_gain"), "before the release"),
+        (
+            lambda: evaluate([Noise(variance=1.0)], intruder=MEAN, scientist=MEAN, risk="relative_gain"),
+            "before the release",
+        ),
     ],
 )
 def test_bad_input(call, words):
@@ -563,9 +675,15 @@ def test_bad_input(call, words):
     ("call", "words"),
     [
         (lambda: uncertainty(Snooper("max", Parameter("mu")), Noise(variance=1.0), data=[1.0, 2.0]), "eqs 13 and 14"),
-        (lambda: uncertainty(Snooper("mean", Parameter("mu"), Absolute()), Noise(variance=1.0), data=[1.0, 2.0]), "eqs 13 and 14"),
+        (
+            lambda: uncertainty(Snooper("mean", Parameter("mu"), Absolute()), Noise(variance=1.0), data=[1.0, 2.0]),
+            "eqs 13 and 14",
+        ),
         (lambda: uncertainty(Snooper("mean", NewRecord()), Noise(variance=1.0), data=[1.0, 2.0]), "not in the records"),
-        (lambda: uncertainty(Snooper(lambda y: np.exp(y.max()), Maximum(), belief=FLAT), Noise(variance=1.0)), "flat prior"),
+        (
+            lambda: uncertainty(Snooper(lambda y: np.exp(y.max()), Maximum(), belief=FLAT), Noise(variance=1.0)),
+            "flat prior",
+        ),
         (lambda: posterior(MEAN, Noise(variance=1.0)), "no posterior"),
     ],
 )

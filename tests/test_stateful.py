@@ -13,7 +13,16 @@ import pytest
 from edges import attempt, frame, tried
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
 
 import ruvdecision as ruv
 from ruvdecision.errors import RuvError
@@ -42,7 +51,11 @@ numeric = closed | st.one_of(
     st.builds(lambda v: ruv.Noise(share=v / 8), few),
     st.builds(lambda v: ruv.Noise(variance=v, columns=["a"]), few),
     st.builds(lambda v: ruv.MultiplicativeNoise(sd=v / 10), few),
-    st.builds(lambda k, by: ruv.Microaggregate(size=k, by=by), st.integers(2, 4), st.sampled_from(["each", "pc1", "zscore", "mdav"])),
+    st.builds(
+        lambda k, by: ruv.Microaggregate(size=k, by=by),
+        st.integers(2, 4),
+        st.sampled_from(["each", "pc1", "zscore", "mdav"]),
+    ),
     st.builds(lambda v: ruv.RankSwap(within=v / 4), few),
     st.builds(lambda v: ruv.Swap(rate=v / 4, columns=["b"]), few),
     st.builds(lambda v: ruv.Topcode(at=v), few),
@@ -54,12 +67,19 @@ numeric = closed | st.one_of(
     st.builds(lambda i: ruv.Suppress(rows=[i]), st.integers(0, 9)),
     st.builds(lambda m: ruv.Resample(times=m), st.integers(1, 3)),
     st.sampled_from(
-        [ruv.Synthesize(), ruv.DataShuffle(columns=["a"]), ruv.MicroaggregateMixed(size=2), ruv.LocalSuppress(k=2, keys=["a"])]
+        [
+            ruv.Synthesize(),
+            ruv.DataShuffle(columns=["a"]),
+            ruv.MicroaggregateMixed(size=2),
+            ruv.LocalSuppress(k=2, keys=["a"]),
+        ]
     ),
     st.sampled_from([ruv.Combine([[1.0]], [[0.5]]), ruv.Stochastic([[0.9, 0.1], [0.2, 0.8]])]),
 )
 targets = st.sampled_from([ruv.Record(0), ruv.Record(2), ruv.Parameter("mu"), ruv.NewRecord(), ruv.Average()])
-losses = st.sampled_from([ruv.Quadratic(), ruv.Absolute(), ruv.Pinball(0.7), ruv.LogScore(), ruv.ZeroOne(tolerance=0.5)])
+losses = st.sampled_from(
+    [ruv.Quadratic(), ruv.Absolute(), ruv.Pinball(0.7), ruv.LogScore(), ruv.ZeroOne(tolerance=0.5)]
+)
 
 
 def belief(prior_variance: float) -> ruv.NormalBelief:
@@ -76,7 +96,9 @@ def uncertainties(masks: list[Any], user: Any) -> Any:
     """U of a user under masks, or the refusal."""
 
     def compute(masks: list[Any], user: Any) -> Any:
-        return ruv.evaluate(masks, intruder=user, scientist=user, risk=lambda u: -u, utility=lambda u: -u, seed=1).intruder.value
+        return ruv.evaluate(
+            masks, intruder=user, scientist=user, risk=lambda u: -u, utility=lambda u: -u, seed=1
+        ).intruder.value
 
     return attempt(compute, masks, user, kind="stateful")
 
@@ -138,7 +160,9 @@ class Chains(RuleBasedStateMachine):
     def chains_are_associative(self, one: Any, two: Any, three: Any, seed: int) -> None:
         left, right = (one | two) | three, one | (two | three)
         assert str(left) == str(right) and left.steps == right.steps
-        first, second = (attempt(lambda data, m=m: m.release(data, seed), self.data, kind="stateful") for m in (left, right))
+        first, second = (
+            attempt(lambda data, m=m: m.release(data, seed), self.data, kind="stateful") for m in (left, right)
+        )
         self.agree(first, second)
 
     @rule(mask=any_masks | masks, seed=seeds, array=st.booleans())
@@ -198,7 +222,9 @@ class Chains(RuleBasedStateMachine):
             return
         u = np.concatenate(found)
         assert np.all(np.isfinite(u[1:])) or np.all(u[1:] > -np.inf)
-        assert np.all(np.diff(u) >= -ROUNDING * np.maximum(1, np.abs(u[1:]))), dict(zip(map(str, chain), u.tolist(), strict=True))
+        assert np.all(np.diff(u) >= -ROUNDING * np.maximum(1, np.abs(u[1:]))), dict(
+            zip(map(str, chain), u.tolist(), strict=True)
+        )
 
     @rule(one=masks, two=masks, three=masks, user=users)
     def uncertainty_is_associative(self, one: Any, two: Any, three: Any, user: Any) -> None:
@@ -275,7 +301,9 @@ class Chains(RuleBasedStateMachine):
     def join_by_name(self, rumap: RUMap, other: RUMap) -> None:
         joined = attempt(lambda: RUMap.concat([rumap, other], names=["one", "two"]), kind="stateful")
         if not isinstance(joined, RuvError):
-            assert joined.releases == tuple(f"{n}: {r}" for n, m in (("one", rumap), ("two", other)) for r in m.releases)
+            assert joined.releases == tuple(
+                f"{n}: {r}" for n, m in (("one", rumap), ("two", other)) for r in m.releases
+            )
 
     # -- always --------------------------------------------------------------------------------------
 

@@ -92,7 +92,9 @@ def test_three_by_three_with_equal_margins(r):
     assert belief.count() == (r + 1) * (r + 2) * (r * r + 3 * r + 4) // 8  # MacMahon
 
 
-@pytest.mark.parametrize(("k", "r", "count"), [(4, 1, 24), (4, 2, 282), (4, 3, 2008), (5, 2, 6210), (5, 5, 22069251), (4, 8, 981541)])
+@pytest.mark.parametrize(
+    ("k", "r", "count"), [(4, 1, 24), (4, 2, 282), (4, 3, 2008), (5, 2, 6210), (5, 5, 22069251), (4, 8, 981541)]
+)
 def test_magic_squares(k, r, count):
     # Integer matrices with equal row and column sums, OEIS A001496 (k = 4) and A003438 (k = 5).
     assert TableBelief((k, k), k * r, margins={0: [r] * k, 1: [r] * k}).count() == count
@@ -122,7 +124,9 @@ def test_everything_against_brute_force(belief):
     assert belief.count() == len(tables)
     assert float(belief.log_count().value) == pytest.approx(np.log(len(tables)), abs=1e-12)
     listed = belief.completions()
-    assert sorted(map(tuple, listed.reshape(len(listed), -1).tolist())) == sorted(map(tuple, tables.reshape(len(tables), -1).tolist()))
+    assert sorted(map(tuple, listed.reshape(len(listed), -1).tolist())) == sorted(
+        map(tuple, tables.reshape(len(tables), -1).tolist())
+    )
     assert float(belief.system.entropy().value) == pytest.approx(-np.sum(p * np.log(p)), abs=1e-11)
     flat = tables.reshape(len(tables), -1)
     mean, cov = belief.system.moments()
@@ -132,7 +136,11 @@ def test_everything_against_brute_force(belief):
         x = flat[:, number]
         assert belief.bounds(index) == (x.min(), x.max())
         law = belief.cell(index)
-        assert_allclose([law.cdf(v) for v in range(belief.total + 1)], [p[x <= v].sum() for v in range(belief.total + 1)], atol=1e-11)
+        assert_allclose(
+            [law.cdf(v) for v in range(belief.total + 1)],
+            [p[x <= v].sum() for v in range(belief.total + 1)],
+            atol=1e-11,
+        )
     best = belief.system.best()
     assert float(p[np.all(flat == best, axis=1)][0]) == pytest.approx(p.max(), rel=1e-9)
 
@@ -225,7 +233,9 @@ def test_large_tables_fall_back_to_sampling_and_say_so():
     rows, columns = [50, 60, 70, 80, 30, 20, 10, 100], [100, 200, 50, 20, 10, 20, 10, 10]
     belief = TableBelief((8, 8), 420, margins={0: rows, 1: columns}, limit=20_000, draws=1000)
     assert "sequential importance sampling" in belief.method
-    assert float(belief.log_count().value) == pytest.approx(95.36, abs=0.3)  # a run with 5000 draws gives 95.362 (0.020)
+    assert float(belief.log_count().value) == pytest.approx(
+        95.36, abs=0.3
+    )  # a run with 5000 draws gives 95.362 (0.020)
     assert belief.bounds((7, 1)) == (0, 100)
     with pytest.raises(UnsupportedError, match="Raise limit="):
         belief.completions(limit=1000)

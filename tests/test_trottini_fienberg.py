@@ -73,11 +73,17 @@ def example_1(name, given):
     if "microaggregation G=" in name:
         return one(ruv.Microaggregate(groups=int(re.search(r"G=(\d+)", name)[1])), who).risk
     if groups:
-        best = ruv.optimise(lambda variance: ruv.Noise(variance=variance) | ruv.Microaggregate(groups=int(groups[1])), max_risk=0.5, **who)
+        best = ruv.optimise(
+            lambda variance: ruv.Noise(variance=variance) | ruv.Microaggregate(groups=int(groups[1])),
+            max_risk=0.5,
+            **who,
+        )
         return best.utility if "utility" in name else best.parameters["variance"]
     if "optimal" in name or "best utility" in name or "utility at t" in name:
         best = ruv.optimise(lambda variance: ruv.Noise(variance=variance) | average, max_risk=given["t"], **who)
-        return best.utility if "utility" in name else best.parameters["variance"] ** (0.5 if "optimal r at" in name else 1)
+        return (
+            best.utility if "utility" in name else best.parameters["variance"] ** (0.5 if "optimal r at" in name else 1)
+        )
     if "noise only" in name:
         return getattr(one(ruv.Noise(variance=r2), who), field)
     if "U_I" in name:
@@ -106,7 +112,9 @@ def example_2(name, inputs, given):
         return one(noisy(0.0, np.inf) if "l2->inf" in name else noisy(np.inf, 0.0), who).risk
     if "alone reaching" in name:
         j = 0 if "l1 alone" in name else 1
-        best = ruv.optimise((lambda v: noisy(v, 0.0)) if j == 0 else (lambda v: noisy(0.0, v)), max_risk=given["t"], **who)
+        best = ruv.optimise(
+            (lambda v: noisy(v, 0.0)) if j == 0 else (lambda v: noisy(0.0, v)), max_risk=given["t"], **who
+        )
         return best.parameters["v"]
     if "best utility" in name or "rule infeasible" in name:
         best = ruv.optimise(noisy, max_risk=given["t"], **who)
@@ -171,7 +179,9 @@ def compute(entry):
     if "variance inflation" in name:
         prior = {"prior": "flat"} if "flat prior" in name else {"prior_variance": 5}
         user = ruv.User(ruv.NormalBelief(records=10, variance=2, **prior), ruv.Parameter("mu"), ruv.Quadratic())
-        u = ruv.evaluate([ruv.Release(), ruv.Noise(variance=given["r2"]) | average], intruder=user, scientist=user).scientist_uncertainty
+        u = ruv.evaluate(
+            [ruv.Release(), ruv.Noise(variance=given["r2"]) | average], intruder=user, scientist=user
+        ).scientist_uncertainty
         return u[0] / u[1]
     if name.startswith("D-L"):
         kind = "relative_gain" if "relative" in name else "gain"
@@ -235,7 +245,9 @@ def test_headline():
     assert choice.mask.masks[0].variance == pytest.approx(2.08)
 
 
-@pytest.mark.parametrize(("n", "s2", "f2", "t"), [(10, 2, 5, 0.5), (3, 0.7, 11, 0.9), (50, 4, 0.3, 0.24), (1000, 1e-3, 1e3, 300.0)])
+@pytest.mark.parametrize(
+    ("n", "s2", "f2", "t"), [(10, 2, 5, 0.5), (3, 0.7, 11, 0.9), (50, 4, 0.3, 0.24), (1000, 1e-3, 1e3, 300.0)]
+)
 def test_optimum_has_the_closed_form_of_the_frontier(n, s2, f2, t):
     """r2 = n [(f2 + s2/n)^2 / (s2 + f2 - 1/t) - f2] - s2 (FORMULAS section 2, frontier)."""
     expected = n * ((f2 + s2 / n) ** 2 / (s2 + f2 - 1 / t) - f2) - s2
@@ -267,7 +279,9 @@ def test_axis_solution_formula():
     for j in range(k):
         h = 0.6 / inverse[j, j]
         t = 1 / (start + w[j] * h)
-        best = ruv.optimise(lambda v, j=j: ruv.Noise(variance=v, columns=[j]) | average, max_risk=t, **who, bounds={"v": (0, np.inf)})
+        best = ruv.optimise(
+            lambda v, j=j: ruv.Noise(variance=v, columns=[j]) | average, max_risk=t, **who, bounds={"v": (0, np.inf)}
+        )
         assert best.parameters["v"] == pytest.approx(n * h / (1 - h * inverse[j, j]), rel=1e-9)
 
 

@@ -31,7 +31,9 @@ from ruvdecision.users import Snooper, User
 mpl.use("Agg")
 
 BELIEF = NormalBelief(records=3, variance=2.0, prior_mean=0.5, prior_variance=5.0)
-WIDE = NormalBelief(records=4, covariance=[[2.0, 0.6], [0.6, 1.0]], prior_mean=[1.0, 0.0], prior_covariance=np.diag([3.0, 2.0]))
+WIDE = NormalBelief(
+    records=4, covariance=[[2.0, 0.6], [0.6, 1.0]], prior_mean=[1.0, 0.0], prior_covariance=np.diag([3.0, 2.0])
+)
 
 
 def solve(user: User, masks: Any, **options: Any) -> Any:
@@ -144,11 +146,17 @@ def test_posterior_by_quadrature_over_the_variance() -> None:
     low, high = 0.05, 20.0
 
     def integral(f: Any) -> float:
-        return float(scipy.integrate.quad(lambda u: f(*normal_posterior(BELIEF, np.exp(u), y)), np.log(low), np.log(high), epsabs=1e-13)[0])
+        return float(
+            scipy.integrate.quad(
+                lambda u: f(*normal_posterior(BELIEF, np.exp(u), y)), np.log(low), np.log(high), epsabs=1e-13
+            )[0]
+        )
 
     total = integral(lambda d, *_: np.exp(d))
     for target, at in ((Parameter("mu"), 1), (Record(0), 3)):
-        user = User(BELIEF, target, Quadratic(), knows_mask=False, mask_prior=MaskPrior(low=low, high=high, points=4001))
+        user = User(
+            BELIEF, target, Quadratic(), knows_mask=False, mask_prior=MaskPrior(low=low, high=high, points=4001)
+        )
         posterior = pick("auto", user, [Noise(variance=1.0)]).posterior(user, Noise(variance=1.0), y)
         mean = integral(lambda *x, at=at: np.exp(x[0]) * x[at]) / total
         square = integral(lambda *x, at=at: np.exp(x[0]) * (x[at] ** 2 + x[at + 1])) / total
@@ -157,7 +165,9 @@ def test_posterior_by_quadrature_over_the_variance() -> None:
         assert float(posterior.var()) == pytest.approx(square - mean**2, rel=5e-4)
 
 
-@pytest.mark.parametrize("prior", [[0.2, 1.0, 5.0], MaskPrior(variances=[0.0, 1.0, 9.0], weights=[1, 2, 1])], ids=["equal", "weighted"])
+@pytest.mark.parametrize(
+    "prior", [[0.2, 1.0, 5.0], MaskPrior(variances=[0.0, 1.0, 9.0], weights=[1, 2, 1])], ids=["equal", "weighted"]
+)
 def test_posterior_is_the_mixture_by_hand(prior: Any) -> None:
     y = np.array([1.2, -2.0, 4.0])
     user = User(BELIEF, Record(0), Quadratic(), knows_mask=False, mask_prior=prior)
@@ -245,7 +255,9 @@ def test_a_secret_never_helps_the_user(variance: float, target: Any, loss: Any, 
     found = solve(dark, mask, seed=root(seed), replicates=5)
     assert found.uncertainty[0] >= known - 1e-9
     # One who thinks of nothing but the right variance knows the mask.
-    sure = solve(User(BELIEF, target, loss, knows_mask=False, mask_prior=[variance]), mask, seed=root(seed), replicates=2)
+    sure = solve(
+        User(BELIEF, target, loss, knows_mask=False, mask_prior=[variance]), mask, seed=root(seed), replicates=2
+    )
     assert sure.uncertainty[0] == pytest.approx(known, rel=1e-9)
     # With both on his list, the right one and another, he loses no more than that.
     assert found.before == pytest.approx(solve(User(BELIEF, target, loss), mask).before, rel=1e-12)
@@ -273,7 +285,9 @@ def test_expected_loss_against_direct_simulation() -> None:
 
 def test_felt_and_paid_agree_on_average_over_the_prior() -> None:
     """Over the masks that the user thinks possible, with his weights, he pays what he expects to pay. Exact for finite beliefs."""
-    belief = FiniteBelief([0.2, 0.8], likelihood=[[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]], outcomes=[0.0, 1.0, 2.0], records=3)
+    belief = FiniteBelief(
+        [0.2, 0.8], likelihood=[[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]], outcomes=[0.0, 1.0, 2.0], records=3
+    )
     masks = [Stochastic(s * np.eye(3) + (1 - s) / 3) for s in (0.9, 0.5, 0.1)]
     weights = np.array([0.5, 0.2, 0.3])
     for target in (Record(1), Parameter("theta"), Average()):
@@ -307,7 +321,9 @@ def test_finite_belief_against_every_case() -> None:
             theirs = joint(right, matrices[1], out)
             estimate = mine[1] / mine.sum()
             expected += theirs[0] * estimate**2 + theirs[1] * (1 - estimate) ** 2
-        user = User(belief, Record(0), Quadratic(), knows_mask=False, mask_prior=prior, truth=None if right is belief else right)
+        user = User(
+            belief, Record(0), Quadratic(), knows_mask=False, mask_prior=prior, truth=None if right is belief else right
+        )
         found = solve(user, Stochastic(matrices[1]))
         assert found.engine == "enumeration" and found.error[0] == 0
         assert found.uncertainty[0] == pytest.approx(expected, rel=1e-12)
@@ -316,7 +332,9 @@ def test_finite_belief_against_every_case() -> None:
     given_ = solve(user, Stochastic(matrices[1]), data=data).uncertainty[0]
     assert given_ > 0
     shuffled = solve(
-        User(belief, Record(0), Quadratic(), knows_mask=False, mask_prior=prior), Stochastic(matrices[1]) | Shuffle(), seed=root(1)
+        User(belief, Record(0), Quadratic(), knows_mask=False, mask_prior=prior),
+        Stochastic(matrices[1]) | Shuffle(),
+        seed=root(1),
     )
     assert shuffled.engine == "enumeration, averaged over releases"
 
@@ -342,7 +360,9 @@ def test_finite_numbers_with_noise_of_unknown_size() -> None:
     y = np.array([0.4, 1.9])
     joint = np.zeros(2)
     for s, a, b, v in itertools.product(range(2), range(2), range(2), (0.25, 4.0)):
-        joint[a] += pair.prior[s] * pair.law[s, a] * pair.law[s, b] * np.prod(scipy.stats.norm.pdf(y, [a, b], np.sqrt(v)))
+        joint[a] += (
+            pair.prior[s] * pair.law[s, a] * pair.law[s, b] * np.prod(scipy.stats.norm.pdf(y, [a, b], np.sqrt(v)))
+        )
     two = User(pair, Record(0), Quadratic(), knows_mask=False, mask_prior=[0.25, 4.0])
     posterior = pick("auto", two, [Noise(sd=1.0)]).posterior(two, Noise(sd=1.0), y)
     assert float(posterior.mean()) == pytest.approx(joint[1] / joint.sum(), rel=1e-10)
@@ -350,7 +370,8 @@ def test_finite_numbers_with_noise_of_unknown_size() -> None:
     assert drawn.engine == "enumeration, averaged over releases"
     assert (
         drawn.uncertainty[0]
-        > solve(User(pair, Record(0), Quadratic()), Noise(sd=0.5), seed=root(2), replicates=100).uncertainty[0] - 4 * drawn.error[0]
+        > solve(User(pair, Record(0), Quadratic()), Noise(sd=0.5), seed=root(2), replicates=100).uncertainty[0]
+        - 4 * drawn.error[0]
     )
 
 
@@ -375,7 +396,10 @@ def test_the_default_prior_does_not_look_at_the_mask() -> None:
     assert MaskPrior().candidates(Suppress(), 1.0) == ((Suppress(),), np.ones(1))
     # That there is no noise is a secret too.
     assert MaskPrior(variances=[0.0, 4.0]).candidates(Noise(sd=0.0), 1.0)[0] == (Noise(sd=0.0), Noise(sd=2.0))
-    assert MaskPrior(variances=[4.0]).candidates(Noise(covariance=np.zeros((2, 2))), 1.0)[0][0].matrix(2).tolist() == [[4, 0], [0, 4]]
+    assert MaskPrior(variances=[4.0]).candidates(Noise(covariance=np.zeros((2, 2))), 1.0)[0][0].matrix(2).tolist() == [
+        [4, 0],
+        [0, 4],
+    ]
 
 
 def test_the_shape_of_noise_is_known_and_its_size_is_not() -> None:
@@ -386,7 +410,9 @@ def test_the_shape_of_noise_is_known_and_its_size_is_not() -> None:
         one, four = (np.asarray(m.matrix(2, spread)) for m in (small, large))
         np.testing.assert_allclose(four, 4 * one, rtol=1e-12)
         assert np.trace(one) / 2 == pytest.approx(1.0)
-    found, weights = MaskPrior(variances=[1.0, 2.0]).candidates(Noise(sd=1.0) | Microaggregate(groups=1) | Noise(sd=2.0), 1.0)
+    found, weights = MaskPrior(variances=[1.0, 2.0]).candidates(
+        Noise(sd=1.0) | Microaggregate(groups=1) | Noise(sd=2.0), 1.0
+    )
     assert len(found) == 4 and weights.sum() == pytest.approx(1.0)
     assert len(MaskPrior().candidates(Noise(sd=1.0) | Microaggregate(groups=1) | Noise(sd=2.0), 1.0)[0]) <= 5000
     law = as_mask_prior(scipy.stats.gamma(2.0, scale=3.0))
@@ -401,7 +427,12 @@ def test_bad_input() -> None:
     for bad in ("x", 3, []):
         with pytest.raises(InputError, match="mask_prior"):
             as_mask_prior(bad)
-    for options in ({"variances": [-1.0]}, {"variances": [1.0, 1.0]}, {"masks": [3]}, {"variances": [1.0], "masks": [Release()]}):
+    for options in (
+        {"variances": [-1.0]},
+        {"variances": [1.0, 1.0]},
+        {"masks": [3]},
+        {"variances": [1.0], "masks": [Release()]},
+    ):
         with pytest.raises(InputError):
             MaskPrior(**options)
     for options in (
@@ -417,7 +448,9 @@ def test_bad_input() -> None:
         pick("auto", user, [Noise(sd=1.0)]).posterior(user, Noise(sd=1.0))
     with pytest.raises(UnsupportedError, match="Order statistics"):
         solve(User(BELIEF, Maximum(), Quadratic(), knows_mask=False), Noise(sd=1.0))
-    mixed = User(BELIEF, Record(0), Quadratic(), knows_mask=False, mask_prior=[Noise(sd=1.0), Shuffle() | Noise(sd=1.0)])
+    mixed = User(
+        BELIEF, Record(0), Quadratic(), knows_mask=False, mask_prior=[Noise(sd=1.0), Shuffle() | Noise(sd=1.0)]
+    )
     with pytest.raises(UnsupportedError, match="order of the rows"):
         solve(mixed, Noise(sd=1.0))
     assert "log-uniform" in user.describe()
@@ -454,7 +487,9 @@ def test_price_of_publishing() -> None:
 
 
 def test_price_for_a_panel() -> None:
-    panel = Panel([User(BELIEF, Record(0), Quadratic(), name="first"), User(BELIEF, Record(2), Quadratic(), name="last")])
+    panel = Panel(
+        [User(BELIEF, Record(0), Quadratic(), name="first"), User(BELIEF, Record(2), Quadratic(), name="last")]
+    )
     scientist = User(BELIEF, Parameter("mu"), Quadratic())
     price = price_of_publishing([Noise(variance=1.0)], intruder=panel, scientist=scientist, seed=1, replicates=10)
     assert price.risk_price[0] > 0

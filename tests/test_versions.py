@@ -62,7 +62,9 @@ def test_every_dependency_is_pinned_inside_its_bounds(name: str) -> None:
 
 def test_the_lowest_versions_tested_are_those_promised() -> None:
     pinned = pins("minimum-py311")
-    assert {r.name: lowest(r) for r in requirements()} == {r.name: pinned[canonicalize_name(r.name)] for r in requirements()}
+    assert {r.name: lowest(r) for r in requirements()} == {
+        r.name: pinned[canonicalize_name(r.name)] for r in requirements()
+    }
 
 
 def test_the_lowest_versions_of_the_later_python_are_never_below() -> None:
@@ -71,7 +73,9 @@ def test_the_lowest_versions_of_the_later_python_are_never_below() -> None:
 
 
 def test_both_stacks_are_what_the_readme_promises() -> None:
-    majors = {name: (pins(name)["pymc"].release[:2], pins(name)["arviz"].release[:2]) for name in ("py311", "minimum-py311")}
+    majors = {
+        name: (pins(name)["pymc"].release[:2], pins(name)["arviz"].release[:2]) for name in ("py311", "minimum-py311")
+    }
     assert majors == {"py311": ((5, 28), (0, 23)), "minimum-py311": ((5, 28), (0, 23))}
     for name in ("py312", "py313"):
         assert (pins(name)["pymc"].major, pins(name)["arviz"].major) == (6, 1)

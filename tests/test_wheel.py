@@ -39,7 +39,9 @@ class Place:
     def run(self, *arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
         # Nothing may lead back to the source tree.
         outside = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "MYPYPATH")}
-        done = subprocess.run([str(a) for a in arguments], cwd=self.here, env=outside, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [str(a) for a in arguments], cwd=self.here, env=outside, capture_output=True, text=True, check=False
+        )
         assert done.returncode == code, done.stdout + done.stderr
         return done
 
@@ -48,9 +50,13 @@ class Place:
 def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The wheel and the source archive. The wheel is built from the archive, which so proves to be whole."""
     out = tmp_path_factory.mktemp("dist")
-    done = subprocess.run([sys.executable, "-m", "build", "--outdir", out, ROOT], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--outdir", out, ROOT], capture_output=True, text=True, check=False
+    )
     said = done.stdout + done.stderr
-    if done.returncode and re.search(r"(No matching distribution found for|Could not find a version that satisfies).*hatchling", said):
+    if done.returncode and re.search(
+        r"(No matching distribution found for|Could not find a version that satisfies).*hatchling", said
+    ):
         pytest.skip("hatchling, which builds the wheel, cannot be fetched here")
     assert done.returncode == 0, said
     (wheel,), (source,) = out.glob("*.whl"), out.glob("*.tar.gz")
@@ -66,7 +72,18 @@ def place(archives: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory)
     (own,) = folder.glob("lib/python3.*/site-packages")
     # A path named in a .pth file is searched, but its own .pth files are not read: the editable install stays out of sight.
     (own / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
-    install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", archives[0]]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        archives[0],
+    ]
     subprocess.run([str(a) for a in install], check=True, capture_output=True)
     return Place(python, bin_folder / "ruvdecision", here)
 
@@ -96,7 +113,10 @@ def test_the_wheel_is_the_package_and_nothing_else(archives: tuple[Path, Path]) 
         licences = [name for name in wheel.namelist() if name.endswith("licenses/LICENSE")]
         commands = wheel.read(f"ruvdecision-{__version__}.dist-info/entry_points.txt").decode()
     assert names == files("ruvdecision")
-    assert {"ruvdecision/py.typed", *(f"ruvdecision/explore/page/{name}" for name in ("index.html", "page.css", "page.js"))} <= names
+    assert {
+        "ruvdecision/py.typed",
+        *(f"ruvdecision/explore/page/{name}" for name in ("index.html", "page.css", "page.js")),
+    } <= names
     assert len(licences) == 1
     assert commands.split() == ["[console_scripts]", "ruvdecision", "=", "ruvdecision.cli:main"]
 
@@ -121,12 +141,18 @@ def test_the_source_archive_is_all_that_the_tests_need(archives: tuple[Path, Pat
 
 
 def test_the_metadata_says_what_is_so(metadata: Message) -> None:
-    assert (metadata["Name"], metadata["Version"], metadata["License-Expression"]) == ("ruvdecision", __version__, "BSD-3-Clause")
+    assert (metadata["Name"], metadata["Version"], metadata["License-Expression"]) == (
+        "ruvdecision",
+        __version__,
+        "BSD-3-Clause",
+    )
     assert metadata.get_all("License-File") == ["LICENSE"]
     assert metadata["Requires-Python"] == "<3.14,>=3.11"
     assert "Typing :: Typed" in metadata.get_all("Classifier", [])
     # There is no address to name.
-    assert metadata.get_all("Project-URL") is None and metadata["Home-page"] is None and metadata["Author-email"] is None
+    assert (
+        metadata.get_all("Project-URL") is None and metadata["Home-page"] is None and metadata["Author-email"] is None
+    )
     assert {"files", "fast", "cluster"} <= set(metadata.get_all("Provides-Extra", []))
 
 
@@ -140,7 +166,9 @@ def test_the_long_description_is_the_readme_and_can_be_shown(metadata: Message) 
     assert text.strip() == README.strip()
     page = MarkdownIt("commonmark").enable("table").render(text)
     assert (
-        "<h1>ruvdecision</h1>" in page and page.count("<table>") >= 2 and page.count('<pre><code class="language-') == text.count("\n```\n")
+        "<h1>ruvdecision</h1>" in page
+        and page.count("<table>") >= 2
+        and page.count('<pre><code class="language-') == text.count("\n```\n")
     )
 
 
@@ -148,7 +176,9 @@ def test_the_long_description_is_the_readme_and_can_be_shown(metadata: Message) 
 
 
 def test_what_is_imported_is_the_wheel(place: Place) -> None:
-    done = place.run(place.python, "-W", "error", "-c", "import ruvdecision; print(ruvdecision.__file__, ruvdecision.__version__)")
+    done = place.run(
+        place.python, "-W", "error", "-c", "import ruvdecision; print(ruvdecision.__file__, ruvdecision.__version__)"
+    )
     file, version = done.stdout.split()
     assert Path(file).is_relative_to(place.python.parents[1]) and ROOT not in Path(file).parents
     assert version == __version__
@@ -192,7 +222,10 @@ with Server(LESSONS, port=0) as server:
 
 def test_the_page_to_play_with_has_its_files(place: Place) -> None:
     lines = place.run(place.python, "-W", "error", "-c", PAGE).stdout.splitlines()
-    sizes = [(ROOT / "ruvdecision" / "explore" / "page" / name).stat().st_size for name in ("index.html", "page.css", "page.js")]
+    sizes = [
+        (ROOT / "ruvdecision" / "explore" / "page" / name).stat().st_size
+        for name in ("index.html", "page.css", "page.js")
+    ]
     assert [line.split()[0] for line in lines] == ["200"] * 3
     assert all(int(line.split()[1]) >= size for line, size in zip(lines, sizes, strict=True))
 

@@ -52,7 +52,9 @@ def test_one_more_variable_in_closed_form():
     assert found.gain == pytest.approx(alone - both, rel=1e-10)
     assert one_more_variable(user, 0).gain > found.gain > 0
     # A named column, and a mask before it.
-    named = NormalBelief(records=4, covariance=[[2, 0.8], [0.8, 1]], prior_covariance=[[3, 0.5], [0.5, 2]], columns=["age", "income"])
+    named = NormalBelief(
+        records=4, covariance=[[2, 0.8], [0.8, 1]], prior_covariance=[[3, 0.5], [0.5, 2]], columns=["age", "income"]
+    )
     assert one_more_variable(User(named, Record(0), Quadratic()), "income", Noise(sd=0.5)).gain > 0
 
 
@@ -107,7 +109,11 @@ def test_never_negative(seed):
 
 def test_errors_of_drawn_worths_use_common_random_numbers():
     # A function that is not linear: U depends on the release and is averaged over releases.
-    user = User(NormalBelief(records=4, variance=2, prior_variance=5), Functional(lambda m: np.exp(m / 3), of=Parameter("mu")), Quadratic())
+    user = User(
+        NormalBelief(records=4, variance=2, prior_variance=5),
+        Functional(lambda m: np.exp(m / 3), of=Parameter("mu")),
+        Quadratic(),
+    )
     rich, poor = Noise(variance=1.0), Noise(variance=1.2)
     found = worth(user, rich, than=poor, replicates=60, seed=3)
     again = worth(user, rich, than=poor, replicates=60, seed=3)
@@ -116,7 +122,9 @@ def test_errors_of_drawn_worths_use_common_random_numbers():
     rumap = evaluate([rich, poor], intruder=user, scientist=user, replicates=60, seed=3)
     apart = np.hypot(*(rumap.scientist.error))
     assert found.error < apart / 2  # the same releases, but for the noise: the difference is much sharper
-    assert found.gain == pytest.approx(rumap.scientist_uncertainty[1] - rumap.scientist_uncertainty[0], abs=4 * (found.error + apart))
+    assert found.gain == pytest.approx(
+        rumap.scientist_uncertainty[1] - rumap.scientist_uncertainty[0], abs=4 * (found.error + apart)
+    )
     few = worth(user, rich, than=poor, replicates=5, seed=3)
     assert few.error > 0
 

@@ -49,7 +49,9 @@ class Fault:
         patch.setattr(os, step, call)
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["full", "interrupt"])
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["full", "interrupt"]
+)
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_fault_at_any_step_leaves_what_was_there(
@@ -60,7 +62,11 @@ def test_a_fault_at_any_step_leaves_what_was_there(
     if overwrite:
         for name in ("a.txt", "b.txt"):
             (tmp_path / name).write_text(f"old {name}")
-    contents = {tmp_path / "a.txt": b"new a", tmp_path / "b.txt": b"new b", tmp_path / "deep" / "er" / "c.txt": b"new c"}
+    contents = {
+        tmp_path / "a.txt": b"new a",
+        tmp_path / "b.txt": b"new b",
+        tmp_path / "deep" / "er" / "c.txt": b"new c",
+    }
     before, faults = tree(tmp_path), 0
     for at in range(40):
         with monkeypatch.context() as patch:
@@ -75,7 +81,13 @@ def test_a_fault_at_any_step_leaves_what_was_there(
                 tried("faults while writing")
                 assert tree(tmp_path) == before
                 continue
-        assert tree(tmp_path) == before | {"a.txt": b"new a", "b.txt": b"new b", "deep": None, "deep/er": None, "deep/er/c.txt": b"new c"}
+        assert tree(tmp_path) == before | {
+            "a.txt": b"new a",
+            "b.txt": b"new b",
+            "deep": None,
+            "deep/er": None,
+            "deep/er/c.txt": b"new c",
+        }
         if not fault.hit:
             break
         # The fault was got around: by copying where there are no hard links.
@@ -213,7 +225,9 @@ def test_a_disk_that_takes_no_more(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", LIMITED, out, study], env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, out, study], env=environment, capture_output=True, text=True, timeout=300
+    )
     tried("faults while writing", 6)
     assert done.stdout.splitlines()[-6:] == ["RuvError File too large"] * 4 + ["2", "2"], done.stdout + done.stderr
     assert [line.split(" could not")[0][:20] for line in done.stderr.splitlines()] == ["ruvdecision: error: "] * 2
@@ -243,6 +257,8 @@ def test_unfinished_files_are_known_by_their_names(tmp_path: Path, monkeypatch: 
     """A process that is killed leaves at most such files: here it is killed at the moment the file is to get its name."""
     script = "import os, sys, signal; from ruvdecision.writing import write_files\n"
     script += "os.link = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\nwrite_files({sys.argv[1]: b'x'})"
-    subprocess.run([sys.executable, "-c", script, tmp_path / "a"], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
+    subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "a"], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False
+    )
     assert not (tmp_path / "a").exists()
     assert len(list(tmp_path.iterdir())) == len(list(unfinished(tmp_path))) == 1

@@ -21,7 +21,10 @@ CHAPTERS: dict[str, tuple[str, str]] = {
     "losses": ("Losses", "What it costs a user to be wrong, and the uncertainty that follows from it."),
     "users": ("Users", "A belief, a target and a loss; snoopers with fixed rules; several users in the place of one."),
     "masks": ("Masks", "Techniques with their parameters. They compose with `|`, left to right."),
-    "posteriors": ("Posteriors and channels", "The law of the target given the release, and how releases come from records."),
+    "posteriors": (
+        "Posteriors and channels",
+        "The law of the target given the release, and how releases come from records.",
+    ),
     "engines": ("Engines", "How a posterior is computed."),
     "maps": ("Maps", "Every candidate release with its risk, its utility and their errors."),
     "choosing": ("Choosing", "Frontier, choice, the best parameter value, and what no mechanism can pass."),
@@ -99,11 +102,17 @@ def chapters() -> dict[str, list[tuple[str, Any]]]:
         if name.startswith("_"):
             continue
         thing = getattr(package, name)
-        module = thing.__name__ if isinstance(thing, types.ModuleType) else getattr(thing, "__module__", type(thing).__module__)
+        module = (
+            thing.__name__
+            if isinstance(thing, types.ModuleType)
+            else getattr(thing, "__module__", type(thing).__module__)
+        )
         parts = str(module).split(".")
         home = HOMES.get(parts[1] if len(parts) > 1 else "")
         if home is None:
-            raise ExtensionError(f"ruvdecision.{name} ({module}) is in no chapter of the reference: add its module to HOMES in {__file__}")
+            raise ExtensionError(
+                f"ruvdecision.{name} ({module}) is in no chapter of the reference: add its module to HOMES in {__file__}"
+            )
         found[home].append((name, thing))
     return found
 

@@ -155,7 +155,11 @@ class Anatomy:
     @cached_property
     def initial(self) -> Array:
         """A starting point on the unconstrained scale."""
-        return np.concatenate([np.ravel(self._point[v.name]).astype(float) for v in self._values]) if self._values else np.zeros(0)
+        return (
+            np.concatenate([np.ravel(self._point[v.name]).astype(float) for v in self._values])
+            if self._values
+            else np.zeros(0)
+        )
 
     @cached_property
     def _pieces(self) -> list[tuple[int, int, tuple[int, ...]]]:
@@ -173,7 +177,10 @@ class Anatomy:
         return self._pieces[-1][1] if self._pieces else 0
 
     def _split(self, u: Array) -> list[Array]:
-        return [u[:, a:b].reshape((len(u), *shape)).astype(v.dtype) for (a, b, shape), v in zip(self._pieces, self._values, strict=True)]
+        return [
+            u[:, a:b].reshape((len(u), *shape)).astype(v.dtype)
+            for (a, b, shape), v in zip(self._pieces, self._values, strict=True)
+        ]
 
     @cached_property
     def _prior_graph(self) -> Any:
@@ -217,7 +224,9 @@ class Anatomy:
         return self._named(self._natural(self._split(u)), len(u))
 
     def _named(self, found: Any, count: int) -> dict[str, Array]:
-        return {v.name: np.broadcast_to(a, (count, *self.shapes[v.name])) for v, a in zip(self.free, found, strict=True)}
+        return {
+            v.name: np.broadcast_to(a, (count, *self.shapes[v.name])) for v, a in zip(self.free, found, strict=True)
+        }
 
     @cached_property
     def _at(self) -> dict[bool, Any]:
@@ -326,7 +335,13 @@ class Anatomy:
             one = self.belief.anatomy(1)
         except InputError:
             return None
-        if one.kind != self.kind or one.names != self.names or one.shapes != self.shapes or one.k != self.k or one.scalar != self.scalar:
+        if (
+            one.kind != self.kind
+            or one.names != self.names
+            or one.shapes != self.shapes
+            or one.k != self.k
+            or one.scalar != self.scalar
+        ):
             return None
         if one.size != self.size:
             return None
@@ -348,7 +363,11 @@ class Anatomy:
         point = one.draw(rng)[0].reshape((1, *one.shape))
         here = self.log_density(theta, np.broadcast_to(point, (1, *self.shape)))
         there = one.log_density(theta, point)
-        return one if np.allclose(here, np.broadcast_to(there, here.shape), rtol=1e-10, atol=1e-10, equal_nan=True) else None
+        return (
+            one
+            if np.allclose(here, np.broadcast_to(there, here.shape), rtol=1e-10, atol=1e-10, equal_nan=True)
+            else None
+        )
 
     # -- forward -----------------------------------------------------------------------------------------
 
@@ -358,7 +377,11 @@ class Anatomy:
         from pytensor.graph.traversal import ancestors
 
         outputs = [self.x, *self.free, *self.derived]
-        flat = [v for v in set(ancestors(outputs)) if v.owner is not None and type(v.owner.op).__name__ in ("FlatRV", "HalfFlatRV")]
+        flat = [
+            v
+            for v in set(ancestors(outputs))
+            if v.owner is not None and type(v.owner.op).__name__ in ("FlatRV", "HalfFlatRV")
+        ]
         return tuple(sorted(v.name or "?" for v in flat))
 
     @property
@@ -368,7 +391,9 @@ class Anatomy:
 
     def _refuse_flat(self) -> None:
         if self.flat:
-            raise InputError("A flat prior has no law to draw from", ", ".join(self.flat), "Give it a proper prior, or pass data=")
+            raise InputError(
+                "A flat prior has no law to draw from", ", ".join(self.flat), "Give it a proper prior, or pass data="
+            )
 
     @cached_property
     def _forward(self) -> Any:
@@ -386,7 +411,9 @@ class Anatomy:
         from pytensor.graph.replace import vectorize_graph
         from pytensor.graph.traversal import ancestors
 
-        random = lambda graphs: [v for v in set(ancestors(graphs)) if v.owner is not None and hasattr(v.owner.op, "dist_params")]  # noqa: E731
+        random = lambda graphs: [  # noqa: E731
+            v for v in set(ancestors(graphs)) if v.owner is not None and hasattr(v.owner.op, "dist_params")
+        ]
         count, batched = pt.lscalar("count"), {}
         for v in random(self.free):
             for p in v.owner.op.dist_params(v.owner):
@@ -394,7 +421,9 @@ class Anatomy:
                     batched[p] = pt.alloc(p, count, *(p.shape[i] for i in range(p.ndim)))
         try:
             with quiet():
-                return compile_forward([count], vectorize_graph(list(self.free), batched), mode=cheap_mode(), random_seed=0)
+                return compile_forward(
+                    [count], vectorize_graph(list(self.free), batched), mode=cheap_mode(), random_seed=0
+                )
         except (NotImplementedError, ValueError, TypeError):
             return None
 
@@ -464,7 +493,9 @@ def _kind(model: Any, x: Any, shape: tuple[int, ...]) -> str:
 
 def _law(x: Any) -> str:
     words = type(x.owner.op).__name__.removesuffix("RV")
-    return {"MvNormal": "multivariate normal", "LogNormal": "lognormal", "Normal": "normal"}.get(words, f"of the law {words}")
+    return {"MvNormal": "multivariate normal", "LogNormal": "lognormal", "Normal": "normal"}.get(
+        words, f"of the law {words}"
+    )
 
 
 def _alike(mine: At, one: At) -> bool:

@@ -150,7 +150,9 @@ class Part:
         pairs = (second[which, which] - first[which])[:, None] * np.outer(a, a) / (whole * (whole + 1.0))[:, None]
         products = np.where(which[:, None] == which[None, :], pairs, products)
         diagonal = np.arange(len(a))
-        products[diagonal, diagonal] = (second[which, which] - first[which]) * a * (a + 1.0) / (whole * (whole + 1.0)) + mean
+        products[diagonal, diagonal] = (second[which, which] - first[which]) * a * (a + 1.0) / (
+            whole * (whole + 1.0)
+        ) + mean
         return mean, products
 
     def sample(self, size: int, rng: np.random.Generator) -> Ints:
@@ -171,7 +173,9 @@ class Part:
         """All values of the cells, shape (solutions, cells)."""
         if self.lattice is None:
             raise UnsupportedError(
-                "Listing the completions needs exact counting, which takes too many steps here", f"a limit of {self.limit}", "Raise limit="
+                "Listing the completions needs exact counting, which takes too many steps here",
+                f"a limit of {self.limit}",
+                "Raise limit=",
             )
         blocks: list[list[int]] = []
         for totals in self.lattice.solutions():
@@ -183,12 +187,16 @@ class Part:
         """The most probable values of the cells."""
         # Merged cells are told apart here: the best total need not hold the best table.
         columns = np.repeat(np.arange(len(self.groups)), self.sizes)
-        lattice = Lattice(self.component.matrix[:, columns], self.component.sums, self.concentration[self.cells], self.limit)
+        lattice = Lattice(
+            self.component.matrix[:, columns], self.component.sums, self.concentration[self.cells], self.limit
+        )
         try:
             return lattice.best()
         except TooManyStates:
             raise UnsupportedError(
-                "The most probable table takes too many steps", f"a limit of {self.limit}", "Raise limit=, or use LogScore or Quadratic"
+                "The most probable table takes too many steps",
+                f"a limit of {self.limit}",
+                "Raise limit=, or use LogScore or Quadratic",
             ) from None
 
     def _unknown(self, cell: int) -> int:
@@ -284,7 +292,9 @@ class Completions:
     @cached_property
     def log_total(self) -> Value:
         """Log of the summed weight of all completions."""
-        totals = [Value.exact(p.lattice.log_total) if p.lattice is not None else p.sampled.log_total() for p in self.parts]
+        totals = [
+            Value.exact(p.lattice.log_total) if p.lattice is not None else p.sampled.log_total() for p in self.parts
+        ]
         settled = self.known >= 0
         constant = float(log_weight(self.known[settled], self.concentration[settled]).sum())
         return _add([*totals, Value.exact(constant)])

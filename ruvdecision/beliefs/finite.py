@@ -11,7 +11,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..checks import as_float_array, check_finite, check_index, check_integer, check_probabilities, is_label, is_single, suggest
+from ..checks import (
+    as_float_array,
+    check_finite,
+    check_index,
+    check_integer,
+    check_probabilities,
+    is_label,
+    is_single,
+    suggest,
+)
 from ..errors import InputError, RuvError
 from ..protocols import Array
 from ..targets import Average, Functional, Identity, NewRecord, Parameter, Record, Records
@@ -37,13 +46,21 @@ class Levels:
         if is_single(values):
             raise InputError(f"{name} must be a list of values", values, f"Write {name}=[0, 1, 2]")
         if isinstance(values, (Mapping, Set, Iterator)):
-            raise InputError(f"{name} must be a list, which has an order", type(values).__name__, f"Write {name}=[0, 1, 2]")
+            raise InputError(
+                f"{name} must be a list, which has an order", type(values).__name__, f"Write {name}=[0, 1, 2]"
+            )
         try:
             array = np.asarray(values)
         except ValueError:
-            raise InputError(f"{name} must be vectors of one length", "several lengths", f"Write {name}=[[0, 1], [2, 3]]") from None
+            raise InputError(
+                f"{name} must be vectors of one length", "several lengths", f"Write {name}=[[0, 1], [2, 3]]"
+            ) from None
         if array.ndim not in (1, 2) or array.size == 0:
-            raise InputError(f"{name} must be a list of numbers, vectors or labels", f"shape {array.shape}", f"Write {name}=[0, 1, 2]")
+            raise InputError(
+                f"{name} must be a list of numbers, vectors or labels",
+                f"shape {array.shape}",
+                f"Write {name}=[0, 1, 2]",
+            )
         if array.dtype.kind in "biuf":
             numbers = check_finite(name, as_float_array(name, values))
             names = tuple(numbers.tolist()) if numbers.ndim == 1 else tuple(map(tuple, numbers.tolist()))
@@ -54,10 +71,16 @@ class Levels:
             names = tuple(array.tolist())
             odd = [n for n in names if n is None or n is pd.NA or n is pd.NaT or (isinstance(n, float) and n != n)]
             if odd or np.ma.is_masked(values) or not all(map(is_label, names)):
-                raise InputError(f"{name} must be numbers or labels, none of them missing", f"{len(names)} values", "Use text for labels")
+                raise InputError(
+                    f"{name} must be numbers or labels, none of them missing",
+                    f"{len(names)} values",
+                    "Use text for labels",
+                )
             numbers, labelled = np.arange(len(names), dtype=np.float64), True
         if len(set(names)) != len(names):
-            raise InputError(f"{name} must be different from each other", list(names), "Add up the probabilities of equal values")
+            raise InputError(
+                f"{name} must be different from each other", list(names), "Add up the probabilities of equal values"
+            )
         return cls(names, numbers, labelled)
 
     def __len__(self) -> int:
@@ -78,7 +101,9 @@ class Levels:
         try:
             frame = data if isinstance(data, pd.DataFrame) else pd.DataFrame([data] if np.ndim(data) == 0 else data)
         except (TypeError, ValueError):
-            raise InputError(f"{what} must be a list of records", type(data).__name__, "Give one row per record") from None
+            raise InputError(
+                f"{what} must be a list of records", type(data).__name__, "Give one row per record"
+            ) from None
         if frame.shape[1] != self.columns:
             raise InputError(f"{what} must have {self.columns} columns", frame.shape[1], "Give one row per record")
         place = {name: i for i, name in enumerate(self.names)}
@@ -87,7 +112,9 @@ class Levels:
             missing = [bool(pd.isna(e)) for e in entry]
             if any(missing):
                 if not all(missing):
-                    raise InputError(f"{what} has a record with some of its entries missing", f"row {row}", "Give whole records")
+                    raise InputError(
+                        f"{what} has a record with some of its entries missing", f"row {row}", "Give whole records"
+                    )
                 found[row] = -1
                 continue
             key: Any = entry[0] if self.columns == 1 and self.numbers.ndim == 1 else entry
@@ -95,7 +122,9 @@ class Levels:
                 try:
                     key = tuple(float(e) for e in entry) if isinstance(key, tuple) else float(key)
                 except (TypeError, ValueError):
-                    raise InputError(f"{what} must be made of the belief's values", f"row {row}", self._known()) from None
+                    raise InputError(
+                        f"{what} must be made of the belief's values", f"row {row}", self._known()
+                    ) from None
             if key not in place:
                 raise InputError(f"{what} holds a value that the belief does not know", f"row {row}", self._known())
             found[row] = place[key]
@@ -171,7 +200,9 @@ class FiniteBelief:
             return np.full(size, 1.0 / size)
         array = as_float_array("probabilities", self.probabilities)
         if array.ndim != 1:
-            raise InputError("probabilities must be a flat list", f"shape {array.shape}", "Give one probability per value")
+            raise InputError(
+                "probabilities must be a flat list", f"shape {array.shape}", "Give one probability per value"
+            )
         return check_probabilities("probabilities", array, size)
 
     @cached_property
@@ -250,21 +281,29 @@ class FiniteBelief:
                 self.check_target(part)
                 if self.labels_of(part):
                     raise InputError(
-                        "A function needs numbers, and these values are labels", target.describe(), "Give the values as numbers"
+                        "A function needs numbers, and these values are labels",
+                        target.describe(),
+                        "Give the values as numbers",
                     )
         elif isinstance(target, Parameter):
             if target.name != self.name:
                 raise InputError("The belief has no such parameter", target.name, suggest(target.name, self.parameters))
             if target.component is not None:
                 if self.states.numbers.ndim == 1:
-                    raise InputError(f"{self.name} is a number and has no components", target.component, f'Write Parameter("{self.name}")')
+                    raise InputError(
+                        f"{self.name} is a number and has no components",
+                        target.component,
+                        f'Write Parameter("{self.name}")',
+                    )
                 check_index("component", target.component, self.states.columns)
         elif isinstance(target, Record):
             check_index("row", target.row, self.records)
         elif isinstance(target, NewRecord):
             if self.likelihood is None:
                 raise InputError(
-                    "Without a likelihood there is no population to draw a new record from", target.describe(), "Give likelihood="
+                    "Without a likelihood there is no population to draw a new record from",
+                    target.describe(),
+                    "Give likelihood=",
                 )
         elif isinstance(target, Average):
             if self.levels.labelled:

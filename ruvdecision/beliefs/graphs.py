@@ -20,7 +20,9 @@ class vectorised:
     Unless ``stable`` is wanted, the graphs are taken as they are, which is far quicker where only a few points are looked at.
     """
 
-    def __init__(self, outputs: Sequence[Any], inputs: Sequence[Any], extra: Sequence[Any] = (), stable: bool = True) -> None:
+    def __init__(
+        self, outputs: Sequence[Any], inputs: Sequence[Any], extra: Sequence[Any] = (), stable: bool = True
+    ) -> None:
         import pytensor
         import pytensor.tensor as pt
         from pytensor.graph.replace import vectorize_graph

@@ -185,7 +185,9 @@ def _candidate_orders(matrix: Ints, sums: Ints) -> list[list[int]]:
         # Which sum of the family an unknown is in, by size; unknowns in none come last.
         mine = np.where(matrix[family] > 0, sums[family][:, None], np.iinfo(np.int64).max).min(axis=0)
         rank = np.where(matrix[family] > 0, np.arange(len(family))[:, None], len(family)).min(axis=0)
-        cross = np.where(matrix[others] > 0, sums[others][:, None], 0).sum(axis=0) if others else np.zeros(matrix.shape[1])
+        cross = (
+            np.where(matrix[others] > 0, sums[others][:, None], 0).sum(axis=0) if others else np.zeros(matrix.shape[1])
+        )
         for sign in (1, -1):
             for cross_sign in (1, -1):
                 order = np.lexsort((cross_sign * cross, rank, sign * mine))
@@ -230,7 +232,9 @@ def _pick(low: Ints, high: Ints, left: Ints, score: _Scores, rng: np.random.Gene
     return x, log_q
 
 
-def _tighten(low: Ints, high: Ints, matrix: Ints, members: list[Ints], sums: Ints, start: Iterable[int]) -> NDArray[np.bool_]:
+def _tighten(
+    low: Ints, high: Ints, matrix: Ints, members: list[Ints], sums: Ints, start: Iterable[int]
+) -> NDArray[np.bool_]:
     """Narrow the bounds of every unknown, in place, until they agree with each other; False where they cannot.
 
     Only what follows from the sums in ``start`` is looked at.

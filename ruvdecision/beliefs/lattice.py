@@ -107,7 +107,9 @@ class Lattice:
 
     def log_weights(self, concentration: Array) -> list[Array]:
         """Log weight of every step."""
-        return [log_weight(steps.value, concentration[cell]) for steps, cell in zip(self.layers, self.order, strict=True)]
+        return [
+            log_weight(steps.value, concentration[cell]) for steps, cell in zip(self.layers, self.order, strict=True)
+        ]
 
     @cached_property
     def weights(self) -> list[Array]:
@@ -163,7 +165,10 @@ class Lattice:
             table = _shares_modulo(low, int(steps.value.max()), int(cells[cell]), prime)
             terms = message[steps.origin] * table[steps.value - low] % prime
             # Each term is below 2^30 and there are fewer than 2^23 of them, so float sums are exact.
-            message = np.bincount(steps.target, weights=terms.astype(np.float64), minlength=steps.states).astype(np.int64) % prime
+            message = (
+                np.bincount(steps.target, weights=terms.astype(np.float64), minlength=steps.states).astype(np.int64)
+                % prime
+            )
         return int(message[0])
 
     def marginal(self, unknown: int) -> Array:
@@ -241,7 +246,10 @@ class Lattice:
             alive = np.isfinite(self.backward[place + 1][steps.target])
             origin, value, target = steps.origin[alive], steps.value[alive], steps.target[alive]
             size = len(self.backward[place])
-            starts, ends = np.searchsorted(origin, np.arange(size)), np.searchsorted(origin, np.arange(size), side="right")
+            starts, ends = (
+                np.searchsorted(origin, np.arange(size)),
+                np.searchsorted(origin, np.arange(size), side="right"),
+            )
             width = (ends - starts)[state]
             rows = np.repeat(np.arange(len(found)), width)
             pick = np.arange(len(rows)) - (np.cumsum(width) - width)[rows] + starts[state[rows]]

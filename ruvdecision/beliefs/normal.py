@@ -88,12 +88,17 @@ class NormalBelief:
             put("spread", check_covariance("covariance", self.covariance, definite=True))
         k = len(self.spread)
         mean = self.prior_mean
-        put("centre", np.full(k, check_number("prior_mean", mean)) if is_single(mean) else check_vector("prior_mean", mean, k))
+        put(
+            "centre",
+            np.full(k, check_number("prior_mean", mean)) if is_single(mean) else check_vector("prior_mean", mean, k),
+        )
         put("doubt", self._prior(k))
         if self.columns is not None:
             names = tuple(check_list("columns", self.columns, "Name each variable once"))
             if not all(map(is_label, names)):
-                raise InputError("columns must be names", [type(n).__name__ for n in names], "Use text, numbers or tuples of them")
+                raise InputError(
+                    "columns must be names", [type(n).__name__ for n in names], "Use text, numbers or tuples of them"
+                )
             if len(names) != k or len(set(names)) != k:
                 raise InputError(f"columns must be {k} different names", list(names), "Name each variable once")
             put("columns", names)
@@ -165,14 +170,29 @@ class NormalBelief:
         if self.doubt is not None:
             known = f"a known mean ({centre.removeprefix('mean ')})"
             prior = f"an unknown mean (normal prior, {centre}, {_spread(self.doubt)})" if self.doubt.any() else known
-        return f"that {self.records:,} records of {size} are normal with {prior} and known spread ({_spread(self.spread)})"
+        return (
+            f"that {self.records:,} records of {size} are normal with {prior} and known spread ({_spread(self.spread)})"
+        )
 
     def __repr__(self) -> str:
         shown = []
-        for name in ("records", "variance", "covariance", "prior_mean", "prior_variance", "prior_covariance", "prior", "columns"):
+        for name in (
+            "records",
+            "variance",
+            "covariance",
+            "prior_mean",
+            "prior_variance",
+            "prior_covariance",
+            "prior",
+            "columns",
+        ):
             value = getattr(self, name)
             if value is not None:
-                text = f"{value:g}" if isinstance(value, float) else repr(value.tolist() if isinstance(value, np.ndarray) else value)
+                text = (
+                    f"{value:g}"
+                    if isinstance(value, float)
+                    else repr(value.tolist() if isinstance(value, np.ndarray) else value)
+                )
                 shown.append(f"{name}={text}")
         return f"NormalBelief({', '.join(shown)})"
 

@@ -61,7 +61,9 @@ def _plain(op: Any) -> bool:
     from pytensor.graph.op import Op
     from pytensor.link.c.op import COp
 
-    return all(getattr(type(op), name) in (getattr(Op, name), getattr(COp, name)) for name in ("make_thunk", "make_py_thunk"))
+    return all(
+        getattr(type(op), name) in (getattr(Op, name), getattr(COp, name)) for name in ("make_thunk", "make_py_thunk")
+    )
 
 
 def _call(node: Any) -> Call:

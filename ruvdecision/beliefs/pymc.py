@@ -61,7 +61,9 @@ class PyMCBelief:
     size: int | None
     name: str | None
 
-    def __init__(self, builder: Callable[[int], Any], records: str = "x", *, size: int | None = None, name: str | None = None) -> None:
+    def __init__(
+        self, builder: Callable[[int], Any], records: str = "x", *, size: int | None = None, name: str | None = None
+    ) -> None:
         put = lambda key, value: object.__setattr__(self, key, value)  # noqa: E731
         if not callable(builder):
             do = "Write a function builder(n) that makes the model for n records and gives it back"
@@ -83,7 +85,11 @@ class PyMCBelief:
     def records(self) -> int:
         """How many records there are."""
         if self.size is None:
-            raise InputError("This belief does not say how many records there are", None, "Pass data=, or PyMCBelief(builder, size=200)")
+            raise InputError(
+                "This belief does not say how many records there are",
+                None,
+                "Pass data=, or PyMCBelief(builder, size=200)",
+            )
         return self.size
 
     @property
@@ -115,20 +121,28 @@ class PyMCBelief:
             do = "Call the builder yourself to see where; it must work for any number of records"
             raise InputError(f"The builder fails for {n} records", f"{type(error).__name__}: {error}", do) from error
         if not isinstance(model, pm.Model):
-            raise InputError("The builder must give back a pymc.Model", type(model).__name__, "End it with `return model`")
+            raise InputError(
+                "The builder must give back a pymc.Model", type(model).__name__, "End it with `return model`"
+            )
         return model
 
     def check_target(self, target: Any) -> None:
         """Refuse a target that this belief can never have; names are checked when the model is built."""
         if isinstance(target, Identity):
-            raise InputError("PyMCBelief does not have this target", target, "Use Record(j), Parameter(name), NewRecord(), Average() ...")
+            raise InputError(
+                "PyMCBelief does not have this target",
+                target,
+                "Use Record(j), Parameter(name), NewRecord(), Average() ...",
+            )
 
     def check_names(self, target: Any, n: int) -> None:
         """Refuse a parameter that is not in the model, and a row that is not in the file, before anything is compiled."""
         names = self.anatomy(n).names
         for part in target.parts if isinstance(target, Functional) else (target,):
             if isinstance(part, Parameter) and part.name not in names:
-                raise InputError("The model has no parameter of this name", part.name, f"Choose one of {', '.join(names) or 'none'}")
+                raise InputError(
+                    "The model has no parameter of this name", part.name, f"Choose one of {', '.join(names) or 'none'}"
+                )
             if isinstance(part, Record) and not -n <= part.row < n:
                 raise InputError(f"There are {n} records", part.row, "Count rows from 0")
 

@@ -109,7 +109,9 @@ class TableBelief:
     def __post_init__(self) -> None:
         if isinstance(self.shape, (str, bytes)):
             raise InputError("shape must be the sizes of the table's axes", self.shape, "Write shape=(2, 3)")
-        shape = tuple(check_integer("shape", s, low=1) for s in ((self.shape,) if is_single(self.shape) else self.shape))
+        shape = tuple(
+            check_integer("shape", s, low=1) for s in ((self.shape,) if is_single(self.shape) else self.shape)
+        )
         if not shape:
             raise InputError("A table has at least one axis", self.shape, "Write shape=(2, 3)")
         if prod(shape) > LARGEST_TABLE:
@@ -128,18 +130,34 @@ class TableBelief:
         object.__setattr__(self, "margins", self._check_margins(self.margins))
         if isinstance(self.weights, str):
             if self.weights != "uniform":
-                raise InputError('weights must be "uniform", a number or an array', self.weights, "Give the concentration, weights=0.5")
+                raise InputError(
+                    'weights must be "uniform", a number or an array',
+                    self.weights,
+                    "Give the concentration, weights=0.5",
+                )
         else:
             a = as_float_array("weights", self.weights)
             if isinstance(self.weights, (bool, np.bool_)):
-                raise InputError('weights must be "uniform", a number or an array', self.weights, "Give the concentration, weights=0.5")
+                raise InputError(
+                    'weights must be "uniform", a number or an array',
+                    self.weights,
+                    "Give the concentration, weights=0.5",
+                )
             if a.ndim != 0 and a.shape != shape:
-                raise InputError(f"weights must be a number or have shape {shape}", f"shape {a.shape}", "Give one concentration per cell")
+                raise InputError(
+                    f"weights must be a number or have shape {shape}",
+                    f"shape {a.shape}",
+                    "Give one concentration per cell",
+                )
             if np.any(a <= 0) or not np.all(a <= LARGEST_WEIGHT):
                 do = "Use cells={...: 0} for a cell that must be empty"
                 raise InputError(f"weights must be positive, and at most {LARGEST_WEIGHT:g}", a.tolist(), do)
         if not self.system.feasible:
-            raise InputError("No table of counts agrees with what is known", self._facts(), "Check the total, the cells and the margins")
+            raise InputError(
+                "No table of counts agrees with what is known",
+                self._facts(),
+                "Check the total, the cells and the margins",
+            )
 
     # -- what a user may ask ---------------------------------------------------------------------------
 
@@ -159,10 +177,16 @@ class TableBelief:
 
     def describe(self) -> str:
         """One phrase about the belief."""
-        known = [f"{len(self.cells)} known cells"] * bool(self.cells) + [f"known margins {sorted(self.margins)}"] * bool(self.margins)
+        known = [f"{len(self.cells)} known cells"] * bool(self.cells) + [
+            f"known margins {sorted(self.margins)}"
+        ] * bool(self.margins)
         weights = "all equally likely" if isinstance(self.weights, str) else "with Dirichlet-multinomial weights"
         size = " x ".join(map(str, self.shape))
-        return f"a table of {size} counts that add up to {self.total}" + (f" with {' and '.join(known)}" if known else "") + f", {weights}"
+        return (
+            f"a table of {size} counts that add up to {self.total}"
+            + (f" with {' and '.join(known)}" if known else "")
+            + f", {weights}"
+        )
 
     def check_target(self, target: Any) -> None:
         """Raise if a table has no such target."""
@@ -172,7 +196,9 @@ class TableBelief:
             for part in target.parts:
                 self.check_target(part)
         elif not isinstance(target, Records):
-            raise InputError("A table has cells", target, "Use Cell((0, 1)), Records() for the whole table, or a Functional of cells")
+            raise InputError(
+                "A table has cells", target, "Use Cell((0, 1)), Records() for the whole table, or a Functional of cells"
+            )
 
     # -- counting --------------------------------------------------------------------------------------
 
@@ -222,9 +248,16 @@ class TableBelief:
         found = []
         for sign in (1.0, -1.0):
             goal[flat] = sign
-            answer = milp(goal, constraints=constraint, integrality=np.ones(len(goal), dtype=np.int64), bounds=Bounds(0, self.total))
+            answer = milp(
+                goal,
+                constraints=constraint,
+                integrality=np.ones(len(goal), dtype=np.int64),
+                bounds=Bounds(0, self.total),
+            )
             if not answer.success:
-                raise UnsupportedError("The bounds of this cell could not be found", answer.message, "Publish or know fewer margins")
+                raise UnsupportedError(
+                    "The bounds of this cell could not be found", answer.message, "Publish or know fewer margins"
+                )
             found.append(int(np.rint(sign * answer.fun)))
         return found[0], found[1]
 
@@ -242,7 +275,9 @@ class TableBelief:
             )
         if total != self.total:
             raise InputError(
-                f"The release must add up to the total {self.total}", "another total", "Release the table that the belief is about"
+                f"The release must add up to the total {self.total}",
+                "another total",
+                "Release the table that the belief is about",
             )
         cells = dict(self.cells)
         for index in zip(*np.nonzero(~np.isnan(counts)), strict=True):
@@ -250,7 +285,9 @@ class TableBelief:
             value = int(counts[place])
             if cells.setdefault(place, value) != value:
                 raise InputError(
-                    f"The release contradicts the known cell {place}", "another count", f"The belief holds {cells[place]} to be certain"
+                    f"The release contradicts the known cell {place}",
+                    "another count",
+                    f"The belief holds {cells[place]} to be certain",
                 )
         merged = dict(self.margins)
         for axes, margin in margins.items():
@@ -275,7 +312,9 @@ class TableBelief:
         if isinstance(target, Records):
             return TablePosterior(self.system, [self._cell(i) for i in range(int(np.prod(self.shape)))], self.seed)
         if self.system.exact:
-            return Drawn(self.values_of(target, self.system.sample(DRAWN, np.random.default_rng([self.seed, 2]))), discrete=True)
+            return Drawn(
+                self.values_of(target, self.system.sample(DRAWN, np.random.default_rng([self.seed, 2]))), discrete=True
+            )
         tables, log_weights = self.system.weighted()
         return Drawn(self.values_of(target, tables), np.exp(log_weights - log_weights.max()), discrete=True)
 
@@ -343,7 +382,9 @@ class TableBelief:
     def _flat(self, index: Any) -> int:
         index = (index,) if isinstance(index, (int, np.integer)) else index
         if isinstance(index, str) or not isinstance(index, Sequence) or len(index) != len(self.shape):
-            raise InputError(f"A cell of this table has {len(self.shape)} positions", index, "Give one position per axis")
+            raise InputError(
+                f"A cell of this table has {len(self.shape)} positions", index, "Give one position per axis"
+            )
         place = tuple(check_index("index", i, size) for i, size in zip(index, self.shape, strict=True))
         return int(np.ravel_multi_index(place, self.shape))
 
@@ -367,10 +408,14 @@ class TableBelief:
         for given, counts in margins.items():
             axes = (given,) if isinstance(given, (int, np.integer)) else given
             if isinstance(axes, str) or not isinstance(axes, Iterable):
-                raise InputError("A margin is named by the axes that it keeps", given, "Write margins={(0,): row_totals}")
+                raise InputError(
+                    "A margin is named by the axes that it keeps", given, "Write margins={(0,): row_totals}"
+                )
             places = [check_index("margins", a, len(self.shape)) for a in axes]
             if len(set(places)) != len(places) or len(places) >= len(self.shape):
-                raise InputError("A margin keeps some but not all axes, each once", given, "Write (0,) for the totals of axis 0")
+                raise InputError(
+                    "A margin keeps some but not all axes, each once", given, "Write (0,) for the totals of axis 0"
+                )
             array = np.asarray(check_integer("margins", counts, low=0)) if is_single(counts) else as_counts(counts)
             if array.shape != tuple(self.shape[a] for a in places):
                 raise InputError(
@@ -380,7 +425,9 @@ class TableBelief:
                 )
             if int(array.sum()) != self.total:
                 raise InputError(
-                    f"The margin {tuple(places)} must add up to the total {self.total}", int(array.sum()), "Check the margin and the total"
+                    f"The margin {tuple(places)} must add up to the total {self.total}",
+                    int(array.sum()),
+                    "Check the margin and the total",
                 )
             order = np.argsort(places)
             checked[tuple(sorted(places))] = np.transpose(array, order).astype(np.int64)

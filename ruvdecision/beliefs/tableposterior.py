@@ -80,7 +80,9 @@ class TablePosterior:
         if np.any(np.asarray(width) >= 1):
             return self._draws.mode(width)
         if not self.completions.exact:
-            raise UnsupportedError("The most probable table needs exact counting", do="Raise limit=, or use LogScore or Quadratic")
+            raise UnsupportedError(
+                "The most probable table needs exact counting", do="Raise limit=, or use LogScore or Quadratic"
+            )
         return self.completions.best().astype(np.float64)
 
     def log_density(self, at: Any) -> Array:
@@ -90,7 +92,9 @@ class TablePosterior:
         agrees = np.all((at == whole) & (at >= 0), axis=-1) & np.all(
             np.maximum(whole, 0) @ self.completions.matrix.T == self.completions.sums, axis=-1
         )
-        logs = self.completions.log_weight(np.maximum(whole, 0).astype(np.int64)) - float(self.completions.log_total.value)
+        logs = self.completions.log_weight(np.maximum(whole, 0).astype(np.int64)) - float(
+            self.completions.log_total.value
+        )
         return np.where(agrees, logs, -np.inf)
 
     def outside(self, at: Any, width: Any) -> Value:
@@ -162,5 +166,6 @@ class TablePosterior:
 
 def _stack(parts: Sequence[Value]) -> Value:
     return Value(
-        np.stack([p.value for p in parts], axis=-1), np.stack([np.broadcast_to(p.error, np.shape(p.value)) for p in parts], axis=-1)
+        np.stack([p.value for p in parts], axis=-1),
+        np.stack([np.broadcast_to(p.error, np.shape(p.value)) for p in parts], axis=-1),
     )

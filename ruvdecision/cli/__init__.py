@@ -60,7 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stderr.write(traced(error))
         _close_output()
         where = "" if error.filename is None else f" ({os.fsdecode(error.filename)})"
-        return complain(f"the system says: {error.strerror or error}{where}. Check space and permissions; --debug shows where.")
+        return complain(
+            f"the system says: {error.strerror or error}{where}. Check space and permissions; --debug shows where."
+        )
     except Exception as error:
         if debug:
             sys.stderr.write(traced(error))

@@ -17,11 +17,15 @@ def hands(options: argparse.Namespace) -> Iterator[Any]:
     """The executor that --workers or --dask ask for, or None."""
     if options.dask is not None:
         if options.workers is not None:
-            raise InputError("--workers and --dask do not go together", f"{options.workers} and {options.dask}", "Give one of them")
+            raise InputError(
+                "--workers and --dask do not go together", f"{options.workers} and {options.dask}", "Give one of them"
+            )
         try:
             from distributed import Client
         except ImportError:
-            raise UnsupportedError("--dask needs the package distributed, which is not installed", do="Install dask[distributed]") from None
+            raise UnsupportedError(
+                "--dask needs the package distributed, which is not installed", do="Install dask[distributed]"
+            ) from None
         try:
             client = Client(options.dask, timeout="10s", set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:

@@ -26,11 +26,20 @@ def add(commands: Any) -> None:
     )
     comparer.add_argument("original", metavar="ORIGINAL", help="the confidential file")
     comparer.add_argument(
-        "released", metavar="RELEASED", nargs="+", help="released files, rows in the order of the original unless --key is given"
+        "released",
+        metavar="RELEASED",
+        nargs="+",
+        help="released files, rows in the order of the original unless --key is given",
     )
-    comparer.add_argument("--known", action="append", default=[], metavar="A,B", help="columns that the intruder knows (default: all)")
     comparer.add_argument(
-        "--model", action="append", default=[], metavar="FORMULA", help='a regression to compare, "y ~ a + b"; may be given again'
+        "--known", action="append", default=[], metavar="A,B", help="columns that the intruder knows (default: all)"
+    )
+    comparer.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        metavar="FORMULA",
+        help='a regression to compare, "y ~ a + b"; may be given again',
     )
     comparer.add_argument(
         "--measures",
@@ -40,20 +49,37 @@ def add(commands: Any) -> None:
         help='measures, "linkage,IO,KL,Cluster(clusters=50)" (default: linkage, and IO and EO with --model or else pMSE)',
     )
     comparer.add_argument(
-        "--columns", action="append", default=[], metavar="A,B", help="columns for measures of the whole file (default: all)"
+        "--columns",
+        action="append",
+        default=[],
+        metavar="A,B",
+        help="columns for measures of the whole file (default: all)",
     )
     comparer.add_argument(
-        "--missing", choices=("raise", "omit", "category"), help="what to do about missing values, where a measure can (default: raise)"
+        "--missing",
+        choices=("raise", "omit", "category"),
+        help="what to do about missing values, where a measure can (default: raise)",
     )
     comparer.add_argument("--key", metavar="COLUMN", help="the column that says whose record a row is")
-    comparer.add_argument("--risk", metavar="NAME", help="the measure on the risk axis (default: the first measure of risk)")
-    comparer.add_argument("--utility", metavar="NAME", help="the measure on the utility axis (default: the first measure of utility)")
-    comparer.add_argument("--max-risk", type=number, metavar="T", help="choose the release of most utility with risk at most T")
-    comparer.add_argument("--out", metavar="DIR", help="write map.nc, map.csv, map.png and a report there (no files otherwise)")
+    comparer.add_argument(
+        "--risk", metavar="NAME", help="the measure on the risk axis (default: the first measure of risk)"
+    )
+    comparer.add_argument(
+        "--utility", metavar="NAME", help="the measure on the utility axis (default: the first measure of utility)"
+    )
+    comparer.add_argument(
+        "--max-risk", type=number, metavar="T", help="choose the release of most utility with risk at most T"
+    )
+    comparer.add_argument(
+        "--out", metavar="DIR", help="write map.nc, map.csv, map.png and a report there (no files otherwise)"
+    )
     add_report_options(comparer)
     add_running_options(comparer)
     comparer.add_argument(
-        "--chunksize", type=count, metavar="N", help="read files N records at a time, for files larger than memory (parquet and CSV)"
+        "--chunksize",
+        type=count,
+        metavar="N",
+        help="read files N records at a time, for files larger than memory (parquet and CSV)",
     )
     comparer.add_argument("--force", action="store_true", help="write over files that exist")
     comparer.add_argument("--quiet", action="store_true", help="print the choice only")
@@ -107,7 +133,9 @@ def _release_names(paths: Sequence[str]) -> dict[str, str]:
     """Names of releases: the file's name without its ending where that is enough to tell them apart."""
     if len(set(paths)) != len(paths):
         raise InputError(
-            "A released file is listed twice", ", ".join(p for p in dict.fromkeys(paths) if paths.count(p) > 1), "List it once"
+            "A released file is listed twice",
+            ", ".join(p for p in dict.fromkeys(paths) if paths.count(p) > 1),
+            "List it once",
         )
     # A name in bytes that are no UTF-8 can be opened, but neither printed nor kept.
     shown = [p.encode("utf-8", "replace").decode("utf-8") for p in paths]

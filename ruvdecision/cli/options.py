@@ -22,22 +22,32 @@ class Parser(argparse.ArgumentParser):
 
 def add_report_options(parser: argparse.ArgumentParser) -> None:
     """What the report looks like."""
-    parser.add_argument("--format", choices=("html", "md"), default="html", help="write report.html (default) or report.md")
+    parser.add_argument(
+        "--format", choices=("html", "md"), default="html", help="write report.html (default) or report.md"
+    )
     parser.add_argument(
         "--date",
         metavar="DATE",
         default="today",
         help="a date for the report (default: today; none: same map, same bytes)",
     )
-    parser.add_argument("--figures", action="store_true", help="write the report's pictures as SVG and PDF to DIR/figures too")
+    parser.add_argument(
+        "--figures", action="store_true", help="write the report's pictures as SVG and PDF to DIR/figures too"
+    )
 
 
 def add_running_options(parser: argparse.ArgumentParser) -> None:
     """Who does the work, and where it is kept."""
-    parser.add_argument("--workers", type=workers, metavar="N", help="work in N processes (default: one); the map is the same")
-    parser.add_argument("--dask", metavar="ADDRESS", help="work on the dask cluster whose scheduler is there, e.g. tcp://host:8786")
     parser.add_argument(
-        "--checkpoint", metavar="DIR", help="keep what is finished there: a run that was stopped or killed goes on when started again"
+        "--workers", type=workers, metavar="N", help="work in N processes (default: one); the map is the same"
+    )
+    parser.add_argument(
+        "--dask", metavar="ADDRESS", help="work on the dask cluster whose scheduler is there, e.g. tcp://host:8786"
+    )
+    parser.add_argument(
+        "--checkpoint",
+        metavar="DIR",
+        help="keep what is finished there: a run that was stopped or killed goes on when started again",
     )
 
 

@@ -33,13 +33,19 @@ def check_out(options: argparse.Namespace, stems: Sequence[str]) -> Path | None:
         raise InputError("--out must name a directory", repr(options.out), "Write --out out/, for example")
     # A study may change the working directory, but not where its files go.
     out = Path(os.path.abspath(options.out))
-    _check(out, [*(f"{stem}.{kind}" for stem in stems for kind in ("nc", "csv", "png")), f"report.{options.format}"], options)
+    _check(
+        out,
+        [*(f"{stem}.{kind}" for stem in stems for kind in ("nc", "csv", "png")), f"report.{options.format}"],
+        options,
+    )
     if options.figures and os.path.lexists(out / "figures") and not (out / "figures").is_dir():
         raise InputError("The report's pictures go to a directory", f"the file {out / 'figures'}", "Name another --out")
     return out
 
 
-def write(outcome: Outcome, out: Path | None, max_risk: float | None, options: argparse.Namespace, say: Callable[[str], Any]) -> list[Path]:
+def write(
+    outcome: Outcome, out: Path | None, max_risk: float | None, options: argparse.Namespace, say: Callable[[str], Any]
+) -> list[Path]:
     """Make all files and write them together. A panel has its maps apart and one report with all of them."""
     from ..report import report_files
     from ..storage import as_bytes
@@ -51,13 +57,19 @@ def write(outcome: Outcome, out: Path | None, max_risk: float | None, options: a
     _use_files_only()
     own = outcome.picture(max_risk)
     stems = {name: file_name(name) for name in outcome.maps}
-    names = [f"{stem}.{kind}" for stem in stems.values() for kind in (("nc", "csv") if own is not None else ("nc", "csv", "png"))]
+    names = [
+        f"{stem}.{kind}"
+        for stem in stems.values()
+        for kind in (("nc", "csv") if own is not None else ("nc", "csv", "png"))
+    ]
     names += [*(["map.png"] if own is not None else []), f"report.{options.format}"]
     _check(out, names, options)
     files: dict[Path, bytes] = {}
     for name, rumap in outcome.maps.items():
         files[out / f"{stems[name]}.nc"] = as_bytes(rumap)
-        files[out / f"{stems[name]}.csv"] = rumap.to_dataframe().to_csv(index=False, lineterminator="\n").encode("utf-8", "replace")
+        files[out / f"{stems[name]}.csv"] = (
+            rumap.to_dataframe().to_csv(index=False, lineterminator="\n").encode("utf-8", "replace")
+        )
         if own is None:
             files[out / f"{stems[name]}.png"] = _png(rumap, max_risk)
     if own is not None:
@@ -71,7 +83,9 @@ def write(outcome: Outcome, out: Path | None, max_risk: float | None, options: a
         date=None if options.date == "none" else options.date,
         figures=out / "figures" if options.figures else None,
     )
-    places = write_files({out / name: files.pop(out / name) for name in names} | files, overwrite=options.force, folders=True, do=FREE)
+    places = write_files(
+        {out / name: files.pop(out / name) for name in names} | files, overwrite=options.force, folders=True, do=FREE
+    )
     return [Path(options.out) / place.relative_to(out) for place in places]
 
 

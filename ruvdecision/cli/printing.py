@@ -21,7 +21,13 @@ SHOWN = 20
 
 
 def show(
-    outcome: Outcome, choices: dict[str, Any], max_risk: float | None, notes: Sequence[str], written: Sequence[Path], *, quiet: bool
+    outcome: Outcome,
+    choices: dict[str, Any],
+    max_risk: float | None,
+    notes: Sequence[str],
+    written: Sequence[Path],
+    *,
+    quiet: bool,
 ) -> None:
     """Print the maps' tables, the choice, the notes and the files that were written; with ``quiet`` the choice only."""
     if not quiet:
@@ -133,7 +139,9 @@ def progress_line(quiet: bool) -> Iterator[Any]:
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=_console(sys.stderr), transient=True, redirect_stdout=False, redirect_stderr=False) as progress:
+    with Progress(
+        *columns, console=_console(sys.stderr), transient=True, redirect_stdout=False, redirect_stderr=False
+    ) as progress:
         task = progress.add_task("starting", total=None)
         doing = [""]
 

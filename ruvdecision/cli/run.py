@@ -22,10 +22,16 @@ def add(commands: Any) -> None:
         description="Run a study file. A study is code: run only files that you trust.",
     )
     runner.add_argument("file", metavar="FILE", help="a study, e.g. models/trottini_fienberg_normal.py")
-    runner.add_argument("--max-risk", type=number, metavar="T", help="choose the release of most utility with risk at most T")
-    runner.add_argument("--out", metavar="DIR", help="write map.nc, map.csv, map.png and a report there (no files otherwise)")
+    runner.add_argument(
+        "--max-risk", type=number, metavar="T", help="choose the release of most utility with risk at most T"
+    )
+    runner.add_argument(
+        "--out", metavar="DIR", help="write map.nc, map.csv, map.png and a report there (no files otherwise)"
+    )
     add_report_options(runner)
-    runner.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the study; may be given again")
+    runner.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the study; may be given again"
+    )
     add_running_options(runner)
     runner.add_argument("--force", action="store_true", help="write over files that exist")
     runner.add_argument("--quiet", action="store_true", help="print the choice only")

@@ -96,10 +96,16 @@ def choose(
     ends = columns if isinstance(columns, Mapping) else {}
     rule = as_rule(rumap, weights, order, slack, loss, ends)
     if max_risk is None and isinstance(rule, MostUseful):
-        raise InputError("choose needs max_risk, or a rule that weighs the risk", None, "Give max_risk=, weights=, order= or loss=")
+        raise InputError(
+            "choose needs max_risk, or a rule that weighs the risk", None, "Give max_risk=, weights=, order= or loss="
+        )
     threshold, room = (np.inf, 0.0) if max_risk is None else check_threshold(rumap, max_risk, tolerance)
     how = Errors(errors, draws, seed)
-    better = directions(rumap, columns) if columns is not None else dict(rule.needs) or {"risk": "lower", "utility": "higher"}
+    better = (
+        directions(rumap, columns)
+        if columns is not None
+        else dict(rule.needs) or {"risk": "lower", "utility": "higher"}
+    )
     if columns is None and max_risk is not None:
         better = {"risk": "lower", **better}
 
@@ -133,7 +139,9 @@ def choose(
         what = "a utility" if isinstance(rule, MostUseful) else "the numbers that the rule needs"
         under = f" with risk at most {threshold:.6g}" if np.isfinite(threshold) else ""
         raise InfeasibleError(
-            f"No release{under} has {what}", "NaN for all of them", f"Look at the column {next(iter(rule.needs), 'utility')}"
+            f"No release{under} has {what}",
+            "NaN for all of them",
+            f"Look at the column {next(iter(rule.needs), 'utility')}",
         )
     allowed &= known
     best = int(first(tiers, allowed))
@@ -220,7 +228,9 @@ class Choice:
         """What a reader should know before trusting the choice."""
         remarks = []
         if self.within_error:
-            remarks.append(f"the threshold lies within two standard errors ({_number(self.risk_error)} each) of its risk")
+            remarks.append(
+                f"the threshold lies within two standard errors ({_number(self.risk_error)} each) of its risk"
+            )
         if self.meets < 0.995 or (self.confidence is not None and 0 < self.meets < 1):
             demanded = "" if self.confidence is None else f" ({self.confidence:.12g} was demanded)"
             remarks.append(f"it truly meets the threshold with probability {_chance(self.meets)}{demanded}")
@@ -236,7 +246,9 @@ class Choice:
         if not self.row.converged:
             remarks.append("its sampler did not converge")
         if self.left_out:
-            remarks.append(f"{self.left_out} release{'s' * (self.left_out > 1)} left out, as the sampler did not converge")
+            remarks.append(
+                f"{self.left_out} release{'s' * (self.left_out > 1)} left out, as the sampler did not converge"
+            )
         if self.row.mask is None and self.row.parameters:
             remarks.append("its mask is not stored in the map")
         return tuple(remarks)
@@ -259,7 +271,10 @@ class Choice:
         if self.next_best is None:
             return text + "; nothing else is allowed."
         other = self.next_best
-        return text + f"; the next best allowed is {other.release} with risk {_number(other.risk)}, utility {_number(other.utility)}."
+        return (
+            text
+            + f"; the next best allowed is {other.release} with risk {_number(other.risk)}, utility {_number(other.utility)}."
+        )
 
 
 def check_threshold(rumap: RUMap, max_risk: Any, tolerance: float = 1e-9) -> tuple[float, float]:
@@ -270,12 +285,16 @@ def check_threshold(rumap: RUMap, max_risk: Any, tolerance: float = 1e-9) -> tup
     known = rumap.risk[np.isfinite(rumap.risk)]
     highest = max(score.highest, float(known.max(initial=-np.inf)))
     if score.lowest == 0.0 and threshold <= 0:
-        raise InputError(f"max_risk must be positive, as the risk is a {score.name}", threshold, "Give a threshold above zero")
+        raise InputError(
+            f"max_risk must be positive, as the risk is a {score.name}", threshold, "Give a threshold above zero"
+        )
     if threshold == -np.inf:
         raise InputError("max_risk must be a number", threshold, "Give a threshold that a release can meet")
     if threshold > highest and not np.isinf(threshold):
         raise InputError(
-            f"max_risk must be at most {highest:g}, as the risk is a {score.name}", threshold, "Give a threshold that the risk can take"
+            f"max_risk must be at most {highest:g}, as the risk is a {score.name}",
+            threshold,
+            "Give a threshold that the risk can take",
         )
     return threshold, 0.0 if np.isinf(threshold) else tolerance * max(abs(threshold), score.scale(rumap.before[0]))
 
@@ -287,7 +306,9 @@ def _ranked(rumap: RUMap, rule: Rule, errors: Errors) -> tuple[list[tuple[Any, f
         tiers: list[tuple[Any, float]] = [(-value, 0.0)]
         extra = [n for n in ("risk", "utility") if not np.all(np.isnan(value_of(rumap, n)))]
         # Equal losses go to the safer release, then to the more useful one.
-        tiers += [(np.nan_to_num(-value_of(rumap, n) if n == "risk" else value_of(rumap, n), nan=-np.inf), 0.0) for n in extra]
+        tiers += [
+            (np.nan_to_num(-value_of(rumap, n) if n == "risk" else value_of(rumap, n), nan=-np.inf), 0.0) for n in extra
+        ]
     else:
         values = {n: value_of(rumap, n) for n in rule.needs}
         tiers, value = rule.tiers(values), np.asarray(rule.value(values))
@@ -296,7 +317,9 @@ def _ranked(rumap: RUMap, rule: Rule, errors: Errors) -> tuple[list[tuple[Any, f
 
 def _converged(rumap: RUMap, allowed: Any, demanded: Any) -> tuple[Any, int]:
     if not isinstance(demanded, (bool, np.bool_)):
-        raise InputError("converged must be true or false", demanded, "converged=True leaves out releases that did not converge")
+        raise InputError(
+            "converged must be true or false", demanded, "converged=True leaves out releases that did not converge"
+        )
     kept = allowed & rumap.converged if demanded else allowed.copy()
     if not kept.any():
         raise InfeasibleError(
@@ -318,7 +341,9 @@ def _nearest_miss(rumap: RUMap, threshold: float, confidence: float | None, chan
             "Lower confidence, use more replicates, or add masks that release less",
         )
     if confidence is not None and np.all(np.isnan(chance) | np.isnan(rumap.risk)):
-        return InfeasibleError("No release has a known error of its risk", "NaN for all of them", "Use at least two replicates")
+        return InfeasibleError(
+            "No release has a known error of its risk", "NaN for all of them", "Use at least two replicates"
+        )
     i = int(np.nanargmin(rumap.risk))
     risk = float(rumap.risk[i])
     over = risk - threshold

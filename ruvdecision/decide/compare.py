@@ -70,7 +70,11 @@ class Explanation:
         if self.by is not None:
             rest = self.dominators - 1
             more = f" (and by {rest} other{'s' * (rest > 1)})" if rest else ""
-            doubt = f"; with the errors of the map this holds with probability {self.probability:.3g}" if self.probability < 0.995 else ""
+            doubt = (
+                f"; with the errors of the map this holds with probability {self.probability:.3g}"
+                if self.probability < 0.995
+                else ""
+            )
             return f"{self.release} is dominated by {self.by.release}{more}: {_changes(self.values)}{doubt}."
         text = f"{self.release} is on the frontier: no other release is as good in {_listed(list(self.values))} and better somewhere."
         for name, (other, values) in (self.neighbours or {}).items():
@@ -103,7 +107,9 @@ def explain(rumap: RUMap, release: Any, *, columns: Any = None, tolerance: float
     return explanations(rumap, [release], columns=columns, tolerance=tolerance)[0]
 
 
-def explanations(rumap: RUMap, releases: Sequence[Any], *, columns: Any = None, tolerance: float = 1e-12) -> list[Explanation]:
+def explanations(
+    rumap: RUMap, releases: Sequence[Any], *, columns: Any = None, tolerance: float = 1e-12
+) -> list[Explanation]:
     """Explain several releases; the map is sorted once for all of them.
 
     >>> rumap = RUMap.build(labels=["a", "b"], intruder=[2.0, 1.76], scientist=[0.5, 0.515])
@@ -191,7 +197,9 @@ def _explained(
     if worse.any():
         front = np.flatnonzero(worse & on)
         by = int(front[np.argmax(_gain(raw, better, np.full(front.size, i), front))])
-        return Explanation(row, rumap[by], int(worse.sum()), _values(raw, i, by), float(_surely(rumap, better, raw, [i], [by])[0]))
+        return Explanation(
+            row, rumap[by], int(worse.sum()), _values(raw, i, by), float(_surely(rumap, better, raw, [i], [by])[0])
+        )
     return Explanation(row, None, 0, _values(raw, i, i), 1.0, _neighbours(rumap, raw, costs, on, i))
 
 

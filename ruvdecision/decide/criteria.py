@@ -15,7 +15,18 @@ from ..protocols import Array
 from ..rumap import RUMap
 from .dominance import BETTER
 
-__all__ = ["Lexicographic", "MostUseful", "OwnLoss", "Rule", "Weighted", "as_rule", "directions", "error_of", "first", "value_of"]
+__all__ = [
+    "Lexicographic",
+    "MostUseful",
+    "OwnLoss",
+    "Rule",
+    "Weighted",
+    "as_rule",
+    "directions",
+    "error_of",
+    "first",
+    "value_of",
+]
 
 Tier = tuple[Any, float]
 """Values, greater is better, and how far below the best one still ties with it."""
@@ -40,7 +51,9 @@ def error_of(rumap: RUMap, name: str) -> Array:
     return np.asarray(rumap.columns.get(f"{name}_error", np.zeros(rumap.size)), dtype=np.float64)
 
 
-def directions(rumap: RUMap, columns: Any, word: str = "columns", ends: Mapping[str, str] | None = None) -> dict[str, str]:
+def directions(
+    rumap: RUMap, columns: Any, word: str = "columns", ends: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Which end of each named column is better: as the mapping says, or as the map knows; ``ends`` comes first."""
     check_map(rumap)
     known: dict[str, str] = {"risk": "lower", "utility": "higher"}
@@ -48,7 +61,9 @@ def directions(rumap: RUMap, columns: Any, word: str = "columns", ends: Mapping[
     for part in stored if isinstance(stored, list) else [stored]:  # joined maps keep both
         known |= part
     known |= ends or {}
-    names = [columns] if isinstance(columns, str) else check_list(word, columns, 'Write ["risk", "utility"], for example')
+    names = (
+        [columns] if isinstance(columns, str) else check_list(word, columns, 'Write ["risk", "utility"], for example')
+    )
     if not names:
         raise InputError(f"{word} must name at least one column", columns, "Leave it out to compare risk and utility")
     for name in names:
@@ -128,7 +143,9 @@ class Weighted(Rule):
 
     def value(self, values: Mapping[str, Any]) -> Any:
         with np.errstate(invalid="ignore"):
-            return sum(self.weights[n] * (values[n] if end == "higher" else -values[n]) for n, end in self.needs.items())
+            return sum(
+                self.weights[n] * (values[n] if end == "higher" else -values[n]) for n, end in self.needs.items()
+            )
 
     def says(self, value: float) -> str:
         terms = " ".join(f"{'+' if end == 'higher' else '−'} {self.weights[n]:g} {n}" for n, end in self.needs.items())
@@ -204,9 +221,13 @@ def as_rule(rumap: RUMap, weights: Any, order: Any, slack: Any, loss: Any, ends:
         raise InputError("slack belongs to order", "slack alone", 'Write order=["IO", "KL"], slack={"IO": 0.01}')
     if weights is not None:
         if not isinstance(weights, Mapping) or not weights:
-            raise InputError("weights must say what each column counts", weights, 'Write weights={"risk": 2, "utility": 1}')
+            raise InputError(
+                "weights must say what each column counts", weights, 'Write weights={"risk": 2, "utility": 1}'
+            )
         needs = directions(rumap, list(weights), "weights", ends)
-        return Weighted({n: check_number(f"weights[{n!r}]", w, low=0, open_low=True) for n, w in weights.items()}, needs)
+        return Weighted(
+            {n: check_number(f"weights[{n!r}]", w, low=0, open_low=True) for n, w in weights.items()}, needs
+        )
     if order is not None:
         needs = directions(rumap, order, "order", ends)
         if slack is not None and not isinstance(slack, Mapping):
@@ -255,7 +276,9 @@ def _own_loss(rumap: RUMap, loss: Any, ends: Mapping[str, str]) -> OwnLoss:
         return OwnLoss(loss, names, {n: known[n] for n in names if n in known}, by_name)
     if len(names) == 2 and not any(p.kind is inspect.Parameter.KEYWORD_ONLY for p in needed):
         return OwnLoss(loss, ("risk", "utility"), {"risk": "lower", "utility": "higher"})
-    raise InputError("loss must be a function of risk and utility, or of columns by their names", f"arguments {names}", do)
+    raise InputError(
+        "loss must be a function of risk and utility, or of columns by their names", f"arguments {names}", do
+    )
 
 
 def _turned(values: Any, end: str) -> Tier:

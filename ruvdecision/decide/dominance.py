@@ -39,7 +39,9 @@ def not_dominated(risk: ArrayLike, utility: ArrayLike, tolerance: float = 1e-12)
     r, u = as_float_array("risk", risk), as_float_array("utility", utility)
     if r.ndim != 1 or r.shape != u.shape:
         raise InputError(
-            "risk and utility must have one entry per release", f"shapes {r.shape} and {u.shape}", "Give flat arrays of the same length"
+            "risk and utility must have one entry per release",
+            f"shapes {r.shape} and {u.shape}",
+            "Give flat arrays of the same length",
         )
     return undominated([r, u], ["lower", "higher"], tolerance)
 
@@ -67,18 +69,24 @@ def undominated(values: Any, better: Sequence[str], tolerance: float = 1e-12) ->
     criteria = [as_float_array(f"criterion {j + 1}", v) for j, v in enumerate(values)]
     if not criteria or len(criteria) != len(better):
         raise InputError(
-            "Every criterion needs its better end", f"{len(criteria)} criteria and {len(better)} ends", 'Write "lower" or "higher" for each'
+            "Every criterion needs its better end",
+            f"{len(criteria)} criteria and {len(better)} ends",
+            'Write "lower" or "higher" for each',
         )
     if any(v.ndim != 1 or v.shape != criteria[0].shape for v in criteria):
         raise InputError(
-            "Criteria must have one entry per point", f"shapes {[v.shape for v in criteria]}", "Give flat arrays of the same length"
+            "Criteria must have one entry per point",
+            f"shapes {[v.shape for v in criteria]}",
+            "Give flat arrays of the same length",
         )
     tolerance = check_number("tolerance", tolerance, low=0, high=1, open_high=True)
     keep = np.zeros(criteria[0].shape, dtype=bool)
     known = np.flatnonzero(~np.any([np.isnan(v) for v in criteria], axis=0))
     signs = [1 if check_choice("better", b, BETTER) == "lower" else -1 for b in better]
     if known.size:
-        keep[known] = minimal(np.stack([s * ranks(v[known], tolerance) for v, s in zip(criteria, signs, strict=True)], axis=1))
+        keep[known] = minimal(
+            np.stack([s * ranks(v[known], tolerance) for v, s in zip(criteria, signs, strict=True)], axis=1)
+        )
     return keep
 
 

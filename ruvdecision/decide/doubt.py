@@ -28,7 +28,17 @@ from .drawnmaps import DrawnMaps
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DRAWS", "Errors", "degrees_of", "expected_loss", "frontier_probability", "meets", "of_release", "probabilities", "quantile"]
+__all__ = [
+    "DRAWS",
+    "Errors",
+    "degrees_of",
+    "expected_loss",
+    "frontier_probability",
+    "meets",
+    "of_release",
+    "probabilities",
+    "quantile",
+]
 
 DRAWS = 2000
 CHUNK = 2_000_000
@@ -89,7 +99,9 @@ def degrees_of(rumap: RUMap) -> float:
     """Degrees of freedom of the map's errors: replicates less one, infinite where the map does not say."""
     said = rumap.attrs.get("replicates")
     counts = [
-        r for r in (said if isinstance(said, list) else [said]) if isinstance(r, (int, np.integer)) and not isinstance(r, bool) and r > 1
+        r
+        for r in (said if isinstance(said, list) else [said])
+        if isinstance(r, (int, np.integer)) and not isinstance(r, bool) and r > 1
     ]
     return float(min(counts) - 1) if counts else np.inf
 
@@ -134,7 +146,13 @@ def frontier_probability(rumap: RUMap, better: Mapping[str, str], errors: Errors
 
 
 def of_release(
-    rumap: RUMap, position: int, better: Mapping[str, str], errors: Errors, rule: Rule, threshold: float, candidates: Any
+    rumap: RUMap,
+    position: int,
+    better: Mapping[str, str],
+    errors: Errors,
+    rule: Rule,
+    threshold: float,
+    candidates: Any,
 ) -> tuple[float, float]:
     """Probability that one release is truly on the frontier, and that it is truly the best of those that are allowed.
 
@@ -246,7 +264,9 @@ def probabilities(
     Examples
     --------
     >>> from ruvdecision.protocols import Value
-    >>> rumap = RUMap.build(labels=["a", "b"], intruder=Value(np.array([2.2, 1.0]), np.array([0.1, 0.1])), scientist=[0.5, 0.25])
+    >>> rumap = RUMap.build(
+    ...     labels=["a", "b"], intruder=Value(np.array([2.2, 1.0]), np.array([0.1, 0.1])), scientist=[0.5, 0.25]
+    ... )
     >>> probabilities(rumap, max_risk=0.5).round(3)[["release", "meets", "on_frontier"]].values.tolist()
     [['a', 0.977, 1.0], ['b', 0.0, 1.0]]
     """
@@ -332,7 +352,12 @@ def _edge(base: _Base, threshold: float) -> float:
 
 
 def _counted(
-    rumap: RUMap, better: Mapping[str, str], errors: Errors, tolerance: float, threshold: float | None = None, front: bool = True
+    rumap: RUMap,
+    better: Mapping[str, str],
+    errors: Errors,
+    tolerance: float,
+    threshold: float | None = None,
+    front: bool = True,
 ) -> tuple[Array, Array]:
     """How probably each release is on the frontier, and is the most useful of those that meet the threshold, from the same draws.
 

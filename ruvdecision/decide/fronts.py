@@ -53,7 +53,9 @@ def frontier(
 
     Examples
     --------
-    >>> rumap = RUMap.build(labels=list("abc"), intruder=[4.0, 2.0, 2.0], scientist=[2.0, 1.0, 3.0], columns={"KL": [2.0, 1.0, 0.5]})
+    >>> rumap = RUMap.build(
+    ...     labels=list("abc"), intruder=[4.0, 2.0, 2.0], scientist=[2.0, 1.0, 3.0], columns={"KL": [2.0, 1.0, 0.5]}
+    ... )
     >>> frontier(rumap).releases
     ('a', 'b')
     >>> frontier(rumap, columns={"risk": "lower", "utility": "higher", "KL": "lower"}).releases
@@ -62,15 +64,21 @@ def frontier(
     check_flag("probability", probability, "Say whether the map should carry the column frontier_probability")
     how = Errors(errors, draws, seed)
     if not probability and how != Errors():
-        raise InputError("errors, draws and seed are for the probability", "probability=False", "Pass probability=True, too")
+        raise InputError(
+            "errors, draws and seed are for the probability", "probability=False", "Pass probability=True, too"
+        )
     better = directions(rumap, ["risk", "utility"] if columns is None else columns)
     keep = np.flatnonzero(undominated([value_of(rumap, n) for n in better], list(better.values()), tolerance))
     if keep.size == 0:
         if columns is None:
             raise InputError(
-                "No release has both a risk and a utility", f"{len(rumap)} releases with NaN", "Look at the columns risk and utility"
+                "No release has both a risk and a utility",
+                f"{len(rumap)} releases with NaN",
+                "Look at the columns risk and utility",
             )
-        raise InputError("No release has a value in every column", ", ".join(better), "Leave out the columns that hold NaN")
+        raise InputError(
+            "No release has a value in every column", ", ".join(better), "Leave out the columns that hold NaN"
+        )
     if probability:
         chance = frontier_probability(rumap, better, how, tolerance)
         rumap = replace(rumap, columns=MappingProxyType({**rumap.columns, "frontier_probability": frozen(chance)}))

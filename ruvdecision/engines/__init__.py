@@ -70,7 +70,9 @@ def pick(engine: Any, user: Any, masks: Sequence[Any], data: Any = None) -> Any:
     special = _doubtful(engine, user, masks, data)
     if special is not None:
         return special
-    engine = getattr(engine, "engine", engine) if getattr(engine, "name", None) in ("each record", "misjudged") else engine
+    engine = (
+        getattr(engine, "engine", engine) if getattr(engine, "name", None) in ("each record", "misjudged") else engine
+    )
     if isinstance(getattr(user, "target", None), Identity) and not isinstance(user, Snooper):
         if hasattr(engine, "solve") or (isinstance(engine, str) and engine in ("auto", *ENGINES)):
             from .identity import Identification
@@ -81,7 +83,9 @@ def pick(engine: Any, user: Any, masks: Sequence[Any], data: Any = None) -> Any:
     if isinstance(user, Snooper):
         if isinstance(engine, Exact) or (isinstance(engine, str) and engine == "exact"):
             engine = FixedRule(method="exact")
-        elif not isinstance(engine, FixedRule) and (hasattr(engine, "solve") or (isinstance(engine, str) and engine in ("auto", *ENGINES))):
+        elif not isinstance(engine, FixedRule) and (
+            hasattr(engine, "solve") or (isinstance(engine, str) and engine in ("auto", *ENGINES))
+        ):
             engine = FixedRule()
     elif isinstance(engine, (FixedRule, Ranks)):
         engine = "auto"
@@ -106,7 +110,9 @@ def pick(engine: Any, user: Any, masks: Sequence[Any], data: Any = None) -> Any:
             fitting = [r for r in reasons if "needs a" not in r] or reasons
             raise refusal(" ".join(fitting))
         if engine not in ENGINES:
-            raise InputError(f"engine must be 'auto', {', '.join(map(repr, ENGINES))} or an engine", engine, "Leave it at 'auto'")
+            raise InputError(
+                f"engine must be 'auto', {', '.join(map(repr, ENGINES))} or an engine", engine, "Leave it at 'auto'"
+            )
         engine = _named(engine)
     if not hasattr(engine, "solve") or not hasattr(engine, "refuses"):
         raise InputError("engine must be 'auto', a name or an engine", engine, "Use engine=ruv.Exact(), for example")
@@ -143,7 +149,9 @@ def _doubtful(engine: Any, user: Any, masks: Sequence[Any], data: Any) -> Any:
         from .misjudged import Misjudged as kind
     if kind is None:
         return None
-    inner = getattr(engine, "engine", engine) if getattr(engine, "name", None) in ("each record", "misjudged") else engine
+    inner = (
+        getattr(engine, "engine", engine) if getattr(engine, "name", None) in ("each record", "misjudged") else engine
+    )
     found = kind(inner)
     reason = found.refuses(user, masks, data)
     if reason is not None:

@@ -137,7 +137,9 @@ class AffineMeans:
                 if (p.shape, p.copy, p.cell) == (q.shape, q.copy, q.cell):
                     assert p.cell is not None
                     share = float(p.row == q.row) - 1.0 / float(actual.channel.blocks[p.shape].shape.sizes[p.cell])
-                    covariance = covariance + share * (w @ contrast_covariance(actual, p.shape, p.cell) @ np.swapaxes(v, -1, -2))
+                    covariance = covariance + share * (
+                        w @ contrast_covariance(actual, p.shape, p.cell) @ np.swapaxes(v, -1, -2)
+                    )
         centre, prior = latent_prior(actual)
         covariance = covariance + slope @ prior @ np.swapaxes(slope, -1, -2)
         return slope @ centre, (covariance + np.swapaxes(covariance, -1, -2)) / 2, slope[..., :k]

@@ -78,7 +78,11 @@ class Cut:
     def of(cls, step: Recode) -> Cut:
         """From a mask on numbers."""
         if step.categories is not None:
-            raise InputError("Recode(categories=...) needs categories, and a normal belief has numbers", str(step), "Use bins= or width=")
+            raise InputError(
+                "Recode(categories=...) needs categories, and a normal belief has numbers",
+                str(step),
+                "Use bins= or width=",
+            )
         return cls(step.bins, step.width, step.label)
 
     @property
@@ -149,6 +153,8 @@ class Cut:
                 listed = []
         if name not in listed:
             raise InputError(
-                "The release holds an interval that the mask does not give", kind_of(name), "Pass what mask.release(data, rng) gave back"
+                "The release holds an interval that the mask does not give",
+                kind_of(name),
+                "Pass what mask.release(data, rng) gave back",
             )
         return float(listed.index(name))

@@ -33,7 +33,9 @@ EASY = (Release, Suppress, Shuffle, Subsample, Noise, *COARSE)
 
 def deterministic(mask: Mask) -> bool:
     """Whether a mask releases the same rows, in whatever order, every time."""
-    return all(isinstance(s, (Release, Suppress, Shuffle, *COARSE)) and not getattr(s, "random", False) for s in mask.steps)
+    return all(
+        isinstance(s, (Release, Suppress, Shuffle, *COARSE)) and not getattr(s, "random", False) for s in mask.steps
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +61,9 @@ class CoarseRows:
         return all(isinstance(s, EASY) for s in mask.steps) and (known or coarse)
 
     @classmethod
-    def of(cls, belief: NormalBelief, mask: Mask, known: Sequence[int], errors: Array, data: Array | None = None) -> CoarseRows:
+    def of(
+        cls, belief: NormalBelief, mask: Mask, known: Sequence[int], errors: Array, data: Array | None = None
+    ) -> CoarseRows:
         """Follow a chain step by step. ``data`` gives the covariance that Noise(share=...) refers to."""
         if belief.doubt is None or belief.doubt.any():
             raise UnsupportedError(
@@ -87,7 +91,8 @@ class CoarseRows:
                     noise[at] += part
                 elif np.any(part != np.diag(np.diag(part))):
                     raise UnsupportedError(
-                        f"{step} ties columns together by noise that is not normal", do="Use variance= or sd=, one per column"
+                        f"{step} ties columns together by noise that is not normal",
+                        do="Use variance= or sd=, one per column",
                     )
                 else:
                     for j, variance in zip(chosen, np.diag(part), strict=True):
@@ -111,7 +116,8 @@ class CoarseRows:
                     elif isinstance(step, (Topcode, Bottomcode)):
                         if not step.recordwise:
                             raise UnsupportedError(
-                                f"{step} looks at the whole file", do='Give the threshold, at=..., with replace="threshold"'
+                                f"{step} looks at the whole file",
+                                do='Give the threshold, at=..., with replace="threshold"',
                             )
                         at_ = float(np.broadcast_to(np.asarray(step.at), len(chosen))[i])
                         steps[j].append(Clip(-np.inf, at_) if isinstance(step, Topcode) else Clip(at_, np.inf))
@@ -216,7 +222,9 @@ class CoarseRows:
         cross = spread[np.ix_(rest, self.known)] - slope @ spread[np.ix_(told, self.known)]
         pull = cross @ density.inverse()
         left = cov - pull @ cross.T
-        sure = np.array([j in self.known and self.errors[self.known.index(j)] == 0 and self.noise[j, j] == 0 for j in rest])
+        sure = np.array(
+            [j in self.known and self.errors[self.known.index(j)] == 0 and self.noise[j, j] == 0 for j in rest]
+        )
         boxed = np.array([self.laws[j] is None for j in rest])
         before = self._log_chance(values[:, rest], low[:, rest], high[:, rest], rest, mean, cov)
         for t, row in enumerate(z):
@@ -287,8 +295,14 @@ def _size(step: Noise, k: int, belief: NormalBelief, data: Array | None, chosen:
     """Covariance of the noise on the chosen columns; infinite noise is none, for its column is missing in the release."""
     value = getattr(step, step.unit)
     if step.common or step.keep_moments or step.matching_residuals or callable(value) or step.where is not None:
-        raise UnsupportedError(f"{step} has no law that is the same for all records", do="Use plain noise here, sd= or variance=")
-    if isinstance(value, tuple) and step.unit in ("variance", "sd") and (isinstance(value[0], tuple) or len(value) not in (1, k)):
+        raise UnsupportedError(
+            f"{step} has no law that is the same for all records", do="Use plain noise here, sd= or variance="
+        )
+    if (
+        isinstance(value, tuple)
+        and step.unit in ("variance", "sd")
+        and (isinstance(value[0], tuple) or len(value) not in (1, k))
+    ):
         raise UnsupportedError(
             f"{step} sizes each record, which goes with normal noise in a known order only",
             do="Leave out the other steps, or put Shuffle() first",
@@ -296,7 +310,9 @@ def _size(step: Noise, k: int, belief: NormalBelief, data: Array | None, chosen:
     scale = None
     if step.share is not None:
         if touched:
-            raise UnsupportedError(f"{step} takes its size from what the masks before it give out", do="Put it first in the chain")
+            raise UnsupportedError(
+                f"{step} takes its size from what the masks before it give out", do="Put it first in the chain"
+            )
         whole = belief.spread if data is None or len(data) < 2 else np.atleast_2d(np.cov(data, rowvar=False))
         scale = whole[np.ix_(chosen, chosen)]
     part = step.matrix(k, scale)
@@ -317,5 +333,6 @@ def _check_apart(total: Array, steps: Sequence[Sequence[Step]], laws: Sequence[A
     boxed = [j for j in special if laws[j] is None]
     if len(boxed) > 4 and off[np.ix_(boxed, boxed)].any():
         raise UnsupportedError(
-            "Intervals of more than four correlated columns are too many to integrate over", do="Coarsen at most four of them"
+            "Intervals of more than four correlated columns are too many to integrate over",
+            do="Coarsen at most four of them",
         )

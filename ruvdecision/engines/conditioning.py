@@ -81,7 +81,9 @@ class Conditioned:
         self.latents = self.k * (1 + len(channel.common))
         self._units = units(belief.spread)
         self.blocks = [self._solve(block) for block in channel.blocks]
-        self.cov, self.lost = latent_law(belief.doubt, channel.common, self.blocks, [b.shape for b in channel.blocks], self.k)
+        self.cov, self.lost = latent_law(
+            belief.doubt, channel.common, self.blocks, [b.shape for b in channel.blocks], self.k
+        )
         self._even = EvenLaw.of(channel, belief.spread, belief.doubt, self.blocks)
 
     # -- blocks and latents --------------------------------------------------------------------------
@@ -97,7 +99,9 @@ class Conditioned:
         q: Array = np.asarray(np.kron(np.eye(c), spread), dtype=np.float64) if c > 1 else spread
         if len(seen) == 0:
             nothing = np.zeros((1, size, 0))
-            return _Solved(seen, nothing, q[None], start[None], np.zeros((1, self.latents, 0)), np.zeros((1, 0, self.latents)))
+            return _Solved(
+                seen, nothing, q[None], start[None], np.zeros((1, self.latents, 0)), np.zeros((1, 0, self.latents))
+            )
         view, alike = self._view(block, mean_part, seen)
         if block.plain and len(seen) == size and alike:
             # B is the identity: both shares of V keep their digits, however small the noise is.

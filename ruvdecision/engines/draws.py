@@ -63,7 +63,10 @@ class Point:
         import xarray as xr
 
         assert self.chains is not None
-        arrays = {k: (("chain", "draw", *(f"{k}_dim_{i}" for i in range(v.ndim - 2))), v) for k, v in self.chains.values.items()}
+        arrays = {
+            k: (("chain", "draw", *(f"{k}_dim_{i}" for i in range(v.ndim - 2))), v)
+            for k, v in self.chains.values.items()
+        }
         if self.weights is not None:
             arrays["weight"] = (("chain", "draw"), self.weights.reshape(self.chains.chains, -1))
         return xr.Dataset(arrays, attrs={"how": self.how, "route": self.route})
@@ -86,11 +89,17 @@ class Drawer:
         self.settings, self.anatomy, self.users = settings, anatomy, users
         self.kind = "pymc" if not anatomy.continuous else choose_sampler(settings.sampler)
         if not anatomy.continuous and settings.sampler == "nutpie":
-            raise InputError("nutpie does not sample discrete parameters", ", ".join(anatomy.names), 'Use sampler="pymc", or sum them out')
+            raise InputError(
+                "nutpie does not sample discrete parameters",
+                ", ".join(anatomy.names),
+                'Use sampler="pymc", or sum them out',
+            )
 
     # -- a row of releases -----------------------------------------------------------------------------
 
-    def points(self, seen: Sequence[Observed], seed: np.random.SeedSequence, tell: Callable[..., Any]) -> Iterator[tuple[int, Point]]:
+    def points(
+        self, seen: Sequence[Observed], seed: np.random.SeedSequence, tell: Callable[..., Any]
+    ) -> Iterator[tuple[int, Point]]:
         """One point per release, from the last to the first: weights travel from wide posteriors to narrow ones."""
         number = int(seed.generate_state(1)[0] % (2**31 - 1))
         reaches: dict[Any, tuple[Reach, ...]] = {}
@@ -121,7 +130,9 @@ class Drawer:
             logs = route.log_likelihood(theta, data)
             weights, khat = smooth_weights(logs - anchor.logs)
             if khat < GOOD_KHAT:
-                point = self._finish(route, seen, reach_here, data, anchor.chains, weights, khat, anchor.found, "reweighted")
+                point = self._finish(
+                    route, seen, reach_here, data, anchor.chains, weights, khat, anchor.found, "reweighted"
+                )
                 if point.converged and not self._too_rough(point):
                     return point, anchor
         return self._sampled(route, seen, reaches, number)
@@ -137,7 +148,9 @@ class Drawer:
     def _sampled(self, route: Route, seen: Observed, reaches: dict[Any, Any], number: int) -> tuple[Point, _Anchor]:
         kind: type[Route] = type(route)
         for attempt in range(4):
-            kind, reach = self._fit(type(route) if not isinstance(route, NodesRoute) else NodesRoute, seen, reaches.get("reach"))
+            kind, reach = self._fit(
+                type(route) if not isinstance(route, NodesRoute) else NodesRoute, seen, reaches.get("reach")
+            )
             route = kind(route.anatomy)
             data = route.data(seen, reach)
             sampler = self._sampler(route, data)
@@ -194,7 +207,14 @@ class Drawer:
         """The same draws again if they were drawn lately: another user, loss or power of the prior asks for them."""
         kept = sampler.recent
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in data.values())).hexdigest()
-        key = (digest, self.settings.draws, self.settings.tune, self.settings.chains, self.settings.target_accept, number)
+        key = (
+            digest,
+            self.settings.draws,
+            self.settings.tune,
+            self.settings.chains,
+            self.settings.target_accept,
+            number,
+        )
         if key not in kept:
             kept[key] = self._run(sampler, data, self.settings.draws, number)
             while len(kept) > RECENT:
@@ -221,7 +241,9 @@ class Drawer:
         error = float(np.ptp(moved)) if np.isfinite(moved).all() else np.inf
         if error <= CLOSE:
             return error, reach
-        better = tuple(reach_at(self.anatomy, few, c, j, old=r) for j, (c, r) in enumerate(zip(seen.columns, reach, strict=True)))
+        better = tuple(
+            reach_at(self.anatomy, few, c, j, old=r) for j, (c, r) in enumerate(zip(seen.columns, reach, strict=True))
+        )
         return error, tuple(replace(b, count=2 * r.count, fine=2 * r.fine) for b, r in zip(better, reach, strict=True))
 
     # -- one release -----------------------------------------------------------------------------------
@@ -299,7 +321,9 @@ class Drawer:
         found = diagnose(chains)
         posteriors = [latent.law(user.target, chains) for user in self.users]
         values = [user.loss.uncertainty(p, user.actions) for user, p in zip(self.users, posteriors, strict=True)]
-        return judged(values, posteriors, chains, None, "sampled", f"records sampled too: {latent.reason}", found, np.nan, 0.0)
+        return judged(
+            values, posteriors, chains, None, "sampled", f"records sampled too: {latent.reason}", found, np.nan, 0.0
+        )
 
     # -- before any release ------------------------------------------------------------------------------
 
@@ -311,7 +335,9 @@ class Drawer:
         silent = Observed(tuple(Silent(n) for _ in range(k)))
         theta = self._prior(seed)
         if self.anatomy.kind == "joint":
-            return float(user.loss.uncertainty(Latent(self.anatomy, silent, "").prior_law(user.target), user.actions).value)
+            return float(
+                user.loss.uncertainty(Latent(self.anatomy, silent, "").prior_law(user.target), user.actions).value
+            )
         reach = None
         if self.anatomy.kind == "elementwise":
             some = {key: v[:: max(1, len(v) // CHECKED)] for key, v in theta.items()}
@@ -332,7 +358,15 @@ class Drawer:
 
 
 def judged(
-    values: Any, posteriors: Any, chains: Chains, weights: Any, how: str, route: str, found: Any, khat: float, error: float
+    values: Any,
+    posteriors: Any,
+    chains: Chains,
+    weights: Any,
+    how: str,
+    route: str,
+    found: Any,
+    khat: float,
+    error: float,
 ) -> Point:
     """A point with its verdict."""
     total = chains.chains * chains.draws

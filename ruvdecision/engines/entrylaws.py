@@ -51,7 +51,9 @@ class EntryLaw:
             if self.kind == "mixture":
                 centres, weights = np.asarray(self.centres), np.asarray(self.weights)
                 total = variance + self.size**2 * (1.0 - weights @ centres**2)
-                parts = np.log(weights) - 0.5 * ((gap[..., None] - self.size * centres) ** 2 / total + np.log(2 * np.pi * total))
+                parts = np.log(weights) - 0.5 * (
+                    (gap[..., None] - self.size * centres) ** 2 / total + np.log(2 * np.pi * total)
+                )
                 return np.asarray(special.logsumexp(parts, axis=-1))
             return _dither(gap, sd, self.size)
 
@@ -81,7 +83,9 @@ def _student(gap: Array, sd: float, scale: float, df: float) -> Array:
     step = max(1, BLOCK // len(u))
     for start in range(0, len(flat), step):
         part = flat[start : start + step, None]
-        out[start : start + step] = special.logsumexp(log_weight - 0.5 * (part**2 / variance + np.log(2 * np.pi * variance)), axis=1)
+        out[start : start + step] = special.logsumexp(
+            log_weight - 0.5 * (part**2 / variance + np.log(2 * np.pi * variance)), axis=1
+        )
     return out.reshape(np.shape(gap))
 
 

@@ -120,7 +120,11 @@ class Enumeration:
         law = self._law(user, channel)
         if release is None:
             if not all(k.silent for k in channel.kernels):
-                raise InputError(f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)")
+                raise InputError(
+                    f"The posterior after {mask} depends on what is released",
+                    None,
+                    "Pass release=mask.release(data, rng)",
+                )
             nothing = np.zeros((0, len(belief.levels)))
             empty = np.zeros(0, dtype=np.int64)
             return Finite(law.plan.values, law.after(Slots(nothing, empty, empty)))
@@ -131,7 +135,9 @@ class Enumeration:
     def _law(self, user: User, channel: FiniteChannel) -> FiniteLaw:
         return FiniteLaw(user.belief, plan_of(user.belief, user.target, self.limit), channel, self.limit)
 
-    def _expected(self, user: User, channel: FiniteChannel, codes: Any, replicates: int | None, seed: Any) -> tuple[Value, str]:
+    def _expected(
+        self, user: User, channel: FiniteChannel, codes: Any, replicates: int | None, seed: Any
+    ) -> tuple[Value, str]:
         law = self._law(user, channel)
         if channel.continuous:
             if codes is None and len(channel.kinds) == 1 and law.one_number:
@@ -148,7 +154,9 @@ class Enumeration:
         chance = outputs.joint.sum(axis=1)
         if np.any(chance <= 0):
             raise InputError(
-                "The records cannot come from this belief", "probability zero", "Check the data, or the prior probabilities that are zero"
+                "The records cannot come from this belief",
+                "probability zero",
+                "Check the data, or the prior probabilities that are zero",
             )
         each = _uncertainty(user, law.plan.values, outputs.joint / chance[:, None])
         # Errors of separate posteriors may hang together, so they are added and not averaged out.
@@ -169,7 +177,9 @@ class Enumeration:
 def _uncertainty(user: User, values: Array, chances: Array) -> Value:
     """Uncertainty of many posteriors on one set, in blocks that fit into memory."""
     step = max(1, BATCH // len(values))
-    parts = [user.loss.uncertainty(Finite(values, chances[i : i + step]), user.actions) for i in range(0, len(chances), step)]
+    parts = [
+        user.loss.uncertainty(Finite(values, chances[i : i + step]), user.actions) for i in range(0, len(chances), step)
+    ]
     return Value(
         np.concatenate([np.broadcast_to(p.value, (min(step, len(chances) - i * step),)) for i, p in enumerate(parts)]),
         np.concatenate([np.broadcast_to(p.error, (min(step, len(chances) - i * step),)) for i, p in enumerate(parts)]),
@@ -205,7 +215,9 @@ def _codes(belief: FiniteBelief, data: Any) -> Any:
     codes = belief.levels.codes(data, "data")
     if len(codes) != belief.records:
         raise InputError(
-            f"data must have {belief.records} records, as the belief says", len(codes), "Give records= to the belief, or other data"
+            f"data must have {belief.records} records, as the belief says",
+            len(codes),
+            "Give records= to the belief, or other data",
         )
     if np.any(codes < 0):
         raise InputError("data must not have missing records", int(np.sum(codes < 0)), "Fill or drop them first")
@@ -228,8 +240,11 @@ def _check_loss(user: User) -> None:
     if isinstance(user.loss, (Quadratic, Componentwise)) or (
         isinstance(user.loss, ZeroOne) and np.any(np.asarray(user.loss.tolerance) > 0)
     ):
-        raise UnsupportedError(f"{user.loss!r} measures distances, and {what}", do="Use ZeroOne(), LogScore() or a loss of your own")
+        raise UnsupportedError(
+            f"{user.loss!r} measures distances, and {what}", do="Use ZeroOne(), LogScore() or a loss of your own"
+        )
     if isinstance(user.loss, CustomLoss) and user.actions is None:
         raise UnsupportedError(
-            f"A loss of your own has no numbers to search among, and {what}", do='Give estimates="target", or list the estimates'
+            f"A loss of your own has no numbers to search among, and {what}",
+            do='Give estimates="target", or list the estimates',
         )

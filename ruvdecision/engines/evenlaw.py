@@ -57,12 +57,20 @@ class EvenLaw:
             return None
         for block, solved in zip(channel.blocks, blocks, strict=True):
             pairs = ((block.r, first.r), (block.b, first.b), (block.alive, first.alive))
-            if len(block.shape.sizes) > 1 or solved.sight is None or not all(x is y or np.array_equal(x, y) for x, y in pairs):
+            if (
+                len(block.shape.sizes) > 1
+                or solved.sight is None
+                or not all(x is y or np.array_equal(x, y) for x, y in pairs)
+            ):
                 return None
         return cls(channel, spread, doubt, blocks[0])
 
     def covariance(
-        self, parts: Sequence[Any], matrix: Array | None, place: Callable[[Any], Any], contrast: Callable[[int, int], Array]
+        self,
+        parts: Sequence[Any],
+        matrix: Array | None,
+        place: Callable[[Any], Any],
+        contrast: Callable[[int, int], Array],
     ) -> Array:
         """Joint covariance of basic targets, or of linear functions of them.
 
@@ -87,7 +95,9 @@ class EvenLaw:
         left = self._distances(parts, place, contrast)
         return np.asarray(total + (left if matrix is None else combined(matrix, left)))
 
-    def _distances(self, parts: Sequence[Any], place: Callable[[Any], Any], contrast: Callable[[int, int], Array]) -> Array:
+    def _distances(
+        self, parts: Sequence[Any], place: Callable[[Any], Any], contrast: Callable[[int, int], Array]
+    ) -> Array:
         """What parts have beside the average or the mean: distances from it, and what is new in a new record."""
         k = len(self.spread)
         at = [None if isinstance(p, (Parameter, NewRecord, Average)) else place(p) for p in parts]

@@ -79,11 +79,13 @@ class Exact:
             given = Conditioned(belief, self._channel(belief, masks[members[0]], family.numbers, table))
             done, share = float(members[0]) / len(masks), len(members) / len(masks)
             part = None if tell is None else lambda x, done=done, share=share: tell(done + share * x)
-            result, averaged[members] = self._family(user, [masks[i] for i in members], given, table, replicates, seed, part)
+            result, averaged[members] = self._family(
+                user, [masks[i] for i in members], given, table, replicates, seed, part
+            )
             value[members], error[members] = result.value, result.error
-        before = self._family(user, [Suppress()], Conditioned(belief, self._single(belief, Suppress(), table)), None, replicates, seed)[
-            0
-        ].value
+        before = self._family(
+            user, [Suppress()], Conditioned(belief, self._single(belief, Suppress(), table)), None, replicates, seed
+        )[0].value
         names: Any = "exact"
         if averaged.any():
             names = ["exact, averaged over releases" if a else "exact" for a in averaged]
@@ -98,7 +100,9 @@ class Exact:
         belief = _belief(user)
         given = Conditioned(belief, self._single(belief, mask))
         if release is None and given.channel.location != "known" and _mentions_record(user.target):
-            raise InputError(f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)")
+            raise InputError(
+                f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
+            )
         if release is None:
             return self._posterior(user, given, None, as_generator(0))
         values, place = _released(belief, given.channel, release)
@@ -194,24 +198,41 @@ class Exact:
             if given.channel.location == "unknown":
                 if not getattr(loss, "second_order", False):
                     raise UnsupportedError(
-                        "All records in unknown order need the quadratic loss", do="Use Quadratic(), or leave out Shuffle()"
+                        "All records in unknown order need the quadratic loss",
+                        do="Use Quadratic(), or leave out Shuffle()",
                     )
                 each = loss.uncertainty(_gaussian(_mean_covariance(given, form), form))
             else:
                 kinds = given.channel.layout.classes()
-                each = _weighted([(w, loss.uncertainty(_gaussian(given.record_covariance(t, c), form))) for w, t, c in kinds])
+                each = _weighted(
+                    [(w, loss.uncertainty(_gaussian(given.record_covariance(t, c), form))) for w, t, c in kinds]
+                )
             return _spread_out(Value(each.value * given.n, each.error * given.n), count)
-        if given.channel.location != "known" or given.n * given.k > LARGEST_JOINT or not loss.location_free or user.actions is not None:
+        if (
+            given.channel.location != "known"
+            or given.n * given.k > LARGEST_JOINT
+            or not loss.location_free
+            or user.actions is not None
+        ):
             raise UnsupportedError(
                 f"{loss!r} of all {given.n} records at once is not available in closed form here",
                 do=f"Use a loss that adds up over records alike, such as Quadratic(), or at most {LARGEST_JOINT} entries in known rows",
             )
         return _spread_out(
-            loss.uncertainty(Gaussian(np.zeros(given.n * given.k), given.covariance([Record(j) for j in range(given.n)]))), count
+            loss.uncertainty(
+                Gaussian(np.zeros(given.n * given.k), given.covariance([Record(j) for j in range(given.n)]))
+            ),
+            count,
         )
 
     def _simulate(
-        self, user: User, family: Sequence[Mask], data: Array | None, replicates: int | None, seed: Any, tell: Any = None
+        self,
+        user: User,
+        family: Sequence[Mask],
+        data: Array | None,
+        replicates: int | None,
+        seed: Any,
+        tell: Any = None,
     ) -> Value:
         """Average over drawn releases, with the same random numbers for every mask."""
         belief = user.belief
@@ -244,7 +265,9 @@ class Exact:
         belief, target = user.belief, user.target
         if isinstance(target, Records):
             if given.n * given.k > LARGEST_JOINT or given.channel.location == "unknown":
-                raise UnsupportedError("The joint posterior of all records is too large or has no known order", do="Ask for Record(j)")
+                raise UnsupportedError(
+                    "The joint posterior of all records is too large or has no known order", do="Ask for Record(j)"
+                )
             parts: list[Any] = [Record(j) for j in range(given.n)]
             mean = np.tile(belief.centre, given.n) if values is None else given.means(values).of(parts)
             return Gaussian(mean, given.covariance(parts)[0])
@@ -374,9 +397,14 @@ def _covariance(given: Conditioned, form: _Form) -> Array:
 def _places(given: Conditioned, form: _Form) -> list[tuple[float, Array]]:
     """Probability of each place where the record may lie, and the covariance of the form there."""
     if len(form.parts) != 1:
-        raise UnsupportedError("Several records in a random sample are not available in closed form", do="Ask for one Record at a time")
+        raise UnsupportedError(
+            "Several records in a random sample are not available in closed form", do="Ask for one Record at a time"
+        )
     matrix = None if form.plain else form.matrix
-    return [(p, given.record_covariance(t, c, matrix)) for p, t, c in given.channel.layout.places(form.parts[0].row % given.n)]
+    return [
+        (p, given.record_covariance(t, c, matrix))
+        for p, t, c in given.channel.layout.places(form.parts[0].row % given.n)
+    ]
 
 
 def _mean_covariance(given: Conditioned, form: _Form) -> Array:
@@ -428,7 +456,12 @@ def _released(belief: NormalBelief, channel: LinearChannel, release: Any) -> tup
             values = np.concatenate([values, np.full((n - values.shape[0], belief.k), np.nan)])
         return _regrouped(channel, values) if channel.scrambled else values, np.arange(n)
     kept = frame.table.index.to_numpy()
-    if frame.kind not in ("frame", "series") or not np.issubdtype(kept.dtype, np.integer) or kept.min() < 0 or kept.max() >= n:
+    if (
+        frame.kind not in ("frame", "series")
+        or not np.issubdtype(kept.dtype, np.integer)
+        or kept.min() < 0
+        or kept.max() >= n
+    ):
         raise InputError(
             "A sample must tell which rows it holds",
             "a release without row numbers",
@@ -451,7 +484,8 @@ def _regrouped(channel: LinearChannel, values: Array) -> Array:
             groups.append(p)
     if len(groups) > 1:
         raise UnsupportedError(
-            "Rows that were averaged in several ways and then shuffled cannot be put together again", do="Put Shuffle() first in the chain"
+            "Rows that were averaged in several ways and then shuffled cannot be put together again",
+            do="Put Shuffle() first in the chain",
         )
     starts, labels = groups[0].runs()
     places = np.argsort(np.repeat(labels, np.diff(np.append(starts, len(values)))), kind="stable")

@@ -76,7 +76,9 @@ class Kernel:
     def through(self, step: Stochastic, names: tuple[Any, ...]) -> Kernel:
         """Send the output through a further matrix."""
         if self.noise is not None:
-            raise UnsupportedError(f"{step} needs categories, and noise makes a continuum of them", do="Put Stochastic before Noise")
+            raise UnsupportedError(
+                f"{step} needs categories, and noise makes a continuum of them", do="Put Stochastic before Noise"
+            )
         # Rows that are already suppressed stay so.
         open_ = [o for o in self.outputs if any(v is not None for v in o)]
         if not open_:
@@ -115,7 +117,9 @@ class Kernel:
             return self
         width = len(self.outputs[0])
         if not all(v is None or isinstance(v, float) for output in self.outputs for v in output):
-            raise UnsupportedError("Noise needs numbers, and the records are labels", do="Use Stochastic for categories")
+            raise UnsupportedError(
+                "Noise needs numbers, and the records are labels", do="Use Stochastic for categories"
+            )
         endless = [i for i in range(width) if np.isinf(covariance[i, i])]
         kernel = self.hide(endless) if endless else self
         finite = np.where(np.isinf(covariance), 0.0, covariance)
@@ -132,14 +136,18 @@ class Kernel:
                 key = tuple(_plain(v) for v in seen)
                 if key not in self.outputs:
                     raise InputError(
-                        "The release holds a value that the mask cannot give", "another", "Check that the release was made by this mask"
+                        "The release holds a value that the mask cannot give",
+                        "another",
+                        "Check that the release was made by this mask",
                     )
                 return np.log(self.matrix[:, self.outputs.index(key)])
             log_density = self.log_densities(as_float_array("The release", list(seen))[None])[0]
             top = log_density.max()
             if top == -np.inf:
                 raise InputError(
-                    "The release holds a value that the mask cannot give", "another", "Check that the release was made by this mask"
+                    "The release holds a value that the mask cannot give",
+                    "another",
+                    "Check that the release was made by this mask",
                 )
             return np.log(self.matrix @ np.exp(log_density - top))
 
@@ -226,11 +234,15 @@ class FiniteChannel:
 
     def _suppress(self, step: Suppress, n: int, columns: int) -> FiniteChannel:
         width = max((len(o) for k in self.kernels for o in k.outputs), default=columns)
-        hidden = list(range(width)) if step.columns is None else check_columns("columns", step.columns, list(range(width)))
+        hidden = (
+            list(range(width)) if step.columns is None else check_columns("columns", step.columns, list(range(width)))
+        )
         if step.rows is None:
             return replace(self, kernels=tuple(k.hide(hidden) for k in self.kernels))
         if not self.ordered or self.kept < n:
-            raise UnsupportedError(f"{step} after Shuffle or Subsample hides rows that nobody can name", do="Suppress rows first")
+            raise UnsupportedError(
+                f"{step} after Shuffle or Subsample hides rows that nobody can name", do="Suppress rows first"
+            )
         rows = {check_index("rows", r, n) for r in step.rows}
         inside = np.isin(np.arange(n), sorted(rows))
         kernels: list[Kernel] = []
@@ -250,12 +262,18 @@ class FiniteChannel:
         if why is not None:
             raise UnsupportedError(f"Enumeration cannot invert {step}: {why}", do="Use plain normal noise")
         if step.common and n > 1:
-            raise UnsupportedError("Noise(common=True) ties the records together", do="Use Noise with one draw per record")
-        chosen = list(range(width)) if step.columns is None else check_columns("columns", step.columns, list(range(width)))
+            raise UnsupportedError(
+                "Noise(common=True) ties the records together", do="Use Noise with one draw per record"
+            )
+        chosen = (
+            list(range(width)) if step.columns is None else check_columns("columns", step.columns, list(range(width)))
+        )
         spread = None
         if step.share is not None:
             if belief.levels.labelled:
-                raise UnsupportedError("Noise(share=...) needs numbers, and the records are labels", do="Use Stochastic for categories")
+                raise UnsupportedError(
+                    "Noise(share=...) needs numbers, and the records are labels", do="Use Stochastic for categories"
+                )
             if self.touched:
                 raise UnsupportedError(
                     f"{step} takes its size from what the masks before it give out, which is not known beforehand",
@@ -264,7 +282,9 @@ class FiniteChannel:
             spread = (record_covariance(belief) if scale is None else scale)[np.ix_(chosen, chosen)]
         sizes = _noise_of_rows(step, n, len(chosen), spread)
         if len(sizes) > 1 and (not self.ordered or self.sampled):
-            raise UnsupportedError(f"{step} after Shuffle or Subsample sizes rows that nobody can name", do="Put it first in the chain")
+            raise UnsupportedError(
+                f"{step} after Shuffle or Subsample sizes rows that nobody can name", do="Put it first in the chain"
+            )
         kinds = np.empty(n, dtype=np.int64)
         kernels: list[Kernel] = []
         place: dict[tuple[int, int], int] = {}
@@ -310,7 +330,9 @@ class FiniteChannel:
                 with np.errstate(divide="ignore"):
                     evidence.append(np.log(kernel.matrix[:, output]))
             else:
-                evidence.append(kernel.log_evidence(kernel.levels()[output] + _root(kernel.noise) @ z[row, : len(kernel.noise)]))
+                evidence.append(
+                    kernel.log_evidence(kernel.levels()[output] + _root(kernel.noise) @ z[row, : len(kernel.noise)])
+                )
         order = np.arange(len(rows)) if self.ordered else rng.permutation(len(rows))
         shown = rows if self.ordered else np.full(len(rows), -1)
         return Slots(np.array(evidence)[order], shown, self.kinds[rows][order])
@@ -324,13 +346,17 @@ class FiniteChannel:
             frame = pd.DataFrame(array if array.ndim == 2 else array.reshape(-1, 1))
             labels = None
         if len(frame) != self.kept:
-            raise InputError(f"The release must have {self.kept} records", len(frame), "Pass what mask.release(data, rng) gave")
+            raise InputError(
+                f"The release must have {self.kept} records", len(frame), "Pass what mask.release(data, rng) gave"
+            )
         n = len(self.kinds)
         if not self.ordered:
             rows = np.full(len(frame), -1)
         elif not self.sampled:
             rows = np.arange(n)
-        elif labels is not None and pd.api.types.is_integer_dtype(labels.dtype) and ((labels >= 0) & (labels < n)).all():
+        elif (
+            labels is not None and pd.api.types.is_integer_dtype(labels.dtype) and ((labels >= 0) & (labels < n)).all()
+        ):
             rows = labels.astype(np.int64)
         else:
             # Without labels a sample says nothing about who is in it.
@@ -341,7 +367,9 @@ class FiniteChannel:
             kernel = self.kernels[kind]
             if len(entry) != len(kernel.outputs[0]):
                 raise InputError(
-                    f"The release must have {len(kernel.outputs[0])} columns", len(entry), "Pass what mask.release(data, rng) gave"
+                    f"The release must have {len(kernel.outputs[0])} columns",
+                    len(entry),
+                    "Pass what mask.release(data, rng) gave",
                 )
             seen = [_plain(v) for v in entry]
             if kernel.noise is None:
@@ -356,7 +384,9 @@ class FiniteChannel:
         hidden = tuple(_plain(v) is None for v in entry)
         fits = [i for i, k in enumerate(self.kernels) if any(tuple(v is None for v in o) == hidden for o in k.outputs)]
         if len(fits) != 1:
-            raise UnsupportedError("It cannot be told which rows of the release went through which mask", do="Release rows in their order")
+            raise UnsupportedError(
+                "It cannot be told which rows of the release went through which mask", do="Release rows in their order"
+            )
         return fits[0]
 
 
@@ -370,18 +400,26 @@ def record_covariance(belief: FiniteBelief) -> Array:
 def _noise_of_rows(step: Noise, n: int, k: int, spread: Array | None) -> list[Array]:
     """Covariance of the noise: one for all records, or one for each."""
     value, where = getattr(step, step.unit), getattr(step, "where", None)
-    apart = isinstance(value, tuple) and step.unit in ("variance", "sd") and (isinstance(value[0], tuple) or len(value) not in (1, k))
+    apart = (
+        isinstance(value, tuple)
+        and step.unit in ("variance", "sd")
+        and (isinstance(value[0], tuple) or len(value) not in (1, k))
+    )
     if not apart:
         sizes = [step.matrix(k, spread)]
     else:
         if len(value) != n:
-            raise InputError(f"{step} must have one size for each of the {n} records", len(value), "Give one number per record")
+            raise InputError(
+                f"{step} must have one size for each of the {n} records", len(value), "Give one number per record"
+            )
         table = np.broadcast_to(np.asarray(value, dtype=np.float64).reshape(n, -1), (n, k))
         sizes = [np.diag(row if step.unit == "variance" else row**2) for row in table]
     if where is None:
         return sizes
     if len(where) != n:
-        raise InputError(f"where must have a boolean for each of the {n} records", len(where), "Give one boolean per record")
+        raise InputError(
+            f"where must have a boolean for each of the {n} records", len(where), "Give one boolean per record"
+        )
     return [(sizes[r] if apart else sizes[0]) * (float(step.times or 1.0) if where[r] else 1.0) for r in range(n)]
 
 

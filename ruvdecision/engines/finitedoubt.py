@@ -38,7 +38,9 @@ Ints = NDArray[np.int64]
 class FiniteDoubt:
     """One user, one mask: the user's posteriors and the agency's."""
 
-    def __init__(self, own: User, truth: FiniteBelief, mask: Mask, scale: Array | None = None, limit: int | None = None) -> None:
+    def __init__(
+        self, own: User, truth: FiniteBelief, mask: Mask, scale: Array | None = None, limit: int | None = None
+    ) -> None:
         self.own, self.mask = own, mask
         self.limit = Enumeration().limit if limit is None else limit
         self.belief, self.truth = _on_common_levels(own.belief, truth, own.target)
@@ -52,7 +54,9 @@ class FiniteDoubt:
         # The noise is what it is: where its size is a share of the records' covariance, both sides take the agency's.
         share = scale if scale is not None or self.truth.levels.labelled else record_covariance(self.truth)
         self.channels = [FiniteChannel.of(self.belief, m, share) for m in self.masks]
-        self.laws = [FiniteLaw(self.belief, plan_of(self.belief, own.target, self.limit), c, self.limit) for c in self.channels]
+        self.laws = [
+            FiniteLaw(self.belief, plan_of(self.belief, own.target, self.limit), c, self.limit) for c in self.channels
+        ]
         self.law = FiniteLaw(self.truth, plan_of(self.truth, own.target, self.limit), self.actual, self.limit)
 
     # -- posteriors ----------------------------------------------------------------------------------
@@ -101,7 +105,10 @@ class FiniteDoubt:
         for i in range(0, len(own), step):
             believed, right = Finite(mine, own[i : i + step]), Finite(theirs, actual[i : i + step])
             estimate = self.own.loss.estimate(believed, self.own.actions)
-            for j, value in ((0, cost_of(self.own.loss, right, estimate)), (2, self.own.loss.uncertainty(believed, self.own.actions))):
+            for j, value in (
+                (0, cost_of(self.own.loss, right, estimate)),
+                (2, self.own.loss.uncertainty(believed, self.own.actions)),
+            ):
                 parts[j].append(np.broadcast_to(value.value, (len(own[i : i + step]),)))
                 parts[j + 1].append(np.broadcast_to(value.error, (len(own[i : i + step]),)))
         value, error, felt, felt_error = (np.concatenate(p) for p in parts)
@@ -110,7 +117,9 @@ class FiniteDoubt:
     def _listed(self, codes: Ints | None) -> tuple[Value, Value]:
         """Over all releases of a mask that gives categories."""
         pair = Pair.of(self)
-        outputs = pair.law(self.limit).outputs(None if codes is None else codes + pair.actual_block * len(self.truth.levels))
+        outputs = pair.law(self.limit).outputs(
+            None if codes is None else codes + pair.actual_block * len(self.truth.levels)
+        )
         own, actual = outputs.joint[:, : pair.split], outputs.joint[:, pair.split :]
         weights = 2.0 * actual.sum(axis=1) if codes is None else outputs.weights
         live = weights > 0
@@ -124,11 +133,15 @@ class FiniteDoubt:
     def _one_number(self) -> bool:
         """Whether the release is one number with noise, whatever the mask was."""
         laws = [self.law, *self.laws]
-        return self.actual.continuous and all(law.one_number for law in laws) and any(c.continuous for c in self.channels)
+        return (
+            self.actual.continuous and all(law.one_number for law in laws) and any(c.continuous for c in self.channels)
+        )
 
     def _over_the_line(self) -> tuple[Value, Value]:
         """One number with noise: integrate over it."""
-        sides = [(p, *_line(law)) for p, law in zip(self.prior, self.laws, strict=True) if law.channel.continuous and p > 0]
+        sides = [
+            (p, *_line(law)) for p, law in zip(self.prior, self.laws, strict=True) if law.channel.continuous and p > 0
+        ]
         actual = _line(self.law)
 
         def split(y: Array) -> tuple[Array, Array, Array]:
@@ -153,7 +166,10 @@ class FiniteDoubt:
         steps = sd * np.array([-13.0, -8.0, -5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0, 8.0, 13.0])
         breaks = np.unique((levels[:, None] + steps).reshape(-1))
         start = joint.sum(axis=0, keepdims=True)
-        size = max(abs(float(self.own.loss.uncertainty(Finite(self.law.plan.values, start), self.own.actions).value[0])), 1e-300)
+        size = max(
+            abs(float(self.own.loss.uncertainty(Finite(self.law.plan.values, start), self.own.actions).value[0])),
+            1e-300,
+        )
         found = [integrate(integrand(which), breaks, 1e-10 * size) for which in (0, 1)]
         return Value(*map(np.asarray, found[0])), Value(*map(np.asarray, found[1]))
 
@@ -188,7 +204,9 @@ class FiniteDoubt:
     def _check(self, own: Array, actual: Array) -> None:
         if np.any(actual <= 0):
             raise InputError(
-                "The records cannot come from this belief", "probability zero", "Check the data, or the prior probabilities that are zero"
+                "The records cannot come from this belief",
+                "probability zero",
+                "Check the data, or the prior probabilities that are zero",
             )
         if np.any(own <= 0):
             raise InputError(
@@ -290,7 +308,9 @@ def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: Any) -> tu
     if own is truth:
         return own, truth
     if own.levels.labelled != truth.levels.labelled or own.levels.columns != truth.levels.columns:
-        raise UnsupportedError("The user's belief and the truth have outcomes of different kinds", do="Use the same outcomes for both")
+        raise UnsupportedError(
+            "The user's belief and the truth have outcomes of different kinds", do="Use the same outcomes for both"
+        )
     if isinstance(target, Parameter) and own.states.labelled and own.states.names != truth.states.names:
         raise UnsupportedError(
             "The states of the two beliefs are labels in different orders, so that they cannot be compared",

@@ -117,7 +117,8 @@ class FiniteLaw:
         m = len(seen)
         if m ** len(mine) > 100_000:
             raise UnsupportedError(
-                f"Which of {m} records belongs to which of {len(mine)} rows has too many answers", do="Ask for one record"
+                f"Which of {m} records belongs to which of {len(mine)} rows has too many answers",
+                do="Ask for one record",
             )
         evidence = np.exp(seen)
         with np.errstate(divide="ignore"):
@@ -145,9 +146,13 @@ class FiniteLaw:
     def outputs(self, codes: Ints | None = None) -> Outputs:
         """Every release with its chance: under the belief, or given the realised records ``codes``."""
         if self.channel.continuous:
-            raise UnsupportedError("A release with noise has a continuum of values", do="Draw releases, or integrate over them")
+            raise UnsupportedError(
+                "A release with noise has a continuum of values", do="Draw releases, or integrate over them"
+            )
         if codes is not None and self.channel.sampled:
-            raise UnsupportedError("Releases of a sample are drawn when the records are given", do="Pass data=, or a smaller file")
+            raise UnsupportedError(
+                "Releases of a sample are drawn when the records are given", do="Pass data=, or a smaller file"
+            )
         if isinstance(self.plan, AveragePlan) or self.channel.ordered:
             pieces = [self._labelled_outputs(s, codes) for s in self._scenarios()]
             joint = np.concatenate([p.joint for p in pieces])
@@ -164,7 +169,9 @@ class FiniteLaw:
             for kind, count in enumerate(scenario.others):
                 if count:
                     matrix = self.channel.kernels[kind].matrix
-                    merged = _sufficient(matrix, self.belief.law, isinstance(self.plan, AveragePlan) or not self.channel.ordered)
+                    merged = _sufficient(
+                        matrix, self.belief.law, isinstance(self.plan, AveragePlan) or not self.channel.ordered
+                    )
                     releases *= comb(count + merged.shape[1] - 1, merged.shape[1] - 1)
             for k in scenario.followed:
                 releases *= 1 if k is None else int(self.channel.kernels[k].matrix.any(axis=0).sum())
@@ -173,7 +180,11 @@ class FiniteLaw:
     @property
     def one_number(self) -> bool:
         """Whether the release is one number with noise and the target follows from at most that record."""
-        return isinstance(self.plan, Plan) and len(self.channel.kinds) == 1 and len(self.channel.kernels[0].outputs[0]) == 1
+        return (
+            isinstance(self.plan, Plan)
+            and len(self.channel.kinds) == 1
+            and len(self.channel.kernels[0].outputs[0]) == 1
+        )
 
     def outputs_before_noise(self) -> Array:
         """Chance of each output of the only record (rows) together with the target's values (columns)."""
@@ -203,7 +214,9 @@ class FiniteLaw:
                     ways = 1
                     for c, size in zip(counts, others, strict=True):
                         ways *= comb(int(size), c)
-                    yield _Scenario(ways / comb(n, m), tuple(k if p else None for k, p in zip(kinds, present, strict=True)), counts)
+                    yield _Scenario(
+                        ways / comb(n, m), tuple(k if p else None for k, p in zip(kinds, present, strict=True)), counts
+                    )
 
     def _labelled_outputs(self, scenario: _Scenario, codes: Ints | None) -> Outputs:
         """Releases whose rows are known: the followed rows' outputs and the counts of the others'."""
@@ -219,7 +232,9 @@ class FiniteLaw:
                 chance = np.ones(len(counts))
             else:
                 others = [
-                    r for r in np.flatnonzero(self.channel.kinds == kind) if isinstance(self.plan, AveragePlan) or r not in self.plan.rows
+                    r
+                    for r in np.flatnonzero(self.channel.kinds == kind)
+                    if isinstance(self.plan, AveragePlan) or r not in self.plan.rows
                 ]
                 counts, chance = _counts_law(merged[codes[others]])
             counted.append((merged, counts, chance))
@@ -235,7 +250,9 @@ class FiniteLaw:
             joint = self._average_joint(state, [(m, c) for m, c, _ in counted], scenario)
             weights = given if codes is not None else joint.sum(axis=1)
             return Outputs(scenario.weight * joint, scenario.weight * weights)
-        followed = [np.ones((len(self.belief.levels), 1)) if k is None else kernels[k].matrix for k in scenario.followed]
+        followed = [
+            np.ones((len(self.belief.levels), 1)) if k is None else kernels[k].matrix for k in scenario.followed
+        ]
         joint = self._joint(state, followed)
         if codes is None:
             weights = joint.sum(axis=2)
@@ -300,7 +317,11 @@ class FiniteLaw:
             for k in scenario.followed:
                 open_ = np.zeros(0, dtype=np.int64) if k is None else np.flatnonzero(wide[k].any(axis=0))
                 followed.append(np.ones((len(law[0]), 1)) if k is None else wide[k][:, open_])
-                shown.append(np.zeros((1, len(names)), dtype=np.int64) if k is None else np.eye(len(names), dtype=np.int64)[open_])
+                shown.append(
+                    np.zeros((1, len(names)), dtype=np.int64)
+                    if k is None
+                    else np.eye(len(names), dtype=np.int64)[open_]
+                )
             joint = self._joint(state, followed)
             own_counts = np.zeros((1, len(names)), dtype=np.int64)
             for s in shown:

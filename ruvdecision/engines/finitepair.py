@@ -66,7 +66,11 @@ class Pair:
                 for column, o in enumerate(b.kernels[kind].outputs):
                     matrix[i * size : i * size + size, place[o]] += b.kernels[kind].matrix[:, column]
             kernels.append(Kernel(matrix, tuple(outputs)))
-        sides = [(float(p), doubt.belief, block, doubt.laws[0].plan) for p, block in zip(doubt.prior, which, strict=False) if p > 0]
+        sides = [
+            (float(p), doubt.belief, block, doubt.laws[0].plan)
+            for p, block in zip(doubt.prior, which, strict=False)
+            if p > 0
+        ]
         sides.append((1.0, doubt.truth, which[-1], doubt.law.plan))
         prior = np.concatenate([0.5 * p * side.prior for p, side, _, _ in sides])
         law = np.zeros((len(prior), len(blocks) * size))
@@ -76,11 +80,17 @@ class Pair:
             start += len(belief.law)
         own_states = len(prior) - len(doubt.truth.law)
         merged = FiniteBelief(
-            np.arange(len(prior)), prior / prior.sum(), likelihood=law, outcomes=np.arange(law.shape[1]), records=doubt.truth.records
+            np.arange(len(prior)),
+            prior / prior.sum(),
+            likelihood=law,
+            outcomes=np.arange(law.shape[1]),
+            records=doubt.truth.records,
         )
         split = len(doubt.laws[0].plan.values)
         plan = _joined_plan([(block, p) for _, _, block, p in sides], len(blocks), size, split, own_states, doubt.limit)
-        return cls(merged, FiniteChannel(tuple(kernels), first.kinds, first.kept, first.ordered), plan, split, which[-1])
+        return cls(
+            merged, FiniteChannel(tuple(kernels), first.kinds, first.kept, first.ordered), plan, split, which[-1]
+        )
 
     def law(self, limit: int) -> FiniteLaw:
         if isinstance(self.plan, _SplitAverage):
@@ -122,7 +132,9 @@ def _joined_plan(
     assert isinstance(actual, Plan)
     rows, wide = own.rows, blocks * size
     if wide ** len(rows) > limit:
-        raise TooManyReleases(f"The target depends on {len(rows)} records under {blocks} masks", do="Use fewer candidates")
+        raise TooManyReleases(
+            f"The target depends on {len(rows)} records under {blocks} masks", do="Use fewer candidates"
+        )
     weights: list[csr_array] = []
     for i, (block, plan) in enumerate(sides):
         assert isinstance(plan, Plan)
@@ -139,4 +151,6 @@ def _joined_plan(
 
 
 def _same(a: FiniteChannel, b: FiniteChannel) -> bool:
-    return all(x.outputs == y.outputs and np.array_equal(x.matrix, y.matrix) for x, y in zip(a.kernels, b.kernels, strict=True))
+    return all(
+        x.outputs == y.outputs and np.array_equal(x.matrix, y.matrix) for x, y in zip(a.kernels, b.kernels, strict=True)
+    )

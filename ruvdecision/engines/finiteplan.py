@@ -131,13 +131,19 @@ def compositions(total: int, parts: int) -> Ints:
         # Few units: say for each unit which part it goes to.
         if total:
             places = np.fromiter(
-                chain.from_iterable(combinations_with_replacement(range(parts), total)), dtype=np.int64, count=ways * total
+                chain.from_iterable(combinations_with_replacement(range(parts), total)),
+                dtype=np.int64,
+                count=ways * total,
             )
             np.add.at(counts, (np.repeat(np.arange(ways), total), places), 1)
         return counts
     # Few parts: say where the bars between them stand.
-    bars = np.fromiter(chain.from_iterable(combinations(range(total + parts - 1), parts - 1)), dtype=np.int64, count=ways * (parts - 1))
-    edges = np.concatenate([np.full((ways, 1), -1), bars.reshape(ways, parts - 1), np.full((ways, 1), total + parts - 1)], axis=1)
+    bars = np.fromiter(
+        chain.from_iterable(combinations(range(total + parts - 1), parts - 1)), dtype=np.int64, count=ways * (parts - 1)
+    )
+    edges = np.concatenate(
+        [np.full((ways, 1), -1), bars.reshape(ways, parts - 1), np.full((ways, 1), total + parts - 1)], axis=1
+    )
     return np.asarray(np.diff(edges, axis=1) - 1)
 
 

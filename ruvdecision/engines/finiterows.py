@@ -36,19 +36,25 @@ class FiniteRows:
     errors: Array
 
     @classmethod
-    def of(cls, belief: FiniteBelief, mask: Mask, known: Sequence[int], errors: Array, codes: Ints | None = None) -> FiniteRows:
+    def of(
+        cls, belief: FiniteBelief, mask: Mask, known: Sequence[int], errors: Array, codes: Ints | None = None
+    ) -> FiniteRows:
         """Follow the mask; ``codes`` are the records, for noise that is a share of their covariance."""
         levels = belief.levels
         scale = None
         if codes is not None and not levels.labelled and belief.records > 1:
             scale = np.atleast_2d(np.cov(levels.numbers.reshape(len(levels), -1)[codes], rowvar=False))
         names: Any = levels.names if levels.labelled else levels.numbers
-        table = np.array(names, dtype=object if levels.labelled else np.float64).reshape(len(levels), -1)[:, list(known)]
+        table = np.array(names, dtype=object if levels.labelled else np.float64).reshape(len(levels), -1)[
+            :, list(known)
+        ]
         try:
             channel = FiniteChannel.of(belief, mask, scale)
         except UnsupportedError as error:
             raise UnsupportedError(
-                error.what, error.got, (error.do or "").replace("It knows", "Identity knows PRAM, Recode, Round, Topcode,") or None
+                error.what,
+                error.got,
+                (error.do or "").replace("It knows", "Identity knows PRAM, Recode, Round, Topcode,") or None,
             ) from None
         return cls(belief, channel, table, errors)
 
@@ -68,7 +74,11 @@ class FiniteRows:
             there = counts > 0
             state = np.log(self.belief.prior) + counts[there] @ np.log(of_row[there])
         if state.max() == -np.inf:
-            raise InputError("The release cannot come from this belief", "probability zero", "Check that the release was made by this mask")
+            raise InputError(
+                "The release cannot come from this belief",
+                "probability zero",
+                "Check that the release was made by this mask",
+            )
         post = np.exp(state - state.max())
         post /= post.sum()
         share = np.where(of_row > 0, post / np.where(of_row > 0, of_row, 1.0), 0.0)
@@ -93,7 +103,11 @@ class FiniteRows:
         top = log.max(axis=1, keepdims=True)
         if np.any(top == -np.inf):
             wrong = f"those of respondent {int(np.argmin(top[:, 0]))} among {len(z)}"
-            raise InputError("No record of the belief has the values that the intruder knows", wrong, "Check values=, or state error_sd=")
+            raise InputError(
+                "No record of the belief has the values that the intruder knows",
+                wrong,
+                "Check values=, or state error_sd=",
+            )
         return np.exp(log - top)
 
     def simulate(self, codes: Ints, rng: np.random.Generator) -> tuple[Array, Ints, Ints]:
@@ -118,7 +132,9 @@ class FiniteRows:
             for code in np.unique(codes[who]):
                 members = codes[who] == code
                 edges = running[code]
-                output[members] = np.minimum(np.searchsorted(edges, uniform[who[members]] * edges[-1], side="right"), len(edges) - 1)
+                output[members] = np.minimum(
+                    np.searchsorted(edges, uniform[who[members]] * edges[-1], side="right"), len(edges) - 1
+                )
             if kernel.noise is None:
                 with np.errstate(divide="ignore"):
                     evidence.append(np.log(kernel.matrix.T))

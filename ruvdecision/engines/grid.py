@@ -155,12 +155,17 @@ class Quadrature:
             "integration_error": rough.tolist(),
         }
         before = self._before(anatomy, users)
-        return [Solution(over_replicates(value[:, i]), spread[i], before[i], self.name, diagnostics) for i in range(len(users))]
+        return [
+            Solution(over_replicates(value[:, i]), spread[i], before[i], self.name, diagnostics)
+            for i in range(len(users))
+        ]
 
     def posterior(self, user: Any, mask: Any, release: Any = None) -> Posterior:
         """Posterior of the user's target after one release."""
         if release is None:
-            raise InputError("A posterior by quadrature needs a release", None, "Pass what mask.release(data, rng) gave back")
+            raise InputError(
+                "A posterior by quadrature needs a release", None, "Pass what mask.release(data, rng) gave back"
+            )
         belief = user.belief
         frame = Frame.of(release)
         n = belief.size if belief.size is not None else frame.n
@@ -199,13 +204,20 @@ class Quadrature:
                 used[todo] = nodes.weights.shape[1]
                 solver = Solver(some, part, nodes)
                 found = [solver.uncertainty(user) for user in users]
-                answers = [Value(_put(a.value, todo, b.value), _put(a.error, todo, b.error)) for a, b in zip(answers, found, strict=True)]
+                answers = [
+                    Value(_put(a.value, todo, b.value), _put(a.error, todo, b.error))
+                    for a, b in zip(answers, found, strict=True)
+                ]
                 todo = [i for i in todo if any(a.error[i] > tolerance * abs(a.value[i]) for a in answers)]
                 if not todo or not frames.size:
                     break
         doubt = np.where(off > 1e-13, off, 0.0)
         # A share of an infinite value says nothing.
-        return [Value(a.value, a.error + doubt * np.where(np.isinf(a.value), 0.0, np.abs(a.value))) for a in answers], used, off
+        return (
+            [Value(a.value, a.error + doubt * np.where(np.isinf(a.value), 0.0, np.abs(a.value))) for a in answers],
+            used,
+            off,
+        )
 
     def _before(self, anatomy: Anatomy, users: Sequence[Any]) -> list[float]:
         """Uncertainties before any release, worked out once; missing where the prior is flat."""
@@ -272,7 +284,12 @@ def _refuses_model(anatomy: Anatomy) -> str | None:
 
 def _key(user: Any) -> Any:
     """What the uncertainty before any release depends on, beside the model; None if it cannot be told apart from others."""
-    key = ("quadrature before", user.target, user.loss, None if user.actions is None else repr(np.asarray(user.actions).tolist()))
+    key = (
+        "quadrature before",
+        user.target,
+        user.loss,
+        None if user.actions is None else repr(np.asarray(user.actions).tolist()),
+    )
     try:
         hash(key)
     except TypeError:

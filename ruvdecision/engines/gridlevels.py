@@ -163,7 +163,9 @@ def levels_of(anatomy: Anatomy, seen: Sequence[Observed]) -> list[tuple[list[int
     for i, observed in enumerate(seen):
         kind = choose_route(anatomy, observed)
         if isinstance(kind, str):
-            raise UnsupportedError(f"Quadrature needs records that can be integrated out: {kind}", do="Use engine=ruv.Sampling()")
+            raise UnsupportedError(
+                f"Quadrature needs records that can be integrated out: {kind}", do="Use engine=ruv.Sampling()"
+            )
         found = _sums(observed) if kind.name == "closed form" and core.n == 1 else None
         if found is None:
             others.append(i)

@@ -29,7 +29,9 @@ BLOCK = 48_000
 """Nodes that are worked on at a time, where there are many releases: larger arrays cost more to get hold of than to fill."""
 WIDE = 13.0
 """Boxes that reach farther than this are stretched, so that heavy tails cost few nodes."""
-_OUT = np.array([5, 6, 7, 8, 9, 10, 11, 12, 14, 17, 21, 26, 32, 40, 50, 65, 85, 110, 150, 200, 300, 500, 1000], dtype=np.float64)
+_OUT = np.array(
+    [5, 6, 7, 8, 9, 10, 11, 12, 14, 17, 21, 26, 32, 40, 50, 65, 85, 110, 150, 200, 300, 500, 1000], dtype=np.float64
+)
 _LOOK = np.array([0, 2, 4, 6, 8, 11, 16, 30, 80], dtype=np.float64)
 
 
@@ -95,7 +97,9 @@ class Frames:
             return self
         order = [first, *(i for i in range(self.size) if i != first)]
         covariance = self.roots @ np.swapaxes(self.roots, 1, 2)
-        roots = np.asarray(np.linalg.cholesky(covariance[:, order][:, :, order]), dtype=np.float64)[:, np.argsort(order)]
+        roots = np.asarray(np.linalg.cholesky(covariance[:, order][:, :, order]), dtype=np.float64)[
+            :, np.argsort(order)
+        ]
         return Frames(self.modes, roots, self.low[:, order], self.high[:, order])
 
 
@@ -162,7 +166,9 @@ def find_frames(levels: Levels, starts: Array, bends: Array | None = None) -> Fr
         starts[:] = better[0]
         starts[some] = better
     raise InputError(
-        "The posterior of the parameters has no clear mode", "one that rises for ever", "Give proper priors, or use engine=ruv.Sampling()"
+        "The posterior of the parameters has no clear mode",
+        "one that rises for ever",
+        "Give proper priors, or use engine=ruv.Sampling()",
     )
 
 
@@ -177,7 +183,11 @@ def lay_nodes(levels: Levels, frames: Frames, steps: tuple[float, ...] = (STEP, 
         axes, z, slopes = zip(*[_axis(low[:, i], high[:, i], steps[i]) for i in range(size)], strict=True)
         shape = tuple(a.shape[1] for a in axes)
         if int(np.prod(shape)) > LARGEST:
-            raise InputError("The posterior of the parameters is too wide to integrate", "very heavy tails", "Use engine=ruv.Sampling()")
+            raise InputError(
+                "The posterior of the parameters is too wide to integrate",
+                "very heavy tails",
+                "Use engine=ruv.Sampling()",
+            )
         u = frames.over([_across(z[i], i, size) for i in range(size)], shape).reshape(count, -1, size)
         found, at = levels.look(u)
         logs = found.reshape(count, *shape)
@@ -198,7 +208,9 @@ def lay_nodes(levels: Levels, frames: Frames, steps: tuple[float, ...] = (STEP, 
             break
     weights = np.exp(far, out=far).reshape(count, -1)
     keep = np.flatnonzero(weights.max(axis=0) > 1e-17)
-    marks = [np.all(np.stack(np.meshgrid(*[np.arange(n) % m == 0 for n in shape], indexing="ij")), axis=0) for m in (2, 4)]
+    marks = [
+        np.all(np.stack(np.meshgrid(*[np.arange(n) % m == 0 for n in shape], indexing="ij")), axis=0) for m in (2, 4)
+    ]
     marks = [m.reshape(-1)[keep] for m in marks]
     weights = weights[:, keep]
     weights /= weights.sum(axis=1, keepdims=True)
@@ -222,7 +234,9 @@ def climb(levels: Levels, starts: Array, bends: Array | None = None) -> tuple[Ar
     for _ in range(120):
         seen = levels.log_posterior(u[:, None] + offsets * scale[:, None])
         seen = np.where(
-            np.isfinite(seen), seen, np.min(np.where(np.isfinite(seen), seen, np.inf), axis=1, keepdims=True, initial=1e300) - 10
+            np.isfinite(seen),
+            seen,
+            np.min(np.where(np.isfinite(seen), seen, np.inf), axis=1, keepdims=True, initial=1e300) - 10,
         )
         slope, bend = _derivatives(seen, size)
         values, vectors = np.linalg.eigh(bend)

@@ -43,7 +43,12 @@ class Solver:
             return _judged(*(_quadratic(loss, values[:, some], weights) for some, weights in self.nodes.parts))
         if self._joined(target):
             means, variances = self._normal(target)
-            return _judged(*(self._mixtures(user, means[:, some], variances[:, some], weights) for some, weights in self.nodes.parts))
+            return _judged(
+                *(
+                    self._mixtures(user, means[:, some], variances[:, some], weights)
+                    for some, weights in self.nodes.parts
+                )
+            )
         return self._each(lambda i: self._of_records(user, i))
 
     def law(self, user: Any, level: int = 0) -> Posterior:
@@ -78,7 +83,9 @@ class Solver:
         target = user.target
         some = self.levels.take([level])
         try:
-            found = value_law(some, self.frames.take([level]), lambda u: values_at(some, target, u), _place(self.levels, target))
+            found = value_law(
+                some, self.frames.take([level]), lambda u: values_at(some, target, u), _place(self.levels, target)
+            )
         except InputError:
             found = None  # too wide for a fine grid: the nodes will do
         if found is not None:
@@ -174,7 +181,13 @@ class Solver:
             for level in range(len(mean)):
                 for size_, place_ in _alike(noise[level, told]):
                     mine = told[place_]
-                    gain = np.zeros(1) if np.isinf(size_) else variance[level] / (variance[level] + size_) if size_ else np.ones(1)
+                    gain = (
+                        np.zeros(1)
+                        if np.isinf(size_)
+                        else variance[level] / (variance[level] + size_)
+                        if size_
+                        else np.ones(1)
+                    )
                     known = float(rows[mine] @ np.where(np.isfinite(noise[level, mine]), centre[level, mine], 0.0))
                     total[level] += rows[mine].sum() * mean[level] * (1 - gain) + gain * known
                     spread[level] += np.sum(rows[mine] ** 2) * variance[level] * (1 - gain)
@@ -187,10 +200,18 @@ class Solver:
         if means.ndim == 3:
             n = means.shape[2]
             weights = np.repeat(weights / n, n, axis=1)
-            means, variances = means.reshape(len(means), -1), np.broadcast_to(variances, means.shape).reshape(len(means), -1)
+            means, variances = (
+                means.reshape(len(means), -1),
+                np.broadcast_to(variances, means.shape).reshape(len(means), -1),
+            )
         if type(user.loss).__name__ == "LogScore" and user.actions is None and (variances > 0).all():
             # The density on one grid is far cheaper than the entropy of thousands of components.
-            return np.array([float(user.loss.uncertainty(_density_of(*row)).value) for row in zip(weights, means, variances, strict=True)])
+            return np.array(
+                [
+                    float(user.loss.uncertainty(_density_of(*row)).value)
+                    for row in zip(weights, means, variances, strict=True)
+                ]
+            )
         law = GaussianMixture._make(weights, means, variances, (), (len(means),))
         return np.asarray(user.loss.uncertainty(law, user.actions).value)
 
@@ -205,7 +226,15 @@ class Solver:
         keep = weights > 1e-13 * weights.max()
         count = len(weights)
         theta = {name: v[level * count : (level + 1) * count][keep] for name, v in self.nodes.theta.items()}
-        return Given(self.levels.anatomy, self.levels.seen[level], self.levels.reaches(level), theta, None, weights[keep], exact=True)
+        return Given(
+            self.levels.anatomy,
+            self.levels.seen[level],
+            self.levels.reaches(level),
+            theta,
+            None,
+            weights[keep],
+            exact=True,
+        )
 
     def _each(self, ask: Callable[[int], Value]) -> Value:
         found = [ask(i) for i in range(len(self.levels))]
@@ -238,9 +267,18 @@ def refuses_release(anatomy: Any, target: Any, seen: Any) -> str | None:
     normal = all(column.normal is not None for column in seen.columns)
     if whole and not (normal and anatomy.kind == "normal" and not seen.shuffled):
         return f"Quadrature has {target.describe()} only after normal noise in known rows. Use engine=ruv.Sampling()."
-    if seen.shuffled and any(isinstance(p, Record) for p in parts) and not (normal and anatomy.kind == "normal" and anatomy.scalar):
+    if (
+        seen.shuffled
+        and any(isinstance(p, Record) for p in parts)
+        and not (normal and anatomy.kind == "normal" and anatomy.scalar)
+    ):
         return "Quadrature has records in unknown rows only if they are normal numbers with normal noise. Use engine=ruv.Sampling()."
-    if not anatomy.scalar and anatomy.kind != "mvnormal" and not normal and any(isinstance(p, (Record, NewRecord)) for p in parts):
+    if (
+        not anatomy.scalar
+        and anatomy.kind != "mvnormal"
+        and not normal
+        and any(isinstance(p, (Record, NewRecord)) for p in parts)
+    ):
         return "Quadrature has records of several variables only after normal noise. Use engine=ruv.Sampling()."
     return None
 
@@ -307,7 +345,11 @@ def _quadratic(loss: Any, values: Array, weights: Array, variances: Array | None
 def _density_of(weights: Array, means: Array, variances: Array) -> Any:
     """A mixture of normal numbers as a curve on a grid that is fine in its middle; the mixture itself if that is too coarse."""
     used = weights > 1e-17
-    weights, means, sd = weights[used] / weights[used].sum(), means[used], np.sqrt(np.broadcast_to(variances, used.shape)[used])
+    weights, means, sd = (
+        weights[used] / weights[used].sum(),
+        means[used],
+        np.sqrt(np.broadcast_to(variances, used.shape)[used]),
+    )
     law = GaussianMixture._make(weights, means, sd**2, (), ())
     middle = float(weights @ means)
     scale = float(np.sqrt(weights @ np.minimum(sd, np.median(sd)) ** 2))

@@ -22,7 +22,9 @@ FINE, ROWS = 0.125, 0.25
 POINTS = (401, 1601)
 
 
-def value_law(levels: Levels, frames: Frames, values: Callable[[Array], Array], place: int | None) -> tuple[Curve, float] | None:
+def value_law(
+    levels: Levels, frames: Frames, values: Callable[[Array], Array], place: int | None
+) -> tuple[Curve, float] | None:
     """The law of a number after one release and its relative error; None if the parameters do not move it one way throughout.
 
     ``values`` gives the number at points ``(S, d)``. ``place`` is the coordinate that it is a function of, if that is known.
@@ -66,7 +68,9 @@ def _marginal(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, fl
     curve = _curve(nodes.axes[0][0], x[:, 0], laws[0])
     # Half of the second coordinate's nodes show how well it was summed; halving the step squares the error.
     share = np.exp(laws[0] - special.logsumexp(laws[0]))
-    gap = float(np.sum(share * np.abs(np.expm1(laws[1] - laws[0] - special.logsumexp(laws[1]) + special.logsumexp(laws[0])))))
+    gap = float(
+        np.sum(share * np.abs(np.expm1(laws[1] - laws[0] - special.logsumexp(laws[1]) + special.logsumexp(laws[0]))))
+    )
     return None if curve is None else (curve, gap**2 if gap**2 > 1e-13 else 0.0)
 
 
@@ -87,7 +91,11 @@ def _curve(s: Array, x: Array, logs: Array) -> Curve | None:
         s, x, bare, logs = s[::-1], x[::-1], bare[::-1], logs[::-1]
     best: Curve | None = None
     # Which layout suits the density is not known before: the parameter's own, even, or by logarithms.
-    for layout in (x, *(np.linspace(x[0], x[-1], n) for n in POINTS), *(np.geomspace(x[0], x[-1], n) for n in POINTS if x[0] > 0)):
+    for layout in (
+        x,
+        *(np.linspace(x[0], x[-1], n) for n in POINTS),
+        *(np.geomspace(x[0], x[-1], n) for n in POINTS if x[0] > 0),
+    ):
         values = logs
         if layout is not x:
             wanted = np.log(np.abs(layout)) if sign else layout

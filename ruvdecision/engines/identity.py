@@ -132,10 +132,14 @@ class Identification:
         if reason is not None:
             raise refusal(reason)
         if release is None:
-            raise InputError("Which row is whose depends on what is released", None, "Pass release=mask.release(data, rng)")
+            raise InputError(
+                "Which row is whose depends on what is released", None, "Pass release=mask.release(data, rng)"
+            )
         if user.target.values is None:
             raise InputError(
-                "The posterior depends on what the intruder knows", "no values", "Write Identity(row, known=[...], values=[...])"
+                "The posterior depends on what the intruder knows",
+                "no values",
+                "Write Identity(row, known=[...], values=[...])",
             )
         problem = _problem(user, None, _names_of(release))
         law, n = problem.law(mask), user.belief.records
@@ -168,10 +172,14 @@ class _NormalProblem:
         except UnsupportedError as linear:
             if CoarseRows.sensible(self.belief, mask):
                 return CoarseRows.of(self.belief, mask, self.known, self.errors, self.data)
-            if all(hasattr(step, "linear") and type(step).linear is not Mask.linear for step in mask.steps) and linear.do:
+            if (
+                all(hasattr(step, "linear") and type(step).linear is not Mask.linear for step in mask.steps)
+                and linear.do
+            ):
                 raise
             raise UnsupportedError(
-                linear.what, do="Identity knows Noise, Suppress, Subsample, Shuffle, Round, Topcode, Bottomcode, Recode and fixed groups"
+                linear.what,
+                do="Identity knows Noise, Suppress, Subsample, Shuffle, Round, Topcode, Bottomcode, Recode and fixed groups",
             ) from None
 
     def given(self) -> Array:
@@ -185,7 +193,9 @@ class _NormalProblem:
         if self.target.values is not None:
             z = self.given()
             return (self.data if self.data is not None else self._around(z, for_data)), z
-        records = self.data if self.data is not None else np.reshape(self.belief.draw(for_data), (self.belief.records, -1))
+        records = (
+            self.data if self.data is not None else np.reshape(self.belief.draw(for_data), (self.belief.records, -1))
+        )
         return records, records[np.ix_(self.rows, self.known)] + noise * np.sqrt(self.errors)
 
     def _around(self, z: Array, rng: np.random.Generator) -> Array:
@@ -195,7 +205,8 @@ class _NormalProblem:
             raise UnsupportedError("A flat prior cannot be drawn from", do="Give prior_variance=, or pass data=")
         if len(self.rows) != 1:
             raise UnsupportedError(
-                "Records cannot be drawn around the given values of several respondents", do="Pass data=, or leave out values"
+                "Records cannot be drawn around the given values of several respondents",
+                do="Pass data=, or leave out values",
             )
         records = np.reshape(belief.draw(rng), (belief.records, -1))
         own = records[self.rows[0]]
@@ -226,7 +237,9 @@ class _FiniteProblem:
         self.rows = self.target.rows_in(self.belief.records)
         self.errors = self.target.variances(len(self.known))
         if levels.labelled and self.errors.any():
-            raise UnsupportedError("Labels have no errors that can be measured", do="Leave out error_sd and error_variance, or use numbers")
+            raise UnsupportedError(
+                "Labels have no errors that can be measured", do="Leave out error_sd and error_variance, or use numbers"
+            )
         self.codes = None
         if data is not None:
             self.codes = levels.codes(data, "data")
@@ -262,13 +275,16 @@ class _FiniteProblem:
     def _around(self, z: Any, rng: np.random.Generator) -> Ints:
         if len(self.rows) != 1:
             raise UnsupportedError(
-                "Records cannot be drawn around the given values of several respondents", do="Pass data=, or leave out values"
+                "Records cannot be drawn around the given values of several respondents",
+                do="Pass data=, or leave out values",
             )
         belief = self.belief
         like = FiniteRows.likelihood(self.table()[:, self.known], z, self.errors)[0]
         joint = belief.prior[:, None] * belief.law * like
         if not joint.sum() > 0:
-            raise InputError("No record of the belief has the values that the intruder knows", "others", "Check values=")
+            raise InputError(
+                "No record of the belief has the values that the intruder knows", "others", "Check values="
+            )
         pick = int(rng.choice(joint.size, p=(joint / joint.sum()).ravel()))
         state, outcome = divmod(pick, joint.shape[1])
         codes = rng.choice(joint.shape[1], size=belief.records, p=belief.law[state]).astype(np.int64)
@@ -290,7 +306,9 @@ def _problem(user: User, data: Any, names: Sequence[Any] | None = None) -> Any:
         return _NormalProblem(user, data, names)
     if isinstance(user.belief, FiniteBelief):
         return _FiniteProblem(user, data)
-    raise UnsupportedError(f"Identity is not available for a {type(user.belief).__name__}", do="Use a NormalBelief or a FiniteBelief")
+    raise UnsupportedError(
+        f"Identity is not available for a {type(user.belief).__name__}", do="Use a NormalBelief or a FiniteBelief"
+    )
 
 
 # -- helpers -------------------------------------------------------------------------------------------
@@ -353,11 +371,14 @@ def _score(user: User, weights: Callable[[slice], Array], ids: Ints, rows: Ints)
 def _check_loss(user: User) -> None:
     """Rows have no distances: a loss that measures them is refused."""
     loss = user.loss
-    if isinstance(loss, (Quadratic, Componentwise)) or (isinstance(loss, ZeroOne) and np.any(np.asarray(loss.tolerance) > 0)):
+    if isinstance(loss, (Quadratic, Componentwise)) or (
+        isinstance(loss, ZeroOne) and np.any(np.asarray(loss.tolerance) > 0)
+    ):
         raise UnsupportedError(f"{loss!r} measures distances, and rows have none", do="Use ZeroOne() or LogScore()")
     if isinstance(loss, CustomLoss) and user.actions is None:
         raise UnsupportedError(
-            "A loss of your own has no numbers to search among, and rows are labels", do='Give estimates="target", or list the rows'
+            "A loss of your own has no numbers to search among, and rows are labels",
+            do='Give estimates="target", or list the rows',
         )
 
 

@@ -50,9 +50,23 @@ class Latent:
         for column in observed.columns:
             plain = column.normal is not None
             digest.update(f"{plain}".encode())
-            marks = [~np.isnan(column.known), np.isfinite(column.low), np.isfinite(column.high), np.asarray(column.silent)]
+            marks = [
+                ~np.isnan(column.known),
+                np.isfinite(column.low),
+                np.isfinite(column.high),
+                np.asarray(column.silent),
+            ]
             for array in (
-                marks if plain else [*marks, column.low, column.high, np.nan_to_num(column.known), *column.window(0.5), *column.window(5.0)]
+                marks
+                if plain
+                else [
+                    *marks,
+                    column.low,
+                    column.high,
+                    np.nan_to_num(column.known),
+                    *column.window(0.5),
+                    *column.window(5.0),
+                ]
             ):
                 digest.update(np.ascontiguousarray(array).tobytes())
         if observed.joint is not None:
@@ -111,7 +125,9 @@ class Latent:
         assert a is not None
         spread = a.covariance
         if np.any(spread - np.einsum("gij,ij->gij", spread, np.eye(spread.shape[1]))):
-            raise UnsupportedError("Averages after noise that is correlated across columns cannot be sampled", do="Use variance= or sd=")
+            raise UnsupportedError(
+                "Averages after noise that is correlated across columns cannot be sampled", do="Use variance= or sd="
+            )
         return a.variance
 
     # -- the model ---------------------------------------------------------------------------------------
@@ -152,7 +168,9 @@ class Latent:
             if not free:
                 if self._bounded or self._exact_groups:
                     do = "Make the records a distribution of their own, or use normal noise"
-                    raise UnsupportedError("Records that the model derives from others cannot be fixed or bounded by a release", do=do)
+                    raise UnsupportedError(
+                        "Records that the model derives from others cannot be fixed or bounded by a release", do=do
+                    )
                 graph, jacobian = x, 0.0
             elif plain:
                 graph, jacobian = x, 0.0
@@ -214,8 +232,12 @@ class Latent:
         records, jacobian = symbols["known"], pt.constant(0.0)
         left = np.isnan(self._known)
         for g, j, rows in self._exact_groups:
-            if (~left[rows, j]).any() or np.isfinite(np.stack([c.low for c in self.observed.columns], axis=1)[rows, j]).any():
-                raise UnsupportedError("An average of records that are told besides cannot be sampled", do="Release one or the other")
+            if (~left[rows, j]).any() or np.isfinite(
+                np.stack([c.low for c in self.observed.columns], axis=1)[rows, j]
+            ).any():
+                raise UnsupportedError(
+                    "An average of records that are told besides cannot be sampled", do="Release one or the other"
+                )
             left[rows, j] = False
             value, size = symbols["average"][g, j], len(rows)
             if np.isinf(self._line.low) and np.isinf(self._line.high):
@@ -224,25 +246,37 @@ class Latent:
                 own = value + pt.concatenate([away, -pt.sum(away)[None]])
             elif np.isfinite(self._line.low) and np.isinf(self._line.high):
                 # Shares of the sum: softmax with the last at zero.
-                logits = pt.concatenate([pm.Flat(f"records::group{g}_{j}", shape=size - 1), pt.zeros(1)]) if size > 1 else pt.zeros(1)
+                logits = (
+                    pt.concatenate([pm.Flat(f"records::group{g}_{j}", shape=size - 1), pt.zeros(1)])
+                    if size > 1
+                    else pt.zeros(1)
+                )
                 shares = pt.special.softmax(logits)
                 own = self._line.low + size * (value - self._line.low) * shares
                 jacobian = jacobian + pt.sum(pt.log(shares))
             else:
-                raise UnsupportedError("An average of records between two ends cannot be sampled", do="Add noise before the average")
+                raise UnsupportedError(
+                    "An average of records between two ends cannot be sampled", do="Add noise before the average"
+                )
             records = pt.set_subtensor(records[rows, j], own)
         rows, columns = np.nonzero(left)
         if len(rows):
             u = pm.Flat("records::free", shape=len(rows))
             a, b = low[rows, columns], high[rows, columns]
             start = self._starts(a, b, rows, columns)
-            both, below, above = np.isfinite(a) & np.isfinite(b), np.isfinite(a) & np.isinf(b), np.isinf(a) & np.isfinite(b)
+            both, below, above = (
+                np.isfinite(a) & np.isfinite(b),
+                np.isfinite(a) & np.isinf(b),
+                np.isinf(a) & np.isfinite(b),
+            )
             a0, b0 = np.where(np.isfinite(a), a, 0.0), np.where(np.isfinite(b), b, 0.0)
             scale = start[1]
             v = start[0] + scale * u
             grown = pt.exp(pt.clip(v, -600, 600))
             squashed = pt.sigmoid(v)
-            own = pt.switch(both, a0 + (b0 - a0) * squashed, pt.switch(below, a0 + grown, pt.switch(above, b0 - 1 / grown, v)))
+            own = pt.switch(
+                both, a0 + (b0 - a0) * squashed, pt.switch(below, a0 + grown, pt.switch(above, b0 - 1 / grown, v))
+            )
             steps = pt.switch(both, -pt.softplus(-v) - pt.softplus(v), pt.switch(below, v, pt.switch(above, -v, 0.0)))
             jacobian = jacobian + pt.sum(steps)
             records = pt.set_subtensor(records[rows, columns], own)
@@ -274,7 +308,9 @@ class Latent:
         for j, column in enumerate(self.observed.columns):
             if f"told{j}" in symbols:
                 variance = symbols[f"variance{j}"]
-                logs = -0.5 * (symbols[f"centre{j}"] - records[:, j]) ** 2 / variance - 0.5 * pt.log(2 * np.pi * variance)
+                logs = -0.5 * (symbols[f"centre{j}"] - records[:, j]) ** 2 / variance - 0.5 * pt.log(
+                    2 * np.pi * variance
+                )
                 total = total + pt.sum(symbols[f"told{j}"] * logs)
                 continue
             rows = np.flatnonzero(np.isnan(column.known) & ~np.asarray(column.silent))
@@ -289,7 +325,9 @@ class Latent:
                     if len(rows) and (g, j) not in exact and not np.isnan(a.values[g, j]):
                         variance = symbols["average_variance"][g, j]
                         total = (
-                            total - 0.5 * (symbols["average"][g, j] - pt.mean(records[rows, j])) ** 2 / variance - 0.5 * pt.log(variance)
+                            total
+                            - 0.5 * (symbols["average"][g, j] - pt.mean(records[rows, j])) ** 2 / variance
+                            - 0.5 * pt.log(variance)
                         )
         return total
 
@@ -320,7 +358,9 @@ class Latent:
             found = target(np.concatenate(flat, axis=1), [p.shape[1] for p in flat], [p.ndim == 1 for p in parts])
             if not np.isfinite(found).all():
                 raise InputError(
-                    "The target must be a number for every value that is possible", "missing or infinite values", "Change the function"
+                    "The target must be a number for every value that is possible",
+                    "missing or infinite values",
+                    "Change the function",
                 )
             return found
         n = self.anatomy.n
@@ -336,7 +376,13 @@ class Latent:
             found = np.sort(files, axis=1)[:, target.rank_in(n) - 1]
         elif isinstance(target, NewRecord):
             do = "Add the new record to the model as a variable and ask for it by Parameter(name)"
-            raise UnsupportedError("Records of this model depend on each other, so a new one is not defined by it", do=do)
+            raise UnsupportedError(
+                "Records of this model depend on each other, so a new one is not defined by it", do=do
+            )
         else:
-            raise InputError("PyMCBelief does not have this target", target, "Use Record(j), Records(), Parameter(name), Average() ...")
+            raise InputError(
+                "PyMCBelief does not have this target",
+                target,
+                "Use Record(j), Records(), Parameter(name), Average() ...",
+            )
         return np.asarray(found[:, 0] if self.anatomy.scalar else found)

@@ -34,7 +34,8 @@ def as_matrices(belief: FiniteBelief, mask: Mask) -> Mask:
         elif isinstance(step, (Recode, Round, Topcode, Bottomcode)):
             if not step.recordwise or getattr(step, "random", False):
                 raise UnsupportedError(
-                    f"{step} does not treat each record by itself in a fixed way", do="Use Recode, Round(base) or Topcode(at=...)"
+                    f"{step} does not treat each record by itself in a fixed way",
+                    do="Use Recode, Round(base) or Topcode(at=...)",
                 )
             frame = step.apply(Frame.of(pd.DataFrame(list(names))), np.random.default_rng(0)).table
             labels = [tuple(_plain(v) for v in row) for row in frame.itertuples(index=False, name=None)]
@@ -53,7 +54,9 @@ def _pram(step: PRAM, names: tuple[Any, ...]) -> Stochastic:
     width = len(names[0])
     mapping = step.stay if step.matrix is None else step.matrix
     if isinstance(mapping, dict):
-        columns = dict(zip(check_columns("The mapping of PRAM", list(mapping), list(range(width))), mapping, strict=True))
+        columns = dict(
+            zip(check_columns("The mapping of PRAM", list(mapping), list(range(width))), mapping, strict=True)
+        )
     else:
         chosen = range(width) if step.columns is None else check_columns("columns", step.columns, list(range(width)))
         columns = dict.fromkeys(chosen)
@@ -67,21 +70,32 @@ def _pram(step: PRAM, names: tuple[Any, ...]) -> Stochastic:
                 levels = tuple(sorted(found))
             except TypeError:
                 raise InputError(
-                    "The categories have no order", list(found)[:5], "Give PRAM categories=[...], or turn them all into text"
+                    "The categories have no order",
+                    list(found)[:5],
+                    "Give PRAM categories=[...], or turn them all into text",
                 ) from None
         levels = tuple(_plain(v) for v in levels)
         matrix = step.transition(levels, column=name)
-        moves[column] = {a: {b: float(p) for b, p in zip(levels, row, strict=True) if p > 0} for a, row in zip(levels, matrix, strict=True)}
+        moves[column] = {
+            a: {b: float(p) for b, p in zip(levels, row, strict=True) if p > 0}
+            for a, row in zip(levels, matrix, strict=True)
+        }
     rows: dict[int, dict[Any, float]] = {}
     for i, record in enumerate(names):
         options = []
         for j, value in enumerate(record):
             if j in moves and value not in moves[j]:
-                raise InputError("PRAM has no category for an outcome of the belief", value, "Give categories= that name all of them")
+                raise InputError(
+                    "PRAM has no category for an outcome of the belief", value, "Give categories= that name all of them"
+                )
             options.append(moves[j][value].items() if j in moves else [(value, 1.0)])
         if len(names) * np.prod([float(len(o)) for o in options]) > LARGEST:
-            raise UnsupportedError("PRAM of so many columns gives too many kinds of records", do="Mask fewer columns, or recode them first")
-        rows[i] = {tuple(v for v, _ in combined): float(np.prod([p for _, p in combined])) for combined in product(*options)}
+            raise UnsupportedError(
+                "PRAM of so many columns gives too many kinds of records", do="Mask fewer columns, or recode them first"
+            )
+        rows[i] = {
+            tuple(v for v, _ in combined): float(np.prod([p for _, p in combined])) for combined in product(*options)
+        }
     return _matrix(names, rows)
 
 
@@ -89,7 +103,9 @@ def _matrix(names: tuple[Any, ...], rows: dict[int, dict[Any, float]]) -> Stocha
     """A matrix from the law of every record."""
     outputs = list(dict.fromkeys(v for law in rows.values() for v in law))
     if len(names) * len(outputs) > LARGEST:
-        raise UnsupportedError("The mask gives too many kinds of records", do="Mask fewer columns, or recode them first")
+        raise UnsupportedError(
+            "The mask gives too many kinds of records", do="Mask fewer columns, or recode them first"
+        )
     place = {v: j for j, v in enumerate(outputs)}
     matrix = np.zeros((len(names), len(outputs)))
     for i, law in rows.items():

@@ -18,7 +18,9 @@ from .semidefinite import divide, filtered, parallel, shares, symmetric
 __all__ = ["latent_law"]
 
 
-def latent_law(doubt: Array | None, common: Sequence[Array], blocks: Sequence[Any], counts: Sequence[Any], k: int) -> tuple[Array, Any]:
+def latent_law(
+    doubt: Array | None, common: Sequence[Array], blocks: Sequence[Any], counts: Sequence[Any], k: int
+) -> tuple[Array, Any]:
     """Cov(h | release), and which latents the release leaves entirely open under a flat prior.
 
     ``blocks`` are solved shapes of block, ``counts`` their shapes with how many there are of each.
@@ -70,7 +72,9 @@ def _open(told: Sequence[tuple[Any, Any]], k: int) -> tuple[Array, Any]:
             if i != direct[0]:
                 total = _updated(total, solved, other, k)
         return total, np.zeros((1, k), dtype=bool)
-    information = sum((shape.count * (s.weight[..., :k, :] @ s.view[..., :k]) for s, shape in told), np.zeros((1, k, k)))
+    information = sum(
+        (shape.count * (s.weight[..., :k, :] @ s.view[..., :k]) for s, shape in told), np.zeros((1, k, k))
+    )
     return _inverted(symmetric(information), np.diagonal(information, axis1=-2, axis2=-1))
 
 
@@ -88,7 +92,9 @@ def _direct(view: Array, shape: Any, k: int) -> bool:
     return len(shape.sizes) == 1 and view.shape[-2] == k and bool(np.all(view == shape.roots[0] * np.eye(k)))
 
 
-def _jointly(doubt: Array | None, common: Sequence[Array], told: Sequence[tuple[Any, Any]], k: int) -> tuple[Array, Any]:
+def _jointly(
+    doubt: Array | None, common: Sequence[Array], told: Sequence[tuple[Any, Any]], k: int
+) -> tuple[Array, Any]:
     """The latents together, where a common draw enters unlike the mean."""
     d = k * (1 + len(common))
     information = symmetric(sum((shape.count * (s.weight @ s.view) for s, shape in told), np.zeros((1, d, d))))
@@ -100,7 +106,9 @@ def _jointly(doubt: Array | None, common: Sequence[Array], told: Sequence[tuple[
         prior = np.zeros(lead + (d, d))
         prior[:, :k, :k] = doubt
         prior[:, k:, k:] = noise
-        return symmetric(np.asarray(np.linalg.solve(np.eye(d) + prior @ information, prior))), np.zeros((1, d), dtype=bool)
+        return symmetric(np.asarray(np.linalg.solve(np.eye(d) + prior @ information, prior))), np.zeros(
+            (1, d), dtype=bool
+        )
     # Flat prior: integrate the common noise out first, then invert what is known about the mean.
     a, b, c = information[:, :k, :k], information[:, :k, k:], information[:, k:, k:]
     mixed = np.asarray(np.linalg.solve(np.eye(d - k) + noise @ c, noise))

@@ -75,7 +75,9 @@ class Misjudged:
             both = isinstance(own.belief, NormalBelief) and isinstance(agency.belief, NormalBelief)
             if both and own.belief.k != agency.belief.k:
                 got = f"{own.belief.k} and {agency.belief.k}"
-                raise InputError("The user's belief and the truth must have the same variables", got, "Both are about one file")
+                raise InputError(
+                    "The user's belief and the truth must have the same variables", got, "Both are about one file"
+                )
             if own.knows_mask:
                 self._inner(own, masks, data)
             elif not isinstance(own.belief, (NormalBelief, FiniteBelief)):
@@ -85,7 +87,8 @@ class Misjudged:
                 )
             elif hasattr(own.target, "rank_in"):
                 raise UnsupportedError(
-                    "Order statistics under an unknown mask are not available", do="Ask for Record(j), or knows_mask=True"
+                    "Order statistics under an unknown mask are not available",
+                    do="Ask for Record(j), or knows_mask=True",
                 )
             else:
                 for mask in _one_per_family(masks):
@@ -109,14 +112,21 @@ class Misjudged:
     ) -> Solution:
         own, agency = parties(user)
         if own.knows_mask and own.belief is agency.belief:
-            plain = self._inner(agency, masks, data).solve(agency, masks, data=data, replicates=replicates, seed=seed, tell=tell)
+            plain = self._inner(agency, masks, data).solve(
+                agency, masks, data=data, replicates=replicates, seed=seed, tell=tell
+            )
             return plain._replace(diagnostics={**plain.diagnostics, "felt": plain.uncertainty})
         if isinstance(own.belief, FiniteBelief) and isinstance(agency.belief, FiniteBelief):
             return self._finite(own, agency, masks, data, replicates, seed, tell)
         value, error, felt = np.empty(len(masks)), np.zeros(len(masks)), np.empty(len(masks))
         names = ["exact"] * len(masks)
         left = list(range(len(masks)))
-        if isinstance(own.belief, NormalBelief) and isinstance(agency.belief, NormalBelief) and own.knows_mask and data is None:
+        if (
+            isinstance(own.belief, NormalBelief)
+            and isinstance(agency.belief, NormalBelief)
+            and own.knows_mask
+            and data is None
+        ):
             left = []
             for family in Batch.of(masks).families:
                 found = self._closed(own, agency, masks[family.positions[0]], family.numbers)
@@ -131,7 +141,9 @@ class Misjudged:
             normal = isinstance(agency.belief, NormalBelief) and not hasattr(own.target, "rank_in")
             how = "exact" if normal else self._inner(agency, [masks[i]], data).name
             names[i] = f"{how}, averaged over releases"
-        return Solution(value, error, self._before(own, agency, data), names[0] if len(set(names)) == 1 else names, {"felt": felt})
+        return Solution(
+            value, error, self._before(own, agency, data), names[0] if len(set(names)) == 1 else names, {"felt": felt}
+        )
 
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
         """The user's own posterior after one release; where the mask is not known, a mixture over what it may have been."""
@@ -139,16 +151,22 @@ class Misjudged:
         if own.knows_mask:
             return self._inner(own, [mask], None).posterior(own, mask, release)  # type: ignore[no-any-return]
         if release is None:
-            raise InputError("What an unknown mask was depends on what is released", None, "Pass release=mask.release(data, rng)")
+            raise InputError(
+                "What an unknown mask was depends on what is released", None, "Pass release=mask.release(data, rng)"
+            )
         if isinstance(own.belief, NormalBelief):
             return NormalMixture(own, mask).after(release, np.random.default_rng(0))
         if not isinstance(own.belief, FiniteBelief):
-            raise refusal(self.refuses(user, [mask]) or "An unknown mask needs a NormalBelief or a FiniteBelief. Use one of them.")
+            raise refusal(
+                self.refuses(user, [mask]) or "An unknown mask needs a NormalBelief or a FiniteBelief. Use one of them."
+            )
         return FiniteDoubt(own, own.belief, mask).after(release)
 
     # -- finite beliefs ------------------------------------------------------------------------------
 
-    def _finite(self, own: User, agency: User, masks: Sequence[Mask], data: Any, replicates: int | None, seed: Any, tell: Any) -> Solution:
+    def _finite(
+        self, own: User, agency: User, masks: Sequence[Mask], data: Any, replicates: int | None, seed: Any, tell: Any
+    ) -> Solution:
         limit = self.engine.limit if isinstance(self.engine, Enumeration) else None
         scale = _sample_covariance(agency.belief, data)
         found, first = [], None
@@ -200,7 +218,9 @@ class Misjudged:
         both = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in kinds]
         return tuple(_summed([(w, f[j]) for w, f in both if f is not None], count) for j in (0, 1))  # type: ignore[return-value]
 
-    def _joint(self, own: User, mine: Conditioned, theirs: Conditioned, place: str, count: int) -> tuple[Value, Value] | None:
+    def _joint(
+        self, own: User, mine: Conditioned, theirs: Conditioned, place: str, count: int
+    ) -> tuple[Value, Value] | None:
         """All records together, for a loss that does not add up over them."""
         size = mine.n * mine.k
         if place != "known" or size > LARGEST_JOINT:
@@ -219,10 +239,14 @@ class Misjudged:
             return None
         # The estimate is that of the average of all records; what is left is a matter of second moments.
         bias, covariance = residual_law(mine, theirs, [Average()], form.matrix)
-        extra = covariance - theirs.covariance([Average()], form.matrix) if np.isfinite(covariance).all() else covariance
+        extra = (
+            covariance - theirs.covariance([Average()], form.matrix) if np.isfinite(covariance).all() else covariance
+        )
         return self._cost(own, _mean_covariance(mine, form), bias, _mean_covariance(theirs, form) + extra, form)
 
-    def _judged(self, own: User, mine: Conditioned, theirs: Conditioned, form: _Form, parts: Sequence[Any]) -> tuple[Value, Value]:
+    def _judged(
+        self, own: User, mine: Conditioned, theirs: Conditioned, form: _Form, parts: Sequence[Any]
+    ) -> tuple[Value, Value]:
         bias, covariance = residual_law(mine, theirs, parts, form.matrix)
         return self._cost(own, mine.covariance(parts, form.matrix), bias, covariance, form)
 
@@ -243,7 +267,11 @@ class Misjudged:
                 value[~endless], error[~endless] = rest.value, rest.error
             return Value(value, error), felt
         right = Gaussian.scalar(bias[:, 0], covariance[:, 0, 0]) if form.scalar else Gaussian(bias, covariance)
-        guess = Gaussian.scalar(np.zeros(len(believed)), believed[:, 0, 0]) if form.scalar else Gaussian(np.zeros(bias.shape), believed)
+        guess = (
+            Gaussian.scalar(np.zeros(len(believed)), believed[:, 0, 0])
+            if form.scalar
+            else Gaussian(np.zeros(bias.shape), believed)
+        )
         same = np.all(bias == 0, axis=-1) & np.all(believed == covariance, axis=(-1, -2))
         if same.all():
             # The user is right: the plain uncertainty, to the last digit.
@@ -305,7 +333,9 @@ class Misjudged:
                 # A sampler wants to see a release, be it one that tells nothing.
                 rows = agency.belief.draw(np.random.default_rng(0)) if data is None else data
                 nothing = Suppress().release(pd.DataFrame(_plain_rows(rows)), 0)
-            believed, right = (e.posterior(u, Suppress(), nothing) for e, u in zip(engines, (known, agency), strict=True))
+            believed, right = (
+                e.posterior(u, Suppress(), nothing) for e, u in zip(engines, (known, agency), strict=True)
+            )
         except (InputError, UnsupportedError):
             return float("nan")
         if not (np.isfinite(believed.var()).all() and np.isfinite(right.var()).all()):
@@ -322,7 +352,9 @@ class Misjudged:
 
 def parties(user: User) -> tuple[User, User]:
     """The user as he decides, and somebody with the agency's belief who knows the mask."""
-    agency = replace(user, belief=user.belief if user.truth is None else user.truth, truth=None, knows_mask=True, mask_prior=None)
+    agency = replace(
+        user, belief=user.belief if user.truth is None else user.truth, truth=None, knows_mask=True, mask_prior=None
+    )
     return replace(user, truth=None), agency
 
 

@@ -29,7 +29,9 @@ def records_of(belief: PyMCBelief, data: Any) -> Frame | None:
     frame = Frame.of(data)
     if belief.size is not None and belief.size != frame.n:
         raise InputError(
-            f"The belief is about {belief.size} records", f"{frame.n} rows of data", "Leave out size=, or set it to the file's"
+            f"The belief is about {belief.size} records",
+            f"{frame.n} rows of data",
+            "Leave out size=, or set it to the file's",
         )
     values, _ = frame.numeric("A PyMCBelief")
     anatomy = belief.anatomy(frame.n)

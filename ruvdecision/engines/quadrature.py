@@ -35,7 +35,9 @@ _KRONROD = np.array(
         0.0229353220105292250,
     ]
 )
-_GAUSS = np.array([0.4179591836734693878, 0.0, 0.3818300505051189449, 0.0, 0.2797053914892766679, 0.0, 0.1294849661688696933, 0.0])
+_GAUSS = np.array(
+    [0.4179591836734693878, 0.0, 0.3818300505051189449, 0.0, 0.2797053914892766679, 0.0, 0.1294849661688696933, 0.0]
+)
 
 
 def integrate(f: Callable[[Array], Array], breaks: Array, tolerance: float, deepest: int = 60) -> tuple[float, float]:
@@ -55,7 +57,11 @@ def integrate(f: Callable[[Array], Array], breaks: Array, tolerance: float, deep
         fine, coarse = half * (values @ kronrod), half * (values @ gauss)
         gap = np.abs(fine - coarse)
         # A kink keeps the two rules apart, but only in its own ever shorter panel.
-        good = (gap <= tolerance * np.maximum(2 * half / span, 1e-3)) | (gap <= 1e-15 * np.abs(fine)) | (depth == deepest - 1)
+        good = (
+            (gap <= tolerance * np.maximum(2 * half / span, 1e-3))
+            | (gap <= 1e-15 * np.abs(fine))
+            | (depth == deepest - 1)
+        )
         total += float(fine[good].sum())
         error += float(gap[good].sum())
         left, right, middle = left[~good], right[~good], middle[~good]

@@ -59,7 +59,9 @@ class Ranks:
                 if not self._closed(user, mask, data):
                     if user.belief.records * user.belief.k * DRAWS > LARGEST:
                         raise UnsupportedError(
-                            "Too many records to draw from their posterior", user.belief.records, "Use squared error and plain noise"
+                            "Too many records to draw from their posterior",
+                            user.belief.records,
+                            "Use squared error and plain noise",
                         )
                     self._channel(user.belief, mask, data)
         except UnsupportedError as error:
@@ -95,17 +97,23 @@ class Ranks:
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
         """Posterior after one release, as draws."""
         if release is None:
-            raise InputError(f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)")
+            raise InputError(
+                f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
+            )
         given = Conditioned(user.belief, self._channel(user.belief, mask, None))
         values, _ = _released(user.belief, given.channel, release)
         return self._ranked(
-            user, given.means(values).records() + self._residuals(user.belief, mask, given, 2 * DRAWS, np.random.SeedSequence(0))
+            user,
+            given.means(values).records()
+            + self._residuals(user.belief, mask, given, 2 * DRAWS, np.random.SeedSequence(0)),
         )
 
     # -- in closed form ------------------------------------------------------------------------------------
 
     def _closed(self, user: Any, mask: Mask, data: Any) -> bool:
-        plain = all(isinstance(s, (Release, Shuffle)) or (isinstance(s, Noise) and _size(s) is not None) for s in mask.steps)
+        plain = all(
+            isinstance(s, (Release, Shuffle)) or (isinstance(s, Noise) and _size(s) is not None) for s in mask.steps
+        )
         everything = any(isinstance(s, Suppress) and s.columns is None and s.rows is None for s in mask.steps)
         second_order = user.actions is None and getattr(user.loss, "second_order", False)
         return bool((plain or everything) and second_order and user.belief.k == 1 and data is None)
@@ -114,7 +122,9 @@ class Ranks:
         """Expected posterior variance of the order statistic."""
         belief = user.belief
         n, s2 = belief.records, float(belief.spread[0, 0])
-        noise = sum(float(_size(s) or 0.0) for s in mask.steps if isinstance(s, Noise)) if not _suppressed(mask) else np.inf
+        noise = (
+            sum(float(_size(s) or 0.0) for s in mask.steps if isinstance(s, Noise)) if not _suppressed(mask) else np.inf
+        )
         rank = user.target.rank_in(n)
         if np.isinf(noise):
             mean = np.inf if belief.doubt is None else float(belief.doubt[0, 0])
@@ -126,11 +136,18 @@ class Ranks:
 
     def _before(self, user: Any) -> float:
         if user.belief.doubt is None:
-            return float(user.loss.uncertainty(Gaussian.scalar(0.0, np.inf)).value) if user.belief.k == 1 else float("inf")
+            return (
+                float(user.loss.uncertainty(Gaussian.scalar(0.0, np.inf)).value) if user.belief.k == 1 else float("inf")
+            )
         if self._closed(user, Suppress(), None):
             return float(user.loss.uncertainty(Gaussian.scalar(0.0, self._variance(user, Suppress()))).value)
         seeds = list(replicate_seeds(np.random.SeedSequence(0), 4 * DRAWS))
-        drawn = np.stack([np.reshape(user.belief.draw(np.random.default_rng(s[0])), (user.belief.records, user.belief.k)) for s in seeds])
+        drawn = np.stack(
+            [
+                np.reshape(user.belief.draw(np.random.default_rng(s[0])), (user.belief.records, user.belief.k))
+                for s in seeds
+            ]
+        )
         return float(user.loss.uncertainty(self._ranked(user, drawn), user.actions).value)
 
     # -- by drawing ------------------------------------------------------------------------------------------
@@ -146,7 +163,9 @@ class Ranks:
         residuals = self._residuals(belief, mask, given, DRAWS, seed)
         seen, within = np.empty(count), np.empty(count)
         for r, (for_data, for_mask, _) in enumerate(replicate_seeds(seed, count)):
-            records = pd.DataFrame(belief.draw(np.random.default_rng(for_data)) if data is None else data, columns=belief.columns)
+            records = pd.DataFrame(
+                belief.draw(np.random.default_rng(for_data)) if data is None else data, columns=belief.columns
+            )
             values, _ = _released(belief, given.channel, mask.release(records, for_mask))
             found = user.loss.uncertainty(self._ranked(user, given.means(values).records() + residuals), user.actions)
             seen[r], within[r] = float(found.value), float(found.error)

@@ -107,7 +107,11 @@ class Reach:
         if self.values is not None and column.support is None:
             x = np.repeat(self.values[:, None], column.n, axis=1)
             sure = column.known
-            logs = np.where(np.isnan(sure), np.asarray(column.log(np.where(np.isnan(sure), x, 0.0))), np.where(x == sure, 0.0, -np.inf))
+            logs = np.where(
+                np.isnan(sure),
+                np.asarray(column.log(np.where(np.isnan(sure), x, 0.0))),
+                np.where(x == sure, 0.0, -np.inf),
+            )
             return x, logs
         if column.support is not None or not np.isnan(column.known).any():
             return nodes(column, -np.inf, np.inf)
@@ -165,11 +169,15 @@ def _some_record(anatomy: Anatomy, theta: Theta, place: int) -> float:
     if anatomy.improper:
         return 0.0
     one = anatomy.single or anatomy
-    return float(np.median([np.ravel(one.draw(np.random.default_rng(i))[0].reshape(one.n, -1)[0])[place] for i in range(15)]))
+    return float(
+        np.median([np.ravel(one.draw(np.random.default_rng(i))[0].reshape(one.n, -1)[0])[place] for i in range(15)])
+    )
 
 
 def _cover(anatomy: Anatomy, theta: Theta, middle: Array, place: int) -> Reach:
-    centre, spread = (float(np.median(middle)), float(np.ptp(middle) + 1e-9 * np.max(np.abs(middle)))) if len(middle) else (0.0, 1.0)
+    centre, spread = (
+        (float(np.median(middle)), float(np.ptp(middle) + 1e-9 * np.max(np.abs(middle)))) if len(middle) else (0.0, 1.0)
+    )
     spread = spread if spread > 0 else 1.0
     line = _ends(anatomy, theta, centre, spread, place)
     t = _coarse(line, centre, spread)
@@ -179,7 +187,9 @@ def _cover(anatomy: Anatomy, theta: Theta, middle: Array, place: int) -> Reach:
         inside = np.flatnonzero((logs > peak - DROP).any(axis=0) & np.isfinite(logs).any(axis=0))
     if not len(inside):
         raise InputError(
-            "The model gives no density to any record near the release", "zero everywhere", "Check the prior and the records' law"
+            "The model gives no density to any record near the release",
+            "zero everywhere",
+            "Check the prior and the records' law",
         )
     low, high = t[max(inside[0] - 1, 0)], t[min(inside[-1] + 1, len(t) - 1)]
     return Reach(line, float(low), float(high))
@@ -316,7 +326,9 @@ def _discrete(column: Observation, middle: Array) -> Reach:
         first = np.floor(min(low.min(initial=0.0), 0.0)) if len(low) else 0.0
         last = np.ceil(high.max(initial=1.0)) if len(high) else 1.0
         if last - first > 5000:
-            raise InputError("Discrete records with this release may have too many values", int(last - first), "Use at most 5,000")
+            raise InputError(
+                "Discrete records with this release may have too many values", int(last - first), "Use at most 5,000"
+            )
         last = max(last, np.ceil(middle.max(initial=0.0)), first + 1)
         values = np.arange(first, last + 1)
     return Reach(Line(), float(values[0]), float(values[-1]), values=values)

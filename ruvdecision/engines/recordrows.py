@@ -58,7 +58,13 @@ def given_rows(user: Snooper, masks: Sequence[Mask], rows: Ints, source: Source)
 
 
 def drawn_rows(
-    user: Snooper, masks: Sequence[Mask], rows: Ints, source: Source, replicates: int | None, seed: Any, tell: Any = None
+    user: Snooper,
+    masks: Sequence[Mask],
+    rows: Ints,
+    source: Source,
+    replicates: int | None,
+    seed: Any,
+    tell: Any = None,
 ) -> Value:
     """Average over releases, all rows on the same ones; they are those that each record would see alone."""
     count = REPLICATES if replicates is None else replicates

@@ -100,7 +100,9 @@ class EachRecords:
         if target.aggregate == "mean":
             error = each.error.mean(axis=1)
         else:
-            place = np.argsort(each.uncertainty, axis=1, kind="stable")[:, target.rank_from_below(each.uncertainty.shape[1])]
+            place = np.argsort(each.uncertainty, axis=1, kind="stable")[
+                :, target.rank_from_below(each.uncertainty.shape[1])
+            ]
             own = each.error[np.arange(len(masks)), place][:, None]
             with np.errstate(invalid="ignore"):
                 near = np.abs(each.uncertainty - value[:, None]) <= NEAR * (each.error + own)
@@ -112,7 +114,9 @@ class EachRecords:
 
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
         """Each record has one of its own."""
-        raise UnsupportedError("Every record has a posterior of its own", user.target.describe(), "Ask for that of Record(j)")
+        raise UnsupportedError(
+            "Every record has a posterior of its own", user.target.describe(), "Ask for that of Record(j)"
+        )
 
 
 def every_record(
@@ -158,7 +162,9 @@ def file_size(user: Any, data: Any) -> int:
     if data is not None:
         return int(Frame.of(data).n)
     if user.belief is None:
-        raise InputError("A snooper needs data or a belief", "neither", "Pass data=, or give the Snooper belief=NormalBelief(...)")
+        raise InputError(
+            "A snooper needs data or a belief", "neither", "Pass data=, or give the Snooper belief=NormalBelief(...)"
+        )
     return int(user.belief.records)
 
 
@@ -166,7 +172,9 @@ def aim_at(user: Any, row: int) -> Any:
     """The same user, after the record of one row."""
     target = user.target
     if isinstance(user, Snooper):
-        own = isinstance(user.estimator, Row) and (user.estimator.row is None or getattr(target, "row", None) == user.estimator.row)
+        own = isinstance(user.estimator, Row) and (
+            user.estimator.row is None or getattr(target, "row", None) == user.estimator.row
+        )
         return replace(user, target=_moved_to(target, row), estimator="row" if own else user.estimator)
     return replace(user, target=_moved_to(target, row))
 
@@ -205,7 +213,9 @@ class _Task:
         user = self.user
         if isinstance(user, Snooper):
             return self._snooper() if isinstance(aim_at(user, 0).estimator, Row) and self._own_row else None
-        if not (isinstance(user.belief, NormalBelief) and user.plain) or not isinstance(user.target, (Record, EachRecord, Functional)):
+        if not (isinstance(user.belief, NormalBelief) and user.plain) or not isinstance(
+            user.target, (Record, EachRecord, Functional)
+        ):
             return None
         if self.engine not in ("auto", "exact") and not isinstance(self.engine, Exact):
             return None
@@ -252,13 +262,17 @@ class _Task:
             shape, _, cell = given.channel.layout.rows()
             matrix = None if form.plain else form.matrix
             kinds, which = np.unique(np.stack([shape, cell]), axis=1, return_inverse=True)
-            spreads = np.stack([given.record_covariance(int(t), int(c), matrix)[0] for t, c in kinds.T])[which.reshape(-1)]
+            spreads = np.stack([given.record_covariance(int(t), int(c), matrix)[0] for t, c in kinds.T])[
+                which.reshape(-1)
+            ]
             seen = np.empty((count, len(self.rows)))
             for r, (_, for_mask, _) in enumerate(replicate_seeds(self.seed, count)):
                 values, place = _released(user.belief, given.channel, mask.release(frame, for_mask))
                 at = place[self.rows]
                 means = given.means(values).records()[at] @ form.matrix.T + form.constant
-                posterior = Gaussian.scalar(means[:, 0], spreads[at, 0, 0]) if form.scalar else Gaussian(means, spreads[at])
+                posterior = (
+                    Gaussian.scalar(means[:, 0], spreads[at, 0, 0]) if form.scalar else Gaussian(means, spreads[at])
+                )
                 result = user.loss.uncertainty(posterior, user.actions)
                 seen[r] = result.value
                 if count == 1:
@@ -275,7 +289,9 @@ class _Task:
 
         one = aim_at(self.user, int(self.rows[0]))
         engine = pick(self.engine, one, [Suppress()], None)
-        return np.full(len(self.rows), engine.solve(one, [Suppress()], seed=self.seed, replicates=self.replicates).before)
+        return np.full(
+            len(self.rows), engine.solve(one, [Suppress()], seed=self.seed, replicates=self.replicates).before
+        )
 
     # -- row by row ------------------------------------------------------------------------------------
 
@@ -293,14 +309,18 @@ class _Task:
         together = None
         if hasattr(solver, "solve_together"):
             # One set of draws answers for all records.
-            together = solver.solve_together(users, self.masks, tell=lambda x, *note: self.tell(x) if self.tell else None, **options)
+            together = solver.solve_together(
+                users, self.masks, tell=lambda x, *note: self.tell(x) if self.tell else None, **options
+            )
         for i, one in enumerate(users):
             if together is None and i:
                 solver = pick(self.engine, one, self.masks, self.data)
             found = solver.solve(one, self.masks, **options) if together is None else together[i]
             value[:, i], error[:, i], before[i] = found.uncertainty, found.error, found.before
             words = [found.engine] * len(self.masks) if isinstance(found.engine, str) else list(found.engine)
-            names = [a if a in ("", b) or a.startswith(b) else b for a, b in zip(names, words, strict=True)] if i else words
+            names = (
+                [a if a in ("", b) or a.startswith(b) else b for a, b in zip(names, words, strict=True)] if i else words
+            )
             if self.tell is not None:
                 self.tell((i + 1) / len(labels))
         which = which.reshape(-1)
@@ -313,7 +333,11 @@ class _Task:
         beliefs = [b for b in (user.belief, getattr(user, "truth", None)) if b is not None]
         if not beliefs or isinstance(user.target, Identity):
             return alone
-        if isinstance(user, Snooper) and not isinstance(user.estimator, Mean) and not (isinstance(user.estimator, Row) and self._own_row):
+        if (
+            isinstance(user, Snooper)
+            and not isinstance(user.estimator, Mean)
+            and not (isinstance(user.estimator, Row) and self._own_row)
+        ):
             return alone  # a rule that looks at certain rows tells their records apart
         if all(isinstance(b, NormalBelief) for b in beliefs):
             return self._normal_kinds(alone)

@@ -19,7 +19,9 @@ def refusal(reason: str) -> UnsupportedError:
     "Use engine='auto'."
     """
     what, *rest = re.split(r"(?<=\S)\. (?=[A-Z])", reason.strip(), maxsplit=1)
-    return UnsupportedError(what.rstrip("."), do=rest[0] if rest else "Use engine='auto', or another mask, target or loss")
+    return UnsupportedError(
+        what.rstrip("."), do=rest[0] if rest else "Use engine='auto', or another mask, target or loss"
+    )
 
 
 def has_own_engine(name: str, user: Any, *, identity: bool = False) -> str | None:

@@ -21,7 +21,16 @@ from ..observations import Observed
 from ..protocols import Array
 from .reach import Reach
 
-__all__ = ["GridRoute", "NodesRoute", "NormalRoute", "Route", "RowsRoute", "UnevenRowsRoute", "choose_route", "normal_rows"]
+__all__ = [
+    "GridRoute",
+    "NodesRoute",
+    "NormalRoute",
+    "Route",
+    "RowsRoute",
+    "UnevenRowsRoute",
+    "choose_route",
+    "normal_rows",
+]
 
 Data = Mapping[str, Array]
 CHUNK = 8_000_000
@@ -82,7 +91,9 @@ class Route:
             import pytensor.tensor as pt
 
             symbols = {name: pt.tensor(name, dtype="float64", shape=(None,) * axes) for name, axes in self.fields}
-            self.anatomy.cache[key] = vectorised([self.graph(self.anatomy, symbols)], self.anatomy.free, extra=list(symbols.values()))
+            self.anatomy.cache[key] = vectorised(
+                [self.graph(self.anatomy, symbols)], self.anatomy.free, extra=list(symbols.values())
+            )
         return self.anatomy.cache[key]
 
     def log_likelihood(self, theta: Theta, data: Data) -> Array:
@@ -107,7 +118,11 @@ class NormalRoute(Route):
         assert all(pair is not None for pair in pairs)
         centre, variance = (np.stack([pair[i] for pair in pairs], axis=1) for i in (0, 1))  # type: ignore[index]
         weight = np.isfinite(variance).astype(float)
-        return {"centre": np.where(weight > 0, centre, 0.0), "variance": np.where(weight > 0, variance, 1.0), "weight": weight}
+        return {
+            "centre": np.where(weight > 0, centre, 0.0),
+            "variance": np.where(weight > 0, variance, 1.0),
+            "weight": weight,
+        }
 
     def graph(self, anatomy: Anatomy, data: Mapping[str, Any]) -> Any:
         import pytensor.tensor as pt
@@ -147,7 +162,11 @@ class UnevenRowsRoute(Route):
 
     def data(self, observed: Observed, reach: Sequence[Reach] | None) -> dict[str, Array]:
         centre, covariance, told = normal_rows(observed)
-        return {"centre": centre, "covariance": np.broadcast_to(covariance, (len(centre), *covariance.shape[1:])), "weight": told}
+        return {
+            "centre": centre,
+            "covariance": np.broadcast_to(covariance, (len(centre), *covariance.shape[1:])),
+            "weight": told,
+        }
 
     def width(self, data: Data) -> int:
         return int(data["covariance"].size)
@@ -338,4 +357,8 @@ def _entries(graph: Any, anatomy: Anatomy) -> Any:
 
 
 def _padded(array: Array, count: int, filler: Array) -> Array:
-    return array if len(array) == count else np.concatenate([array, np.broadcast_to(filler, (count - len(array), array.shape[1]))])
+    return (
+        array
+        if len(array) == count
+        else np.concatenate([array, np.broadcast_to(filler, (count - len(array), array.shape[1]))])
+    )

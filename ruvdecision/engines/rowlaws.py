@@ -101,7 +101,9 @@ class LinearRows:
     The record at place i given the whole release is normal, so the weight is a normal density at what is known.
     """
 
-    def __init__(self, belief: NormalBelief, mask: Mask, known: Sequence[int], errors: Array, data: Array | None = None) -> None:
+    def __init__(
+        self, belief: NormalBelief, mask: Mask, known: Sequence[int], errors: Array, data: Array | None = None
+    ) -> None:
         self.belief, self.mask, self.known, self.errors = belief, mask, list(known), errors
         channel = Exact()._single(belief, mask, data)
         if channel.scrambled:
@@ -152,7 +154,9 @@ class LinearRows:
         # A flat prior and a column of which nothing is released: it tells nothing, whoever is where.
         told = np.isfinite(np.diagonal(np.stack(parts), axis1=1, axis2=2))
         if np.any(told != told[0]):
-            raise UnsupportedError("Under the flat prior nothing is known about some columns of some rows", do="Give prior_variance=")
+            raise UnsupportedError(
+                "Under the flat prior nothing is known about some columns of some rows", do="Give prior_variance="
+            )
         use = np.flatnonzero(told[0])
         for rows, part in zip(self.kinds, parts, strict=True):
             density = Density.of(part[np.ix_(use, use)], scale[use], size)
@@ -172,6 +176,8 @@ def read_numbers(frame: Frame, columns: int, rows: int) -> Array:
         )
     if np.isinf(values).any():
         raise InputError(
-            "The release must not hold infinite values", int(np.isinf(values).sum()), "Pass what mask.release(data, rng) gave back"
+            "The release must not hold infinite values",
+            int(np.isinf(values).sum()),
+            "Pass what mask.release(data, rng) gave back",
         )
     return values

@@ -56,14 +56,18 @@ def costs(loss: Any, estimates: Array, truth: Array, rule: Rule) -> Array:
     # The rows without an estimate are filled, so that the loss sees numbers only, and marked afterwards.
     filled = np.where(lost[:, None], 0.0, given) if given.ndim == 2 else np.where(lost, 0.0, given)
     try:
-        values = np.asarray(loss.cost(filled, wanted, m > 1) if hasattr(loss, "cost") else loss(filled, wanted), dtype=np.float64)
+        values = np.asarray(
+            loss.cost(filled, wanted, m > 1) if hasattr(loss, "cost") else loss(filled, wanted), dtype=np.float64
+        )
     except ValueError as error:
         if isinstance(error, InputError):
             raise
         values = np.empty(0)
     if values.shape != (count,):
         check_sizes(estimates.shape[1], m, rule)
-        raise InputError(f"The loss {loss!r} must give one number per estimate", f"shape {values.shape}", "Sum over the components")
+        raise InputError(
+            f"The loss {loss!r} must give one number per estimate", f"shape {values.shape}", "Sum over the components"
+        )
     return np.where(lost, np.nan, values)
 
 

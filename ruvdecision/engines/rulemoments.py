@@ -117,7 +117,12 @@ def error_law(belief: NormalBelief, pulled: Pulled, wanted: Wanted, rule: Rule) 
     """
     gap = pulled.records - wanted.records
     shift = gap.sum(axis=0) - wanted.mean - wanted.new
-    size = np.abs(pulled.records).sum(axis=0) + np.abs(wanted.records).sum(axis=0) + np.abs(wanted.mean) + np.abs(wanted.new)
+    size = (
+        np.abs(pulled.records).sum(axis=0)
+        + np.abs(wanted.records).sum(axis=0)
+        + np.abs(wanted.mean)
+        + np.abs(wanted.new)
+    )
     # Unbiased up to rounding is unbiased.
     shift = np.where(np.abs(shift) <= 1e-12 * size, 0.0, shift)
     spread = belief.spread

@@ -74,7 +74,9 @@ class FixedRule:
             work = _Work(user, Source.of(user.belief, data))
             for family in Batch.of(masks).families:
                 mask = masks[family.positions[0]]
-                if work.channel(mask, family.numbers[:1]) is not None and not any(_wiped(masks[i]) for i in family.positions):
+                if work.channel(mask, family.numbers[:1]) is not None and not any(
+                    _wiped(masks[i]) for i in family.positions
+                ):
                     continue
                 if not all(work.clipped(masks[i]) for i in family.positions):
                     return f"{mask} with {user.estimator!r} has no closed form for a snooper. Use engine='auto', which simulates it."
@@ -99,7 +101,9 @@ class FixedRule:
                 members = [i for i in family.positions if not _wiped(masks[i])]
                 if not members:
                     continue
-                channel = work.channel(masks[members[0]], np.array([masks[i].numbers for i in members], dtype=np.float64))
+                channel = work.channel(
+                    masks[members[0]], np.array([masks[i].numbers for i in members], dtype=np.float64)
+                )
                 if channel is not None:
                     value[members], error[members] = work.exact(channel)
                     solved.update(members)
@@ -118,7 +122,9 @@ class FixedRule:
 
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
         """A snooper has none."""
-        raise UnsupportedError("A snooper uses a fixed rule and has no posterior", type(user).__name__, "Ask for the posterior of a User")
+        raise UnsupportedError(
+            "A snooper uses a fixed rule and has no posterior", type(user).__name__, "Ask for the posterior of a User"
+        )
 
 
 class _Work:
@@ -144,12 +150,21 @@ class _Work:
         """The channel of a family whose exact value is known, or None."""
         user, source = self.user, self.source
         loss, target = user.loss, user.target
-        if not loss.location_free or not hasattr(loss, "expected") or isinstance(target, Records) or self.sampling_variance:
+        if (
+            not loss.location_free
+            or not hasattr(loss, "expected")
+            or isinstance(target, Records)
+            or self.sampling_variance
+        ):
             return None
         if source.table is None and not isinstance(user.belief, NormalBelief):
             return None
         rule = self._linear_rule()
-        if rule is None or (source.table is not None and source.n < 2) or (source.table is None and self._form() is None):
+        if (
+            rule is None
+            or (source.table is not None and source.n < 2)
+            or (source.table is None and self._form() is None)
+        ):
             return None
         try:
             channel = Exact()._channel(self._stand_in(), mask, numbers, source.table)
@@ -211,9 +226,13 @@ class _Work:
     def _expected(self, mean: Array, covariance: Array) -> Value:
         """Expected loss of an error with this law: the truth seen from the estimate."""
         loss = self.user.loss
-        costs(loss, np.zeros((1, len(mean))), np.zeros((1, len(mean))), self.rule)  # a loss of intervals refuses a number
+        costs(
+            loss, np.zeros((1, len(mean))), np.zeros((1, len(mean))), self.rule
+        )  # a loss of intervals refuses a number
         if len(mean) == 1:
-            return loss.expected(Gaussian.scalar(np.full(len(covariance), -mean[0]), covariance[:, 0, 0]), np.zeros(len(covariance)))
+            return loss.expected(
+                Gaussian.scalar(np.full(len(covariance), -mean[0]), covariance[:, 0, 0]), np.zeros(len(covariance))
+            )
         centre = np.broadcast_to(-mean, (len(covariance), len(mean)))
         return loss.expected(Gaussian(centre, covariance), np.zeros(centre.shape))
 
@@ -235,7 +254,9 @@ class _Work:
         """A belief that has the size and the columns of the data; its law is not used."""
         if self.source.table is None:
             return self.user.belief  # type: ignore[no-any-return]
-        return NormalBelief(records=self.source.n, covariance=np.eye(self.source.k), prior="flat", columns=self.source.columns)
+        return NormalBelief(
+            records=self.source.n, covariance=np.eye(self.source.k), prior="flat", columns=self.source.columns
+        )
 
     # -- by simulation -----------------------------------------------------------------------------------------
 
@@ -277,7 +298,9 @@ class _Work:
                 )
         return Value(value, error)
 
-    def _losses(self, masks: Sequence[Mask], count: int, seed: Any, tell: Any, shift: float = 0.0) -> tuple[Array, Array]:
+    def _losses(
+        self, masks: Sequence[Mask], count: int, seed: Any, tell: Any, shift: float = 0.0
+    ) -> tuple[Array, Array]:
         """Loss in every replicate, (masks, replicates), and what is to be taken off their mean."""
         source = self.source
         seeds = list(replicate_seeds(seed, count))
@@ -304,7 +327,9 @@ class _Work:
                 for i, sizes in members:
                     found[i].append(self._noisy(masks[i], drawn.records, draws, sizes, index))
             for i in others:
-                found[i].append(np.stack([self._released(masks[i], drawn.records, index, r, s) for r, s in enumerate(block)]))
+                found[i].append(
+                    np.stack([self._released(masks[i], drawn.records, index, r, s) for r, s in enumerate(block)])
+                )
             if tell is not None:
                 tell(min(start + step, count) / count)
         estimates = [np.concatenate(f) for f in found]

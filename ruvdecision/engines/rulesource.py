@@ -35,7 +35,11 @@ class Drawing:
 
     def moved(self, by: float) -> Drawing:
         """The same with the population mean elsewhere."""
-        return Drawing(self.records + by, None if self.mean is None else self.mean + by, None if self.new is None else self.new + by)
+        return Drawing(
+            self.records + by,
+            None if self.mean is None else self.mean + by,
+            None if self.new is None else self.new + by,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,21 +63,31 @@ class Source:
             table, _ = frame.numeric("A Snooper")
             if belief is not None and belief.records != len(table):
                 raise InputError(
-                    f"data must have {belief.records} records, as the belief says", len(table), "Set records= to the size of the file"
+                    f"data must have {belief.records} records, as the belief says",
+                    len(table),
+                    "Set records= to the size of the file",
                 )
             return cls(len(table), table.shape[1], tuple(frame.columns), frame.kind, data, table, belief)
         if belief is None:
             raise InputError(
-                "A snooper needs data or a belief", "neither", "Pass data= to evaluate, or give the Snooper belief=NormalBelief(...)"
+                "A snooper needs data or a belief",
+                "neither",
+                "Pass data= to evaluate, or give the Snooper belief=NormalBelief(...)",
             )
         if isinstance(belief, NormalBelief):
             return cls(
-                belief.records, belief.k, tuple(belief.columns or range(belief.k)), "vector" if belief.scalar else "matrix", belief=belief
+                belief.records,
+                belief.k,
+                tuple(belief.columns or range(belief.k)),
+                "vector" if belief.scalar else "matrix",
+                belief=belief,
             )
         shape = np.shape(belief.draw(np.random.default_rng(0)))
         if len(shape) not in (1, 2):
             raise UnsupportedError(
-                "A snooper needs records in rows", f"a draw of shape {shape}", "Use a belief about records, or pass data="
+                "A snooper needs records in rows",
+                f"a draw of shape {shape}",
+                "Use a belief about records, or pass data=",
             )
         k = 1 if len(shape) == 1 else shape[1]
         return cls(shape[0], k, tuple(range(k)), "vector" if len(shape) == 1 else "matrix", belief=belief)
@@ -127,7 +141,9 @@ def truth_of(target: Any, drawn: Drawing) -> Array:
         known = drawn.mean if isinstance(target, Parameter) else drawn.new
         if known is None:
             do = 'With data, ask for Record(j), Average(), Maximum(), ...; Parameter("mu") goes with the rule "mean" and Quadratic()'
-            raise UnsupportedError(f"The truth of {target.describe()} is not in the records", do=f"Use a NormalBelief without data. {do}")
+            raise UnsupportedError(
+                f"The truth of {target.describe()} is not in the records", do=f"Use a NormalBelief without data. {do}"
+            )
         return known if not isinstance(target, Parameter) or target.component is None else known[:, [target.component]]
     if isinstance(target, Functional):
         parts = [truth_of(p, drawn) for p in target.parts]
@@ -135,7 +151,8 @@ def truth_of(target: Any, drawn: Drawing) -> Array:
         found = target(np.concatenate(parts, axis=1), sizes, [s == 1 for s in sizes])
         return found.reshape(len(x), -1)
     raise UnsupportedError(
-        f"A snooper cannot look up {target.describe()} in the records", do="Use Record, Average, an order statistic or a Functional of them"
+        f"A snooper cannot look up {target.describe()} in the records",
+        do="Use Record, Average, an order statistic or a Functional of them",
     )
 
 
@@ -144,7 +161,13 @@ def truth_of(target: Any, drawn: Drawing) -> Array:
 
 def noise_law(mask: Mask) -> Any:
     """What masks must share to use the same standard draws; None if the mask is not plain noise record by record."""
-    if not isinstance(mask, Noise) or mask.unit not in ("variance", "sd") or mask.columns is not None or mask.common or mask.keep_moments:
+    if (
+        not isinstance(mask, Noise)
+        or mask.unit not in ("variance", "sd")
+        or mask.columns is not None
+        or mask.common
+        or mask.keep_moments
+    ):
         return None
     if isinstance(mask.lower, tuple) or isinstance(mask.upper, tuple):
         return None

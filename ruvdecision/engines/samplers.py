@@ -48,7 +48,12 @@ class Sampler:
     """A compiled model. ``kind`` is "nutpie" or "pymc"."""
 
     def __init__(
-        self, model: Any, kind: str, names: Sequence[str], shapes: Mapping[str, tuple[int, ...]], prefix: str = "release::"
+        self,
+        model: Any,
+        kind: str,
+        names: Sequence[str],
+        shapes: Mapping[str, tuple[int, ...]],
+        prefix: str = "release::",
     ) -> None:
         self.model, self.kind, self.names, self.shapes, self.prefix = model, kind, tuple(names), dict(shapes), prefix
         self.recent: dict[Any, Chains] = {}
@@ -69,7 +74,9 @@ class Sampler:
             except Exception as error:
                 raise _broken(error) from None
 
-    def run(self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float = 0.8) -> Chains:
+    def run(
+        self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float = 0.8
+    ) -> Chains:
         """Draw from the posterior of the parameters for a release."""
         named = {f"{self.prefix}{k}": v for k, v in data.items()}
         with quiet(), _hushed():
@@ -108,7 +115,14 @@ class Sampler:
 
         if data:
             pm.set_data(data, model=self.model)
-        settings = {"draws": draws, "tune": tune, "chains": chains, "random_seed": seed, "progressbar": False, "model": self.model}
+        settings = {
+            "draws": draws,
+            "tune": tune,
+            "chains": chains,
+            "random_seed": seed,
+            "progressbar": False,
+            "model": self.model,
+        }
         # Tiny models are quicker one chain after the other than with the cost of starting processes.
         settings |= {"cores": 1, "compute_convergence_checks": False}
         if self.compiled is not None:
@@ -134,9 +148,12 @@ def no_compiler_notice(kind: str) -> None:
     if kind == "pymc":
         import pytensor
 
-        if pytensor.config.mode in ("Mode", "FAST_RUN", "CVM", "Cxx") and not (pytensor.config.cxx or shutil.which("g++")):
+        if pytensor.config.mode in ("Mode", "FAST_RUN", "CVM", "Cxx") and not (
+            pytensor.config.cxx or shutil.which("g++")
+        ):
             warnings.warn(
-                "No C++ compiler was found: PyMC's sampler runs in plain Python, much slower. Install g++ or nutpie.", stacklevel=2
+                "No C++ compiler was found: PyMC's sampler runs in plain Python, much slower. Install g++ or nutpie.",
+                stacklevel=2,
             )
 
 
@@ -146,12 +163,22 @@ def no_compiler_notice(kind: str) -> None:
 def diagnose(chains: Chains) -> dict[str, float]:
     """Largest R-hat, least bulk and tail effective sample size over all parameters."""
     if not chains.values:
-        return {"rhat": 1.0, "ess_bulk": float(chains.chains * chains.draws), "ess_tail": float(chains.chains * chains.draws)}
+        return {
+            "rhat": 1.0,
+            "ess_bulk": float(chains.chains * chains.draws),
+            "ess_tail": float(chains.chains * chains.draws),
+        }
     az, xr = quiet_arviz(), _xarray()
-    named = lambda values: xr.Dataset({k: (("chain", "draw", *(f"{k}_{i}" for i in range(v.ndim - 2))), v) for k, v in values.items()})  # noqa: E731
+    named = lambda values: xr.Dataset(  # noqa: E731
+        {k: (("chain", "draw", *(f"{k}_{i}" for i in range(v.ndim - 2))), v) for k, v in values.items()}
+    )
     data, half = named(chains.values), chains.draws // 2
     # One chain is compared with itself: its first half with its second.
-    parts = data if chains.chains > 1 else named({k: v[:, : 2 * half].reshape(2, half, *v.shape[2:]) for k, v in chains.values.items()})
+    parts = (
+        data
+        if chains.chains > 1
+        else named({k: v[:, : 2 * half].reshape(2, half, *v.shape[2:]) for k, v in chains.values.items()})
+    )
     with quiet(), np.errstate(all="ignore"):
         rhat = az.rhat(parts) if half > 3 else None
         bulk, tail = az.ess(data, method="bulk"), az.ess(data, method="tail")
@@ -204,7 +231,9 @@ class _hushed:
     """PyMC logs what it does at every run; a map has its own progress bar."""
 
     def __enter__(self) -> None:
-        self.loggers = [logging.getLogger(name) for name in ("pymc", "pymc.sampling.mcmc", "pymc.stats.convergence", "nutpie")]
+        self.loggers = [
+            logging.getLogger(name) for name in ("pymc", "pymc.sampling.mcmc", "pymc.stats.convergence", "nutpie")
+        ]
         self.levels = [logger.level for logger in self.loggers]
         for logger in self.loggers:
             logger.setLevel(logging.CRITICAL)
@@ -220,4 +249,8 @@ def _broken(error: Exception) -> InputError:
     if "initial" in first.lower() or "logp" in first.lower() or "SamplingError" in type(error).__name__:
         do = "Check that priors allow the start (initval=), and that the records' law gives density to the release"
         return InputError("The model cannot be sampled from where it starts", f"{type(error).__name__}: {first}", do)
-    return InputError("The sampler fails on this model", f"{type(error).__name__}: {first}", "Try pm.sample on builder(n) to see where")
+    return InputError(
+        "The sampler fails on this model",
+        f"{type(error).__name__}: {first}",
+        "Try pm.sample on builder(n) to see where",
+    )

@@ -93,7 +93,9 @@ class Sampling:
         for option, low in (("draws", 10), ("tune", 10), ("chains", 1), ("max_draws", 10)):
             object.__setattr__(self, option, check_integer(option, getattr(self, option), low=low))
         for option in ("prior_power", "likelihood_power"):
-            object.__setattr__(self, option, check_number(option, getattr(self, option), low=0, high=STRONGEST, open_low=True))
+            object.__setattr__(
+                self, option, check_number(option, getattr(self, option), low=0, high=STRONGEST, open_low=True)
+            )
         check_choice("sampler", self.sampler, ["auto", "nutpie", "pymc"])
         accept = check_number("target_accept", self.target_accept, low=0, high=1, open_low=True, open_high=True)
         object.__setattr__(self, "target_accept", accept)
@@ -216,7 +218,11 @@ class Sampling:
             )
 
     def _kept(self, mask: Any) -> bool:
-        return bool(self.keep) if isinstance(self.keep, (bool, np.bool_)) else any(repr(mask) == repr(m) for m in self.keep)
+        return (
+            bool(self.keep)
+            if isinstance(self.keep, (bool, np.bool_))
+            else any(repr(mask) == repr(m) for m in self.keep)
+        )
 
 
 class _Tally:
@@ -251,7 +257,10 @@ class _Tally:
             # The spread between replicates contains the error within them.
             error = replicate_error(self.value) if many else self.error[0]
         columns = self._columns()
-        return [Solution(value[u], error[u], before[u], name, columns, self.kept if u == 0 else {}) for u in range(len(self.users))]
+        return [
+            Solution(value[u], error[u], before[u], name, columns, self.kept if u == 0 else {})
+            for u in range(len(self.users))
+        ]
 
     def _columns(self) -> dict[str, Any]:
         found: dict[str, list[Any]] = {}

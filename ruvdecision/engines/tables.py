@@ -34,7 +34,9 @@ def refuses_table(belief: TableBelief, mask: Mask) -> str | None:
         if isinstance(step, Suppress) and (step.rows is not None or step.columns is not None) and len(belief.shape) > 2:
             return f"{step} names rows and columns, and the table has {len(belief.shape)} axes. Use SuppressCells."
         if not isinstance(step, (SuppressCells, Suppress, Release)):
-            return f"{step} does not suppress cells of a table. With a TableBelief use SuppressCells, Suppress or Release."
+            return (
+                f"{step} does not suppress cells of a table. With a TableBelief use SuppressCells, Suppress or Release."
+            )
     return None
 
 
@@ -46,10 +48,16 @@ def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
     if release is None:
         if all(_tells_nothing(step, belief) for step in mask.steps[-1:]):
             return belief
-        raise InputError(f"The posterior after {mask} depends on what is released", None, "Pass release=mask.publish(table)")
-    if isinstance(release, PublishedTable) or not any(isinstance(s, SuppressCells) and s.axes(len(belief.shape)) for s in mask.steps):
+        raise InputError(
+            f"The posterior after {mask} depends on what is released", None, "Pass release=mask.publish(table)"
+        )
+    if isinstance(release, PublishedTable) or not any(
+        isinstance(s, SuppressCells) and s.axes(len(belief.shape)) for s in mask.steps
+    ):
         return belief.given(release)
-    carried = release.published if isinstance(release, ReleasedCells) else getattr(release, "attrs", {}).get("published")
+    carried = (
+        release.published if isinstance(release, ReleasedCells) else getattr(release, "attrs", {}).get("published")
+    )
     if isinstance(carried, PublishedTable):
         return belief.given(carried)
     if np.isnan(as_counts(release, missing=True)).any():
@@ -67,7 +75,9 @@ class TableProblem:
 
     user: User
 
-    def solve(self, masks: Sequence[Mask], data: Any, replicates: int | None, seed: Any, tell: Callable[[float], None] | None) -> Solution:
+    def solve(
+        self, masks: Sequence[Mask], data: Any, replicates: int | None, seed: Any, tell: Callable[[float], None] | None
+    ) -> Solution:
         """Uncertainty after each mask: of the realised table, or expected over the belief's tables."""
         belief = self.user.belief
         for mask in masks:
@@ -101,11 +111,14 @@ class TableProblem:
         posterior = belief.posterior(self.user.target)
         if isinstance(self.user.actions, str) and isinstance(posterior, TablePosterior):
             raise UnsupportedError(
-                f"More than {LISTED} tables cannot be listed as estimates", do='Use estimates="free", or ask for one cell'
+                f"More than {LISTED} tables cannot be listed as estimates",
+                do='Use estimates="free", or ask for one cell',
             )
         return self.user.loss.uncertainty(posterior, self.user.actions)  # type: ignore[no-any-return]
 
-    def _expected(self, mask: Mask, listed: tuple[Any, Array] | None, replicates: int | None, seed: Any) -> tuple[Value, str]:
+    def _expected(
+        self, mask: Mask, listed: tuple[Any, Array] | None, replicates: int | None, seed: Any
+    ) -> tuple[Value, str]:
         belief = self.user.belief
         if all(_tells_nothing(s, belief) for s in mask.steps[-1:]):
             return self._uncertainty(belief), "enumeration"
@@ -168,10 +181,16 @@ class TableProblem:
         counts = as_counts(data)
         if counts.shape != belief.shape:
             raise InputError(
-                f"data must be a table of shape {belief.shape}", f"shape {counts.shape}", "Give the table that the belief is about"
+                f"data must be a table of shape {belief.shape}",
+                f"shape {counts.shape}",
+                "Give the table that the belief is about",
             )
         if int(counts.sum()) != belief.total:
-            raise InputError(f"data must add up to the total {belief.total}", "another total", "Give the table that the belief is about")
+            raise InputError(
+                f"data must add up to the total {belief.total}",
+                "another total",
+                "Give the table that the belief is about",
+            )
         return counts
 
 

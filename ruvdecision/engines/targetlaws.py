@@ -63,7 +63,9 @@ class Given:
             return self._records()
         if isinstance(target, Average) and self.anatomy.scalar and self.closed and not self.observed.shuffled:
             mean, variance = self.moments
-            return self._averaged(Gaussian.scalar(mean[..., 0].mean(axis=1), variance[..., 0].mean(axis=1) / self.anatomy.n))
+            return self._averaged(
+                Gaussian.scalar(mean[..., 0].mean(axis=1), variance[..., 0].mean(axis=1) / self.anatomy.n)
+            )
         if isinstance(target, Functional):
             return self._functional(target)
         return self._whole(target)
@@ -144,7 +146,9 @@ class Given:
         rows = self.rng.permutation(rows)
         if self.anatomy.kind == "mvnormal":
             found = [self._row_law(int(r), slice(i, i + 1)) for i, r in enumerate(rows)]
-            return self._averaged(Gaussian(np.concatenate([m for m, _ in found]), np.concatenate([c for _, c in found])))
+            return self._averaged(
+                Gaussian(np.concatenate([m for m, _ in found]), np.concatenate([c for _, c in found]))
+            )
         if self.closed:
             mean, variance = self.moments
             picked = np.arange(self.count)
@@ -183,7 +187,9 @@ class Given:
         """Law of one entry given each draw of the parameters, with batch ``(S,)``."""
         seen = Silent(1) if row is None else self.observed.columns[column].take(np.array([row]))
         if self.anatomy.kind == "normal" and seen.normal is not None:
-            mean, variance = (_full(a, self.anatomy)[:, 0 if row is None else row, column] for a in self.anatomy.normal(self.theta))
+            mean, variance = (
+                _full(a, self.anatomy)[:, 0 if row is None else row, column] for a in self.anatomy.normal(self.theta)
+            )
             centre, noise = seen.normal
             m, v = _update(mean, variance, np.where(np.isfinite(noise[0]), centre[0], 0.0), noise[0])
             return Gaussian.scalar(m, v)
@@ -266,12 +272,16 @@ class Given:
 
     def _records(self) -> Posterior:
         if self.observed.shuffled:
-            raise UnsupportedError("All records in unknown order cannot be sampled", do="Ask for one Record, or leave out Shuffle()")
+            raise UnsupportedError(
+                "All records in unknown order cannot be sampled", do="Ask for one Record, or leave out Shuffle()"
+            )
         if self.closed and self.anatomy.kind == "normal":
             mean, variance = self.moments
             flat = mean.reshape(self.count, -1)
             if flat.shape[1] <= 60:
-                return self._averaged(Gaussian(flat, variance.reshape(self.count, -1)[..., None] * np.eye(flat.shape[1])))
+                return self._averaged(
+                    Gaussian(flat, variance.reshape(self.count, -1)[..., None] * np.eye(flat.shape[1]))
+                )
         files, keep = self._files()
         return self._at(keep)._drawn(files.reshape(len(files), -1), self.anatomy.discrete)
 
@@ -330,7 +340,9 @@ class Given:
             found = np.sort(files, axis=1)[:, target.rank_in(self.anatomy.n) - 1]
         else:
             raise InputError(
-                "PyMCBelief does not have this target", target, "Use Record(j), Records(), Parameter(name), NewRecord(), Average() ..."
+                "PyMCBelief does not have this target",
+                target,
+                "Use Record(j), Records(), Parameter(name), NewRecord(), Average() ...",
             )
         return self._at(keep)._drawn(found[:, 0] if self.anatomy.scalar else found, False)
 
@@ -369,7 +381,11 @@ class Given:
         assert files is not None
         if isinstance(part, Records):
             return files.reshape(len(files), -1)
-        found = files.mean(axis=1) if isinstance(part, Average) else np.sort(files, axis=1)[:, part.rank_in(self.anatomy.n) - 1]
+        found = (
+            files.mean(axis=1)
+            if isinstance(part, Average)
+            else np.sort(files, axis=1)[:, part.rank_in(self.anatomy.n) - 1]
+        )
         return np.asarray(found[:, 0] if self.anatomy.scalar else found)
 
     def _entry_draws(self, row: int | None) -> Array:
@@ -409,7 +425,10 @@ class Given:
             return Drawn(values, weights, discrete=discrete)
         shape = (self.chains, len(values) // self.chains)
         return Drawn(
-            values.reshape(shape + values.shape[1:]), None if weights is None else weights.reshape(shape), self.chains, discrete=discrete
+            values.reshape(shape + values.shape[1:]),
+            None if weights is None else weights.reshape(shape),
+            self.chains,
+            discrete=discrete,
         )
 
     def _is_discrete(self, target: Parameter) -> bool:
@@ -420,7 +439,9 @@ class Given:
 def parameter_values(anatomy: Anatomy, values: Theta, target: Parameter) -> Array:
     """Draws of a parameter: numbers, or vectors of its entries laid in a row."""
     if target.name not in values:
-        raise InputError("The model has no parameter of this name", target.name, f"Choose one of {', '.join(anatomy.names)}")
+        raise InputError(
+            "The model has no parameter of this name", target.name, f"Choose one of {', '.join(anatomy.names)}"
+        )
     found = np.asarray(values[target.name], dtype=np.float64)
     flat = found.reshape(len(found), -1)
     if target.component is not None:
@@ -461,5 +482,7 @@ def _inside(seen: Observation) -> tuple[float, float]:
 
 def _spread(components: Any, count: int) -> Any:
     if isinstance(components, Gaussian):
-        return Gaussian.scalar(np.broadcast_to(components.mean(), (count,)), np.broadcast_to(components.var(), (count,)))
+        return Gaussian.scalar(
+            np.broadcast_to(components.mean(), (count,)), np.broadcast_to(components.var(), (count,))
+        )
     return components

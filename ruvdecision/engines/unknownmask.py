@@ -56,7 +56,10 @@ class NormalMixture:
             self.masks, self.prior = (user.mask_prior or MaskPrior()).candidates(mask, scale, self.belief.records)
         exact = Exact()
         self.families = [
-            (f.positions, Conditioned(self.belief, exact._channel(self.belief, self.masks[f.positions[0]], f.numbers, table)))
+            (
+                f.positions,
+                Conditioned(self.belief, exact._channel(self.belief, self.masks[f.positions[0]], f.numbers, table)),
+            )
             for f in Batch.of(self.masks).families
         ]
         self.table = table
@@ -72,7 +75,11 @@ class NormalMixture:
     def after(self, release: Any, rng: np.random.Generator) -> Posterior:
         """Posterior of the target after one release."""
         values, place = _released(self.belief, self.channel, release)
-        user = self.user if self.channel.location != "drawn" else replace(self.user, target=_moved(self.user.target, place))
+        user = (
+            self.user
+            if self.channel.location != "drawn"
+            else replace(self.user, target=_moved(self.user.target, place))
+        )
         if len(self.masks) == 1:
             return Exact()._posterior(user, self.families[0][1], values, rng)
         weights = self.weights(values)
@@ -95,7 +102,9 @@ class NormalMixture:
         if isinstance(user.target, Records):
             size = self.belief.records * self.belief.k
             if size > LARGEST_JOINT or size**2 * len(self.masks) > 20 * LARGEST_MIXTURE:
-                raise UnsupportedError("The joint posterior of all records is too large for a mixture", do="Ask for Record(j)")
+                raise UnsupportedError(
+                    "The joint posterior of all records is too large for a mixture", do="Ask for Record(j)"
+                )
             parts: tuple[Any, ...] = tuple(Record(j) for j in range(self.belief.records))
             matrix, constant, scalar = np.eye(size), np.zeros(size), False
         elif form is not None:
@@ -149,7 +158,9 @@ class NormalMixture:
         parts = []
         for i in kept:
             if int(i) not in self._singles:
-                self._singles[int(i)] = Conditioned(self.belief, Exact()._single(self.belief, self.masks[i], self.table))
+                self._singles[int(i)] = Conditioned(
+                    self.belief, Exact()._single(self.belief, self.masks[i], self.table)
+                )
             parts.append(Exact()._mixture(form, self._singles[int(i)], values))
         chances = weights[kept] / weights[kept].sum()
         n = self.belief.records
@@ -239,7 +250,9 @@ def _within(given: Conditioned, t: int, cell: int, values: Array, table: Array) 
     off = values[rows] - table[copy[rows]].reshape(len(rows), -1, k)[:, cell] / root
     shown = block.alive[cell]
     covariance = contrast_covariance(given, t, cell)[:, shown][:, :, shown]
-    return _normal(covariance, off[None][..., shown], block.shape.count * (size - 1), float(np.abs(values).max(initial=0.0)))
+    return _normal(
+        covariance, off[None][..., shown], block.shape.count * (size - 1), float(np.abs(values).max(initial=0.0))
+    )
 
 
 def _normal(covariance: Array, off: Array, count: int, reach: float) -> tuple[Array, Array]:

@@ -50,7 +50,9 @@ class Files:
         found = size ** len(rows) * comb(others + size - 1, size - 1)
         if found > limit:
             raise UnsupportedError(
-                f"{n} records with {size} outcomes make {found:,} different files", f"a limit of {limit:,}", "Use fewer records or outcomes"
+                f"{n} records with {size} outcomes make {found:,} different files",
+                f"a limit of {limit:,}",
+                "Use fewer records or outcomes",
             )
         counted = compositions(others, size)
         codes = np.indices((size,) * len(rows)).reshape(len(rows), size ** len(rows)).T
@@ -62,7 +64,11 @@ class Files:
         logs = np.zeros((len(belief.states), len(counts)))
         for s, law in enumerate(log_law):
             # An outcome that cannot be, and that nobody has, costs nothing: 0 times minus infinity is 0 here.
-            logs[s] = ways + np.where(counts > 0, counts * np.where(counts > 0, law, 0.0), 0.0).sum(axis=1) + law[codes].sum(axis=1)
+            logs[s] = (
+                ways
+                + np.where(counts > 0, counts * np.where(counts > 0, law, 0.0), 0.0).sum(axis=1)
+                + law[codes].sum(axis=1)
+            )
         return cls(rows, codes, counts, np.exp(logs))
 
     @property
@@ -152,9 +158,13 @@ class WholeFile:
         names = [self.name] * len(masks)
         rest = [i for i, m in enumerate(masks) if not isinstance(m, Mechanism)]
         if rest:
-            part = Enumeration().solve(user, [masks[i] for i in rest], data=data, replicates=replicates, seed=seed, tell=tell)
+            part = Enumeration().solve(
+                user, [masks[i] for i in rest], data=data, replicates=replicates, seed=seed, tell=tell
+            )
             value[rest], error[rest] = part.uncertainty, part.error
-            for i, name in zip(rest, [part.engine] * len(rest) if isinstance(part.engine, str) else part.engine, strict=True):
+            for i, name in zip(
+                rest, [part.engine] * len(rest) if isinstance(part.engine, str) else part.engine, strict=True
+            ):
                 names[i] = name
         codes = None if data is None else _codes(user.belief, data)
         before = np.nan
@@ -166,7 +176,9 @@ class WholeFile:
                 weights = chance if codes is None else mask.table[mask.index_of(codes)]
                 live = weights > 0
                 if np.any(chance[live] <= 0):
-                    raise InputError("The records cannot come from this belief", "probability zero", "Check the data, or the prior")
+                    raise InputError(
+                        "The records cannot come from this belief", "probability zero", "Check the data, or the prior"
+                    )
                 each = _uncertainty(user, values, joint[live] / chance[live, None])
                 value[i], error[i] = weights[live] @ each.value, weights[live] @ each.error
         if np.isnan(before):
@@ -179,10 +191,14 @@ class WholeFile:
             return Enumeration().posterior(user, mask, release)
         joint, values = self._joint(user, mask)
         if release is None:
-            raise InputError(f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)")
+            raise InputError(
+                f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
+            )
         row = joint[mask.read(release)]
         if row.sum() <= 0:
-            raise InputError("The release cannot come from this belief and mask", "probability zero", "Check the release")
+            raise InputError(
+                "The release cannot come from this belief and mask", "probability zero", "Check the release"
+            )
         return Finite(values, row / row.sum())
 
     def _joint(self, user: User, mask: Mechanism) -> tuple[Array, Array]:

@@ -70,7 +70,9 @@ class Scale:
         if self.log:
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
             for inside in ((1, 2, 5), (1, 3), (1,)):
-                found = [m * 10.0**e for e in range(first, last + 1) for m in inside if self.low <= m * 10.0**e <= self.high]
+                found = [
+                    m * 10.0**e for e in range(first, last + 1) for m in inside if self.low <= m * 10.0**e <= self.high
+                ]
                 if len(found) <= most + 1:
                     break
             step = max(1, math.ceil(len(found) / (most + 1)))
@@ -99,7 +101,9 @@ class Sheet:
 
     def frame(self, x: float, y: float, width: float, height: float) -> None:
         """A window: what is drawn until `unframe` shows inside it only."""
-        self.parts.append(f'<clipPath id="frame"><rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/></clipPath>')
+        self.parts.append(
+            f'<clipPath id="frame"><rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/></clipPath>'
+        )
         self.parts.append('<g clip-path="url(#frame)">')
 
     def unframe(self) -> None:
@@ -113,7 +117,9 @@ class Sheet:
 
     def rectangle(self, x: float, y: float, width: float, height: float, kind: str) -> None:
         """A rectangle."""
-        self.parts.append(f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{max(height, 0):.1f}"/>')
+        self.parts.append(
+            f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{max(height, 0):.1f}"/>'
+        )
 
     def mark(self, x: float, y: float, kind: str, shape: str, size: float = 5.0) -> None:
         """A marker: "o", "s", "D", "v", "^", "<", ">", "+" or "*"."""
@@ -127,7 +133,9 @@ class Sheet:
     def text(self, x: float, y: float, words: str, kind: str, anchor: str = "start", turn: bool = False) -> None:
         """A text; ``turn`` writes it upwards."""
         turned = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turn else ""
-        self.parts.append(f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{turned}>{escape(clean(words))}</text>')
+        self.parts.append(
+            f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{turned}>{escape(clean(words))}</text>'
+        )
 
     def axis(self, scale: Scale, at: float, across: tuple[float, float], most: int, *, upright: bool = False) -> None:
         """Ticks with their values and a light grid."""

@@ -118,7 +118,9 @@ class Pick:
         """The option that was sent, or an `InputError` that lists them."""
         if text not in self.options:
             names = ", ".join(map(repr, self.options))
-            raise InputError(f"{self.label} must be one of {names}", _shown(text), suggest(text[:40], list(self.options)))
+            raise InputError(
+                f"{self.label} must be one of {names}", _shown(text), suggest(text[:40], list(self.options))
+            )
         return text
 
     def describe(self) -> dict[str, Any]:

@@ -30,7 +30,14 @@ KEPT = 24
 #: How long a quick study may keep a request waiting, in seconds.
 PATIENCE = 1.5
 
-EXAMPLE = Slider("example", "Example file", range(1, 51), 1, whole=True, hint="Posteriors need one file; it is drawn from the belief.")
+EXAMPLE = Slider(
+    "example",
+    "Example file",
+    range(1, 51),
+    1,
+    whole=True,
+    hint="Posteriors need one file; it is drawn from the belief.",
+)
 WIDTH = Slider("width", "Width", (240, 1400), 720, whole=True)
 
 
@@ -78,7 +85,9 @@ class Desk:
             return message(str(error), 400)
         except Exception as error:
             # Its text may quote anything, so the page gets its kind only.
-            return message(f"That failed with a {type(error).__name__}, which is a defect of ours. Other settings may work.", 500)
+            return message(
+                f"That failed with a {type(error).__name__}, which is a defect of ours. Other settings may work.", 500
+            )
 
     # -- answers ---------------------------------------------------------------------------------------
 
@@ -140,7 +149,9 @@ class Desk:
         else:
             name, _, threshold = self._built(asked)
             text = asked.topic.code(
-                asked.values, self._max_risk(query, threshold, isinstance(asked.topic, Lesson)), name if asked.map is not None else None
+                asked.values,
+                self._max_risk(query, threshold, isinstance(asked.topic, Lesson)),
+                name if asked.map is not None else None,
             )
         return Answer(200, "text/x-python; charset=utf-8", text.encode("utf-8"), f"{asked.topic.name}_map.py")
 
@@ -239,7 +250,9 @@ class Desk:
             if why is not None:
                 return message(why, 400)
         if job is None:
-            return as_json({"waiting": "ask", "message": "These settings have not been computed yet. Press Compute."}, 202)
+            return as_json(
+                {"waiting": "ask", "message": "These settings have not been computed yet. Press Compute."}, 202
+            )
         return as_json({"waiting": "running", "message": f"Computing for {job.seconds:.0f} s: {job.text}"}, 202)
 
 
@@ -273,4 +286,8 @@ def message(text: str, status: int) -> Answer:
 
 def as_json(content: Mapping[str, Any], status: int = 200) -> Answer:
     """Content as JSON; NaN and infinity are not JSON, so they may not be in it."""
-    return Answer(status, "application/json; charset=utf-8", json.dumps(content, allow_nan=False, ensure_ascii=False).encode("utf-8"))
+    return Answer(
+        status,
+        "application/json; charset=utf-8",
+        json.dumps(content, allow_nan=False, ensure_ascii=False).encode("utf-8"),
+    )

@@ -33,7 +33,9 @@ FLAT = "The prior is flat, so there is nothing to draw for the time before the r
 SLOW = ("sampling", "quadrature")
 
 
-def panels_of(intruder: Any, scientist: Any, draw: Callable[[int], tuple[Any, Any]] | None = None) -> Callable[[Any, int], list[Panel]]:
+def panels_of(
+    intruder: Any, scientist: Any, draw: Callable[[int], tuple[Any, Any]] | None = None
+) -> Callable[[Any, int], list[Panel]]:
     """A function that gives both users' panels for a mask and an example number.
 
     Parameters
@@ -47,7 +49,10 @@ def panels_of(intruder: Any, scientist: Any, draw: Callable[[int], tuple[Any, An
 
     def panels(mask: Any, example: int) -> list[Panel]:
         made = draw(example) if draw is not None else draw_example(scientist.belief, example)
-        return [panel_of("intruder", intruder, mask, made, example), panel_of("scientist", scientist, mask, made, example)]
+        return [
+            panel_of("intruder", intruder, mask, made, example),
+            panel_of("scientist", scientist, mask, made, example),
+        ]
 
     return panels
 
@@ -75,7 +80,11 @@ def draw_example(belief: Any, example: int) -> tuple[Any, Any]:
 def panel_of(who: str, user: Any, mask: Any, made: tuple[Any, Any], example: int) -> Panel:
     """One user's panel; where there is no posterior to draw it says why."""
     if isinstance(user, Snooper):
-        return Panel(who, user.target.describe(), words="A snooper with a fixed rule has no posterior: the rule's error is on the map.")
+        return Panel(
+            who,
+            user.target.describe(),
+            words="A snooper with a fixed rule has no posterior: the rule's error is on the map.",
+        )
     assert isinstance(user, User)
     title = user.target.describe()
     mu, records = made
@@ -91,7 +100,9 @@ def panel_of(who: str, user: Any, mask: Any, made: tuple[Any, Any], example: int
     except RuvError as error:
         return Panel(who, title, words=f"No posterior can be drawn here: {error.what}.")
     except (TypeError, ValueError):
-        return Panel(who, title, words="No posterior can be drawn here: the target or the loss has no single number to show.")
+        return Panel(
+            who, title, words="No posterior can be drawn here: the target or the loss has no single number to show."
+        )
     try:
         prior = engine.posterior(user, Suppress(), None)
     except RuvError:
@@ -113,7 +124,14 @@ def laws_of(target: Any, prior: Any, posterior: Any, estimate: Any, truth: Any) 
     size = min(posterior.event[0], MOST_COMPONENTS)
     fits = np.size(estimate) == posterior.event[0]
     return tuple(
-        Law(f"variable {j + 1}", posterior, prior, float(estimate[j]) if fits else None, None if truth is None else float(truth[j]), j)
+        Law(
+            f"variable {j + 1}",
+            posterior,
+            prior,
+            float(estimate[j]) if fits else None,
+            None if truth is None else float(truth[j]),
+            j,
+        )
         for j in range(size)
     )
 

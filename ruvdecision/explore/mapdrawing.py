@@ -74,12 +74,16 @@ def series_of(rumap: RUMap) -> list[Series]:
             ((key, texts),) = words.items()
             for text in dict.fromkeys(texts.tolist()):
                 inside = texts == text
-                parts.append((f"{name}, {key} {text}", *_joined(rows[inside], {k: v[inside] for k, v in numbers.items()})))
+                parts.append(
+                    (f"{name}, {key} {text}", *_joined(rows[inside], {k: v[inside] for k, v in numbers.items()}))
+                )
         else:
             parts.append((name, *_joined(rows, {} if words else numbers)))
     lines = np.cumsum([line for _, _, line in parts]) - 1
     return [
-        Series(name, rows, line, i % COLOURS, MARKERS[(i + i // COLOURS) % len(MARKERS)], max(int(lines[i]), 0) % DASHES)
+        Series(
+            name, rows, line, i % COLOURS, MARKERS[(i + i // COLOURS) % len(MARKERS)], max(int(lines[i]), 0) % DASHES
+        )
         for i, (name, rows, line) in enumerate(parts)
     ]
 
@@ -92,7 +96,9 @@ def _joined(rows: Any, numbers: dict[str, Any]) -> tuple[Any, bool]:
     return rows[np.argsort(varying[0], kind="stable")], True
 
 
-def draw_map(rumap: RUMap, max_risk: float, chosen: int | None, looked: int | None, width: float, words: str) -> Drawing:
+def draw_map(
+    rumap: RUMap, max_risk: float, chosen: int | None, looked: int | None, width: float, words: str
+) -> Drawing:
     """Draw a map.
 
     Parameters
@@ -125,9 +131,20 @@ def draw_map(rumap: RUMap, max_risk: float, chosen: int | None, looked: int | No
     sheet.line(left, top, left, bottom, "axis")
     measured = isinstance(rumap.utility_score, Column), isinstance(rumap.risk_score, Column)
     sheet.text(
-        (left + right) / 2, height - 8, f"utility{f' ({rumap.utility_score.name})' if measured[0] else ''} better →", "label", "middle"
+        (left + right) / 2,
+        height - 8,
+        f"utility{f' ({rumap.utility_score.name})' if measured[0] else ''} better →",
+        "label",
+        "middle",
     )
-    sheet.text(13, (top + bottom) / 2, f"risk{f' ({rumap.risk_score.name})' if measured[1] else ''} ← better", "label", "middle", turn=True)
+    sheet.text(
+        13,
+        (top + bottom) / 2,
+        f"risk{f' ({rumap.risk_score.name})' if measured[1] else ''} ← better",
+        "label",
+        "middle",
+        turn=True,
+    )
     px, py = across(x), up(y)
     _frontier(sheet, x, y, px, py, shown)
     legend = []
@@ -142,7 +159,9 @@ def draw_map(rumap: RUMap, max_risk: float, chosen: int | None, looked: int | No
     sheet.unframe()
     threshold = float(up(max_risk))
     sheet.line(left, threshold, right, threshold, "threshold")
-    _name_threshold(sheet, f"threshold {number(max_risk, 4)}", (left, right), threshold, (top, bottom), _ink(rumap, px, py, inside))
+    _name_threshold(
+        sheet, f"threshold {number(max_risk, 4)}", (left, right), threshold, (top, bottom), _ink(rumap, px, py, inside)
+    )
     if chosen is not None and shown[chosen]:
         sheet.mark(float(px[chosen]), float(py[chosen]), "chosen", "*", 11)
     if looked is not None and shown[looked]:
@@ -182,7 +201,9 @@ def _ink(rumap: RUMap, px: Any, py: Any, inside: Any) -> Any:
     return np.concatenate(places)
 
 
-def _name_threshold(sheet: Sheet, words: str, ends: tuple[float, float], at: float, sides: tuple[float, float], ink: Any) -> None:
+def _name_threshold(
+    sheet: Sheet, words: str, ends: tuple[float, float], at: float, sides: tuple[float, float], ink: Any
+) -> None:
     """Write beside the line, above it if there is a choice, where it covers least."""
     width = 7.0 * len(words)
     best: tuple[int, float, float] | None = None
@@ -190,7 +211,9 @@ def _name_threshold(sheet: Sheet, words: str, ends: tuple[float, float], at: flo
         if not sides[0] + 10 < y < sides[1] - 2:
             continue
         for start in np.linspace(ends[0] + 6, max(ends[1] - width - 4, ends[0] + 6), 9):
-            near = (ink[:, 0] > start - 8) & (ink[:, 0] < start + width + 8) & (ink[:, 1] > y - 17) & (ink[:, 1] < y + 7)
+            near = (
+                (ink[:, 0] > start - 8) & (ink[:, 0] < start + width + 8) & (ink[:, 1] > y - 17) & (ink[:, 1] < y + 7)
+            )
             found = (int(near.sum()), float(start), y)
             if best is None or found[0] < best[0]:
                 best = found
@@ -216,7 +239,15 @@ def _draw_series(sheet: Sheet, rumap: RUMap, one: Series, rows: Any, across: Sca
         elif finite.size <= DENSE or not one.line:
             sheet.mark(float(px[i]), float(py[i]), f"dot {colour}", one.marker, 5 if finite.size <= 3 else 2.5)
     for i in np.setdiff1d(rows, finite).tolist():
-        shape = "^" if rumap.risk[i] == np.inf else "v" if rumap.risk[i] == -np.inf else ">" if rumap.utility[i] > 0 else "<"
+        shape = (
+            "^"
+            if rumap.risk[i] == np.inf
+            else "v"
+            if rumap.risk[i] == -np.inf
+            else ">"
+            if rumap.utility[i] > 0
+            else "<"
+        )
         sheet.mark(float(px[i]), float(up(rumap.risk[i])), f"dot {colour}", shape, 6)
 
 

@@ -47,7 +47,9 @@ def build(values: Mapping[str, Any]) -> Built:
     """
     n, groups, known = values["n"], values["groups"], values["row"] == "known"
     if groups > n:
-        raise InputError(f"There cannot be more groups than records, and there are {n}", groups, "Move one of the two sliders")
+        raise InputError(
+            f"There cannot be more groups than records, and there are {n}", groups, "Move one of the two sliders"
+        )
     if not known and values["intruder_loss"] != "squared":
         do = "Let the intruder pay the squared error, or know the row"
         raise InputError(
@@ -70,7 +72,9 @@ def build(values: Mapping[str, Any]) -> Built:
 
 def write(values: Mapping[str, Any]) -> str:
     """Code that makes the same map."""
-    shuffle = "" if values["row"] == "known" else "masks = [ruv.Shuffle() | mask for mask in masks]  # the row is not known\n"
+    shuffle = (
+        "" if values["row"] == "known" else "masks = [ruv.Shuffle() | mask for mask in masks]  # the row is not known\n"
+    )
     return f"""import numpy as np
 import ruvdecision as ruv
 
@@ -95,9 +99,20 @@ LESSON = Lesson(
         Slider("n", "Records n", counts(1, 1000), 10, whole=True),
         Slider("variance", "Variance σ² of a record", rising(0.1, 20, 60), 2.0),
         Slider(
-            "prior_variance", "Prior variance φ² of the mean", rising(0.1, 100, 60), 5.0, hint="What both users do not know beforehand."
+            "prior_variance",
+            "Prior variance φ² of the mean",
+            rising(0.1, 100, 60),
+            5.0,
+            hint="What both users do not know beforehand.",
         ),
-        Slider("noise", "Noise variance", GRID.tolist(), 2.08, hint="Your own candidate: this noise, then the average.", looks=True),
+        Slider(
+            "noise",
+            "Noise variance",
+            GRID.tolist(),
+            2.08,
+            hint="Your own candidate: this noise, then the average.",
+            looks=True,
+        ),
         Slider("groups", "Groups", range(1, 21), 1, whole=True),
         Pick("row", "The target's row", {"known": "known to the intruder", "unknown": "not known"}),
         Pick("intruder_loss", "The intruder pays", OPTIONS),

@@ -77,7 +77,9 @@ def show(built: Built, max_risk: float, look: str, example: int, width: float) -
         "labels": {str(i): rumap.releases[i] for i in order},
         "tips": {str(i): tip(rumap, i) for i in order},
         "look": {"row": looked, "how": how, "label": "" if looked is None else rumap.releases[looked]},
-        "chosen": None if choice is None else {"row": chosen, "label": choice.release, **_numbers(rumap, int(chosen or 0))},
+        "chosen": None
+        if choice is None
+        else {"row": chosen, "label": choice.release, **_numbers(rumap, int(chosen or 0))},
         "looked": None if looked is None else _numbers(rumap, looked),
         "panels": [
             {
@@ -146,7 +148,9 @@ def _facts(rumap: RUMap, choice: Any, max_risk: float) -> list[str]:
             )
     front = int(not_dominated(rumap.risk, rumap.utility).sum())
     if front:
-        facts.append(f"{count(front, 'release')} {'is' if front == 1 else 'are'} on the frontier: no other one is as safe and more useful.")
+        facts.append(
+            f"{count(front, 'release')} {'is' if front == 1 else 'are'} on the frontier: no other one is as safe and more useful."
+        )
     return facts
 
 
@@ -193,7 +197,9 @@ def _table(rumap: RUMap, choice: Any, looked: int | None) -> dict[str, Any]:
     known = np.flatnonzero(~np.isnan(rumap.risk) & ~np.isnan(rumap.utility))
     by_risk = known[np.argsort(rumap.risk[known], kind="stable")]
     spread = (
-        by_risk[np.unique(np.linspace(0, by_risk.size - 1, min(by_risk.size, EXCERPT)).round().astype(int))] if by_risk.size else by_risk
+        by_risk[np.unique(np.linspace(0, by_risk.size - 1, min(by_risk.size, EXCERPT)).round().astype(int))]
+        if by_risk.size
+        else by_risk
     )
     rows = sorted({*marks, *spread.tolist()}, key=lambda i: (float(np.nan_to_num(rumap.risk[i], nan=np.inf)), i))
     columns = _columns(rumap)

@@ -33,7 +33,11 @@ __all__ = ["Server"]
 PORT = 8177
 #: Ports to try after the usual one when nobody asked for a certain one.
 TRIES = 20
-FILES = {"": ("index.html", "text/html"), "page.css": ("page.css", "text/css"), "page.js": ("page.js", "text/javascript")}
+FILES = {
+    "": ("index.html", "text/html"),
+    "page.css": ("page.css", "text/css"),
+    "page.js": ("page.js", "text/javascript"),
+}
 #: Longest query that is read, in characters.
 LONGEST = 8000
 #: Most connections at a time.
@@ -188,7 +192,9 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             path = urlsplit(self.path)
             pairs = (
-                parse_qsl(path.query, keep_blank_values=True, max_num_fields=60, errors="replace") if len(path.query) <= LONGEST else None
+                parse_qsl(path.query, keep_blank_values=True, max_num_fields=60, errors="replace")
+                if len(path.query) <= LONGEST
+                else None
             )
         except ValueError:
             self._send(say("The address cannot be read.", 400))
@@ -204,7 +210,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif len({k for k, _ in pairs}) != len(pairs):
             answer = say("A setting is given twice. Give it once.", 400)
         else:
-            answer = self.server.desk.answer(name.removeprefix("api/") if name.startswith("api/") else "", dict(pairs), post=post)
+            answer = self.server.desk.answer(
+                name.removeprefix("api/") if name.startswith("api/") else "", dict(pairs), post=post
+            )
         self._send(answer)
 
     def _refuse(self, *, page: bool) -> Answer | None:
@@ -216,7 +224,11 @@ class _Handler(BaseHTTPRequestHandler):
         if origin is not None and origin != f"http://{hosts[0]}":
             return say("This page does not answer to other sites.", 403)
         site = self.headers.get("Sec-Fetch-Site", "none")
-        shared = page and self.headers.get("Sec-Fetch-Mode") == "navigate" and self.headers.get("Sec-Fetch-Dest") == "document"
+        shared = (
+            page
+            and self.headers.get("Sec-Fetch-Mode") == "navigate"
+            and self.headers.get("Sec-Fetch-Dest") == "document"
+        )
         if site not in ("none", "same-origin") and not shared:
             return say("This page does not answer to other sites.", 403)
         return None
@@ -246,7 +258,9 @@ def _listen(desk: Desk, host: str, port: int | None) -> _HTTP:
     try:
         family, _, _, _, found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError, ValueError):  # also a name that no machine can have
-        raise InputError("host must be an address of this machine", host, "Leave it out to listen at 127.0.0.1") from None
+        raise InputError(
+            "host must be an address of this machine", host, "Leave it out to listen at 127.0.0.1"
+        ) from None
     address = str(found[0])
     for attempt in [wanted] if wanted is not None else [*range(PORT, PORT + TRIES), 0]:
         try:
@@ -255,9 +269,13 @@ def _listen(desk: Desk, host: str, port: int | None) -> _HTTP:
             raise InputError("This port may not be used", attempt, "Name one above 1023") from None
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
-                raise InputError("host must be an address of this machine", host, "Leave it out to listen at 127.0.0.1") from None
+                raise InputError(
+                    "host must be an address of this machine", host, "Leave it out to listen at 127.0.0.1"
+                ) from None
             if error.errno != errno.EADDRINUSE or wanted is not None:
-                raise InputError("The port cannot be had", attempt, "Another program has it; name another --port") from None
+                raise InputError(
+                    "The port cannot be had", attempt, "Another program has it; name another --port"
+                ) from None
     raise InputError("No free port was found", f"{PORT} to {PORT + TRIES}", "Name one with --port")
 
 

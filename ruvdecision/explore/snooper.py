@@ -31,7 +31,11 @@ KNOWLEDGE = {
     "sample": "that the target is in the file",
     "population": "that the target is in the population",
 }
-METHODS = {"paper": "the paper's formulas", "exact": "the exact error of the same rules", "bayes": "a snooper who uses Bayes' rule"}
+METHODS = {
+    "paper": "the paper's formulas",
+    "exact": "the exact error of the same rules",
+    "bayes": "a snooper who uses Bayes' rule",
+}
 PRIORS = {"flat": "nothing (a flat prior)", "known": "the population mean"}
 #: Noise as a share of the population's variance, from none to three times as much.
 SHARES = np.arange(0, 301) / 100
@@ -90,7 +94,9 @@ def _percentile(values: Mapping[str, Any], mask: Any, made: Any, example: int) -
     if not inner.laws:
         return Panel("intruder", title, words=inner.words)
     law = inner.laws[0]
-    moved = [Gaussian.scalar(x.mean() + shift, x.var()) if np.isfinite(x.var()) else None for x in (law.prior, law.posterior)]
+    moved = [
+        Gaussian.scalar(x.mean() + shift, x.var()) if np.isfinite(x.var()) else None for x in (law.prior, law.posterior)
+    ]
     assert law.estimate is not None
     words = f"In this example the best estimate is {number(law.estimate + shift, 4)} and the truth {number(shift, 4)}."
     words += "" if moved[0] is not None else f" {FLAT}"
@@ -143,7 +149,9 @@ LESSON = Lesson(
     controls=(
         Slider("n", "Records n", counts(2, 1000), 200, whole=True),
         Slider("variance", "Variance σ² of a record", rising(0.1, 20, 60), 1.0),
-        Slider("noise", "Noise variance, times σ²", SHARES.tolist(), 0.21, hint="The release that you look at.", looks=True),
+        Slider(
+            "noise", "Noise variance, times σ²", SHARES.tolist(), 0.21, hint="The release that you look at.", looks=True
+        ),
         Pick(
             "target",
             "The snooper is after",

@@ -59,7 +59,9 @@ class StudyTopic:
         self.controls: Sequence[Control] = tuple(_controls(study, self.fixed))
         self.name = "study"
         self.title = study.description
-        self.about = inspect.cleandoc(study.function.__doc__ or "").split("\n\n")[0].replace("\n", " ").replace("``", "")
+        self.about = (
+            inspect.cleandoc(study.function.__doc__ or "").split("\n\n")[0].replace("\n", " ").replace("``", "")
+        )
 
     def settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What ``study`` is called with."""
@@ -139,7 +141,10 @@ def find_users(study: Study, settings: Mapping[str, Any]) -> tuple[Any, Any] | N
         intruder, scientist = pair
     except Exception:
         return None  # it is the study's own code, and the page can do without
-    fits = all(isinstance(user, (User, Snooper)) for user in (intruder, scientist)) and getattr(scientist, "belief", None) is not None
+    fits = (
+        all(isinstance(user, (User, Snooper)) for user in (intruder, scientist))
+        and getattr(scientist, "belief", None) is not None
+    )
     return (intruder, scientist) if fits else None
 
 
@@ -169,9 +174,15 @@ def _limits(name: str, default: float, whole: bool, given: Any) -> tuple[float, 
         try:
             low, high = (float(v) for v in given)
         except (TypeError, ValueError):
-            raise InputError(f"RANGES of {name} must be a pair of numbers", given, f'Write RANGES = {{"{name}": (1, 100)}}') from None
+            raise InputError(
+                f"RANGES of {name} must be a pair of numbers", given, f'Write RANGES = {{"{name}": (1, 100)}}'
+            ) from None
         if not low < high or not low <= default <= high or not math.isfinite(high - low):
-            raise InputError(f"RANGES of {name} must rise and hold its default {default:g}", given, "Give the least and the greatest value")
+            raise InputError(
+                f"RANGES of {name} must rise and hold its default {default:g}",
+                given,
+                "Give the least and the greatest value",
+            )
         return low, high
     if name == "seed":
         return 0.0, max(100.0, default)

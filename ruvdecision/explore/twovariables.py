@@ -38,7 +38,9 @@ def build(values: Mapping[str, Any]) -> Built:
     """
     shared = values["correlation"] * float(np.sqrt(np.prod(VARIANCES)))
     covariance = [[VARIANCES[0], shared], [shared, VARIANCES[1]]]
-    belief = NormalBelief(records=values["n"], covariance=covariance, prior_mean=[0, 0], prior_covariance=DOUBT, columns=NAMES)
+    belief = NormalBelief(
+        records=values["n"], covariance=covariance, prior_mean=[0, 0], prior_covariance=DOUBT, columns=NAMES
+    )
     w, z = (((values[f"{who}_1"], 0.0), (0.0, values[f"{who}_2"])) for who in ("intruder", "scientist"))
     intruder = User(belief, Record(0), Quadratic(weights=w), name="The intruder")
     scientist = User(belief, Parameter("mu"), Quadratic(weights=z), name="The scientist")
@@ -83,7 +85,14 @@ LESSON = Lesson(
         Slider("intruder_2", "Intruder's weight on variable 2", STRETCH, 3.0),
         Slider("scientist_1", "Scientist's weight on variable 1", STRETCH, 6.0),
         Slider("scientist_2", "Scientist's weight on variable 2", STRETCH, 0.5),
-        Slider("noise", "Noise variance", GRID.tolist(), 5.0, hint="Your own candidate: this noise, then the average.", looks=True),
+        Slider(
+            "noise",
+            "Noise variance",
+            GRID.tolist(),
+            5.0,
+            hint="Your own candidate: this noise, then the average.",
+            looks=True,
+        ),
         Pick("column", "Noise on", {"1": "variable 1", "2": "variable 2"}),
     ),
     threshold=Slider("max_risk", "Largest tolerable risk", even(0.005, 1, 0.005), 0.12),

@@ -90,7 +90,9 @@ class Limit:
             raise InputError("max_risk must be one of the bounds", max_risk, f"Ask ruv.limit for max_risk={max_risk}")
         mask = self.mechanisms[int(near[0])]
         if mask is None:
-            why = "No mechanism meets this bound" if np.isnan(self.reached[0][near[0]]) else "This mechanism has no mask"
+            why = (
+                "No mechanism meets this bound" if np.isnan(self.reached[0][near[0]]) else "This mechanism has no mask"
+            )
             raise UnsupportedError(why, f"max_risk={max_risk}", "See notes and matrices")
         return mask
 
@@ -131,13 +133,20 @@ class Limit:
         risks, place = np.unique(rumap.risk, return_inverse=True)
         known = ~np.isnan(risks)
         best = np.full(len(risks), np.nan)
-        options = {"risk": self.risk_score, "utility": self.utility_score, "statistic": self.statistic, "states": self.states}
+        options = {
+            "risk": self.risk_score,
+            "utility": self.utility_score,
+            "statistic": self.statistic,
+            "states": self.states,
+        }
         if known.any():
             best[known] = limit(*self.users, risks[known], **options).utility
         best = best[place.reshape(-1)]
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(best == rumap.utility, 1.0, rumap.utility / best)
-        return pd.DataFrame({"release": rumap.releases, "risk": rumap.risk, "utility": rumap.utility, "limit": best, "share": share})
+        return pd.DataFrame(
+            {"release": rumap.releases, "risk": rumap.risk, "utility": rumap.utility, "limit": best, "share": share}
+        )
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
         """Draw the limit and return the Axes; see `ruvdecision.plots.plot_limit`."""
@@ -150,9 +159,7 @@ class Limit:
         span = "no bound can be met"
         if met.any():
             low, high = self.utility[met].min(), self.utility[met].max()
-            span = (
-                f"utility at most {low:.4g} to {high:.4g} for risk at most {self.max_risk[met].min():.4g} to {self.max_risk[met].max():.4g}"
-            )
+            span = f"utility at most {low:.4g} to {high:.4g} for risk at most {self.max_risk[met].min():.4g} to {self.max_risk[met].max():.4g}"  # noqa: E501
         proof = "" if self.certain else "; not proved to be the best"
         return f"Limit({len(self)} bounds: {span}; {self.method}{proof})"
 
@@ -243,7 +250,9 @@ def limit(
             bar.tell((done + 1) / n)
     notes = list(solver.notes)
     if unmet:
-        notes.append(f"{unmet} of the bounds are below the risk of releasing nothing ({float(scores[0](before[0], before[0])):.6g})")
+        notes.append(
+            f"{unmet} of the bounds are below the risk of releasing nothing ({float(scores[0](before[0], before[0])):.6g})"
+        )
     return Limit(
         bounds, least, found[0], (found[1], found[2]), before, after, scores[0], scores[1], tuple(masks), tuple(matrices),
         solver.method, statistic, solver.certain, (intruder, scientist), states, tuple(notes),
@@ -324,19 +333,24 @@ def _solver(intruder: User, scientist: User, statistic: str, states: int | None)
 
 def _check_user(name: str, user: Any) -> None:
     if not isinstance(user, User):
-        raise InputError(f"{name} must be a User", kind_of(user), f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())")
+        raise InputError(
+            f"{name} must be a User", kind_of(user), f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())"
+        )
     if getattr(user, "truth", None) is not None or not getattr(user, "knows_mask", True):
         what = f"The limit needs a user who knows the mechanism and believes what is true; {name} does not"
         raise UnsupportedError(what, do="Leave out truth= and knows_mask=")
     if isinstance(user.target, Identity):
-        raise UnsupportedError("The limit is about values, and Identity asks for a row of the release", do="Ask for Record(j)")
+        raise UnsupportedError(
+            "The limit is about values, and Identity asks for a row of the release", do="Ask for Record(j)"
+        )
 
 
 def _check_same(first: NormalBelief, second: NormalBelief) -> None:
     if first is second:
         return
     same = first.records == second.records and all(
-        (a is None and b is None) or (a is not None and b is not None and a.shape == b.shape and np.allclose(a, b, rtol=1e-12, atol=0.0))
+        (a is None and b is None)
+        or (a is not None and b is not None and a.shape == b.shape and np.allclose(a, b, rtol=1e-12, atol=0.0))
         for a, b in ((first.spread, second.spread), (first.centre, second.centre), (first.doubt, second.doubt))
     )
     if not same:
@@ -351,5 +365,7 @@ def _bounds(max_risk: Any, score: Any, before: float, after: float) -> Array:
         return np.unique(np.asarray(score(least, before)))
     bounds = np.atleast_1d(as_float_array("max_risk", max_risk))
     if bounds.ndim != 1 or bounds.size == 0 or np.isnan(bounds).any():
-        raise InputError("max_risk must be a number or a list of numbers", f"shape {bounds.shape}", "Write max_risk=[0.2, 0.5]")
+        raise InputError(
+            "max_risk must be a number or a list of numbers", f"shape {bounds.shape}", "Write max_risk=[0.2, 0.5]"
+        )
     return bounds

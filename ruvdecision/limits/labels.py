@@ -65,7 +65,9 @@ def cost_of(user: User, values: Array, estimate: Any) -> Array:
     if isinstance(loss, BayesLoss):
         if type(loss).__name__ == "KullbackLeibler":
             estimate = (1.0 - NEARLY) * estimate + NEARLY / estimate.shape[-1]
-        return np.asarray(loss.cost(np.broadcast_to(estimate, (len(values), *estimate.shape)), values, vector), dtype=np.float64)
+        return np.asarray(
+            loss.cost(np.broadcast_to(estimate, (len(values), *estimate.shape)), values, vector), dtype=np.float64
+        )
     return np.array([float(loss(estimate, v)) for v in values])
 
 
@@ -118,7 +120,10 @@ class Boxes(Cells):
         low, high = self.points.min(axis=0), self.points.max(axis=0)
         k = self.points.shape[1]
         pieces = max(1, int(16 ** (1 / k)))
-        edges = [np.unique(np.linspace(a, b, pieces + 1)) if b > a else np.array([a, b]) for a, b in zip(low, high, strict=True)]
+        edges = [
+            np.unique(np.linspace(a, b, pieces + 1)) if b > a else np.array([a, b])
+            for a, b in zip(low, high, strict=True)
+        ]
         sides = [list(pairwise(e)) for e in edges]
         self.boxes = [np.array(box) for box in product(*sides)]
         self.span = float(np.max(high - low))
@@ -210,7 +215,8 @@ class Simplices(Cells):
     def split(self, label: int, law: Array) -> list[int]:
         corners = self.corners[label]
         i, j = max(
-            ((i, j) for i in range(len(corners)) for j in range(i)), key=lambda p: float(np.abs(corners[p[0]] - corners[p[1]]).max())
+            ((i, j) for i in range(len(corners)) for j in range(i)),
+            key=lambda p: float(np.abs(corners[p[0]] - corners[p[1]]).max()),
         )
         if np.abs(corners[i] - corners[j]).max() <= 1e-6:
             return []

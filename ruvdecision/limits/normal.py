@@ -128,7 +128,8 @@ def seen_by(intruder: User, scientist: User, statistic: str) -> NormalStudy:
     belief = intruder.belief
     if belief.doubt is None:
         raise UnsupportedError(
-            "Under a flat prior there is no limit to compute: U is infinite before the release", do="Give prior_variance="
+            "Under a flat prior there is no limit to compute: U is infinite before the release",
+            do="Give prior_variance=",
         )
     n, k = belief.records, belief.k
     forms = []
@@ -175,14 +176,18 @@ class _Base:
         lower[:k, :k], lower[k:, k:] = total, between
         self.lower = lower
         # b: the records on their own, and the mean of all others.
-        merge = np.concatenate([np.ones((m + 1, 1)), np.concatenate([np.eye(m), np.full((1, m), -1.0 / (n - m))])], axis=1)
+        merge = np.concatenate(
+            [np.ones((m + 1, 1)), np.concatenate([np.eye(m), np.full((1, m), -1.0 / (n - m))])], axis=1
+        )
         back = np.concatenate([np.full((1, m + 1), 1.0 / n), np.eye(m, m + 1) - 1.0 / n])
         back[0, m] = (n - m) / n
         back[1:, m] = -(n - m) / n
         self.root = np.asarray(np.kron(merge, np.eye(k)) @ lower)
         undone = np.zeros_like(lower)
         undone[:k, :k] = np.linalg.inv(total)
-        undone[k:, k:] = np.kron(np.linalg.inv(np.linalg.cholesky(np.eye(m) - 1.0 / n)), np.linalg.inv(own)) if m else between
+        undone[k:, k:] = (
+            np.kron(np.linalg.inv(np.linalg.cholesky(np.eye(m) - 1.0 / n)), np.linalg.inv(own)) if m else between
+        )
         self.inverse = np.asarray(undone @ np.kron(back, np.eye(k)))
         self.share = shares(belief.doubt, spread / n)
         self.rest = parallel(belief.doubt, spread / n, self.share)
@@ -232,13 +237,16 @@ def _linear(belief: NormalBelief, target: Any) -> tuple[list[Any], Array, bool]:
     """A target as a matrix times basic targets."""
     if isinstance(target, Records):
         if belief.records * belief.k > LARGEST:
-            raise UnsupportedError("All records together are too many", belief.records * belief.k, "Ask for one Record(j)")
+            raise UnsupportedError(
+                "All records together are too many", belief.records * belief.k, "Ask for one Record(j)"
+            )
         size = belief.records * belief.k
         return [Record(j) for j in range(belief.records)], np.eye(size), size == 1 and belief.scalar
     form = _form(belief, target)
     if form is None:
         raise UnsupportedError(
-            f"The limit of {target.describe()} under a normal belief needs a linear target", do="Write the study with a FiniteBelief"
+            f"The limit of {target.describe()} under a normal belief needs a linear target",
+            do="Write the study with a FiniteBelief",
         )
     return list(form.parts), form.matrix, form.scalar
 

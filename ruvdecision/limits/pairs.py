@@ -132,9 +132,16 @@ class Pairs:
 
     def _master(self, columns: Array, cost: Array, kept: Array, goal: float) -> tuple[float, Array, Array, float]:
         """Value, weights of the columns, price of every file and of the risk bound."""
-        found = solve_programme(cost, A_ub=-kept[None], b_ub=[-goal + SLACK], A_eq=csc_array(columns.T), b_eq=self.chance, bounds=(0, None))
+        found = solve_programme(
+            cost, A_ub=-kept[None], b_ub=[-goal + SLACK], A_eq=csc_array(columns.T), b_eq=self.chance, bounds=(0, None)
+        )
         self.solved += 1
-        return float(found.fun), np.clip(found.x, 0.0, None), found.eqlin.marginals, max(0.0, -float(found.ineqlin.marginals[0]))
+        return (
+            float(found.fun),
+            np.clip(found.x, 0.0, None),
+            found.eqlin.marginals,
+            max(0.0, -float(found.ineqlin.marginals[0])),
+        )
 
     def _silent(self) -> tuple[Array, Array, float]:
         """The best mechanism that tells the intruder nothing: every output leaves his mean where it was.

@@ -108,7 +108,11 @@ class Programme:
         """Columns of mechanisms that were found, to mix the best mechanism from."""
         quick = listed(study.intruder) and self.labels.quick
         self.rounds = (
-            ROUNDS if quick or (listed(study.scientist) and len(self.labels) <= 60) else 3 * FEW if listed(study.intruder) else FEW
+            ROUNDS
+            if quick or (listed(study.scientist) and len(self.labels) <= 60)
+            else 3 * FEW
+            if listed(study.intruder)
+            else FEW
         )
         self.solved = 0
 
@@ -139,7 +143,11 @@ class Programme:
                     self.cuts[b].append(self._cut(joint_i[i]))
                     changed = True
                 gap = real_s[i] - thought[i]
-                if (gap > room or (not self.labels.certain and gap < -room)) and joint_s[i].sum() > 0 and len(self.labels) < MOST_LABELS:
+                if (
+                    (gap > room or (not self.labels.certain and gap < -room))
+                    and joint_s[i].sum() > 0
+                    and len(self.labels) < MOST_LABELS
+                ):
                     new = self.labels.split(int(b), joint_s[i])
                     for _ in new:
                         self.cuts.append(list(self.cuts[b]))
@@ -200,7 +208,12 @@ class Programme:
         cost = uncertainties(study.scientist, study.scientist_values, columns @ study.scientist_joint) / self.units[1]
         kept = uncertainties(study.intruder, study.intruder_values, columns @ study.intruder_joint) / self.units[0]
         found = solve_programme(
-            cost, A_ub=-kept[None], b_ub=[-goal + SLACK], A_eq=csr_array(columns.T), b_eq=np.ones(columns.shape[1]), bounds=(0, None)
+            cost,
+            A_ub=-kept[None],
+            b_ub=[-goal + SLACK],
+            A_eq=csr_array(columns.T),
+            b_eq=np.ones(columns.shape[1]),
+            bounds=(0, None),
         )
         weights = np.clip(found.x, 0.0, None)
         used = weights > 1e-13

@@ -56,7 +56,9 @@ class Setup:
                 continue
             label: Any = float(len(labels))
             if law.sum() > 0:
-                best = study.scientist.loss.estimate(Finite(study.scientist_values, law / law.sum()), study.scientist.actions)
+                best = study.scientist.loss.estimate(
+                    Finite(study.scientist_values, law / law.sum()), study.scientist.actions
+                )
                 if not isinstance(best, Finite):
                     label = np.asarray(best, dtype=np.float64)
                     label = float(label) if label.ndim == 0 else tuple(label.ravel().tolist())
@@ -114,7 +116,9 @@ def _finite(intruder: User, scientist: User, statistic: str, states: int) -> Set
             return Stochastic(table[np.argsort(order)], outputs=labels, inputs=names)
         return Mechanism(table, outputs=labels, outcomes=names, records=first.records, rows=rows)
 
-    return Setup(study, group, mask, (f"{len(study.intruder_joint):,} kinds of files that differ for one of the users",))
+    return Setup(
+        study, group, mask, (f"{len(study.intruder_joint):,} kinds of files that differ for one of the users",)
+    )
 
 
 def _tables(intruder: User, scientist: User, statistic: str, states: int) -> Setup:
@@ -124,7 +128,9 @@ def _tables(intruder: User, scientist: User, statistic: str, states: int) -> Set
     other = scientist.belief.completions(limit=FILES)
     if tables.shape != other.shape or not np.array_equal(tables, other):
         raise InputError(
-            "Both users must hold the same tables possible", f"{len(tables)} and {len(other)}", "Give both the same known cells"
+            "Both users must hold the same tables possible",
+            f"{len(tables)} and {len(other)}",
+            "Give both the same known cells",
         )
     joint, values = [], []
     for user in (intruder, scientist):
@@ -138,7 +144,12 @@ def _tables(intruder: User, scientist: User, statistic: str, states: int) -> Set
         values.append(distinct)
     study, group = Study(intruder, scientist, values[0], values[1], joint[0], joint[1]).merged()
     _check_size(len(study.intruder_joint), states)
-    return Setup(study, group, None, (f"{len(tables):,} tables, {len(study.intruder_joint):,} of them different for one of the users",))
+    return Setup(
+        study,
+        group,
+        None,
+        (f"{len(tables):,} tables, {len(study.intruder_joint):,} of them different for one of the users",),
+    )
 
 
 def _discretised(intruder: User, scientist: User, statistic: str, states: int) -> Setup:

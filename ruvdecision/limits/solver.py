@@ -28,4 +28,8 @@ def solve_programme(cost: Any, **parts: Any) -> Any:
         found = linprog(cost, method=method, options=options, **parts)
         if found.status == 0 and found.x is not None:
             return found
-    raise RuvError("The linear programme of the limit has no solution", found.message, "Ask for another risk bound, or fewer states")
+    raise RuvError(
+        "The linear programme of the limit has no solution",
+        found.message,
+        "Ask for another risk bound, or fewer states",
+    )

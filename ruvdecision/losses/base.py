@@ -91,7 +91,9 @@ class BayesLoss:
         """The allowed estimates ``(a,) + event``, distinct and in ascending order."""
         if isinstance(actions, str):
             if actions != "target":
-                raise InputError('actions must be None, "target" or an array', actions, 'Use "target" for the values of the target')
+                raise InputError(
+                    'actions must be None, "target" or an array', actions, 'Use "target" for the values of the target'
+                )
             if posterior.support is None:
                 raise UnsupportedError(
                     "The target lies on a continuum, so it has no finite set of values",
@@ -103,7 +105,9 @@ class BayesLoss:
             array = check_finite("actions", as_float_array("actions", actions))
         if array.ndim != 1 + len(posterior.event) or array.shape[1:] != posterior.event or len(array) == 0:
             raise InputError(
-                f"actions must have shape (a,) + {posterior.event}", f"shape {array.shape}", "Give one row per allowed estimate"
+                f"actions must have shape (a,) + {posterior.event}",
+                f"shape {array.shape}",
+                "Give one row per allowed estimate",
             )
         return np.unique(array, axis=0)
 
@@ -119,7 +123,9 @@ class BayesLoss:
             # Rounding does not choose between equals: the first in order does.
             first = np.argmax(values <= floor + 1e-13 * np.abs(np.where(np.isfinite(floor), floor, 0.0)), axis=0)
             better = (
-                floor < least - 1e-13 * np.abs(np.where(np.isfinite(least), least, 0.0)) if start else np.ones(posterior.batch, dtype=bool)
+                floor < least - 1e-13 * np.abs(np.where(np.isfinite(least), least, 0.0))
+                if start
+                else np.ones(posterior.batch, dtype=bool)
             )
             place, least = np.where(better, first + start, place), np.where(better, floor, least)
         return np.asarray(listed[place])
@@ -145,7 +151,11 @@ class BayesLoss:
             return self.phrase()
         words = show(weights)
         if isinstance(weights, tuple) and len(words) > 60:
-            words = f"a {len(weights)} by {len(weights)} matrix" if isinstance(weights[0], tuple) else f"{len(weights)} weights"
+            words = (
+                f"a {len(weights)} by {len(weights)} matrix"
+                if isinstance(weights[0], tuple)
+                else f"{len(weights)} weights"
+            )
         return f"{self.phrase()} weighted by {words}"
 
 
@@ -199,7 +209,9 @@ class Componentwise(BayesLoss):
             if weights.size == 1:
                 return np.broadcast_to(weights.reshape(()), event)
             raise InputError(
-                f"weights must fit a target of shape {event}", f"{weights.size} weights", "Give one weight, or one per component"
+                f"weights must fit a target of shape {event}",
+                f"{weights.size} weights",
+                "Give one weight, or one per component",
             )
         return np.broadcast_to(weights, event)
 
@@ -214,7 +226,9 @@ def check_weights(weights: Any, *, matrix: bool = False) -> Weights:
     if array.ndim == 1 and array.size:
         if not (array >= 0).all() or np.isinf(array).any() or not array.any():
             raise InputError(
-                "weights must be finite, not negative and not all zero", array.tolist(), "Give each component a weight of at least 0"
+                "weights must be finite, not negative and not all zero",
+                array.tolist(),
+                "Give each component a weight of at least 0",
             )
         return tuple(array.tolist())
     if array.ndim == 2 and matrix:

@@ -51,7 +51,9 @@ class CustomLoss(BayesLoss):
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InputError(
-                "A loss must be a function of estimate and truth", self.function, "Write CustomLoss(lambda estimate, truth: ...)"
+                "A loss must be a function of estimate and truth",
+                self.function,
+                "Write CustomLoss(lambda estimate, truth: ...)",
             )
         if self.name is not None and not isinstance(self.name, str):
             raise InputError("The name of a loss must be text", self.name, 'Write name="my loss"')
@@ -101,7 +103,9 @@ class CustomLoss(BayesLoss):
 
         grid = scan(posterior, 17, 6.0, 25)
         if posterior.support is not None:
-            atoms = posterior.support[np.unique(np.linspace(0, len(posterior.support) - 1, min(len(posterior.support), 1024)).astype(int))]
+            atoms = posterior.support[
+                np.unique(np.linspace(0, len(posterior.support) - 1, min(len(posterior.support), 1024)).astype(int))
+            ]
             rows = np.broadcast_to(atoms.reshape((-1,) + (1,) * len(posterior.batch)), (len(atoms), *posterior.batch))
             grid = np.sort(np.concatenate([grid, rows]), axis=0)
         values = np.stack([risk(row) for row in grid])
@@ -159,7 +163,9 @@ class CustomLoss(BayesLoss):
             raise InputError(f"{self._named()} fails", failure(error), "Check the function") from None
         if value.size != 1:
             raise InputError(
-                f"{self._named()} must give one number", f"shape {value.shape}", "Sum over the components of a vector, along the last axis"
+                f"{self._named()} must give one number",
+                f"shape {value.shape}",
+                "Sum over the components of a vector, along the last axis",
             )
         return float(value.reshape(()))
 
@@ -189,4 +195,8 @@ def as_loss(loss: Any) -> Loss:
         return loss
     if callable(loss):
         return cast(Loss, CustomLoss(loss))
-    raise InputError("A loss must be a loss or a function of estimate and truth", loss, "Use Quadratic(), Absolute(), ... or a callable")
+    raise InputError(
+        "A loss must be a loss or a function of estimate and truth",
+        loss,
+        "Use Quadratic(), Absolute(), ... or a callable",
+    )

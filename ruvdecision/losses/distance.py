@@ -197,7 +197,9 @@ class Pinball(Componentwise):
 
     def parts(self, posterior: Posterior, estimate: Array) -> Value:
         above, below = posterior.above(estimate), posterior.below(estimate)
-        return Value(self.q * above.value + (1 - self.q) * below.value, self.q * above.error + (1 - self.q) * below.error)
+        return Value(
+            self.q * above.value + (1 - self.q) * below.value, self.q * above.error + (1 - self.q) * below.error
+        )
 
     def best(self, posterior: Posterior) -> Array:
         return posterior.quantile(self.q)
@@ -266,7 +268,9 @@ class ZeroOne(BayesLoss):
     def __post_init__(self) -> None:
         array = as_float_array("tolerance", self.tolerance)
         if array.ndim > 1 or array.size == 0 or not (array >= 0).all() or np.isinf(array).any():
-            raise InputError("tolerance must be finite and not negative", self.tolerance, "Give one number, or one per component")
+            raise InputError(
+                "tolerance must be finite and not negative", self.tolerance, "Give one number, or one per component"
+            )
         object.__setattr__(self, "tolerance", tuple(array.tolist()) if array.ndim else float(array))
 
     def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
@@ -287,7 +291,11 @@ class ZeroOne(BayesLoss):
 
     def _width(self, event: tuple[int, ...]) -> Any:
         # One tolerance in a list will do for a number.
-        return self.tolerance[0] if isinstance(self.tolerance, tuple) and not event and len(self.tolerance) == 1 else self.tolerance
+        return (
+            self.tolerance[0]
+            if isinstance(self.tolerance, tuple) and not event and len(self.tolerance) == 1
+            else self.tolerance
+        )
 
     def phrase(self) -> str:
         return "the zero-one loss" + (f" with tolerance {show(self.tolerance)}" if self.tolerance != 0 else "")

@@ -176,12 +176,18 @@ class IntervalScore(Componentwise):
     weights: Weights = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "level", check_number("level", self.level, low=0.0, high=1.0, open_low=True, open_high=True))
+        object.__setattr__(
+            self, "level", check_number("level", self.level, low=0.0, high=1.0, open_low=True, open_high=True)
+        )
         object.__setattr__(self, "weights", check_weights(self.weights))
 
     def cost(self, estimate: Any, truth: Any, vector: bool) -> Array:
         if np.shape(estimate)[-1:] != (2,):
-            raise InputError("The estimate must be an interval", f"shape {np.shape(estimate)}", "Give (lower, upper) along the last axis")
+            raise InputError(
+                "The estimate must be an interval",
+                f"shape {np.shape(estimate)}",
+                "Give (lower, upper) along the last axis",
+            )
         return super().cost(estimate, truth, vector)
 
     def each(self, estimate: Array, truth: Array) -> Array:

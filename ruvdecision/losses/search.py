@@ -44,7 +44,9 @@ def scan(posterior: Posterior, levels: int, width: float, points: int) -> Array:
     return np.sort(np.stack(rows), axis=0)
 
 
-def least_point(posterior: Posterior, risk: Callable[[Array], Array], *, atoms: bool, levels: int = 65, rounds: int = 60) -> Array:
+def least_point(
+    posterior: Posterior, risk: Callable[[Array], Array], *, atoms: bool, levels: int = 65, rounds: int = 60
+) -> Array:
     """Global search for the least of a ``risk`` that need not be convex, for every component at once.
 
     A scan of quantiles and of an even grid finds the valleys; the two deepest are searched by golden section. With
@@ -85,7 +87,12 @@ def least_vector(posterior: Posterior, risk: Callable[[Array], float]) -> Array:
     order = np.argsort(values, kind="stable")
     best, least = starts[order[0]], values[order[0]]
     for i in order[:3]:
-        tried = minimize(lambda z: risk(mean + sd * z), (starts[i] - mean) / sd, method="BFGS", options={"gtol": 1e-9, "maxiter": 200})
+        tried = minimize(
+            lambda z: risk(mean + sd * z),
+            (starts[i] - mean) / sd,
+            method="BFGS",
+            options={"gtol": 1e-9, "maxiter": 200},
+        )
         if tried.fun < least:
             best, least = mean + sd * tried.x, float(tried.fun)
     for size in (0.1, 1e-3):
@@ -104,7 +111,9 @@ def least_vector(posterior: Posterior, risk: Callable[[Array], float]) -> Array:
     return np.asarray(best)
 
 
-def _best_row(risk: Callable[[Array], Array], columns: Array, picks: Array, shape: tuple[int, ...]) -> tuple[Array, Array, Any]:
+def _best_row(
+    risk: Callable[[Array], Array], columns: Array, picks: Array, shape: tuple[int, ...]
+) -> tuple[Array, Array, Any]:
     least: Any = np.full(shape, np.inf)
     place: Any = np.zeros(shape, dtype=np.intp)
     for i in picks:

@@ -75,7 +75,9 @@ class Mask:
 
     def __or__(self, other: Mask) -> Mask:
         if not isinstance(other, Mask):
-            raise InputError("Only masks compose with |", type(other).__name__, "Write Noise(variance=2) | Microaggregate(groups=1)")
+            raise InputError(
+                "Only masks compose with |", type(other).__name__, "Write Noise(variance=2) | Microaggregate(groups=1)"
+            )
         return Chain(self.steps + other.steps)
 
     def refines(self, other: Mask, belief: Any = None, *, records: int | None = None, columns: int = 1) -> bool:
@@ -108,7 +110,10 @@ class Mask:
     def parameters(self) -> dict[str, Any]:
         """The settings as columns of a map's table: numbers stay numbers, the rest becomes text."""
         plain = (int, float, str)
-        return {k: v if isinstance(v, plain) and not isinstance(v, bool) else show_number(v) for k, v in self.settings().items()}
+        return {
+            k: v if isinstance(v, plain) and not isinstance(v, bool) else show_number(v)
+            for k, v in self.settings().items()
+        }
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={show_number(v)}' for k, v in self.settings().items())})"

@@ -87,7 +87,9 @@ class SuppressCells(Mask):
     def __post_init__(self) -> None:
         if isinstance(self.cells, str):
             if self.cells != "all":
-                raise InputError('cells must be "all" or a list of positions', self.cells, "Write cells=[(0, 1), (1, 1)]")
+                raise InputError(
+                    'cells must be "all" or a list of positions', self.cells, "Write cells=[(0, 1), (1, 1)]"
+                )
         else:
             cells = tuple(_positions("cells", c) for c in check_sequence("cells", self.cells))
             if not cells:
@@ -98,7 +100,9 @@ class SuppressCells(Mask):
         if isinstance(self.margins, (bool, np.bool_)):
             object.__setattr__(self, "margins", bool(self.margins))
         else:
-            object.__setattr__(self, "margins", tuple(_positions("margins", m) for m in check_sequence("margins", self.margins)))
+            object.__setattr__(
+                self, "margins", tuple(_positions("margins", m) for m in check_sequence("margins", self.margins))
+            )
 
     def release(self, data: Any, rng: Seed = None) -> Any:
         """Give back the table, of the same kind, with missing values in the suppressed cells."""
@@ -131,7 +135,9 @@ class SuppressCells(Mask):
             return hidden
         for cell in self.cells:
             if len(cell) != len(shape):
-                raise InputError(f"A cell of this table has {len(shape)} positions", list(cell), "Give one position per axis")
+                raise InputError(
+                    f"A cell of this table has {len(shape)} positions", list(cell), "Give one position per axis"
+                )
             hidden[tuple(check_index("cells", c, size) for c, size in zip(cell, shape, strict=True))] = True
         return hidden
 
@@ -144,7 +150,9 @@ class SuppressCells(Mask):
         kept = [tuple(sorted(check_index("margins", a, dimensions) for a in axes)) for axes in self.margins]
         for axes in kept:
             if len(set(axes)) != len(axes) or len(axes) >= dimensions:
-                raise InputError("A margin keeps some but not all axes, each once", list(axes), "Write (0,) for the totals of axis 0")
+                raise InputError(
+                    "A margin keeps some but not all axes, each once", list(axes), "Write (0,) for the totals of axis 0"
+                )
         return [axes for axes in dict.fromkeys(kept) if axes]
 
     def publish(self, table: Any) -> PublishedTable:
@@ -192,17 +200,23 @@ def as_counts(data: Any, *, missing: bool = False) -> Array:
     try:
         counts = as_float_array("table", data).copy()
     except InputError:
-        raise InputError("A table is made of counts", kind_of(data), "Give an array of non-negative whole numbers") from None
+        raise InputError(
+            "A table is made of counts", kind_of(data), "Give an array of non-negative whole numbers"
+        ) from None
     if counts.ndim == 0 or counts.size == 0:
         raise InputError("A table has at least one cell", f"shape {counts.shape}", "Give an array of counts")
     seen = counts[~np.isnan(counts)]
     if not missing and seen.size != counts.size:
         raise InputError(
-            "The table has missing cells", f"{counts.size - seen.size} of them", "Give the complete table; the mask does the suppressing"
+            "The table has missing cells",
+            f"{counts.size - seen.size} of them",
+            "Give the complete table; the mask does the suppressing",
         )
     wrong = (seen < 0) | ~np.isfinite(seen) | (seen != np.rint(seen))
     if wrong.any():
-        raise InputError("A table is made of non-negative whole numbers", f"{int(wrong.sum())} other cells", "Check the counts")
+        raise InputError(
+            "A table is made of non-negative whole numbers", f"{int(wrong.sum())} other cells", "Check the counts"
+        )
     return counts
 
 

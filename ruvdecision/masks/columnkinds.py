@@ -41,7 +41,9 @@ def kind_of(column: pd.Series) -> str:
     if types.is_bool_dtype(dtype):
         return "boolean"
     if types.is_complex_dtype(dtype):
-        raise InputError("A column must not hold complex numbers", str(column.name), "Split it into real and imaginary part")
+        raise InputError(
+            "A column must not hold complex numbers", str(column.name), "Split it into real and imaginary part"
+        )
     if types.is_numeric_dtype(dtype):
         return "number"
     if types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
@@ -54,7 +56,9 @@ def category_codes(column: pd.Series, *, missing_is_one: bool = False) -> tuple[
     try:
         codes, levels = pd.factorize(column, use_na_sentinel=not missing_is_one)
     except TypeError:
-        raise InputError("A category must be hashable", f"column {column.name!r} holds lists or the like", "Turn them into text") from None
+        raise InputError(
+            "A category must be hashable", f"column {column.name!r} holds lists or the like", "Turn them into text"
+        ) from None
     return np.asarray(codes, dtype=np.int64), levels
 
 
@@ -157,7 +161,9 @@ def whole_like(values: Array, column: pd.Series) -> Any:
     limits = np.iinfo(plain)
     rounded = np.rint(values)
     # The largest 64-bit integers are no doubles: compare before the cast, not after it.
-    whole = np.where(rounded >= float(limits.max), limits.max, np.where(rounded <= float(limits.min), limits.min, 0)).astype(plain)
+    whole = np.where(
+        rounded >= float(limits.max), limits.max, np.where(rounded <= float(limits.min), limits.min, 0)
+    ).astype(plain)
     inside = (rounded < float(limits.max)) & (rounded > float(limits.min))
     whole[inside] = rounded[inside].astype(plain)
     return whole if isinstance(dtype, np.dtype) else pd.Series(whole).astype(dtype).array
@@ -189,7 +195,11 @@ def as_columns(name: str, value: Any, *, empty: bool = False) -> tuple[Any, ...]
 
 def _hashable(value: Any) -> bool:
     """Whether a value can be a name; a tuple can if its entries can."""
-    return all(map(_hashable, value)) if isinstance(value, tuple) else isinstance(value, Hashable) and value is not np.ma.masked
+    return (
+        all(map(_hashable, value))
+        if isinstance(value, tuple)
+        else isinstance(value, Hashable) and value is not np.ma.masked
+    )
 
 
 def apart(first: str, a: Sequence[int], second: str, b: Sequence[int], columns: Sequence[Any]) -> None:

@@ -58,7 +58,9 @@ class DataShuffle(Mask):
 
     def __post_init__(self) -> None:
         if self.columns is None:
-            raise InputError("DataShuffle needs the confidential columns", None, "Write DataShuffle(columns=[...], given=[...])")
+            raise InputError(
+                "DataShuffle needs the confidential columns", None, "Write DataShuffle(columns=[...], given=[...])"
+            )
         object.__setattr__(self, "columns", as_columns("columns", self.columns))
         object.__setattr__(self, "given", as_columns("given", self.given, empty=True) or None)
 
@@ -74,7 +76,11 @@ class DataShuffle(Mask):
         fitted = u @ (u.T @ x)
         df = n - u.shape[1]
         if df < 1:
-            raise InputError(f"DataShuffle needs more than {u.shape[1]} records for what is given", n, "Give fewer columns or categories")
+            raise InputError(
+                f"DataShuffle needs more than {u.shape[1]} records for what is given",
+                n,
+                "Give fewer columns or categories",
+            )
         residual = x - fitted
         y = fitted + rng.standard_normal(x.shape) @ root(residual.T @ residual / df)
         new = {}

@@ -44,13 +44,21 @@ class Frame:
             frame = cls(_native(data.to_frame()), "series", data.name)
         else:
             array = _array(data)
-            table = pd.DataFrame(array if array.ndim == 2 else array[:, None], dtype=object if array.dtype == object else None)
+            table = pd.DataFrame(
+                array if array.ndim == 2 else array[:, None], dtype=object if array.dtype == object else None
+            )
             if array.dtype == object:
-                with suppress(OverflowError):  # older pandas tries to make floats of integers that are too large for one
+                with suppress(
+                    OverflowError
+                ):  # older pandas tries to make floats of integers that are too large for one
                     table = table.infer_objects()
             frame = cls(table, "matrix" if array.ndim == 2 else "vector", array.dtype)
         if len(frame.table) == 0 or frame.table.shape[1] == 0:
-            raise InputError("Data must have at least one row and one column", f"shape {frame.table.shape}", "Check how the data were read")
+            raise InputError(
+                "Data must have at least one row and one column",
+                f"shape {frame.table.shape}",
+                "Check how the data were read",
+            )
         return frame
 
     @property
@@ -87,7 +95,9 @@ class Frame:
         else:
             part = self.table if columns is None else self.table.iloc[:, positions]
             kinds = zip(part.columns, part.dtypes, strict=True)
-            bad = [c for c, kind in kinds if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind)]
+            bad = [
+                c for c, kind in kinds if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind)
+            ]
             if bad:
                 hint = "Name the numeric ones with columns=[...], or convert these"
                 raise InputError(f"{who} needs numeric columns", f"non-numeric {bad}", hint)
@@ -173,7 +183,9 @@ def _array(data: Any) -> np.ndarray[Any, Any]:
     try:
         array = np.asarray(data)
     except ValueError:
-        raise InputError("Data must be a table", "rows of different lengths", "Give one row per respondent, all equally long") from None
+        raise InputError(
+            "Data must be a table", "rows of different lengths", "Give one row per respondent, all equally long"
+        ) from None
     if array.dtype.kind == "V":
         raise InputError("Data must be a table", "an array with named fields", "Write pd.DataFrame(array)")
     if array.ndim not in (1, 2):

@@ -180,7 +180,22 @@ def mdav_labels(z: Any, size: int) -> Any:
         s = _opposite(z[r], points, rows, first, alive, low, high, leaves, stack, bound) if pair else r
         for turn in range(2 if pair else 1):
             target = r if turn == 0 else s
-            _nearest(z[target], size, points, rows, first, alive, low, high, least_row, leaves, stack, bound, best_d, best_row)
+            _nearest(
+                z[target],
+                size,
+                points,
+                rows,
+                first,
+                alive,
+                low,
+                high,
+                least_row,
+                leaves,
+                stack,
+                bound,
+                best_d,
+                best_row,
+            )
             for t in range(size):
                 row = best_row[t]
                 labels[row] = group
@@ -278,7 +293,9 @@ def _union(alive: Any, low: Any, high: Any, least_row: Any, node: int) -> None:
     least_row[node] = min(least_row[a], least_row[b])
 
 
-def _drop(points: Any, rows: Any, first: Any, alive: Any, low: Any, high: Any, least_row: Any, place: Any, home: Any, row: int) -> None:
+def _drop(
+    points: Any, rows: Any, first: Any, alive: Any, low: Any, high: Any, least_row: Any, place: Any, home: Any, row: int
+) -> None:
     """Take a record out of its leaf and shrink the boxes above it."""
     node = home[row]
     t, last = place[row], first[node] + alive[node] - 1
@@ -296,7 +313,9 @@ def _drop(points: Any, rows: Any, first: Any, alive: Any, low: Any, high: Any, l
         node //= 2
 
 
-def _outermost(z: Any, labels: Any, queue: Any, head: int, waiting: int, radius: Any, centre: Any, anchor: Any) -> tuple[int, int]:
+def _outermost(
+    z: Any, labels: Any, queue: Any, head: int, waiting: int, radius: Any, centre: Any, anchor: Any
+) -> tuple[int, int]:
     """Row farthest from the centre, and how many records were looked at.
 
     The queue is in order of distance from the anchor. No distance can have grown by more than the centre has moved.
@@ -324,7 +343,9 @@ def _outermost(z: Any, labels: Any, queue: Any, head: int, waiting: int, radius:
     return row, t - head
 
 
-def _opposite(q: Any, points: Any, rows: Any, first: Any, alive: Any, low: Any, high: Any, leaves: int, stack: Any, bound: Any) -> int:
+def _opposite(
+    q: Any, points: Any, rows: Any, first: Any, alive: Any, low: Any, high: Any, leaves: int, stack: Any, bound: Any
+) -> int:
     """Row farthest from q."""
     p = len(q)
     best, row = -1.0, -1
@@ -404,7 +425,8 @@ def _nearest(
                     if child >= size:
                         break
                     if child + 1 < size and (
-                        best_d[child + 1] > best_d[child] or (best_d[child + 1] == best_d[child] and best_row[child + 1] > best_row[child])
+                        best_d[child + 1] > best_d[child]
+                        or (best_d[child + 1] == best_d[child] and best_row[child + 1] > best_row[child])
                     ):
                         child += 1
                     if best_d[child] < d or (best_d[child] == d and best_row[child] < row):

@@ -69,12 +69,18 @@ class LocalSuppress(Mask):
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", check_integer("k", self.k, low=1))
         if self.keys is None:
-            raise InputError("LocalSuppress needs the key variables", None, 'Write LocalSuppress(k=3, keys=["age", "sex"])')
+            raise InputError(
+                "LocalSuppress needs the key variables", None, 'Write LocalSuppress(k=3, keys=["age", "sex"])'
+            )
         keys = as_columns("keys", self.keys)
         assert keys is not None
         object.__setattr__(self, "keys", keys)
         if len(keys) > MOST_KEYS:
-            raise InputError(f"LocalSuppress takes at most {MOST_KEYS} key variables", len(keys), "Take the keys that an intruder can know")
+            raise InputError(
+                f"LocalSuppress takes at most {MOST_KEYS} key variables",
+                len(keys),
+                "Take the keys that an intruder can know",
+            )
         if isinstance(self.importance, Mapping):
             stray = [c for c in self.importance if c not in keys]
             if stray:
@@ -83,7 +89,9 @@ class LocalSuppress(Mask):
             object.__setattr__(self, "importance", given)
         elif self.importance is not None:
             costs = check_vector("importance", self.importance, len(keys))
-            object.__setattr__(self, "importance", tuple(check_number("importance", float(v), low=0, open_low=True) for v in costs))
+            object.__setattr__(
+                self, "importance", tuple(check_number("importance", float(v), low=0, open_low=True) for v in costs)
+            )
 
     def __hash__(self) -> int:
         # A mapping among the arguments has no hash of its own.
@@ -105,11 +113,18 @@ class LocalSuppress(Mask):
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         positions = check_columns("keys", self.keys, frame.columns)
         if frame.n < self.k:
-            raise InfeasibleError(f"No key can occur {self.k} times in {frame.n} records", f"k={self.k}", "Use a smaller k")
+            raise InfeasibleError(
+                f"No key can occur {self.k} times in {frame.n} records", f"k={self.k}", "Use a smaller k"
+            )
         codes = np.stack([category_codes(frame.table.iloc[:, i])[0] for i in positions], axis=1)
         blank = suppress(codes, self.k, self.costs, rng) & (codes >= 0)
         return put(
-            frame, {i: blanked(frame.table.iloc[:, i], blank[:, j], frame.kind) for j, i in enumerate(positions) if blank[:, j].any()}
+            frame,
+            {
+                i: blanked(frame.table.iloc[:, i], blank[:, j], frame.kind)
+                for j, i in enumerate(positions)
+                if blank[:, j].any()
+            },
         )
 
 
@@ -138,7 +153,9 @@ def suppress(codes: Ints, k: int, costs: Array, rng: np.random.Generator) -> NDA
         if len(tier) > 1:
             plans = [(_plan(file, low, keys, k), keys) for keys in tier]
             worth = [(helped / max(blanks, 1), -i) for i, ((blanks, helped, _, _), _) in enumerate(plans)]
-            tier = [keys for _, (_, keys) in sorted(zip(worth, plans, strict=True), key=lambda pair: pair[0], reverse=True)]
+            tier = [
+                keys for _, (_, keys) in sorted(zip(worth, plans, strict=True), key=lambda pair: pair[0], reverse=True)
+            ]
         for keys in tier:
             file = _Patterns.of(codes)
             low = file.matches(file.codes, enough=k)
@@ -151,7 +168,9 @@ def suppress(codes: Ints, k: int, costs: Array, rng: np.random.Generator) -> NDA
     file = _Patterns.of(codes)
     if np.any(file.matches(file.codes, enough=k) < k):
         raise RuvError(
-            f"LocalSuppress did not reach k={k}", "a key that occurs too seldom", "This is a defect of the mask: please report it"
+            f"LocalSuppress did not reach k={k}",
+            "a key that occurs too seldom",
+            "This is a defect of the mask: please report it",
         )
     return codes < 0
 
@@ -249,7 +268,11 @@ def _plan(file: _Patterns, low: Ints, keys: Sequence[int], k: int) -> tuple[int,
     free, group = free[keep], group[keep]
     order = np.lexsort((file.counts[free], low[free] >= k, group))
     free, group = free[order], group[order]
-    edges = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1], [True]])) if len(group) else np.zeros(1, dtype=np.int64)
+    edges = (
+        np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1], [True]]))
+        if len(group)
+        else np.zeros(1, dtype=np.int64)
+    )
     counts, lack = file.counts[free], k - low[free]
     amount = np.zeros(len(free), dtype=np.int64)
     for a, b in itertools.pairwise(edges):

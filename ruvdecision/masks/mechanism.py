@@ -81,11 +81,17 @@ class Mechanism(Mask):
             raise InputError("outcomes must be different from each other", len(self.outcomes), "Name each outcome once")
         table = as_float_array("matrix", self.matrix)
         if table.ndim != 2 or table.shape[0] != self.files:
-            raise InputError(f"matrix must have {self.files} rows, one per file", f"shape {table.shape}", "List files as the class says")
+            raise InputError(
+                f"matrix must have {self.files} rows, one per file",
+                f"shape {table.shape}",
+                "List files as the class says",
+            )
         put("matrix", tuple(map(tuple, check_probabilities("matrix", table).tolist())))
         put("outputs", tuple(_plain(v) for v in check_sequence("outputs", self.outputs)))
         if len(self.outputs) != table.shape[1]:
-            raise InputError(f"outputs must have {table.shape[1]} entries", len(self.outputs), "Give one per column of the matrix")
+            raise InputError(
+                f"outputs must have {table.shape[1]} entries", len(self.outputs), "Give one per column of the matrix"
+            )
 
     @property
     def files(self) -> int:
@@ -126,7 +132,9 @@ class Mechanism(Mask):
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         if frame.n != self.records:
-            raise InputError(f"This mechanism takes files of {self.records} records", frame.n, "Make one for files of that size")
+            raise InputError(
+                f"This mechanism takes files of {self.records} records", frame.n, "Make one for files of that size"
+            )
         place = {_key(v): i for i, v in enumerate(self.outcomes)}
         codes = np.empty(frame.n, dtype=np.int64)
         for i, entry in enumerate(frame.table.itertuples(index=False, name=None)):
@@ -158,7 +166,9 @@ class Mechanism(Mask):
         else:
             gaps = np.abs(np.arange(len(self.outputs)) - shown[0])
         if not gaps.min() <= 1e-9 * (1.0 + np.abs(shown).max()):
-            raise InputError("The release is none that this mechanism makes", None, "Pass what mask.release(data, rng) gave")
+            raise InputError(
+                "The release is none that this mechanism makes", None, "Pass what mask.release(data, rng) gave"
+            )
         return int(np.argmin(gaps))
 
 
@@ -225,7 +235,11 @@ class Combine(Mask):
     def __post_init__(self) -> None:
         matrix = as_float_array("matrix", self.matrix)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
-            raise InputError("matrix must be square and finite", f"shape {matrix.shape}", "Give one row and one column per entry of b")
+            raise InputError(
+                "matrix must be square and finite",
+                f"shape {matrix.shape}",
+                "Give one row and one column per entry of b",
+            )
         covariance = check_covariance("covariance", self.covariance, len(matrix))
         rows = tuple(check_integer("rows", r, low=0) for r in check_sequence("rows", self.rows))
         if len(set(rows)) != len(rows):
@@ -239,7 +253,9 @@ class Combine(Mask):
         n, k = values.shape
         rows, parts = self._parts(n, k)
         rest = np.setdiff1d(np.arange(n), rows)
-        b = np.concatenate([values[rows].reshape(-1), values[rest].mean(axis=0)] if len(rest) else [values[rows].reshape(-1)])
+        b = np.concatenate(
+            [values[rows].reshape(-1), values[rest].mean(axis=0)] if len(rest) else [values[rows].reshape(-1)]
+        )
         eigenvalues, vectors = np.linalg.eigh(np.array(self.covariance))
         noise = vectors @ (np.sqrt(np.clip(eigenvalues, 0.0, None)) * rng.standard_normal(len(b)))
         shown = (np.array(self.matrix) @ b + noise).reshape(parts, k)
@@ -256,7 +272,9 @@ class Combine(Mask):
         n, k = channel.layout.n, channel.columns
         rows, parts = self._parts(n, k)
         if channel.location != "known" or len(channel.blocks) != 1 or not channel.blocks[0].alive.all():
-            raise UnsupportedError(f"{self.technique} needs a whole file with its rows in place", do="Put it first in the chain")
+            raise UnsupportedError(
+                f"{self.technique} needs a whole file with its rows in place", do="Put it first in the chain"
+            )
         block = channel.blocks[0]
         cells = [channel.layout.locate(r)[2] for r in rows]
         if len(rows) < n:
@@ -319,4 +337,6 @@ def _plain(value: Any) -> Any:
 def _key(value: Any) -> tuple[Any, ...]:
     """A record as a key: numbers as floats, one entry per column."""
     entries = value if isinstance(value, tuple) else (value,)
-    return tuple(float(e) if isinstance(e, (bool, int, float, np.bool_, np.integer, np.floating)) else e for e in entries)
+    return tuple(
+        float(e) if isinstance(e, (bool, int, float, np.bool_, np.integer, np.floating)) else e for e in entries
+    )

@@ -102,7 +102,9 @@ class Microaggregate(Mask):
         else:
             labels = check_sequence("groups", self.groups)
             if not labels or any(isinstance(v, Iterable) and not isinstance(v, str) for v in labels):
-                raise InputError("groups must be a number or one label per record", "something else", "Give a flat list of labels")
+                raise InputError(
+                    "groups must be a number or one label per record", "something else", "Give a flat list of labels"
+                )
             if self.by != "rows":
                 raise InputError(
                     "Groups given record by record leave nothing to sort",
@@ -113,7 +115,11 @@ class Microaggregate(Mask):
                 raise InputError("groups must have a label for every record", "missing labels", "Fill them in")
             object.__setattr__(self, "groups", labels)
         if self.groups is not None and (self.by == "mdav" or self.within is not None):
-            raise InputError("MDAV and groups within categories need size", f"groups={self.groups!r}", "Write Microaggregate(size=3, ...)")
+            raise InputError(
+                "MDAV and groups within categories need size",
+                f"groups={self.groups!r}",
+                "Write Microaggregate(size=3, ...)",
+            )
         if self.block is not None:
             object.__setattr__(self, "block", check_integer("block", self.block, low=1))
             if self.by not in ("zscore", "pc1", "mdav"):
@@ -121,7 +127,9 @@ class Microaggregate(Mask):
         if not isinstance(self.standardise, (bool, np.bool_)):
             raise InputError("standardise must be True or False", self.standardise, "Leave it out for z-scores")
         if not self.standardise and self.by not in ("pc1", "mdav"):
-            raise InputError('standardise=False goes with by="pc1" or "mdav"', f"by={self.by!r}", "Leave standardise out")
+            raise InputError(
+                'standardise=False goes with by="pc1" or "mdav"', f"by={self.by!r}", "Leave standardise out"
+            )
         for name in ("columns", "within"):
             object.__setattr__(self, name, as_columns(name, getattr(self, name)))
 
@@ -135,7 +143,9 @@ class Microaggregate(Mask):
             sizes[-1] += n - count * self.size
             return sizes
         if self.groups > n:
-            raise InputError(f"groups={self.groups} is more than the {n} records", self.groups, f"Use at most {n} groups")
+            raise InputError(
+                f"groups={self.groups} is more than the {n} records", self.groups, f"Use at most {n} groups"
+            )
         sizes = np.full(self.groups, n // self.groups)
         sizes[: n % self.groups] += 1
         return sizes
@@ -148,7 +158,9 @@ class Microaggregate(Mask):
             if columns is None:
                 columns = [c for i, c in enumerate(frame.columns) if i not in inside]
                 if not columns:
-                    raise InputError("within leaves no column to average", list(self.within), "Name fewer columns in within")
+                    raise InputError(
+                        "within leaves no column to average", list(self.within), "Name fewer columns in within"
+                    )
             else:
                 apart("columns", frame.positions(columns), "within", inside, frame.columns)
             classes = self._classes(frame, inside)
@@ -228,7 +240,9 @@ class Microaggregate(Mask):
         if isinstance(self.groups, tuple):
             if len(self.groups) != n:
                 raise InputError(
-                    f"groups must have a label for each of the {n} records", f"{len(self.groups)} labels", "Give one label per record"
+                    f"groups must have a label for each of the {n} records",
+                    f"{len(self.groups)} labels",
+                    "Give one label per record",
                 )
             return np.unique(np.asarray(self.groups), return_inverse=True)[1]
         sizes = self.sizes(n)
@@ -287,12 +301,20 @@ def _together(centre: Array, variance: Array, label: Ints, groups: int) -> tuple
         precision = np.where(use, np.where(sure, 1.0, 1.0 / np.where(variance > 0, variance, 1.0)), 0.0)
     total = np.bincount(label, weights=precision, minlength=groups)
     safe = np.where(total > 0, total, 1.0)
-    value = np.where(total > 0, np.bincount(label, weights=precision * np.where(use, centre, 0.0), minlength=groups) / safe, np.nan)
+    value = np.where(
+        total > 0, np.bincount(label, weights=precision * np.where(use, centre, 0.0), minlength=groups) / safe, np.nan
+    )
     away = np.where(use, centre - value[label], 0.0)
     if np.any(sure & (np.abs(away) > 1e-9 * np.maximum(np.abs(centre), np.finfo(float).tiny))):
         raise not_from("different values in one group")
-    spread = np.where(use & ~sure, -0.5 * away**2 * precision + 0.5 * np.log(np.where(precision > 0, precision, 1.0) / (2 * np.pi)), 0.0)
-    rest = np.bincount(label, weights=spread, minlength=groups) - np.where(exact | (total == 0), 0.0, 0.5 * np.log(safe / (2 * np.pi)))
+    spread = np.where(
+        use & ~sure,
+        -0.5 * away**2 * precision + 0.5 * np.log(np.where(precision > 0, precision, 1.0) / (2 * np.pi)),
+        0.0,
+    )
+    rest = np.bincount(label, weights=spread, minlength=groups) - np.where(
+        exact | (total == 0), 0.0, 0.5 * np.log(safe / (2 * np.pi))
+    )
     return value, np.where(exact, 0.0, np.where(total > 0, 1.0 / safe, 0.0)), np.asarray(rest, dtype=np.float64)
 
 

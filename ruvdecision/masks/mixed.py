@@ -63,8 +63,12 @@ class MicroaggregateMixed(Mask):
         check_choice("scale", self.scale, ["sd", "range"])
         if self.weights is not None:
             if not isinstance(self.weights, Mapping):
-                raise InputError("weights must be a mapping from column to number", self.weights, 'Write weights={"age": 2}')
-            object.__setattr__(self, "weights", {c: check_number(f"weights[{c!r}]", w, low=0) for c, w in self.weights.items()})
+                raise InputError(
+                    "weights must be a mapping from column to number", self.weights, 'Write weights={"age": 2}'
+                )
+            object.__setattr__(
+                self, "weights", {c: check_number(f"weights[{c!r}]", w, low=0) for c, w in self.weights.items()}
+            )
 
     def __hash__(self) -> int:
         # A mapping among the arguments has no hash of its own.

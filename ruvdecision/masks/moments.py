@@ -67,7 +67,9 @@ def sample_covariance(values: Array) -> Array:
 def _means(values: Array) -> Array:
     """Means of the columns, by blocks of one layout: numpy's own differ in the last digit between layouts, and a release must not."""
     blocks = range(0, len(values), ROWS)
-    return np.sum([np.ascontiguousarray(values[start : start + ROWS]).sum(axis=0) for start in blocks], axis=0) / len(values)
+    return np.sum([np.ascontiguousarray(values[start : start + ROWS]).sum(axis=0) for start in blocks], axis=0) / len(
+        values
+    )
 
 
 def with_moments_of(x: Array, y: Array) -> Array:

@@ -71,16 +71,24 @@ class MultiplicativeNoise(Mask):
             value = getattr(self, name)
             if (value is not None) != (name in needs):
                 wanted = " and ".join(f"{x}=" for x in needs)
-                raise InputError(f'MultiplicativeNoise(kind="{self.kind}") needs {wanted}', f"{name}={value!r}", "Give these and no others")
+                raise InputError(
+                    f'MultiplicativeNoise(kind="{self.kind}") needs {wanted}',
+                    f"{name}={value!r}",
+                    "Give these and no others",
+                )
             if value is not None:
                 object.__setattr__(self, name, check_number(name, value, low=0))
         if self.least is not None and self.most is not None and not self.least < self.most:
-            raise InputError("least must be below most", {"least": self.least, "most": self.most}, "Write least=0.1, most=0.2")
+            raise InputError(
+                "least must be below most", {"least": self.least, "most": self.most}, "Write least=0.1, most=0.2"
+            )
         object.__setattr__(self, "columns", as_columns("columns", self.columns))
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         values, positions = frame.numeric("MultiplicativeNoise", self.columns, missing=True)
-        return frame.replace(values * self._factors((frame.n, values.shape[1] if self.per == "entry" else 1), rng), positions)
+        return frame.replace(
+            values * self._factors((frame.n, values.shape[1] if self.per == "entry" else 1), rng), positions
+        )
 
     def back(self, observed: Observed) -> Observed:
         """The density of a value times a factor; a released zero was a zero."""

@@ -127,7 +127,12 @@ class Noise(Mask):
         matching_residuals: bool = False,
     ) -> None:
         given = self.__dict__
-        plain = type(variance) is float and variance >= 0.0 and sd is covariance is share is columns is None and common is False
+        plain = (
+            type(variance) is float
+            and variance >= 0.0
+            and sd is covariance is share is columns is None
+            and common is False
+        )
         if (
             plain and type(kind) is str and kind == "normal" and df is weights is centres is lower is upper is where is times is None
             and keep_moments is matching_residuals is False
@@ -144,7 +149,11 @@ class Noise(Mask):
 
     def _check(self) -> None:
         """Check the arguments and keep them in one form."""
-        given = [name for name in (*UNITS, "matching_residuals") if getattr(self, name) is not None and getattr(self, name) is not False]
+        given = [
+            name
+            for name in (*UNITS, "matching_residuals")
+            if getattr(self, name) is not None and getattr(self, name) is not False
+        ]
         if len(given) != 1:
             raise InputError(
                 "Noise needs one of variance, sd, covariance, share and matching_residuals",
@@ -156,15 +165,21 @@ class Noise(Mask):
             self._set(name, as_size(name, getattr(self, name)))
         for flag in ("common", "keep_moments", "matching_residuals"):
             if not isinstance(getattr(self, flag), (bool, np.bool_)):
-                raise InputError(f"{flag} must be True or False", getattr(self, flag), f"Leave {flag} out if you do not need it")
+                raise InputError(
+                    f"{flag} must be True or False", getattr(self, flag), f"Leave {flag} out if you do not need it"
+                )
         self._set("columns", as_columns("columns", self.columns))
-        for field, value in zip(("df", "weights", "centres"), as_kind(self.kind, self.df, self.weights, self.centres), strict=True):
+        for field, value in zip(
+            ("df", "weights", "centres"), as_kind(self.kind, self.df, self.weights, self.centres), strict=True
+        ):
             self._set(field, value)
         self._check_limits()
         uneven = callable(getattr(self, name)) or self.where is not None
         if self.common and (uneven or self.keep_moments):
             raise InputError(
-                "common=True goes with noise of one size for all records, without keep_moments", repr(self), "Leave common out"
+                "common=True goes with noise of one size for all records, without keep_moments",
+                repr(self),
+                "Leave common out",
             )
 
     @property
@@ -225,7 +240,9 @@ class Noise(Mask):
         values, positions = frame.numeric("Noise", self.columns, missing=not whole)
         n, k = values.shape
         if whole and n < 2:
-            raise InputError(f"{self} needs at least two records to have a covariance", n, "Use variance= or covariance=")
+            raise InputError(
+                f"{self} needs at least two records to have a covariance", n, "Use variance= or covariance="
+            )
         noise = draw(self.kind, (1 if self.common else n, k), rng, self.df, self.weights, self.centres)
         unit = self.unit
         value = getattr(self, unit)
@@ -234,8 +251,14 @@ class Noise(Mask):
             noise *= self.even
         elif callable(value) or (unit in SCALAR_UNITS and is_per_record(value, n, k)):
             if self.common:
-                raise InputError("common=True goes with noise of one size for all records", f"{unit} for each record", "Leave common out")
-            spread = evaluate(unit, value, values) if callable(value) else np.asarray(value, dtype=np.float64).reshape(n, -1)
+                raise InputError(
+                    "common=True goes with noise of one size for all records",
+                    f"{unit} for each record",
+                    "Leave common out",
+                )
+            spread = (
+                evaluate(unit, value, values) if callable(value) else np.asarray(value, dtype=np.float64).reshape(n, -1)
+            )
             if spread.shape[1] not in (1, k):
                 raise InputError(
                     f"Noise({unit}=...) must have one column or {k}",
@@ -258,7 +281,9 @@ class Noise(Mask):
         if np.any(wiped):
             if self.keep_moments:
                 raise InputError(
-                    "keep_moments cannot keep moments of what infinite noise wipes out", repr(self), "Use Suppress for those columns"
+                    "keep_moments cannot keep moments of what infinite noise wipes out",
+                    repr(self),
+                    "Use Suppress for those columns",
                 )
             released = np.where(wiped, np.nan, released)
         if self.keep_moments:
@@ -322,7 +347,12 @@ class Noise(Mask):
         return ()
 
     def partition(self, n: int) -> Partition | None:
-        if self.covariance is None and self.share is None and self.where is None and not isinstance(getattr(self, self.unit), tuple):
+        if (
+            self.covariance is None
+            and self.share is None
+            and self.where is None
+            and not isinstance(getattr(self, self.unit), tuple)
+        ):
             return None
         labels = self._row_labels(n)
         return None if labels is None or not labels.any() else Partition.of(labels, joins=False)
@@ -345,9 +375,15 @@ class Noise(Mask):
         if self.unit not in ("variance", "sd") or not is_per_record(value, n, k):
             scale = channel.scale if channel.scale is None or chosen is None else channel.scale[np.ix_(chosen, chosen)]
             part = _embed(self._matrices(k, numbers, scale), chosen, channel.columns)
-            return channel.add_noise(part, common=self.common, factors=None if labels is None and self.where is None else times)
+            return channel.add_noise(
+                part, common=self.common, factors=None if labels is None and self.where is None else times
+            )
         if self.common:
-            raise InputError("common=True goes with noise of one size for all records", f"{self.unit} for each record", "Leave common out")
+            raise InputError(
+                "common=True goes with noise of one size for all records",
+                f"{self.unit} for each record",
+                "Leave common out",
+            )
         power = 1 if self.unit == "variance" else 2
         if isinstance(value[0], tuple):
             # Entry by entry: column after column, each with its own variance per kind of record. Shape (1, k, kinds).
@@ -357,7 +393,8 @@ class Noise(Mask):
             variance = (numbers[:, first] ** power)[:, None, :]
         if np.isinf(variance).any():
             raise UnsupportedError(
-                f"{self} wipes out some records only", do="Use Suppress(rows=[...]) for those, and finite noise for the others"
+                f"{self} wipes out some records only",
+                do="Use Suppress(rows=[...]) for those, and finite noise for the others",
             )
         return self._add_uneven(channel, variance * times, chosen, k)
 
@@ -425,7 +462,9 @@ class Noise(Mask):
             return numbers.reshape(-1, k, k)
         if unit == "share":
             if data_covariance is None:
-                raise InputError("Noise(share=...) needs to know the data's covariance", None, "Use variance= or covariance=")
+                raise InputError(
+                    "Noise(share=...) needs to know the data's covariance", None, "Use variance= or covariance="
+                )
             return numbers[:, :, None] * data_covariance
         if numbers.shape[1] == 0:
             raise InputError(f"{self} has no one covariance for all records", None, "Use variance=, sd= or covariance=")
@@ -451,7 +490,17 @@ class Noise(Mask):
 
     @property
     def _details(self) -> tuple[Hashable, ...]:
-        return (self.kind, self.df, self.weights, self.centres, self.lower, self.upper, self.where, self.times, self.keep_moments)
+        return (
+            self.kind,
+            self.df,
+            self.weights,
+            self.centres,
+            self.lower,
+            self.upper,
+            self.where,
+            self.times,
+            self.keep_moments,
+        )
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -462,7 +511,9 @@ class Noise(Mask):
         self._set("upper", upper)
         if self.keep_moments and (self.lower is not None or self.upper is not None):
             raise InputError(
-                "Bounds would change the moments that keep_moments keeps", repr(self), "Leave out lower and upper, or keep_moments"
+                "Bounds would change the moments that keep_moments keeps",
+                repr(self),
+                "Leave out lower and upper, or keep_moments",
             )
         if (self.where is None) != (self.times is None):
             # Not the booleans themselves: they say which records are sensitive.

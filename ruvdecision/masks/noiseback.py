@@ -34,7 +34,11 @@ def back(mask: Noise, observed: Observed) -> Observed:
     apart = mask.unit in ("variance", "sd") and is_per_record(value, n, k)
     if isinstance(mask.where, tuple) or apart:
         observed.refuse_uneven(mask)
-    times = np.ones(n) if mask.where is None or callable(mask.where) else np.where(mask._where(n), float(mask.times or 1.0), 1.0)
+    times = (
+        np.ones(n)
+        if mask.where is None or callable(mask.where)
+        else np.where(mask._where(n), float(mask.times or 1.0), 1.0)
+    )
     if callable(value) or callable(mask.where):
         return _sized(mask, observed, positions, times)
     if not apart:
@@ -45,7 +49,11 @@ def back(mask: Noise, observed: Observed) -> Observed:
     else:
         given = np.asarray(value, dtype=np.float64).reshape(n, -1)
         if given.shape[1] not in (1, k):
-            raise InputError(f"Noise({mask.unit}=...) must have one column or {k}", f"shape {given.shape}", "Give one number per record")
+            raise InputError(
+                f"Noise({mask.unit}=...) must have one column or {k}",
+                f"shape {given.shape}",
+                "Give one number per record",
+            )
         given = np.sqrt(given) if mask.unit == "variance" else given
         sd = np.broadcast_to(given, (n, k)) * np.sqrt(times)[:, None]
     return _independent(mask, observed, positions, sd)
@@ -86,7 +94,9 @@ def _bounds(mask: Noise, n: int, j: int, k: int) -> Clip | None:
         given = getattr(mask, name)
         row = np.atleast_1d(np.asarray(nothing if given is None else given, dtype=np.float64))
         if len(row) not in (1, k):
-            raise InputError(f"{name} must have {k} entries, one per column", len(row), "Give one number, or one per column")
+            raise InputError(
+                f"{name} must have {k} entries, one per column", len(row), "Give one number, or one per column"
+            )
         ends.append(np.full(n, np.broadcast_to(row, (k,))[j]))
     return Clip(ends[0], ends[1])
 
@@ -96,7 +106,9 @@ def _independent(mask: Noise, observed: Observed, positions: list[int], sd: Arra
     n, k = sd.shape
     bounded = mask.lower is not None or mask.upper is not None
     plain = mask.kind == "normal" and not bounded
-    averaged = [j for j, p in enumerate(positions) if observed.averages is not None and observed.averages.members[:, p].any()]
+    averaged = [
+        j for j, p in enumerate(positions) if observed.averages is not None and observed.averages.members[:, p].any()
+    ]
     joint = [j for j, p in enumerate(positions) if observed.joint is not None and p in observed.joint.columns]
     if averaged:
         observed = _onto_averages(mask, observed, positions, averaged, sd, plain)
@@ -128,10 +140,14 @@ def _entrywise(column: Observation, sd: Array, bounds: Clip | None, make: Callab
         part = column.take(rows)
         return part if bounds is None else part.before_map(bounds.take(rows))
 
-    return split(len(sd), [(np.isinf(sd), lambda rows: Silent(len(rows))), (sd == 0, still), ((sd > 0) & np.isfinite(sd), noisy)])
+    return split(
+        len(sd), [(np.isinf(sd), lambda rows: Silent(len(rows))), (sd == 0, still), ((sd > 0) & np.isfinite(sd), noisy)]
+    )
 
 
-def _onto_averages(mask: Noise, observed: Observed, positions: list[int], averaged: list[int], sd: Array, plain: bool) -> Observed:
+def _onto_averages(
+    mask: Noise, observed: Observed, positions: list[int], averaged: list[int], sd: Array, plain: bool
+) -> Observed:
     """Noise before an average: the average carries its own average."""
     assert observed.averages is not None
     chosen = [positions[j] for j in averaged]
@@ -158,7 +174,9 @@ def _add(observed: Observed, covariance: Array) -> Observed:
     joint = observed.joint
     assert joint is not None
     total = joint.covariance + covariance
-    return observed.replace(joint=JointNormal(joint.centre, total[:1] if np.all(total == total[:1]) else total, joint.columns))
+    return observed.replace(
+        joint=JointNormal(joint.centre, total[:1] if np.all(total == total[:1]) else total, joint.columns)
+    )
 
 
 def _correlated(mask: Noise, observed: Observed, positions: list[int], matrices: Array) -> Observed:
@@ -174,9 +192,12 @@ def _correlated(mask: Noise, observed: Observed, positions: list[int], matrices:
     whole = whole[:1] if np.all(whole == whole[:1]) else whole
     averages = observed.averages
     if averages is not None and averages.members[:, positions].any():
-        if not averages.members[:, positions].any(axis=0).all() or any(not np.all(observed.columns[p].silent) for p in positions):
+        if not averages.members[:, positions].any(axis=0).all() or any(
+            not np.all(observed.columns[p].silent) for p in positions
+        ):
             raise UnsupportedError(
-                f"{mask} is correlated across columns of which only some were averaged", do="Average all of them, or use variance="
+                f"{mask} is correlated across columns of which only some were averaged",
+                do="Average all of them, or use variance=",
             )
         return observed.replace(averages=averages.add_noise(whole))
     return _add(observed.joined(mask, positions), whole)
@@ -187,7 +208,9 @@ def _sized(mask: Noise, observed: Observed, positions: list[int], times: Array) 
     n, k = observed.n, len(positions)
     value = getattr(mask, mask.unit)
     if mask.unit == "covariance" and np.any(np.asarray(value)[~np.eye(k, dtype=bool)] != 0):
-        raise UnsupportedError(f"{mask} is correlated across columns and depends on the values", do="Use variance= or sd=")
+        raise UnsupportedError(
+            f"{mask} is correlated across columns and depends on the values", do="Use variance= or sd="
+        )
 
     def size(x: Any, math: Any) -> Any:
         s: Any = 1.0
@@ -224,7 +247,10 @@ def _sized(mask: Noise, observed: Observed, positions: list[int], times: Array) 
         still = base[:, j] == 0
         cases = [
             (np.isinf(base[:, j]), lambda rows: Silent(len(rows))),
-            (still, lambda rows: column.take(rows) if bounds is None else column.take(rows).before_map(bounds.take(rows))),
+            (
+                still,
+                lambda rows: column.take(rows) if bounds is None else column.take(rows).before_map(bounds.take(rows)),
+            ),
             (~still & np.isfinite(base[:, j]), noisy),
         ]
         return split(n, cases)
@@ -244,7 +270,9 @@ def _call(function: Any, x: Any, math: Any, name: str) -> Any:
         flat = np.ravel(x)
         answer = np.asarray(function(flat.copy()))
         if answer.shape not in ((), flat.shape):
-            raise InputError(f"{name} must give back one number per value", f"shape {answer.shape}", "Write it with array operations")
+            raise InputError(
+                f"{name} must give back one number per value", f"shape {answer.shape}", "Write it with array operations"
+            )
         answer = answer if name == "where" else as_float_array(f"{name}(x)", answer)
         return np.broadcast_to(answer, flat.shape).reshape(np.shape(x))
     try:

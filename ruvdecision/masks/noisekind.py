@@ -15,7 +15,9 @@ __all__ = ["as_bounds", "as_kind", "clip", "draw"]
 KINDS = ("normal", "laplace", "t", "mixture")
 
 
-def draw(kind: str, shape: tuple[int, int], rng: np.random.Generator, df: float | None, weights: Any, centres: Any) -> Array:
+def draw(
+    kind: str, shape: tuple[int, int], rng: np.random.Generator, df: float | None, weights: Any, centres: Any
+) -> Array:
     """Independent draws with mean zero and variance one."""
     if kind == "laplace":
         return rng.laplace(scale=np.sqrt(0.5), size=shape)
@@ -51,9 +53,13 @@ def as_kind(kind: str, df: Any, weights: Any, centres: Any) -> tuple[float | Non
         raise InputError("centres must be a list of numbers", centres, "Write centres=[-0.9, 0.9]")
     share = check_probabilities("weights", np.full(len(at), 1.0 / len(at)) if weights is None else weights, len(at))
     if share.ndim != 1:
-        raise InputError("weights must be a list of probabilities", f"shape {share.shape}", "Give one weight per component")
+        raise InputError(
+            "weights must be a list of probabilities", f"shape {share.shape}", "Give one weight per component"
+        )
     if abs(share @ at) > 1e-9:
-        raise InputError("The components' centres must average to zero", float(share @ at), "Shift centres by their weighted mean")
+        raise InputError(
+            "The components' centres must average to zero", float(share @ at), "Shift centres by their weighted mean"
+        )
     if share @ at**2 >= 1.0:
         raise InputError(
             "The variance of the components' centres must be below 1",
@@ -78,10 +84,14 @@ def as_bounds(lower: Any, upper: Any) -> tuple[Any, Any]:
         low, high = np.atleast_1d(kept[0]), np.atleast_1d(kept[1])
         if len(low) != len(high) and 1 not in (len(low), len(high)):
             raise InputError(
-                "lower and upper must be for the same columns", f"{len(low)} and {len(high)} numbers", "Give one number per column"
+                "lower and upper must be for the same columns",
+                f"{len(low)} and {len(high)} numbers",
+                "Give one number per column",
             )
         if np.any(low >= high):
-            raise InputError("lower must lie below upper", {"lower": lower, "upper": upper}, "Swap them, or leave one out")
+            raise InputError(
+                "lower must lie below upper", {"lower": lower, "upper": upper}, "Swap them, or leave one out"
+            )
     return kept[0], kept[1]
 
 
@@ -90,5 +100,7 @@ def clip(values: Array, lower: Any, upper: Any) -> Array:
     k = values.shape[1]
     for name, value in (("lower", lower), ("upper", upper)):
         if isinstance(value, tuple) and len(value) not in (1, k):
-            raise InputError(f"{name} must have {k} entries, one per column", len(value), "Give one number, or one per column")
+            raise InputError(
+                f"{name} must have {k} entries, one per column", len(value), "Give one number, or one per column"
+            )
     return np.asarray(np.clip(values, -np.inf if lower is None else lower, np.inf if upper is None else upper))

@@ -18,7 +18,9 @@ def as_size(name: str, value: Any) -> Any:
     """A size of noise in the form in which it is kept: number, tuple, tuple of tuples or callable."""
     if name == "covariance":
         return tuple(map(tuple, check_covariance(name, value).tolist()))
-    single = not isinstance(value, Iterable) or isinstance(value, str) or (isinstance(value, np.ndarray) and value.ndim == 0)
+    single = (
+        not isinstance(value, Iterable) or isinstance(value, str) or (isinstance(value, np.ndarray) and value.ndim == 0)
+    )
     if name == "share" or (single and not callable(value)):
         return check_number(name, value, low=0, infinite=name != "share")
     if callable(value):
@@ -32,7 +34,11 @@ def as_size(name: str, value: Any) -> Any:
         )
     if np.isnan(array).any() or array.min() < 0:
         wrong = array[~(array >= 0)]
-        raise InputError(f"{name} must be made of numbers in [0, inf]", float(wrong.flat[0]), f"Give every {name} inside that interval")
+        raise InputError(
+            f"{name} must be made of numbers in [0, inf]",
+            float(wrong.flat[0]),
+            f"Give every {name} inside that interval",
+        )
     return tuple(array.tolist()) if array.ndim == 1 else tuple(map(tuple, array.tolist()))
 
 
@@ -42,7 +48,9 @@ def is_per_record(value: Any, n: int, k: int) -> bool:
         return False
     table = isinstance(value[0], tuple)
     if table and len(value) != n:
-        raise InputError(f"Noise for each entry must have {n} rows, one per record", len(value), "Give one row per record")
+        raise InputError(
+            f"Noise for each entry must have {n} rows, one per record", len(value), "Give one row per record"
+        )
     return table or (len(value) == n and len(value) not in (1, k))
 
 
@@ -67,6 +75,8 @@ def evaluate(name: str, function: Any, values: Array) -> Array:
     known = ~np.isnan(values)
     if not np.all(out[known] >= 0):
         raise InputError(
-            f"{name} must give back numbers of at least 0", f"{int(np.sum(~(out[known] >= 0)))} others", "Take its absolute value"
+            f"{name} must give back numbers of at least 0",
+            f"{int(np.sum(~(out[known] >= 0)))} others",
+            "Take its absolute value",
         )
     return np.where(known, out, 0.0)

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..checks import as_float_array, check_columns, check_finite, check_number, check_probabilities, check_sequence, rows_where
+from ..checks import (
+    as_float_array,
+    check_columns,
+    check_finite,
+    check_number,
+    check_probabilities,
+    check_sequence,
+    rows_where,
+)
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .base import Mask
@@ -75,7 +83,9 @@ class PRAM(Mask):
                 "Write PRAM(stay=0.8) or PRAM(matrix=[[0.9, 0.1], [0.2, 0.8]])",
             )
         if not isinstance(self.invariant, (bool, np.bool_)):
-            raise InputError("invariant must be True or False", self.invariant, "Use invariant=True to keep margins in expectation")
+            raise InputError(
+                "invariant must be True or False", self.invariant, "Use invariant=True to keep margins in expectation"
+            )
         object.__setattr__(self, "columns", as_columns("columns", self.columns))
         name = "stay" if self.matrix is None else "matrix"
         value, labels = getattr(self, name), self.categories
@@ -83,15 +93,22 @@ class PRAM(Mask):
             labels = {c: _listed(v) for c, v in labels.items()} if isinstance(labels, Mapping) else _listed(labels)
         if isinstance(value, Mapping):
             if self.columns is not None:
-                raise InputError(f"A mapping of {name} names its columns itself", list(self.columns), "Leave columns out")
+                raise InputError(
+                    f"A mapping of {name} names its columns itself", list(self.columns), "Leave columns out"
+                )
             stray = [c for c in labels if c not in value] if isinstance(labels, dict) else []
             if stray or not value:
-                raise InputError(f"{name} and categories must name the same columns", stray or "no column", "Write {column: matrix}")
+                raise InputError(
+                    f"{name} and categories must name the same columns", stray or "no column", "Write {column: matrix}"
+                )
             read = {
-                c: self._read(name, v, f"{name}[{c!r}]", labels.get(c) if isinstance(labels, dict) else labels) for c, v in value.items()
+                c: self._read(name, v, f"{name}[{c!r}]", labels.get(c) if isinstance(labels, dict) else labels)
+                for c, v in value.items()
             }
             object.__setattr__(self, name, {c: v for c, (v, _) in read.items()})
-            object.__setattr__(self, "categories", {c: found for c, (_, found) in read.items() if found is not None} or None)
+            object.__setattr__(
+                self, "categories", {c: found for c, (_, found) in read.items() if found is not None} or None
+            )
         elif isinstance(labels, dict):
             checked = [self._read(name, value, f"{name} for {c!r}", found)[0] for c, found in labels.items()]
             object.__setattr__(self, name, checked[0] if checked else self._read(name, value, name, None)[0])
@@ -137,7 +154,9 @@ class PRAM(Mask):
         if not self.invariant:
             return p
         if margins is None:
-            raise InputError("An invariant matrix depends on the margins", None, "Give margins=, the count of each category")
+            raise InputError(
+                "An invariant matrix depends on the margins", None, "Give margins=, the count of each category"
+            )
         return invariant_matrix(p, margins)
 
     def stochastic(self, categories: Sequence[Any], margins: Any = None, column: Any = None) -> Stochastic:
@@ -165,7 +184,9 @@ class PRAM(Mask):
         if self.columns is not None:
             chosen = check_columns("columns", self.columns, frame.columns)
         elif frame.kind == "frame":
-            chosen = [i for i in range(frame.table.shape[1]) if kind_of(frame.table.iloc[:, i]) in ("category", "boolean")]
+            chosen = [
+                i for i in range(frame.table.shape[1]) if kind_of(frame.table.iloc[:, i]) in ("category", "boolean")
+            ]
             if not chosen and frame.table.shape[1] == 1:
                 chosen = [0]
             if not chosen:
@@ -218,7 +239,9 @@ class PRAM(Mask):
                 levels = pd.Index(column.dropna().unique())
             except TypeError:
                 raise InputError(
-                    "A category must be hashable", f"column {column.name!r} holds lists or the like", "Turn them into text"
+                    "A category must be hashable",
+                    f"column {column.name!r} holds lists or the like",
+                    "Turn them into text",
                 ) from None
             try:
                 levels = levels.sort_values()
@@ -286,7 +309,9 @@ class PRAM(Mask):
         names = self.categories.get(column) if isinstance(self.categories, dict) else self.categories
         return value, names
 
-    def _read(self, name: str, value: Any, title: str, labels: tuple[Any, ...] | None) -> tuple[Any, tuple[Any, ...] | None]:
+    def _read(
+        self, name: str, value: Any, title: str, labels: tuple[Any, ...] | None
+    ) -> tuple[Any, tuple[Any, ...] | None]:
         """Check one matrix or chance to stay; give it back with its categories."""
         if name == "stay":
             return check_number(title, value, low=0, high=1), labels
@@ -299,7 +324,9 @@ class PRAM(Mask):
             labels = own
         array = as_float_array(title, value)
         if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] == 0:
-            raise InputError(f"{title} must be a square matrix", f"shape {array.shape}", "Give one row and one column per category")
+            raise InputError(
+                f"{title} must be a square matrix", f"shape {array.shape}", "Give one row and one column per category"
+            )
         if labels is not None and len(labels) != len(array):
             raise InputError(
                 f"{title} must be {len(labels)} by {len(labels)}, one row per category",
@@ -330,7 +357,9 @@ def invariant_matrix(matrix: Any, margins: Any) -> Array:
     p = check_probabilities("matrix", matrix)
     t = check_finite("margins", as_float_array("margins", margins))
     if t.shape != (len(p),) or np.any(t < 0) or t.sum() <= 0:
-        raise InputError(f"margins must be {len(p)} counts, not all zero", t.tolist(), "Give the count of each category")
+        raise InputError(
+            f"margins must be {len(p)} counts, not all zero", t.tolist(), "Give the count of each category"
+        )
     joint = t[:, None] * p
     reached = joint.sum(axis=0)
     back = np.where(reached[:, None] > 0, joint.T / np.where(reached > 0, reached, 1.0)[:, None], np.eye(len(p)))
@@ -379,7 +408,9 @@ def _decode(codes: Ints, levels: pd.Index, column: pd.Series) -> Any:
 def _listed(value: Any) -> tuple[Any, ...]:
     names = check_sequence("categories", value)
     if not names or not all(isinstance(v, Hashable) for v in names) or len(set(names)) != len(names):
-        raise InputError("categories must be different from each other, and at least one", list(names), "List each category once")
+        raise InputError(
+            "categories must be different from each other, and at least one", list(names), "List each category once"
+        )
     return names
 
 
@@ -387,5 +418,7 @@ def _same_categories(got: Sequence[Any], known: Sequence[Any]) -> None:
     if set(got) != set(known):
         odd = [c for c in got if c not in known] or [c for c in known if c not in got]
         raise InputError(
-            "Categories and matrix do not agree", f"{len(odd)} on one side only", "Label rows and columns with the same categories"
+            "Categories and matrix do not agree",
+            f"{len(odd)} on one side only",
+            "Label rows and columns with the same categories",
         )

@@ -63,7 +63,9 @@ class Recode(Mask):
         given = [name for name in ("bins", "width", "categories") if getattr(self, name) is not None]
         if len(given) != 1:
             raise InputError(
-                "Recode needs one of bins, width and categories", given, "Write Recode(bins=[0, 10, 20]) or Recode(categories={...})"
+                "Recode needs one of bins, width and categories",
+                given,
+                "Write Recode(bins=[0, 10, 20]) or Recode(categories={...})",
             )
         if self.bins is not None:
             edges = as_float_array("bins", self.bins)
@@ -74,10 +76,16 @@ class Recode(Mask):
             object.__setattr__(self, "width", check_number("width", self.width, low=0, open_low=True))
         if self.categories is not None:
             if not isinstance(self.categories, Mapping) or not self.categories:
-                raise InputError("categories must map old categories to new ones", self.categories, 'Write categories={"a": "x", "b": "x"}')
+                raise InputError(
+                    "categories must map old categories to new ones",
+                    self.categories,
+                    'Write categories={"a": "x", "b": "x"}',
+                )
             new = [*self.categories.values(), *([] if self.other is None else [self.other])]
             if any(not isinstance(v, Hashable) or v is None or v is pd.NA or v != v for v in new):
-                raise InputError("A new category must be a name or a number", "something else", "To blank a category use Suppress")
+                raise InputError(
+                    "A new category must be a name or a number", "something else", "To blank a category use Suppress"
+                )
             # Pairs instead of a dict: a mask can be compared and looked up.
             object.__setattr__(self, "categories", tuple(self.categories.items()))
         elif self.other is not None:
@@ -87,7 +95,9 @@ class Recode(Mask):
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         if self.categories is not None:
-            return put(frame, {i: self._map(frame.table.iloc[:, i], frame.columns[i]) for i in frame.positions(self.columns)})
+            return put(
+                frame, {i: self._map(frame.table.iloc[:, i], frame.columns[i]) for i in frame.positions(self.columns)}
+            )
         values, positions = frame.numeric("Recode", self.columns, missing=True)
         return put(frame, {i: self._cut(values[:, j], frame.table.iloc[:, i]) for j, i in enumerate(positions)})
 
@@ -117,7 +127,9 @@ class Recode(Mask):
             elif self.label == "interval":
                 names = tuple(_names(edges, True))
             else:
-                names = tuple((edges[:-1] + (edges[1:] - edges[:-1]) / 2 if self.label == "midpoint" else edges[:-1]).tolist())
+                names = tuple(
+                    (edges[:-1] + (edges[1:] - edges[:-1]) / 2 if self.label == "midpoint" else edges[:-1]).tolist()
+                )
             cut = Bins(n, edges, names)
         return observed.each(self, positions, lambda j, column: column.before_map(cut))
 
@@ -130,17 +142,25 @@ class Recode(Mask):
         else:
             names = check_sequence("label", self.label)
             if any(not isinstance(v, Hashable) or v is None or v is pd.NA or v != v for v in names):
-                raise InputError("label must be made of names or numbers", "something else", "Give one label per interval")
+                raise InputError(
+                    "label must be made of names or numbers", "something else", "Give one label per interval"
+                )
             if self.bins is None or len(names) != len(self.bins) - 1 or len(set(names)) != len(names):
                 count = "no bins" if self.bins is None else f"{len(self.bins) - 1} intervals"
                 raise InputError(
-                    "label must name each interval of bins once", f"{len(names)} labels for {count}", "Give one label per interval"
+                    "label must name each interval of bins once",
+                    f"{len(names)} labels for {count}",
+                    "Give one label per interval",
                 )
             object.__setattr__(self, "label", names)
         if self.bins is not None and self.label in ("midpoint", "lower"):
             needed = self.bins if self.label == "midpoint" else self.bins[:-1]
             if not np.all(np.isfinite(needed)):
-                raise InputError(f'label="{self.label}" needs finite edges', list(self.bins), 'Use label="interval", or Topcode first')
+                raise InputError(
+                    f'label="{self.label}" needs finite edges',
+                    list(self.bins),
+                    'Use label="interval", or Topcode first',
+                )
 
     def _cut(self, column: Array, old: pd.Series[Any]) -> Any:
         known, name = ~np.isnan(column), old.name
@@ -153,23 +173,31 @@ class Recode(Mask):
                     f"{int(outside.sum())} values outside [{edges[0]:g}, {edges[-1]:g}]",
                     "Let the first edge be -inf and the last one inf",
                 )
-            code = np.clip(np.searchsorted(edges, np.where(known, column, edges[0]), side="right") - 1, 0, len(edges) - 2)
+            code = np.clip(
+                np.searchsorted(edges, np.where(known, column, edges[0]), side="right") - 1, 0, len(edges) - 2
+            )
         else:
             width = float(self.width or 1.0)
             if np.isinf(column).any():
                 raise InputError(
-                    "Recode(width=...) cannot take infinite values", f"some in column {name!r}", "Use bins= with infinite ends"
+                    "Recode(width=...) cannot take infinite values",
+                    f"some in column {name!r}",
+                    "Use bins= with infinite ends",
                 )
             with np.errstate(over="ignore"):
                 step = np.floor(np.where(known, column, column[known][0] if known.any() else 0.0) / width)
             if np.abs(step).max() >= 2.0**53:
                 raise InputError(
-                    f"width is too small beside the values of column {name!r} to tell intervals apart", self.width, "Use wider intervals"
+                    f"width is too small beside the values of column {name!r} to tell intervals apart",
+                    self.width,
+                    "Use wider intervals",
                 )
             first = int(step.min())
             count = int(step.max()) - first + 1
             if count > 1_000_000:
-                raise InputError("width must not cut the data into more than a million intervals", self.width, "Use wider intervals")
+                raise InputError(
+                    "width must not cut the data into more than a million intervals", self.width, "Use wider intervals"
+                )
             edges = (first + np.arange(count + 1)) * width
             code = (step - first).astype(np.int64)
         if isinstance(self.label, str) and self.label != "interval":
@@ -182,7 +210,9 @@ class Recode(Mask):
     def _map(self, column: pd.Series[Any], name: Any) -> Any:
         mapping = dict(self.categories)
         codes, old = category_codes(column)
-        unknown = np.array([v not in mapping for v in old] + [False])  # the last is for missing values, whose code is -1
+        unknown = np.array(
+            [v not in mapping for v in old] + [False]
+        )  # the last is for missing values, whose code is -1
         if unknown.any() and self.other is None:
             raise InputError(
                 f"categories does not say what becomes of all values in column {name!r}",
@@ -191,9 +221,15 @@ class Recode(Mask):
             )
         answer = [None if pd.isna(v) else mapping.get(v, self.other) for v in column]
         if isinstance(column.dtype, pd.CategoricalDtype):
-            new = list(dict.fromkeys(mapping.get(v, self.other) for v in column.cat.categories if v in mapping or self.other is not None))
+            new = list(
+                dict.fromkeys(
+                    mapping.get(v, self.other) for v in column.cat.categories if v in mapping or self.other is not None
+                )
+            )
             # Merged neighbours keep the order of the old categories.
-            return pd.Categorical(answer, categories=new, ordered=bool(column.dtype.ordered) and _in_order(column, mapping, self.other))
+            return pd.Categorical(
+                answer, categories=new, ordered=bool(column.dtype.ordered) and _in_order(column, mapping, self.other)
+            )
         if len(old) == 0:
             return column.array
         if isinstance(column.dtype, pd.StringDtype) and all(v is None or isinstance(v, str) for v in answer):

@@ -50,14 +50,20 @@ class Round(Mask):
             raise InputError("base must be a positive number, or one per column", self.base, "Write Round(base=100)")
         object.__setattr__(self, "base", float(base) if base.ndim == 0 else tuple(base.tolist()))
         if not isinstance(self.random, (bool, np.bool_)):
-            raise InputError("random must be True or False", self.random, "Leave it out to round to the nearest multiple")
+            raise InputError(
+                "random must be True or False", self.random, "Leave it out to round to the nearest multiple"
+            )
         object.__setattr__(self, "columns", as_columns("columns", self.columns))
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         values, positions = frame.numeric("Round", self.columns, missing=True)
         base = np.atleast_1d(np.asarray(self.base))
         if len(base) not in (1, values.shape[1]):
-            raise InputError(f"base must have {values.shape[1]} entries, one per column", len(base), "Give one number, or one per column")
+            raise InputError(
+                f"base must have {values.shape[1]} entries, one per column",
+                len(base),
+                "Give one number, or one per column",
+            )
         base = np.broadcast_to(base, values.shape[1])
         with np.errstate(over="ignore"):  # beyond the range of numbers a value is a multiple, see below
             ratio = values / base
@@ -70,7 +76,9 @@ class Round(Mask):
                 multiple = np.abs(ratio - nearest) <= 1e-12 * np.maximum(np.abs(nearest), 1.0)
             nearest = np.where(multiple, nearest, lower + up)
         # Where a base is less than the last digit of a value, the value is a multiple of it.
-        return replace_keeping_integers(frame, np.where(np.abs(ratio) >= 2.0**53, values, _multiples(nearest, base)), positions)
+        return replace_keeping_integers(
+            frame, np.where(np.abs(ratio) >= 2.0**53, values, _multiples(nearest, base)), positions
+        )
 
     def back(self, observed: Observed) -> Observed:
         """An interval of one base around a multiple, or the probabilities of rounding up and down to it."""
@@ -82,7 +90,11 @@ class Round(Mask):
         positions = observed.positions(self.columns)
         base = np.atleast_1d(np.asarray(self.base))
         if len(base) not in (1, len(positions)):
-            raise InputError(f"base must have {len(positions)} entries, one per column", len(base), "Give one number, or one per column")
+            raise InputError(
+                f"base must have {len(positions)} entries, one per column",
+                len(base),
+                "Give one number, or one per column",
+            )
         base = np.broadcast_to(base, len(positions))
 
         def change(j: int, column: Observation) -> Observation:

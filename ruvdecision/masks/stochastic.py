@@ -67,7 +67,9 @@ class Stochastic(Mask):
             labels = tuple(_label(v) for v in check_sequence(name, labels))
             if len(labels) != size:
                 raise InputError(
-                    f"{name} must have {size} entries, one per {what} of the matrix", len(labels), f"Give one label per {what}"
+                    f"{name} must have {size} entries, one per {what} of the matrix",
+                    len(labels),
+                    f"Give one label per {what}",
                 )
             if name == "inputs" and len(set(labels)) != size:
                 raise InputError("inputs must be different from each other", list(labels), "Name each category once")
@@ -108,12 +110,15 @@ class Stochastic(Mask):
             codes, names = self._codes(column)
             uniform = rng.random(len(codes))
             drawn = np.minimum(
-                (running[np.maximum(codes, 0)] <= uniform[:, None] * running[np.maximum(codes, 0), -1:]).sum(axis=1), running.shape[1] - 1
+                (running[np.maximum(codes, 0)] <= uniform[:, None] * running[np.maximum(codes, 0), -1:]).sum(axis=1),
+                running.shape[1] - 1,
             )
             labels = self.labels(names)
             values = _as_column(labels, drawn, codes < 0)
             # Where categories are released as categories, a column keeps its type.
-            released.append(_like(values, column, labels) if self.outputs is None and len(labels) == len(self.matrix) else values)
+            released.append(
+                _like(values, column, labels) if self.outputs is None and len(labels) == len(self.matrix) else values
+            )
         table = frame.table.copy(deep=False)
         for position, values in zip(positions, released, strict=True):
             table.isetitem(position, values)
@@ -125,7 +130,9 @@ class Stochastic(Mask):
 
         inputs = self.inputs if self.inputs is not None else tuple(range(len(self.matrix)))
         outputs = self.labels(inputs)
-        return observed.each(self, observed.positions(self.columns), lambda j, column: before_matrix(column, inputs, outputs, self.table))
+        return observed.each(
+            self, observed.positions(self.columns), lambda j, column: before_matrix(column, inputs, outputs, self.table)
+        )
 
     def _codes(self, column: pd.Series) -> tuple[np.ndarray[Any, np.dtype[np.int64]], tuple[Any, ...] | None]:
         """The matrix row of every record, -1 where it is missing, and the categories' names."""
@@ -149,7 +156,9 @@ class Stochastic(Mask):
                     "Give inputs=[...], one category per row",
                 )
             if pd.api.types.is_complex_dtype(column.dtype):
-                raise InputError("A column must not hold complex numbers", str(column.name), "Split it into real and imaginary part")
+                raise InputError(
+                    "A column must not hold complex numbers", str(column.name), "Split it into real and imaginary part"
+                )
             numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
             bad = ~missing & ((numbers != np.rint(numbers)) | (numbers < 0) | (numbers >= size))
             if bad.any():

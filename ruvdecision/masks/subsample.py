@@ -42,7 +42,9 @@ class Subsample(Mask):
     def __post_init__(self) -> None:
         if (self.size is None) == (self.share is None):
             raise InputError(
-                "Subsample needs size or share", {"size": self.size, "share": self.share}, "Give one of them, Subsample(size=100)"
+                "Subsample needs size or share",
+                {"size": self.size, "share": self.share},
+                "Give one of them, Subsample(size=100)",
             )
         if self.size is not None:
             object.__setattr__(self, "size", check_integer("size", self.size, low=1))
@@ -54,7 +56,9 @@ class Subsample(Mask):
         if self.size is None:
             return max(1, round(float(self.share or 0) * n))
         if self.size > n:
-            raise InputError(f"Subsample(size={self.size}) needs at least {self.size} records", n, "Ask for a smaller sample")
+            raise InputError(
+                f"Subsample(size={self.size}) needs at least {self.size} records", n, "Ask for a smaller sample"
+            )
         return self.size
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
@@ -68,7 +72,8 @@ class Subsample(Mask):
         """The sample's rows at their places; nothing is told about the others."""
         if observed.index is None:
             raise UnsupportedError(
-                "A sample of a sample does not say which rows the first one held", do="Use one Subsample of the final size, at either place"
+                "A sample of a sample does not say which rows the first one held",
+                do="Use one Subsample of the final size, at either place",
             )
         return observed.placed()
 

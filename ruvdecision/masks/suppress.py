@@ -47,14 +47,18 @@ class Suppress(Mask):
         for name in ("columns", "rows"):
             value = as_columns(name, getattr(self, name), empty=True)
             if value is not None and len(value) == 0:
-                raise InputError(f"{name} must not be empty", [], f"Leave {name} out to suppress all of them, or use Release()")
+                raise InputError(
+                    f"{name} must not be empty", [], f"Leave {name} out to suppress all of them, or use Release()"
+                )
             if name == "rows" and value is not None:
                 value = tuple(check_integer("rows", r) for r in value)
             object.__setattr__(self, name, value)
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         blank = np.isin(np.arange(frame.n), self._rows(frame.n))
-        return put(frame, {i: blanked(frame.table.iloc[:, i], blank, frame.kind) for i in frame.positions(self.columns)})
+        return put(
+            frame, {i: blanked(frame.table.iloc[:, i], blank, frame.kind) for i in frame.positions(self.columns)}
+        )
 
     def partition(self, n: int) -> Partition | None:
         if self.rows is None:

@@ -34,7 +34,9 @@ class _Tail(Mask):
         name = type(self).__name__
         if (self.at is None) == (self.quantile is None):
             raise InputError(
-                f"{name} needs at or quantile", {"at": self.at, "quantile": self.quantile}, f"Give one of them, {name}(at=100_000)"
+                f"{name} needs at or quantile",
+                {"at": self.at, "quantile": self.quantile},
+                f"Give one of them, {name}(at=100_000)",
             )
         unit = "at" if self.at is not None else "quantile"
         value = as_float_array(unit, getattr(self, unit))
@@ -61,7 +63,9 @@ class _Tail(Mask):
         given = np.atleast_1d(np.asarray(self.at if self.at is not None else self.quantile))
         if len(given) not in (1, k):
             raise InputError(
-                f"{type(self).__name__} must have {k} thresholds, one per column", len(given), "Give one number, or one per column"
+                f"{type(self).__name__} must have {k} thresholds, one per column",
+                len(given),
+                "Give one number, or one per column",
             )
         given = np.broadcast_to(given, k)
         if self.at is not None:
@@ -69,7 +73,9 @@ class _Tail(Mask):
         known = [values[~np.isnan(values[:, j]), j] for j in range(k)]
         if np.isinf(values).any():
             raise InputError(
-                "Quantiles need finite values", f"{int(np.isinf(values).sum())} infinite ones", "Give the threshold itself with at="
+                "Quantiles need finite values",
+                f"{int(np.isinf(values).sum())} infinite ones",
+                "Give the threshold itself with at=",
             )
         return np.array([np.quantile(x, q) if len(x) else np.nan for x, q in zip(known, given, strict=True)])
 
@@ -86,7 +92,13 @@ class _Tail(Mask):
                         f"infinite ones in column {frame.columns[positions[j]]!r}",
                         'Use replace="threshold", or replace them first',
                     )
-                out[tail, j] = threshold if self.replace == "threshold" else inside.mean() if self.replace == "mean" else np.median(inside)
+                out[tail, j] = (
+                    threshold
+                    if self.replace == "threshold"
+                    else inside.mean()
+                    if self.replace == "mean"
+                    else np.median(inside)
+                )
         return replace_keeping_integers(frame, out, positions)
 
     def back(self, observed: Observed) -> Observed:
@@ -100,7 +112,8 @@ class _Tail(Mask):
             why = "the median of a tail depends on all records in it", 'Use replace="threshold" or replace="mean"'
         if why is not None:
             raise UnsupportedError(
-                f"{self} has no likelihood entry by entry: {why[0]}", do=f"{why[1]}, or measure its releases with ruv.measure"
+                f"{self} has no likelihood entry by entry: {why[0]}",
+                do=f"{why[1]}, or measure its releases with ruv.measure",
             )
         positions = observed.positions(self.columns)
         at = self.thresholds(np.zeros((1, len(positions))))
@@ -119,7 +132,9 @@ class _Tail(Mask):
         from ..observations.maps import not_from
 
         if observed.averages is not None:
-            raise UnsupportedError(f"{self} before another average has no likelihood here", do='Use replace="threshold"')
+            raise UnsupportedError(
+                f"{self} before another average has no likelihood here", do='Use replace="threshold"'
+            )
         observed.refuse_joint(self, positions)
         n, columns = observed.n, list(observed.columns)
         members, values = np.zeros((n, observed.k), dtype=bool), np.full((1, observed.k), np.nan)
@@ -127,7 +142,9 @@ class _Tail(Mask):
             column = columns[position]
             known, silent = column.known, column.silent
             if np.any(np.isnan(known) & ~silent):
-                raise UnsupportedError(f"{self} with a mask after it has no likelihood here", do='Use replace="threshold"')
+                raise UnsupportedError(
+                    f"{self} with a mask after it has no likelihood here", do='Use replace="threshold"'
+                )
             tail = self._beyond(known, threshold)
             if tail.sum() > 1 and not np.allclose(known[tail], known[tail][0], rtol=1e-9, atol=0):
                 raise not_from("different values beyond its threshold")
@@ -150,7 +167,9 @@ class _Tail(Mask):
             )
         if not members.any():
             return observed
-        return observed.replace(columns=tuple(columns), averages=Averages.of(np.zeros(n, dtype=np.int64), values, members))
+        return observed.replace(
+            columns=tuple(columns), averages=Averages.of(np.zeros(n, dtype=np.int64), values, members)
+        )
 
     _end: ClassVar[float] = np.inf
 

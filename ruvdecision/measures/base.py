@@ -52,7 +52,12 @@ class Measured(float):
     records: np.ndarray[Any, Any] | None
 
     def __new__(
-        cls, value: float, error: float = 0.0, parts: Mapping[str, float] | None = None, table: Any = None, records: Any = None
+        cls,
+        value: float,
+        error: float = 0.0,
+        parts: Mapping[str, float] | None = None,
+        table: Any = None,
+        records: Any = None,
     ) -> Measured:
         self = super().__new__(cls, value)
         self.error, self.parts, self._table, self.records = float(error), dict(parts or {}), table, records
@@ -252,7 +257,9 @@ def need(package: str, who: str, extra: str = "") -> Any:
         return import_module(package)
     except ImportError:
         root = {"sklearn": "scikit-learn"}.get(package.split(".")[0], package.split(".")[0])
-        raise UnsupportedError(f"{who} needs the package {root}, which is not installed", do=f"Install {root}{extra}") from None
+        raise UnsupportedError(
+            f"{who} needs the package {root}, which is not installed", do=f"Install {root}{extra}"
+        ) from None
 
 
 @contextmanager

@@ -87,7 +87,9 @@ def cdf_differences(first: Array, second: Array) -> Array:
     counts = np.empty((n + m, 2), dtype=np.int64)
     if first.shape[1] == 2:
         values, rank = np.unique(pooled[:, 1], return_inverse=True)
-        counts[order] = compiled("below_counts_2d")(rank.astype(np.int64), _sorted_ranks(pooled[:, 0]), source, len(values))
+        counts[order] = compiled("below_counts_2d")(
+            rank.astype(np.int64), _sorted_ranks(pooled[:, 0]), source, len(values)
+        )
     else:
         orders = np.argsort(pooled, axis=0, kind="stable").T.astype(np.int32)
         firsts = np.stack([_first_places(pooled[o, d]) for d, o in enumerate(orders)])
@@ -125,7 +127,9 @@ def _sorted_ranks(values: Array) -> Any:
 
 def _first_places(values: Array) -> Any:
     """For each place of sorted values the first place with the same value."""
-    return np.maximum.accumulate(np.where(np.concatenate([[True], values[1:] != values[:-1]]), np.arange(len(values)), 0)).astype(np.int32)
+    return np.maximum.accumulate(
+        np.where(np.concatenate([[True], values[1:] != values[:-1]]), np.arange(len(values)), 0)
+    ).astype(np.int32)
 
 
 def _ties(first: Array, second: Array) -> bool:

@@ -46,7 +46,9 @@ def _by_value(columns: Sequence[pd.Series]) -> tuple[Ints, int]:
     values = [plain(c) for c in columns]
     if len({is_text(v) for v in values if v.notna().any()}) > 1:
         kinds = ", ".join(str(c.dtype) for c in columns)
-        raise InputError("A column must be of one kind in both files", f"{columns[0].name}: {kinds}", "Convert it in one of them")
+        raise InputError(
+            "A column must be of one kind in both files", f"{columns[0].name}: {kinds}", "Convert it in one of them"
+        )
     found, unique = pd.factorize(pd.concat(values, ignore_index=True), use_na_sentinel=False)
     return found, len(unique)
 

@@ -77,14 +77,19 @@ class Cluster(Measure):
             parts[f"g={g}"] = float(((own / sizes - share) ** 2 * sizes).sum())
             used = used or len(sizes)
         value = parts[f"g={counts[0]}"]
-        return Measured(value, parts=parts | {"null": (used - 1) * share * (1 - share), "maximum": len(source) * share * (1 - share)})
+        return Measured(
+            value,
+            parts=parts | {"null": (used - 1) * share * (1 - share), "maximum": len(source) * share * (1 - share)},
+        )
 
 
 def cluster_labels(pooled: Array, counts: tuple[int, ...], method: str, seed: int = 0) -> list[Any]:
     """Labels 0, 1, ... of every record for each number of clusters."""
     n = len(pooled)
     if max(counts) > n:
-        raise InputError(f"clusters must be at most the number of records of both files, {n}", max(counts), "Ask for fewer clusters")
+        raise InputError(
+            f"clusters must be at most the number of records of both files, {n}", max(counts), "Ask for fewer clusters"
+        )
     if method == "average":
         return linkage_cut(pooled, counts)
     sklearn = need("sklearn.cluster", "Clustering by k-means")

@@ -21,7 +21,11 @@ class Space:
 
     def __init__(self, who: str, distance: str, original: pd.DataFrame) -> None:
         self.who, self.distance, self.original = who, distance, original
-        self.numbers = [c for c in original.columns if frames.is_number(original[c]) and not pd.api.types.is_bool_dtype(original[c].dtype)]
+        self.numbers = [
+            c
+            for c in original.columns
+            if frames.is_number(original[c]) and not pd.api.types.is_bool_dtype(original[c].dtype)
+        ]
         self.times = [c for c in original.columns if _is_time(original[c])]
         self.categories = [c for c in original.columns if c not in self.numbers and c not in self.times]
         if distance == "mahalanobis" and self.categories:
@@ -61,7 +65,9 @@ class Space:
             a, b = self.original[label], released[label]
             if (frames.is_number(a), _is_time(a)) != (frames.is_number(b), _is_time(b)):
                 kinds = f"{label}: {a.dtype} in the original, {b.dtype} in the release"
-                raise InputError(f"{self.who} needs a column to be of one kind in both files", kinds, "Convert it in one of them")
+                raise InputError(
+                    f"{self.who} needs a column to be of one kind in both files", kinds, "Convert it in one of them"
+                )
         left = self.original if known is None else known
         if self.distance == "rank":
             return self._ranks(left), self._ranks(released), False

@@ -42,14 +42,20 @@ class _AfterLinkage(PairedMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.unknown is None or isinstance(self.unknown, (list, tuple, set)):
-            raise InputError("unknown must name the column that the intruder wants", self.unknown, 'Write unknown="income"')
+            raise InputError(
+                "unknown must name the column that the intruder wants", self.unknown, 'Write unknown="income"'
+            )
         object.__setattr__(self, "known", frames.as_names(self.known))
         check_choice("distance", self.distance, DISTANCES)
 
     def uses(self, original: pd.DataFrame) -> list[Any] | None:
         """The known columns and then the unknown one."""
         wanted = frames.pick(self.name, [self.unknown], original)[0]
-        known = [c for c in original.columns if c != wanted] if self.known is None else frames.pick(self.name, self.known, original)
+        known = (
+            [c for c in original.columns if c != wanted]
+            if self.known is None
+            else frames.pick(self.name, self.known, original)
+        )
         if wanted in known:
             raise InputError("A column cannot be known and unknown", str(wanted), "Leave it out of known=[...]")
         if not known:
@@ -65,7 +71,9 @@ class _AfterLinkage(PairedMeasure):
         space, truth = state
         pairs = Pairs.of(space.original, released)
         if len(pairs.original) == 0:
-            raise InputError(f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values")
+            raise InputError(
+                f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values"
+            )
         left, right, _ = space.coordinates(None, released.iloc[:, :-1])
         if left.shape[1] == 0:
             left, right = np.zeros((len(left), 1)), np.zeros((len(right), 1))
@@ -73,7 +81,9 @@ class _AfterLinkage(PairedMeasure):
         numbers = frames.is_number(truth), frames.is_number(column)
         if numbers[0] != numbers[1]:
             kinds = f"{column.name}: {truth.dtype} in the original, {column.dtype} in the release"
-            raise InputError(f"{self.name} needs a column to be of one kind in both files", kinds, "Convert it in one of them")
+            raise InputError(
+                f"{self.name} needs a column to be of one kind in both files", kinds, "Convert it in one of them"
+            )
         number = numbers[0] and not pd.api.types.is_bool_dtype(truth.dtype)
         if number:
             a = frames.numeric(self.name, truth.to_frame())[:, 0]
@@ -214,7 +224,11 @@ class IntruderError(_AfterLinkage):
         error = float(np.sqrt(np.mean(off**2)))
         sd = _sd(read.truth)
         if sd == 0:
-            raise InputError(f"{self.name} needs an unknown column that varies", f"{self.unknown} is constant", "Choose another column")
+            raise InputError(
+                f"{self.name} needs an unknown column that varies",
+                f"{self.unknown} is constant",
+                "Choose another column",
+            )
         return Measured(error / sd, parts={"error": error}, records=read.spread(off))
 
 
@@ -246,7 +260,9 @@ class IntervalDisclosure(PairedMeasure):
     label: ClassVar[str] = "SDID"
     direction: ClassVar[str] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    reference: ClassVar[str] = "Mateo-Sanz, Sebe and Domingo-Ferrer (2004), Outlier protection in continuous microdata masking"
+    reference: ClassVar[str] = (
+        "Mateo-Sanz, Sebe and Domingo-Ferrer (2004), Outlier protection in continuous microdata masking"
+    )
 
     columns: Any = None
     width_sd: Any = None
@@ -255,9 +271,15 @@ class IntervalDisclosure(PairedMeasure):
 
     def __post_init__(self) -> None:
         if self.width_sd is not None and self.width_rank is not None:
-            raise InputError("An interval has one width", f"width_sd={self.width_sd} and width_rank={self.width_rank}", "Give one of them")
+            raise InputError(
+                "An interval has one width",
+                f"width_sd={self.width_sd} and width_rank={self.width_rank}",
+                "Give one of them",
+            )
         if self.width_rank is None:
-            object.__setattr__(self, "width_sd", check_number("width_sd", 0.05 if self.width_sd is None else self.width_sd, low=0))
+            object.__setattr__(
+                self, "width_sd", check_number("width_sd", 0.05 if self.width_sd is None else self.width_sd, low=0)
+            )
         else:
             object.__setattr__(self, "width_rank", check_number("width_rank", self.width_rank, low=0, high=1))
         super().__post_init__()
@@ -276,7 +298,9 @@ class IntervalDisclosure(PairedMeasure):
         table, values = state
         pairs = Pairs.of(table, released)
         if len(pairs.original) == 0:
-            raise InputError(f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values")
+            raise InputError(
+                f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values"
+            )
         masked = frames.numeric(self.name, released, "the release")
         truth, shown = values[pairs.original], masked[pairs.released]
         if self.width_rank is None:
@@ -290,7 +314,9 @@ class IntervalDisclosure(PairedMeasure):
                 low = ranked[np.maximum(np.searchsorted(ranked, shown[:, j], "left") - steps, 0)]
                 high = ranked[np.minimum(np.searchsorted(ranked, shown[:, j], "right") - 1 + steps, len(ranked) - 1)]
                 inside[:, j] = (low <= truth[:, j]) & (truth[:, j] <= high)
-        risk = {"all": inside.all(axis=1), "any": inside.any(axis=1), "mean": inside.mean(axis=1)}[self.across].astype(np.float64)
+        risk = {"all": inside.all(axis=1), "any": inside.any(axis=1), "mean": inside.mean(axis=1)}[self.across].astype(
+            np.float64
+        )
         parts = {str(c): float(v) for c, v in zip(table.columns, inside.mean(axis=0), strict=True)}
         records = np.full(len(masked), np.nan)
         records[pairs.released] = risk
@@ -352,12 +378,18 @@ class ClusteringAttack(PairedMeasure):
         """Cluster and count."""
         pairs = Pairs.of(state.original, released)
         if len(pairs.original) == 0:
-            raise InputError(f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values")
+            raise InputError(
+                f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values"
+            )
         left, right, _ = state.coordinates(None, released)
         n, m = len(left), len(right)
         wanted = m if self.clusters is None else self.clusters
         if wanted > n + m:
-            raise InputError(f"clusters must be at most the number of records of both files, {n + m}", wanted, "Ask for fewer clusters")
+            raise InputError(
+                f"clusters must be at most the number of records of both files, {n + m}",
+                wanted,
+                "Ask for fewer clusters",
+            )
         if left.shape[1] == 0:
             labels = np.zeros(n + m, dtype=np.int64)
         else:
@@ -371,7 +403,9 @@ class ClusteringAttack(PairedMeasure):
         risk = np.where(together, 1.0 / np.maximum(originals[ours[pairs.released]], 1), 0.0)
         records = np.full(m, np.nan)
         records[pairs.released] = risk
-        return Measured(float(risk.mean()), parts={"clusters": float(wanted), "together": float(together.mean())}, records=records)
+        return Measured(
+            float(risk.mean()), parts={"clusters": float(wanted), "together": float(together.mean())}, records=records
+        )
 
 
 def _sd(values: Array) -> float:

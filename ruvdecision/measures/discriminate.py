@@ -108,7 +108,9 @@ def tree_scores(
     c = float(y.mean())
     if len(values) == 0:  # files of one category have nothing to split by
         return np.full(len(y), c), 1
-    leaf, leaves = compiled("grow_tree")(values, order, y, min_split, min_leaf, max_depth, 1e-12 * len(y), cp * len(y) * c * (1 - c))
+    leaf, leaves = compiled("grow_tree")(
+        values, order, y, min_split, min_leaf, max_depth, 1e-12 * len(y), cp * len(y) * c * (1 - c)
+    )
     return (np.bincount(leaf, weights=y) / np.bincount(leaf))[leaf], int(leaves)
 
 

@@ -78,7 +78,9 @@ class EnergyDistance(_Cloud):
         second = numeric(self.name, released, "the release") / units
         if second.shape[1] == 1:
             values, gap = step_differences(first[:, 0], np.sort(second[:, 0]))
-            value = 2 * float(np.square(gap[:-1]) @ np.diff(values))  # of one variable it is twice the area of (F - G)^2
+            value = 2 * float(
+                np.square(gap[:-1]) @ np.diff(values)
+            )  # of one variable it is twice the area of (F - G)^2
         else:
             value = max(2 * _mean_distance(first, second) - within - _mean_distance(second, second), 0.0)
         return Measured(value, parts={"root": float(np.sqrt(value))})
@@ -172,14 +174,20 @@ class SlicedWasserstein(_Cloud):
         across, kept, units, directions = state
         second = np.ascontiguousarray((numeric(self.name, released, "the release") / units).T)
         steps = _steps(across.shape[1], second.shape[1])
-        pairs = zip(_projected(across, directions) if kept is None else kept, _projected(second, directions), strict=True)
+        pairs = zip(
+            _projected(across, directions) if kept is None else kept, _projected(second, directions), strict=True
+        )
         power = np.array([_transport(a, b, self.order, steps) for a, b in pairs])
         mean = float(power.mean())
         if mean == 0:
             return Measured(0.0)
         value = mean ** (1 / self.order)
         # One variable has one direction up to sign, which does not matter: there is nothing random then.
-        error = 0.0 if len(directions) == 1 else float(power.std(ddof=1)) / np.sqrt(len(power)) * value / (self.order * mean)
+        error = (
+            0.0
+            if len(directions) == 1
+            else float(power.std(ddof=1)) / np.sqrt(len(power)) * value / (self.order * mean)
+        )
         return Measured(value, float(error))
 
 
@@ -208,7 +216,9 @@ class IL1s(Measure):
 
     def compare(self, state: tuple[Array, Array, list[str]], released: pd.DataFrame) -> Measured:
         first, spread, names = state
-        return self._made_of(np.abs(numeric(self.name, released, "the release") - first).mean(axis=0) / (np.sqrt(2) * spread), names)
+        return self._made_of(
+            np.abs(numeric(self.name, released, "the release") - first).mean(axis=0) / (np.sqrt(2) * spread), names
+        )
 
     def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
         return _moments_of(self.name, piece, which)
@@ -271,7 +281,9 @@ class Eigenvalues(Measure):
 
     def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
         if self.robust:
-            raise UnsupportedError("Robust eigenvalues are no sum over records", do="Leave chunksize= out, or write robust=False")
+            raise UnsupportedError(
+                "Robust eigenvalues are no sum over records", do="Leave chunksize= out, or write robust=False"
+            )
         return _moments_of(self.name, piece, which)
 
     def total(self, original: Together, released: Together, plan: Any) -> Measured:
@@ -300,7 +312,9 @@ class Eigenvalues(Measure):
             except (UserWarning, RuntimeWarning, ValueError):
                 what = f"Robust eigenvalues need records of which every half has columns that vary, none a function of others, in {which}"
                 raise InputError(
-                    what, f"{scaled.shape[0]} rows, {scaled.shape[1]} columns", "Write robust=False, or use fewer columns"
+                    what,
+                    f"{scaled.shape[0]} rows, {scaled.shape[1]} columns",
+                    "Write robust=False, or use fewer columns",
                 ) from None
 
 
@@ -336,7 +350,10 @@ class Mahalanobis(Measure):
         other = np.linalg.solve(root, (numeric(self.name, released, "the release") - mean).T)
         moved = np.linalg.norm(white - other, axis=0)
         outlying = np.abs(np.linalg.norm(white, axis=0) - np.linalg.norm(other, axis=0))
-        parts = {"means": float(np.linalg.norm(other.mean(axis=1) - white.mean(axis=1))), "outlyingness": float(outlying.mean())}
+        parts = {
+            "means": float(np.linalg.norm(other.mean(axis=1) - white.mean(axis=1))),
+            "outlyingness": float(outlying.mean()),
+        }
         return Measured(float(moved.mean()), parts=parts, records=moved)
 
     def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
@@ -347,7 +364,9 @@ class Mahalanobis(Measure):
         tables = ((original, "the original"), (released, "the release"))
         white, other = (np.linalg.solve(root, (numeric(self.name, table, which) - mean).T) for table, which in tables)
         size = [np.linalg.norm(v, axis=0) for v in (white, other)]
-        return Moments.of(np.vstack([np.linalg.norm(white - other, axis=0), np.abs(size[0] - size[1]), other - white]).T)
+        return Moments.of(
+            np.vstack([np.linalg.norm(white - other, axis=0), np.abs(size[0] - size[1]), other - white]).T
+        )
 
     def total(self, original: Together, released: Moments, plan: Any) -> Measured:
         moved, outlying, *shift = released.mean
@@ -404,7 +423,9 @@ def _mean_distance(first: Array, second: Array) -> float:
 
 
 def _moments_of(who: str, piece: pd.DataFrame, which: str) -> Together:
-    return Together({"columns": Same([str(c) for c in piece.columns]), "moments": Moments.of(numeric(who, piece, which))})
+    return Together(
+        {"columns": Same([str(c) for c in piece.columns]), "moments": Moments.of(numeric(who, piece, which))}
+    )
 
 
 def _varying(who: str, sums: Moments, columns: Any, which: str) -> Array:
@@ -415,7 +436,11 @@ def _varying(who: str, sums: Moments, columns: Any, which: str) -> Array:
     spread = sums.spreads()
     if np.any(spread == 0):
         flat = [str(c) for c, s in zip(columns, spread, strict=True) if s == 0]
-        raise InputError(f"{who} needs columns that vary in {which}", f"constant {', '.join(flat)}", "Leave them out with columns=[...]")
+        raise InputError(
+            f"{who} needs columns that vary in {which}",
+            f"constant {', '.join(flat)}",
+            "Leave them out with columns=[...]",
+        )
     return spread
 
 
@@ -425,5 +450,9 @@ def _spread(who: str, values: Array, columns: Any, which: str = "the original") 
     spread = spreads(values)
     if np.any(spread == 0):
         flat = [str(c) for c, s in zip(columns, spread, strict=True) if s == 0]
-        raise InputError(f"{who} needs columns that vary in {which}", f"constant {', '.join(flat)}", "Leave them out with columns=[...]")
+        raise InputError(
+            f"{who} needs columns that vary in {which}",
+            f"constant {', '.join(flat)}",
+            "Leave them out with columns=[...]",
+        )
     return spread

@@ -72,10 +72,14 @@ class NormalKL(Measure):
 
     def compare(self, state: tuple[Array, Array, list[str]], released: pd.DataFrame) -> Measured:
         mean, cov, names = state
-        return self._between(mean, cov, *_moments(numeric(self.name, released, "the release"), self.name, "the release", names))
+        return self._between(
+            mean, cov, *_moments(numeric(self.name, released, "the release"), self.name, "the release", names)
+        )
 
     def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
-        return Together({"columns": Same([str(c) for c in piece.columns]), "moments": Moments.of(numeric(self.name, piece, which))})
+        return Together(
+            {"columns": Same([str(c) for c in piece.columns]), "moments": Moments.of(numeric(self.name, piece, which))}
+        )
 
     def total(self, original: Together, released: Together, plan: Any) -> Measured:
         names = original.of["columns"].value
@@ -88,9 +92,13 @@ class NormalKL(Measure):
         if _singular(other_cov):
             forward = backward = np.inf
         else:
-            forward, backward = (_normal_kl(*args) for args in ((mean, cov, other_mean, other_cov), (other_mean, other_cov, mean, cov)))
+            forward, backward = (
+                _normal_kl(*args) for args in ((mean, cov, other_mean, other_cov), (other_mean, other_cov, mean, cov))
+            )
         parts = {"original || released": forward, "released || original": backward}
-        return Measured({"original": forward, "released": backward, "both": forward + backward}[self.under], parts=parts)
+        return Measured(
+            {"original": forward, "released": backward, "both": forward + backward}[self.under], parts=parts
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -182,7 +190,9 @@ class DensityKL(_Density):
         ratio = np.log(np.maximum(f, FLOOR)) - np.log(np.maximum(g, FLOOR))
         forward, backward = max(float((f * ratio).sum()), 0.0), max(float(-(g * ratio).sum()), 0.0)
         parts = {"original || released": forward, "released || original": backward, "bandwidth": width}
-        return Measured({"original": forward, "released": backward, "both": forward + backward}[self.under], parts=parts)
+        return Measured(
+            {"original": forward, "released": backward, "both": forward + backward}[self.under], parts=parts
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -219,7 +229,9 @@ def normal_kl(mean: ArrayLike, cov: ArrayLike, other_mean: ArrayLike, other_cov:
     m1, m2 = (check_vector("mean", np.atleast_1d(m)) for m in (mean, other_mean))
     s1, s2 = (check_covariance("cov", np.atleast_2d(s), len(m1), definite=True) for s in (cov, other_cov))
     if len(m2) != len(m1):
-        raise InputError("Both means must have the same length", f"{len(m1)} and {len(m2)}", "Compare laws of the same variables")
+        raise InputError(
+            "Both means must have the same length", f"{len(m1)} and {len(m2)}", "Compare laws of the same variables"
+        )
     return _normal_kl(m1, s1, m2, s2)
 
 
@@ -255,7 +267,9 @@ def density_loss(f: Callable[[float], float], g: Callable[[float], float], at: S
 def _integral(part: Callable[[float], float], at: Sequence[float]) -> float:
     points = [float(x) for x in at]
     if len(points) < 2 or any(b <= a for a, b in pairwise(points)):
-        raise InputError("at must list two or more points in increasing order", points, "Write at=[-inf, 0, inf], for example")
+        raise InputError(
+            "at must list two or more points in increasing order", points, "Write at=[-inf, 0, inf], for example"
+        )
     return float(sum(integrate.quad(part, a, b, limit=400, epsabs=1e-13, epsrel=1e-12)[0] for a, b in pairwise(points)))
 
 
@@ -265,7 +279,9 @@ def _normal_kl(m1: Array, s1: Array, m2: Array, s2: Array) -> float:
     half = linalg.solve_triangular(root, np.column_stack([s1 - s2, m1 - m2]), lower=True)
     excess = np.linalg.eigvalsh(_symmetric(linalg.solve_triangular(root, half[:, :-1].T, lower=True)))
     # Far from one, the ratios themselves have the digits: one plus the excess would drown a variance that is 1e-14 of the other.
-    ratio = np.linalg.svd(linalg.solve_triangular(root, np.linalg.cholesky(s1), lower=True), compute_uv=False)[::-1] ** 2
+    ratio = (
+        np.linalg.svd(linalg.solve_triangular(root, np.linalg.cholesky(s1), lower=True), compute_uv=False)[::-1] ** 2
+    )
     near = np.abs(excess) < 0.5
     terms = np.where(near, excess - np.log1p(np.where(near, excess, 0.0)), ratio - 1 - np.log(np.maximum(ratio, FLOOR)))
     return float(0.5 * (half[:, -1] @ half[:, -1] + terms.sum()))
@@ -285,7 +301,9 @@ def _moments(values: Array, who: str, which: str, names: Sequence[Any]) -> tuple
         # Divided by n: the normal law that fits best, and what the reference numbers use.
         cov = centred.T @ centred / len(values)
     if not np.isfinite(cov).all():
-        raise InputError(f"{who} needs values whose squares have a finite sum in {which}", "an infinite one", "Use larger units")
+        raise InputError(
+            f"{who} needs values whose squares have a finite sum in {which}", "an infinite one", "Use larger units"
+        )
     refuse_vanishing(who, which, names, np.ptp(values, axis=0) > 0, np.diag(cov))
     return mean, cov
 
@@ -296,7 +314,9 @@ def _summed(sums: Moments, who: str, which: str, names: Sequence[Any]) -> tuple[
         raise InputError(f"{who} needs at least two rows in {which}", f"{sums.n}", "Use a larger file")
     cov = sums.covariance()
     if not np.isfinite(cov).all():
-        raise InputError(f"{who} needs values whose squares have a finite sum in {which}", "an infinite one", "Use larger units")
+        raise InputError(
+            f"{who} needs values whose squares have a finite sum in {which}", "an infinite one", "Use larger units"
+        )
     refuse_vanishing(who, which, names, sums.high > sums.low, np.diag(cov))
     return sums.mean, cov
 
@@ -314,11 +334,15 @@ def _definite(cov: Array, names: list[str], who: str, shape: tuple[int, ...]) ->
     flat = [n for n, s in zip(names, spread, strict=True) if s == 0]
     if flat:
         raise InputError(
-            f"{who} needs columns that vary in the original", f"constant {', '.join(flat)}", "Leave them out with columns=[...]"
+            f"{who} needs columns that vary in the original",
+            f"constant {', '.join(flat)}",
+            "Leave them out with columns=[...]",
         )
     if shape[0] <= shape[1]:
         raise InputError(
-            f"{who} needs more rows than columns in the original", f"{shape[0]} rows, {shape[1]} columns", "Choose fewer columns"
+            f"{who} needs more rows than columns in the original",
+            f"{shape[0]} rows, {shape[1]} columns",
+            "Choose fewer columns",
         )
     vector = np.linalg.eigh(cov / np.outer(spread, spread))[1][:, 0]
     involved = [n for n, v in zip(names, vector, strict=True) if abs(v) > 1e-6]
@@ -337,5 +361,7 @@ def _binned(where: Array, size: Any) -> Array:
     grid = np.zeros(int(np.prod(size)))
     for corner in np.ndindex(*(2,) * p):
         index = np.ravel_multi_index((base + np.array(corner)).T, tuple(size))
-        grid += np.bincount(index, weights=np.prod(np.where(np.array(corner) == 1, rest, 1 - rest), axis=1), minlength=len(grid))
+        grid += np.bincount(
+            index, weights=np.prod(np.where(np.array(corner) == 1, rest, 1 - rest), axis=1), minlength=len(grid)
+        )
     return grid.reshape(tuple(size))

@@ -57,7 +57,9 @@ class _Estimates:
 
     def _enough(self, n: int, which: str, rows: int) -> None:
         if n < rows:
-            raise InputError(f"{type(self).__name__} needs at least {rows} rows in {which}", f"{n}", "Use a larger file")
+            raise InputError(
+                f"{type(self).__name__} needs at least {rows} rows in {which}", f"{n}", "Use a larger file"
+            )
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({'' if self.columns is None else ', '.join(map(str, self.columns))})"
@@ -141,7 +143,9 @@ class Correlations(_Summed):
         r = (sums.covariance(1) / np.outer(spread, spread))[i, j]
         z = np.arctanh(np.clip(r, -1 + 1e-15, 1 - 1e-15))
         se = np.full(len(z), 1 / np.sqrt(sums.n - 3))
-        return Fit(tuple(f"correlation {names[a]}, {names[b]}" for a, b in zip(i, j, strict=True)), z, se, np.inf, None, sums.n)
+        return Fit(
+            tuple(f"correlation {names[a]}, {names[b]}" for a, b in zip(i, j, strict=True)), z, se, np.inf, None, sums.n
+        )
 
 
 @dataclass(frozen=True)
@@ -158,11 +162,15 @@ class Quantiles(_Estimates):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        several = isinstance(self.at, (list, tuple, pd.Series)) or (isinstance(self.at, np.ndarray) and self.at.ndim > 0)
+        several = isinstance(self.at, (list, tuple, pd.Series)) or (
+            isinstance(self.at, np.ndarray) and self.at.ndim > 0
+        )
         at = tuple(self.at) if several else (self.at,)
         if not at:
             raise InputError("Quantiles need a probability", "none", "Write at=[0.25, 0.5, 0.75]")
-        object.__setattr__(self, "at", tuple(check_number("at", q, low=0, high=1, open_low=True, open_high=True) for q in at))
+        object.__setattr__(
+            self, "at", tuple(check_number("at", q, low=0, high=1, open_low=True, open_high=True) for q in at)
+        )
 
     def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:
         """Estimate from one data set."""
@@ -216,7 +224,12 @@ class Statistic(_Estimates):
     label: str = "statistic"
 
     def __init__(
-        self, function: Callable[[Array], Any], columns: Any = None, draws: int = 500, seed: int = 0, label: str = "statistic"
+        self,
+        function: Callable[[Array], Any],
+        columns: Any = None,
+        draws: int = 500,
+        seed: int = 0,
+        label: str = "statistic",
     ) -> None:
         object.__setattr__(self, "columns", as_names(columns))
         if not callable(function):
@@ -234,10 +247,14 @@ class Statistic(_Estimates):
         estimate = np.atleast_1d(np.asarray(self.function(values), dtype=np.float64))
         if estimate.ndim != 1 or not np.isfinite(estimate).all():
             got = f"shape {estimate.shape}, {int(np.sum(~np.isfinite(estimate)))} not finite"
-            raise InputError(f"The function must give finite numbers for {which}", got, "Give back a number or a vector")
+            raise InputError(
+                f"The function must give finite numbers for {which}", got, "Give back a number or a vector"
+            )
         rng = np.random.default_rng(self.seed)
         samples = [
-            np.atleast_1d(np.asarray(self.function(values[rng.integers(0, len(values), len(values))]), dtype=np.float64))
+            np.atleast_1d(
+                np.asarray(self.function(values[rng.integers(0, len(values), len(values))]), dtype=np.float64)
+            )
             for _ in range(self.draws)
         ]
         odd = next((s.size for s in samples if s.shape != estimate.shape), None)

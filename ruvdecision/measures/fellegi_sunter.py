@@ -70,8 +70,19 @@ def fit_mixture(counts: Any, *, prevalence: float, m: float = 0.9, iterations: i
     """
     pairs = np.asarray(counts, dtype=np.float64)
     p = int(pairs.size).bit_length() - 1
-    if pairs.ndim != 1 or pairs.size != 1 << p or p < 1 or np.any(pairs < 0) or not np.isfinite(pairs).all() or pairs.sum() <= 0:
-        raise InputError("counts must be 2^p numbers that are not negative", f"shape {pairs.shape}", "Count pairs per agreement pattern")
+    if (
+        pairs.ndim != 1
+        or pairs.size != 1 << p
+        or p < 1
+        or np.any(pairs < 0)
+        or not np.isfinite(pairs).all()
+        or pairs.sum() <= 0
+    ):
+        raise InputError(
+            "counts must be 2^p numbers that are not negative",
+            f"shape {pairs.shape}",
+            "Count pairs per agreement pattern",
+        )
     seen = np.flatnonzero(pairs)  # of 2^p patterns few occur
     pairs, bits = pairs[seen], _bits(seen, p)
     total = pairs.sum()
@@ -86,7 +97,11 @@ def fit_mixture(counts: Any, *, prevalence: float, m: float = 0.9, iterations: i
         share = match.sum()
         if share <= 0 or share >= total:
             break
-        fit = Mixture(_inside(match @ bits / share), _inside(rest @ bits / rest.sum()), float(np.clip(share / total, EDGE, 1 - EDGE)))
+        fit = Mixture(
+            _inside(match @ bits / share),
+            _inside(rest @ bits / rest.sum()),
+            float(np.clip(share / total, EDGE, 1 - EDGE)),
+        )
     return fit
 
 
@@ -139,7 +154,9 @@ class FellegiSunter(PairedMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "known", frames.as_names(self.known))
-        object.__setattr__(self, "start_m", check_number("start_m", self.start_m, low=0, high=1, open_low=True, open_high=True))
+        object.__setattr__(
+            self, "start_m", check_number("start_m", self.start_m, low=0, high=1, open_low=True, open_high=True)
+        )
         object.__setattr__(self, "iterations", check_integer("iterations", self.iterations, low=0))
         for name in ("tolerance_sd", "tolerance"):
             value = getattr(self, name)
@@ -148,7 +165,9 @@ class FellegiSunter(PairedMeasure):
                     check_number(f"{name} of {k}", v, low=0)
             elif name == "tolerance" and value is not None:
                 raise InputError(
-                    "tolerance has a unit and needs a number per column", value, 'Write tolerance={"age": 2}, or use tolerance_sd'
+                    "tolerance has a unit and needs a number per column",
+                    value,
+                    'Write tolerance={"age": 2}, or use tolerance_sd',
                 )
             elif value is not None:
                 check_number(name, value, low=0)
@@ -169,14 +188,18 @@ class FellegiSunter(PairedMeasure):
             for k in value if isinstance(value, Mapping) else ():
                 if k not in original.columns or not frames.is_number(original[k]):
                     numbers = [str(c) for c in original.columns if frames.is_number(original[c])]
-                    raise InputError("A tolerance is for a numeric column that is compared", str(k), suggest(str(k), numbers))
+                    raise InputError(
+                        "A tolerance is for a numeric column that is compared", str(k), suggest(str(k), numbers)
+                    )
         return original
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Count patterns, fit, link."""
         pairs = Pairs.of(state, released)
         if len(pairs.original) == 0:
-            raise InputError(f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values")
+            raise InputError(
+                f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values"
+            )
         task = self._agreement(state, released)
         counts = compiled("pattern_counts")(*task)
         fit = fit_mixture(counts, prevalence=min(1.0 / len(state), 0.5), m=self.start_m, iterations=self.iterations)
@@ -196,7 +219,9 @@ class FellegiSunter(PairedMeasure):
         frames.refuse_missing(self.name, "the release", table, frames.missing_rows(table))
         task = self._agreement(prepared.state, table)
         counts = compiled("pattern_counts")(*task)
-        fit = fit_mixture(counts, prevalence=min(1.0 / len(prepared.state), 0.5), m=self.start_m, iterations=self.iterations)
+        fit = fit_mixture(
+            counts, prevalence=min(1.0 / len(prepared.state), 0.5), m=self.start_m, iterations=self.iterations
+        )
         best = compiled("best_links")(*task, _all_weights(fit, counts), np.full(len(table), -1, dtype=np.int64))[1]
         return fit.probabilities(best)
 
@@ -230,7 +255,9 @@ class FellegiSunter(PairedMeasure):
         right = frames.numeric(self.name, b.to_frame(), "the release")[:, 0]
         if self.tolerance is not None and label in self.tolerance:
             return left, right, float(self.tolerance[label])
-        size = self.tolerance_sd.get(label, 0.05) if isinstance(self.tolerance_sd, Mapping) else self.tolerance_sd or 0.0
+        size = (
+            self.tolerance_sd.get(label, 0.05) if isinstance(self.tolerance_sd, Mapping) else self.tolerance_sd or 0.0
+        )
         return left, right, float(size) * float(frames.spreads(left))
 
 

@@ -94,12 +94,19 @@ class Design:
 
     def _leveled(self, table: pd.DataFrame) -> pd.DataFrame:
         # numpy's functions keep the seven digits of narrow floats.
-        narrow = {c: np.float64 for c, t in table.dtypes.items() if isinstance(t, np.dtype) and t.kind == "f" and t.itemsize < 8}
+        narrow = {
+            c: np.float64
+            for c, t in table.dtypes.items()
+            if isinstance(t, np.dtype) and t.kind == "f" and t.itemsize < 8
+        }
         table = table.astype(narrow) if narrow else table
         if not self.levels:
             return table
         return table.assign(
-            **{str(c): pd.Categorical(table[c].astype(object), categories=pd.Index(v.values, dtype=object)) for c, v in self.levels.items()}
+            **{
+                str(c): pd.Categorical(table[c].astype(object), categories=pd.Index(v.values, dtype=object))
+                for c, v in self.levels.items()
+            }
         )
 
 
@@ -130,7 +137,11 @@ def design(formula: Formula, *tables: pd.DataFrame) -> Design:
     levels = {v: _joint_levels(v, tables) for v in wanted if v != formula.response and _is_factor(formula, v, kinds)}
     if formula.terms is None:
         return _rich_design(formula, levels, tables[0])
-    hollow = [":".join(map(str, t)) for t in formula.terms if len(t) > 1 and any(v in levels for v in t) and not _margins(t, formula.terms)]
+    hollow = [
+        ":".join(map(str, t))
+        for t in formula.terms
+        if len(t) > 1 and any(v in levels for v in t) and not _margins(t, formula.terms)
+    ]
     if (levels and not formula.intercept) or hollow:
         # Which indicators are redundant is then a question for a full formula library.
         return _rich_design(formula, levels, tables[0])
@@ -230,7 +241,11 @@ def _column(name: str, columns: tuple[Any, ...]) -> Any:
 def _is_factor(formula: Formula, variable: Any, kinds: list[dict[Any, bool]]) -> bool:
     numbers = {kind[variable] for kind in kinds}
     if formula.terms is not None and variable not in formula.factors and len(numbers) > 1:
-        raise InputError("A variable must be of one kind in both files", f"{variable}: a number in one only", "Convert it in one of them")
+        raise InputError(
+            "A variable must be of one kind in both files",
+            f"{variable}: a number in one only",
+            "Convert it in one of them",
+        )
     return variable in formula.factors or not kinds[0][variable]
 
 

@@ -42,7 +42,11 @@ def as_names(columns: Any) -> Any:
     """Column names as a tuple, or None; one name may stand alone."""
     if columns is None:
         return None
-    if isinstance(columns, (str, bytes, int, np.integer)) or not isinstance(columns, Iterable) or getattr(columns, "ndim", 1) == 0:
+    if (
+        isinstance(columns, (str, bytes, int, np.integer))
+        or not isinstance(columns, Iterable)
+        or getattr(columns, "ndim", 1) == 0
+    ):
         return (columns,)
     # A set has another order in every process, and order decides which random numbers a column gets.
     names = tuple(sorted(columns, key=str) if isinstance(columns, (set, frozenset)) else columns)
@@ -63,11 +67,17 @@ def pick(who: str, names: Iterable[Any], table: pd.DataFrame) -> list[Any]:
             label = _NONE
         if label is not _NONE and isinstance(name, (bool, np.bool_)) == isinstance(label, (bool, np.bool_)):
             found.append(label)
-        elif isinstance(name, (int, np.integer)) and not isinstance(name, (bool, np.timedelta64)) and -len(known) <= name < len(known):
+        elif (
+            isinstance(name, (int, np.integer))
+            and not isinstance(name, (bool, np.timedelta64))
+            and -len(known) <= name < len(known)
+        ):
             found.append(known[name])
         else:
             raise InputError(
-                f"{who} names a column that the original does not have", str(name), suggest(str(name), [str(c) for c in known])
+                f"{who} names a column that the original does not have",
+                str(name),
+                suggest(str(name), [str(c) for c in known]),
             )
     if len(set(found)) != len(found):
         raise InputError(f"{who} names a column twice", [str(f) for f in found], "Name each column once")
@@ -103,7 +113,9 @@ def align(who: str, original: pd.DataFrame, released: Frame, used: list[Any] | N
             if part
         )
         raise InputError(
-            f"{who} needs the same columns in both files", said, "Rename or drop them, or choose the common ones with columns=[...]"
+            f"{who} needs the same columns in both files",
+            said,
+            "Rename or drop them, or choose the common ones with columns=[...]",
         )
     return select(table, wanted)
 
@@ -172,12 +184,16 @@ def numeric(who: str, table: pd.DataFrame, which: str = "the original") -> Array
 def vector(who: str, column: pd.Series, which: str = "the original") -> Array:
     """One column as a float vector, refused as in `numeric`."""
     if not is_number(column):
-        raise InputError(f"{who} needs numbers in {which}", f"{column.name}: {column.dtype}", "Convert the column, or leave it out")
+        raise InputError(
+            f"{who} needs numbers in {which}", f"{column.name}: {column.dtype}", "Convert the column, or leave it out"
+        )
     with np.errstate(over="ignore"):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     if not np.all(_usable(values)):
         raise InputError(
-            f"{who} needs finite values in {which}", f"infinite, missing or beyond 1e140 in {column.name}", "Remove or replace them first"
+            f"{who} needs finite values in {which}",
+            f"infinite, missing or beyond 1e140 in {column.name}",
+            "Remove or replace them first",
         )
     return values
 
@@ -207,7 +223,9 @@ def refuse_vanishing(who: str, which: str, names: Iterable[Any], varies: Any, sq
     """Raise an error for columns that vary, but so little that the sum of their squares is no number with all its digits."""
     gone = [str(name) for name, v, s in zip(names, varies, squares, strict=True) if v and s < SMALL]
     if gone:
-        raise InputError(f"{who} needs values whose squares do not vanish in {which}", ", ".join(gone), "Use smaller units")
+        raise InputError(
+            f"{who} needs values whose squares do not vanish in {which}", ", ".join(gone), "Use smaller units"
+        )
 
 
 class Levels:
@@ -226,7 +244,9 @@ class Levels:
         if isinstance(column.dtype, pd.CategoricalDtype):
             own = column.cat.codes.to_numpy()
             places = (
-                self.index.get_indexer(column.cat.categories.astype(object)) if len(column.cat.categories) else np.zeros(0, dtype=np.intp)
+                self.index.get_indexer(column.cat.categories.astype(object))
+                if len(column.cat.categories)
+                else np.zeros(0, dtype=np.intp)
             )
             return np.append(places, -1)[own]
         return self.index.get_indexer(pd.Index(column.astype(object), dtype=object))
@@ -268,7 +288,9 @@ def encode(who: str, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Ar
         times = _is_time(a), _is_time(b)
         if is_number(a) != is_number(b) or times[0] != times[1]:
             kinds = f"{label}: {a.dtype} in the original, {b.dtype} in the release"
-            raise InputError(f"{who} needs a column to be of one kind in both files", kinds, "Convert it in one of them")
+            raise InputError(
+                f"{who} needs a column to be of one kind in both files", kinds, "Convert it in one of them"
+            )
         if times[0]:
             start = a.min()
             left.append((a - start).dt.total_seconds().to_numpy()[:, None])

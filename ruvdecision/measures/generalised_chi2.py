@@ -57,7 +57,9 @@ def cdf(x: ArrayLike, weights: ArrayLike, shifts: ArrayLike | None = None) -> Ar
         raise InputError("x must not be missing", "nan", "Give numbers")
     b = np.zeros(len(weights)) if shifts is None else np.asarray(shifts, dtype=np.float64)
     if b.shape[-1:] != weights.shape or not np.all(np.isfinite(b)):
-        raise InputError(f"shifts must be finite and end in {len(weights)} entries", f"shape {b.shape}", "Give one shift per weight")
+        raise InputError(
+            f"shifts must be finite and end in {len(weights)} entries", f"shape {b.shape}", "Give one shift per weight"
+        )
     scale = float(weights.max())
     points = np.broadcast_to(x, np.broadcast_shapes(x.shape, b.shape[:-1]))
     squares = np.broadcast_to(b * b, (*points.shape, len(weights)))
@@ -68,7 +70,9 @@ def cdf(x: ArrayLike, weights: ArrayLike, shifts: ArrayLike | None = None) -> Ar
     return result
 
 
-def ellipsoid_content(centre: ArrayLike, scale: ArrayLike, df: float, middle: ArrayLike, shape: ArrayLike, radius: float) -> float:
+def ellipsoid_content(
+    centre: ArrayLike, scale: ArrayLike, df: float, middle: ArrayLike, shape: ArrayLike, radius: float
+) -> float:
     """P((beta - m)' G^-1 (beta - m) <= r) for beta from a multivariate t law, or a normal one if ``df`` is infinite.
 
     Parameters
@@ -94,7 +98,9 @@ def ellipsoid_content(centre: ArrayLike, scale: ArrayLike, df: float, middle: Ar
     if radius == np.inf:
         return 1.0
     root = np.linalg.cholesky(np.asarray(scale, dtype=np.float64))
-    whitened = np.linalg.solve(np.linalg.cholesky(np.asarray(shape, dtype=np.float64)), np.column_stack([root, centre - middle]))
+    whitened = np.linalg.solve(
+        np.linalg.cholesky(np.asarray(shape, dtype=np.float64)), np.column_stack([root, centre - middle])
+    )
     # Singular values keep the small weights to full precision, which the eigenvalues of the product would not.
     left, singular, _ = np.linalg.svd(whitened[:, :-1])
     d = (left.T @ whitened[:, -1]) / singular
@@ -178,7 +184,11 @@ def _saddle(x: Array, w: Array, squares: Array, upper: bool) -> Array:
         slope = slope * (t * (1 - 2 * t) if upper else t)
         above = value > 0
         # On the left side t falls as u grows.
-        low, high = (np.where(above, low, u), np.where(above, u, high)) if upper else (np.where(above, u, low), np.where(above, high, u))
+        low, high = (
+            (np.where(above, low, u), np.where(above, u, high))
+            if upper
+            else (np.where(above, u, low), np.where(above, high, u))
+        )
         step = u - value / slope
         step = np.where((step > low) & (step < high), step, (low + high) / 2)
         done = np.abs(step - u) < 1e-8

@@ -148,7 +148,9 @@ class _Copies(Prepared):
 
     def __call__(self, released: Any) -> Measured:
         measure = self.measure
-        single = isinstance(released, (pd.DataFrame, pd.Series, str)) or (isinstance(released, np.ndarray) and released.ndim < 3)
+        single = isinstance(released, (pd.DataFrame, pd.Series, str)) or (
+            isinstance(released, np.ndarray) and released.ndim < 3
+        )
         if single or not isinstance(released, (Iterable, np.ndarray)):
             do = "Give two copies or more, such as Synthesize(copies=5).releases(data, rng)"
             raise InputError(f"{measure.name} takes a list of imputed copies", type(released).__name__, do)

@@ -335,7 +335,9 @@ def _near_order(points: Any, box: int) -> Any:
     return order
 
 
-def grow_tree(values: Any, order: Any, labels: Any, min_split: int, min_leaf: int, max_depth: int, min_gain: float, alpha: float) -> Any:
+def grow_tree(
+    values: Any, order: Any, labels: Any, min_split: int, min_leaf: int, max_depth: int, min_gain: float, alpha: float
+) -> Any:
     """Leaf number of every record in the CART regression tree that minimises squared error + alpha * leaves.
 
     ``values`` is (p, n), ``order`` each row's sort order, ``labels`` 0 or 1. Orders are kept sorted by stable partition, so nothing is

@@ -34,9 +34,13 @@ class Kinds:
         """What both pieces tell."""
         mixed = [str(c) for c, number in self.numbers.items() if other.numbers[c] != number]
         if mixed:
-            raise InputError("A column must be of one kind in all of a file", ", ".join(mixed), "Convert it, or leave it out")
+            raise InputError(
+                "A column must be of one kind in all of a file", ", ".join(mixed), "Convert it, or leave it out"
+            )
         levels = {c: _joined(values, other.levels[c]) for c, values in self.levels.items()}
-        return Kinds(self.numbers, levels, {c: _joined(values, other.order.get(c, ())) for c, values in self.order.items()})
+        return Kinds(
+            self.numbers, levels, {c: _joined(values, other.order.get(c, ())) for c, values in self.order.items()}
+        )
 
     def example(self) -> pd.DataFrame:
         """A small table with the same kinds and categories."""

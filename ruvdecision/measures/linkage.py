@@ -98,7 +98,9 @@ class RecordLinkage(PairedMeasure):
         for name, high in (("error_sd", np.inf), ("error_rate", 1.0)):
             value = getattr(self, name)
             if isinstance(value, Mapping):
-                object.__setattr__(self, name, {k: check_number(f"{name} of {k}", v, low=0, high=high) for k, v in value.items()})
+                object.__setattr__(
+                    self, name, {k: check_number(f"{name} of {k}", v, low=0, high=high) for k, v in value.items()}
+                )
             elif value is not None:
                 object.__setattr__(self, name, check_number(name, value, low=0, high=high))
         if self.seed is None or isinstance(self.seed, np.random.Generator):
@@ -107,7 +109,9 @@ class RecordLinkage(PairedMeasure):
         as_generator(self.seed)
         if self.draws > 1 and self.error_sd is None and self.error_rate is None:
             raise InputError(
-                "draws repeats the intruder's errors, and he makes none", self.draws, "Give error_sd or error_rate, or leave draws out"
+                "draws repeats the intruder's errors, and he makes none",
+                self.draws,
+                "Give error_sd or error_rate, or leave draws out",
             )
 
     @property
@@ -129,7 +133,9 @@ class RecordLinkage(PairedMeasure):
         """Link the release and count correct links."""
         pairs = Pairs.of(state.original, released)
         if len(pairs.original) == 0:
-            raise InputError(f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values")
+            raise InputError(
+                f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values"
+            )
         rates, total = [], np.zeros(len(released) if self.link == LINKS[0] else len(state.original))
         every = len(total)
         for known in self._knowledge(state):
@@ -154,7 +160,10 @@ class RecordLinkage(PairedMeasure):
         table = frames.align(self.name, state.original, Frame.of(released), prepared.used, prepared.every)
         frames.refuse_missing(self.name, "the release", table, frames.missing_rows(table))
         left, right, _ = state.coordinates(next(self._knowledge(state)), table)
-        places = state.original.index.to_numpy(), np.arange(len(table))  # originals may have been left out for missing values
+        places = (
+            state.original.index.to_numpy(),
+            np.arange(len(table)),
+        )  # originals may have been left out for missing values
         asking, asked = (right, left) if self.link == LINKS[0] else (left, right)
         rows, linked = places[::-1] if self.link == LINKS[0] else places
         if self.one_to_one:
@@ -201,15 +210,24 @@ class RecordLinkage(PairedMeasure):
 
     def _check_errors(self, state: Space) -> None:
         columns = list(state.original.columns)
-        for name, wanted, kind in (("error_sd", state.numbers, "numeric"), ("error_rate", state.categories, "a category")):
+        for name, wanted, kind in (
+            ("error_sd", state.numbers, "numeric"),
+            ("error_rate", state.categories, "a category"),
+        ):
             value = getattr(self, name)
             if isinstance(value, Mapping):
                 strange = [k for k in value if k not in wanted]
                 if strange:
-                    do = f"It must be {kind}" if strange[0] in columns else suggest(str(strange[0]), [str(c) for c in wanted])
+                    do = (
+                        f"It must be {kind}"
+                        if strange[0] in columns
+                        else suggest(str(strange[0]), [str(c) for c in wanted])
+                    )
                     raise InputError(f"{name} names a column that it cannot be about", str(strange[0]), do)
             elif value is not None and not wanted:
-                raise InputError(f"{name} is given but no known column is {kind}", [str(c) for c in columns], f"Leave {name} out")
+                raise InputError(
+                    f"{name} is given but no known column is {kind}", [str(c) for c in columns], f"Leave {name} out"
+                )
 
 
 def _assignment(who: str, asking: Array, asked: Array) -> tuple[Any, Any, Array]:

@@ -39,7 +39,9 @@ class LogLinearFit:
         return float(chi2.sf(self.deviance, self.df)) if self.df > 0 else 1.0
 
 
-def fit_loglinear(table: ArrayLike, margins: Sequence[Sequence[int]], *, tolerance: float = 1e-10, steps: int = 10_000) -> LogLinearFit:
+def fit_loglinear(
+    table: ArrayLike, margins: Sequence[Sequence[int]], *, tolerance: float = 1e-10, steps: int = 10_000
+) -> LogLinearFit:
     """Fit a hierarchical log-linear model by iterative proportional fitting.
 
     Parameters
@@ -63,7 +65,9 @@ def fit_loglinear(table: ArrayLike, margins: Sequence[Sequence[int]], *, toleran
     kept = [tuple(sorted(set(m))) for m in margins]
     if any(a < 0 or a >= counts.ndim for m in kept for a in m):
         raise InputError(
-            "A margin names an axis that the table does not have", [list(m) for m in kept], f"Axes run from 0 to {counts.ndim - 1}"
+            "A margin names an axis that the table does not have",
+            [list(m) for m in kept],
+            f"Axes run from 0 to {counts.ndim - 1}",
         )
     sums = [tuple(a for a in range(counts.ndim) if a not in m) for m in kept]
     wanted = [counts.sum(axis=s, keepdims=True) for s in sums]
@@ -78,7 +82,9 @@ def fit_loglinear(table: ArrayLike, margins: Sequence[Sequence[int]], *, toleran
             break
     else:
         raise InputError(
-            "The log-linear model did not converge", f"a margin is off by {worst:.3g} after {steps} rounds", "Merge sparse categories"
+            "The log-linear model did not converge",
+            f"a margin is off by {worst:.3g} after {steps} rounds",
+            "Merge sparse categories",
         )
     deviance = max(2 * float((xlogy(counts, counts) - xlogy(counts, fitted)).sum()), 0.0)
     return LogLinearFit(fitted, deviance, counts.size - _parameters(counts.shape, kept))
@@ -143,16 +149,22 @@ class LogLinearLoss(Measure):
         if isinstance(self.margins, int):
             if self.margins > len(names):
                 raise InputError(
-                    f"{self.name} cannot keep margins of {self.margins} columns", f"{len(names)} columns", "Use a smaller number"
+                    f"{self.name} cannot keep margins of {self.margins} columns",
+                    f"{len(names)} columns",
+                    "Use a smaller number",
                 )
             return [list(m) for m in itertools.combinations(range(len(names)), self.margins)]
-        chosen = [[names.index(c) for c in frames.pick(self.name, frames.as_names(m) or (m,), table)] for m in self.margins]
+        chosen = [
+            [names.index(c) for c in frames.pick(self.name, frames.as_names(m) or (m,), table)] for m in self.margins
+        ]
         if not chosen:
             raise InputError("margins must hold a margin", self.margins, "Use margins=1 for independence")
         lost = [str(names[j]) for j in range(len(names)) if all(j not in m for m in chosen)]
         if lost:
             raise InputError(
-                "Every column must be in a margin of the model", f"none with {', '.join(lost)}", "Add them, or leave the columns out"
+                "Every column must be in a margin of the model",
+                f"none with {', '.join(lost)}",
+                "Add them, or leave the columns out",
             )
         return chosen
 

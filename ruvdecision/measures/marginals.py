@@ -72,14 +72,20 @@ class Pairwise(Measure):
 
     def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, dict[tuple[Any, Any], float]]:
         if original.shape[1] < 2:
-            raise InputError(f"{self.name} needs at least two columns", ", ".join(map(str, original.columns)), "Name more columns")
+            raise InputError(
+                f"{self.name} needs at least two columns", ", ".join(map(str, original.columns)), "Name more columns"
+            )
         return original, _associations(self.name, original, "the original")
 
     def compare(self, state: tuple[pd.DataFrame, dict[tuple[Any, Any], float]], released: pd.DataFrame) -> Measured:
         original, before = state
         mixed = [str(c) for c in original.columns if is_number(original[c]) != is_number(released[c])]
         if mixed:
-            raise InputError(f"{self.name} needs a column to be of one kind in both files", ", ".join(mixed), "Convert it in one of them")
+            raise InputError(
+                f"{self.name} needs a column to be of one kind in both files",
+                ", ".join(mixed),
+                "Convert it in one of them",
+            )
         after = _associations(self.name, released, "the release")
         rows, changes, squares = {}, [], 0.0
         for (a, b), x in before.items():
@@ -115,12 +121,18 @@ def _variable(who: str, a: pd.Series, b: pd.Series, known: _Margin | None) -> di
         return _numbers(*(_Margin.of(v[:, 0]) for v in encode(who, a.to_frame(), b.to_frame())[:2]))
     if is_number(b):
         raise InputError(
-            f"{who} needs a column to be of one kind in both files", f"{a.name}: {a.dtype} and {b.dtype}", "Convert it in one of them"
+            f"{who} needs a column to be of one kind in both files",
+            f"{a.name}: {a.dtype} and {b.dtype}",
+            "Convert it in one of them",
         )
     levels = levels_of(a).plus(b)
     shares = [np.bincount(np.asarray(levels.codes(v)), minlength=len(levels)) / len(v) for v in (a, b)]
     only = int(np.sum((shares[0] == 0) != (shares[1] == 0)))
-    return {"distance": float(0.5 * np.abs(shares[0] - shares[1]).sum()), "categories": float(len(levels)), "in one file only": float(only)}
+    return {
+        "distance": float(0.5 * np.abs(shares[0] - shares[1]).sum()),
+        "categories": float(len(levels)),
+        "in one file only": float(only),
+    }
 
 
 def _numbers(a: _Margin, b: _Margin) -> dict[str, float]:
@@ -167,7 +179,9 @@ def _associations(who: str, table: pd.DataFrame, which: str) -> dict[tuple[Any, 
 
 def _cramer(a: Any, b: Any) -> float:
     counts = (
-        np.bincount(a * (b.max() + 1) + b, minlength=(a.max() + 1) * (b.max() + 1)).reshape(a.max() + 1, b.max() + 1).astype(np.float64)
+        np.bincount(a * (b.max() + 1) + b, minlength=(a.max() + 1) * (b.max() + 1))
+        .reshape(a.max() + 1, b.max() + 1)
+        .astype(np.float64)
     )
     size = min(counts.shape) - 1
     if size == 0:

@@ -148,7 +148,9 @@ def compiled(name: str) -> Callable[..., Any]:
         import numba
         from numba.extending import register_jitable
     except ImportError:
-        raise UnsupportedError("Record linkage by nearest neighbour runs on numba, which is not installed", do="Install numba") from None
+        raise UnsupportedError(
+            "Record linkage by nearest neighbour runs on numba, which is not installed", do="Install numba"
+        ) from None
 
     for helper in (_select, _gap, _scan):
         register_jitable(helper)
@@ -209,7 +211,9 @@ def build(z: Any) -> Any:
     return rows, start[leaves:], axis, cut, box, points
 
 
-def own_shares(queries: Any, own: Any, order: Any, room: Any, start: Any, axis: Any, cut: Any, box: Any, points: Any, weight: Any) -> Any:
+def own_shares(
+    queries: Any, own: Any, order: Any, room: Any, start: Any, axis: Any, cut: Any, box: Any, points: Any, weight: Any
+) -> Any:
     """Search the ball around each query that reaches to its own record; stop at the first closer record."""
     m, p = queries.shape
     leaves = len(axis)
@@ -259,7 +263,9 @@ def own_shares(queries: Any, own: Any, order: Any, room: Any, start: Any, axis: 
     return share
 
 
-def least(queries: Any, guess: Any, order: Any, room: Any, start: Any, axis: Any, cut: Any, box: Any, points: Any) -> Any:
+def least(
+    queries: Any, guess: Any, order: Any, room: Any, start: Any, axis: Any, cut: Any, box: Any, points: Any
+) -> Any:
     """Least distance of each query, a point at that distance, and at most how many points share it."""
     m, p = queries.shape
     leaves = len(axis)
@@ -312,7 +318,9 @@ def least(queries: Any, guess: Any, order: Any, room: Any, start: Any, axis: Any
     return first, ties, distance
 
 
-def within(queries: Any, asked: Any, reach: Any, edges: Any, start: Any, axis: Any, cut: Any, box: Any, points: Any) -> Any:
+def within(
+    queries: Any, asked: Any, reach: Any, edges: Any, start: Any, axis: Any, cut: Any, box: Any, points: Any
+) -> Any:
     """Points no further than ``reach`` from each asked query, written from its edge on; and how many they are."""
     p = queries.shape[1]
     leaves = len(axis)

@@ -37,7 +37,9 @@ class _Overlap(Measure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "level", check_number("level", self.level, low=0, high=1, open_low=True, open_high=True))
+        object.__setattr__(
+            self, "level", check_number("level", self.level, low=0, high=1, open_low=True, open_high=True)
+        )
         models = self._models()
         if self.weights is not None:
             weights = check_vector("weights", self.weights, len(models))
@@ -48,17 +50,24 @@ class _Overlap(Measure):
     def _models(self) -> dict[str, Any]:
         given = self.model
         if given is None:
-            raise InputError(f"{type(self).__name__} needs a model", "none", f'Write {type(self).__name__}("y ~ a + b")')
+            raise InputError(
+                f"{type(self).__name__} needs a model", "none", f'Write {type(self).__name__}("y ~ a + b")'
+            )
         if isinstance(given, Mapping):
             named = {str(k): _as_model(m) for k, m in given.items()}
         elif isinstance(given, (list, tuple)):
             models = [_as_model(m) for m in given]
-            named = {str(m) if [str(x) for x in models].count(str(m)) == 1 else f"{m} ({i + 1})": m for i, m in enumerate(models)}
+            named = {
+                str(m) if [str(x) for x in models].count(str(m)) == 1 else f"{m} ({i + 1})": m
+                for i, m in enumerate(models)
+            }
         else:
             model = _as_model(given)
             named = {str(model): model}
         if not named:
-            raise InputError(f"{type(self).__name__} needs a model", "none", f'Write {type(self).__name__}("y ~ a + b")')
+            raise InputError(
+                f"{type(self).__name__} needs a model", "none", f'Write {type(self).__name__}("y ~ a + b")'
+            )
         return named
 
     def uses(self, original: pd.DataFrame) -> list[Any]:
@@ -78,7 +87,9 @@ class _Overlap(Measure):
 
     def total(self, original: Together, released: Together, plan: Any) -> Measured:
         models = self._models()
-        return self._judge({name: models[name].total(original.of[name], released.of[name], plan[name]) for name in models})
+        return self._judge(
+            {name: models[name].total(original.of[name], released.of[name], plan[name]) for name in models}
+        )
 
     def compare(self, state: dict[str, Any], released: pd.DataFrame) -> Measured:
         return self._judge({name: started.against(released) for name, started in state.items()})
@@ -228,7 +239,9 @@ class EllipsoidOverlap(_Overlap):
                 halves, errors = ellipsoid_overlap(first, second, self.level), (0.0, 0.0)
             else:
                 rng = np.random.default_rng(self.seed)
-                (one, e_one), (two, e_two) = (_drawn(f, g, self.level, self.draws, rng) for f, g in ((second, first), (first, second)))
+                (one, e_one), (two, e_two) = (
+                    _drawn(f, g, self.level, self.draws, rng) for f, g in ((second, first), (first, second))
+                )
                 halves, errors = (one, two), (e_one, e_two)
             values.append(sum(halves) / 2)
             spread.append(float(np.hypot(*errors)) / 2)
@@ -352,7 +365,9 @@ def _shape(fit: Fit, unit: Fit) -> tuple[Array, Array]:
         return shape, np.asarray(np.linalg.cholesky(shape))
     except np.linalg.LinAlgError:
         what = "The joint law of the coefficients is singular to the last digit"
-        raise InputError(what, without_levels(fit.names), "Centre and rescale the predictors, or use IntervalOverlap") from None
+        raise InputError(
+            what, without_levels(fit.names), "Centre and rescale the predictors, or use IntervalOverlap"
+        ) from None
 
 
 def _radius(fit: Fit, level: float) -> float:
@@ -379,7 +394,9 @@ def _content(low: Array, high: Array, fit: Fit) -> Array:
     # Mirror intervals that lie to the right: small upper tails are exact there, differences of numbers near 1 are not.
     flip = a + b > 0
     a, b = np.where(flip, -b, a), np.where(flip, -a, b)
-    mass = special.ndtr(b) - special.ndtr(a) if np.isinf(fit.df) else special.stdtr(fit.df, b) - special.stdtr(fit.df, a)
+    mass = (
+        special.ndtr(b) - special.ndtr(a) if np.isinf(fit.df) else special.stdtr(fit.df, b) - special.stdtr(fit.df, a)
+    )
     return np.where(point, (low <= fit.estimate) & (fit.estimate <= high), mass)
 
 
@@ -418,7 +435,8 @@ def _table(fits: list[tuple[str, Fit, Fit]], level: float) -> pd.DataFrame:
                 x, y = row["original"], row["released"]
                 row["sign_switch"] = bool(x * y < 0)
                 row["significance_change"] = bool(
-                    (row["original_low"] <= 0 <= row["original_high"]) != (row["released_low"] <= 0 <= row["released_high"])
+                    (row["original_low"] <= 0 <= row["original_high"])
+                    != (row["released_low"] <= 0 <= row["released_high"])
                 )
             rows.append(row)
     return pd.DataFrame(rows).set_index(["model", "coefficient"])
@@ -439,5 +457,7 @@ def _as_model(given: Any) -> Any:
     if hasattr(given, "start") and hasattr(given, "variables") and not isinstance(given, type):
         return given
     raise InputError(
-        "A model is a formula, Linear, Logistic, Poisson, Means, Quantiles, Correlations or Statistic", given, 'Write "y ~ a + b"'
+        "A model is a formula, Linear, Logistic, Poisson, Means, Quantiles, Correlations or Statistic",
+        given,
+        'Write "y ~ a + b"',
     )

@@ -44,14 +44,18 @@ class _PopulationModel(KeyMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.population is None:
-            raise InputError(f"{type(self).__name__} needs the size of the population", None, "Write population=1_000_000")
+            raise InputError(
+                f"{type(self).__name__} needs the size of the population", None, "Write population=1_000_000"
+            )
         object.__setattr__(self, "population", check_integer("population", self.population, low=1))
 
     def compare(self, state: Any, released: pd.DataFrame) -> Measured:
         """Fit the model to the release."""
         n = len(released)
         if n > self.population:
-            raise InputError("population must be at least the number of released records", self.population, f"There are {n} records")
+            raise InputError(
+                "population must be at least the number of released records", self.population, f"There are {n} records"
+            )
         each, sizes = cells.class_sizes(released)
         unique = each == 1
         alone, match = np.zeros(n), np.zeros(n)
@@ -121,9 +125,15 @@ class PoissonGammaUniques(_PopulationModel):
     def _chances(self, released: pd.DataFrame, unique: Any, sizes: Any) -> tuple[Any, Any, dict[str, float]]:
         seen, n, big = len(sizes), len(released), self.population
         levels = cells.common_codes(released)[1]
-        total = float(np.prod(np.array(levels, dtype=np.float64))) if self.combinations is None else float(self.combinations)
+        total = (
+            float(np.prod(np.array(levels, dtype=np.float64)))
+            if self.combinations is None
+            else float(self.combinations)
+        )
         if total < seen:
-            raise InputError("combinations must be at least the number of those that occur", self.combinations, f"{seen} occur")
+            raise InputError(
+                "combinations must be at least the number of those that occur", self.combinations, f"{seen} occur"
+            )
         mean = n / total
         alpha = _gamma_shape(sizes, total, self.method)
         if np.isinf(alpha):
@@ -181,7 +191,9 @@ class LogLinearUniques(_PopulationModel):
         (codes,), levels = cells.common_codes(released)
         n, p = codes.shape
         if self.margins > p:
-            raise InputError(f"{self.name} cannot keep margins of {self.margins} keys", f"{p} keys", "Use a smaller number")
+            raise InputError(
+                f"{self.name} cannot keep margins of {self.margins} keys", f"{p} keys", "Use a smaller number"
+            )
         ratio = (self.population - n) / n
         spread, more = 0.0, {}
         if self.margins == 1 and not self.overdispersed:
@@ -189,7 +201,9 @@ class LogLinearUniques(_PopulationModel):
             mu = n * np.prod(shares, axis=0)
         else:
             table = cells.dense(self.name, codes, levels)
-            fitted = fit_loglinear(table, [list(m) for m in itertools.combinations(range(p), self.margins)], tolerance=1e-8).fitted
+            fitted = fit_loglinear(
+                table, [list(m) for m in itertools.combinations(range(p), self.margins)], tolerance=1e-8
+            ).fitted
             mu = fitted[tuple(codes[unique].T)]
             if self.overdispersed:
                 excess = float(((table - fitted) ** 2 - fitted).sum() / (fitted**2).sum())
@@ -258,7 +272,12 @@ def fit_pitman(sizes: Any) -> tuple[float, float]:
     starts = [(np.log(a / (1 - a)), np.log(b)) for a in (0.05, 0.5, 0.9) for b in (1.0, float(max(u, 2)))]
     with np.errstate(all="ignore"):
         best = min(
-            (minimize(_finite(loss), s, method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-10, "maxiter": 4000}) for s in starts),
+            (
+                minimize(
+                    _finite(loss), s, method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-10, "maxiter": 4000}
+                )
+                for s in starts
+            ),
             key=lambda r: r.fun,
         )
     alpha = float(expit(best.x[0]))
@@ -292,7 +311,9 @@ def _pitman_match(theta: float, alpha: float, n: int, big: int) -> float:
     scale = np.exp(gammaln(b + 1 - alpha) - gammaln(b)) / (rest + 1)
     if alpha < 1e-7:
         return float(scale * (digamma(top) - digamma(b)))
-    return float(scale * (np.exp(gammaln(top) - gammaln(top - alpha)) - np.exp(gammaln(b) - gammaln(b - alpha))) / alpha)
+    return float(
+        scale * (np.exp(gammaln(top) - gammaln(top - alpha)) - np.exp(gammaln(b) - gammaln(b - alpha))) / alpha
+    )
 
 
 def _gamma_shape(sizes: Any, total: float, method: str) -> float:

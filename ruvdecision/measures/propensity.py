@@ -49,10 +49,14 @@ class _Scores(Measure):
         if self.null == "permutation" and self.permutations < 2:
             raise InputError('null="permutation" needs permutations', self.permutations, "Write permutations=50")
         if self.null != "permutation" and self.permutations:
-            raise InputError("permutations belong to the permutation null", f"null={self.null!r}", 'Write null="permutation"')
+            raise InputError(
+                "permutations belong to the permutation null", f"null={self.null!r}", 'Write null="permutation"'
+            )
         if self.statistic in ("ratio", "z") and self.null == "none":
             raise InputError(
-                f"The statistic {self.statistic} needs a null value", "null='none'", 'Write null="permutation", permutations=50'
+                f"The statistic {self.statistic} needs a null value",
+                "null='none'",
+                'Write null="permutation", permutations=50',
             )
 
     def plan(self, pooled: Array) -> Any:
@@ -136,7 +140,9 @@ class Propensity(_Scores):
     degree: Any = 1
 
     label: ClassVar[str] = "pMSE"
-    reference: ClassVar[str] = "Karr, Oganian, Reiter and Woo, New measures of data utility, eq. 2.5; Snoke et al. (2018)"
+    reference: ClassVar[str] = (
+        "Karr, Oganian, Reiter and Woo, New measures of data utility, eq. 2.5; Snoke et al. (2018)"
+    )
     nulls: ClassVar[tuple[str, ...]] = ("independent", "synthetic", "permutation")
 
     def __post_init__(self) -> None:
@@ -189,7 +195,9 @@ class TreePropensity(_Scores):
     max_depth: int = 30
 
     label: ClassVar[str] = "tree pMSE"
-    reference: ClassVar[str] = "Karr, Oganian, Reiter and Woo, New measures of data utility, eq. 2.5; Breiman et al. (1984)"
+    reference: ClassVar[str] = (
+        "Karr, Oganian, Reiter and Woo, New measures of data utility, eq. 2.5; Breiman et al. (1984)"
+    )
     nulls: ClassVar[tuple[str, ...]] = ("none", "permutation")
 
     def __post_init__(self) -> None:
@@ -298,5 +306,11 @@ def _over(a: float, b: float) -> float:
 
 
 def _check_degree(degree: Any, options: tuple[Any, ...]) -> None:
-    if isinstance(degree, (bool, np.timedelta64)) or not isinstance(degree, (int, str, np.integer)) or degree not in options:
-        raise InputError(f"degree must be one of {', '.join(map(repr, options))}", degree, "Write degree=2, for example")
+    if (
+        isinstance(degree, (bool, np.timedelta64))
+        or not isinstance(degree, (int, str, np.integer))
+        or degree not in options
+    ):
+        raise InputError(
+            f"degree must be one of {', '.join(map(repr, options))}", degree, "Write degree=2, for example"
+        )

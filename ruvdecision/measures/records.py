@@ -72,7 +72,9 @@ class PairedMeasure(RecordMeasure):
 class _Paired(Prepared):
     """A prepared measure that renames the rows of a release to positions in the original."""
 
-    def __init__(self, measure: Measure, original: pd.DataFrame, used: list[Any] | None, every: list[Any], labels: pd.Index) -> None:
+    def __init__(
+        self, measure: Measure, original: pd.DataFrame, used: list[Any] | None, every: list[Any], labels: pd.Index
+    ) -> None:
         self.labels = labels
         super().__init__(measure, original, used, every)
 
@@ -89,7 +91,9 @@ class _Paired(Prepared):
         sizes = f"{n} rows in the original and {m} in the release"
         if m > n:
             raise InputError(
-                f"{who} pairs records and cannot take a release with more rows than the original", sizes, "Release each record at most once"
+                f"{who} pairs records and cannot take a release with more rows than the original",
+                sizes,
+                "Release each record at most once",
             )
         if not (self.labels.is_unique and frame.table.index.is_unique):
             raise InputError(
@@ -98,9 +102,15 @@ class _Paired(Prepared):
                 "Set the respondents' key as the index of both files",
             )
         places = self.labels.get_indexer(frame.table.index)
-        if (places < 0).any() or (isinstance(frame.table.index, pd.RangeIndex) and frame.table.index.equals(pd.RangeIndex(m))):
+        if (places < 0).any() or (
+            isinstance(frame.table.index, pd.RangeIndex) and frame.table.index.equals(pd.RangeIndex(m))
+        ):
             # Labels 0 to m - 1 are what a file has that was read without a key; they say nothing about who is who.
-            raise InputError(f"{who} cannot tell whose rows were released", sizes, "Set the respondents' key as the index of both files")
+            raise InputError(
+                f"{who} cannot tell whose rows were released",
+                sizes,
+                "Set the respondents' key as the index of both files",
+            )
         return pd.Index(places)
 
 

@@ -39,7 +39,12 @@ class Fit:
         """The same fit for some of the quantities, in the given order."""
         at = [self.names.index(name) for name in names]
         return Fit(
-            tuple(names), self.estimate[at], self.se[at], self.df, None if self.scale is None else self.scale[np.ix_(at, at)], self.n
+            tuple(names),
+            self.estimate[at],
+            self.se[at],
+            self.df,
+            None if self.scale is None else self.scale[np.ix_(at, at)],
+            self.n,
         )
 
 
@@ -121,7 +126,9 @@ class Linear:
         column = plan.response(table)
         if not is_number(column):
             raise InputError(
-                f"The response must be numeric in {which}", f"{column.name}: {column.dtype}", "Use Logistic for a response with two values"
+                f"The response must be numeric in {which}",
+                f"{column.name}: {column.dtype}",
+                "Use Logistic for a response with two values",
             )
         return vector("A regression", column, which)
 
@@ -197,7 +204,9 @@ class Poisson(Logistic):
                 "Do not mask the response with noise, or use Linear",
             )
         if y.max() == 0:
-            raise InputError(f"Poisson regression needs a count above zero in {which}", "zeros only", "Choose another response")
+            raise InputError(
+                f"Poisson regression needs a count above zero in {which}", "zeros only", "Choose another response"
+            )
         return y
 
 
@@ -254,7 +263,9 @@ def solve(work: Array, names: Sequence[str], intercept: bool, which: str = "the 
     if not np.isfinite(gram).all():
         bad = [name for name, row in zip([*names, "the response"], work, strict=True) if not np.isfinite(row).all()]
         raise InputError(
-            f"A regression needs finite values in {which}", f"infinite or missing ones in {without_levels(bad)}", "Remove them first"
+            f"A regression needs finite values in {which}",
+            f"infinite or missing ones in {without_levels(bad)}",
+            "Remove them first",
         )
     _refuse_vanishing(which, names, work.any(axis=1), np.diag(gram))
     length = np.sqrt(np.diag(gram))
@@ -304,7 +315,9 @@ def _from_factor(factor: Factor, plan: Design, which: str) -> Fit:
     names: Sequence[str] = plan.names
     triangle, n = factor.triangle, factor.n
     if not np.isfinite(triangle).all():
-        raise InputError(f"A regression needs finite values in {which}", "infinite or missing ones", "Remove them first")
+        raise InputError(
+            f"A regression needs finite values in {which}", "infinite or missing ones", "Remove them first"
+        )
     if plan.levels:
         seen = np.append(factor.seen[:-1], True)
         triangle, names = triangle[:, seen], [name for name, ok in zip(names, seen[:-1], strict=True) if ok]
@@ -347,7 +360,9 @@ def _quick(plan: Design, table: pd.DataFrame, which: str) -> Fit | None:
     with np.errstate(all="ignore"):
         # The layout decides which side is transposed; the other way would copy the table.
         tall = matrix.flags.f_contiguous
-        gram = linalg.blas.dgemm(1.0, matrix if tall else matrix.T, matrix if tall else matrix.T, trans_a=tall, trans_b=not tall)
+        gram = linalg.blas.dgemm(
+            1.0, matrix if tall else matrix.T, matrix if tall else matrix.T, trans_a=tall, trans_b=not tall
+        )
         gram = gram[np.ix_(at, at)]
         raw = np.diag(gram)
         centre = np.zeros(k + 1)
@@ -369,7 +384,16 @@ def _quick(plan: Design, table: pd.DataFrame, which: str) -> Fit | None:
     return _finish(plan.names, plan.intercept, n, centre, inverse, slopes, rss, which)
 
 
-def _finish(names: tuple[str, ...], intercept: bool, n: int, centre: Array, inverse: Array, slopes: Array, rss: float, which: str) -> Fit:
+def _finish(
+    names: tuple[str, ...],
+    intercept: bool,
+    n: int,
+    centre: Array,
+    inverse: Array,
+    slopes: Array,
+    rss: float,
+    which: str,
+) -> Fit:
     """A fit from the slopes, the inverse of the centred sums of squares and the residual sum of squares."""
     p, k = len(names), len(slopes)
     estimate, scale = slopes, inverse
@@ -381,8 +405,12 @@ def _finish(names: tuple[str, ...], intercept: bool, n: int, centre: Array, inve
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         scale = rss / (n - p) * scale
     if rss > 0 and not (np.isfinite(scale).all() and (np.diag(scale) > np.finfo(np.float64).tiny).all()):
-        odd = [name for name, v in zip(names, np.diag(scale), strict=True) if not np.finfo(np.float64).tiny < v < np.inf]
-        raise InputError(f"Variances of coefficients are out of a float's range in {which}", without_levels(odd), "Use other units")
+        odd = [
+            name for name, v in zip(names, np.diag(scale), strict=True) if not np.finfo(np.float64).tiny < v < np.inf
+        ]
+        raise InputError(
+            f"Variances of coefficients are out of a float's range in {which}", without_levels(odd), "Use other units"
+        )
     return Fit(names, estimate, np.sqrt(np.diag(scale)), float(n - p), scale, n)
 
 
@@ -411,7 +439,9 @@ def _refuse_collinear(r: Array, order: Array, rank: int, names: Sequence[str], w
         partners = [names[order[i]] for i in range(rank) if abs(depend[i, j]) > 1e-8]
         one = without_levels([names[order[rank + j]]])
         said.append(f"{one} follows from {without_levels(sorted(partners))}" if partners else f"{one} is constant")
-    raise InputError(f"Predictors are collinear in {which}", "; ".join(dict.fromkeys(said)), "Leave one of them out of the formula")
+    raise InputError(
+        f"Predictors are collinear in {which}", "; ".join(dict.fromkeys(said)), "Leave one of them out of the formula"
+    )
 
 
 def _ready(model: Linear, plan: Design, table: pd.DataFrame, which: str) -> tuple[Array, Sequence[str]]:
@@ -427,7 +457,9 @@ def _ready(model: Linear, plan: Design, table: pd.DataFrame, which: str) -> tupl
     if plan.spec is not None and not np.isfinite(work).all():
         bad = [name for name, row in zip([*names, "the response"], work, strict=True) if not np.isfinite(row).all()]
         raise InputError(
-            f"The formula gives values that are not finite in {which}", without_levels(bad), "Check logarithms, roots and divisions"
+            f"The formula gives values that are not finite in {which}",
+            without_levels(bad),
+            "Check logarithms, roots and divisions",
         )
     return work, names
 
@@ -474,7 +506,9 @@ def _likelihood(rows: Array, y: Array, names: Sequence[str], kind: str, which: s
             if share < 1e-8:
                 break
         beta, eta = beta + share * step, new
-        done = float(score @ step) < 1e-20 * n or (abs(value - found) <= 1e-15 * (1 + abs(found)) and float(score @ step) < 1e-12)
+        done = float(score @ step) < 1e-20 * n or (
+            abs(value - found) <= 1e-15 * (1 + abs(found)) and float(score @ step) < 1e-12
+        )
         value = found
         if np.abs(eta).max() > 300 and kind == "logistic":
             raise _unbounded(kind, which)

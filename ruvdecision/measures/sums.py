@@ -65,7 +65,9 @@ class Moments:
             moved = values - values[0]
             offset = moved.mean(axis=0)
             centred = moved - offset
-            return cls(len(values), values[0].copy(), offset, centred.T @ centred, values.min(axis=0), values.max(axis=0))
+            return cls(
+                len(values), values[0].copy(), offset, centred.T @ centred, values.min(axis=0), values.max(axis=0)
+            )
 
     @property
     def mean(self) -> Array:
@@ -148,8 +150,12 @@ class Counts:
         for label in self.rows.columns:
             a, b = (cells.is_text(t[label]) for t in (self.rows, other.rows))
             if a != b and not (self.rows[label].isna().all() or other.rows[label].isna().all()):
-                raise InputError("A column must be of one kind in all of a file", str(label), "Convert it, or leave it out")
-        return self._merged(pd.concat([self.rows, other.rows], ignore_index=True), np.concatenate([self.count, other.count]))
+                raise InputError(
+                    "A column must be of one kind in all of a file", str(label), "Convert it, or leave it out"
+                )
+        return self._merged(
+            pd.concat([self.rows, other.rows], ignore_index=True), np.concatenate([self.count, other.count])
+        )
 
     @classmethod
     def _merged(cls, table: pd.DataFrame, count: Array) -> Counts:
@@ -160,7 +166,9 @@ class Counts:
         _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
         if len(first) > MOST_ROWS:
             do = "Choose fewer columns, or recode them"
-            raise UnsupportedError("There are too many different rows to count them in memory", f"more than {MOST_ROWS:,}", do)
+            raise UnsupportedError(
+                "There are too many different rows to count them in memory", f"more than {MOST_ROWS:,}", do
+            )
         order = np.argsort(first, kind="stable")
         place = np.empty(len(first), dtype=np.int64)
         place[order] = np.arange(len(first))

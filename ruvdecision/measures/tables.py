@@ -132,7 +132,9 @@ class _TableMeasure(Measure):
         parts: dict[str, float] = {}
         for chosen in _choose(self.name, len(names), self.way):
             (a, b), size = cells.merge([c[:, chosen] for c in codes])
-            number, more = self._number(cells.frequencies(a, size, original.count), cells.frequencies(b, size, released.count))
+            number, more = self._number(
+                cells.frequencies(a, size, original.count), cells.frequencies(b, size, released.count)
+            )
             parts |= {" x ".join(names[j] for j in chosen): number} if self.way is not None else more
             value = number
         return Measured(float(np.mean(list(parts.values()))) if self.way is not None else value, parts=parts)
@@ -236,7 +238,9 @@ class _Association(Measure):
     def begin(self, original: pd.DataFrame) -> pd.DataFrame:
         """Check that there is a pair."""
         if original.shape[1] < 2:
-            raise InputError(f"{self.name} needs two columns at least", [str(c) for c in original.columns], "Name two or more")
+            raise InputError(
+                f"{self.name} needs two columns at least", [str(c) for c in original.columns], "Name two or more"
+            )
         return original
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
@@ -328,7 +332,11 @@ def _probabilities(f: ArrayLike) -> Array:
 def _two(f: ArrayLike, g: ArrayLike) -> tuple[Array, Array]:
     a, b = _probabilities(f), _probabilities(g)
     if a.shape != b.shape:
-        raise InputError("Two laws must be over the same cells", f"{a.size} and {b.size} cells", "Give 0 to cells that one of them lacks")
+        raise InputError(
+            "Two laws must be over the same cells",
+            f"{a.size} and {b.size} cells",
+            "Give 0 to cells that one of them lacks",
+        )
     return a, b
 
 
@@ -336,6 +344,8 @@ def _two_way(table: ArrayLike) -> Array:
     t = check_finite("table", as_float_array("table", table))
     if t.ndim != 2 or np.any(t < 0) or t.sum() <= 0:
         raise InputError(
-            "A two-way table has rows, columns and counts that are not negative", f"shape {t.shape}", "Give a matrix of counts"
+            "A two-way table has rows, columns and counts that are not negative",
+            f"shape {t.shape}",
+            "Give a matrix of counts",
         )
     return t[np.ix_(t.sum(axis=1) > 0, t.sum(axis=0) > 0)]

@@ -90,13 +90,18 @@ class KAnonymity(KeyMeasure):
         if self.nan_policy == "wildcard":
             each = np.asarray(key_matches(released))
         records = 1.0 / each
-        return Measured(float(each.min()), parts={"combinations": float(len(sizes)), "expected": float(records.sum())}, records=records)
+        return Measured(
+            float(each.min()),
+            parts={"combinations": float(len(sizes)), "expected": float(records.sum())},
+            records=records,
+        )
 
     def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Counts | None:
         if self.nan_policy == "wildcard":
             do = 'Leave chunksize= out, or write nan_policy="category"'
             raise UnsupportedError(
-                f"{self.name} with wildcards compares every record with every other, which is no sum over records", do=do
+                f"{self.name} with wildcards compares every record with every other, which is no sum over records",
+                do=do,
             )
         return Counts.of(piece) if which == "the release" else None
 
@@ -142,9 +147,23 @@ class LDiversity(KeyMeasure):
     c: float = 1.0
 
     def __init__(
-        self, sensitive: Any = None, keys: Any = None, kind: str = "distinct", c: float = 1.0, *, name: str = "", nan_policy: str = "raise"
+        self,
+        sensitive: Any = None,
+        keys: Any = None,
+        kind: str = "distinct",
+        c: float = 1.0,
+        *,
+        name: str = "",
+        nan_policy: str = "raise",
     ) -> None:
-        for key, value in {"sensitive": sensitive, "keys": keys, "kind": kind, "c": c, "name": name, "nan_policy": nan_policy}.items():
+        for key, value in {
+            "sensitive": sensitive,
+            "keys": keys,
+            "kind": kind,
+            "c": c,
+            "name": name,
+            "nan_policy": nan_policy,
+        }.items():
             object.__setattr__(self, key, value)
         self.__post_init__()
 
@@ -158,7 +177,11 @@ class LDiversity(KeyMeasure):
     def uses(self, original: pd.DataFrame) -> list[Any] | None:
         """The keys and then the sensitive column."""
         wanted = frames.pick(self.name, [self.sensitive], original)[0]
-        keys = [c for c in original.columns if c != wanted] if self.keys is None else frames.pick(self.name, self.keys, original)
+        keys = (
+            [c for c in original.columns if c != wanted]
+            if self.keys is None
+            else frames.pick(self.name, self.keys, original)
+        )
         if wanted in keys:
             raise InputError("A column cannot be a key and sensitive", str(wanted), "Leave it out of the keys")
         if not keys:
@@ -306,7 +329,12 @@ class SpecialUniques(KeyMeasure):
             before = now
         number, part_ = float(any_.sum()), float(any_.mean())
         table = pd.DataFrame({"minimal uniques": taking}, index=released.columns)
-        return Measured(part_ if self.share else number, parts=parts | {"number": number, "share": part_}, table=table, records=score)
+        return Measured(
+            part_ if self.share else number,
+            parts=parts | {"number": number, "share": part_},
+            table=table,
+            records=score,
+        )
 
 
 def _recursive(where: Ints, counts: Ints, groups: int, c: float) -> Array:

@@ -72,11 +72,15 @@ class EntropyLoss(PairedMeasure):
         strange = [k for k in self.transition or {} if k not in state.columns]
         if strange:
             raise InputError(
-                "transition names a column that is not used", str(strange[0]), suggest(str(strange[0]), [str(c) for c in state.columns])
+                "transition names a column that is not used",
+                str(strange[0]),
+                suggest(str(strange[0]), [str(c) for c in state.columns]),
             )
         pairs = Pairs.of(state, released)
         if len(pairs.original) == 0:
-            raise InputError(f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values")
+            raise InputError(
+                f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values"
+            )
         before, after = state.iloc[pairs.original], released.iloc[pairs.released]
         total, parts, start = np.zeros(len(after)), {}, 0.0
         for label in state.columns:
@@ -92,7 +96,9 @@ class EntropyLoss(PairedMeasure):
         value = float(total.mean())
         records = np.full(len(released), np.nan)
         records[pairs.released] = total
-        return Measured(value, parts=parts | {"before": start, "share": value / start if start > 0 else 0.0}, records=records)
+        return Measured(
+            value, parts=parts | {"before": start, "share": value / start if start > 0 else 0.0}, records=records
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -154,9 +160,15 @@ class VarianceInflation(Measure):
 
     def _check_varies(self, names: list[str], error: Array) -> None:
         if np.any(error <= 0):
-            where = [c for c, v in zip(names, error, strict=False) if v <= 0] if self.statistic == "mean" else "the statistic"
+            where = (
+                [c for c, v in zip(names, error, strict=False) if v <= 0]
+                if self.statistic == "mean"
+                else "the statistic"
+            )
             raise InputError(
-                f"{self.name} needs an estimate that varies in the original", f"variance zero for {where}", "Leave constant columns out"
+                f"{self.name} needs an estimate that varies in the original",
+                f"variance zero for {where}",
+                "Leave constant columns out",
             )
 
     def compare(self, state: Any, released: pd.DataFrame) -> Measured:
@@ -167,7 +179,8 @@ class VarianceInflation(Measure):
     def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
         if self.statistic != "mean":
             raise UnsupportedError(
-                f"{self.name} of a function is no sum over records", do='Leave chunksize= out, or write statistic="mean"'
+                f"{self.name} of a function is no sum over records",
+                do='Leave chunksize= out, or write statistic="mean"',
             )
         moments = Moments.of(frames.numeric(self.name, piece, which))
         return Together({"columns": Same([str(c) for c in piece.columns]), "moments": moments})

@@ -40,7 +40,9 @@ class Averages:
     constant: Array
 
     @classmethod
-    def of(cls, label: Any, values: Array, members: Any, error: Array | None = None, constant: Array | None = None) -> Averages:
+    def of(
+        cls, label: Any, values: Array, members: Any, error: Array | None = None, constant: Array | None = None
+    ) -> Averages:
         """Averages without noise on their rows."""
         k = values.shape[1]
         zero = np.zeros(values.shape)

@@ -16,4 +16,8 @@ def middle_of(low: Array, high: Array) -> Array:
     array([2., 1., 0.])
     """
     a, b = np.where(np.isfinite(low), low, high), np.where(np.isfinite(high), high, low)
-    return np.where(np.isfinite(a) & np.isfinite(b), 0.5 * np.where(np.isfinite(a), a, 0.0) + 0.5 * np.where(np.isfinite(b), b, 0.0), 0.0)
+    return np.where(
+        np.isfinite(a) & np.isfinite(b),
+        0.5 * np.where(np.isfinite(a), a, 0.0) + 0.5 * np.where(np.isfinite(b), b, 0.0),
+        0.0,
+    )

@@ -149,7 +149,9 @@ class LognormalFactor(Factor):
         return (math.log(math.maximum(f, TINY)) + self._variance / 2) / np.sqrt(self._variance)
 
     def log_density(self, f: Any, math: Any) -> Any:
-        found = -0.5 * self._z(f, math) ** 2 - 0.5 * np.log(self._variance) - LOG_ROOT_2PI - math.log(math.maximum(f, TINY))
+        found = (
+            -0.5 * self._z(f, math) ** 2 - 0.5 * np.log(self._variance) - LOG_ROOT_2PI - math.log(math.maximum(f, TINY))
+        )
         return math.where(f > 0, found, -np.inf)
 
     def below(self, f: Any, math: Any) -> Any:

@@ -170,7 +170,10 @@ class Sized(Kernel):
             done = np.zeros(self.n, dtype=bool)
             for _ in range(60):
                 # The noise must be too small at the end and everywhere seen beyond it.
-                reached = np.max([self._plain(y + side * step * m) * far / (step * m) for m in (1.0, 1.5, 2.0, 4.0, 16.0, 256.0)], axis=0)
+                reached = np.max(
+                    [self._plain(y + side * step * m) * far / (step * m) for m in (1.0, 1.5, 2.0, 4.0, 16.0, 256.0)],
+                    axis=0,
+                )
                 done = reached < 1.0
                 if done.all():
                     break
@@ -182,7 +185,11 @@ class Sized(Kernel):
         with np.errstate(all="ignore"):
             s = np.broadcast_to(np.asarray(self.size(x, NUMPY), dtype=np.float64), x.shape)
         if not np.all(s >= 0):
-            raise InputError("The size of the noise must be a number of at least 0 for every value", "another", "Take its absolute value")
+            raise InputError(
+                "The size of the noise must be a number of at least 0 for every value",
+                "another",
+                "Take its absolute value",
+            )
         return np.asarray(s * self.base)
 
     def kinks(self, y: Array) -> Array:

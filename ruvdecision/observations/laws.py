@@ -102,7 +102,10 @@ class NormalLaw(Law):
         if len(self.weights) == 1:
             return one(self.centres[0], self.sds[0])
         return logsumexp(
-            math.stack([np.log(w) + one(c, s) for w, c, s in zip(self.weights, self.centres, self.sds, strict=True)], axis=0), math
+            math.stack(
+                [np.log(w) + one(c, s) for w, c, s in zip(self.weights, self.centres, self.sds, strict=True)], axis=0
+            ),
+            math,
         )
 
     def log_density(self, z: Any, math: Any = NUMPY) -> Any:
@@ -176,7 +179,11 @@ class LaplaceLaw(Law):
         s = self.spread
         near = math.maximum(math.maximum(a, -b), 0.0)
         aside = -near / s + math.log(math.maximum(-math.expm1(-(b - a) / s), TINY)) - np.log(2.0)
-        around = math.log(math.maximum(-0.5 * math.expm1(math.minimum(a, 0.0) / s) - 0.5 * math.expm1(-math.maximum(b, 0.0) / s), TINY))
+        around = math.log(
+            math.maximum(
+                -0.5 * math.expm1(math.minimum(a, 0.0) / s) - 0.5 * math.expm1(-math.maximum(b, 0.0) / s), TINY
+            )
+        )
         return math.where(near > 0, aside, around)
 
     def take(self, rows: Any) -> LaplaceLaw:

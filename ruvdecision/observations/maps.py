@@ -97,7 +97,10 @@ class Clip(Map):
         low_in = (interval.lower < self.lower) | ((interval.lower == self.lower) & interval.closed_low)
         high_in = (interval.upper > self.upper) | ((interval.upper == self.upper) & interval.closed_high)
         return Between(
-            np.where(low_in, -np.inf, interval.lower), np.where(high_in, np.inf, interval.upper), interval.closed_low, interval.closed_high
+            np.where(low_in, -np.inf, interval.lower),
+            np.where(high_in, np.inf, interval.upper),
+            interval.closed_low,
+            interval.closed_high,
         )
 
     def around(self, y: Array) -> tuple[Array, Array]:
@@ -229,7 +232,11 @@ def grid_between(base: Array, low: Array, high: Array, offset: float) -> Array:
 
 def not_from(what: str) -> InputError:
     """The error for a release that a mask cannot have made; it never shows the values."""
-    return InputError("The mask cannot have made this release", what, "Give the release as mask.release returned it, with the same mask")
+    return InputError(
+        "The mask cannot have made this release",
+        what,
+        "Give the release as mask.release returned it, with the same mask",
+    )
 
 
 def _near_whole(ratio: Array) -> Array:

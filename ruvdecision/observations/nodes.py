@@ -55,7 +55,9 @@ def nodes(observation: Observation, low: Any, high: Any, panels: int = 8, order:
     if sure.all():
         return known[None].copy(), np.where((known >= low) & (known <= high), 0.0, -np.inf)[None]
     rows = np.flatnonzero(~sure)
-    inner_x, inner_w = _continuous(observation.take(rows) if sure.any() else observation, low[rows], high[rows], panels, order)
+    inner_x, inner_w = _continuous(
+        observation.take(rows) if sure.any() else observation, low[rows], high[rows], panels, order
+    )
     if not sure.any():
         return inner_x, inner_w
     x, logw = np.repeat(np.where(sure, known, 0.0)[None], len(inner_x), axis=0), np.full((len(inner_x), n), -np.inf)

@@ -47,7 +47,9 @@ class JointNormal:
             if len(there):
                 root = np.linalg.cholesky(covariance[i][np.ix_(there, there)])
                 z = np.linalg.solve(root, away[..., i, there][..., None])[..., 0]
-                out[..., i] = -0.5 * (z**2).sum(axis=-1) - np.log(np.diag(root)).sum() - 0.5 * len(there) * np.log(2 * np.pi)
+                out[..., i] = (
+                    -0.5 * (z**2).sum(axis=-1) - np.log(np.diag(root)).sum() - 0.5 * len(there) * np.log(2 * np.pi)
+                )
         return out
 
     def take(self, rows: Any) -> JointNormal:
@@ -205,5 +207,11 @@ class Observed:
 
     def __repr__(self) -> str:
         kinds = ", ".join(type(c).__name__ for c in self.columns)
-        extra = "".join([", joint" if self.joint else "", ", averages" if self.averages else "", ", shuffled" if self.shuffled else ""])
+        extra = "".join(
+            [
+                ", joint" if self.joint else "",
+                ", averages" if self.averages else "",
+                ", shuffled" if self.shuffled else "",
+            ]
+        )
         return f"Observed(n={self.n}, columns=[{kinds}]{extra})"

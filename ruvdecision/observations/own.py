@@ -63,10 +63,14 @@ class Own(Observation):
         method = getattr(self.mask, "likelihood_support", None)
         if method is None:
             return np.full(self.n, -np.inf), np.full(self.n, np.inf)
-        low, high = (np.array(np.broadcast_to(np.asarray(end, dtype=np.float64), (self.n,))) for end in method(self.released))
+        low, high = (
+            np.array(np.broadcast_to(np.asarray(end, dtype=np.float64), (self.n,))) for end in method(self.released)
+        )
         if not np.all(low < high):
             raise InputError(
-                f"likelihood_support of {type(self.mask).__name__} must give back (low, high)", "low not below high", "Swap them"
+                f"likelihood_support of {type(self.mask).__name__} must give back (low, high)",
+                "low not below high",
+                "Swap them",
             )
         return low, high
 
@@ -117,7 +121,9 @@ class Own(Observation):
         inner_low, inner_high = np.nextafter(low, np.inf), np.nextafter(high, -np.inf)
         centre = np.clip(np.where(np.isfinite(centre), centre, 0.0), inner_low, inner_high)
         size = np.maximum(np.abs(centre), 1e-6)
-        steps = np.concatenate([10.0 ** np.arange(-12, -3, 0.25), 10.0 ** np.arange(-3, 3, 0.02), 10.0 ** np.arange(3, 18.1, 0.25)])
+        steps = np.concatenate(
+            [10.0 ** np.arange(-12, -3, 0.25), 10.0 ** np.arange(-3, 3, 0.02), 10.0 ** np.arange(3, 18.1, 0.25)]
+        )
         offsets = np.concatenate([-steps[::-1], [0.0], steps])[:, None]
         points = [centre + offsets * size]
         both = np.isfinite(low) & np.isfinite(high)

@@ -52,7 +52,9 @@ class NormalSeen(Observation):
 
     @property
     def grades(self) -> Array:
-        return self.centre[:, None] + np.sqrt(self.variance)[:, None] * np.array([-6.0, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6])
+        return self.centre[:, None] + np.sqrt(self.variance)[:, None] * np.array(
+            [-6.0, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6]
+        )
 
     @property
     def scale(self) -> Array:
@@ -158,13 +160,17 @@ class SeenBetween(Observation):
     @property
     def low(self) -> Array:
         return (
-            np.full(self.n, -np.inf) if np.isneginf(self.interval.lower[0]) else np.min([self.kernel.low(e) for e in self._ends()], axis=0)
+            np.full(self.n, -np.inf)
+            if np.isneginf(self.interval.lower[0])
+            else np.min([self.kernel.low(e) for e in self._ends()], axis=0)
         )
 
     @property
     def high(self) -> Array:
         return (
-            np.full(self.n, np.inf) if np.isposinf(self.interval.upper[0]) else np.max([self.kernel.high(e) for e in self._ends()], axis=0)
+            np.full(self.n, np.inf)
+            if np.isposinf(self.interval.upper[0])
+            else np.max([self.kernel.high(e) for e in self._ends()], axis=0)
         )
 
     @property

@@ -35,7 +35,9 @@ class Known(Observation):
         object.__setattr__(self, "values", as_row(self.values))
         if np.isnan(self.values).any():
             raise InputError(
-                "Known values cannot be missing", f"{int(np.isnan(self.values).sum())} missing", "Use Silent for those entries"
+                "Known values cannot be missing",
+                f"{int(np.isnan(self.values).sum())} missing",
+                "Use Silent for those entries",
             )
 
     @property
@@ -111,7 +113,9 @@ class KnownLabels(Observation):
         return len(self.labels)
 
     def log(self, x: Any, math: Any = NUMPY) -> Any:
-        raise InputError("A column of labels has no likelihood in numbers", "text", "Use Recode or PRAM with its categories named")
+        raise InputError(
+            "A column of labels has no likelihood in numbers", "text", "Use Recode or PRAM with its categories named"
+        )
 
     def log_label(self, label: Any) -> Array:
         return np.where([v == label for v in self.labels], 0.0, -np.inf)
@@ -121,7 +125,9 @@ class KnownLabels(Observation):
 
     def before_kernel(self, kernel: Kernel) -> Observation:
         raise InputError(
-            "A mask for numbers released labels", "a column of text", "Give the release of this mask, as mask.release returned it"
+            "A mask for numbers released labels",
+            "a column of text",
+            "Give the release of this mask, as mask.release returned it",
         )
 
     def before_map(self, function: Map) -> Observation:
@@ -229,7 +235,11 @@ class Between(Observation):
         both = np.isneginf(self.lower) & np.isposinf(self.upper)
         if both.any():
             return split(
-                self.n, [(both, lambda rows: Silent(len(rows))), (~both, lambda rows: SeenBetween.of(kernel.take(rows), self.take(rows)))]
+                self.n,
+                [
+                    (both, lambda rows: Silent(len(rows))),
+                    (~both, lambda rows: SeenBetween.of(kernel.take(rows), self.take(rows))),
+                ],
             )
         return SeenBetween.of(kernel, self)
 
@@ -357,7 +367,9 @@ def join(n: int, parts: Sequence[tuple[Any, Observation]]) -> Observation:
         alike = [(rows, part) for rows, part in flat if type(part) is kind]
         if len(alike) > 1:
             rows = np.concatenate([r for r, _ in alike])
-            merged.append((rows, Silent(len(rows)) if kind is Silent else Known(np.concatenate([p.known for _, p in alike]))))
+            merged.append(
+                (rows, Silent(len(rows)) if kind is Silent else Known(np.concatenate([p.known for _, p in alike])))
+            )
         else:
             merged += alike
     merged += [(rows, part) for rows, part in flat if type(part) not in (Silent, Known)]

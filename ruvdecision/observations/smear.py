@@ -48,8 +48,16 @@ class Smear(Observation):
         low, high = self.later.window()
         own = self.kernel.cuts(x, math)
         # A later observation that never falls is cut off where the density p(y | x) ends.
-        least = low if np.isfinite(low).all() else math.where(np.isfinite(low), np.where(np.isfinite(low), low, 0.0), _least(own, math))
-        most = high if np.isfinite(high).all() else math.where(np.isfinite(high), np.where(np.isfinite(high), high, 0.0), _most(own, math))
+        least = (
+            low
+            if np.isfinite(low).all()
+            else math.where(np.isfinite(low), np.where(np.isfinite(low), low, 0.0), _least(own, math))
+        )
+        most = (
+            high
+            if np.isfinite(high).all()
+            else math.where(np.isfinite(high), np.where(np.isfinite(high), high, 0.0), _most(own, math))
+        )
         fixed = np.concatenate([self.later.kinks, self.later.grades], axis=1).T
         zero = math.zeros_like(x)
         cuts = [
@@ -62,7 +70,9 @@ class Smear(Observation):
         half, middle = (edges[1:] - edges[:-1]) / 2, (edges[1:] + edges[:-1]) / 2
         node, weight = legendre_for(half)
         y = middle + half * node
-        terms = np.log(weight) + math.log(math.maximum(half, TINY)) + self.kernel.log(y, x, math) + self.later.log(y, math)
+        terms = (
+            np.log(weight) + math.log(math.maximum(half, TINY)) + self.kernel.log(y, x, math) + self.later.log(y, math)
+        )
         return logsumexp(logsumexp(terms, math), math)
 
     @property
@@ -114,7 +124,10 @@ class Smear(Observation):
         # Where the later observation has its kinks, and around those: the density smooths them over its own length.
         fixed = np.concatenate([self.later.kinks, self.later.grades], axis=1)
         around = [self.kernel.grades(np.where(np.isfinite(row), row, 0.0)) for row in self.later.kinks.T]
-        around = [np.where(np.isfinite(row)[:, None], grid, np.nan) for row, grid in zip(self.later.kinks.T, around, strict=True)]
+        around = [
+            np.where(np.isfinite(row)[:, None], grid, np.nan)
+            for row, grid in zip(self.later.kinks.T, around, strict=True)
+        ]
         low, high = self.window()
         with np.errstate(invalid="ignore"):
             even = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, 33)
@@ -124,7 +137,9 @@ class Smear(Observation):
     def kinks(self) -> Array:
         # A kink of one factor is smoothed by the other, except where both have one.
         found = [self.kernel.kinks(np.where(np.isfinite(row), row, 0.0)) for row in self.later.kinks.T]
-        kept = [np.where(np.isfinite(row)[:, None], f, np.nan) for row, f in zip(self.later.kinks.T, found, strict=True)]
+        kept = [
+            np.where(np.isfinite(row)[:, None], f, np.nan) for row, f in zip(self.later.kinks.T, found, strict=True)
+        ]
         return np.concatenate([self.kernel.bends(*self.window()), *kept], axis=1)
 
     @property

@@ -44,13 +44,22 @@ def observe(mask: Any, release: Any, n: int, columns: Any = None) -> Observed:
     if index is None:
         if len(table) < n:
             raise InputError(
-                "A release with fewer rows must say which records they are", "an array", "Release a DataFrame with rows numbered from 0"
+                "A release with fewer rows must say which records they are",
+                "an array",
+                "Release a DataFrame with rows numbered from 0",
             )
         index = np.arange(n)
     names = tuple(table.columns)
     kinds = [_start(table.iloc[:, j]) for j in range(len(names))]
     return _through(
-        mask, Observed(tuple(found for found, _ in kinds), names=names, categorical=tuple(flag for _, flag in kinds), index=index, total=n)
+        mask,
+        Observed(
+            tuple(found for found, _ in kinds),
+            names=names,
+            categorical=tuple(flag for _, flag in kinds),
+            index=index,
+            total=n,
+        ),
     )
 
 
@@ -76,8 +85,14 @@ def _through(mask: Any, observed: Observed) -> Observed:
     """Back through the mask, with every row at its place."""
     observed = mask.back(observed).placed()
     for name, column in zip(observed.names, observed.columns, strict=True):
-        if isinstance(column, KnownLabels) or any(isinstance(part, KnownLabels) for _, part in getattr(column, "parts", ())):
-            raise InputError(f"Column {name!r} was released as text", "labels", "Records must be numbers: code the categories 0, 1, ...")
+        if isinstance(column, KnownLabels) or any(
+            isinstance(part, KnownLabels) for _, part in getattr(column, "parts", ())
+        ):
+            raise InputError(
+                f"Column {name!r} was released as text",
+                "labels",
+                "Records must be numbers: code the categories 0, 1, ...",
+            )
     return observed
 
 
@@ -92,13 +107,17 @@ def _table(release: Any, columns: Any) -> tuple[pd.DataFrame, Any]:
     else:
         array = np.asarray(release)
         if array.ndim not in (1, 2):
-            raise InputError("A release must have one or two dimensions", f"shape {array.shape}", "Give one row per record")
+            raise InputError(
+                "A release must have one or two dimensions", f"shape {array.shape}", "Give one row per record"
+            )
         table, index = pd.DataFrame(array if array.ndim == 2 else array[:, None]), None
     if columns is not None:
         names = list(columns)
         if len(names) != table.shape[1]:
             raise InputError(
-                f"columns must name the {table.shape[1]} columns of the release", f"{len(names)} names", "Name each column once"
+                f"columns must name the {table.shape[1]} columns of the release",
+                f"{len(names)} names",
+                "Name each column once",
             )
         table = table.set_axis(names, axis=1)
     return table, index
@@ -114,7 +133,9 @@ def _places(labels: pd.Index[Any]) -> Any:
     twice = not isinstance(labels, pd.RangeIndex) and len(np.unique(index)) != len(index)
     if not np.issubdtype(index.dtype, np.integer) or twice or (len(index) and index.min() < 0):
         raise InputError(
-            "The rows of a release must be numbered from 0", f"an index of {index.dtype}", "Mask a file with reset_index(drop=True)"
+            "The rows of a release must be numbered from 0",
+            f"an index of {index.dtype}",
+            "Mask a file with reset_index(drop=True)",
         )
     return index
 
@@ -130,9 +151,17 @@ def _start(column: pd.Series[Any]) -> tuple[Observation, bool]:
     if text:
         there = column[~missing].tolist()
         # Numbers and booleans in a column of objects (blanks turn columns into those) are numbers all the same.
-        if isinstance(dtype, pd.CategoricalDtype) or not all(isinstance(v, (bool, int, float, np.number, np.bool_)) for v in there):
+        if isinstance(dtype, pd.CategoricalDtype) or not all(
+            isinstance(v, (bool, int, float, np.number, np.bool_)) for v in there
+        ):
             labels = column.tolist()
-            found = split(n, [(missing, lambda rows: Silent(len(rows))), (~missing, lambda rows: KnownLabels([labels[i] for i in rows]))])
+            found = split(
+                n,
+                [
+                    (missing, lambda rows: Silent(len(rows))),
+                    (~missing, lambda rows: KnownLabels([labels[i] for i in rows])),
+                ],
+            )
             return found, True
     if text:
         values = np.array([np.nan if m else float(v) for v, m in zip(column.tolist(), missing, strict=True)])
@@ -144,7 +173,9 @@ def _start(column: pd.Series[Any]) -> tuple[Observation, bool]:
 def _numbers(values: Array) -> Observation:
     """Released numbers; those that are missing tell nothing."""
     if np.isinf(values).any():
-        raise InputError("Released values must be finite", f"{int(np.isinf(values).sum())} infinite ones", "Topcode or suppress them")
+        raise InputError(
+            "Released values must be finite", f"{int(np.isinf(values).sum())} infinite ones", "Topcode or suppress them"
+        )
     silent = np.isnan(values)
     if not silent.any():
         return Known(values)

@@ -32,7 +32,9 @@ class Bins(Map):
             found = place.get(value)
             if found is None and isinstance(value, (float, np.floating)):
                 # Means of edges differ in the last digits after a file was written and read, or in single precision.
-                gaps = np.array([abs(name - float(value)) if isinstance(name, float) else np.inf for name in self.names])
+                gaps = np.array(
+                    [abs(name - float(value)) if isinstance(name, float) else np.inf for name in self.names]
+                )
                 near = int(np.argmin(gaps))
                 alone = int(np.sum(gaps <= 4 * gaps[near])) == 1
                 found = near if alone and gaps[near] <= 1e-6 * abs(float(value)) else None
@@ -143,7 +145,8 @@ class Widths(Map):
     def pull(self, later: Observation) -> Observation:
         if self.label == "interval":
             raise UnsupportedError(
-                "The intervals of Recode(width=...) are not all known beforehand", do="Give bins=[...] instead of width="
+                "The intervals of Recode(width=...) are not all known beforehand",
+                do="Give bins=[...] instead of width=",
             )
         return Mapped(later, self)
 

@@ -21,7 +21,9 @@ def tensor_math() -> SimpleNamespace:
 
     def wide(function: Any) -> Any:
         # PyTensor tries plain numbers in single precision first, where 1e-300 is not to be had.
-        return lambda *values: function(*(np.asarray(v, dtype=np.float64) if isinstance(v, (int, float)) else v for v in values))
+        return lambda *values: function(
+            *(np.asarray(v, dtype=np.float64) if isinstance(v, (int, float)) else v for v in values)
+        )
 
     def log_ndtr(z: Any) -> Any:
         # Each branch is given values that it can take: a gradient sees both.

@@ -108,7 +108,9 @@ def optimise(
     root = as_seed_sequence(seed)
     settings = (limit, risk, utility, data, engine, replicates, root)
     found: list[Contender] = []
-    with Bar(f"Searching {sum(map(len, families.values()))} families" if many else "Searching the family", progress) as bar:
+    with Bar(
+        f"Searching {sum(map(len, families.values()))} families" if many else "Searching the family", progress
+    ) as bar:
         for k, (name, parts) in enumerate(families.items()):
             best: list[Optimum] = []
             missed: list[InfeasibleError] = []
@@ -125,7 +127,9 @@ def optimise(
                 raise min(missed, key=lambda e: getattr(e, "least", np.inf))
             won = min(best, key=lambda o: (-o.utility, o.risk)) if best else None
             if won is not None:
-                won = replace(won, family=name if many else "", grid=sum(o.grid for o in best), evaluations=source.evaluations)
+                won = replace(
+                    won, family=name if many else "", grid=sum(o.grid for o in best), evaluations=source.evaluations
+                )
             reason = "" if won is not None else str(min(missed, key=lambda e: getattr(e, "least", np.inf)))
             found.append(Contender(name, won, reason))
     winners = [c for c in found if c.optimum is not None]
@@ -172,7 +176,9 @@ def _solve(
         safest = problem.safest
         with_doubt = " with the confidence demanded" if problem.margin and problem.errors else ""
         if np.isneginf(safest.guard) and source.unconverged:
-            raise InfeasibleError("No release that was tried has converged", f"{source.unconverged} that did not", "Sample longer")
+            raise InfeasibleError(
+                "No release that was tried has converged", f"{source.unconverged} that did not", "Sample longer"
+            )
         error = InfeasibleError(
             f"No mask of the family has risk {limit:g} or less{with_doubt}",
             f"at least {source.risk_of(safest.guard):.6g}, at {problem.label(safest.values) or 'its only mask'}",
@@ -229,7 +235,10 @@ def _moved(problem: Problem, best: Point, root: Any) -> dict[str, float]:
         fits = [p for p in points if problem.allowed(p)]
         ends.append(min(fits, key=lambda p: (p.loss, -p.guard)).values if fits else (np.inf,) * len(problem.names))
     problem.need, problem.coarse = need, coarse
-    return {n: float(abs(b - a) / 2) if np.isfinite(a) and np.isfinite(b) else np.inf for n, a, b in zip(problem.names, *ends, strict=True)}
+    return {
+        n: float(abs(b - a) / 2) if np.isfinite(a) and np.isfinite(b) else np.inf
+        for n, a, b in zip(problem.names, *ends, strict=True)
+    }
 
 
 def _lowest(family: Family) -> Mask:

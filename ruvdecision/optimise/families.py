@@ -39,7 +39,9 @@ class Family:
             endless = [n for n, v in zip(self.names, values, strict=True) if np.isinf(v)]
             if not endless:
                 raise
-            raise InputError(error.what, error.got, f"Give {endless[0]} a finite upper bound: bounds={{{endless[0]!r}: (0, 1)}}") from None
+            raise InputError(
+                error.what, error.got, f"Give {endless[0]} a finite upper bound: bounds={{{endless[0]!r}: (0, 1)}}"
+            ) from None
         if not isinstance(mask, Mask):
             raise InputError("family must give back a mask", mask, DO)
         return mask
@@ -82,7 +84,9 @@ def as_families(family: Any, bounds: Any) -> tuple[dict[str, list[Family]], bool
         found[name] = _expand(name, item, own)
     lost = [k for k in apart if k not in known] if several and not by_family else []
     if lost:
-        raise InputError("bounds names a parameter that no family has", lost, f"They have {', '.join(sorted(known)) or 'none'}")
+        raise InputError(
+            "bounds names a parameter that no family has", lost, f"They have {', '.join(sorted(known)) or 'none'}"
+        )
     return found, several
 
 
@@ -94,7 +98,9 @@ def _expand(name: str, make: Any, bounds: Mapping[str, Any]) -> list[Family]:
     unknown = [n for n in bounds if n not in names]
     if unknown:
         raise InputError(
-            "bounds names a parameter that the family does not have", unknown, f"Its parameters are {', '.join(names) or 'none'}"
+            "bounds names a parameter that the family does not have",
+            unknown,
+            f"Its parameters are {', '.join(names) or 'none'}",
         )
     if not names:
         raise InputError("family must have at least one parameter", str(signature), DO)
@@ -137,7 +143,9 @@ def _range(name: str, pair: Any) -> tuple[float, float]:
 def spaced(low: float, high: float) -> Array:
     """A grid that sees every scale: both ends, and in between geometric steps from the lower end."""
     if np.isfinite(high):
-        return np.unique(np.concatenate([np.linspace(low, high, GRID), low + (high - low) * np.geomspace(1e-9, 1, GRID // 3)]))
+        return np.unique(
+            np.concatenate([np.linspace(low, high, GRID), low + (high - low) * np.geomspace(1e-9, 1, GRID // 3)])
+        )
     return np.concatenate([[low], low + np.geomspace(1e-8, 1e12, 2 * GRID), [np.inf]])
 
 

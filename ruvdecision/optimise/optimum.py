@@ -101,7 +101,8 @@ class Optimum:
         values = ", ".join(shown(k, v) for k, v in self.parameters.items())
         holds = " and ".join(self.binding) if self.binding else "nothing"
         risk, utility = (
-            f"{v:.6g}" + (f" ± {e:.2g}" if e > 0 else "") for v, e in ((self.risk, self.risk_error), (self.utility, self.utility_error))
+            f"{v:.6g}" + (f" ± {e:.2g}" if e > 0 else "")
+            for v, e in ((self.risk, self.risk_error), (self.utility, self.utility_error))
         )
         head = f"Best of {self.family}" if self.contenders else "Best of the family"
         text = (

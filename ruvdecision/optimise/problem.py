@@ -85,7 +85,9 @@ class ByUsers(Source):
         for score, role in zip(self.scores, ("risk", "utility"), strict=True):
             if not hasattr(score, "inverse"):
                 raise InputError(
-                    f"{role} must be a function of U", score.name, "Pass by=, a function of masks that gives a map of measures"
+                    f"{role} must be a function of U",
+                    score.name,
+                    "Pass by=, a function of masks that gives a map of measures",
                 )
         self.engines = [pick(engine, user, [first], data) for user in self.users]
         start = [self._one(k, [first]) for k in (0, 1)]
@@ -94,7 +96,9 @@ class ByUsers(Source):
         """Least and greatest uncertainty seen, of the intruder and of the scientist."""
         score = self.scores[0]
         if limit <= score.lowest:
-            raise InputError(f"max_risk must be more than {score.lowest:g}", limit, "Give a threshold that the risk can reach")
+            raise InputError(
+                f"max_risk must be more than {score.lowest:g}", limit, "Give a threshold that the risk can reach"
+            )
         if score.relative or isinstance(score, Decreasing):
             score.check(self.range[0], self.before[0], "risk")
         self.need = score.inverse(limit, self.before[0])
@@ -152,7 +156,11 @@ class ByMap(Source):
         rumap = self.function(list(masks))
         if not isinstance(rumap, RUMap) or len(rumap) != len(masks):
             got = f"{len(rumap)} releases for {len(masks)} masks" if isinstance(rumap, RUMap) else type(rumap).__name__
-            raise InputError("by must give a map with one release per mask", got, "Write by=lambda masks: ruv.measure(data, masks, ...)")
+            raise InputError(
+                "by must give a map with one release per mask",
+                got,
+                "Write by=lambda masks: ruv.measure(data, masks, ...)",
+            )
         return rumap
 
     def risk_of(self, guard: float) -> float:
@@ -174,11 +182,19 @@ def as_source(
         clash += [n for n, v, default in usual if not (isinstance(v, str) and v == default)]
         if clash or not callable(by):
             got = f"by and {', '.join(clash)}" if clash else by
-            raise InputError("by is a function of masks that gives a map, instead of users", got, "Write by=lambda masks: ruv.measure(...)")
+            raise InputError(
+                "by is a function of masks that gives a map, instead of users",
+                got,
+                "Write by=lambda masks: ruv.measure(...)",
+            )
         return ByMap(by, limit)
     for name, user in (("intruder", intruder), ("scientist", scientist)):
         if user is None:
-            raise InputError(f"optimise needs an {name}" if name[0] == "i" else f"optimise needs a {name}", None, f"Give {name}=, or by=")
+            raise InputError(
+                f"optimise needs an {name}" if name[0] == "i" else f"optimise needs a {name}",
+                None,
+                f"Give {name}=, or by=",
+            )
     settings = (data, engine, replicates, seed)
     if isinstance(intruder, (User, Snooper)) and isinstance(scientist, (User, Snooper)):
         return ByUsers(intruder, scientist, limit, risk, utility, *settings, first)

@@ -42,7 +42,11 @@ def line(problem: Problem, fixed: Mapping[str, float], free: str) -> list[Point]
                 found.append(problem.points(at(x))[0])
     for i in range(1, len(grid) - 1):
         around = seen[i - 1 : i + 2]
-        if all(problem.allowed(p) for p in around) and around[1].loss < min(around[0].loss, around[2].loss) and np.isfinite(grid[i + 1]):
+        if (
+            all(problem.allowed(p) for p in around)
+            and around[1].loss < min(around[0].loss, around[2].loss)
+            and np.isfinite(grid[i + 1])
+        ):
             inner = minimize_scalar(
                 lambda x: problem.points(at(x))[0].loss,
                 bounds=(grid[i - 1], grid[i + 1]),
@@ -95,7 +99,11 @@ def several(problem: Problem, starts: int, seed: Any) -> list[Point]:
     inside = problem.points(np.array([outwards(t, problem.box, scales) for t in unit]))
     problem.coarse += [p for p in inside if problem.allowed(p)]
     order = sorted(
-        range(len(unit)), key=lambda i: (not problem.allowed(inside[i]), inside[i].loss if problem.allowed(inside[i]) else -inside[i].guard)
+        range(len(unit)),
+        key=lambda i: (
+            not problem.allowed(inside[i]),
+            inside[i].loss if problem.allowed(inside[i]) else -inside[i].guard,
+        ),
     )
     seeds = [unit[i] for i in order[:starts]]
     if found:
@@ -155,12 +163,18 @@ def _polish(problem: Problem, best: Point, scales: list[float]) -> list[Point]:
     if len(others) == 1:
         centre = inside[others[0]]
         minimize_scalar(
-            lambda x: loss([x]), bounds=(max(centre - 0.05, 0.0), min(centre + 0.05, 1.0)), method="bounded", options={"xatol": 1e-9}
+            lambda x: loss([x]),
+            bounds=(max(centre - 0.05, 0.0), min(centre + 0.05, 1.0)),
+            method="bounded",
+            options={"xatol": 1e-9},
         )
     else:
         simplex = np.vstack([inside[others], inside[others] + 0.01 * np.eye(len(others))])
         minimize(
-            loss, inside[others], method="Nelder-Mead", options={"initial_simplex": simplex, "xatol": 1e-8, "fatol": 1e-15, "maxfev": 250}
+            loss,
+            inside[others],
+            method="Nelder-Mead",
+            options={"initial_simplex": simplex, "xatol": 1e-8, "fatol": 1e-15, "maxfev": 250},
         )
     return found
 
@@ -221,7 +235,9 @@ def descend(problem: Problem, start: Array, scales: list[float]) -> list[Point]:
         return []
     grip = remembered(end)[1][1]
     j = max(free, key=lambda i: abs(grip[i]))
-    gap = lambda x: problem.points(np.array([[x if i == j else v for i, v in enumerate(values)]]))[0].guard - problem.need  # noqa: E731
+    gap = lambda x: (  # noqa: E731
+        problem.points(np.array([[x if i == j else v for i, v in enumerate(values)]]))[0].guard - problem.need
+    )
     reach = values[j] * (1 + 1e-3 * np.sign(grip[j])) if np.isfinite(values[j]) else values[j]
     if not np.isfinite(reach) or gap(reach) < 0:
         return []

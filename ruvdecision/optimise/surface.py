@@ -67,7 +67,9 @@ class Surfaces:
         return cls(guard, loss, float(np.sqrt(np.mean(off**2))))
 
 
-def search_surface(problem: Problem, seed: Any, budget: int | None, tell: Callable[[float], Any]) -> tuple[list[Point], dict[str, float]]:
+def search_surface(
+    problem: Problem, seed: Any, budget: int | None, tell: Callable[[float], Any]
+) -> tuple[list[Point], dict[str, float]]:
     """Search a noisy objective; returns the optimum (no point if none is allowed) and how far errors may have moved it."""
     d = len(problem.names)
     most = budget or 30 + 30 * d
@@ -114,7 +116,13 @@ def search_surface(problem: Problem, seed: Any, budget: int | None, tell: Callab
 
 
 def _moved(
-    problem: Problem, surfaces: Surfaces, chosen: Point, d: int, rng: np.random.Generator, at: Array, scales: list[float]
+    problem: Problem,
+    surfaces: Surfaces,
+    chosen: Point,
+    d: int,
+    rng: np.random.Generator,
+    at: Array,
+    scales: list[float],
 ) -> dict[str, float]:
     """Half the way that the optimum goes when the intruder's side errs by one standard error to either side."""
     error = max(chosen.guard_error, surfaces.rough)
@@ -122,14 +130,19 @@ def _moved(
     for side in (-1, 1):
         end = _optimum(surfaces, problem.need + side * error, d, rng, at)
         ends.append(outwards(end, problem.box, scales))
-    return {n: float(abs(b - a) / 2) if np.isfinite(a) and np.isfinite(b) else np.inf for n, a, b in zip(problem.names, *ends, strict=True)}
+    return {
+        n: float(abs(b - a) / 2) if np.isfinite(a) and np.isfinite(b) else np.inf
+        for n, a, b in zip(problem.names, *ends, strict=True)
+    }
 
 
 def _design(d: int, count: int, rng: np.random.Generator) -> Array:
     """Points that fill the box, with its corners."""
     from scipy.stats import qmc
 
-    corners = np.array(np.meshgrid(*([[0.0, 1.0]] * d))).reshape(d, -1).T if d <= 4 else np.array([np.zeros(d), np.ones(d)])
+    corners = (
+        np.array(np.meshgrid(*([[0.0, 1.0]] * d))).reshape(d, -1).T if d <= 4 else np.array([np.zeros(d), np.ones(d)])
+    )
     # An infinite corner is evaluated, too: it is suppression.
     inner = qmc.LatinHypercube(d, rng=rng).random(max(count - len(corners), 2 * d + 2))
     return np.vstack([corners, inner])
@@ -139,7 +152,9 @@ def _optimum(surfaces: Surfaces, need: float, d: int, rng: np.random.Generator, 
     """The best point of the surfaces: candidates everywhere, then around the best one, closer each time."""
     best, width = None, 1.0
     for _ in range(7):
-        cloud = rng.random((1500, d)) if best is None else np.clip(best + width * rng.uniform(-1, 1, (600, d)), 0.0, 1.0)
+        cloud = (
+            rng.random((1500, d)) if best is None else np.clip(best + width * rng.uniform(-1, 1, (600, d)), 0.0, 1.0)
+        )
         if best is None:
             cloud = np.vstack([cloud, at])
         else:
@@ -173,7 +188,9 @@ def _smooth(x: Array, y: Array, seed: int) -> Callable[[Any], tuple[Array, Array
         return lambda t: (np.full(len(t), level), np.zeros(len(t)))
     centre = float(np.mean(z))
     shape = ConstantKernel(1.0, (1e-2, 1e4)) * Matern([0.5] * x.shape[1], (0.03, 30.0), nu=2.5)
-    model = GaussianProcessRegressor(shape + WhiteKernel(1e-4, (1e-12, 1.0)), n_restarts_optimizer=1, random_state=seed % 2**31)
+    model = GaussianProcessRegressor(
+        shape + WhiteKernel(1e-4, (1e-12, 1.0)), n_restarts_optimizer=1, random_state=seed % 2**31
+    )
     with warnings.catch_warnings():
         # A length at its bound is an answer: the surface is flat, or steep, along that parameter.
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -180,7 +180,9 @@ def _log_exchanges(below: int, above: int, odds: Array) -> Array:
     # Records of similar reach are summed together, so that a few wide ones do not widen all.
     for block in np.array_split(order, max(1, -(-len(order) // 512))):
         exchanged = start[block][:, None] + np.arange(2 * int(reach[block].max(initial=0)) + 1)
-        terms = np.where(exchanged <= top, table[np.minimum(exchanged, top)] + exchanged * odds[block][:, None], -np.inf)
+        terms = np.where(
+            exchanged <= top, table[np.minimum(exchanged, top)] + exchanged * odds[block][:, None], -np.inf
+        )
         highest = terms.max(axis=1)
         result[block] = highest + np.log(np.exp(terms - highest[:, None]).sum(axis=1))
     return result
@@ -190,7 +192,9 @@ def _check_angle(angle: ArrayLike) -> Array:
     theta = check_finite("angle", as_float_array("angle", angle))
     if np.any(theta < 0) or np.any(theta > np.pi / 2 * (1 + 1e-15)):
         raise InputError(
-            "angle must lie in [0, pi/2]", [float(theta.min()), float(theta.max())], "Use arctan(sqrt(noise_variance / variance))"
+            "angle must lie in [0, pi/2]",
+            [float(theta.min()), float(theta.max())],
+            "Use arctan(sqrt(noise_variance / variance))",
         )
     # Rounding may take a right angle beyond itself, where the panels never come.
     return np.asarray(np.minimum(theta, np.pi / 2))

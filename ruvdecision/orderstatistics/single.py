@@ -134,7 +134,11 @@ def moments(distribution: Any, n: int, rank: int) -> Moments:
     """
     n, rank = check_rank(n, rank)
     if not all(hasattr(distribution, name) for name in ("ppf", "isf", "pdf")):
-        raise InputError("distribution must be a frozen continuous scipy.stats law", distribution, "Use scipy.stats.gamma(2), for example")
+        raise InputError(
+            "distribution must be a frozen continuous scipy.stats law",
+            distribution,
+            "Use scipy.stats.gamma(2), for example",
+        )
     last: Moments | None = None
     for points in (401, 801, 1601, 3201, 6401):
         z, weight = _wide_nodes(n, rank, points)
@@ -218,7 +222,9 @@ def order_window(n: int, rank: int, drop: float) -> tuple[float, float]:
 
     def slope(z: float) -> float:
         half = z * z / 2 + 0.5 * np.log(2 * np.pi)
-        return float((rank - 1) * np.exp(-half - special.log_ndtr(z)) - (n - rank) * np.exp(-half - special.log_ndtr(-z)) - z)
+        return float(
+            (rank - 1) * np.exp(-half - special.log_ndtr(z)) - (n - rank) * np.exp(-half - special.log_ndtr(-z)) - z
+        )
 
     mode = optimize.brentq(slope, -40.0, 40.0)
     peak = log(mode)
@@ -268,7 +274,9 @@ def _group_variance(n: int, start: int, stop: int) -> float:
     else:
         upper, lower, weight = _neighbours(n, start, stop + 1)
         keep = weight > 1e-25
-        spread = float(np.sum(weight[keep] * _interval_variance(lower[keep], np.broadcast_to(upper, lower.shape)[keep])))
+        spread = float(
+            np.sum(weight[keep] * _interval_variance(lower[keep], np.broadcast_to(upper, lower.shape)[keep]))
+        )
     return (size - 1) / size * spread
 
 

@@ -68,25 +68,37 @@ class Averaged:
     def __init__(self, components: Any, weights: Any = None, chains: int | None = None, *, exact: bool = False) -> None:
         if not isinstance(components, (Gaussian, GaussianMixture, Finite, Curve)):
             raise InputError(
-                "components must be a Gaussian, GaussianMixture, Finite or Curve", type(components).__name__, "Use Drawn for plain draws"
+                "components must be a Gaussian, GaussianMixture, Finite or Curve",
+                type(components).__name__,
+                "Use Drawn for plain draws",
             )
         exact = check_flag("exact", exact, "Say whether the components are nodes of a quadrature rule")
         if len(components.batch) != 1 or components.batch[0] < (1 if exact else 2):
             raise InputError(
-                "components must have batch (S,), one law for each of at least two draws", f"batch {components.batch}", "Draw more"
+                "components must have batch (S,), one law for each of at least two draws",
+                f"batch {components.batch}",
+                "Draw more",
             )
         count = components.batch[0]
         if chains is not None:
             chains = check_integer("chains", chains, low=1)
             if exact or count % chains:
                 raise InputError(
-                    f"chains must divide the {count} draws, and nodes of a rule have none", chains, "Lay chains of one length end to end"
+                    f"chains must divide the {count} draws, and nodes of a rule have none",
+                    chains,
+                    "Lay chains of one length end to end",
                 )
         if weights is None:
             share = np.full(count, 1.0 / count)
         else:
             share = check_shares("weights", weights, (count,), "Give one weight per component")
-        fields = {"components": components, "weights": share, "chains": chains, "exact": exact, "event": components.event}
+        fields = {
+            "components": components,
+            "weights": share,
+            "chains": chains,
+            "exact": exact,
+            "event": components.event,
+        }
         for name, thing in fields.items():
             object.__setattr__(self, name, thing)
 
@@ -133,7 +145,9 @@ class Averaged:
         return np.asarray(means[0] + self.weights @ (means - means[0]))
 
     def var(self) -> Array:
-        return np.asarray(self._sum(self.components.var()) + self.weights @ np.square(self.components.mean() - self.mean()))
+        return np.asarray(
+            self._sum(self.components.var()) + self.weights @ np.square(self.components.mean() - self.mean())
+        )
 
     def cov(self) -> Array:
         if not self.event:
@@ -208,7 +222,9 @@ class Averaged:
         if not self.event and self._line is not None:
             series = self._line.expect(f, cuts, 1e-12 if self.exact else 1e-8)
             if series is not None:
-                return self.average(series if isinstance(c, Gaussian) else np.sum(c.weights * series.reshape(c._shape), axis=1))
+                return self.average(
+                    series if isinstance(c, Gaussian) else np.sum(c.weights * series.reshape(c._shape), axis=1)
+                )
         if self.event and self._cloud is not None:
             series, own = self._cloud.expect(f)
             return self.average(series, own if self.exact else 0.0)
@@ -272,7 +288,9 @@ class Averaged:
         if self.exact:
             return found
         series = self._means_of(lambda x: 2 * self.law.below(x).value - x)  # E |x - theta| but for a constant
-        return Value(found.value, np.where(np.isfinite(found.value), np.hypot(2 * self.average(series).error, found.error), 0.0))
+        return Value(
+            found.value, np.where(np.isfinite(found.value), np.hypot(2 * self.average(series).error, found.error), 0.0)
+        )
 
     def entropy(self) -> Value:
         """Entropy of the averaged law; its error is that of the mean of -log density given each draw."""
@@ -296,7 +314,13 @@ class Averaged:
 
     def _with(self, components: Any) -> Averaged:
         fresh = object.__new__(Averaged)
-        fields = {"components": components, "weights": self.weights, "chains": self.chains, "exact": self.exact, "event": self.event}
+        fields = {
+            "components": components,
+            "weights": self.weights,
+            "chains": self.chains,
+            "exact": self.exact,
+            "event": self.event,
+        }
         for name, thing in fields.items():
             object.__setattr__(fresh, name, thing)
         return fresh
@@ -314,7 +338,9 @@ class Averaged:
         at = np.asarray(at, dtype=np.float64)
         lead = at.shape[: max(0, at.ndim - len(self.event))]
         flat = np.broadcast_to(at, lead + self.event).reshape((-1, 1, *self.event))
-        step = max(1, _BLOCK // (self.components.mean().size * (50 if isinstance(self.components, (Finite, Curve)) else 1)))
+        step = max(
+            1, _BLOCK // (self.components.mean().size * (50 if isinstance(self.components, (Finite, Curve)) else 1))
+        )
         values, errors = [], []
         for start in range(0, len(flat), step):
             found = ask(self.components, flat[start : start + step])
@@ -334,7 +360,9 @@ class Averaged:
             return c.shared_expect(smooth, None).value
         if isinstance(c, GaussianMixture):
             means = np.broadcast_to(c.means, c._shape)
-            inner = smooth_means(smooth, means.reshape((-1, *self.event)), np.broadcast_to(c._sd, c._shape).reshape((-1, *self.event)))
+            inner = smooth_means(
+                smooth, means.reshape((-1, *self.event)), np.broadcast_to(c._sd, c._shape).reshape((-1, *self.event))
+            )
             return np.asarray(np.sum(c._weights * inner.reshape(c._shape), axis=1))
         return smooth_means(smooth, c.mean(), np.broadcast_to(c._sd, c.batch + c.event))
 
@@ -366,7 +394,9 @@ class Averaged:
             return None
         if isinstance(c, Gaussian):
             return Line.of(self.weights, c.mean(), np.broadcast_to(c._sd, c.batch))
-        spread: list[Array] = [np.broadcast_to(a, c._shape).ravel() for a in (self.weights[:, None] * c.weights, c.means, c._sd)]
+        spread: list[Array] = [
+            np.broadcast_to(a, c._shape).ravel() for a in (self.weights[:, None] * c.weights, c.means, c._sd)
+        ]
         return Line.of(*spread)
 
     @cached_property

@@ -76,7 +76,9 @@ class Line:
         places = np.clip(np.searchsorted(self.edges, inside, side="right") - 1, 0, len(self.edges) - 2)
         bad = error > tolerance * size.sum() / 16
         bad[places] = False
-        todo = np.concatenate([self._around(inside, np.unique(places)), _halves(self.edges[:-1][bad], self.edges[1:][bad])])
+        todo = np.concatenate(
+            [self._around(inside, np.unique(places)), _halves(self.edges[:-1][bad], self.edges[1:][bad])]
+        )
         weights = np.where(bad, 0.0, half)
         weights[places] = 0.0
         series = (seen * weights[:, None] * KRONROD).reshape(-1) @ self.densities
@@ -91,7 +93,11 @@ class Line:
             curved = (reach != 0)[:, None]
             # Beside a kink nodes crowd towards it: x = origin + reach u^3 takes the edge off any power.
             x = np.where(curved, origin[:, None] + reach[:, None] * u**3, u)
-            step = 0.5 * (stop - start)[:, None] * np.where(curved, 3 * np.abs(reach / self.unit)[:, None] * u**2, 1.0 / self.unit)
+            step = (
+                0.5
+                * (stop - start)[:, None]
+                * np.where(curved, 3 * np.abs(reach / self.unit)[:, None] * u**2, 1.0 / self.unit)
+            )
             values = _shaped(f(x.reshape(-1)), (x.size,)).reshape(x.shape)
             if not np.isfinite(values).all():
                 return None
@@ -101,7 +107,9 @@ class Line:
             total += float(size[~bad].sum())
             series = series + (values * step * KRONROD * ~bad[:, None]).reshape(-1) @ densities
             middle = 0.5 * (start + stop)
-            todo = np.concatenate([np.stack([start, middle, origin, reach], 1)[bad], np.stack([middle, stop, origin, reach], 1)[bad]])
+            todo = np.concatenate(
+                [np.stack([start, middle, origin, reach], 1)[bad], np.stack([middle, stop, origin, reach], 1)[bad]]
+            )
         return np.asarray(series)
 
     def _around(self, cuts: Array, places: Array) -> Array:
@@ -128,7 +136,10 @@ def smooth_means(smooth: Callable[[Array], Array], means: Array, sds: Array) -> 
     table = np.asarray(smooth(grid))
     if means.ndim == 1:
         return np.asarray(np.interp(means[:, None] + sds[:, None] * z, grid, table) @ share)
-    columns = [np.interp(means[:, j, None] + sds[:, j, None] * z, grid[:, j], table[:, j]) @ share for j in range(means.shape[1])]
+    columns = [
+        np.interp(means[:, j, None] + sds[:, j, None] * z, grid[:, j], table[:, j]) @ share
+        for j in range(means.shape[1])
+    ]
     return np.stack(columns, axis=-1)
 
 

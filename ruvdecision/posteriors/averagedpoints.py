@@ -102,7 +102,9 @@ class Cloud:
         logdet = np.sum(np.log(np.diagonal(roots, axis1=-2, axis2=-1)), axis=-1) + np.sum(np.log(scale))
         k = means.shape[1]
         with np.errstate(divide="ignore"):
-            constant = np.log(self.weights) - 0.5 * k * np.log(2 * np.pi) - logdet - 0.5 * np.einsum("si,si->s", linear, means)
+            constant = (
+                np.log(self.weights) - 0.5 * k * np.log(2 * np.pi) - logdet - 0.5 * np.einsum("si,si->s", linear, means)
+            )
         pairs = np.triu_indices(k)
         square = np.where(pairs[0] == pairs[1], -0.5, -1.0) * precision[:, pairs[0], pairs[1]]
         return centre, scale, np.concatenate([constant[:, None], linear, square], axis=1).T

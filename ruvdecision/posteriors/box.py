@@ -57,7 +57,9 @@ def _pair(d: Array, cov: Array, width: Array, alone: Array) -> Value:
     safe = np.where(sd > 0, sd, 1.0)
     rho = np.clip(cov[..., 0, 1] / (safe[..., 0] * safe[..., 1]), -1.0, 1.0)
     # The determinant on its own keeps digits that 1 - rho**2 has lost.
-    rest = np.sqrt(np.maximum(cov[..., 0, 0] * cov[..., 1, 1] - cov[..., 0, 1] ** 2, 0.0)) / (safe[..., 0] * safe[..., 1])
+    rest = np.sqrt(np.maximum(cov[..., 0, 0] * cov[..., 1, 1] - cov[..., 0, 1] ** 2, 0.0)) / (
+        safe[..., 0] * safe[..., 1]
+    )
     low, high = (-width - d) / safe, (d - width) / safe
     both = (
         _orthant(low[..., 0], low[..., 1], rho, rest)

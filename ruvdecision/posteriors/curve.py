@@ -64,24 +64,50 @@ class Curve:
     def __init__(self, x: Any, log_density: Any, breaks: Any = None) -> None:
         grid = check_finite("x", as_float_array("x", x))
         values = as_float_array("log_density", log_density)
-        if grid.ndim != 1 or len(grid) < 4 or (np.diff(grid) < 0).any() or (grid[2:] == grid[:-2]).any() or grid[0] == grid[-1]:
-            raise InputError("x must be at least four ascending points, none more than twice", f"shape {grid.shape}", "Sort the grid")
+        if (
+            grid.ndim != 1
+            or len(grid) < 4
+            or (np.diff(grid) < 0).any()
+            or (grid[2:] == grid[:-2]).any()
+            or grid[0] == grid[-1]
+        ):
+            raise InputError(
+                "x must be at least four ascending points, none more than twice", f"shape {grid.shape}", "Sort the grid"
+            )
         if not 1e-60 < grid[-1] - grid[0] < 1e60:
-            raise InputError("x must span between 1e-60 and 1e60", f"a span of {grid[-1] - grid[0]:.3g}", "Give the numbers in other units")
+            raise InputError(
+                "x must span between 1e-60 and 1e60",
+                f"a span of {grid[-1] - grid[0]:.3g}",
+                "Give the numbers in other units",
+            )
         if values.ndim == 0 or values.shape[-1] != len(grid):
             raise InputError(
-                f"log_density must have shape batch + ({len(grid)},)", f"shape {values.shape}", "Give one log density per point"
+                f"log_density must have shape batch + ({len(grid)},)",
+                f"shape {values.shape}",
+                "Give one log density per point",
             )
         if values.size == 0:
-            raise InputError("log_density must hold at least one law", f"shape {values.shape}", "Give one log density per point")
+            raise InputError(
+                "log_density must hold at least one law", f"shape {values.shape}", "Give one log density per point"
+            )
         if np.isnan(values).any() or np.isposinf(values).any():
-            raise InputError("log_density must be numbers below infinity", f"{int(np.sum(~(values < np.inf)))} others", "Check the law")
+            raise InputError(
+                "log_density must be numbers below infinity",
+                f"{int(np.sum(~(values < np.inf)))} others",
+                "Check the law",
+            )
         kinks = np.zeros(0) if breaks is None else np.unique(check_finite("breaks", as_float_array("breaks", breaks)))
         if np.ndim(breaks) > 1:
-            raise InputError("breaks must be a list of points", f"shape {np.shape(breaks)}", "Name the points where the density has a kink")
+            raise InputError(
+                "breaks must be a list of points",
+                f"shape {np.shape(breaks)}",
+                "Name the points where the density has a kink",
+            )
         inside = kinks[(kinks > grid[0]) & (kinks < grid[-1])]
         if not np.isin(inside, grid).all():
-            raise InputError("breaks must be points of the grid", f"{int(np.sum(~np.isin(inside, grid)))} others", "Put them into x")
+            raise InputError(
+                "breaks must be points of the grid", f"{int(np.sum(~np.isin(inside, grid)))} others", "Put them into x"
+            )
         inside = inside[~np.isin(inside, grid[:-1][np.diff(grid) == 0])]
         rows = values.reshape(-1, len(grid)).T
         grids, pieces, lost = cut_pieces(grid, rows, inside)
@@ -149,7 +175,9 @@ class Curve:
             shares = np.log(weights) - self._log_mass
         values = tuple(special.logsumexp(v + shares, axis=1)[:, None] for v in self.splines.values)
         top = max(float(v.max()) for v in values)
-        return self._make(Splines(self.splines.grids, tuple(v - top for v in values)), np.atleast_1d(weights @ self.lost), ())
+        return self._make(
+            Splines(self.splines.grids, tuple(v - top for v in values)), np.atleast_1d(weights @ self.lost), ()
+        )
 
     # -- summaries -----------------------------------------------------------------------------------
 
@@ -272,7 +300,9 @@ class Curve:
         if not half:
             # Nobody hits a point of a continuum.
             return Value.exact(np.ones(np.broadcast_shapes(np.shape(at), self.batch)))
-        return self._sure(np.minimum(self._cut(lambda x, a: (np.abs(x - a) > half).astype(np.float64), at, [-half, half]), 1.0))
+        return self._sure(
+            np.minimum(self._cut(lambda x, a: (np.abs(x - a) > half).astype(np.float64), at, [-half, half]), 1.0)
+        )
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
         u = t * self._gap
@@ -362,7 +392,15 @@ class Curve:
         value = np.asarray(value)
         return Value(value, np.broadcast_to(self.doubt * np.abs(value), value.shape))
 
-    def _cut(self, g: Callable[[Array, Array], Array], at: Any, kinks: list[float], *, power: float = 0.0, signed: bool = False) -> Array:
+    def _cut(
+        self,
+        g: Callable[[Array, Array], Array],
+        at: Any,
+        kinks: list[float],
+        *,
+        power: float = 0.0,
+        signed: bool = False,
+    ) -> Array:
         """E g(theta, at) for g with kinks at ``at`` plus those given; leading axes of ``at`` stay.
 
         With ``power`` g is |theta - at| to that power (with its sign if ``signed``), which Gauss and Jacobi's rule integrates.
@@ -385,7 +423,9 @@ class Curve:
             a = points[start : start + step]
             x, w, piece, hit = self._pieces_at(a[:, None] + np.array(kinks), power)
             # Where g is a power its size is in the weights, and only the sign is left.
-            extra = w * (np.sign(x - a[:, None]) if power and signed else np.ones_like(x) if power else g(x, a[:, None]))
+            extra = w * (
+                np.sign(x - a[:, None]) if power and signed else np.ones_like(x) if power else g(x, a[:, None])
+            )
             table = g(nodes.ravel(), a[:, None]).reshape(len(a), *nodes.shape) * weights
             np.put_along_axis(table, hit[:, :, None], 0.0, axis=1)
             flat = table.reshape(len(a), -1)
@@ -420,7 +460,9 @@ class Curve:
         low, high = left[spans[0]], right[spans[1]]
         fresh = np.ones(place.shape, dtype=bool)
         fresh[:, 1:] = place[:, 1:] != place[:, :-1]
-        ends = np.concatenate([low[..., None], np.clip(cuts[:, None, :], low[..., None], high[..., None]), high[..., None]], axis=-1)
+        ends = np.concatenate(
+            [low[..., None], np.clip(cuts[:, None, :], low[..., None], high[..., None]), high[..., None]], axis=-1
+        )
         length = np.diff(ends, axis=-1) * fresh[..., None]
         z, w = _jacobi(power)
         if power:
@@ -431,7 +473,10 @@ class Curve:
             plain, share = _legendre(_CUT)
             inside = ends[..., :-1, None] + length[..., None] * plain
             level = length[..., None] * share * np.abs(inside - cuts[..., None, None]) ** power
-            x, weights = np.where(outer[..., None, None], inside, flip), np.where(outer[..., None, None], level, weights)
+            x, weights = (
+                np.where(outer[..., None, None], inside, flip),
+                np.where(outer[..., None, None], level, weights),
+            )
         else:
             x, weights = ends[..., :-1, None] + length[..., None] * z, length[..., None] * w
             if graded:

@@ -100,7 +100,9 @@ class Splines:
             if len(mine):
                 basis = _basis(fit, x[mine], self.grids[i])
                 shape = (len(mine), fit.k + 1)
-                out[mine] = np.einsum("nk,nk->n", basis.data.reshape(shape), fit.c[basis.indices.reshape(shape), row[mine, None]])
+                out[mine] = np.einsum(
+                    "nk,nk->n", basis.data.reshape(shape), fit.c[basis.indices.reshape(shape), row[mine, None]]
+                )
         return out
 
 
@@ -111,7 +113,9 @@ def cut_pieces(x: Array, values: Array, breaks: Array) -> tuple[list[Array], lis
     """
     top = np.max(values, axis=0)
     if not np.isfinite(top).all():
-        raise InputError("log_density must be finite somewhere", "minus infinity throughout", "Check the law and the grid's range")
+        raise InputError(
+            "log_density must be finite somewhere", "minus infinity throughout", "Check the law and the grid's range"
+        )
     values = np.maximum(values - top, -np.inf)
     jumps = np.flatnonzero(np.diff(x) == 0)
     kinks = np.searchsorted(x, breaks)

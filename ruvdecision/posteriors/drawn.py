@@ -68,10 +68,14 @@ class Drawn:
             lead = 2
             if values.ndim < 2 or values.shape[0] != chains:
                 raise InputError(
-                    f"draws must have shape ({chains}, draws) + event", f"shape {values.shape}", "Put the chains along the first axis"
+                    f"draws must have shape ({chains}, draws) + event",
+                    f"shape {values.shape}",
+                    "Put the chains along the first axis",
                 )
         if values.ndim - lead not in (0, 1):
-            raise InputError("draws must be numbers or vectors", f"shape {values.shape}", "Flatten each draw to one axis")
+            raise InputError(
+                "draws must be numbers or vectors", f"shape {values.shape}", "Flatten each draw to one axis"
+            )
         head, event = values.shape[:lead], values.shape[lead:]
         if np.prod(head) < 2 or head[-1] < 1 or 0 in event:
             raise InputError("There must be at least two draws", f"shape {values.shape}", "Draw more")
@@ -81,7 +85,13 @@ class Drawn:
         else:
             share = check_shares("weights", weights, head, "Give one weight per draw").reshape(count)
         discrete = check_flag("discrete", discrete, "Say whether the target takes separate values")
-        fields = {"draws": values.reshape((count, *event)), "weights": share, "chains": chains, "discrete": discrete, "event": event}
+        fields = {
+            "draws": values.reshape((count, *event)),
+            "weights": share,
+            "chains": chains,
+            "discrete": discrete,
+            "event": event,
+        }
         for name, thing in fields.items():
             object.__setattr__(self, name, thing)
 
@@ -139,7 +149,11 @@ class Drawn:
 
     def log_density(self, at: Any) -> Array:
         """Log frequency of a discrete target; otherwise log density by nearest neighbours, an estimate."""
-        return self._finite.log_density(at) if self.discrete else self._neighbours.log_density(np.asarray(at, dtype=np.float64), self.event)
+        return (
+            self._finite.log_density(at)
+            if self.discrete
+            else self._neighbours.log_density(np.asarray(at, dtype=np.float64), self.event)
+        )
 
     def mode(self, width: Any = 0.0) -> Array:
         width = check_width(width, self.event)
@@ -300,13 +314,17 @@ class _Neighbours:
         self.tree: Any = cKDTree(points @ self.white.T)
         found: Any = self.tree.query(points @ self.white.T, k=self.count + 1)
         distance, near = found
-        self.logs = self._logs(distance[:, -1], self.weights[near[:, 1:]].sum(axis=1) / (1 - np.minimum(self.weights, 0.5)), self.count)
+        self.logs = self._logs(
+            distance[:, -1], self.weights[near[:, 1:]].sum(axis=1) / (1 - np.minimum(self.weights, 0.5)), self.count
+        )
 
     def _logs(self, distance: Array, mass: Array, count: int) -> Array:
         ball = 0.5 * self.size * np.log(np.pi) - special.gammaln(0.5 * self.size + 1)
         # exp(digamma(count)) instead of count is what makes the logarithm unbiased.
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(mass) + special.digamma(count) - np.log(count) - ball - self.size * np.log(distance) + self.shift)
+            return np.asarray(
+                np.log(mass) + special.digamma(count) - np.log(count) - ball - self.size * np.log(distance) + self.shift
+            )
 
     def peaks(self) -> tuple[Array, Any]:
         """Points with their log densities, smoothed over the square root of the number of points."""

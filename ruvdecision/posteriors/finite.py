@@ -50,15 +50,24 @@ class Finite:
     def __init__(self, values: Any, probabilities: Any) -> None:
         values = check_finite("values", as_float_array("values", values))
         if values.ndim not in (1, 2) or 0 in values.shape:
-            raise InputError("values must have shape (states,) or (states, k)", f"shape {values.shape}", "Give one value per state")
+            raise InputError(
+                "values must have shape (states,) or (states, k)", f"shape {values.shape}", "Give one value per state"
+            )
         array = as_float_array("probabilities", probabilities)
         if array.ndim == 0:
-            raise InputError(f"probabilities must have {len(values)} entries", "one number", "Give one probability per value")
+            raise InputError(
+                f"probabilities must have {len(values)} entries", "one number", "Give one probability per value"
+            )
         chances = check_probabilities("probabilities", array, len(values))
         self._fill(values, chances)
 
     def _fill(self, values: Array, chances: Array) -> None:
-        for name, thing in (("values", values), ("probabilities", chances), ("event", values.shape[1:]), ("batch", chances.shape[:-1])):
+        for name, thing in (
+            ("values", values),
+            ("probabilities", chances),
+            ("event", values.shape[1:]),
+            ("batch", chances.shape[:-1]),
+        ):
             object.__setattr__(self, name, thing)
 
     @classmethod
@@ -201,7 +210,10 @@ class Finite:
 
     def spread(self) -> Value:
         """Twice the integral of F (1 - F), each component apart."""
-        parts = [2 * np.sum(sums[..., :-1] * np.maximum(1 - sums[..., :-1], 0.0) * np.diff(x), axis=-1) for x, sums in self._sorted]
+        parts = [
+            2 * np.sum(sums[..., :-1] * np.maximum(1 - sums[..., :-1], 0.0) * np.diff(x), axis=-1)
+            for x, sums in self._sorted
+        ]
         return Value.exact(np.stack(parts, axis=-1) if self.event else parts[0])
 
     def entropy(self) -> Value:

@@ -67,7 +67,11 @@ class Gaussian:
         location, spreads = as_float_array("mean", mean), as_float_array("var", var)
         # One pass over the array: NaN fails the comparison too.
         if not (spreads >= 0).all():
-            raise InputError("var must be a number that is not negative", _worst(spreads), "A point mass has var=0, a flat law var=inf")
+            raise InputError(
+                "var must be a number that is not negative",
+                _worst(spreads),
+                "A point mass has var=0, a flat law var=inf",
+            )
         return cls._make(location, spreads, ())
 
     @classmethod
@@ -78,7 +82,9 @@ class Gaussian:
 
     def _fill(self, location: Array, spreads: Array, event: tuple[int, ...]) -> None:
         if not np.isfinite(location).all():
-            raise InputError("mean must be finite", _worst(location), "A flat law has any finite mean and an infinite variance")
+            raise InputError(
+                "mean must be finite", _worst(location), "A flat law has any finite mean and an infinite variance"
+            )
         lead = location.shape[:-1] if event else location.shape
         try:
             batch = np.broadcast_shapes(lead, spreads.shape[:-2] if event else spreads.shape)
@@ -156,7 +162,9 @@ class Gaussian:
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         z = rng.standard_normal((size,) + self.batch + self.event)
         if not np.isfinite(self.var()).all():
-            raise InputError("A law of infinite variance cannot be sampled", "an infinite variance", "Use a proper prior")
+            raise InputError(
+                "A law of infinite variance cannot be sampled", "an infinite variance", "Use a proper prior"
+            )
         if not self.event:
             return np.asarray(self.location + self._sd * z)
         return np.asarray(self.location + np.einsum("...ij,...j->...i", factor(self.spreads), z))
@@ -178,11 +186,16 @@ class Gaussian:
         infinite = np.isinf(self.spreads)
         if infinite.any():
             hit = np.broadcast_to(infinite.any(axis=(-2, -1)), self.batch)
-            return limit(lambda big: self._make(self.location, np.where(infinite, big**2, self.spreads), self.event).expect(f), hit)
+            return limit(
+                lambda big: self._make(self.location, np.where(infinite, big**2, self.spreads), self.event).expect(f),
+                hit,
+            )
         lower, means = factor(self.spreads), []
         for z in sobol_normal(self.event[0], _POINTS):
             z = z.reshape((_POINTS,) + (1,) * len(self.batch) + self.event)
-            theta = np.broadcast_to(self.location + np.einsum("...ij,...j->...i", lower, z), (_POINTS,) + self.batch + self.event)
+            theta = np.broadcast_to(
+                self.location + np.einsum("...ij,...j->...i", lower, z), (_POINTS,) + self.batch + self.event
+            )
             means.append(np.mean(_shaped(f(theta), theta.shape[:-1]), axis=0))
         value = scrambled_mean(means)
         point = np.broadcast_to(~np.any(self.spreads, axis=(-2, -1)), self.batch)
@@ -253,21 +266,27 @@ def check_covariances(name: str, spreads: Array) -> Array:
         raise InputError(f"{name} must have no negative or missing variance", _worst(diagonal), "Check its diagonal")
     off = np.where(np.eye(k, dtype=bool), 0.0, spreads)
     if not np.isfinite(off).all():
-        raise InputError(f"{name} must have finite covariances", _worst(off), "Only variances, on the diagonal, may be infinite")
+        raise InputError(
+            f"{name} must have finite covariances", _worst(off), "Only variances, on the diagonal, may be infinite"
+        )
     infinite = np.isinf(diagonal)
     root = np.sqrt(np.where((diagonal > 0) & ~infinite, diagonal, 1.0))
     # The correlation scale: units must not decide what counts as symmetric or semidefinite.
     scaled = off / (root[..., :, None] * root[..., None, :])
     scaled = np.where(infinite[..., :, None] | infinite[..., None, :], 0.0, scaled)
     if np.max(np.abs(scaled - np.swapaxes(scaled, -1, -2)), initial=0.0) > 1e-9:
-        raise InputError(f"{name} must be symmetric", _show_first(spreads), f"Use ({name} + {name}.T) / 2 if it should be")
+        raise InputError(
+            f"{name} must be symmetric", _show_first(spreads), f"Use ({name} + {name}.T) / 2 if it should be"
+        )
     corner = scaled + np.eye(k) * (np.where(diagonal > 0, 1.0, 0.0) + 1e-9)[..., None, :]
     try:
         np.linalg.cholesky(corner)
     except np.linalg.LinAlgError:
         lowest = float(np.min(np.linalg.eigvalsh(corner))) - 1e-9
         raise InputError(
-            f"{name} must be positive semidefinite", f"smallest eigenvalue {lowest:.3g}", "Check signs and sizes of its covariances"
+            f"{name} must be positive semidefinite",
+            f"smallest eigenvalue {lowest:.3g}",
+            "Check signs and sizes of its covariances",
         ) from None
     return spreads
 

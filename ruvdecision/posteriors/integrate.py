@@ -36,7 +36,9 @@ _EDGES = np.array([-38.0, -22.0, -12.0, -6.0, -3.0, 0.0, 3.0, 6.0, 12.0, 22.0, 3
 SCRAMBLES = 16
 
 
-def adaptive(f: Callable[[Array], Array], edges: Array, *, relative: float = 1e-13, rounds: int = 60, budget: int = 4000) -> Value:
+def adaptive(
+    f: Callable[[Array], Array], edges: Array, *, relative: float = 1e-13, rounds: int = 60, budget: int = 4000
+) -> Value:
     """Integrate f over panels between ``edges`` (along the first axis), halving panels until all agree.
 
     f takes nodes of shape ``(points,) + shape`` and gives back the same shape. Panels are shared by the whole
@@ -83,7 +85,10 @@ def normal_expectation(f: Callable[[Array], Array], mean: Array, sd: Array, at: 
     """
     shape = np.broadcast_shapes(mean.shape, sd.shape)
     if np.any(np.isinf(sd)):
-        return limit(lambda big: normal_expectation(f, mean, np.where(np.isinf(sd), big, sd), at), np.broadcast_to(np.isinf(sd), shape))
+        return limit(
+            lambda big: normal_expectation(f, mean, np.where(np.isinf(sd), big, sd), at),
+            np.broadcast_to(np.isinf(sd), shape),
+        )
     edges = np.broadcast_to(_EDGES.reshape((-1,) + (1,) * len(shape)), (len(_EDGES),) + shape)
     if at is not None:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

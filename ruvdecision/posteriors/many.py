@@ -70,7 +70,9 @@ class Sorted:
         total += float(np.sum(self.weights**2 * 2 * self.sds / np.sqrt(np.pi)))
         index = np.arange(len(self.means))
         # Each component looks as far as its own sd and the largest one call for.
-        reach = np.searchsorted(self.means, self.means + _REACH * np.hypot(self.sds, self.sds.max()), side="right") - index
+        reach = (
+            np.searchsorted(self.means, self.means + _REACH * np.hypot(self.sds, self.sds.max()), side="right") - index
+        )
         for offset in range(1, int(reach.max())):
             index = index[reach[index] > offset]
             d, s = self.means[index + offset] - self.means[index], np.hypot(self.sds[index], self.sds[index + offset])
@@ -163,7 +165,10 @@ class Sorted:
         order = np.argsort(flat, kind="stable")
         points = flat[order]
         far = reach * float(self.sds.max())
-        first, last = np.searchsorted(self.means, points - far, side="left"), np.searchsorted(self.means, points + far, side="right")
+        first, last = (
+            np.searchsorted(self.means, points - far, side="left"),
+            np.searchsorted(self.means, points + far, side="right"),
+        )
         sums = np.zeros(len(points))
         at = 0
         while at < len(points):

@@ -56,7 +56,11 @@ class GaussianMixture:
     batch: tuple[int, ...]
 
     def __init__(self, weights: Any, means: Any, covs: Any) -> None:
-        weights, means, spreads = as_float_array("weights", weights), as_float_array("means", means), as_float_array("covs", covs)
+        weights, means, spreads = (
+            as_float_array("weights", weights),
+            as_float_array("means", means),
+            as_float_array("covs", covs),
+        )
         if weights.ndim == 0 or means.ndim not in (weights.ndim, weights.ndim + 1):
             raise InputError(
                 "weights must have shape batch + (m,) and means batch + (m,) or batch + (m, k)",
@@ -69,7 +73,12 @@ class GaussianMixture:
     def scalar(cls, weights: Any, means: Any, variances: Any) -> GaussianMixture:
         """Mixtures for numbers; the three arrays are broadcast to ``batch + (m,)``."""
         self = object.__new__(cls)
-        self._fill(as_float_array("weights", weights), as_float_array("means", means), as_float_array("variances", variances), ())
+        self._fill(
+            as_float_array("weights", weights),
+            as_float_array("means", means),
+            as_float_array("variances", variances),
+            (),
+        )
         return self
 
     def _fill(self, weights: Array, means: Array, spreads: Array, event: tuple[int, ...]) -> None:
@@ -81,7 +90,9 @@ class GaussianMixture:
         if event:
             if spreads.ndim < 2 or spreads.shape[-2:] != event * 2:
                 raise InputError(
-                    f"covs must end in {event * 2}", f"shape {spreads.shape}", "Give one covariance matrix per component, or one for all"
+                    f"covs must end in {event * 2}",
+                    f"shape {spreads.shape}",
+                    "Give one covariance matrix per component, or one for all",
                 )
             check_covariances("covs", spreads)
         elif not (spreads >= 0).all():
@@ -89,7 +100,9 @@ class GaussianMixture:
         if spreads.ndim == 2 * tail:
             spreads = spreads[None]
         try:
-            shape = np.broadcast_shapes(weights.shape, means.shape[: means.ndim - tail], spreads.shape[: spreads.ndim - 2 * tail])
+            shape = np.broadcast_shapes(
+                weights.shape, means.shape[: means.ndim - tail], spreads.shape[: spreads.ndim - 2 * tail]
+            )
         except ValueError:
             raise InputError(
                 "weights, means and covariances must agree on the components",
@@ -98,15 +111,31 @@ class GaussianMixture:
             ) from None
         if shape[-1] != weights.shape[-1]:
             raise InputError(
-                f"There must be one weight for each of {shape[-1]} components", f"shape {weights.shape}", "Give batch + (m,) weights"
+                f"There must be one weight for each of {shape[-1]} components",
+                f"shape {weights.shape}",
+                "Give batch + (m,) weights",
             )
-        for name, thing in (("weights", weights), ("means", means), ("spreads", spreads), ("event", event), ("batch", shape[:-1])):
+        for name, thing in (
+            ("weights", weights),
+            ("means", means),
+            ("spreads", spreads),
+            ("event", event),
+            ("batch", shape[:-1]),
+        ):
             object.__setattr__(self, name, thing)
 
     @classmethod
-    def _make(cls, weights: Array, means: Array, spreads: Array, event: tuple[int, ...], batch: tuple[int, ...]) -> GaussianMixture:
+    def _make(
+        cls, weights: Array, means: Array, spreads: Array, event: tuple[int, ...], batch: tuple[int, ...]
+    ) -> GaussianMixture:
         self = object.__new__(cls)
-        for name, thing in (("weights", weights), ("means", means), ("spreads", spreads), ("event", event), ("batch", batch)):
+        for name, thing in (
+            ("weights", weights),
+            ("means", means),
+            ("spreads", spreads),
+            ("event", event),
+            ("batch", batch),
+        ):
             object.__setattr__(self, name, thing)
         return self
 
@@ -153,7 +182,9 @@ class GaussianMixture:
         # About the first component, so that a far location costs no digits.
         first = self.means[..., :1, :] if self.event else self.means[..., :1]
         shift = self._mix(self.means - first)
-        return np.asarray(np.broadcast_to((first[..., 0, :] if self.event else first[..., 0]) + shift, self.batch + self.event))
+        return np.asarray(
+            np.broadcast_to((first[..., 0, :] if self.event else first[..., 0]) + shift, self.batch + self.event)
+        )
 
     def var(self) -> Array:
         mean = self.mean()
@@ -165,12 +196,20 @@ class GaussianMixture:
             return self.var()[..., None, None]
         gap = self.means - self.mean()[..., None, :]
         shape = self.batch + self.event * 2
-        weighted = np.broadcast_to(self.weights[..., None] * gap, np.broadcast_shapes(self.weights.shape + (1,), gap.shape))
+        weighted = np.broadcast_to(
+            self.weights[..., None] * gap, np.broadcast_shapes(self.weights.shape + (1,), gap.shape)
+        )
         between = np.swapaxes(weighted, -1, -2) @ np.broadcast_to(gap, weighted.shape)
         weights = np.broadcast_to(self.weights, np.broadcast_shapes(self.weights.shape, self.spreads.shape[:-2]))
-        spreads = np.where(weights[..., None, None] > 0, self.spreads, 0.0) if np.isinf(self.spreads).any() else self.spreads
+        spreads = (
+            np.where(weights[..., None, None] > 0, self.spreads, 0.0) if np.isinf(self.spreads).any() else self.spreads
+        )
         # A shared covariance counts once; the weights sum to one.
-        within = self.spreads[..., 0, :, :] if self.spreads.shape[-3] == 1 else np.sum(weights[..., None, None] * spreads, axis=-3)
+        within = (
+            self.spreads[..., 0, :, :]
+            if self.spreads.shape[-3] == 1
+            else np.sum(weights[..., None, None] * spreads, axis=-3)
+        )
         return np.broadcast_to(between + within, shape)
 
     def quantile(self, q: float) -> Array:
@@ -232,7 +271,9 @@ class GaussianMixture:
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         if not np.isfinite(self.var()).all():
-            raise InputError("A law of infinite variance cannot be sampled", "an infinite variance", "Use a proper prior")
+            raise InputError(
+                "A law of infinite variance cannot be sampled", "an infinite variance", "Use a proper prior"
+            )
         draws = np.empty((size,) + self.batch + self.event)
         for index in np.ndindex(self.batch):
             one = self.select(index)
@@ -352,7 +393,8 @@ class GaussianMixture:
         else:
             atom = np.any(used & np.broadcast_to(self.spreads == 0, used.shape), axis=-1)
         infinite = np.any(
-            used & np.broadcast_to(np.isinf(self._sd).any(axis=-1) if self.event else np.isinf(self._sd), used.shape), axis=-1
+            used & np.broadcast_to(np.isinf(self._sd).any(axis=-1) if self.event else np.isinf(self._sd), used.shape),
+            axis=-1,
         )
         values, errors = np.empty(self.batch), np.zeros(self.batch)
         for index in np.ndindex(self.batch):
@@ -463,7 +505,9 @@ class GaussianMixture:
         return np.asarray(mode)
 
     def _scalar_entropy(self) -> Value:
-        return Sorted.of(self.weights, np.broadcast_to(self.means, self._shape), np.broadcast_to(self._sd, self._shape)).entropy()
+        return Sorted.of(
+            self.weights, np.broadcast_to(self.means, self._shape), np.broadcast_to(self._sd, self._shape)
+        ).entropy()
 
     def _expect_vector(self, f: Callable[[Array], Array]) -> Value:
         k, m = self.event[0], self.components
@@ -471,9 +515,9 @@ class GaussianMixture:
             infinite = np.isinf(self.spreads)
             hit = np.broadcast_to((infinite.any(axis=(-2, -1)) & (self.weights > 0)).any(axis=-1), self.batch)
             return limit(
-                lambda big: self._make(self.weights, self.means, np.where(infinite, big**2, self.spreads), self.event, self.batch).expect(
-                    f
-                ),
+                lambda big: self._make(
+                    self.weights, self.means, np.where(infinite, big**2, self.spreads), self.event, self.batch
+                ).expect(f),
                 hit,
             )
         lower = factor(self.spreads)
@@ -485,7 +529,9 @@ class GaussianMixture:
                 for i in range(m):
                     root = lower[..., 0 if lower.shape[-3] == 1 else i, :, :]
                     centre = self.means[..., 0 if self.means.shape[-2] == 1 else i, :]
-                    theta = centre + np.einsum("...ij,...j->...i", root, z.reshape((per,) + (1,) * len(self.batch) + (k,)))
+                    theta = centre + np.einsum(
+                        "...ij,...j->...i", root, z.reshape((per,) + (1,) * len(self.batch) + (k,))
+                    )
                     theta = np.broadcast_to(theta, (per,) + self.batch + self.event)
                     total = total + self.weights[..., i] * np.mean(_shaped(f(theta), theta.shape[:-1]), axis=0)
                 means.append(np.broadcast_to(total, self.batch))

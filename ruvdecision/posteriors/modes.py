@@ -65,6 +65,13 @@ def _box(mixture: GaussianMixture, x: Array, width: Array) -> Array:
     scale = np.sqrt(mixture.var()) + width
     scale = np.where(np.isfinite(scale), scale, 1.0 + width)
     simplex = np.concatenate([x[None], x + 0.25 * np.diag(scale)])
-    options: Any = {"initial_simplex": simplex, "xatol": 1e-9 * float(scale.max()), "fatol": 1e-14, "maxfev": 400 * len(x)}
+    options: Any = {
+        "initial_simplex": simplex,
+        "xatol": 1e-9 * float(scale.max()),
+        "fatol": 1e-14,
+        "maxfev": 400 * len(x),
+    }
     search: Any = minimize
-    return np.asarray(search(lambda at: float(mixture.outside(at, width).value), x, method="Nelder-Mead", options=options).x)
+    return np.asarray(
+        search(lambda at: float(mixture.outside(at, width).value), x, method="Nelder-Mead", options=options).x
+    )

@@ -130,7 +130,11 @@ def _standard(d: Any, s: Any) -> tuple[Array, Array, Array]:
         z = d / s
     # Point masses and infinite variances are filled in at the end, so any z will do for them.
     bad = ~np.isfinite(z) | (s == 0)
-    return d, s, np.where(bad, np.where(np.isposinf(s) | np.isnan(z), 0.0, np.clip(z, -1e150, 1e150)), z) if np.any(bad) else z
+    return (
+        d,
+        s,
+        np.where(bad, np.where(np.isposinf(s) | np.isnan(z), 0.0, np.clip(z, -1e150, 1e150)), z) if np.any(bad) else z,
+    )
 
 
 def _ends(value: Array, s: Array, zero: Any, infinite: Any) -> Array:

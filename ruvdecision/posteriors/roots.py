@@ -61,7 +61,9 @@ def monotone_root(g: Callable[[Array], Array], low: Array, high: Array, rounds: 
     return np.where(np.isnan(exact), upper, exact)
 
 
-def least_near(g: Callable[[Array], Array], candidates: Array, values: Array, *, tries: int = 2, rounds: int = 60) -> tuple[Array, Array]:
+def least_near(
+    g: Callable[[Array], Array], candidates: Array, values: Array, *, tries: int = 2, rounds: int = 60
+) -> tuple[Array, Array]:
     """Least value of g near the best of sorted ``candidates`` (along the first axis), for an array of functions.
 
     ``values`` holds g at the candidates. The neighbourhoods of the ``tries`` best local minima are searched by
@@ -72,7 +74,9 @@ def least_near(g: Callable[[Array], Array], candidates: Array, values: Array, *,
     # Rounding must not choose between equals: the lowest candidate within it wins.
     first = np.argmax(values <= floor + 1e-13 * _size(floor), axis=0)[None]
     best, least = np.take_along_axis(candidates, first, axis=0)[0], np.take_along_axis(values, first, axis=0)[0]
-    padded = np.concatenate([np.full((1,) + values.shape[1:], np.inf), values, np.full((1,) + values.shape[1:], np.inf)])
+    padded = np.concatenate(
+        [np.full((1,) + values.shape[1:], np.inf), values, np.full((1,) + values.shape[1:], np.inf)]
+    )
     # Candidates may repeat; the first of a run of equals stands for all.
     valley = (values < padded[:-2]) & (values <= padded[2:])
     order = np.argsort(np.where(valley, values, np.inf), axis=0, kind="stable")

@@ -22,9 +22,15 @@ def check_width(width: Any, event: tuple[int, ...]) -> Array:
     """Return half-widths that are not negative, one for all components or one each."""
     array = as_float_array("width", width)
     if not (array >= 0).all() or np.isinf(array).any():
-        raise InputError("width must be a finite number that is not negative", width, "Give the half-width of the window")
+        raise InputError(
+            "width must be a finite number that is not negative", width, "Give the half-width of the window"
+        )
     if array.ndim and array.shape != event:
-        raise InputError(f"width must be one number or have shape {event}", f"shape {array.shape}", "Give one half-width per component")
+        raise InputError(
+            f"width must be one number or have shape {event}",
+            f"shape {array.shape}",
+            "Give one half-width per component",
+        )
     return array
 
 

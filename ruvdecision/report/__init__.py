@@ -95,7 +95,9 @@ def write_report(
     _format(target, format)
     check_places([target], overwrite=overwrite)
     options = {"title": title, "notes": notes, "date": date, "sensitivity": sensitivity, "limit": limit}
-    files = report_files(rumap, target, max_risk, format=format, figures=figures, record_risk=record_risk, rule=rule, **options)
+    files = report_files(
+        rumap, target, max_risk, format=format, figures=figures, record_risk=record_risk, rule=rule, **options
+    )
     # All of them together: a report never stands beside the pictures of another.
     return write_files(files, overwrite=overwrite, folders=figures is not None)[-1]
 
@@ -118,7 +120,11 @@ def report_files(
     target, folder = as_place(path), _folder(figures)
     kind = _format(target, format)
     document = _document(rumap, max_risk, **options)
-    drawn = {} if folder is None else {folder / f"{p.anchor}.{end}": b for p in pictures(document) for end, b in draw_files(p).items()}
+    drawn = (
+        {}
+        if folder is None
+        else {folder / f"{p.anchor}.{end}": b for p in pictures(document) for end, b in draw_files(p).items()}
+    )
     # Bytes, not text: line ends are the same on every system.
     return drawn | {target: FORMATS[kind](document).encode("utf-8")}
 
@@ -130,7 +136,9 @@ def _format(path: Path, format: str | None) -> str:
         return check_choice("format", format, list(FORMATS))
     if suffix not in SUFFIXES:
         raise InputError(
-            "The path must say which format it is", str(path), f'End it in {" or ".join(SUFFIXES)}, or give format="html" or "md"'
+            "The path must say which format it is",
+            str(path),
+            f'End it in {" or ".join(SUFFIXES)}, or give format="html" or "md"',
         )
     return SUFFIXES[suffix]
 
@@ -160,7 +168,14 @@ def render_report(
 
 
 def _document(
-    rumap: Any, max_risk: Any, *, title: Any = None, notes: Any = (), date: Any = "today", rule: Any = None, **beside: Any
+    rumap: Any,
+    max_risk: Any,
+    *,
+    title: Any = None,
+    notes: Any = (),
+    date: Any = "today",
+    rule: Any = None,
+    **beside: Any,
 ) -> Document:
     """The report before it has a format; ``beside`` are the sensitivity, the limit and the risk of every record."""
     maps = rumap if isinstance(rumap, Mapping) else {"map": rumap}
@@ -189,11 +204,17 @@ def _shared_out(name: str, given: Any, maps: list[Any]) -> dict[Any, Any]:
         return {}
     if not isinstance(given, Mapping):
         if len(maps) > 1:
-            raise InputError(f"With several maps {name} must say whose it is", type(given).__name__, f"Write {name}={{{maps[0]!r}: ...}}")
+            raise InputError(
+                f"With several maps {name} must say whose it is",
+                type(given).__name__,
+                f"Write {name}={{{maps[0]!r}: ...}}",
+            )
         return {maps[0]: given}
     strange = [k for k in given if k not in maps]
     if strange:
-        raise InputError(f"{name} names a map that is not in the report", strange, suggest(str(strange[0]), [str(m) for m in maps]))
+        raise InputError(
+            f"{name} names a map that is not in the report", strange, suggest(str(strange[0]), [str(m) for m in maps])
+        )
     return dict(given)
 
 

@@ -25,7 +25,9 @@ __all__ = [
 
 # Control characters and half surrogates are not text, and the marks that turn the direction of writing can make one
 # release look like another. None of them belongs in a document that is signed.
-_NOT_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufeff\ufffe\uffff]")
+_NOT_TEXT = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufeff\ufffe\uffff]"
+)
 
 
 def clean(text: object) -> str:

@@ -58,7 +58,10 @@ def compose(
     blocks += [Heading(3, "References", "references"), Items(tuple(references(list(maps.values()))))]
     blocks += _signatures()
     releases = count(sum(len(m) for m in maps.values()), "candidate release")
-    parts = [f"{count(len(maps), 'map')} with {releases}" if panel else releases, f"threshold on the risk: {_threshold(max_risk)}"]
+    parts = [
+        f"{count(len(maps), 'map')} with {releases}" if panel else releases,
+        f"threshold on the risk: {_threshold(max_risk)}",
+    ]
     return Document(title, "; ".join([*parts, date] if date else parts) + ".", tuple(blocks))
 
 
@@ -77,13 +80,17 @@ class _Decision:
 
     @property
     def kind(self) -> str:
-        warned = self.failed or (self.choice is not None and (self.choice.within_error or not self.choice.row.converged))
+        warned = self.failed or (
+            self.choice is not None and (self.choice.within_error or not self.choice.row.converged)
+        )
         return "warning" if warned else "decision"
 
 
 def _decide(rumap: RUMap, max_risk: float | None, rule: Mapping[str, Any] | None) -> _Decision:
     if max_risk is None and not RULES & set(rule or {}):
-        return _Decision("No threshold on the risk was given, so no release is chosen; the frontier shows what can be had.")
+        return _Decision(
+            "No threshold on the risk was given, so no release is chosen; the frontier shows what can be had."
+        )
     try:
         choice = choose(rumap, max_risk, **(rule or {}))
     except InfeasibleError as error:
@@ -98,7 +105,12 @@ def _decisions(decisions: Mapping[str, _Decision], max_risk: float | None) -> Ta
         cells = (row.release, number(row.risk), number(row.utility)) if row is not None else ("none", "", "")
         lines.append(Line((name, *cells), "doubtful" if decision.kind == "warning" else ""))
     head = ("map", "chosen release", "risk", "utility")
-    return Table(f"The choice in every map; threshold on the risk: {_threshold(max_risk)}", head, tuple(lines), (False, False, True, True))
+    return Table(
+        f"The choice in every map; threshold on the risk: {_threshold(max_risk)}",
+        head,
+        tuple(lines),
+        (False, False, True, True),
+    )
 
 
 def _threshold(max_risk: float | None) -> str:
@@ -122,7 +134,9 @@ def _circumstances(rumap: RUMap, choice: Choice | None, front: Any) -> list[str]
             )
     if front.any():
         verb, them = ("is", "it") if front.sum() == 1 else ("are", "them")
-        facts.append(f"{front.sum():,} of {count(len(rumap), 'release')} {verb} on the frontier: no other release beats {them}.")
+        facts.append(
+            f"{front.sum():,} of {count(len(rumap), 'release')} {verb} on the frontier: no other release beats {them}."
+        )
     else:
         facts.append("No release has both a risk and a utility, so there is no frontier.")
     if choice is not None and not np.isnan([choice.risk, choice.utility]).any():
@@ -133,7 +147,9 @@ def _circumstances(rumap: RUMap, choice: Choice | None, front: Any) -> list[str]
 # -- one map -------------------------------------------------------------------------------------------
 
 
-def _chapter(rumap: RUMap, decision: _Decision, max_risk: float | None, anchor: str, level: int, extras: Extras) -> list[Block]:
+def _chapter(
+    rumap: RUMap, decision: _Decision, max_risk: float | None, anchor: str, level: int, extras: Extras
+) -> list[Block]:
     front = not_dominated(rumap.risk, rumap.utility)
     order = np.flatnonzero(front)
     order = order[np.lexsort((rumap.utility[order], rumap.risk[order]))]
@@ -144,20 +160,30 @@ def _chapter(rumap: RUMap, decision: _Decision, max_risk: float | None, anchor: 
     ]
     if (~np.isnan(rumap.risk) & ~np.isnan(rumap.utility)).any():
         words = _in_words(rumap, decision, max_risk, order)
-        caption = "Utility to the right, risk upwards: good releases lie at the lower right. The grey band is the frontier"
+        caption = (
+            "Utility to the right, risk upwards: good releases lie at the lower right. The grey band is the frontier"
+        )
         caption += "" if max_risk is None or np.isinf(max_risk) else ", the dashed line the threshold"
         caption += "" if extras.limit is None else ", the dotted line the limit of all mechanisms"
         caption += "." if decision.choice is None else ", the star the chosen release."
         caption += "" if rumap.converged.all() else " Open markers did not converge."
-        blocks.append(Picture(map_drawing(rumap, max_risk, limit=extras.limit, rule=extras.rule), caption, words, anchor))
+        blocks.append(
+            Picture(map_drawing(rumap, max_risk, limit=extras.limit, rule=extras.rule), caption, words, anchor)
+        )
     else:
         blocks.append(Paragraph("There is nothing to draw: no release has both a risk and a utility.", "warning"))
     modelled = rumap.intruder is not None or rumap.scientist is not None
-    blocks += [Heading(level, "The users" if modelled else "Risk and utility", f"{anchor}-users"), *users(rumap, decision.choice)]
+    blocks += [
+        Heading(level, "The users" if modelled else "Risk and utility", f"{anchor}-users"),
+        *users(rumap, decision.choice),
+    ]
     blocks += [Heading(level, "The releases", f"{anchor}-releases"), *_releases(rumap, order, front, decision.choice)]
     measured = [k for k in rumap.columns if not is_diagnostic(rumap, k) and not _is_error(rumap, k)]
     if measured:
-        blocks += [Heading(level, "Measures and other columns", f"{anchor}-measures"), *_measures(rumap, measured, order, decision.choice)]
+        blocks += [
+            Heading(level, "Measures and other columns", f"{anchor}-measures"),
+            *_measures(rumap, measured, order, decision.choice),
+        ]
     sure = sureness(rumap, decision.choice, order, max_risk)
     if sure:
         blocks += [Heading(level, "How sure that is", f"{anchor}-sure"), *sure]
@@ -177,12 +203,16 @@ def _in_words(rumap: RUMap, decision: _Decision, max_risk: float | None, order: 
     words.append(f"Utility from {spread(rumap.utility)}, risk from {spread(rumap.risk)}.")
     ends = [rumap[int(i)] for i in (order[[0, -1]] if order.size > 1 else order)]
     at = [f"{r.release} (risk {number(r.risk, 4)}, utility {number(r.utility, 4)})" for r in ends]
-    words.append(f"The frontier runs from {at[0]} to {at[1]}." if len(at) == 2 else f"The frontier is one release, {at[0]}.")
+    words.append(
+        f"The frontier runs from {at[0]} to {at[1]}." if len(at) == 2 else f"The frontier is one release, {at[0]}."
+    )
     if max_risk is not None and not np.isinf(max_risk):
         words.append(f"The threshold is a horizontal line at risk {number(max_risk)}.")
     if decision.choice is not None:
         row = decision.choice
-        words.append(f"The chosen release is {row.release}, with risk {number(row.risk, 4)} and utility {number(row.utility, 4)}.")
+        words.append(
+            f"The chosen release is {row.release}, with risk {number(row.risk, 4)} and utility {number(row.utility, 4)}."
+        )
     elif decision.failed:
         words.append("No release meets the threshold.")
     return " ".join(words)
@@ -195,7 +225,11 @@ def _releases(rumap: RUMap, order: Any, front: Any, choice: Choice | None) -> li
     rest = np.flatnonzero(~front)
     if rest.size:
         shown = _spread(rest, REST)
-        left = f"; {rest.size - shown.size} more are left out evenly, the map's own table has all" if shown.size < rest.size else ""
+        left = (
+            f"; {rest.size - shown.size} more are left out evenly, the map's own table has all"
+            if shown.size < rest.size
+            else ""
+        )
         caption = f"Releases that are not on the frontier, as listed ({shown.size}{left})"
         table = _table(rumap, shown, choice, caption, _columns(rumap))
         why = zip(table.lines, reasons(rumap, shown), strict=True)
@@ -252,12 +286,18 @@ def _table(rumap: RUMap, rows: Any, choice: Choice | None, caption: str, columns
     doubt = doubtful(rumap)
     lines = []
     for i in rows.tolist():
-        marks = ["chosen"] * (i == chosen) + ["not converged"] * (not rumap.converged[i]) + ["see diagnostics"] * bool(doubt[i])
+        marks = (
+            ["chosen"] * (i == chosen)
+            + ["not converged"] * (not rumap.converged[i])
+            + ["see diagnostics"] * bool(doubt[i])
+        )
         kind = "chosen" if i == chosen else "doubtful" if doubt[i] or not rumap.converged[i] else ""
         lines.append(Line((rumap.releases[i], *(_entry(rumap, k, i) for k in columns), ", ".join(marks)), kind))
     words = {"intruder_uncertainty": "intruder's U", "scientist_uncertainty": "scientist's U"}
     words |= {name: f"{name} ({end} is better)" for name, end in _better(rumap).items()}
-    numbers = [k not in ("engine",) and (k not in rumap.columns or rumap.columns[k].dtype.kind in "biuf") for k in columns]
+    numbers = [
+        k not in ("engine",) and (k not in rumap.columns or rumap.columns[k].dtype.kind in "biuf") for k in columns
+    ]
     marked = any(line.cells[-1] for line in lines)
     if not marked:
         lines = [Line(line.cells[:-1], line.kind) for line in lines]
@@ -306,7 +346,9 @@ def _diagnostics(rumap: RUMap, choice: Choice | None) -> list[Block]:
     facts = ["Computed by: " + ", ".join(f"{name} ({count(k, 'release')})" for name, k in engines.items()) + "."]
     inexact = int(np.sum((rumap.risk_error > 0) | (rumap.utility_error > 0)))
     if inexact:
-        facts.append(f"{inexact:,} of {count(len(rumap), 'release')} with a standard error (after ±); the frontier does not allow for it.")
+        facts.append(
+            f"{inexact:,} of {count(len(rumap), 'release')} with a standard error (after ±); the frontier does not allow for it."
+        )
     else:
         facts.append("No number carries a standard error.")
     blocks: list[Block] = [Items(tuple(facts))]
@@ -316,12 +358,20 @@ def _diagnostics(rumap: RUMap, choice: Choice | None) -> list[Block]:
     if found:
         lines = [Line((rumap.releases[i], "; ".join(why)), "doubtful") for i, why in list(found.items())[:DOUBTS]]
         more = f", the first {DOUBTS} are shown" if len(found) > DOUBTS else ""
-        table = Table(f"Releases to look at twice ({len(found)}{more})", ("release", "why"), tuple(lines), (False, False))
+        table = Table(
+            f"Releases to look at twice ({len(found)}{more})", ("release", "why"), tuple(lines), (False, False)
+        )
         blocks.append(table)
     else:
-        blocks.append(Paragraph("Nothing is marked: every sampler converged, every number is finite, no error is large."))
+        blocks.append(
+            Paragraph("Nothing is marked: every sampler converged, every number is finite, no error is large.")
+        )
     # The members of a panel have their own table.
-    named = [k for k in rumap.columns if is_diagnostic(rumap, k) and not k.endswith(("converged", "]_uncertainty", "]_error"))]
+    named = [
+        k
+        for k in rumap.columns
+        if is_diagnostic(rumap, k) and not k.endswith(("converged", "]_uncertainty", "]_error"))
+    ]
     lines, texts = [], []
     for name in named:
         column = rumap.columns[name]
@@ -337,7 +387,14 @@ def _diagnostics(rumap: RUMap, choice: Choice | None) -> list[Block]:
         lines = [Line(line.cells[:-1]) for line in lines]
     if lines:
         head = ("column", "smallest", "median", "largest", *(["mark"] if marked else []))
-        blocks.append(Table("Diagnostics over all releases", head, tuple(lines), (False, True, True, True, *([False] if marked else []))))
+        blocks.append(
+            Table(
+                "Diagnostics over all releases",
+                head,
+                tuple(lines),
+                (False, True, True, True, *([False] if marked else [])),
+            )
+        )
     return [*blocks, Items(tuple(texts))] if texts else blocks
 
 

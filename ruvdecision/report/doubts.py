@@ -56,7 +56,9 @@ def doubts(rumap: RUMap) -> dict[int, list[str]]:
         mark(~np.isfinite(errors) & np.isfinite(values), lambda i, role=role: f"the error of its {role} is not known")
         mark(
             np.isfinite(share) & (share > LARGE),
-            lambda i, role=role, share=share: f"the standard error of its {role} is large, {number(100 * float(share[i]), 2)} %",
+            lambda i, role=role, share=share: (
+                f"the standard error of its {role} is large, {number(100 * float(share[i]), 2)} %"
+            ),
         )
     return dict(sorted(found.items()))
 

@@ -56,22 +56,36 @@ class Extras:
                 raise InputError(f"{name} must be a {kind.__name__}", type(given).__name__, do)
 
 
-def sections(rumap: RUMap, choice: Choice | None, max_risk: float | None, extras: Extras, anchor: str, level: int) -> list[Block]:
+def sections(
+    rumap: RUMap, choice: Choice | None, max_risk: float | None, extras: Extras, anchor: str, level: int
+) -> list[Block]:
     """The chapters about what was done beside the map."""
     blocks: list[Block] = []
     if extras.limit is not None:
-        blocks += [Heading(level, "What no mechanism can pass", f"{anchor}-limit"), *_limit(rumap, choice, extras.limit)]
+        blocks += [
+            Heading(level, "What no mechanism can pass", f"{anchor}-limit"),
+            *_limit(rumap, choice, extras.limit),
+        ]
     if extras.sensitivity is not None:
-        blocks += [Heading(level, "Sensitivity", f"{anchor}-sensitivity"), *_sensitivity(rumap, extras.sensitivity, anchor)]
+        blocks += [
+            Heading(level, "Sensitivity", f"{anchor}-sensitivity"),
+            *_sensitivity(rumap, extras.sensitivity, anchor),
+        ]
     if extras.record_risk is not None:
-        blocks += [Heading(level, "Risk of every record", f"{anchor}-records"), *_records(choice, max_risk, extras.record_risk, anchor)]
+        blocks += [
+            Heading(level, "Risk of every record", f"{anchor}-records"),
+            *_records(choice, max_risk, extras.record_risk, anchor),
+        ]
     return blocks
 
 
 def reasons(rumap: RUMap, rows: Any) -> list[str]:
     """Why each of these releases is not on the frontier."""
     # The table's line begins with the release.
-    return [str(found).removeprefix(f"{found.release} is ").removesuffix(".") for found in explanations(rumap, rows.tolist())]
+    return [
+        str(found).removeprefix(f"{found.release} is ").removesuffix(".")
+        for found in explanations(rumap, rows.tolist())
+    ]
 
 
 def sureness(rumap: RUMap, choice: Choice | None, order: Any, max_risk: float | None) -> list[Block]:
@@ -104,7 +118,11 @@ def sureness(rumap: RUMap, choice: Choice | None, order: Any, max_risk: float | 
         lines,
         (False, *[True] * len(head)),
     )
-    return [*blocks, whole] if len(lines) <= OPEN else [*blocks, Fold(f"Probabilities of {count(len(lines), 'release')}", (whole,))]
+    return (
+        [*blocks, whole]
+        if len(lines) <= OPEN
+        else [*blocks, Fold(f"Probabilities of {count(len(lines), 'release')}", (whole,))]
+    )
 
 
 # -- the limit -----------------------------------------------------------------------------------------
@@ -154,14 +172,22 @@ def _statistic(limit: Limit) -> str:
 
 def _sensitivity(rumap: RUMap, result: Sensitivity, anchor: str) -> list[Block]:
     first, *others = result.describe()
-    blocks: list[Block] = [Paragraph(first, "" if result.base.choice is None or result.stable else "warning"), *map(Paragraph, others)]
+    blocks: list[Block] = [
+        Paragraph(first, "" if result.base.choice is None or result.stable else "warning"),
+        *map(Paragraph, others),
+    ]
     if fingerprint(result.base.rumap) != fingerprint(rumap):
-        blocks.insert(0, Paragraph("The base of the sensitivity analysis is another map than the one of this report.", "warning"))
+        blocks.insert(
+            0, Paragraph("The base of the sensitivity analysis is another map than the one of this report.", "warning")
+        )
     effects = result.effects("risk")
     ends = effects[["low", "high", "base"]].to_numpy(dtype=float)
     if np.isfinite(ends).any():
         what = "the risk of the chosen release" if result.base.choice is not None else "the risks of the releases"
-        moves = [f"{row.factor} from {number(float(row.low), 4)} to {number(float(row.high), 4)}" for row in effects.head(5).itertuples()]
+        moves = [
+            f"{row.factor} from {number(float(row.low), 4)} to {number(float(row.high), 4)}"
+            for row in effects.head(5).itertuples()
+        ]
         words = f"Bars that show how far each setting moves {what}, the widest on top: {'; '.join(moves)}."
         caption = f"How far each setting moves {what}. The line is the value at the base settings."
         size = (8.6, min(1.6 + 0.5 * min(len(effects), 20), 11.0))
@@ -188,10 +214,16 @@ def _sensitivity(rumap: RUMap, result: Sensitivity, anchor: str) -> list[Block]:
     labels = ["base", *(v.label for v in result.variations)]
     lines = []
     for label, (_, row) in zip(labels, table.iterrows(), strict=True):
-        cells = [number(float(row[k]), 4) if k in numbers else {True: "yes", False: "no"}.get(row[k], str(row[k]) or "none") for k in shown]
+        cells = [
+            number(float(row[k]), 4) if k in numbers else {True: "yes", False: "no"}.get(row[k], str(row[k]) or "none")
+            for k in shown
+        ]
         lines.append(Line((label, *cells), "doubtful" if chosen and not bool(row["meets"]) else ""))
     whole = Table(
-        f"Variations ({len(lines) - 1})", ("setting", *(heads[k] for k in shown)), tuple(lines), (False, *(k in numbers for k in shown))
+        f"Variations ({len(lines) - 1})",
+        ("setting", *(heads[k] for k in shown)),
+        tuple(lines),
+        (False, *(k in numbers for k in shown)),
     )
     blocks.append(whole if len(lines) <= OPEN else Fold(f"All {len(lines) - 1} variations", (whole,)))
     return blocks
@@ -203,7 +235,9 @@ def _sensitivity(rumap: RUMap, result: Sensitivity, anchor: str) -> list[Block]:
 def _records(choice: Choice | None, max_risk: float | None, found: RecordRisk, anchor: str) -> list[Block]:
     """Records are named by their position in the file and never by a value; groups, whose labels are data, stay out."""
     who = re.sub(r"^The (user|snooper) ", "The intruder ", found.intruder)
-    blocks: list[Block] = [Paragraph(f"{count(len(found.rows), 'record')}, each as if it were the intruder's target. {who}")]
+    blocks: list[Block] = [
+        Paragraph(f"{count(len(found.rows), 'record')}, each as if it were the intruder's target. {who}")
+    ]
     summary = found.summary()
     quantiles = [k for k in summary if k.startswith("quantile_")]
     head = (
@@ -216,7 +250,11 @@ def _records(choice: Choice | None, max_risk: float | None, found: RecordRisk, a
     here = choice.release if choice is not None and choice.release in found.releases else None
     lines = tuple(
         Line(
-            (str(row["release"]), *(number(float(row[k])) for k in ("mean", *quantiles, "max")), str(int(row["riskiest"]))),
+            (
+                str(row["release"]),
+                *(number(float(row[k])) for k in ("mean", *quantiles, "max")),
+                str(int(row["riskiest"])),
+            ),
             "chosen" if row["release"] == here else "",
         )
         for _, row in summary.iterrows()
@@ -229,9 +267,7 @@ def _records(choice: Choice | None, max_risk: float | None, found: RecordRisk, a
         finite = part[np.isfinite(part)]
         if finite.size:
             limit = None if max_risk is None or np.isinf(max_risk) else max_risk
-            words = (
-                f"How the risks of {count(len(found.rows), 'record')} are distributed {which}: from {number(float(finite.min()), 4)} to "
-            )
+            words = f"How the risks of {count(len(found.rows), 'record')} are distributed {which}: from {number(float(finite.min()), 4)} to "  # noqa: E501
             words += f"{number(float(finite.max()), 4)}."
             drawn = one
             blocks.append(
@@ -246,7 +282,9 @@ def _records(choice: Choice | None, max_risk: float | None, found: RecordRisk, a
     blocks.append(table if len(lines) <= OPEN else Fold(f"Risk of the records under {len(lines)} releases", (table,)))
     if one is not None:
         worst = found.riskiest(min(RISKIEST, len(found.rows)), one)
-        rows = tuple(Line((str(int(r.row)), number(float(r.risk)), number(float(r.uncertainty)))) for r in worst.itertuples())
+        rows = tuple(
+            Line((str(int(r.row)), number(float(r.risk)), number(float(r.uncertainty)))) for r in worst.itertuples()
+        )
         caption = f"The records at most risk under {one}, by their position in the file (counted from 0)"
         blocks.append(Table(caption, ("position", "risk", "intruder's U"), rows, (False, True, True)))
     return blocks

@@ -13,7 +13,20 @@ from typing import Any
 import numpy as np
 
 from ..beliefs import FiniteBelief, NormalBelief, PyMCBelief, TableBelief
-from ..losses import CRPS, Absolute, CustomLoss, Huber, IntervalScore, KullbackLeibler, Linex, LogScore, Pinball, Power, Quadratic, ZeroOne
+from ..losses import (
+    CRPS,
+    Absolute,
+    CustomLoss,
+    Huber,
+    IntervalScore,
+    KullbackLeibler,
+    Linex,
+    LogScore,
+    Pinball,
+    Power,
+    Quadratic,
+    ZeroOne,
+)
 from ..panels import Panel
 from ..targets import (
     Average,
@@ -35,7 +48,17 @@ from .numbers import number
 __all__ = ["formulas"]
 
 LOW = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-GREEK = {"mu": "μ", "sigma": "σ", "theta": "θ", "tau": "τ", "beta": "β", "alpha": "α", "lambda": "λ", "phi": "φ", "pi": "π"}
+GREEK = {
+    "mu": "μ",
+    "sigma": "σ",
+    "theta": "θ",
+    "tau": "τ",
+    "beta": "β",
+    "alpha": "α",
+    "lambda": "λ",
+    "phi": "φ",
+    "pi": "π",
+}
 #: Matrices with more rows than this are not written out.
 SMALL = 4
 
@@ -61,7 +84,13 @@ def formulas(user: Any, role: str = "intruder") -> list[str]:
 
 
 def _uncertainty(user: Any) -> list[str]:
-    among = "d" if user.actions is None else "d among the values of θ" if isinstance(user.estimates, str) else "d among the values allowed"
+    among = (
+        "d"
+        if user.actions is None
+        else "d among the values of θ"
+        if isinstance(user.estimates, str)
+        else "d among the values allowed"
+    )
     each = isinstance(user.target, EachRecord)
     u = "Uᵢ" if each else "U"
     last = []
@@ -72,7 +101,11 @@ def _uncertainty(user: Any) -> list[str]:
     if user.plain:
         closed = _closed(user.loss, _several(user)) if user.actions is None else ""
         return [f"{u} = min over {among} of E[ L(d, θ) | release ]{closed}, averaged over releases", *last]
-    inner = "E[ L(d, θ) | release ]" if user.knows_mask else "the sum over masks λ of P(λ | release) E[ L(d, θ) | release, λ ]"
+    inner = (
+        "E[ L(d, θ) | release ]"
+        if user.knows_mask
+        else "the sum over masks λ of P(λ | release) E[ L(d, θ) | release, λ ]"
+    )
     rule = f"d*(release) = argmin over {among} of {inner}, by the user's own belief"
     whose = "the agency's belief" if user.truth is not None else "the user's belief"
     used = "" if user.knows_mask else " and the mask that was really used"
@@ -146,7 +179,9 @@ def _(belief: TableBelief) -> str:
     known = [w for w, given in (("the known cells", belief.cells), ("the known margins", belief.margins)) if given]
     agree = f" and c agrees with {' and '.join(known)}" if known else ""
     weight = "constant" if isinstance(belief.weights, str) else "∏ Γ(cₖ + aₖ) / (Γ(aₖ) cₖ!)"
-    return f"p(c) ∝ {weight} over tables c of {' × '.join(map(str, belief.shape))} counts with sum {belief.total}{agree}"
+    return (
+        f"p(c) ∝ {weight} over tables c of {' × '.join(map(str, belief.shape))} counts with sum {belief.total}{agree}"
+    )
 
 
 @_belief.register
@@ -345,4 +380,8 @@ def _matrix(values: Any, name: str) -> str:
     matrix = np.atleast_2d(np.asarray(values, dtype=float))
     if matrix.size == 1:
         return number(float(matrix[0, 0]))
-    return f"[{'; '.join(', '.join(map(number, row)) for row in matrix.tolist())}]" if len(matrix) <= SMALL else f"{name} as given"
+    return (
+        f"[{'; '.join(', '.join(map(number, row)) for row in matrix.tolist())}]"
+        if len(matrix) <= SMALL
+        else f"{name} as given"
+    )

@@ -100,4 +100,9 @@ def _from_scenarios(maps: Sequence[RUMap]) -> bool:
 
 def _measured(maps: Sequence[RUMap]) -> bool:
     """True if a map has columns of numbers that are not an engine's notes on its own work."""
-    return any(not is_diagnostic(m, k) and v.dtype.kind in "biuf" for m in maps if "scenario" not in m.attrs for k, v in m.columns.items())
+    return any(
+        not is_diagnostic(m, k) and v.dtype.kind in "biuf"
+        for m in maps
+        if "scenario" not in m.attrs
+        for k, v in m.columns.items()
+    )

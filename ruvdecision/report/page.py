@@ -12,7 +12,9 @@ __all__ = ["as_html"]
 # Even if something slipped in, a browser would neither run nor fetch it.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
-FOLDED = "Folded tables are not printed while they are closed: open them before printing if the record should hold them."
+FOLDED = (
+    "Folded tables are not printed while they are closed: open them before printing if the record should hold them."
+)
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --soft: #57606a; --rule: #d0d7de; --band: #f6f8fa;
@@ -109,7 +111,11 @@ def _block(block: Block) -> str:
         case Items(items):
             return "<ul>\n" + "\n".join(f"<li>{_text(item)}</li>" for item in items) + "\n</ul>"
         case Terms(pairs):
-            return "<dl>\n" + "\n".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in pairs) + "\n</dl>"
+            return (
+                "<dl>\n"
+                + "\n".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in pairs)
+                + "\n</dl>"
+            )
         case Formula(lines):
             return '<p class="formula">' + "<br>\n".join(map(_text, lines)) + "</p>"
         case Picture():
@@ -128,7 +134,9 @@ def _table(table: Table) -> str:
     # A wide table scrolls in its own frame, which the keyboard must be able to reach.
     frame = f'<div class="wide" role="region" tabindex="0" aria-label="{_text(table.caption)}">'
     caption = f"<caption>{_text(table.caption)}</caption>"
-    return f"{frame}\n<table>\n{caption}\n<thead>\n<tr>{head}</tr>\n</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"
+    return (
+        f"{frame}\n<table>\n{caption}\n<thead>\n<tr>{head}</tr>\n</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"
+    )
 
 
 def _line(line: Line, kinds: list[str]) -> str:

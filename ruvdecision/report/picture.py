@@ -74,7 +74,9 @@ def picture_png(picture: Picture) -> bytes:
 def draw_files(picture: Picture) -> dict[str, bytes]:
     """Draw a picture for papers: the bytes of an SVG and of a PDF file, by their endings. Letters stay letters in both."""
     with _house_style():
-        return {kind: _bytes(_draw(picture), format=kind, dpi=PIXELS, metadata=NO_DATE[kind]) for kind in ("svg", "pdf")}
+        return {
+            kind: _bytes(_draw(picture), format=kind, dpi=PIXELS, metadata=NO_DATE[kind]) for kind in ("svg", "pdf")
+        }
 
 
 def map_drawing(rumap: RUMap, max_risk: float | None, **options: Any) -> Callable[[Any], Any]:
@@ -116,7 +118,9 @@ def readable(rumap: RUMap) -> RUMap:
     texts = {"_labels": rumap.releases, "_technique": rumap.techniques}
     changed = {name: tuple(map(clean, values)) for name, values in texts.items() if any(clean(v) != v for v in values)}
     words = {k: v for k, v in rumap.parameters.items() if v.dtype.kind in "US"}
-    parameters = {clean(k): np.array([clean(x) for x in v.tolist()]) if k in words else v for k, v in rumap.parameters.items()}
+    parameters = {
+        clean(k): np.array([clean(x) for x in v.tolist()]) if k in words else v for k, v in rumap.parameters.items()
+    }
     if list(parameters) != list(rumap.parameters) or any((parameters[k] != v).any() for k, v in words.items()):
         changed["_parameters"] = parameters  # type: ignore[assignment]
     return replace(rumap, **changed) if changed else rumap  # type: ignore[arg-type]

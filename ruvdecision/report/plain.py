@@ -5,7 +5,21 @@ from __future__ import annotations
 import base64
 import re
 
-from .blocks import Block, Document, Fold, Formula, Heading, Items, Line, Paragraph, Picture, Table, Terms, clean, pictures
+from .blocks import (
+    Block,
+    Document,
+    Fold,
+    Formula,
+    Heading,
+    Items,
+    Line,
+    Paragraph,
+    Picture,
+    Table,
+    Terms,
+    clean,
+    pictures,
+)
 from .picture import picture_png
 
 __all__ = ["as_markdown"]

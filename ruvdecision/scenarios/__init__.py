@@ -104,7 +104,10 @@ def additive_noise(
     >>> rumap.choose(max_risk=5.0001).release
     'Noise(variance=0.2)'
     """
-    return map_curves(curves(n=n, variance=variance, target=target, knowledge=knowledge, p=p, method=method, **options), noise_variance)
+    return map_curves(
+        curves(n=n, variance=variance, target=target, knowledge=knowledge, p=p, method=method, **options),
+        noise_variance,
+    )
 
 
 def curves(
@@ -123,7 +126,9 @@ def curves(
     """
     unknown = [k for k in options if k not in Curve.__dataclass_fields__]
     if unknown:
-        raise InputError("additive_noise has no such argument", unknown, f"Choose from {', '.join(Curve.__dataclass_fields__)}")
+        raise InputError(
+            "additive_noise has no such argument", unknown, f"Choose from {', '.join(Curve.__dataclass_fields__)}"
+        )
     if n is None:
         if options.get("data") is None:
             raise InputError("additive_noise needs n, the number of records", None, "Give n=200, for example")
@@ -143,7 +148,9 @@ def curves(
             result.append(Curve(knowledge=state, method=way, data=data if takes else None, **common))
     if data is not None and not used:
         raise InputError(
-            'data is for knowledge="sample" with method "paper" or "exact"', f"knowledge {states}, method {methods}", "Leave data out"
+            'data is for knowledge="sample" with method "paper" or "exact"',
+            f"knowledge {states}, method {methods}",
+            "Leave data out",
         )
     return result
 
@@ -161,7 +168,9 @@ def map_curves(listed: Sequence[Curve], noise_variance: ArrayLike) -> RUMap:
     grid = np.atleast_1d(check_noise(noise_variance)).ravel()
     if grid.size == 0:
         raise InputError(
-            "noise_variance must list at least one variance", "none", "Give noise_variance=np.linspace(0, 1, 101), for example"
+            "noise_variance must list at least one variance",
+            "none",
+            "Give noise_variance=np.linspace(0, 1, 101), for example",
         )
     masks = [Noise(variance=float(v)) for v in grid]
     short = _names(listed)
@@ -207,7 +216,13 @@ def _names(listed: Sequence[Curve]) -> list[str]:
 
 
 def _several(name: str, value: Any, options: Sequence[str]) -> list[str]:
-    listed = [value] if isinstance(value, str) else list(value) if isinstance(value, (Sequence, np.ndarray)) and np.ndim(value) else [value]
+    listed = (
+        [value]
+        if isinstance(value, str)
+        else list(value)
+        if isinstance(value, (Sequence, np.ndarray)) and np.ndim(value)
+        else [value]
+    )
     if not listed or len(set(map(str, listed))) != len(listed):
         raise InputError(
             f"{name} must list at least one of {', '.join(map(repr, options))}, each once",

@@ -27,7 +27,15 @@ from ..targets import NewRecord, Parameter, Record
 from ..users import User
 from .counts import rank_at_most
 
-__all__ = ["RankPosterior", "belief", "mean_variance", "order_statistic", "percentile_unknown_variance", "snooper", "uncertainty"]
+__all__ = [
+    "RankPosterior",
+    "belief",
+    "mean_variance",
+    "order_statistic",
+    "percentile_unknown_variance",
+    "snooper",
+    "uncertainty",
+]
 
 Prior = str | tuple[str, float]
 
@@ -53,7 +61,9 @@ def snooper(n: int, variance: float, prior: Prior, knowledge: str, *, percentile
     return User(belief(n, variance, prior), target, Quadratic(), name=f"A snooper with {knowledge} knowledge")
 
 
-def uncertainty(n: int, variance: float, noise_variance: ArrayLike, prior: Prior, knowledge: str, *, percentile: bool = False) -> Array:
+def uncertainty(
+    n: int, variance: float, noise_variance: ArrayLike, prior: Prior, knowledge: str, *, percentile: bool = False
+) -> Array:
     """Expected posterior variance of a typical target (or of a population percentile), by the exact engine.
 
     With sample knowledge the file order tells nothing: the mask is noise followed by a shuffle.
@@ -135,7 +145,9 @@ class RankPosterior:
         object.__setattr__(self, "release", y)
         object.__setattr__(self, "rank", check_integer("rank", self.rank, low=1, high=len(y)))
         object.__setattr__(self, "variance", check_number("variance", self.variance, low=0, open_low=True))
-        object.__setattr__(self, "noise_variance", check_number("noise_variance", self.noise_variance, low=0, open_low=True))
+        object.__setattr__(
+            self, "noise_variance", check_number("noise_variance", self.noise_variance, low=0, open_low=True)
+        )
         object.__setattr__(self, "prior_mean", check_number("prior_mean", self.prior_mean))
         check_prior(self.prior)
 
@@ -147,7 +159,9 @@ class RankPosterior:
         if sd == 0:
             return self._given_mean(at.ravel()).reshape(at.shape)
         points = at.ravel()[:, None] - sd * nodes
-        return np.asarray((self._given_mean(points.ravel()).reshape(points.shape) @ weights / weights.sum()).reshape(at.shape))
+        return np.asarray(
+            (self._given_mean(points.ravel()).reshape(points.shape) @ weights / weights.sum()).reshape(at.shape)
+        )
 
     def mean(self) -> float:
         """Posterior mean, the snooper's estimate."""
@@ -160,7 +174,9 @@ class RankPosterior:
     @property
     def _shift(self) -> float:
         away = self.noise_variance / (self.variance + self.noise_variance)
-        return float(away**2 * mean_variance(len(np.asarray(self.release)), self.variance, self.noise_variance, self.prior))
+        return float(
+            away**2 * mean_variance(len(np.asarray(self.release)), self.variance, self.noise_variance, self.prior)
+        )
 
     @property
     def _means(self) -> Array:

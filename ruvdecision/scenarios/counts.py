@@ -60,7 +60,9 @@ def at_least(many: int, p: Array, few: int, q: Array, excess: int) -> Array:
     order = open_[np.lexsort((first[open_], last[open_] - first[open_]))]
     for block in np.array_split(order, max(1, order.size // 2048)):
         if block.size:
-            result[block] = _compare(many, flat_p[block], few, flat_q[block], excess, int(first[block].min()), int(last[block].max()))
+            result[block] = _compare(
+                many, flat_p[block], few, flat_q[block], excess, int(first[block].min()), int(last[block].max())
+            )
     return np.clip(result, 0.0, 1.0).reshape(p.shape)
 
 
@@ -74,7 +76,9 @@ def _compare(many: int, p: Array, few: int, q: Array, excess: int, first: int, l
     # P(A >= k + excess) for every k: one incomplete beta function at the top, then add terms downwards.
     beyond = np.zeros_like(p) if top + 1 > many else special.betainc(top + 1, many - top, p)
     upper = beyond[:, None] + np.cumsum(_binomial(many, p, k + excess)[:, ::-1], axis=1)[:, ::-1]
-    below = np.zeros_like(p) if k[0] == 0 else 1 - special.betainc(int(k[0]), few - int(k[0]) + 1, q)  # B < k[0]: A is larger for certain
+    below = (
+        np.zeros_like(p) if k[0] == 0 else 1 - special.betainc(int(k[0]), few - int(k[0]) + 1, q)
+    )  # B < k[0]: A is larger for certain
     return np.asarray((chance * upper).sum(axis=1) + below)
 
 

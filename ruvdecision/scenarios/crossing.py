@@ -38,7 +38,9 @@ class Optimum(NamedTuple):
     utility_informed: float
 
 
-def crossings(curves: Any, low: float | None = None, high: float | None = None, points: int | None = None) -> list[Crossing]:
+def crossings(
+    curves: Any, low: float | None = None, high: float | None = None, points: int | None = None
+) -> list[Crossing]:
     """Every crossing of every two curves, where one kind of knowledge stops paying and the other starts.
 
     Parameters
@@ -148,11 +150,17 @@ def _outward(curve: Curve, scale: float) -> Iterable[Array]:
     """Noise variances to try, in blocks. A curve by convolution costs by the point, the others by the block."""
     if not curve.normal:
         return [scale * np.array([v]) for v in np.geomspace(1e-6, 1e6, 25)]
-    return [scale * np.geomspace(1e-9, 1e-2, 15), scale * np.geomspace(0.012, 1e3, 61), scale * 10.0 ** np.arange(3.5, 24.5)]
+    return [
+        scale * np.geomspace(1e-9, 1e-2, 15),
+        scale * np.geomspace(0.012, 1e3, 61),
+        scale * 10.0 ** np.arange(3.5, 24.5),
+    ]
 
 
 def _optimum(curve: Curve, v: float) -> Optimum:
-    return Optimum(curve.label, v, float(curve.risk(v)), float(curve.utility(v)), float(curve.utility(v, informed=True)))
+    return Optimum(
+        curve.label, v, float(curve.risk(v)), float(curve.utility(v)), float(curve.utility(v, informed=True))
+    )
 
 
 def _roots(a: Curve, b: Curve, grid: Any, difference: Any) -> Iterable[float]:

@@ -92,7 +92,11 @@ class Curve:
         if self.target == "percentile":
             return f"{'population' if self.knowledge == 'population' else 'sample'} percentile {self.p:g}"
         if self.target in ("maximum", "minimum"):
-            return self.target if self.rank == 1 else f"{_ordinal(self.rank or 1)} {'largest' if self.target == 'maximum' else 'smallest'}"
+            return (
+                self.target
+                if self.rank == 1
+                else f"{_ordinal(self.rank or 1)} {'largest' if self.target == 'maximum' else 'smallest'}"
+            )
         return "typical" if self.tau is None else f"value {self.tau:g}"
 
     @property
@@ -104,7 +108,9 @@ class Curve:
     def formula(self) -> str:
         """What the number is: the paper's equation, the exact error of the same rule, or the Bayes rule."""
         if self.method == "bayes":
-            shown = {"flat": "flat prior", "known": "known mean"}.get(self.prior if isinstance(self.prior, str) else "", "normal prior")
+            shown = {"flat": "flat prior", "known": "known mean"}.get(
+                self.prior if isinstance(self.prior, str) else "", "normal prior"
+            )
             return f"posterior variance, {shown}" + ("" if self.variance_known else ", unknown variance (large n)")
         if self.knowledge == "record":
             return "eq. 4, Y_i"
@@ -223,7 +229,9 @@ class Curve:
             return masked.asymptotic_percentile(n, p, self.tau)
         if self.knowledge == "population":
             return masked.population_percentile(n, p, order)
-        return masked.order_statistic(n, order) if self.tau is None else float(masked.given_value(n, order, self.tau)[0])
+        return (
+            masked.order_statistic(n, order) if self.tau is None else float(masked.given_value(n, order, self.tau)[0])
+        )
 
     def _bayes(self, n: int, v: float, grid: Array) -> Array:
         if self.order is None or self.knowledge == "record":
@@ -258,7 +266,9 @@ class Curve:
             for name, value in (("variance", float(law.var())), ("mean", float(law.mean()))):
                 given = getattr(self, name)
                 if given is not None and not np.isclose(given, value, rtol=1e-9, atol=1e-12):
-                    raise InputError(f"{name} contradicts population, which has {name} {value:g}", given, f"Leave {name} out")
+                    raise InputError(
+                        f"{name} contradicts population, which has {name} {value:g}", given, f"Leave {name} out"
+                    )
                 put(name, value)
             if _is_normal(law) and self.noise is None:
                 put("population", None)
@@ -287,7 +297,9 @@ class Curve:
             raise InputError('rank is for target="maximum" or "minimum"', self.rank, "Use p= for a percentile")
         if self.target == "value" and self.tau is None:
             raise InputError(
-                'target="value" needs tau, the value of the target', None, 'Give tau=, or use target="typical" for the average over targets'
+                'target="value" needs tau, the value of the target',
+                None,
+                'Give tau=, or use target="typical" for the average over targets',
             )
         if self.tau is not None:
             put("tau", check_number("tau", self.tau))
@@ -298,11 +310,15 @@ class Curve:
                     'Leave tau out, or use method="exact"',
                 )
             if self.target == "percentile" and self.knowledge == "population":
-                raise InputError("The population percentile is a value already", self.tau, 'Leave tau out, or use knowledge="sample"')
+                raise InputError(
+                    "The population percentile is a value already", self.tau, 'Leave tau out, or use knowledge="sample"'
+                )
         if self.data is not None:
             if self.order is not None or self.tau is not None or self.knowledge != "sample" or self.method == "bayes":
                 raise InputError(
-                    'data is for a typical target with knowledge="sample" and method "paper" or "exact"', self.label, "Leave data out"
+                    'data is for a typical target with knowledge="sample" and method "paper" or "exact"',
+                    self.label,
+                    "Leave data out",
                 )
             put("data", check_vector("data", self.data, self.n))
 
@@ -311,10 +327,14 @@ class Curve:
         if self.method == "paper" and extreme and self.knowledge == "sample":
             if not self.normal:
                 raise UnsupportedError(
-                    "The paper's constants for extremes hold for normal records and noise only", str(self.population), 'Use method="exact"'
+                    "The paper's constants for extremes hold for normal records and noise only",
+                    str(self.population),
+                    'Use method="exact"',
                 )
             if self.n < 2:
-                raise InputError("The paper's constants for extremes need at least two records", self.n, 'Use method="exact"')
+                raise InputError(
+                    "The paper's constants for extremes need at least two records", self.n, 'Use method="exact"'
+                )
         if self.method == "bayes":
             put("prior", bayes.check_prior(self.prior))
             if not self.normal:
@@ -329,10 +349,15 @@ class Curve:
             bayes.check_prior(self.prior)
         if not isinstance(self.variance_known, (bool, np.bool_)):
             raise InputError(
-                "variance_known must be True or False", self.variance_known, "Use variance_known=False for an unknown population variance"
+                "variance_known must be True or False",
+                self.variance_known,
+                "Use variance_known=False for an unknown population variance",
             )
         if not self.variance_known and not (
-            self.method == "bayes" and self.target == "percentile" and self.knowledge == "population" and self.prior == "flat"
+            self.method == "bayes"
+            and self.target == "percentile"
+            and self.knowledge == "population"
+            and self.prior == "flat"
         ):
             raise UnsupportedError(
                 'variance_known=False is available for method="bayes", target="percentile", knowledge="population", prior="flat"',
@@ -345,7 +370,9 @@ class Curve:
         given = {}
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
-            if f.name != "data" and not (value is None or (f.default is not dataclasses.MISSING and value == f.default)):
+            if f.name != "data" and not (
+                value is None or (f.default is not dataclasses.MISSING and value == f.default)
+            ):
                 given[f.name] = list(value) if isinstance(value, tuple) else value
         return given
 

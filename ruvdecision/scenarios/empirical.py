@@ -90,14 +90,20 @@ def empirical(
 
     Examples
     --------
-    >>> rumap = empirical([2.0, 3.0, 5.0, 9.0], [0.5, 1.0], targets=["maximum", 0.5], seed=1, method=["simulate", "exact"])
+    >>> rumap = empirical(
+    ...     [2.0, 3.0, 5.0, 9.0], [0.5, 1.0], targets=["maximum", 0.5], seed=1, method=["simulate", "exact"]
+    ... )
     >>> len(rumap), rumap.columns["rank"].max().item()
     (16, 4)
     """
     x = _records(data)
     grid = np.atleast_1d(check_noise(noise_variance)).ravel()
     if grid.size == 0:
-        raise InputError("noise_variance must list at least one variance", "none", "Give noise_variance=np.linspace(0.05, 1, 20) * x.var()")
+        raise InputError(
+            "noise_variance must list at least one variance",
+            "none",
+            "Give noise_variance=np.linspace(0.05, 1, 20) * x.var()",
+        )
     wanted = [_Wanted.of(t, x) for t in _listed("targets", targets)]
     if len({w.name for w in wanted}) != len(wanted):
         raise InputError("targets must differ from each other", [w.name for w in wanted], "Name each target once")
@@ -111,7 +117,10 @@ def empirical(
     masks = [Noise(variance=float(v), lower=lower, upper=upper, where=where, times=times) for v in grid]
     _check_inside(x, masks[0])
     deviations = np.sqrt(grid)[:, None] * _factor(masks[0], x)
-    solved = {m: (_simulate if m == "simulate" else _exact)(x, deviations, masks[0], wanted, states, replicates, root) for m in ways}
+    solved = {
+        m: (_simulate if m == "simulate" else _exact)(x, deviations, masks[0], wanted, states, replicates, root)
+        for m in ways
+    }
     return _build(grid, masks, wanted, states, solved, replicates, root, x)
 
 
@@ -130,7 +139,9 @@ class _Wanted:
         if isinstance(target, str):
             if target not in named:
                 raise InputError(
-                    "A target must be 'maximum', 'minimum', a percentile p or a target", target, "Use Percentile(0.99) or OrderStatistic(3)"
+                    "A target must be 'maximum', 'minimum', a percentile p or a target",
+                    target,
+                    "Use Percentile(0.99) or OrderStatistic(3)",
                 )
             target = named[target]
         elif isinstance(target, (float, np.floating)) and not isinstance(target, bool):
@@ -166,7 +177,13 @@ class _Solved:
 
 
 def _simulate(
-    x: Array, deviations: Array, mask: Noise, wanted: list[_Wanted], states: list[str], replicates: int, seed: np.random.SeedSequence
+    x: Array,
+    deviations: Array,
+    mask: Noise,
+    wanted: list[_Wanted],
+    states: list[str],
+    replicates: int,
+    seed: np.random.SeedSequence,
 ) -> _Solved:
     n, size, many = len(x), len(deviations), len(wanted)
     rng = np.random.default_rng(seed)
@@ -253,7 +270,13 @@ def _mean_error(means: Array, sampling: Array) -> Value:
 
 
 def _exact(
-    x: Array, deviations: Array, mask: Noise, wanted: list[_Wanted], states: list[str], replicates: int, seed: np.random.SeedSequence
+    x: Array,
+    deviations: Array,
+    mask: Noise,
+    wanted: list[_Wanted],
+    states: list[str],
+    replicates: int,
+    seed: np.random.SeedSequence,
 ) -> _Solved:
     variances = np.broadcast_to(deviations**2, (len(deviations), len(x)))
     snoopers = np.empty((len(states), len(wanted), len(deviations)))
@@ -284,7 +307,11 @@ def _build(
     names = [f"{wanted[t].name}, {states[s]}" + (f", {m}" if len(solved) > 1 else "") for t, s, m in order]
     texts = tell_apart([f"Noise(variance={v:.10g})" for v in grid])
     repeat = lambda values: np.repeat(np.asarray(values), size)  # noqa: E731
-    bounds = {k: v for k, v in (("lower", masks[0].lower), ("upper", masks[0].upper), ("times", masks[0].times)) if v is not None}
+    bounds = {
+        k: v
+        for k, v in (("lower", masks[0].lower), ("upper", masks[0].upper), ("times", masks[0].times))
+        if v is not None
+    }
 
     def stacked(pick: Any) -> Value:
         parts = [pick(solved[m], t, s) for t, s, m in order]
@@ -298,7 +325,10 @@ def _build(
         engine=repeat([{"simulate": "simulated", "exact": "exact"}[m] for _, _, m in order]).tolist(),
         technique=repeat([f"{name}: Noise" for name in names]).tolist(),
         # The masks may hold one boolean per record; what is shown of them does not.
-        parameters={"variance": np.tile(grid, len(order)), **{k: np.full(size * len(order), v) for k, v in bounds.items()}},
+        parameters={
+            "variance": np.tile(grid, len(order)),
+            **{k: np.full(size * len(order), v) for k, v in bounds.items()},
+        },
         columns={
             "target": repeat([wanted[t].name for t, _, _ in order]),
             "knowledge": repeat([states[s] for _, s, _ in order]),
@@ -323,7 +353,9 @@ def _build(
 def _records(data: Any) -> Array:
     values, _ = Frame.of(data).numeric("empirical")
     if values.shape[1] != 1:
-        raise InputError("empirical takes one variable", f"{values.shape[1]} columns", 'Pass the column, data["income"]')
+        raise InputError(
+            "empirical takes one variable", f"{values.shape[1]} columns", 'Pass the column, data["income"]'
+        )
     if len(values) < 2:
         raise InputError("empirical needs at least two records", len(values), "Give the whole file")
     return values[:, 0]

@@ -97,7 +97,9 @@ def percentile(n: int, variance: float, noise_variance: ArrayLike, p: float, dis
     return np.asarray(p * (1 - p) / (n * density**2) * released + (z * np.sqrt(released) - place) ** 2)
 
 
-def extreme(n: int, variance: float, noise_variance: ArrayLike, position: int = 1, distance: float | None = None) -> Array:
+def extreme(
+    n: int, variance: float, noise_variance: ArrayLike, position: int = 1, distance: float | None = None
+) -> Array:
     """Eq. 10: the largest released value for the largest record, normal records and noise.
 
     With ``distance`` = x_(n) - mu it is eq. 9. ``position`` 2, 3, ... is the second, third, ... largest. The

@@ -20,7 +20,14 @@ from ..errors import InputError
 from ..protocols import Array
 from .counts import rank_above, rank_at_most
 
-__all__ = ["clipped_moments", "index_error", "position_error", "released_variance", "scientist_error", "unequal_variances"]
+__all__ = [
+    "clipped_moments",
+    "index_error",
+    "position_error",
+    "released_variance",
+    "scientist_error",
+    "unequal_variances",
+]
 
 
 def unequal_variances(records: ArrayLike, noise_variance: ArrayLike, above: float, times: float = 2.0) -> Array:
@@ -37,7 +44,9 @@ def unequal_variances(records: ArrayLike, noise_variance: ArrayLike, above: floa
     return np.asarray(grid[:, None] * factor)
 
 
-def clipped_moments(centre: ArrayLike, variance: ArrayLike, lower: float | None = 0.0, upper: float | None = None) -> tuple[Array, Array]:
+def clipped_moments(
+    centre: ArrayLike, variance: ArrayLike, lower: float | None = 0.0, upper: float | None = None
+) -> tuple[Array, Array]:
     """Mean and variance of a normal value that is set to a bound where it falls beyond it.
 
     E max(0, x + e) = x Phi(c) + sd phi(c), c = x/sd, for the bound 0; both bounds by the same pieces.
@@ -52,7 +61,9 @@ def clipped_moments(centre: ArrayLike, variance: ArrayLike, lower: float | None 
     return mean, _moment(x, v, mean, low, high, 2)
 
 
-def index_error(target: ArrayLike, noise_variance: ArrayLike, lower: float | None = 0.0, upper: float | None = None) -> Array:
+def index_error(
+    target: ArrayLike, noise_variance: ArrayLike, lower: float | None = 0.0, upper: float | None = None
+) -> Array:
     """E (Y_t - x_t)^2 of a snooper who knows which released record is the target's.
 
     v (Phi(c) - c phi(c)) + x^2 Phi(-c) with c = x/sd for the bound 0. ``target`` is the confidential value (or
@@ -95,15 +106,23 @@ def position_error(
     return np.array([_one_position(x[order], sd, rank, aim, low, high) for sd in deviations])
 
 
-def released_variance(records: ArrayLike, noise_variance: ArrayLike, lower: float | None = 0.0, upper: float | None = None) -> Array:
+def released_variance(
+    records: ArrayLike, noise_variance: ArrayLike, lower: float | None = 0.0, upper: float | None = None
+) -> Array:
     """Expected sample variance of the released records, E S_y^2."""
     x, mean, variance = _released(records, noise_variance, lower, upper)
     n = len(x)
-    return np.asarray((variance.sum(axis=1) * (1 - 1 / n) + ((mean - mean.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)) / (n - 1))
+    return np.asarray(
+        (variance.sum(axis=1) * (1 - 1 / n) + ((mean - mean.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)) / (n - 1)
+    )
 
 
 def scientist_error(
-    records: ArrayLike, noise_variance: ArrayLike, lower: float | None = 0.0, upper: float | None = None, replicates: int | None = None
+    records: ArrayLike,
+    noise_variance: ArrayLike,
+    lower: float | None = 0.0,
+    upper: float | None = None,
+    replicates: int | None = None,
 ) -> Array:
     """Expectation of eq. 14, the mean squared error of the released mean for the population mean.
 
@@ -124,7 +143,9 @@ def scientist_error(
 # -- helpers -------------------------------------------------------------------------------------------------
 
 
-def _released(records: ArrayLike, noise_variance: ArrayLike, lower: float | None, upper: float | None) -> tuple[Array, Array, Array]:
+def _released(
+    records: ArrayLike, noise_variance: ArrayLike, lower: float | None, upper: float | None
+) -> tuple[Array, Array, Array]:
     x = check_vector("records", records)
     if len(x) < 2:
         raise InputError("A sample variance needs at least two records", len(x), "Give the whole file")
@@ -137,7 +158,9 @@ def _released(records: ArrayLike, noise_variance: ArrayLike, lower: float | None
 def _per_record(x: Array, noise_variance: ArrayLike) -> Array:
     v = check_finite("noise_variance", as_float_array("noise_variance", noise_variance))
     if np.any(v < 0):
-        raise InputError("noise_variance must not be negative", float(v.min()), "Give variances, not standard deviations with signs")
+        raise InputError(
+            "noise_variance must not be negative", float(v.min()), "Give variances, not standard deviations with signs"
+        )
     if v.ndim == 2 and v.shape[1] == len(x):
         return v
     if v.ndim <= 1:

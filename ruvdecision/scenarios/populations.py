@@ -31,10 +31,14 @@ _OUTER, _OUTER_WEIGHTS = np.polynomial.legendre.leggauss(10)
 def check_law(name: str, law: Any) -> Any:
     """Return a frozen continuous scipy.stats law with a finite variance."""
     if not all(hasattr(law, f) for f in ("cdf", "sf", "pdf", "ppf", "isf", "support")):
-        raise InputError(f"{name} must be a frozen continuous scipy.stats law", law, "Use scipy.stats.gamma(2, scale=3), for example")
+        raise InputError(
+            f"{name} must be a frozen continuous scipy.stats law", law, "Use scipy.stats.gamma(2, scale=3), for example"
+        )
     if not np.isfinite(law.var()) or law.var() <= 0:
         raise InputError(
-            f"{name} must have a finite, positive variance", float(law.var()), "Use a law with lighter tails, such as scipy.stats.t(5)"
+            f"{name} must have a finite, positive variance",
+            float(law.var()),
+            "Use a law with lighter tails, such as scipy.stats.t(5)",
         )
     return law
 
@@ -239,13 +243,20 @@ class Masked:
         z = np.stack(edges, axis=1)
         half = (z[:, :-1] - z[:, 1:]) / 2
         nodes = ((z[:, :-1] + z[:, 1:]) / 2)[..., None] + half[..., None] * _INNER
-        weight = half[..., None] * _INNER_WEIGHTS * np.exp(-(nodes**2) / 2 - special.log_ndtr(start)[:, None, None]) / np.sqrt(2 * np.pi)
+        weight = (
+            half[..., None]
+            * _INNER_WEIGHTS
+            * np.exp(-(nodes**2) / 2 - special.log_ndtr(start)[:, None, None])
+            / np.sqrt(2 * np.pi)
+        )
         nodes, weight = nodes.reshape(len(x), -1), weight.reshape(len(x), -1)
         return np.abs(self._from_score(nodes, sign) - x[:, None]), weight
 
     def _from_score(self, z: Array, sign: int) -> Array:
         """The value of X whose lower (upper) tail is Phi(z)."""
-        near, far = (self.population.ppf, self.population.isf) if sign < 0 else (self.population.isf, self.population.ppf)
+        near, far = (
+            (self.population.ppf, self.population.isf) if sign < 0 else (self.population.isf, self.population.ppf)
+        )
         result = np.empty(z.shape)
         low = z < 0
         result[low] = near(special.ndtr(z[low]))
@@ -271,7 +282,9 @@ class _Noise:
     def of(cls, law: Any, variance: float) -> _Noise:
         centre, unit = float(law.mean()), float(np.sqrt(variance))
         scale = unit / float(law.std())
-        return cls(law, centre, scale, unit, (float(law.ppf(_TINY)) - centre) * scale, (float(law.isf(_TINY)) - centre) * scale)
+        return cls(
+            law, centre, scale, unit, (float(law.ppf(_TINY)) - centre) * scale, (float(law.isf(_TINY)) - centre) * scale
+        )
 
     @property
     def normal(self) -> bool:
@@ -335,7 +348,9 @@ def _second_moment(tail: Callable[[Array], Array], scale: float) -> float:
         return 0.0
     if alive[-1] + 1 >= len(powers):
         raise InputError(
-            "The order statistic must have a finite variance", "tails that do not die out", "Use a population with lighter tails"
+            "The order statistic must have a finite variance",
+            "tails that do not die out",
+            "Use a population with lighter tails",
         )
     edges = np.concatenate([[0.0], powers[: alive[-1] + 2]])
     total, change = 0.0, np.inf

@@ -111,7 +111,9 @@ def sensitivity(
     rule = _check_rule(rule, max_risk)
     plans = _plans(factors, together)
     for changes in plans:  # a misspelt setting should not cost the work
-        runner.check({k: factors[k].values[i] for k, i in changes.items() if not (threshold_varies and k == "max_risk")})
+        runner.check(
+            {k: factors[k].values[i] for k, i in changes.items() if not (threshold_varies and k == "max_risk")}
+        )
     base = None
     variations = []
     with Bar(f"Running {len(plans):,} variations", progress) as bar:
@@ -129,9 +131,14 @@ def sensitivity(
                 variations.append(variation)
             bar.tell((i + 1) / (len(plans) + 1))
     assert base is not None
-    shown = {k: f.base_label(runner.base(k) if not (threshold_varies and k == "max_risk") else max_risk) for k, f in factors.items()}
+    shown = {
+        k: f.base_label(runner.base(k) if not (threshold_varies and k == "max_risk") else max_risk)
+        for k, f in factors.items()
+    }
     about = next((word for key, word in ABOUT.items() if (rule or {}).get(key) is not None), "utility")
-    return Sensitivity(base, tuple(variations), {k: f.labels for k, f in factors.items()}, shown, bool(together), tolerance, about)
+    return Sensitivity(
+        base, tuple(variations), {k: f.labels for k, f in factors.items()}, shown, bool(together), tolerance, about
+    )
 
 
 def _plans(factors: Mapping[str, Factor], together: bool) -> list[dict[str, int]]:
@@ -139,8 +146,14 @@ def _plans(factors: Mapping[str, Factor], together: bool) -> list[dict[str, int]
         return [{name: i} for name, f in factors.items() for i in range(len(f.values))]
     count = int(np.prod([len(f.values) for f in factors.values()], dtype=object))
     if count > MOST:
-        raise InputError("There are too many combinations", f"{count:,}", "Vary fewer values, or one setting at a time (together=False)")
-    return [dict(zip(factors, c, strict=True)) for c in itertools.product(*(range(len(f.values)) for f in factors.values()))]
+        raise InputError(
+            "There are too many combinations",
+            f"{count:,}",
+            "Vary fewer values, or one setting at a time (together=False)",
+        )
+    return [
+        dict(zip(factors, c, strict=True)) for c in itertools.product(*(range(len(f.values)) for f in factors.values()))
+    ]
 
 
 def _check_rule(rule: Any, max_risk: Any) -> dict[str, Any]:
@@ -169,7 +182,9 @@ def _value(rumap: RUMap, release: str, rule: Mapping[str, Any] | None) -> float:
     """What the rule is about, at one release."""
     if release not in rumap.releases:
         return float("nan")
-    own = {k: v for k, v in (rule or {}).items() if k in ("weights", "order", "slack", "loss", "columns", "draws", "seed")}
+    own = {
+        k: v for k, v in (rule or {}).items() if k in ("weights", "order", "slack", "loss", "columns", "draws", "seed")
+    }
     try:
         return choose(rumap.take([release]), np.inf, **own).value
     except InfeasibleError:

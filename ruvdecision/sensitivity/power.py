@@ -59,19 +59,36 @@ def power_scaling(
 
     base = Sampling() if engine is None else engine
     if not isinstance(base, Sampling):
-        raise InputError("power_scaling reweights draws", type(base).__name__, "Give engine=ruv.Sampling(...), or use ruv.sensitivity")
+        raise InputError(
+            "power_scaling reweights draws",
+            type(base).__name__,
+            "Give engine=ruv.Sampling(...), or use ruv.sensitivity",
+        )
     found = [
-        check_number("powers", p, low=0, high=STRONGEST, open_low=True) for p in check_list("powers", powers, "Write powers=(0.8, 1.25)")
+        check_number("powers", p, low=0, high=STRONGEST, open_low=True)
+        for p in check_list("powers", powers, "Write powers=(0.8, 1.25)")
     ]
     levels = sorted(set(found) - {1.0})
     if not levels:
         raise InputError("powers must hold a number beside 1", found, "Write powers=(0.8, 1.25)")
-    everybody = [user for name, each in (("intruder", intruder), ("scientist", scientist)) for _, user in check_user(name, each).leaves]
+    everybody = [
+        user
+        for name, each in (("intruder", intruder), ("scientist", scientist))
+        for _, user in check_user(name, each).leaves
+    ]
     if not any(isinstance(user, User) and isinstance(user.belief, PyMCBelief) for user in everybody):
-        kinds = ", ".join(dict.fromkeys("Snooper" if isinstance(u, Snooper) else type(u.belief).__name__ for u in everybody))
-        raise InputError("power_scaling needs a user with a PyMCBelief, whose draws it reweights", kinds, "Use ruv.sensitivity")
+        kinds = ", ".join(
+            dict.fromkeys("Snooper" if isinstance(u, Snooper) else type(u.belief).__name__ for u in everybody)
+        )
+        raise InputError(
+            "power_scaling needs a user with a PyMCBelief, whose draws it reweights", kinds, "Use ruv.sensitivity"
+        )
 
-    known = [n for n in inspect.signature(evaluate).parameters if n not in ("masks", "intruder", "scientist", "data", "engine")]
+    known = [
+        n
+        for n in inspect.signature(evaluate).parameters
+        if n not in ("masks", "intruder", "scientist", "data", "engine")
+    ]
     unknown = [n for n in options if n not in known]
     if unknown:
         raise InputError("evaluate has no such argument", unknown[0], suggest(unknown[0], known))
@@ -81,4 +98,6 @@ def power_scaling(
         scaled = replace(base, prior_power=prior_power, likelihood_power=likelihood_power)
         return evaluate(candidates, intruder=intruder, scientist=scientist, data=data, engine=scaled, **options)
 
-    return sensitivity(run, {"prior_power": levels, "likelihood_power": levels}, max_risk=max_risk, name="power scaling")
+    return sensitivity(
+        run, {"prior_power": levels, "likelihood_power": levels}, max_risk=max_risk, name="power scaling"
+    )

@@ -113,9 +113,7 @@ class Sensitivity:
         effects = [(v, self._effect(v)) for v in self.variations]
         other = sum(not e.same for _, e in effects)
         if self.verdict == "stable":
-            return (
-                f"The choice is stable: {name} is chosen in {'the only variation' if count == 1 else f'all {count} variations'} of {what}."
-            )
+            return f"The choice is stable: {name} is chosen in {'the only variation' if count == 1 else f'all {count} variations'} of {what}."  # noqa: E501
         moved = f"another release is chosen in {other} of {_count(count, 'variation')} of {what}"
         if any(v.choice is None for v, _ in effects):
             none = sum(v.choice is None for v, _ in effects)
@@ -211,7 +209,11 @@ class Sensitivity:
                 chosen[v.choice.release] += 1
         count = len(everybody)
         return pd.DataFrame(
-            {"release": list(labels), "on_frontier": [on[k] / count for k in labels], "chosen": [chosen[k] / count for k in labels]}
+            {
+                "release": list(labels),
+                "on_frontier": [on[k] / count for k in labels],
+                "chosen": [chosen[k] / count for k in labels],
+            }
         )
 
     def effects(self, of: str = "risk") -> pd.DataFrame:
@@ -288,7 +290,10 @@ class Sensitivity:
         mine, other = set(_front(self.base.rumap)), set(_front(v.rumap))
         both = mine | other
         moves = [_median_change(self.base.rumap, v.rumap, role) for role in ("risk", "utility")]
-        common: dict[str, Any] = {"frontier": len(other), "frontier_shared": len(mine & other) / len(both) if both else 1.0}
+        common: dict[str, Any] = {
+            "frontier": len(other),
+            "frontier_shared": len(mine & other) / len(both) if both else 1.0,
+        }
         common |= {"risk_change": moves[0], "utility_change": moves[1]}
         choice = self.base.choice
         if choice is None or choice.release not in v.rumap.releases:

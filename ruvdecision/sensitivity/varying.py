@@ -59,11 +59,15 @@ class Runner:
         raise NotImplementedError
 
 
-def as_runner(study: Any, intruder: Any, scientist: Any, settings: dict[str, Any], options: dict[str, Any], name: str | None) -> Runner:
+def as_runner(
+    study: Any, intruder: Any, scientist: Any, settings: dict[str, Any], options: dict[str, Any], name: str | None
+) -> Runner:
     """The runner for what `sensitivity` was given."""
     if isinstance(study, (Mask, list, tuple)) or (hasattr(study, "__iter__") and not callable(study)):
         if settings:
-            raise InputError("settings belong to a study", "masks and settings", "Pass arguments of evaluate as they are")
+            raise InputError(
+                "settings belong to a study", "masks and settings", "Pass arguments of evaluate as they are"
+            )
         for who, user in zip(USERS, (intruder, scientist), strict=True):
             if user is None:
                 raise InputError(f"Masks need the {who}", None, f"Give {who}=ruv.User(...)")
@@ -74,7 +78,9 @@ def as_runner(study: Any, intruder: Any, scientist: Any, settings: dict[str, Any
         raise InputError("A study has its own users", "intruder or scientist", "Give masks, or leave the users out")
     if not callable(study) and not (hasattr(study, "run") and hasattr(study, "function")):
         raise InputError(
-            "sensitivity needs a study, a function that gives a map, or masks", kind_of(study), "Write sensitivity(study, vary={...})"
+            "sensitivity needs a study, a function that gives a map, or masks",
+            kind_of(study),
+            "Write sensitivity(study, vary={...})",
         )
     return _Function(study, {**settings, **options}, name)
 
@@ -82,7 +88,9 @@ def as_runner(study: Any, intruder: Any, scientist: Any, settings: dict[str, Any
 def as_factors(vary: Any) -> dict[str, Factor]:
     """Check what is to be varied."""
     if not isinstance(vary, Mapping) or not vary:
-        raise InputError("vary must say which settings take which values", vary, 'Write vary={"prior_variance": [1, 5, 25]}')
+        raise InputError(
+            "vary must say which settings take which values", vary, 'Write vary={"prior_variance": [1, 5, 25]}'
+        )
     factors = {}
     for name, given in vary.items():
         if not isinstance(name, str) or not name:
@@ -122,7 +130,9 @@ def changed(thing: Any, path: Sequence[str], value: Any, whole: str) -> Any:
         return type(thing)(parts) if type(thing) in (list, tuple) else tuple(parts)
     if not dataclasses.is_dataclass(thing) or isinstance(thing, type):
         raise InputError(
-            f"{whole} cannot be varied: {type(thing).__name__} has no named parts", head, "Give whole objects as values instead"
+            f"{whole} cannot be varied: {type(thing).__name__} has no named parts",
+            head,
+            "Give whole objects as values instead",
         )
     known = [f.name for f in dataclasses.fields(thing) if f.init]
     if head not in known and _has(thing, head) and "members" in known:
@@ -168,9 +178,13 @@ class _Function(Runner):
         if not isinstance(result, Mapping) or not all(isinstance(m, RUMap) for m in result.values()) or not result:
             raise InputError("The study must give a map", type(result).__name__, "End it with return ruv.evaluate(...)")
         if self.name is None and len(result) > 1:
-            raise InputError("The study gives several maps", list(result), f"Say which one: name={next(iter(result))!r}")
+            raise InputError(
+                "The study gives several maps", list(result), f"Say which one: name={next(iter(result))!r}"
+            )
         if self.name is not None and self.name not in result:
-            raise InputError("The study gives no map of that name", self.name, suggest(self.name, [str(k) for k in result]))
+            raise InputError(
+                "The study gives no map of that name", self.name, suggest(self.name, [str(k) for k in result])
+            )
         found: RUMap = next(iter(result.values())) if self.name is None else result[self.name]
         return found
 
@@ -204,7 +218,9 @@ class _Users(Runner):
                 options = [*self.parts, "belief", "target", "loss", *self.arguments, "max_risk"]
                 hint = suggest(name, options)
                 raise InputError(
-                    "vary names something that neither user has", name, f"{hint} Paths look like intruder.belief.prior_variance"
+                    "vary names something that neither user has",
+                    name,
+                    f"{hint} Paths look like intruder.belief.prior_variance",
                 )
             for who in owners:  # without a user's name both change
                 now[who] = changed(now[who], [head, *rest], value, name)

@@ -117,7 +117,12 @@ def own_parts() -> None:
     measure: Measure = MeanShift()
     belief: Belief = Coin()
     engine: Engine = Toss()
-    assert isinstance(loss, Loss) and isinstance(measure, Measure) and isinstance(belief, Belief) and isinstance(engine, Engine)
+    assert (
+        isinstance(loss, Loss)
+        and isinstance(measure, Measure)
+        and isinstance(belief, Belief)
+        and isinstance(engine, Engine)
+    )
     user = ruv.User(belief, ruv.Record(0), loss)
     rumap = ruv.evaluate([ruv.Suppress(), ruv.Release()], intruder=user, scientist=user, engine=engine)
     assert rumap.intruder_uncertainty.tolist() == [0.0025, 0.0]
@@ -126,7 +131,9 @@ def own_parts() -> None:
     assert ruv.evaluate(ruv.Noise(sd=1), intruder=function, scientist=function).size == 1
     data = pd.DataFrame({"income": [1.0, 2.0, 3.0, 4.0]})
     assert (Exponential(2.0).release(data, rng=1)["income"] >= data["income"]).all()
-    both = ruv.measure(data, [Exponential(2.0), Exponential() | ruv.Round(0.5)], measures=[measure, MeanShift("again")], seed=1)
+    both = ruv.measure(
+        data, [Exponential(2.0), Exponential() | ruv.Round(0.5)], measures=[measure, MeanShift("again")], seed=1
+    )
     assert_type(both, ruv.RUMap)
 
 
@@ -134,14 +141,44 @@ def provided_parts() -> None:
     """What the package ships is what its protocols ask for."""
     normal = ruv.NormalBelief(records=3, variance=1, prior_variance=5)
     beliefs: list[Belief] = [normal, ruv.FiniteBelief(values=[0, 1], probabilities=[0.5, 0.5])]
-    targets: list[Target] = [ruv.Record(0), ruv.Records(), ruv.NewRecord(), ruv.Parameter("mu"), ruv.Average(), ruv.EachRecord()]
+    targets: list[Target] = [
+        ruv.Record(0),
+        ruv.Records(),
+        ruv.NewRecord(),
+        ruv.Parameter("mu"),
+        ruv.Average(),
+        ruv.EachRecord(),
+    ]
     targets += [ruv.Maximum(), ruv.Minimum(), ruv.Percentile(0.9), ruv.OrderStatistic(2), ruv.Identity(0)]
     targets += [ruv.Functional(lambda a, b: a - b, of=[ruv.Record(0), ruv.Record(1)], name="the gap")]
-    losses: list[Loss] = [ruv.Quadratic(), ruv.Absolute(), ruv.Power(1.5), ruv.ZeroOne(), ruv.LogScore(), ruv.Pinball(0.9), ruv.Linex(1.0)]
-    losses += [ruv.Huber(1.0), ruv.CRPS(), ruv.IntervalScore(0.1), ruv.KullbackLeibler(), ruv.CustomLoss(lambda e, t: (e - t) ** 2)]
+    losses: list[Loss] = [
+        ruv.Quadratic(),
+        ruv.Absolute(),
+        ruv.Power(1.5),
+        ruv.ZeroOne(),
+        ruv.LogScore(),
+        ruv.Pinball(0.9),
+        ruv.Linex(1.0),
+    ]
+    losses += [
+        ruv.Huber(1.0),
+        ruv.CRPS(),
+        ruv.IntervalScore(0.1),
+        ruv.KullbackLeibler(),
+        ruv.CustomLoss(lambda e, t: (e - t) ** 2),
+    ]
     engines: list[Engine] = [ruv.Exact(), ruv.Enumeration(), ruv.Quadrature(), ruv.Sampling(draws=100, chains=2)]
-    laws: list[Posterior] = [ruv.Gaussian.scalar(0.0, 1.0), ruv.Finite([0.0, 1.0], [0.5, 0.5]), ruv.Drawn(np.arange(9.0))]
-    measures: list[Measure] = [ruv.RecordLinkage(known=["a"]), ruv.IntervalOverlap("y ~ a"), ruv.NormalKL(), ruv.Propensity()]
+    laws: list[Posterior] = [
+        ruv.Gaussian.scalar(0.0, 1.0),
+        ruv.Finite([0.0, 1.0], [0.5, 0.5]),
+        ruv.Drawn(np.arange(9.0)),
+    ]
+    measures: list[Measure] = [
+        ruv.RecordLinkage(known=["a"]),
+        ruv.IntervalOverlap("y ~ a"),
+        ruv.NormalKL(),
+        ruv.Propensity(),
+    ]
     parts: list[Sequence[object]] = [beliefs, targets, losses, engines, laws, measures]
     assert all(part for part in parts)
     for law in laws:
@@ -165,7 +202,9 @@ def flow(folder: Path) -> ruv.RUMap:
     masks += [ruv.Noise(variance=v) | average for v in np.arange(1, 5) / 2]
     law = ruv.posterior(intruder, chain)
     assert_type(law, Posterior)
-    rumap = ruv.evaluate(masks, intruder=intruder, scientist=scientist, seed=np.random.default_rng(1), risk=lambda u: 1 / u)
+    rumap = ruv.evaluate(
+        masks, intruder=intruder, scientist=scientist, seed=np.random.default_rng(1), risk=lambda u: 1 / u
+    )
     assert_type(rumap, ruv.RUMap)
     assert_type(rumap.risk, Array)
     assert_type(rumap.utility_error, Array)
@@ -211,10 +250,14 @@ def further() -> None:
     assert_type(ruv.evaluate(masks, intruder=panel, scientist=scientist), ruv.RUMap)
     snooper = ruv.Snooper("row", ruv.Record(0), belief=belief)
     assert_type(ruv.evaluate(masks, intruder=snooper, scientist=scientist), ruv.RUMap)
-    optimum = ruv.optimise(lambda variance: ruv.Noise(variance=variance), max_risk=0.7, intruder=intruder, scientist=scientist)
+    optimum = ruv.optimise(
+        lambda variance: ruv.Noise(variance=variance), max_risk=0.7, intruder=intruder, scientist=scientist
+    )
     assert_type(optimum, ruv.Optimum)
     assert_type(optimum.mask, ruv.Mask)
-    what_if = ruv.sensitivity(masks, {"intruder.belief.prior_variance": [1, 25]}, intruder=intruder, scientist=scientist, max_risk=0.7)
+    what_if = ruv.sensitivity(
+        masks, {"intruder.belief.prior_variance": [1, 25]}, intruder=intruder, scientist=scientist, max_risk=0.7
+    )
     assert_type(what_if, ruv.Sensitivity)
     assert_type(what_if.sentence, str)
     best = ruv.limit(intruder, scientist, max_risk=[0.5, 0.6])

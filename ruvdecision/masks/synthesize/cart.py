@@ -41,7 +41,9 @@ def _leaves(task: Task, rows: Ints, min_leaf: int, rng: np.random.Generator) -> 
     try:
         from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
     except ImportError:
-        raise UnsupportedError('Synthesize(method="cart") needs scikit-learn', do="Install scikit-learn, or use regression") from None
+        raise UnsupportedError(
+            'Synthesize(method="cart") needs scikit-learn', do="Install scikit-learn, or use regression"
+        ) from None
 
     # The seed only decides between splits of equal gain, but those are common in small leaves.
     seed = int(rng.integers(0, 2**31 - 1))
@@ -60,4 +62,6 @@ def _members(leaf: Ints, fallen: Ints, u: Array) -> Ints:
     order = np.argsort(leaf, kind="stable")
     inside = leaf[order]
     start, stop = np.searchsorted(inside, fallen, side="left"), np.searchsorted(inside, fallen, side="right")
-    return np.asarray(order[start + np.minimum((u * (stop - start)).astype(np.int64), stop - start - 1)], dtype=np.int64)
+    return np.asarray(
+        order[start + np.minimum((u * (stop - start)).astype(np.int64), stop - start - 1)], dtype=np.int64
+    )

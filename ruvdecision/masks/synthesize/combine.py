@@ -134,10 +134,16 @@ def _checked(estimates: ArrayLike, variances: ArrayLike) -> tuple[Array, Array]:
     u = check_finite("variances", as_float_array("variances", variances))
     if q.ndim not in (1, 2) or len(q) < 2:
         raise InputError(
-            "Combining needs at least two copies, one row each", f"shape {q.shape}", "Use Synthesize(copies=5).releases(data, rng)"
+            "Combining needs at least two copies, one row each",
+            f"shape {q.shape}",
+            "Use Synthesize(copies=5).releases(data, rng)",
         )
     if u.shape != q.shape:
-        raise InputError("variances must have the shape of the estimates", f"{u.shape} against {q.shape}", "Give one variance per estimate")
+        raise InputError(
+            "variances must have the shape of the estimates",
+            f"{u.shape} against {q.shape}",
+            "Give one variance per estimate",
+        )
     if np.any(u < 0):
         raise InputError("variances must not be negative", float(u.min()), "Give squared standard errors")
     return q, u

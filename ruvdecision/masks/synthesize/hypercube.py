@@ -38,7 +38,10 @@ def draw_hypercube(table: pd.DataFrame, ranked: Sequence[Ranked], rng: np.random
     z = np.stack([scores[rng.permutation(n)] for _ in range(p)], axis=1)
     z = _white(z)
     ranks = _restore(z, places, spearman(ranked), latent_correlation(ranked))
-    return [values[ranks[:, j]] if isinstance(values, np.ndarray) else values.take(ranks[:, j]) for j, values in enumerate(sorted_values)]
+    return [
+        values[ranks[:, j]] if isinstance(values, np.ndarray) else values.take(ranks[:, j])
+        for j, values in enumerate(sorted_values)
+    ]
 
 
 def _strata(column: pd.Series, ranked: Ranked, u: Array) -> Any:

@@ -106,11 +106,15 @@ class Synthesize(Mask):
                 known = " and ".join(repr(m) for m in methods)
                 raise InputError(f"{name} is for method {known} only", f"method={self.method!r}", f"Leave {name} out")
         if self.method == "belief" and self.belief is None:
-            raise InputError('Synthesize(method="belief") needs a belief', None, "Write Synthesize(belief=NormalBelief(...))")
+            raise InputError(
+                'Synthesize(method="belief") needs a belief', None, "Write Synthesize(belief=NormalBelief(...))"
+            )
         if self.moments is not None:
             check_choice("moments", self.moments, ["sampled", "exact"])
             if self.moments == "exact" and self.proper:
-                raise InputError("Exact moments and drawn parameters exclude each other", "proper=True", 'Use moments="sampled"')
+                raise InputError(
+                    "Exact moments and drawn parameters exclude each other", "proper=True", 'Use moments="sampled"'
+                )
         if self.min_leaf is not None:
             put_field("min_leaf", check_integer("min_leaf", self.min_leaf, low=1))
         put_field("copies", check_integer("copies", self.copies, low=1, high=1_000_000))
@@ -133,7 +137,9 @@ class Synthesize(Mask):
         chosen, given = self._positions(frame)
         who = f"Synthesize(method={self.method!r})"
         if frame.n < 2:
-            raise InputError(f"{who} needs at least two records", frame.n, "One record cannot be synthesised without showing it")
+            raise InputError(
+                f"{who} needs at least two records", frame.n, "One record cannot be synthesised without showing it"
+            )
         refuse_missing(who, frame.table.iloc[:, [*chosen, *given]])
         if self.method == "normal":
             return self._normal(frame, chosen, given, rng)
@@ -141,11 +147,18 @@ class Synthesize(Mask):
             order = self._order(frame, chosen)
             model = regression if self.method == "regression" else cart(self.min_leaf or 5)
             return put(
-                frame, draw_sequential(frame.table, order, given, model, rng, proper=self.proper, corner=self.method == "regression")
+                frame,
+                draw_sequential(
+                    frame.table, order, given, model, rng, proper=self.proper, corner=self.method == "regression"
+                ),
             )
         if self.method == "belief":
             drawn = draw_belief(self.belief, frame, chosen, rng)
-            new = drawn if isinstance(drawn, pd.DataFrame) else pd.DataFrame(np.asarray(drawn).reshape(frame.n, len(chosen)))
+            new = (
+                drawn
+                if isinstance(drawn, pd.DataFrame)
+                else pd.DataFrame(np.asarray(drawn).reshape(frame.n, len(chosen)))
+            )
             return put(frame, {i: _typed(new.iloc[:, j], frame.table.iloc[:, i]) for j, i in enumerate(chosen)})
         part = frame.table.iloc[:, chosen]
         ranked = rank_columns(who, part)
@@ -159,7 +172,9 @@ class Synthesize(Mask):
         booleans = [names[i] for i in [*chosen, *given] if kind_of(frame.table.iloc[:, i]) == "boolean"]
         if booleans:
             raise InputError(
-                "Normal synthesis needs numbers", f"boolean {booleans}", 'Leave them out with columns=[...], or use method="cart"'
+                "Normal synthesis needs numbers",
+                f"boolean {booleans}",
+                'Leave them out with columns=[...], or use method="cart"',
             )
         x, _ = frame.numeric("Normal synthesis", [names[i] for i in chosen])
         g = frame.numeric("Normal synthesis", [names[i] for i in given])[0] if given else None
@@ -192,13 +207,19 @@ class Synthesize(Mask):
         order = check_columns("order", self.order, frame.columns)
         if sorted(order) != sorted(chosen):
             raise InputError(
-                "order must name every synthesised column once", list(self.order), f"Order these: {[frame.columns[i] for i in chosen]}"
+                "order must name every synthesised column once",
+                list(self.order),
+                f"Order these: {[frame.columns[i] for i in chosen]}",
             )
         return order
 
 
 def _typed(drawn: pd.Series, column: pd.Series) -> Any:
     """A belief's draw in the floating type of the column; other values stay as the belief gave them."""
-    if kind_of(drawn) == "number" and kind_of(column) in ("number", "boolean") and pd.api.types.is_float_dtype(drawn.dtype):
+    if (
+        kind_of(drawn) == "number"
+        and kind_of(column) in ("number", "boolean")
+        and pd.api.types.is_float_dtype(drawn.dtype)
+    ):
         return real_like(drawn.to_numpy(dtype=np.float64, na_value=np.nan), column)
     return drawn.array

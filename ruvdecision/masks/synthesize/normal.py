@@ -27,13 +27,17 @@ def draw_sampled(x: Array, g: Array | None, rng: np.random.Generator, *, proper:
     df = n - 1 - len(q)
     if df < 1:
         raise InputError(
-            "Normal synthesis needs more records than columns given", f"{n} records, {len(q)} columns given", "Give fewer columns"
+            "Normal synthesis needs more records than columns given",
+            f"{n} records, {len(q)} columns given",
+            "Give fewer columns",
         )
     covariance = sample_covariance(y - fitted) * ((n - 1) / df)
     if proper:
         if df < p:
             raise InputError(
-                f"Drawing a covariance of {p} columns needs at least {len(q) + 1 + p} records", n, "Use proper=False or fewer columns"
+                f"Drawing a covariance of {p} columns needs at least {len(q) + 1 + p} records",
+                n,
+                "Use proper=False or fewer columns",
             )
         covariance = _inverse_wishart(covariance * df, df, rng)
         # Coefficients of orthonormal directions, the constant one first, are independent with the covariance of a record.

@@ -24,7 +24,13 @@ def draw_belief(belief: Any, frame: Frame, positions: list[int], rng: np.random.
     predictive = getattr(belief, "predictive", None)
     if callable(predictive):
         part = frame.table.iloc[:, positions]
-        seen = part if frame.kind == "frame" else part.to_numpy()[:, 0] if frame.kind in ("series", "vector") else part.to_numpy()
+        seen = (
+            part
+            if frame.kind == "frame"
+            else part.to_numpy()[:, 0]
+            if frame.kind in ("series", "vector")
+            else part.to_numpy()
+        )
         drawn = predictive(seen, rng)
     elif all(hasattr(belief, name) for name in ("spread", "centre", "doubt")):
         values, _ = frame.numeric("Synthesize(belief=...)", [frame.columns[i] for i in positions])
@@ -52,9 +58,17 @@ def normal_predictive(belief: Any, data: Array, rng: np.random.Generator) -> Arr
     """
     n, k = data.shape
     if belief.spread.shape != (k, k):
-        raise InputError(f"The belief has {len(belief.spread)} variables", f"{k} columns", "Name the belief's columns with columns=[...]")
+        raise InputError(
+            f"The belief has {len(belief.spread)} variables",
+            f"{k} columns",
+            "Name the belief's columns with columns=[...]",
+        )
     if belief.records != n:
-        raise InputError(f"The belief is about {belief.records} records", f"{n} records", "Make a belief with as many records as the data")
+        raise InputError(
+            f"The belief is about {belief.records} records",
+            f"{n} records",
+            "Make a belief with as many records as the data",
+        )
     mean = data.mean(axis=0)
     if belief.doubt is None:
         centre, doubt = mean, belief.spread / n

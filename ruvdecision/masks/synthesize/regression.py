@@ -43,7 +43,9 @@ def _linear(task: Task, rng: np.random.Generator) -> Array:
     df = n - 1 - len(q)
     if df < 1:
         raise InputError(
-            f"A regression of {task.column.name!r} needs more than {len(q) + 1} records", n, 'Give fewer columns, or use method="cart"'
+            f"A regression of {task.column.name!r} needs more than {len(q) + 1} records",
+            n,
+            'Give fewer columns, or use method="cart"',
         )
     centre, scale = y.mean(), float(spread(y)) or 1.0
     z = (y - centre) / scale
@@ -116,7 +118,9 @@ def fit_logistic(x: Array, codes: Ints, k: int) -> Any:
 
     start = np.zeros((d.shape[1], len(present)))
     start[0] = np.log(np.bincount(own) / n)
-    fitted = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 500, "gtol": 1e-6}).x.reshape(start.shape)
+    fitted = minimize(
+        objective, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 500, "gtol": 1e-6}
+    ).x.reshape(start.shape)
 
     def predict(z: Array) -> Array:
         chance = np.zeros((len(z), k))

@@ -37,7 +37,14 @@ Model = Callable[[Task, np.random.Generator], Any]
 
 
 def draw_sequential(
-    table: pd.DataFrame, order: Sequence[int], given: Sequence[int], model: Model, rng: np.random.Generator, *, proper: bool, corner: bool
+    table: pd.DataFrame,
+    order: Sequence[int],
+    given: Sequence[int],
+    model: Model,
+    rng: np.random.Generator,
+    *,
+    proper: bool,
+    corner: bool,
 ) -> dict[int, Any]:
     """Draw the columns at ``order`` one after the other.
 
@@ -107,7 +114,9 @@ def _levels(column: pd.Series) -> pd.Index:
     try:
         levels = pd.Index(column.unique())
     except TypeError:
-        raise InputError("A category must be hashable", f"column {column.name!r} holds lists or the like", "Turn them into text") from None
+        raise InputError(
+            "A category must be hashable", f"column {column.name!r} holds lists or the like", "Turn them into text"
+        ) from None
     if len(levels) > MOST_CATEGORIES:
         raise InputError(
             f"Sequential synthesis takes at most {MOST_CATEGORIES} categories in a column",
