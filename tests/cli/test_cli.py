@@ -29,7 +29,7 @@ STUDY = '''"""Three releases, made by hand.
 More words that are not listed.
 """
 
-from ruvdecision.rumap import RUMap
+from ruvdecision.maps.rumap import RUMap
 
 MAX_RISK = 0.5
 
@@ -46,7 +46,7 @@ def notes(rumap):
 
 PANEL = '''"""Two maps side by side."""
 
-from ruvdecision.rumap import RUMap
+from ruvdecision.maps.rumap import RUMap
 
 
 def study():
@@ -186,7 +186,7 @@ def test_the_table_shows_errors_of_sampled_numbers(tmp_path: Path, capsys: pytes
     text = '''"""Sampled."""
 import numpy as np
 from ruvdecision.protocols import Value
-from ruvdecision.rumap import RUMap
+from ruvdecision.maps.rumap import RUMap
 def study():
     intruder = Value(np.array([2.0, 4.0]), np.array([0.2, 0.0]))
     return RUMap.build(labels=["a", "b"], intruder=intruder, scientist=[1.0, 2.0], engine=["sampling", "exact"])

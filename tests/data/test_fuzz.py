@@ -257,7 +257,7 @@ import random, sys, warnings
 from pathlib import Path
 warnings.simplefilter("error")
 from ruvdecision.errors import RuvError
-from ruvdecision.files import read_data
+from ruvdecision.data.read import read_data
 path, count = Path(sys.argv[1]), int(sys.argv[2])
 content, rng, refused = path.read_bytes(), random.Random(1), 0
 for _ in range(count):
@@ -360,7 +360,7 @@ def test_hurt_maps(data: Any) -> None:
 UNSEALED = """
 import random, sys, warnings
 from ruvdecision.errors import RuvError
-from ruvdecision.storage import from_bytes
+from ruvdecision.maps.storage import from_bytes
 content = open(sys.argv[1], "rb").read()[:-85]
 start, refused = int(sys.argv[2]), 0
 for seed in range(start, start + int(sys.argv[3])):

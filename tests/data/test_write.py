@@ -199,7 +199,7 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 from ruvdecision.cli import main
-from ruvdecision.rumap import RUMap
+from ruvdecision.maps.rumap import RUMap
 rumap = RUMap.build(labels=["a", "b"], intruder=[2.0, 1.0], scientist=[0.5, 0.25])
 out = Path(sys.argv[1])
 rumap.save(out / "map.nc"); rumap.report(out / "report.html"); main(["run", sys.argv[2], "--out", str(out / "first"), "--quiet"])

@@ -358,7 +358,7 @@ STUDY = '''
 import time
 from pathlib import Path
 import ruvdecision as ruv
-from ruvdecision.progress import Bar
+from ruvdecision.running.progress import Bar
 
 MAX_RISK = 0.5
 

@@ -627,7 +627,7 @@ STUDY = '''
 """A study for the page's tests."""
 import numpy as np
 import ruvdecision as ruv
-from ruvdecision.progress import Bar
+from ruvdecision.running.progress import Bar
 
 MAX_RISK = 0.5
 RANGES = {"n": (2, 40)}
@@ -759,8 +759,8 @@ def test_users_that_need_more_are_left_out(study_file: Path) -> None:
 SLOW = '''
 """Slow."""
 import time
-from ruvdecision.progress import Bar
-from ruvdecision.rumap import RUMap
+from ruvdecision.running.progress import Bar
+from ruvdecision.maps.rumap import RUMap
 
 def study(n=4):
     with Bar("Counting") as bar:

@@ -422,9 +422,9 @@ import os, random, signal, sys, time
 from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import ruvdecision as ruv
-from ruvdecision.empirical import measure
+from ruvdecision.measure import measure
 from ruvdecision.report.fingerprint import fingerprint
-from ruvdecision.sharing import begin_worker
+from ruvdecision.running.sharing import begin_worker
 
 folder, rng = sys.argv[1], random.Random(7)
 data = np.random.default_rng(1).normal(size=(250, 3))

@@ -289,7 +289,7 @@ def test_ctrl_c_from_outside(tmp_path: Path) -> None:
             """
             import signal, time
             from concurrent.futures import ProcessPoolExecutor
-            from ruvdecision.running import Task, run
+            from ruvdecision.running.run import Task, run
             def slow(shared, i):
                 time.sleep(0.05)
                 return i
@@ -326,7 +326,7 @@ def test_workers_end_when_their_run_is_killed(tmp_path: Path) -> None:
             """
             import os, time
             from concurrent.futures import ProcessPoolExecutor
-            from ruvdecision.running import Task, run
+            from ruvdecision.running.run import Task, run
             def where(shared, i):
                 time.sleep(0.02)
                 return os.getpid()

@@ -302,7 +302,7 @@ import warnings
 import numpy as np
 import ruvdecision as ruv
 from ruvdecision.beliefs.pymc import PyMCBelief
-from ruvdecision.engines.sampling import Sampling
+from ruvdecision.engines.pymc.sampling import Sampling
 
 def build(n):
     import pymc as pm
@@ -347,7 +347,7 @@ def test_without_a_compiler_it_says_so_once_and_goes_on(tmp_path: Path) -> None:
 CLOSED = """
 import ruvdecision as ruv
 from ruvdecision.beliefs.pymc import PyMCBelief
-from ruvdecision.calibration import calibrate
+from ruvdecision.analyses.calibrate import calibrate
 belief = ruv.NormalBelief(records=4, variance=2, prior_variance=5)
 user = ruv.User(belief, ruv.Record(0), ruv.Quadratic())
 ruv.evaluate([ruv.Noise(variance=1.0), ruv.Suppress()], intruder=user, scientist=user)
