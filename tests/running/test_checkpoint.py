@@ -27,7 +27,7 @@ import ruvdecision as ruv
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.measure import measure
 from ruvdecision.measures import NormalKL, RecordLinkage
-from ruvdecision.measures.results import Outcome
+from ruvdecision.measures.results import Finding
 from ruvdecision.protocols import Solution, Value
 from ruvdecision.running import checkpoint as module
 from ruvdecision.running.checkpoint import Checkpoint
@@ -102,9 +102,9 @@ def test_the_packages_own_records_come_back() -> None:
     solution = Solution(
         np.array([0.1, np.nan]), np.zeros(2), 1 / 3, ["exact", "draws"], {"rhat": np.array([1.0, np.inf]), "m": matrix}
     )
-    again = decode(encode([solution, Value(np.array(1.0), np.array(0.0)), Outcome(0.5, 0.1, {"J": 1.0})]))
+    again = decode(encode([solution, Value(np.array(1.0), np.array(0.0)), Finding(0.5, 0.1, {"J": 1.0})]))
     assert isinstance(again[0], Solution) and same(tuple(again[0]), tuple(solution))
-    assert again[0].diagnostics["m"].flags.f_contiguous and again[2] == Outcome(0.5, 0.1, {"J": 1.0})
+    assert again[0].diagnostics["m"].flags.f_contiguous and again[2] == Finding(0.5, 0.1, {"J": 1.0})
     objects = np.array(["a", None, 1.5], dtype=object)
     assert_array_equal(decode(encode(objects)), objects)
 
@@ -501,5 +501,5 @@ def test_a_partial_map_after_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_solution_with_other_numbers_is_another_result() -> None:
-    outcome = Outcome(0.5, 0.1, {})
+    outcome = Finding(0.5, 0.1, {})
     assert encode(outcome) != encode(replace(outcome, value=np.nextafter(0.5, 1)))

@@ -16,7 +16,6 @@ from scipy import integrate, optimize, stats
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.measures import frames
 from ruvdecision.measures.base import Measure, Measured
-from ruvdecision.measures.fits.discriminate import logistic_scores, polynomial, tree_scores
 from ruvdecision.measures.fits.estimates import Correlations, Means, Quantiles, Statistic
 from ruvdecision.measures.fits.regression import Fit, Linear, Logistic, Poisson
 from ruvdecision.measures.utility.cdf import MCM, MD, cdf_differences, mcm_maximum
@@ -46,7 +45,14 @@ from ruvdecision.measures.utility.overlap import (
     ellipsoid_overlap,
     interval_overlap,
 )
-from ruvdecision.measures.utility.propensity import ClusteredPropensity, Propensity, TreePropensity
+from ruvdecision.measures.utility.propensity import (
+    ClusteredPropensity,
+    Propensity,
+    TreePropensity,
+    logistic_scores,
+    polynomial,
+    tree_scores,
+)
 from ruvdecision.numerics import generalised_chi2
 
 approx = pytest.approx
