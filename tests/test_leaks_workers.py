@@ -18,26 +18,13 @@ from edges import tried
 from sentinels import SECRETS, WHO, chain, files, labelled, leaks, numbers, table
 
 import ruvdecision as ruv
-from ruvdecision.running import Task, run
-from ruvdecision.sharing import Parcel, Sealed, dumps
+from ruvdecision.running import Task, pack, run
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="shared memory by handle is Linux's")
-def test_what_is_shared_is_the_owners_alone_and_goes_with_the_run() -> None:
-    before = set(os.listdir("/proc/self/fd"))
-    with Parcel(table()) as parcel:
-        assert leaks(parcel.blob)  # the records are in it: that is what it is for
-        assert leaks(repr(parcel.handle)) == [] and leaks(bytes(repr(parcel), "utf-8")) == []
-        assert os.stat(parcel.handle.place).st_mode & 0o777 == 0o600
-        assert os.readlink(parcel.handle.place).startswith("/memfd:ruvdecision")
-        place = parcel.handle.place
-    assert not os.path.lexists(place) and set(os.listdir("/proc/self/fd")) <= before
-
-
 def test_tasks_do_not_show_their_arguments() -> None:
-    work = Sealed(dumps((max, (labelled(), WHO))))
+    work = pack((max, (labelled(), WHO)))
     assert leaks(bytes(work)) and leaks(repr(work) + str(work) + f"{work!s}{work!r}") == []
     assert pickle.loads(work)[0] is max
 

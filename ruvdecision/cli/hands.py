@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -41,14 +43,11 @@ def hands(options: argparse.Namespace) -> Iterator[Any]:
         return
     from concurrent.futures import ProcessPoolExecutor
 
-    from ..sharing import begin_worker
-
     # Ctrl-C is for this process, which then ends its workers: they should not answer it with tracebacks of their own.
-    pool = ProcessPoolExecutor(options.workers, initializer=begin_worker)
+    pool = ProcessPoolExecutor(options.workers, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
     try:
         yield pool
     finally:
-        workers = list((getattr(pool, "_processes", None) or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)
-        for worker in workers:
+        for worker in multiprocessing.active_children():
             worker.terminate()

@@ -43,7 +43,6 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command."""
     from ..datafingerprint import own_key
     from ..progress import host
-    from ..running import using
     from ..studies import load_study, parse_settings
 
     settings = parse_settings(options.set)
@@ -55,8 +54,8 @@ def run(options: argparse.Namespace) -> int:
         say(f"running {study.name}")
         if out is not None:
             own_key(create=True)  # so that the report can name the data
-        with host(say), hands(options) as executor, using(executor, options.checkpoint):
-            outcome = study.run(**settings)
+        with host(say), hands(options) as executor:
+            outcome = study.run(**settings, executor=executor, checkpoint=options.checkpoint)
         max_risk = study.max_risk if options.max_risk is None else options.max_risk
         choices, misses = choose(outcome, max_risk)
         # Write before printing: a reader of stdout that goes away early must not cost the files.
