@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .hands import hands
+from .executor import hands
 from .options import add_report_options, add_running_options, number
 from .outcomes import choose, close
 from .output import check_out, write
@@ -41,8 +41,8 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command."""
-    from ..datafingerprint import own_key
-    from ..progress import host
+    from ..running.fingerprint import own_key
+    from ..running.progress import host
     from ..studies import load_study, parse_settings
 
     settings = parse_settings(options.set)

@@ -1,0 +1,250 @@
+"""A directory that keeps every finished task of a run, so that a run which was killed goes on where it stopped.
+
+Inside are a manifest and one small file per finished task. Each file is written beside its place, forced to disk and
+moved there in one step, so that it is whole or absent at any instant. Files hold results only, as text: no records, no
+code.
+
+A checkpoint belongs to the settings and the data of a study, to the versions of Python, this package and the libraries
+below it, and to the source text of every imported module that is neither the standard library nor installed. The
+manifest has salted digests of them (see `ruvdecision.running.digests` and `ruvdecision.running.sources`); if one differs the checkpoint
+is refused, and the error says which.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._version import __version__
+from ..data.write import UNFINISHED, nameable, place_files, unfinished
+from ..errors import InputError, RuvError
+from .digests import digest
+from .encoding import decode, encode
+from .sources import sources
+
+__all__ = ["Checkpoint", "as_directory", "kept_seed"]
+
+FORMAT = "ruvdecision checkpoint, schema 2"
+LIBRARIES = ("numpy", "scipy", "pandas")
+OURS = ("lock", "seed.json", "tasks")
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)
+
+_OPEN: set[str] = set()
+
+
+class Checkpoint:
+    """Finished tasks on disk; use it as a context manager.
+
+    Parameters
+    ----------
+    directory : str or Path
+        Where. It is made if it is not there; one that holds something else, or a checkpoint of another study, is refused.
+    parts : mapping from name to object
+        What the results depend on: masks, users, engine, seed, data. Only salted digests of them are stored.
+
+    Examples
+    --------
+    >>> with Checkpoint("run", {"seed": 1}) as kept:
+    ...     kept.put("first", 0.5)
+    >>> with Checkpoint("run", {"seed": 1}) as kept:
+    ...     kept.get("first"), kept.get("second")
+    ((0.5,), None)
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], parts: Mapping[str, object]) -> None:
+        self.directory = as_directory(directory)
+        self.tasks = self.directory / "tasks"
+        self.parts = dict(parts)
+        self.count = 0
+
+    def __enter__(self) -> Checkpoint:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_lock(self.directory))
+            with _writing(self.directory, self.count):
+                self.tasks.mkdir(exist_ok=True)
+                for stale in (*unfinished(self.directory), *unfinished(self.tasks)):
+                    stale.unlink(missing_ok=True)
+            self._compare(self.directory / "manifest.json")
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def get(self, key: str) -> tuple[Any] | None:
+        """The result of a finished task in a tuple of one, or None if it is not there.
+
+        A file that was damaged counts as not there: its task is done again.
+        """
+        try:
+            check, _, text = self._file(key).read_text("utf-8").partition("\n")
+            kept, result = decode(text) if check == _check(text) else (None, None)
+        except UNREADABLE:
+            return None
+        self.count += kept == key
+        return (result,) if kept == key else None
+
+    def put(self, key: str, result: object) -> None:
+        """Keep the result of a task. When this comes back it is on disk, whatever happens next."""
+        text = encode((key, result))
+        with _writing(self.directory, self.count):
+            place_files({self._file(key): f"{_check(text)}\n{text}".encode()}, overwrite=True)
+        self.count += 1
+
+    def _compare(self, path: Path) -> None:
+        """Write the manifest of a new checkpoint, or refuse one that was made by another study."""
+        if not path.exists():
+            salt = secrets.token_bytes(16)
+            manifest = {"format": FORMAT, "software": _software(), "salt": salt.hex(), **self._digests(salt)}
+            with _writing(self.directory, self.count):
+                # After a power cut a lost task is done again, but a lost manifest would lose all.
+                place_files({path: f"{json.dumps(manifest, indent=1)}\n".encode()}, overwrite=True, durable=True)
+            return
+        try:
+            manifest = json.loads(path.read_text("utf-8"))
+            kind, salt = manifest["format"], bytes.fromhex(manifest["salt"])
+            software, parts, texts = (dict(manifest[name]) for name in ("software", "parts", "sources"))
+        except UNREADABLE:
+            what = f"The manifest of the checkpoint {self.directory} cannot be read"
+            raise InputError(what, path.name, "Name another directory") from None
+        if kind != FORMAT:
+            do = f"This version reads {FORMAT}; name another directory"
+            raise InputError(f"{self.directory} is a checkpoint of another kind", str(kind), do)
+        ours = self._digests(salt)
+        other = sorted(name for name in {*ours["parts"], *parts} if ours["parts"].get(name) != parts.get(name))
+        # A module that only one of the two runs has imported so far is not needed by what both have.
+        both = sorted(ours["sources"].keys() & texts)
+        other += [f"source of {name}" for name in both if ours["sources"][name] != texts[name]]
+        if other:
+            raise InputError(
+                f"The checkpoint {self.directory} belongs to another study",
+                f"other {' and '.join(other)}",
+                "Run the study that it was made by, or name another directory",
+            )
+        here = _software()
+        changed = [name for name in here if software.get(name) != here[name]]
+        if changed:
+            raise InputError(
+                f"The checkpoint {self.directory} was made by other software, whose numbers may differ in their last bits",
+                "; ".join(f"{name} {software.get(name, 'none')} then, {here[name]} now" for name in changed),
+                "Use the software of then, or name another directory",
+            )
+
+    def _digests(self, salt: bytes) -> dict[str, dict[str, str]]:
+        found = {"parts": self.parts, "sources": sources()}
+        return {kind: {name: digest(item, salt) for name, item in items.items()} for kind, items in found.items()}
+
+    def _file(self, key: str) -> Path:
+        plain = re.sub(r"[^0-9A-Za-z._-]+", "_", key).strip("._")[:60]
+        return self.tasks / f"{plain}-{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}.json"
+
+
+def kept_seed(directory: str | os.PathLike[str]) -> np.random.SeedSequence:
+    """The seed of a run that was given none: a new one, which the checkpoint keeps for the next time.
+
+    >>> kept_seed("unseeded").entropy == kept_seed("unseeded").entropy
+    True
+    """
+    folder = as_directory(directory)
+    _refuse_strangers(folder)
+    path = folder / "seed.json"
+    try:
+        return np.random.SeedSequence(int(json.loads(path.read_text("utf-8"))["entropy"]))
+    except FileNotFoundError:
+        pass
+    except UNREADABLE:
+        what = f"The seed of the checkpoint {folder} cannot be read"
+        raise InputError(what, path.name, "Name another directory") from None
+    fresh = np.random.SeedSequence()
+    with _writing(folder, 0):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            # As text: JSON readers elsewhere may not know numbers of 128 bits.
+            place_files({path: json.dumps({"entropy": str(fresh.entropy)}).encode()}, durable=True)
+        except FileExistsError:
+            return kept_seed(directory)  # another run was first, and its seed counts
+    return fresh
+
+
+def as_directory(value: str | os.PathLike[str]) -> Path:
+    """A path, or an error that says what it should be."""
+    try:
+        folder = Path(value)
+    except TypeError:
+        raise InputError("checkpoint must be a directory", type(value).__name__, 'Write checkpoint="run/"') from None
+    if not nameable(value):
+        raise InputError("checkpoint must be a directory", repr(str(value)), 'Write checkpoint="run/"')
+    return folder
+
+
+def _refuse_strangers(directory: Path) -> None:
+    """Refuse a file, and a directory that holds something else."""
+    if directory.exists() and not directory.is_dir():
+        raise InputError("checkpoint must be a directory", f"the file {directory}", "Name another place")
+    if directory.is_dir() and not (directory / "manifest.json").exists():
+        strangers = [p.name for p in directory.iterdir() if p.name not in OURS and not p.name.startswith(UNFINISHED)]
+        if strangers:
+            do = "Name an empty directory, or one that does not exist"
+            raise InputError(f"{directory} is not a checkpoint", f"a directory with {len(strangers)} other files", do)
+
+
+@contextlib.contextmanager
+def _lock(directory: Path) -> Iterator[None]:
+    """Make the directory ours for the time of the run; the system gives it back if we are killed."""
+    _refuse_strangers(directory)
+    name = str(directory.resolve())
+    what = f"Another run is working in the checkpoint {directory}"
+    busy = InputError(what, "a lock", "Wait for it, or name another directory")
+    if name in _OPEN:
+        raise busy
+    with contextlib.ExitStack() as stack:
+        with _writing(directory, 0):
+            # For its owner alone: with the digests and all records but one, that one could be guessed.
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = stack.enter_context(open(directory / "lock", "a"))
+        # A system, or a file system, may be without locks. Workers, which may outlive a killed run, do not inherit this one.
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            try:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                raise busy from None
+        _OPEN.add(name)
+        stack.callback(_OPEN.discard, name)
+        yield
+
+
+@contextlib.contextmanager
+def _writing(directory: Path, count: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RuvError(
+            f"The checkpoint {directory} could not be written: {error.strerror or error}",
+            f"{count} finished tasks, which are kept",
+            "Make room or check permissions and run it again: it goes on from there",
+        ) from error
+
+
+def _check(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def _software() -> dict[str, str]:
+    found = {"python": ".".join(platform.python_version_tuple()[:2]), "ruvdecision": __version__}
+    for name in LIBRARIES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found

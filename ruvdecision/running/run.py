@@ -1,0 +1,289 @@
+"""Running many small tasks, here or on workers, with the same results in the same order whoever does them.
+
+No scheduler of our own: any `concurrent.futures.Executor` does the work. What is added is what a long run needs: what
+all tasks share goes to a worker once, finished tasks are kept on disk, and Ctrl-C stops cleanly.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import sys
+import threading
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..checks import Seed, as_seed_sequence
+from ..errors import InputError, RuvError
+from .checkpoint import Checkpoint, kept_seed
+
+__all__ = ["Outcome", "Task", "root_seed", "run"]
+
+AHEAD = 4
+"""Tasks that the executor has per worker: enough to keep it busy, few enough to stop quickly."""
+
+STUDIES = "ruvdecision_study_"
+"""How the names of study modules begin; they are made from files, and no worker can import them."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One piece of work.
+
+    Parameters
+    ----------
+    key : str
+        Unique among the tasks of a run and the same each time; names the task in a checkpoint and in errors.
+    function : callable
+        A function of a module, called as ``function(shared, *arguments)``. Its result must depend on these alone.
+    arguments : tuple
+        Small; they go to the worker with every task.
+    """
+
+    key: str
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+
+
+class Outcome(NamedTuple):
+    """Results in the order of the tasks, None where a task was not done, and whether Ctrl-C came."""
+
+    results: list[Any]
+    interrupted: bool
+
+
+def run(
+    tasks: Sequence[Task],
+    *,
+    shared: Any = None,
+    executor: Executor | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    fingerprint: Callable[[], Mapping[str, object]] | None = None,
+    tell: Callable[[float], Any] | None = None,
+) -> Outcome:
+    """Do all tasks and give back their results in order.
+
+    An error in a task ends the run; of several errors the first by the order of tasks is raised, as it is. What was
+    finished before is in the checkpoint. Ctrl-C stops the run cleanly.
+
+    Parameters
+    ----------
+    tasks : list of Task
+        What to do.
+    shared : object, optional
+        The first argument of every function. A worker gets it once.
+    executor : concurrent.futures.Executor, optional
+        Who does it: a process or thread pool, ``dask.distributed``'s ``Client.get_executor()``; one after the other here
+        if not given. Results are the same.
+    checkpoint : str or Path, optional
+        A directory. Each finished task is on disk there before the next is taken; tasks that are there already are not
+        done again. Their results must be numbers, text, arrays, lists or dictionaries of them.
+    fingerprint : function that gives a mapping from name to object, optional
+        What the results depend on, such as ``{"masks": masks, "seed": seed, "data": data}``; a checkpoint with other
+        ones is refused, and the error names the part. By default ``shared`` and the tasks themselves.
+    tell : callable, optional
+        Called with the share of tasks done.
+
+    Examples
+    --------
+    >>> run([Task("a", pow, (3,)), Task("b", pow, (4,))], shared=2).results
+    [8, 16]
+    """
+    tasks = list(tasks)
+    twice = [key for key, count in Counter(t.key for t in tasks).items() if count > 1]
+    if twice:
+        raise InputError("Tasks need keys that differ", ", ".join(twice[:5]), "Give each task a key of its own")
+    if executor is not None and not isinstance(executor, Executor):
+        do = "Write ProcessPoolExecutor(4), or client.get_executor()"
+        raise InputError("executor must be a concurrent.futures.Executor", type(executor).__name__, do)
+    if checkpoint is None:
+        return _work(tasks, [None] * len(tasks), shared, executor, None, tell)
+    parts = {"shared": shared, "tasks": [t.arguments for t in tasks]} if fingerprint is None else fingerprint()
+    with Checkpoint(checkpoint, {**parts, "work": [(t.key, t.function) for t in tasks]}) as kept:
+        return _work(tasks, [kept.get(task.key) for task in tasks], shared, executor, kept, tell)
+
+
+def root_seed(seed: Seed, checkpoint: str | os.PathLike[str] | None = None) -> np.random.SeedSequence:
+    """The root of a run's random numbers; without a seed a fresh one, or the one that the checkpoint keeps.
+
+    Ask for it before `run`: a run that was given no seed could not go on otherwise.
+
+    >>> root_seed(3).entropy
+    3
+    """
+    return as_seed_sequence(seed) if seed is not None or checkpoint is None else kept_seed(checkpoint)
+
+
+def _work(
+    tasks: Sequence[Task],
+    found: Sequence[tuple[Any] | None],
+    shared: Any,
+    executor: Executor | None,
+    kept: Checkpoint | None,
+    tell: Callable[[float], Any] | None,
+) -> Outcome:
+    results = [None if item is None else item[0] for item in found]
+    todo = [i for i, item in enumerate(found) if item is None]
+    done = len(tasks) - len(todo)
+    if tell is not None:
+        tell(done / max(len(tasks), 1))  # where the pace begins
+
+    def keep(i: int, result: Any) -> None:
+        nonlocal done
+        if kept is not None:
+            kept.put(tasks[i].key, result)
+        results[i] = result
+        done += 1
+        if tell is not None:
+            tell(done / len(tasks))
+
+    try:
+        if executor is None:
+            for i in todo:
+                keep(i, tasks[i].function(shared, *tasks[i].arguments))
+        else:
+            _Crew(executor, tasks, shared, keep).work(todo)
+    except KeyboardInterrupt:
+        return Outcome(results, True)
+    return Outcome(results, False)
+
+
+# -- on workers --------------------------------------------------------------------------------------------
+
+
+class _Crew:
+    """Tasks that an executor works on."""
+
+    def __init__(
+        self, executor: Executor, tasks: Sequence[Task], shared: Any, keep: Callable[[int, Any], None]
+    ) -> None:
+        self.executor, self.tasks, self.shared, self.keep = executor, tasks, shared, keep
+        self.token = uuid.uuid4().hex
+        self.cargo: Sealed | None = None
+        self.flying: dict[Future[Reply], int] = {}
+        self.workers: set[tuple[str, int, int]] = set()
+        self.errors: dict[int, BaseException] = {}
+
+    def work(self, todo: Sequence[int]) -> None:
+        waiting = deque((i, False) for i in todo)
+        _SHARED[self.token] = self.shared
+        try:
+            while waiting or self.flying:
+                # How many workers there are is known from who has answered.
+                while waiting and len(self.flying) < AHEAD * max(os.cpu_count() or 1, len(self.workers)):
+                    self._submit(*waiting.popleft())
+                for future in wait(self.flying, return_when=FIRST_COMPLETED).done:
+                    i = self.flying.pop(future)
+                    if not self._take(i, future):
+                        waiting.appendleft((i, True))
+                if self.errors:
+                    # The first error by the order of tasks is raised: those before it must be done, those after it not.
+                    first = min(self.errors)
+                    waiting = deque(item for item in waiting if item[0] < first)
+                    if not waiting and all(i > first for i in self.flying.values()):
+                        raise self.errors[first]
+        finally:
+            self._gather()
+            del _SHARED[self.token]
+
+    def _submit(self, i: int, carry: bool) -> None:
+        if carry and self.cargo is None:
+            self.cargo = pack(self.shared)
+        task = pack((self.tasks[i].function, self.tasks[i].arguments))
+        try:
+            self.flying[self.executor.submit(call, self.token, i, self.cargo if carry else None, task)] = i
+        except BrokenExecutor as error:
+            raise self._broken(error) from error
+
+    def _take(self, i: int, future: Future[Reply]) -> bool:
+        """Keep the result of a task; False if its worker needs what is shared first."""
+        try:
+            reply = future.result()
+        except (BrokenExecutor, CancelledError) as error:
+            raise self._broken(error) from error
+        except Exception as error:
+            self.errors[i] = error
+            return True
+        self.workers.add(reply.worker)
+        if reply.result is not None:
+            self.keep(i, reply.result[0])
+        return reply.result is not None
+
+    def _gather(self) -> None:
+        """Keep what is finished and call off the rest."""
+        for future, i in self.flying.items():
+            if not future.cancel() and future.done() and not future.cancelled() and future.exception() is None:
+                self._take(i, future)
+        self.flying.clear()
+
+    def _broken(self, error: BaseException) -> RuvError:
+        return RuvError(
+            "The executor broke: a worker of it may have been killed, or have run out of memory",
+            type(error).__name__,
+            "Run it again with a new executor, perhaps with fewer workers; with checkpoint= it goes on where it was",
+        )
+
+
+class Sealed(bytes):
+    """Bytes that do not show what they hold: dask's workers log the arguments of a task that failed."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} bytes>"
+
+    __str__ = __repr__
+
+
+class Reply(NamedTuple):
+    """A worker's answer: who it is, and the result in a tuple of one, or None if it does not have what is shared."""
+
+    worker: tuple[str, int, int]
+    result: tuple[Any] | None
+
+
+_SHARED: dict[str, Any] = {}
+"""What runs of this process share, by their tokens. Threads find it here, and so do processes that are forked."""
+_RECEIVED: dict[str, Any] = {}
+"""What this worker was sent last. It is in memory only: no file is written that could outlive a killed run."""
+_LOCK = threading.Lock()
+
+
+def call(token: str, _number: int, cargo: bytes | None, work: bytes) -> Reply:
+    """Do one task on a worker. What all tasks share comes with a task only where a worker said that it lacks it.
+
+    The number is for dask, which takes tasks whose arguments look alike for one task.
+    """
+    worker = (socket.gethostname(), os.getpid(), threading.get_ident())
+    with _LOCK:
+        if cargo is not None and token not in _RECEIVED:
+            _RECEIVED.clear()
+            _RECEIVED[token] = pickle.loads(cargo)
+        known = _SHARED if token in _SHARED else _RECEIVED
+        if token not in known:
+            return Reply(worker, None)
+        shared = known[token]
+    function, arguments = pickle.loads(work)
+    return Reply(worker, (function(shared, *arguments),))
+
+
+def pack(value: Any) -> Sealed:
+    """Pickle ``value``, with lambdas, closures, and classes of the main module and of study files by their code."""
+    import cloudpickle  # type: ignore[import-untyped]
+
+    for module in [module for name, module in list(sys.modules.items()) if name.startswith(STUDIES)]:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        return Sealed(cloudpickle.dumps(value))
+    except Exception as error:  # pickling runs code of any kind and fails in any way
+        kind = type(error).__name__  # its text may show what was being pickled
+    raise InputError(
+        "A part of the study cannot be sent to a worker",
+        kind,
+        "Leave executor= out, or use functions and classes that can be pickled (no open files, locks or generators)",
+    )
