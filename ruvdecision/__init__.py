@@ -35,6 +35,9 @@ from .losses import (
 )
 from .maps.rumap import RUMap
 from .masks import Chain, Mask, Microaggregate, Noise, Release, Shuffle, Stochastic, Subsample, Suppress, SuppressCells
+
+# Not later: the module of the same name would take the place of the function.
+from .measure import measure
 from .posteriors import Averaged, Curve, Drawn, Finite, Gaussian, GaussianMixture
 from .protocols import Value
 from .targets import (
@@ -91,7 +94,6 @@ if TYPE_CHECKING:
         Topcode,
     )
     from .masks.synthesize import Combined, combine_full, combine_partial
-    from .measure import measure
     from .measures import (
         MCM,
         MD,
@@ -180,7 +182,6 @@ _LATER = {
     "refines": "analyses.blackwell",
     "explore": "explore",
     "limit": "analyses.limit",
-    "measure": "measure",
     "observations": "channels.likelihood",
     "one_more_digit": "analyses.worth",
     "one_more_record": "analyses.worth",
