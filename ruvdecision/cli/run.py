@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .executor import hands
+from .executor import executor_of
 from .options import add_report_options, add_running_options, number
 from .outcomes import choose, close
 from .output import check_out, write
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         say(f"running {study.name}")
         if out is not None:
             own_key(create=True)  # so that the report can name the data
-        with host(say), hands(options) as executor:
+        with host(say), executor_of(options) as executor:
             outcome = study.run(**settings, executor=executor, checkpoint=options.checkpoint)
         max_risk = study.max_risk if options.max_risk is None else options.max_risk
         choices, misses = choose(outcome, max_risk)

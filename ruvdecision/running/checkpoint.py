@@ -142,7 +142,7 @@ class Checkpoint:
             )
 
     def _digests(self, salt: bytes) -> dict[str, dict[str, str]]:
-        found = {"parts": self.parts, "sources": sources()}
+        found: dict[str, Mapping[str, object]] = {"parts": self.parts, "sources": sources()}
         return {kind: {name: digest(item, salt) for name, item in items.items()} for kind, items in found.items()}
 
     def _file(self, key: str) -> Path:

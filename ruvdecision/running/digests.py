@@ -81,7 +81,7 @@ class Look(NamedTuple):
     """What a value is known by: its kind, bytes, and other values."""
 
     kind: str
-    content: bytes | NDArray[np.uint8] = b""
+    content: bytes | memoryview = b""
     parts: Sequence[object] = ()
 
 
@@ -128,7 +128,7 @@ def _(value: NDArray[np.generic]) -> Look:
     kind = f"array {array.dtype.str} {array.shape}"
     if array.dtype.hasobject:
         return Look(kind, parts=array.ravel().tolist())
-    return Look(kind, np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return Look(kind, memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
 
 
 @_look.register

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,7 @@ def _pack_array(array: NDArray[Any]) -> dict[str, Any]:
     if array.dtype.hasobject:
         return packed | {"of": [_pack(v) for v in array.ravel().tolist()], "order": "C"}
     # Column-major arrays stay so: sums over them must round as they did before.
-    order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+    order: Literal["C", "F"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     return packed | {"of": base64.b64encode(array.tobytes(order)).decode(), "order": order}
 
 

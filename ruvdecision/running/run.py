@@ -24,7 +24,7 @@ from ..checks import Seed, as_seed_sequence
 from ..errors import InputError, RuvError
 from .checkpoint import Checkpoint, kept_seed
 
-__all__ = ["Outcome", "Task", "root_seed", "run"]
+__all__ = ["Outcome", "Task", "pack", "root_seed", "run"]
 
 AHEAD = 4
 """Tasks that the executor has per worker: enough to keep it busy, few enough to stop quickly."""
@@ -166,7 +166,7 @@ class _Crew:
     ) -> None:
         self.executor, self.tasks, self.shared, self.keep = executor, tasks, shared, keep
         self.token = uuid.uuid4().hex
-        self.cargo: Sealed | None = None
+        self.cargo: _Sealed | None = None
         self.flying: dict[Future[Reply], int] = {}
         self.workers: set[tuple[str, int, int]] = set()
         self.errors: dict[int, BaseException] = {}
@@ -231,7 +231,7 @@ class _Crew:
         )
 
 
-class Sealed(bytes):
+class _Sealed(bytes):
     """Bytes that do not show what they hold: dask's workers log the arguments of a task that failed."""
 
     def __repr__(self) -> str:
@@ -272,14 +272,14 @@ def call(token: str, _number: int, cargo: bytes | None, work: bytes) -> Reply:
     return Reply(worker, (function(shared, *arguments),))
 
 
-def pack(value: Any) -> Sealed:
+def pack(value: Any) -> _Sealed:
     """Pickle ``value``, with lambdas, closures, and classes of the main module and of study files by their code."""
     import cloudpickle  # type: ignore[import-untyped]
 
     for module in [module for name, module in list(sys.modules.items()) if name.startswith(STUDIES)]:
         cloudpickle.register_pickle_by_value(module)
     try:
-        return Sealed(cloudpickle.dumps(value))
+        return _Sealed(cloudpickle.dumps(value))
     except Exception as error:  # pickling runs code of any kind and fails in any way
         kind = type(error).__name__  # its text may show what was being pickled
     raise InputError(

@@ -149,7 +149,7 @@ def test_a_dask_cluster_sees_no_record_in_names_and_logs(caplog: pytest.LogCaptu
         log = log.replace("float(argument", "")
     tried("leaks", 3)
     assert "call-" in log
-    names = [entry for entry in log.split("'") if entry.startswith(("call-", "Sealed", "bytes-"))]
+    names = [entry for entry in log.split("'") if entry.startswith(("call-", "_Sealed", "bytes-"))]
     assert names and leaks("\n".join(names)) == []
     failed = [record.getMessage() for record in caplog.records if "Compute Failed" in record.getMessage()]
     assert failed, "dask's log was not heard"
