@@ -150,6 +150,7 @@ RIGHT: dict[str, list[dict]] = {
     "Errors": [{"correlation": "independent", "draws": 100, "seed": 0}],
     "Enumeration": [{"limit": 1000}],
     "Exact": [{}],
+    "Ranks": [{}],
     "Quadrature": [{"tolerance": 1e-9}],
     "Sampling": [
         {
