@@ -125,7 +125,7 @@ def pick(engine: Any, user: Any, masks: Sequence[Any], data: Any = None) -> Any:
 
 def _whole(masks: Sequence[Any]) -> bool:
     """Whether some mask looks at the file as a whole and draws one output for it."""
-    return any(type(step).__name__ == "Mechanism" for mask in masks for step in getattr(mask, "steps", ()))
+    return any(type(step).__name__ == "Mechanism" for mask in masks for step in getattr(mask, "parts", ()))
 
 
 def _named(name: str) -> Any:

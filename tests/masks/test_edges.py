@@ -30,12 +30,12 @@ from ruvdecision.channels.linear import LinearChannel
 from ruvdecision.errors import RuvError, UnsupportedError
 from ruvdecision.masks.localsuppress import key_matches
 
-SINGLE = {name: mask for name, mask in VARIANTS.items() if len(mask.steps) == 1}
+SINGLE = {name: mask for name, mask in VARIANTS.items() if len(mask.parts) == 1}
 
 
 def test_every_mask_is_walked_over() -> None:
     assert set(OPTIONS) == set(exported(masks, masks.Mask))
-    assert all(type(mask).__name__ == name.split("-")[0] or len(mask.steps) > 1 for name, mask in VARIANTS.items())
+    assert all(type(mask).__name__ == name.split("-")[0] or len(mask.parts) > 1 for name, mask in VARIANTS.items())
 
 
 # -- the walk ------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def test_at_every_edge_a_right_release_or_a_helpful_error(name: str) -> None:
             continue
         before, after = labelled_alike(mask, make(), result, edge)
         missing_only_where_it_says(mask, before, after, edge)
-        if len(mask.steps) == 1:
+        if len(mask.parts) == 1:
             if isinstance(result, pd.DataFrame):
                 of_the_right_type(mask, before, after, edge)
             TRUTHS.get(type(mask).__name__, lambda *_: None)(mask, before, after, edge)
@@ -81,7 +81,7 @@ def labelled_alike(mask: masks.Mask, data: Any, result: Any, edge: str) -> tuple
         array = data.filled(np.nan) if isinstance(data, np.ma.MaskedArray) else np.asarray(data)
         assert isinstance(result, np.ndarray) and result.ndim == array.ndim, edge
         assert fewer or result.shape == array.shape, edge
-        if array.dtype.kind in "biuf" and not any(isinstance(s, masks.Recode) for s in mask.steps):
+        if array.dtype.kind in "biuf" and not any(isinstance(s, masks.Recode) for s in mask.parts):
             assert result.dtype.kind in "biuf" or (isinstance(mask, masks.Stochastic) and mask.outputs is not None), (
                 edge,
                 result.dtype,
@@ -102,8 +102,8 @@ MOVES = {"Shuffle", "Swap", "Subsample", "Chain"}
 
 def missing_only_where_it_says(mask: masks.Mask, before: pd.DataFrame, after: pd.DataFrame, edge: str) -> None:
     """Missing and infinite entries come from the input, or from suppression; they stay in their rows unless rows move."""
-    known = [type(s).__name__ for s in mask.steps]
-    infinite = any(isinstance(s, masks.Noise) and (s.variance == np.inf or callable(s.sd)) for s in mask.steps)
+    known = [type(s).__name__ for s in mask.parts]
+    infinite = any(isinstance(s, masks.Noise) and (s.variance == np.inf or callable(s.sd)) for s in mask.parts)
     for old, new in ((before.isna(), after.isna()), (infinities(before), infinities(after))):
         if not BLANKS.intersection(known) and not infinite:
             if MOVES.intersection(known) or len(known) > 1:
@@ -453,7 +453,7 @@ def test_neither_memory_nor_labels_matter(name: str) -> None:
         released = attempt(lambda x: mask.release(x, 1), make(data), kind="masks")
         if isinstance(released, RuvError):
             # In a frame of numbers nobody has said which columns are categories.
-            assert form not in list(FORMS)[:7] and any(isinstance(s, masks.PRAM) for s in mask.steps), (
+            assert form not in list(FORMS)[:7] and any(isinstance(s, masks.PRAM) for s in mask.parts), (
                 form,
                 str(released),
             )
@@ -504,7 +504,7 @@ UNITLESS = [
             isinstance(s, masks.Noise)
             and (s.share is not None or s.matching_residuals or callable(s.sd) or s.variance in (0.0, np.inf))
         )
-        for s in mask.steps
+        for s in mask.parts
     )
 ]
 #: Masks with a unit, in the unit c.
@@ -577,7 +577,7 @@ SHIFTED: dict[str, Callable[[float], masks.Mask]] = {
         name: lambda shift, name=name: VARIANTS[name]  # type: ignore[misc]
         for name in UNITLESS
         if "Multiplicative" not in VARIANTS[name].technique
-        and not any(isinstance(s, masks.Noise) and callable(s.sd) for s in VARIANTS[name].steps)
+        and not any(isinstance(s, masks.Noise) and callable(s.sd) for s in VARIANTS[name].parts)
     },
     "sd": lambda shift: ruv.Noise(sd=0.5),
     "kept moments": lambda shift: ruv.Noise(sd=0.5, keep_moments=True),
@@ -675,7 +675,7 @@ def test_a_mask_describes_itself_and_can_be_copied_compared_and_looked_up(name: 
     assert (
         str(mask) == repr(copied)
         and len(str(mask)) < 600
-        and mask.technique == " | ".join(type(s).__name__ for s in mask.steps)
+        and mask.technique == " | ".join(type(s).__name__ for s in mask.parts)
     )
     assert mask != ruv.Release() or isinstance(mask, masks.Release)
     tried("masks")
@@ -741,7 +741,7 @@ def test_random_chains_of_two(data: pd.DataFrame, first: str, second: str, seed:
 def dense(mask: masks.Mask, n: int, k: int) -> tuple[Any, Any] | None:
     """A and R of the mask's linear channel on n records of k columns, or None if it has none, or draws or moves rows."""
     try:
-        channel = LinearChannel.identity(Layout.of([s.partition(n) for s in mask.steps], n), k)
+        channel = LinearChannel.identity(Layout.of([s.partition(n) for s in mask.parts], n), k)
         channel = mask.linear(channel, np.array([mask.numbers]))
     except RuvError:
         return None
