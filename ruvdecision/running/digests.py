@@ -128,7 +128,7 @@ def _(value: NDArray[np.generic]) -> Look:
     kind = f"array {array.dtype.str} {array.shape}"
     if array.dtype.hasobject:
         return Look(kind, parts=array.ravel().tolist())
-    return Look(kind, memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+    return Look(kind, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 @_look.register

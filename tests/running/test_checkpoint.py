@@ -410,7 +410,7 @@ from ruvdecision.report.fingerprint import fingerprint
 folder, rng = sys.argv[1], random.Random(7)
 data = np.random.default_rng(1).normal(size=(250, 3))
 masks = [ruv.Noise(sd=0.1 * k) for k in range(1, 7)]
-measures = [ruv.RecordLinkage(), ruv.NormalKL()]
+measures = [ruv.measures.RecordLinkage(), ruv.measures.NormalKL()]
 
 def work(checkpoint, executor=None):
     return measure(data, masks, measures=measures, replicates=10, seed=1, checkpoint=checkpoint, executor=executor)

@@ -41,10 +41,13 @@ def test_errors_of_workers(workers: int) -> None:
     data = labelled()
     calls = [
         lambda pool: ruv.measure(
-            data, [ruv.Noise(sd=1.0, columns=["name"])], measures=[ruv.NormalKL()], seed=1, executor=pool
+            data, [ruv.Noise(sd=1.0, columns=["name"])], measures=[ruv.measures.NormalKL()], seed=1, executor=pool
         ),
         lambda pool: ruv.measure(
-            data, [ruv.Recode(categories={"a": "b"}, columns=["trade"])], measures=[ruv.TotalVariation()], executor=pool
+            data,
+            [ruv.Recode(categories={"a": "b"}, columns=["trade"])],
+            measures=[ruv.measures.TotalVariation()],
+            executor=pool,
         ),
         lambda pool: ruv.evaluate(
             [ruv.Noise(sd=1.0)], intruder=SNOOPER, scientist=SNOOPER, data=numbers(), seed=1, executor=pool
@@ -136,10 +139,10 @@ def test_a_dask_cluster_sees_no_record_in_names_and_logs(caplog: pytest.LogCaptu
     ):
         pool = client.get_executor()
         released = {"theirs": table() + 1.5, "more": table() * 1.1}
-        ruv.measure(table(), releases=released, measures=[ruv.NormalKL()], executor=pool)
+        ruv.measure(table(), releases=released, measures=[ruv.measures.NormalKL()], executor=pool)
         wrong = {"theirs": data.assign(trade="baker", income=[WHO] * len(data))}
         with pytest.raises(ruv.RuvError) as caught:
-            ruv.measure(data, releases=wrong, measures=[ruv.NormalKL(columns=["income"])], executor=pool)
+            ruv.measure(data, releases=wrong, measures=[ruv.measures.NormalKL(columns=["income"])], executor=pool)
         assert leaks(chain(caught.value)) == []
         with pytest.raises(
             ValueError, match="Zebulon"

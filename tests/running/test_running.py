@@ -305,8 +305,8 @@ class Twice(ruv.Mask):
 def study(executor=None, checkpoint=None):
     data = np.random.default_rng(1).normal(size=(80, 2))
     masks = [Twice(), *(ruv.Noise(sd=s) for s in (0.1, 0.5, 1.0))]
-    return ruv.measure(data, masks, measures=[ruv.RecordLinkage(), ruv.NormalKL()], replicates=3, seed=1,
-                       executor=executor, checkpoint=checkpoint)
+    measures = [ruv.measures.RecordLinkage(), ruv.measures.NormalKL()]
+    return ruv.measure(data, masks, measures=measures, replicates=3, seed=1, executor=executor, checkpoint=checkpoint)
 '''
 
 
