@@ -35,7 +35,7 @@ from .maskprior import MaskPrior
 from .masks import Chain, Mask, Microaggregate, Noise, Release, Shuffle, Stochastic, Subsample, Suppress, SuppressCells
 from .optimise import Contender, Optimum, optimise
 from .panels import Panel, vary_user
-from .posteriors import Averaged, Curve, Drawn, Finite, Gaussian, GaussianMixture
+from .posteriors import Curve, Drawn, Finite, Gaussian, Mixture
 from .protocols import Value
 from .rumap import RUMap
 from .sensitivity import Sensitivity, Variation, sensitivity
@@ -214,7 +214,6 @@ __all__ = [
     "Apart",
     "AttributeDisclosure",
     "Average",
-    "Averaged",
     "Bottomcode",
     "Calibration",
     "Cell",
@@ -252,7 +251,6 @@ __all__ = [
     "FixedRule",
     "Functional",
     "Gaussian",
-    "GaussianMixture",
     "Hellinger",
     "Huber",
     "IL1s",
@@ -288,6 +286,7 @@ __all__ = [
     "MicroaggregateMixed",
     "Minimum",
     "Misjudged",
+    "Mixture",
     "MultiplicativeNoise",
     "NewRecord",
     "Noise",
