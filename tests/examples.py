@@ -27,9 +27,9 @@ LOSSES = {
 POSTERIORS = {
     "Gaussian": ruv.Gaussian.scalar(0.3, 1.7),
     "Finite": ruv.Finite([0.0, 1.0, 2.5], [0.2, 0.5, 0.3]),
-    "GaussianMixture": ruv.GaussianMixture([0.4, 0.6], [0.0, 2.0], [1.0, 0.5]),
+    "Mixture": ruv.Mixture(ruv.Gaussian.scalar([0.0, 2.0], [1.0, 0.5]), [0.4, 0.6]),
     "Drawn": ruv.Drawn(np.random.default_rng(0).standard_normal(500)),
-    "Averaged": ruv.Averaged(ruv.Gaussian.scalar(np.linspace(-1, 1, 40), 1.5)),
+    "sampled Mixture": ruv.Mixture(ruv.Gaussian.scalar(np.linspace(-1, 1, 40), 1.5), sampled=True),
     "Curve": ruv.Curve(np.linspace(-8, 8, 161), -(np.linspace(-8, 8, 161) ** 2) / 2),
 }
 TARGETS = {

@@ -370,7 +370,7 @@ class BasePosterior(ABC):
 
     def _each(self, ask: Callable[[tuple[int, ...]], Array], shape: tuple[int, ...]) -> Array:
         """Answers of this shape for every index of the batch."""
-        return np.stack([ask(index) for index in np.ndindex(self.batch)]).reshape(self.batch + shape)
+        return np.array([ask(index) for index in np.ndindex(self.batch)]).reshape(self.batch + shape)
 
     def _scan(self, half: float) -> Array:
         """Where the mode may be near, ascending along the first axis."""

@@ -486,7 +486,7 @@ class Mixture(BasePosterior):
             return super().mean_difference()
         normals = (self.select(i)._normals for i in np.ndindex(self.batch))
         found = [n.mean_difference() for n in normals if n is not None]
-        return Value.exact(np.stack(found).reshape(self.batch + self.event))
+        return Value.exact(np.array(found).reshape(self.batch + self.event))
 
     def _entropy(self) -> Value:
         """Of parts that are not sampled."""
