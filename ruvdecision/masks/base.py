@@ -22,9 +22,9 @@ from ..protocols import Array
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from ..channels import LinearChannel
-    from ..layout import Partition
-    from ..observations import Observed
+    from ..channels.layout import Partition
+    from ..channels.likelihood import Observed
+    from ..channels.linear import LinearChannel
 
 __all__ = ["Batch", "Chain", "Family", "Mask", "check_mask", "show_number"]
 
@@ -81,8 +81,8 @@ class Mask:
         return Chain(self.steps + other.steps)
 
     def refines(self, other: Mask, belief: Any = None, *, records: int | None = None, columns: int = 1) -> bool:
-        """Whether this release tells everything that the other one does; see `ruvdecision.blackwell.refines`."""
-        from ..blackwell import refines
+        """Whether this release tells everything that the other one does; see `ruvdecision.analyses.blackwell.refines`."""
+        from ..analyses.blackwell import refines
 
         return refines(self, other, belief, records=records, columns=columns)
 
