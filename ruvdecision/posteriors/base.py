@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -251,31 +251,28 @@ class BasePosterior(ABC):
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
         mean = self.mean()
+        exists = np.isfinite(mean)
+        about = mean if exists.all() else np.where(exists, mean, self.quantile(0.5))
+
         # The mean of t (theta - mean) is zero and need not be summed: a small t keeps its digits.
-        found = self._average(lambda x, a: expm1_less(t * (x - a)), mean)
-        heavy = np.isfinite(self._tails[1 if t > 0 else 0]) & (t != 0)
-        value = np.where(heavy, np.inf, np.log1p(found.value))
-        return Value(
-            value if centred else value + (t * mean if t else 0.0),
-            np.where(np.isfinite(value), found.error / (1 + found.value), 0.0),
-        )
+        near = expm1_less if exists.all() else np.expm1
+        found = self._average(lambda x, a: near(np.minimum(t * (x - a), 700.0)), about)
+        lost = np.isfinite(self._tails[1 if t > 0 else 0]) & (t != 0) | (centred & ~exists)
+        value = np.where(lost, np.inf, np.log1p(np.where(lost, 0.0, found.value)))
+        error = np.where(lost, 0.0, found.error / (1 + np.where(lost, 0.0, found.value)))
+        return Value(value if centred else value + t * about, error)
 
     def mean_difference(self) -> Value:
         """Gini's mean difference, by 4 E (theta - m)(F(theta) - 1/2) with F halfway up its jumps."""
         mean = self.mean()
 
-        def half_way(t: Array) -> Array:
-            return 0.5 * (self.cdf(t) + self.cdf(np.nextafter(t, -np.inf))) - 0.5
+        def product(t: Array, column: Any = ...) -> Array:
+            half_way = 0.5 * (self.cdf(t) + self.cdf(np.nextafter(t, -np.inf))) - 0.5
+            return np.asarray(4 * (t - mean) * half_way)[column]
 
-        if not self.event:
-            parts = [self.expect(lambda t: 4 * (t - mean) * half_way(t))]
-        else:
-            parts = [
-                self.expect(lambda t, j=j: 4 * (t[..., j] - mean[..., j]) * half_way(t)[..., j])
-                for j in range(self.event[0])
-            ]
-        value, error = (np.stack([p[i] for p in parts], axis=-1) for i in (0, 1))
-        value, error = (value, error) if self.event else (value[..., 0], error[..., 0])
+        columns = [(..., j) for j in range(self.event[0])] if self.event else [...]
+        parts = [self.expect(partial(product, column=column)) for column in columns]
+        value, error = (np.stack([p[i] for p in parts], axis=-1).reshape(self.batch + self.event) for i in (0, 1))
         heavy = np.minimum(*self._tails) <= _POWER_TAIL
         return Value(np.where(heavy, np.inf, value), np.where(heavy, 0.0, error))
 
@@ -380,11 +377,11 @@ class BasePosterior(ABC):
         return np.sort(np.stack(levels + even), axis=0)
 
     def _neighbours(self, index: tuple[int, ...]) -> Neighbours:
-        return Neighbours(self._draws[(slice(None), *index)], np.full(_DRAWS, 1 / _DRAWS))
+        return Neighbours(np.moveaxis(self._draws, 0, -2)[index], np.full(_DRAWS, 1 / _DRAWS))
 
     def _vector_mode(self, index: tuple[int, ...], width: Array) -> Array:
         if width.any():
-            return climb_box(self._draws[(slice(None), *index)], np.full(_DRAWS, 1 / _DRAWS), width)
+            return climb_box(np.moveaxis(self._draws, 0, -2)[index], np.full(_DRAWS, 1 / _DRAWS), width)
         return self._neighbours(index).peak()
 
 
@@ -465,7 +462,8 @@ def _slope(f: Callable[[Array], Array], x: Array, step: Array) -> Array:
     Ridders (1982).
     """
     step = np.where(step > 0, step, np.maximum(np.abs(x), 1.0) * 1e-3)
-    best, least = np.zeros(np.broadcast_shapes(x.shape, step.shape)), np.inf
+    best = np.zeros(np.broadcast_shapes(x.shape, step.shape))
+    least = np.full(best.shape, np.inf)
     row: list[Array] = []
     for turn in range(12):
         h = step / 2**turn

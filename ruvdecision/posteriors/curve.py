@@ -95,13 +95,14 @@ class Curve(BasePosterior):
                 f"{int(np.sum(~(values < np.inf)))} others",
                 "Check the law",
             )
-        kinks = np.zeros(0) if breaks is None else np.unique(check_finite("breaks", as_float_array("breaks", breaks)))
-        if np.ndim(breaks) > 1:
+        named = check_finite("breaks", as_float_array("breaks", [] if breaks is None else breaks))
+        if named.ndim > 1:
             raise InputError(
                 "breaks must be a list of points",
-                f"shape {np.shape(breaks)}",
+                f"shape {named.shape}",
                 "Name the points where the density has a kink",
             )
+        kinks = np.unique(named)
         inside = kinks[(kinks > grid[0]) & (kinks < grid[-1])]
         if not np.isin(inside, grid).all():
             raise InputError(

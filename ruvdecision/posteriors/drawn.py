@@ -161,7 +161,7 @@ class Drawn(BasePosterior):
         gap = self.draws - self.mean()
         if np.ndim(weights) == 0:
             square = np.square(gap)
-            return self.average(float(weights) * (square.sum(axis=-1) if self.event else square))
+            return self.average(np.asarray(weights, dtype=np.float64) * (square.sum(axis=-1) if self.event else square))
         matrix = as_weight_matrix(weights, self.event)
         gap = gap if self.event else gap[:, None]
         return self.average(np.einsum("ni,ij,nj->n", gap, matrix, gap))

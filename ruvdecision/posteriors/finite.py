@@ -140,7 +140,7 @@ class Finite(BasePosterior):
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         if np.ndim(weights) == 0:
             var = self.var()
-            return Value.exact(weights * (var.sum(axis=-1) if self.event else var))
+            return Value.exact(np.asarray(weights) * (var.sum(axis=-1) if self.event else var))
         return Value.exact(np.einsum("ij,...ij->...", as_weight_matrix(weights, self.event), self.cov()))
 
     def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:

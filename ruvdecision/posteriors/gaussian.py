@@ -104,7 +104,7 @@ class Gaussian(BasePosterior):
         """The same covariances about zero."""
         return self._checked(np.broadcast_to(0.0, self.batch + self.event), self.covariances, self.event)
 
-    def moved(self, by: ArrayLike) -> Gaussian:
+    def moved(self, by: Array) -> Gaussian:
         """The same covariances about means that lie ``by`` higher."""
         return self._checked(self.location + by, self.covariances, self.event)
 
@@ -202,7 +202,7 @@ class Gaussian(BasePosterior):
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         if not self.event and np.ndim(weights) == 0:
-            return Value.exact(np.broadcast_to(weights * self.covariances, self.batch))
+            return Value.exact(np.broadcast_to(np.asarray(weights) * self.covariances, self.batch))
         return Value.exact(trace_product(as_weight_matrix(weights, self.event), self.cov()))
 
     def below(self, at: ArrayLike) -> Value:

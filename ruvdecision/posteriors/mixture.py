@@ -132,6 +132,9 @@ class Mixture(BasePosterior):
         return self._moved
 
     def select(self, index: Any) -> Mixture:
+        if not self.batch:
+            super().select(index)
+            return self
         weights = np.broadcast_to(self.weights, self.parts.batch)[deeper(index)]
         return self._with(self.parts.select(deeper(index)), weights, self.sampled, self.chains)
 
@@ -251,7 +254,9 @@ class Mixture(BasePosterior):
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         if np.ndim(weights) == 0:
             square = np.square(self._gap) + self.parts.var()
-            return self._settle(weights * (square.sum(axis=-1) if self.event else square), 0.0, joint=True)
+            return self._settle(
+                float(np.asarray(weights)) * (square.sum(axis=-1) if self.event else square), 0.0, joint=True
+            )
         matrix = as_weight_matrix(weights, self.event)
         gap = self._gap if self.event else self._gap[..., None]
         between = np.einsum("...i,ij,...j->...", gap, matrix, gap)
@@ -505,8 +510,8 @@ class Mixture(BasePosterior):
             return self._normals.smooth_means(smooth)
         if joint or not self.event:
             return self.parts.expect_last(smooth).value
-        columns = range(self.event[0])
-        return np.stack([self.parts.expect_last(lambda t, j=j: smooth(t)[..., j]).value for j in columns], axis=-1)
+        columns = [lambda t, j=j: smooth(t)[..., j] for j in range(self.event[0])]  # type: ignore[misc]
+        return np.stack([self.parts.expect_last(f).value for f in columns], axis=-1)
 
 
 def _shares(weights: ArrayLike | None, batch: tuple[int, ...]) -> Array:
