@@ -7,6 +7,7 @@ import inspect
 import numpy as np
 import pytest
 from edges import attempt
+from exports import public
 from junk import JUNK
 
 import ruvdecision as ruv
@@ -54,9 +55,9 @@ RIGHT: dict[str, list[dict]] = {
     "Finite": [{"values": [0.0, 1.0], "probabilities": [0.5, 0.5]}],
     "Gaussian": [{"mean": [0.0, 1.0], "cov": np.eye(2)}],
     "Mixture": [
-        {"parts": ruv.Gaussian.scalar([0.0, 1.0], 1.0), "weights": [0.5, 0.5], "chains": 1, "sampled": True},
+        {"parts": ruv.posteriors.Gaussian.scalar([0.0, 1.0], 1.0), "weights": [0.5, 0.5], "chains": 1, "sampled": True},
         {
-            "parts": ruv.Finite([0.0, 1.0], [[0.5, 0.5], [0.2, 0.8]]),
+            "parts": ruv.posteriors.Finite([0.0, 1.0], [[0.5, 0.5], [0.2, 0.8]]),
             "weights": None,
             "chains": None,
             "sampled": False,
@@ -143,6 +144,7 @@ RIGHT: dict[str, list[dict]] = {
     "Errors": [{"correlation": "independent", "draws": 100, "seed": 0}],
     "Enumeration": [{"limit": 1000}],
     "Exact": [{}],
+    "Ranks": [{}],
     "Quadrature": [{"tolerance": 1e-9}],
     "Sampling": [
         {
@@ -189,7 +191,7 @@ GIVEN_BACK |= {"PublishingPrice", "RUMap", "RecordRisk", "Sensitivity", "Value",
 
 def wanted():
     """Every exported class that a caller makes, but masks, measures and errors, which have tests of their own."""
-    found = {n: getattr(ruv, n) for n in ruv.__all__} | {n: getattr(rules, n) for n in rules.__all__ if n != "Rule"}
+    found = public() | {n: getattr(rules, n) for n in rules.__all__ if n != "Rule"}
     classes = {
         n: c for n, c in found.items() if inspect.isclass(c) and not c.__module__.startswith("ruvdecision.measures")
     }
