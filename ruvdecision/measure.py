@@ -216,7 +216,7 @@ class Comparison(Findings):
         releases: Mapping[str, Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> bool:
-        """Apply each mask ``replicates`` times and measure, then measure ``releases``; True if Ctrl-C came before the end.
+        """Apply each mask ``replicates`` times and measure, then measure ``releases``; True after Ctrl-C.
 
         Replicate r has the same random numbers for every mask, and each number depends on its mask and seed alone.
         """
@@ -250,9 +250,9 @@ class Comparison(Findings):
         for i in range(len(masks)):
             done = results[i * len(starts) : (i + 1) * len(starts)]
             self.found.append(
-                [] if any(part is None for part in done) else [outcome for part in done for outcome in part]
+                [] if any(part is None for part in done) else _findings([found for part in done for found in part])
             )
-        self.found += [item or [] for item in results[len(masks) * len(starts) :]]
+        self.found += [_findings(item or []) for item in results[len(masks) * len(starts) :]]
         return interrupted
 
     def add(self, name: str, release: Any) -> None:
@@ -274,6 +274,11 @@ def _check_axes(risk: Any, utility: Any, columns: Sequence[str]) -> None:
 
 
 # -- the work ------------------------------------------------------------------------------------------
+
+
+def _findings(replicates: Sequence[Sequence[Sequence[Any]]]) -> list[list[Finding]]:
+    """Results as a checkpoint gives them back, with their names."""
+    return [[Finding(*outcome) for outcome in found] for found in replicates]
 
 
 def _compare(prepared: Sequence[Callable[[Any], Any]], released: Any) -> list[Finding]:
@@ -312,7 +317,8 @@ def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[
             # A release that is the last one again, as a chain without randomness gives, has the same numbers.
             same = last is not None and _equal(last[0], released)
             found.append(last[1] if last is not None and same else _compare(shared.prepared, released))
-            if rng.bit_generator.state == before and rng.bit_generator.seed_seq.n_children_spawned == 0:  # type: ignore[attr-defined]
+            spawned = rng.bit_generator.seed_seq.n_children_spawned  # type: ignore[attr-defined]
+            if rng.bit_generator.state == before and spawned == 0:
                 # It took no random number, so it will give the same every time.
                 shared.steady[i] = found[-1]
             shared.recent.clear()

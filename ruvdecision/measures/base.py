@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ from .frames import Flags, Labels
 __all__ = ["Measure", "Measured", "Prepared", "SummedMeasure", "mean_or_function", "one_thread"]
 
 
-Table = pd.DataFrame | Callable[[], pd.DataFrame] | None
+Table: TypeAlias = pd.DataFrame | Callable[[], pd.DataFrame] | None
 
 
 class Measured(float):

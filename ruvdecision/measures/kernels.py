@@ -163,7 +163,7 @@ def below_counts(order: Any, first_of: Any, source: Any) -> Any:
 
 
 def _near_order(points: Any, box: int) -> Any:
-    """An order in which neighbours in the list are neighbours in space: halve along the widest coordinate until a box is left."""
+    """An order in which neighbours in the list are near in space: halve along the widest coordinate down to a box."""
     n, p = points.shape
     order = np.arange(n)
     stack = [(0, n)]
@@ -427,7 +427,7 @@ def grow_tree(
 
 @compiled(fastmath=frozenset({"nnan", "ninf", "nsz", "contract", "reassoc"}))
 def sum_distances(first: Any, second: Any, same: bool) -> float:
-    """Sum of Euclidean distances over all pairs of columns; with ``same`` each pair is computed once and counted twice."""
+    """Sum of Euclidean distances over all pairs of columns; with ``same`` each is computed once and counted twice."""
     p, n = first.shape
     m = second.shape[1]
     total = 0.0

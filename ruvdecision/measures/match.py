@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,8 @@ def check_releases(releases: Any) -> dict[str, Any]:
     if releases is None:
         return {}
     if not isinstance(releases, Mapping) or not releases:
-        got = "none" if isinstance(releases, Mapping) else type(releases).__name__
-        raise InputError("releases must map names to data", got, 'Write releases={"swapped": frame}')
+        what = "must not be empty" if isinstance(releases, Mapping) else "must be a mapping from name to data"
+        raise InputError(f"releases {what}", type(releases).__name__, 'Write releases={"swapped": frame}')
     named = {str(name): item for name, item in releases.items()}
     if len(named) != len(releases) or not all(name.strip() for name in named):
         raise InputError("Releases need names that differ", [str(name) for name in releases], "Give each its own name")
@@ -61,7 +61,7 @@ def copies_of(item: Any) -> list[Any]:
     return list(item) if is_copies(item) else [item]
 
 
-def check_key(key: Any, columns: Iterable[Hashable], which: str) -> None:
+def check_key(key: Any, columns: pd.Index, which: str) -> None:
     """Raise an error for a key that is no column."""
     # Whoever passes data for a name should not find them in the message.
     if not isinstance(key, Hashable) or key not in columns:
@@ -74,7 +74,7 @@ def keyed(frame: Frame, key: Any, which: str) -> Frame:
     if frame.kind != "frame":
         raise InputError(f"The key names a column, and {which} has no column names", frame.kind, "Give a DataFrame")
     table = frame.table
-    check_key(key, list(table.columns), which)
+    check_key(key, table.columns, which)
     keys = table[key]
     holes, repeated = int(keys.isna().sum()), int(keys.duplicated().sum())
     if holes:

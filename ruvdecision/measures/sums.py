@@ -81,8 +81,8 @@ class ColumnMoments:
             moved = values - values[0]
             offset = moved.mean(axis=0)
             moved -= offset
-            ends = values.min(axis=0), values.max(axis=0)
-            return cls(labels, len(values), values[0].copy(), offset, moved.T @ moved, *ends)
+            low, high = values.min(axis=0), values.max(axis=0)
+            return cls(labels, len(values), values[0].copy(), offset, moved.T @ moved, low, high)
 
     @property
     def mean(self) -> Array:

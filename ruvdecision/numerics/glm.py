@@ -44,11 +44,11 @@ class Likelihood:
         beta, value, factor = start, None, None
         eta = start @ design
         mean = self.mean(eta)
-        fresh, regular, last, reach = True, True, np.inf, 0.0
+        fresh, last = True, np.inf
         for _ in range(300):
             if factor is None:
                 root = design * np.sqrt(self.variance(mean))
-                (factor, regular), fresh = _factor(root @ root.T), True
+                factor, fresh = _factor(root @ root.T), True
             score = design @ (y - mean)
             step = linalg.cho_solve(factor, score, check_finite=False)
             gain = float(score @ step)
@@ -77,11 +77,8 @@ class Likelihood:
             fresh = False
             if gain > 1e-3 * n:
                 factor = None
-        # Where records are separated each step moves them by about one for ever, though nothing is left to gain.
-        return Maximum(beta, mean, self.variance(mean), regular and reach < 0.1, self._separated(eta, y))
-
-    def _separated(self, eta: Array, y: Array) -> bool:
-        return bool(self.kind == "logistic" and np.all((eta > 0) == (y > 0.5)) and self.loss(eta, y) < 1e-6 * len(y))
+        apart = self.kind == "logistic" and np.all((eta > 0) == (y > 0.5)) and self.loss(eta, y) < 1e-6 * n
+        return Maximum(beta, mean, self.variance(mean), bool(apart))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,20 +89,24 @@ class Maximum:
     mean: Array
     """Fitted mean of each response."""
     variance: Array
-    settled: bool
-    """False if coefficients grow without end."""
     separated: bool
     """True if the predictors tell all responses apart."""
+
+    def bounded(self, design: Array) -> bool:
+        """False if coefficients grow without end: records whose means are not at their limits do not determine them."""
+        heavy = self.variance > 1e-12 * self.variance.max()
+        return not self.separated and bool(np.linalg.matrix_rank(design[:, heavy]) == len(design))
 
 
 logistic, poisson = Likelihood("logistic"), Likelihood("Poisson")
 
 
-def _factor(information: Array) -> tuple[tuple[Array, bool], bool]:
-    """Cholesky factor, and False if records without weight had left a singular matrix, which was mended."""
+def _factor(information: Array) -> tuple[Array, bool]:
+    """Cholesky factor; records without weight may have left a singular matrix, which a touch on the diagonal mends."""
     touch, size = 0.0, float(np.trace(information)) / len(information)
     while True:
         try:
-            return linalg.cho_factor(information + touch * np.eye(len(information)), check_finite=False), touch == 0
+            found = linalg.cho_factor(information + touch * np.eye(len(information)), check_finite=False)
+            return found  # type: ignore[no-any-return]
         except linalg.LinAlgError:
             touch = max(10 * touch, 1e-12 * size + 1e-300)

@@ -110,12 +110,15 @@ def read(text: str, table: pd.DataFrame) -> ParsedFormula:
 @lru_cache(maxsize=64)
 def _read(text: str, columns: tuple[Hashable, ...]) -> ParsedFormula:
     # A map reads the same formula for every release and measure.
-    known = {str(c): c for c in reversed(columns)}
+    # A column that is called by a number must not pass for one.
+    known = {_spelled(str(c)): c for c in reversed(columns)}
+    spelled = re.sub(r"`(\d+)`", lambda quoted: f"`{_spelled(quoted[1])}`", text)
     from formulaic import Formula
 
     try:
         # A dot means every column but the response.
-        parsed = Formula.from_spec(text, context={"__formulaic_variables_available__": [str(c) for c in columns]})
+        available = [_spelled(str(c)) for c in columns]
+        parsed = Formula.from_spec(spelled, context={"__formulaic_variables_available__": available})
         left, right = (
             [[(f.expr, f.eval_method.value) for f in t.factors] for t in side] for side in (parsed.lhs, parsed.rhs)
         )
@@ -124,13 +127,13 @@ def _read(text: str, columns: tuple[Hashable, ...]) -> ParsedFormula:
         do = f'Write it like "y ~ a + b" ({type(error).__name__}: {str(error)[:80]})'
         raise InputError("The formula cannot be read", text, do) from None
     # Names inside some functions are not reported; a column that is spelled out in the text is needed as well.
-    needed |= {name for name in known if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)}
+    needed |= {name for name in known if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", spelled)}
     needed |= {name for term in [*left, *right] for name, how in term if how == "lookup"}
     lost = sorted(name for name in needed - set(known) if not any(k.startswith(f"{name}.") for k in known))
     if lost:
         do = suggest(lost[0], [str(c) for c in columns])
         raise InputError("The formula names a column that is not there", ", ".join(lost), do)
-    variables = tuple(c for c in columns if str(c) in needed)
+    variables = tuple(c for c in columns if _spelled(str(c)) in needed)
     intercept = [("1", "literal")] in right
     terms = [[_plain(factor, known) for factor in term] for term in right if term != [("1", "literal")]]
     response = _plain(left[0][0], known) if len(left) == len(left[0]) == 1 else None
@@ -143,6 +146,10 @@ def _read(text: str, columns: tuple[Hashable, ...]) -> ParsedFormula:
         raise InputError("A formula needs at least one coefficient", text, 'Write "y ~ a + b"')
     factors = frozenset(column for term in terms for column, category in term if category)  # type: ignore[misc]
     return ParsedFormula(text, variables, response[0], plain, intercept, factors)
+
+
+def _spelled(name: str) -> str:
+    return f"column {name}" if name.isdigit() else name
 
 
 def _plain(factor: tuple[str, str], known: dict[str, Hashable]) -> tuple[Hashable, bool] | None:

@@ -248,10 +248,13 @@ def solve(work: Array, names: Sequence[str], intercept: bool, which: str = "the 
     return _least_squares(work, centre, n, tuple(names), intercept, which)
 
 
-def _least_squares(work: Array, centre: Array, n: int, every: tuple[str, ...], intercept: bool, which: str) -> Fit:
+def _least_squares(
+    work: Array, centre: Array, n: int, every: tuple[str, ...], intercept: bool, which: str, safe: float = 1e-4
+) -> Fit:
     """Least squares of centred rows: normal equations where they are safe, an orthogonal factorisation otherwise.
 
-    ``work`` may stand for the rows of ``n`` records that have the same products.
+    They are safe if no eigenvalue of the predictors' correlations is below ``safe``. ``work`` may stand for the rows of
+    ``n`` records that have the same products.
     """
     names = every[int(intercept) :]
     with np.errstate(invalid="ignore", over="ignore"):
@@ -264,7 +267,7 @@ def _least_squares(work: Array, centre: Array, n: int, every: tuple[str, ...], i
     squares = np.diag(gram)
     if squares.min() < SMALL:
         plain = [without_levels([name]) for name in names]
-        refuse_vanishing("A regression", which, [*plain, "the response"], work.any(axis=1), squares)
+        refuse_vanishing("A regression", which, [*plain, "the response"], np.asarray(work.any(axis=1)), squares)
     length = np.sqrt(squares)
     # A column that is constant but for rounding has lost its digits to centring.
     tiny = length <= 1e-13 * np.sqrt(n) * np.abs(centre)
@@ -277,7 +280,7 @@ def _least_squares(work: Array, centre: Array, n: int, every: tuple[str, ...], i
     inverse, slopes, rss = np.zeros((0, 0)), np.zeros(0), float(gram[-1, -1])
     if k:
         values, vectors = np.linalg.eigh(gram[:k, :k] / np.outer(size, size))
-        if values[0] > 1e-4:
+        if values[0] > safe:
             inverse = (vectors / values) @ vectors.T / np.outer(size, size)
             slopes = inverse @ gram[:k, k]
         else:
@@ -285,7 +288,7 @@ def _least_squares(work: Array, centre: Array, n: int, every: tuple[str, ...], i
             inverse, slopes = _factorise(work[:k].T / size, work[k], names, which)
             inverse, slopes = inverse / np.outer(size, size), slopes / size
         rss -= float(slopes @ gram[:k, k])
-        if rss < 1e-2 * gram[-1, -1] or values[0] <= 1e-4:
+        if rss < 1e-2 * gram[-1, -1] or values[0] <= safe:
             # The difference has lost digits; the residuals have them.
             residual = work[k] - slopes @ work[:k]
             rss = float(residual @ residual)
@@ -308,7 +311,8 @@ def _from_triangle(factor: Triangle, plan: Design, which: str) -> Fit:
     # The first column is all ones: what stands below its row belongs to centred columns.
     triangle = np.asarray(linalg.qr(triangle, mode="r")[0])
     centre = triangle[0, start:] / triangle[0, 0] * start
-    return _least_squares(np.ascontiguousarray(triangle[start:, start:].T), centre, n, names, bool(start), which)
+    rows = np.ascontiguousarray(triangle[start:, start:].T)
+    return _least_squares(rows, centre, n, names, bool(start), which, safe=1.0)
 
 
 def _occurring(names: Sequence[str], occurs: Flags) -> tuple[str, ...]:
@@ -450,7 +454,7 @@ def _likelihood(rows: Array, y: Array, names: Sequence[str], law: Likelihood, wh
     _full_rank(r, order, names, which)
     start = np.zeros(p) if law is logistic else np.linalg.lstsq(x.T, np.log(y + 0.5 * y.mean()), rcond=None)[0]
     found = law.maximise(x, y, start)
-    if not found.settled or found.separated:
+    if not found.bounded(x):
         raise InputError(
             f"The {law.kind} regression has no finite estimate in {which}",
             "a likelihood that grows without end",

@@ -54,7 +54,7 @@ class Space:
         return self._tree
 
     def coordinates(self, known: pd.DataFrame | None, released: pd.DataFrame) -> tuple[Array, Array, bool]:
-        """Coordinates of the intruder's file and of the release; the flag says that the former depend on the original alone."""
+        """Coordinates of the intruder's file and of the release; True if the former depend on the original alone."""
         for label in self.original.columns:
             frames.refuse_mixed(self.who, self.original[label], released[label])
         left = self.original if known is None else known
@@ -115,7 +115,7 @@ class Space:
         return values @ matrix
 
     def _indicators(self, label: Hashable, left: pd.Series, right: pd.Series) -> tuple[Array, Array]:
-        """One coordinate per category; a mismatch costs 2 / (1 - sum p^2), whose mean over two random originals is 2."""
+        """One coordinate per category; a mismatch costs 2 / (1 - sum p^2), with mean 2 over two random originals."""
         column = self.original[label]
         base = frames.categories_of(column)
         shares = np.bincount(base.codes(column), minlength=len(base)) / len(column)

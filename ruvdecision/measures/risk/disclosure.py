@@ -58,6 +58,8 @@ class _AfterLinkage(PairedMeasure):
         column = released.iloc[:, -1]
         frames.refuse_mixed(self.name, truth, column)
         number = frames.is_number(truth) and not pd.api.types.is_bool_dtype(truth.dtype)
+        a: NDArray[Any]
+        b: NDArray[Any]
         if number:
             a, b = frames.vector(self.name, truth), frames.vector(self.name, column, "the release")
         else:
@@ -262,7 +264,8 @@ class IntervalDisclosure(PairedMeasure):
                 low = ranked[np.maximum(np.searchsorted(ranked, shown[:, j], "left") - steps, 0)]
                 high = ranked[np.minimum(np.searchsorted(ranked, shown[:, j], "right") - 1 + steps, len(ranked) - 1)]
                 inside[:, j] = (low <= truth[:, j]) & (truth[:, j] <= high)
-        risk = {"all": np.all, "any": np.any, "mean": np.mean}[self.across](inside, axis=1).astype(np.float64)
+        share = inside.mean(axis=1)
+        risk = {"all": share == 1.0, "any": share > 0.0, "mean": share}[self.across].astype(np.float64)
         parts = {str(c): float(v) for c, v in zip(table.columns, inside.mean(axis=0), strict=True)}
         return Measured(float(risk.mean()), parts=parts, records=pairs.along_released(risk))
 

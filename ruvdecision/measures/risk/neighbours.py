@@ -28,7 +28,7 @@ LOOSE = frozenset({"reassoc", "nnan", "nsz"})
 ROOM = 1e-9
 """Two distances that differ by less than this share of them are a tie: standardising must not break one."""
 FLOOR = 1e-12
-"""The same for distances near zero, as a share of the query's largest coordinate; what is near it has no larger ones to speak of."""
+"""The same for distances near zero, as a share of the query's largest coordinate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class BoxTree:
         return self.start, self.axis, self.cut, self.box, self.points
 
     def turns(self, queries: Array) -> Ints:
-        """An order of the queries: that of the leaves where query i is likely near point i, so that memory is read in turn."""
+        """An order of the queries: that of the leaves where query i is likely near point i; memory is read in turn."""
         return self.rows if len(queries) == len(self.rows) else np.arange(len(queries))
 
 
@@ -251,7 +251,10 @@ def _next_leaf(q: Any, axis: Any, cut: Any, box: Any, outer: float, stack: Any, 
 
 
 def _scan(q: Any, points: Any, leaf: int, p: int, square: Any) -> None:
-    """Squared distances from a point to those of a leaf. Eight sums side by side, which the compiler turns into vectors."""
+    """Squared distances from a point to those of a leaf.
+
+    Eight sums side by side, which the compiler turns into vectors.
+    """
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
     for j in range(p):
         x = q[j]

@@ -74,7 +74,7 @@ class _PopulationModel(KeyMeasure):
 
 @dataclass(frozen=True, repr=False)
 class PoissonGammaUniques(_PopulationModel):
-    """Expected share of released records that are population uniques when cell rates are Gamma: Bethlehem et al. (1990).
+    """Expected share of released records that are population uniques, Gamma cell rates: Bethlehem et al. (1990).
 
     Assumes K cells whose population sizes are Poisson with rates N pi_k, pi_k Gamma(alpha, beta) with K alpha beta = 1,
     and a simple random sample. A sample unique is then a population unique with probability ((1 + n beta)/(1 + N
@@ -132,7 +132,7 @@ class PoissonGammaUniques(_PopulationModel):
 
 @dataclass(frozen=True, repr=False)
 class LogLinearUniques(_PopulationModel):
-    """Expected share of released records that are population uniques under a log-linear model: Skinner and Holmes (1998).
+    """Expected share of released records that are population uniques, log-linear: Skinner and Holmes (1998).
 
     Assumes population cells that are Poisson with log-linear rates and a Bernoulli sample of fraction n/N. A sample
     unique in a cell with fitted sample rate mu is a population unique with probability exp(-mu (N - n)/n), so records

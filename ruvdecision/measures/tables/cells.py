@@ -51,7 +51,7 @@ def _by_value(columns: Sequence[pd.Series]) -> tuple[Ints, int]:
 
 
 def _by_category(columns: Sequence[pd.Series]) -> tuple[Ints, int] | None:
-    """The same for categories with the same type of values, by looking at each category once; None for other columns."""
+    """The same for categories with the same type of values, each category looked at once; None for other columns."""
     dtypes = [c.dtype for c in columns]
     if not all(isinstance(d, pd.CategoricalDtype) and d.categories.dtype == dtypes[0].categories.dtype for d in dtypes):
         return None

@@ -36,7 +36,7 @@ class LogLinearFit:
 
     @property
     def pvalue(self) -> float:
-        """Probability of a deviance at least as large if the model holds; 1 without degrees of freedom, where it cannot fail."""
+        """Probability of a deviance at least as large if the model holds; 1 without degrees of freedom."""
         return float(chi2.sf(self.deviance, self.df)) if self.df > 0 else 1.0
 
 

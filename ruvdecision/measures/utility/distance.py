@@ -268,12 +268,12 @@ class Eigenvalues(Measure):
 
     def _spectrum(self, moments: ColumnMoments, which: str) -> Array:
         spread = _varying(self.name, moments, which)
-        return np.linalg.eigvalsh(moments.covariance(1) / np.outer(spread, spread))[::-1]
+        return np.asarray(np.linalg.eigvalsh(moments.covariance(1) / np.outer(spread, spread))[::-1])
 
     def _robust(self, table: pd.DataFrame, which: str) -> Array:
         values = numeric(self.name, table, which)
         scaled = (values - values.mean(axis=0)) / varying_spreads(self.name, values, table.columns, which)
-        return np.linalg.eigvalsh(self._determinant(scaled, which))[::-1]
+        return np.asarray(np.linalg.eigvalsh(self._determinant(scaled, which))[::-1])
 
     def _determinant(self, scaled: Array, which: str) -> Array:
         """Minimum covariance determinant; half of the records must span all columns."""
@@ -342,10 +342,10 @@ class _Whitening:
     @classmethod
     def of(cls, who: str, original: ColumnMoments) -> _Whitening:
         definite_covariance(who, original)
-        return cls(who, original.mean, np.linalg.cholesky(original.covariance(1)))
+        return cls(who, original.mean, np.asarray(np.linalg.cholesky(original.covariance(1))))
 
     def __call__(self, table: pd.DataFrame, which: str) -> Array:
-        return np.linalg.solve(self.root, (numeric(self.who, table, which) - self.mean).T)
+        return np.asarray(np.linalg.solve(self.root, (numeric(self.who, table, which) - self.mean).T))
 
 
 def wasserstein(first: Any, second: Any, order: float = 1.0) -> float:

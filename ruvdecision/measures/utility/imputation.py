@@ -148,7 +148,7 @@ class _Copies(Prepared):
         for copy in copies:
             complete.append(self._complete(copy, self._missing(copy, "a copy")))
             omitted += len(copy) - len(complete[-1])
-        result = measure.compare(self.state, complete)
+        result = Measured.of(measure.compare(self.state, complete))
         if measure.nan_policy == "omit":
             result.parts["omitted"] = float(omitted)
         return result
