@@ -152,7 +152,7 @@ class Mixture(BasePosterior):
         means = self.parts.mean()
         # About the first, so that a far location costs no digits.
         first = np.take(means, [0], axis=self._axis)
-        return np.squeeze(first, self._axis) + self._mix(means - first)
+        return np.asarray(np.squeeze(first, self._axis) + self._mix(means - first))
 
     def var(self) -> Array:
         return self._mix(np.square(self._gap) + self.parts.var())
@@ -173,7 +173,7 @@ class Mixture(BasePosterior):
         low = np.min(np.where(used, ends, np.inf), axis=self._axis)
         high = np.max(np.where(used, ends, -np.inf), axis=self._axis)
         if level in (0.0, 1.0):
-            return low if level == 0 else high
+            return np.asarray(low if level == 0 else high)
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             return super().quantile(q)
         return self._snapped(monotone_root(lambda x: self.cdf(x) - level, low, high))
