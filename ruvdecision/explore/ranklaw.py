@@ -16,6 +16,7 @@ from scipy import special
 from scipy.interpolate import PchipInterpolator
 
 from ..numerics.orderstatistics import normal_moments
+from ..numerics.quadrature import gauss_normal
 from ..protocols import Array
 from ..scenarios import RankPosterior
 from ..scenarios.bayes import mean_variance
@@ -73,9 +74,9 @@ class RankLaw:
     def cdf(self, at: Any) -> Array:
         """Probability that the record is at most ``at``."""
         points = np.asarray(at, dtype=float)
-        nodes, weights = np.polynomial.hermite_e.hermegauss(41)
+        nodes, weights = gauss_normal(41)
         moved = points[..., None] - np.sqrt(self._shift) * nodes
-        return np.asarray(self._given_mean(moved) @ weights / weights.sum())
+        return np.asarray(self._given_mean(moved) @ weights)
 
     def mean(self) -> float:
         """Posterior mean."""

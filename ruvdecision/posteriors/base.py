@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from ..errors import InputError
+from ..numerics.roots import bracket, least_near, monotone_root
 from ..protocols import Array, Posterior, Value
 from .modes import climb_box, merge_values, most_probable
 from .neighbours import Neighbours
 from .normal import expm1_less, farther
-from .roots import bracket, least_near, monotone_root
 from .shapes import as_weight_matrix, check_level, check_width, shaped
 
 __all__ = ["BLOCK", "BasePosterior"]

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from ..checks import as_float_array, check_finite, check_flag, check_integer
 from ..errors import InputError
+from ..numerics.roots import monotone_root
 from ..protocols import Array, Posterior, Value
 from .base import BLOCK, BasePosterior
 from .drawn import long_run_error, spaced_places
@@ -19,7 +20,6 @@ from .gaussian import Gaussian
 from .modes import best_box_near, climb_box, highest_point
 from .normal import expm1_less
 from .normals import Normals
-from .roots import monotone_root
 from .shapes import as_weight_matrix, check_level, check_width, deeper, trace_product
 
 __all__ = ["Mixture"]
