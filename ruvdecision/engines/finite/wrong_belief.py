@@ -170,8 +170,8 @@ class FiniteDoubt:
             abs(float(self.own.loss.uncertainty(Finite(self.law.plan.values, start), self.own.actions).value[0])),
             1e-300,
         )
-        own, actual = (adaptive(integrand(i), breaks, absolute=1e-10 * size, budget=100_000) for i in (0, 1))
-        return own, actual
+        believed, real = (adaptive(integrand(i), breaks, absolute=1e-10 * size, budget=100_000) for i in (0, 1))
+        return believed, real
 
     def _drawn(self, codes: Ints | None, replicates: int | None, seed: Any) -> tuple[Value, Value]:
         """Average over drawn releases, with the same random numbers for every mask."""
