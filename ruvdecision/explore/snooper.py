@@ -1,4 +1,4 @@
-"""The second lesson: Duncan, Keller-McNulty and Stokes (2001), additive noise against a snooper who knows more or less."""
+"""The second lesson: Duncan, Keller-McNulty and Stokes (2001), additive noise against snoopers."""
 
 from __future__ import annotations
 

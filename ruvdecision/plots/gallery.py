@@ -1,4 +1,4 @@
-"""Pictures for slides and papers: several maps side by side, posteriors under several masks, U against noise, three measures at once.
+"""Pictures for slides and papers: several maps, posteriors under several masks, U against noise, three measures.
 
 All share the look of `plot_map`: colours that colour-blind readers can tell apart, light or dark paper (``style=``),
 names written where the things are. The map itself is `plot_map`, states of knowledge are `plot_knowledge`, records

@@ -550,7 +550,7 @@ def _draw_legend(ax: Axes, remarks: Sequence[str], own: bool) -> None:
 
 
 def _write(ax: Axes, rumap: RUMap, looks: Sequence[Any], chosen: Any, max_risk: float | None, labels: bool) -> None:
-    """Write on the drawing, the most important first; a text that finds no free place is left out, except the choice."""
+    """Write on the drawing, the most important first. A text without a free place is omitted, except the choice."""
     figure = ax.get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()  # the layout must be settled before places are measured in pixels

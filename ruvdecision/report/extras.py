@@ -1,4 +1,4 @@
-"""What a report adds where it was done: how sure the choice is, sensitivity, the limit of all mechanisms, risk of every record."""
+"""What a report adds where it was computed: sureness of the choice, sensitivity, the limit, risk of every record."""
 
 from __future__ import annotations
 
