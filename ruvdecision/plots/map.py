@@ -24,7 +24,7 @@ from .theme import DARK, LIGHT, MARKERS, look_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_limit", "plot_map"]
+__all__ = ["limit", "rumap"]
 
 LINES = ("-", "--", "-.", ":")
 MOST_TECHNIQUES = 24  # a legend with more cannot be read; all releases are then one cloud
@@ -32,7 +32,7 @@ MOST_CURVES = 8  # of one technique; more of them are easier to read as a cloud 
 CROWD = 2000  # of a larger map, markers and bars are pixels in a vector drawing: as shapes they would be megabytes
 
 
-def plot_map(
+def rumap(
     rumap: RUMap,
     max_risk: float | None = None,
     ax: Axes | None = None,
@@ -156,7 +156,7 @@ def plot_map(
     return ax
 
 
-def plot_limit(limit: Any, ax: Axes | None = None, **style: Any) -> Axes:
+def limit(limit: Any, ax: Axes | None = None, **style: Any) -> Axes:
     """Draw a `Limit` alone (or beside what is on ``ax``) and return the Axes; ``style`` goes to the line."""
     import matplotlib.pyplot as plt
 
