@@ -12,7 +12,7 @@ from .checks import Seed, check_integer
 from .engines import pick
 from .engines.solving import check_user, solve
 from .errors import InputError, kind_of
-from .maps.rumap import RUMap
+from .maps.rumap import Provenance, RUMap
 from .masks.base import Batch, Mask, check_mask
 from .protocols import Engine, Measure, Posterior
 from .running.fingerprint import fingerprint_attr
@@ -142,12 +142,13 @@ def evaluate(
         columns |= empirical.columns()
         risk, utility = empirical.axis("risk", risk), empirical.axis("utility", utility)
         notes += tuple(empirical.notes)
+    draws = {user: {at: found[i] for at, i in enumerate(done) if i in found} for user, found in kept.items()}
     return RUMap.build(
         masks=candidates,
         intruder=first.value,
         scientist=second.value,
         before=(first.before, second.before),
-        engine=engines[0] if len(set(engines)) == 1 else engines,
+        provenance=Provenance(engines[0] if len(set(engines)) == 1 else engines, notes, (intruder, scientist), draws),
         risk=risk,
         utility=utility,
         columns=columns,
@@ -159,11 +160,6 @@ def evaluate(
             **{role.name: role.describe() for role in roles},
             **({"partial": "yes"} if notes and notes[0].startswith("Stopped") else {}),
             **({} if empirical is None else empirical.describe()),
-        },
-        notes=notes,
-        users=(intruder, scientist),
-        draws={
-            user: {position: found[i] for position, i in enumerate(done) if i in found} for user, found in kept.items()
         },
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...decide.doubt import degrees_of, quantile
+from ...decide.probability import degrees_of, quantile
 from ...engines import pick
 from ...errors import InputError
 from ...evaluate import evaluate
