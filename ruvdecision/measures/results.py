@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,8 +17,7 @@ __all__ = ["ROLES", "Findings", "Outcome", "better_end", "check_measures"]
 ROLES = ("risk", "utility")
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What one measure said of one release: numbers only, nothing about single records."""
 
     value: float

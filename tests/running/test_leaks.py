@@ -19,26 +19,13 @@ from edges import tried
 from sentinels import SECRETS, WHO, chain, files, labelled, leaks, numbers, table
 
 import ruvdecision as ruv
-from ruvdecision.running.run import Task, run
-from ruvdecision.running.sharing import Parcel, Sealed, dumps
+from ruvdecision.running.run import Task, pack, run
 
 ROOT = places.ROOT
 
 
-@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="shared memory by handle is Linux's")
-def test_what_is_shared_is_the_owners_alone_and_goes_with_the_run() -> None:
-    before = set(os.listdir("/proc/self/fd"))
-    with Parcel(table()) as parcel:
-        assert leaks(parcel.blob)  # the records are in it: that is what it is for
-        assert leaks(repr(parcel.handle)) == [] and leaks(bytes(repr(parcel), "utf-8")) == []
-        assert os.stat(parcel.handle.place).st_mode & 0o777 == 0o600
-        assert os.readlink(parcel.handle.place).startswith("/memfd:ruvdecision")
-        place = parcel.handle.place
-    assert not os.path.lexists(place) and set(os.listdir("/proc/self/fd")) <= before
-
-
 def test_tasks_do_not_show_their_arguments() -> None:
-    work = Sealed(dumps((max, (labelled(), WHO))))
+    work = pack((max, (labelled(), WHO)))
     assert leaks(bytes(work)) and leaks(repr(work) + str(work) + f"{work!s}{work!r}") == []
     assert pickle.loads(work)[0] is max
 
@@ -165,7 +152,7 @@ def test_a_dask_cluster_sees_no_record_in_names_and_logs(caplog: pytest.LogCaptu
         log = log.replace("float(argument", "")
     tried("leaks", 3)
     assert "call-" in log
-    names = [entry for entry in log.split("'") if entry.startswith(("call-", "Sealed", "bytes-"))]
+    names = [entry for entry in log.split("'") if entry.startswith(("call-", "_Sealed", "bytes-"))]
     assert names and leaks("\n".join(names)) == []
     failed = [record.getMessage() for record in caplog.records if "Compute Failed" in record.getMessage()]
     assert failed, "dask's log was not heard"
