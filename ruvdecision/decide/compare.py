@@ -231,7 +231,7 @@ def dominated(rumap: RUMap, *, columns: Columns | None = None, tolerance: float 
     table |= {f"{n}_change": _share(v[rows], v[by]) for n, v in ranked.values.items()}
     table["probability"] = surely
     table["explanation"] = [
-        str(Explanation(rumap[int(i)], rumap[int(j)], int(c), ranked.pair(i, j), float(p)))
+        str(Explanation(rumap[int(i)], rumap[int(j)], int(c), ranked.pair(int(i), int(j)), float(p)))
         for i, j, c, p in zip(rows, by, counts, surely, strict=True)
     ]
     return pd.DataFrame(table)
@@ -320,7 +320,7 @@ class _Ranked:
         """The next release on the frontier of two columns that is better in each."""
         if len(self.values) != 2:
             return None
-        found = {}
+        found: dict[str, tuple[str, Mapping[str, tuple[float, float]]]] = {}
         for cost, name in zip(self.costs, self.values, strict=True):
             ahead = np.flatnonzero(self.front & (cost < cost[i]))
             if ahead.size:

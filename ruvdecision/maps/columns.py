@@ -75,7 +75,7 @@ def as_text(values: Entries) -> Entries:
 
 def parameter_columns(masks: Sequence[Mask | None], taken: set[str]) -> dict[str, Entries]:
     """Collect the parameters of every mask into columns: numbers where all are numbers, otherwise text."""
-    each = [m.parameters() if hasattr(m, "parameters") else {} for m in masks]
+    each = [m.parameters() if m is not None and hasattr(m, "parameters") else {} for m in masks]
     columns: dict[str, Entries] = {}
     for name in dict.fromkeys(k for p in each for k in p):
         entries = [p.get(name) for p in each]
@@ -225,7 +225,7 @@ def matches(values: Entries, wanted: Condition, name: str) -> NDArray[np.bool_]:
     """Tell which entries meet a condition of `RUMap.select`."""
     if callable(wanted):
         return np.asarray([bool(wanted(v)) for v in values.tolist()])
-    options = list(wanted) if isinstance(wanted, (list, tuple, set, np.ndarray, range)) else [wanted]
+    options = [wanted] if isinstance(wanted, (str, float, int, np.generic)) else list(wanted)
     if values.dtype.kind in "US":
         return np.isin(values, [str(w) for w in options])
     if any(isinstance(w, str) for w in options):

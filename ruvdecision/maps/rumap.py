@@ -447,7 +447,7 @@ class RUMap:
             masks=None if self.masks is None else tuple(self.masks[i] for i in rows),
             columns=MappingProxyType({k: v[rows] for k, v in self.columns.items()}),
             _engine=pick(self._engine),
-            _labels=pick(self.releases),
+            _labels=tuple(self.releases[i] for i in rows),
             _technique=None if technique is None else pick(technique),
             # Drop columns that no release of the smaller map has.
             _parameters=None if self._parameters is None else used({k: v[rows] for k, v in self._parameters.items()}),
@@ -496,7 +496,9 @@ class RUMap:
         if belief is None and self.users is not None:
             intruder = self.users[0]
             belief = (intruder.users[0] if isinstance(intruder, Panel) else intruder).belief
-        return self.with_column("dominated_whatever", dominated_whatever(list(self.masks), belief).column())
+        return self.with_column(
+            "dominated_whatever", dominated_whatever([m for m in self.masks if m is not None], belief).column()
+        )
 
     def draws(self, release: str | int, user: str | None = None) -> xr.Dataset:
         """Posterior draws that `Sampling(keep=...)` kept for a release, as ArviZ takes them.

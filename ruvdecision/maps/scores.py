@@ -535,6 +535,14 @@ def as_score(obj: ScoreLike, columns: Sequence[str] = ()) -> Score | Column:
     )
 
 
+def as_function(obj: ScoreLike, what: str, do: str) -> Score:
+    """Return a score that is a function of U; a column is refused with these words."""
+    score = as_score(obj)
+    if isinstance(score, Column):
+        raise InputError(what, score.name, do)
+    return score
+
+
 def _single(reference: Array) -> float:
     values = np.unique(reference)
     if values.size != 1:

@@ -182,7 +182,7 @@ def encode(value: object) -> Json:
     raise TypeError(f"{type(value).__name__} cannot be stored as text")
 
 
-def decode(stored: Json) -> Any:
+def decode(stored: Any) -> Any:
     """Undo `encode`; raises `LookupError` for a mask class that is not there."""
     if isinstance(stored, list):
         return [decode(v) for v in stored]
@@ -314,7 +314,7 @@ def _mask(label: str, spec: str, notes: list[str]) -> masks.Mask | None:
 
 def _score_spec(rumap: RUMap, role: str) -> tuple[dict[str, Json], Array | None]:
     """How a score is stored: by name if it is ours, by its values at the map's own U if it is a function."""
-    axis, spec = rumap.axis(role), {}
+    axis, spec = rumap.axis(role), dict[str, Json]()
     score: Score | Column | None = axis.score
     if isinstance(score, Column):
         spec["column"] = score.column

@@ -61,14 +61,13 @@ RIGHT = {
     "explain": {"rumap": RUMAP, "release": "Suppress()", "columns": ["risk", "utility"], "tolerance": 1e-12},
     "dominated": {"rumap": RUMAP, "columns": ["risk", "utility"], "tolerance": 1e-12},
     "optimise": {
-        "family": ruv.Noise,
+        "family": ruv.analyses.MaskFamily(ruv.Noise, variance=(0.5, 4.0)),
         "max_risk": 3.0,
         **USERS,
-        "bounds": {"variance": (0.5, 4.0)},
         "risk": "reciprocal",
         "utility": "reciprocal",
         "seed": 0,
-        "starts": 2,
+        "search": ruv.analyses.Search(starts=2),
     },
     "sensitivity": {
         "study": MASKS,
