@@ -38,7 +38,6 @@ class Setting(TypedDict, total=False):
     risk: ScoreLike
     utility: ScoreLike
     measures: Sequence[Measure] | None
-    progress: bool | None
     executor: Executor | None
     checkpoint: str | os.PathLike[str] | None
 

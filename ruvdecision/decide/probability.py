@@ -156,7 +156,7 @@ def quantile(confidence: float, degrees: float = np.inf) -> float:
     return float(ndtri(confidence) if np.isinf(degrees) else stdtrit(degrees, confidence))
 
 
-def cumulative(z: Array, degrees: float) -> Array:
+def cumulative(z: Array | float, degrees: float) -> Array:
     """Probability that an error is at most z standard errors."""
     return np.asarray(ndtr(z) if np.isinf(degrees) else stdtr(degrees, z))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import as_float_array
+from ..checks import as_float_array, is_single
 from ..errors import InputError
 from ..protocols import Array, Value
 
@@ -225,7 +225,7 @@ def matches(values: Entries, wanted: Condition, name: str) -> NDArray[np.bool_]:
     """Tell which entries meet a condition of `RUMap.select`."""
     if callable(wanted):
         return np.asarray([bool(wanted(v)) for v in values.tolist()])
-    options = [wanted] if isinstance(wanted, (str, float, int, np.generic)) else list(wanted)
+    options: list[str | float] = [wanted] if is_single(wanted) else list(wanted)  # type: ignore[list-item, arg-type]
     if values.dtype.kind in "US":
         return np.isin(values, [str(w) for w in options])
     if any(isinstance(w, str) for w in options):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -119,7 +121,7 @@ RIGHT = {
         "alpha": 0.01,
         "seed": 1,
     },
-    "plot_map": {
+    "plots.rumap": {
         "rumap": RUMAP,
         "max_risk": 3.0,
         "ax": None,
@@ -130,7 +132,7 @@ RIGHT = {
         "title": "a",
         "limit": None,
     },
-    "plot_maps": {
+    "plots.maps": {
         "maps": [RUMAP, RUMAP],
         "max_risk": 3.0,
         "figure": None,
@@ -140,7 +142,7 @@ RIGHT = {
         "labels": False,
         "style": None,
     },
-    "plot_uncertainty": {
+    "plots.uncertainty": {
         "rumap": RUMAP,
         "parameter": "variance",
         "ax": None,
@@ -149,7 +151,7 @@ RIGHT = {
         "log": False,
         "style": None,
     },
-    "plot_posteriors": {
+    "plots.posteriors": {
         "user": INTRUDER,
         "masks": MASKS[:2],
         "ax": None,
@@ -161,7 +163,15 @@ RIGHT = {
     },
 }
 #: Those that take longer than a moment.
-SLOW = {"price_of_publishing", "calibrate", "limit", "plot_map", "plot_maps", "plot_posteriors", "plot_uncertainty"}
+SLOW = {
+    "price_of_publishing",
+    "calibrate",
+    "limit",
+    "plots.rumap",
+    "plots.maps",
+    "plots.posteriors",
+    "plots.uncertainty",
+}
 #: Where a large number is work, which would be done.
 HEAVY = {("calibrate", "simulations"), ("calibrate", "draws"), ("one_more_digit", "digits")}
 #: Methods of a map, and variants of one function.
@@ -174,8 +184,10 @@ CALLS = {
 
 
 def called(name):
-    rooms = (ruv, ruv.decide, ruv.analyses, ruv.plots)
-    return CALLS[name] if name in CALLS else next(getattr(r, name) for r in rooms if hasattr(r, name))
+    if name in CALLS:
+        return CALLS[name]
+    rooms = (ruv, ruv.decide, ruv.analyses)
+    return next(attrgetter(name)(room) for room in rooms if hasattr(room, name.split(".")[0]))
 
 
 @pytest.mark.parametrize(

@@ -118,13 +118,14 @@ def optimise(
     if confidence is not None:
         confidence = check_number("confidence", confidence, low=0.5, high=1, open_high=True)
     root = as_seed_sequence(setting.get("seed", 0))
+    setting["seed"] = root
     users = {"intruder": intruder, "scientist": scientist}
     found: list[Contender] = []
     with Bar(
         f"Searching {sum(map(len, families.values()))} families" if many else "Searching the family", progress
     ) as bar:
         for k, (name, parts) in enumerate(families.items()):
-            numbers = as_evaluator(evaluator, users, limit, parts[0].lowest, **{**setting, "seed": root})
+            numbers = as_evaluator(evaluator, users, limit, parts[0].lowest, **setting)
             tell = lambda share, k=k: bar.tell((k + share) / len(families))  # noqa: E731
             best, missed = _search_parts(parts, numbers, confidence, how, root, tell)
             if not best and not many:

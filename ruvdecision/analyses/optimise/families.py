@@ -119,7 +119,7 @@ def as_families(
             own = str(make) if isinstance(make, Mask) else getattr(make, "__name__", "<lambda>")
             given[own if own != "<lambda>" and own not in given else f"family {i + 1}"] = item
     else:
-        given = {"the family": family}
+        given = {"the family": family}  # type: ignore[dict-item]
     if not given:
         raise InputError("There is no family to search", "none", DO)
     found = {}

@@ -86,8 +86,7 @@ class UserEvaluator(Evaluator):
         self.scores = []
         for role in ("risk", "utility"):
             do = "Pass evaluator=, a function of masks that gives a map of measures"
-            given = setting.get("risk" if role == "risk" else "utility", "reciprocal")
-            self.scores.append(as_function(given, f"{role} must be a function of U", do))
+            self.scores.append(as_function(setting.get(role, "reciprocal"), f"{role} must be a function of U", do))  # type: ignore[arg-type]
         self.engines = [pick(setting.get("engine", "auto"), user, [first], setting.get("data")) for user in users]
         start = [self._one(k, [first]) for k in (0, 1)]
         self.before = tuple(s.before for s in start)
