@@ -12,7 +12,7 @@ from . import masks, measures, protocols
 from ._version import __version__
 from .analyses.optimise import Contender, Optimum, optimise
 from .analyses.sensitivity import Sensitivity, Variation, sensitivity
-from .beliefs import Cell, FiniteBelief, NormalBelief, PyMCBelief, TableBelief
+from .beliefs import FiniteBelief, NormalBelief, PyMCBelief, TableBelief
 from .channels.linear import LinearChannel
 from .decide import Choice, Errors, Explanation, choose, dominated, explain, frontier, probabilities
 from .engines import Enumeration, Exact
@@ -39,6 +39,7 @@ from .posteriors import Averaged, Curve, Drawn, Finite, Gaussian, GaussianMixtur
 from .protocols import Value
 from .targets import (
     Average,
+    Cell,
     EachRecord,
     Functional,
     Identity,

@@ -63,7 +63,7 @@ class Identification:
 
     def refuses(self, user: User, masks: Sequence[Mask], data: Any = None) -> str | None:
         """None if the engine can do it; otherwise why not and what can."""
-        if not isinstance(user.target, Identity):
+        if not user.target.asks_row:
             return "Identification needs an Identity target. Use engine='auto'."
         elsewhere = has_own_engine("Identification", user, identity=True)
         if elsewhere is not None:
