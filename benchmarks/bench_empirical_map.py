@@ -90,11 +90,11 @@ def run(values=1, replicates=2, quick=False):
     """Yield (name, ours, theirs, ratio, wanted)."""
     data, masks = _data(1_000 if quick else 10_000), _masks(values)
     measures = [
-        ruv.IntervalOverlap(FORMULA),
-        ruv.EllipsoidOverlap(FORMULA),
-        ruv.NormalKL(),
-        ruv.Propensity(),
-        ruv.RecordLinkage(),
+        ruv.measures.IntervalOverlap(FORMULA),
+        ruv.measures.EllipsoidOverlap(FORMULA),
+        ruv.measures.NormalKL(),
+        ruv.measures.Propensity(),
+        ruv.measures.RecordLinkage(),
     ]
     # Compile what is compiled once on a machine.
     ruv.measure(data.head(500), masks, measures=measures, seed=1)

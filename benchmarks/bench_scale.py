@@ -48,7 +48,7 @@ def run(values=10, replicates=20, quick=False):
     if quick:
         values, replicates = 2, 3
     data, masks = _data(), _masks(values)
-    measures = [ruv.IntervalOverlap(FORMULA), ruv.NormalKL(), ruv.RecordLinkage()]
+    measures = [ruv.measures.IntervalOverlap(FORMULA), ruv.measures.NormalKL(), ruv.measures.RecordLinkage()]
     ruv.measure(data.head(500), masks[:8], measures=measures, seed=1)  # compile what is compiled once on a machine
     alone, first = _timed(data, masks, measures, replicates)
     with ProcessPoolExecutor(2) as pool:

@@ -54,7 +54,7 @@ def records(sizes=SIZES, mean=50.0, between=6.0, within=8.0, seed=33):
     return rng.normal(np.repeat(means, sizes), within)
 
 
-def study(sizes=SIZES, points=5, draws=1000, tune=500, chains=4, seed=33):
+def study(sizes=SIZES, points=5, draws=1000, tune=500, chains=4, seed=33, executor=None, checkpoint=None):
     """Noise from a fifth to three times the spread within areas, and thresholds from just below the target's value down to the middle."""
     sizes = tuple(int(s) for s in sizes)
     if len(sizes) < 2 or min(sizes) < 1:
@@ -74,7 +74,8 @@ def study(sizes=SIZES, points=5, draws=1000, tune=500, chains=4, seed=33):
     cuts = np.unique(np.floor(10 * np.linspace(low, high - 0.1, points)) / 10)
     masks = [*noise, *(ruv.Topcode(at=float(c)) for c in cuts if c < high), ruv.Suppress()]
     engine = Sampling(draws=draws, tune=tune, chains=chains, target_accept=0.95, reuse=False)
-    rumap = ruv.evaluate(masks, intruder=intruder, scientist=scientist, data=x, engine=engine, seed=seed)
+    users = {"intruder": intruder, "scientist": scientist}
+    rumap = ruv.evaluate(masks, **users, data=x, engine=engine, seed=seed, executor=executor, checkpoint=checkpoint)
     hidden = [int(np.sum(x > mask.at)) if isinstance(mask, ruv.Topcode) else 0 for mask in masks]
     return replace(rumap, attrs={**rumap.attrs, "sizes": list(sizes), "target_area": small, "hidden": hidden})
 

@@ -70,7 +70,7 @@ def stand_in(seed=1, n=1080):
     return pd.DataFrame(table)
 
 
-def study(file="", risk="fellegi_sunter", replicates=10, seed=1):
+def study(file="", risk="fellegi_sunter", replicates=10, seed=1, executor=None, checkpoint=None):
     """Two maps of the same releases: utility IO and utility EO. ``risk`` is "fellegi_sunter" or "linkage"."""
     data, source = records(file, seed)
     measures = [
@@ -79,7 +79,8 @@ def study(file="", risk="fellegi_sunter", replicates=10, seed=1):
         IntervalOverlap(MODEL),
         EllipsoidOverlap(MODEL),
     ]
-    found = measure(data, list(MASKS.values()), measures=measures, replicates=replicates, seed=seed)
+    running = {"executor": executor, "checkpoint": checkpoint}
+    found = measure(data, list(MASKS.values()), measures=measures, replicates=replicates, seed=seed, **running)
     rumap = ruv.RUMap.build(
         masks=list(MASKS.values()),
         labels=list(MASKS),

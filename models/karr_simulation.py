@@ -9,6 +9,8 @@ The paper has n = 10,000 and five data sets of each kind, and so has the default
 A quicker look is ``ruvdecision run models/karr_simulation.py --set n=2000 --set replicates=2``.
 """
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 
@@ -145,12 +147,13 @@ def correlation(kind, p):
     return matrix
 
 
-def study(n=PAPER_N, replicates=5, seed=1):
+def study(n=PAPER_N, replicates=5, seed=1, executor=None, checkpoint=None):
     """One map per kind of data; each number is an average over ``replicates`` data sets of ``n`` records."""
-    return {f"{kind} {p}": cell(kind, p, n, replicates, seed) for kind, p in FITTED}
+    places = {pair: None if checkpoint is None else Path(checkpoint) / "{} {}".format(*pair) for pair in FITTED}
+    return {f"{k} {p}": cell(k, p, n, replicates, seed, executor, places[k, p]) for k, p in FITTED}
 
 
-def cell(kind, p, n, replicates, seed):
+def cell(kind, p, n, replicates, seed, executor=None, checkpoint=None):
     """The map of one kind of data. Every data set is masked once by every method, as in the paper."""
     names = ["y", *(f"x{j}" for j in range(1, p))]
     model = f"y ~ {' + '.join(names[1:])}"
@@ -160,9 +163,9 @@ def cell(kind, p, n, replicates, seed):
     for r in range(replicates):
         draws, masking = (np.random.SeedSequence([seed, r, part]) for part in range(2))
         data = pd.DataFrame(2 + np.random.default_rng(draws).standard_normal((n, p)) @ root.T, columns=names)
-        tables.append(
-            measure(data, list(MASKS.values()), measures=measures, seed=masking, progress=False).to_dataframe()
-        )
+        running = {"executor": executor, "checkpoint": None if checkpoint is None else checkpoint / str(r)}
+        rumap = measure(data, list(MASKS.values()), measures=measures, seed=masking, progress=False, **running)
+        tables.append(rumap.to_dataframe())
     columns = {}
     for name in BETTER:
         values = np.array([t[name] for t in tables])

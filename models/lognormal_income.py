@@ -15,6 +15,7 @@ Run it with ``ruvdecision run models/lognormal_income.py --out out/``.
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -73,6 +74,8 @@ def study(
     releases=1,
     replicates=400,
     seed=177,
+    executor=None,
+    checkpoint=None,
 ):
     """Four curves for noise variances from 5 to 100 % of the sample's.
 
@@ -93,7 +96,15 @@ def study(
     ):
         intruder = ruv.User(common, target, loss, name="The intruder")
         maps[name] = ruv.evaluate(
-            masks, intruder=intruder, scientist=scientist, data=x, engine=engine, replicates=releases, seed=seed
+            masks,
+            intruder=intruder,
+            scientist=scientist,
+            data=x,
+            engine=engine,
+            replicates=releases,
+            seed=seed,
+            executor=executor,
+            checkpoint=None if checkpoint is None else Path(checkpoint) / name,
         )
     told = maps["Bayes, row known"]
     utility = Value(told.scientist_uncertainty, told.scientist.error)

@@ -113,7 +113,7 @@ def given(release, a, b, stay, row=0):
     return float(pi * (1 - pi)), float(scientist_table(len(y), a, b, stay)[1][y.sum()])
 
 
-def study(n=100, a=2.0, b=6.0, points=9, draws=1000, tune=500, chains=4, seed=1965):
+def study(n=100, a=2.0, b=6.0, points=9, draws=1000, tune=500, chains=4, seed=1965, executor=None, checkpoint=None):
     """Three maps over the chance that an answer is kept: expected U, and U given one drawn file's releases, exact and sampled."""
     if n < 2:
         raise ruv.InputError("n must be at least 2", n, "One respondent and somebody to hide among")
@@ -138,6 +138,8 @@ def study(n=100, a=2.0, b=6.0, points=9, draws=1000, tune=500, chains=4, seed=19
         data=data,
         engine=Sampling(draws=draws, tune=tune, chains=chains),
         seed=seed,
+        executor=executor,
+        checkpoint=checkpoint,
         **SCORE,
     )
     seen = np.array([given(_released(m, data, seed), a, b, s) for m, s in zip(masks, grid, strict=True)])

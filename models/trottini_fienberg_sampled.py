@@ -46,7 +46,19 @@ def users(belief):
     }
 
 
-def study(n=10, variance=2.0, prior_variance=5.0, largest=200.0, points=8, draws=1000, tune=500, chains=4, seed=10):
+def study(
+    n=10,
+    variance=2.0,
+    prior_variance=5.0,
+    largest=200.0,
+    points=8,
+    draws=1000,
+    tune=500,
+    chains=4,
+    seed=10,
+    executor=None,
+    checkpoint=None,
+):
     """Suppression, the average, noise and then the average, and noise alone: exact on a fine grid, sampled at ``points`` of it."""
     exact, sampled = beliefs(n, variance, prior_variance)
     marks = [float(f"{v:.2g}") for v in np.geomspace(0.2, largest, points)]
@@ -68,7 +80,15 @@ def study(n=10, variance=2.0, prior_variance=5.0, largest=200.0, points=8, draws
     data = exact.draw(np.random.default_rng(seed))
     engine = Sampling(draws=draws, tune=tune, chains=chains)
     return {
-        "sampled": ruv.evaluate(masks, **users(sampled), data=data, engine=engine, seed=seed),
+        "sampled": ruv.evaluate(
+            masks,
+            **users(sampled),
+            data=data,
+            engine=engine,
+            seed=seed,
+            executor=executor,
+            checkpoint=checkpoint,
+        ),
         "exact": ruv.evaluate(curve, **users(exact)),
     }
 

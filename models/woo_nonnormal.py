@@ -9,6 +9,8 @@ All utilities but MD are sums over records and grow with n, and the numbers of c
 paper has n = 10,000: ``ruvdecision run models/woo_nonnormal.py --set n=10000`` takes minutes. The default is quick.
 """
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 
@@ -179,17 +181,19 @@ def utilities(n, separable):
     ]
 
 
-def study(n=4000, seed=1, separable="share"):
+def study(n=4000, seed=1, separable="share", executor=None, checkpoint=None):
     """One map per kind of data. ``separable`` says what the modified logistic model does in clusters that it separates."""
-    return {name: cell(name, n, seed + i, separable) for i, name in enumerate(STRUCTURES)}
+    places = {name: None if checkpoint is None else Path(checkpoint) / name for name in STRUCTURES}
+    return {name: cell(name, n, seed + i, separable, executor, places[name]) for i, name in enumerate(STRUCTURES)}
 
 
-def cell(structure, n, seed, separable):
+def cell(structure, n, seed, separable, executor=None, checkpoint=None):
     """The map of one kind of data: linkage as risk, the modified logistic model, which the paper likes best, as utility."""
     records, masking = np.random.SeedSequence(seed).spawn(2)
     data = draw(structure, n, np.random.default_rng(records))
     measures = utilities(n, separable)
-    found = measure(data, list(MASKS.values()), measures=measures, seed=masking, parts=True, progress=False)
+    running = {"executor": executor, "checkpoint": checkpoint, "progress": False}
+    found = measure(data, list(MASKS.values()), measures=measures, seed=masking, parts=True, **running)
     second = f"Clu g1.g={measures[1].clusters[1]}"
     columns = {m: found.columns[{"MCM": "MD.MCM", "Clu g2": second}.get(m, m)] for m in MEASURES}
     return ruv.RUMap.build(

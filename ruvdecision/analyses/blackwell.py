@@ -87,7 +87,7 @@ def refines(a: Mask, b: Mask, belief: Any = None, *, records: int | None = None,
             do="Give a belief, or records= and columns= of a numeric file",
         )
     # What a tells of a mask that b goes on from, it tells of b; but not the other way round.
-    steps = b.steps
+    steps = b.parts
     problem: RuvError | None = None
     for stop in range(len(steps), 0, -1):
         part = steps[0] if stop == 1 else Chain(steps[:stop])
@@ -228,7 +228,7 @@ def _follows(a: Mask, b: Mask) -> bool:
 
 
 def _plain_steps(mask: Mask) -> list[Mask]:
-    return [s for s in mask.steps if not isinstance(s, Release)]
+    return [s for s in mask.parts if not isinstance(s, Release)]
 
 
 def _forgets(step: Mask) -> bool:

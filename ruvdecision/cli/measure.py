@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from .executor import hands
+from .executor import executor_of
 from .options import add_report_options, add_running_options, count, number
 from .outcomes import choose, close
 from .output import check_out, write
@@ -108,7 +108,7 @@ def measure(options: argparse.Namespace) -> int:
     with progress_line(options.quiet) as say:
         say(f"reading {options.original}")
         original = read_data(options.original) if options.chunksize is None else options.original
-        with hands(options) as executor:
+        with executor_of(options) as executor:
             rumap = compare(
                 original,
                 releases=names,

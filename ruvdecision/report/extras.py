@@ -47,7 +47,7 @@ class Extras:
         kinds: dict[str, tuple[type, str]] = {
             "sensitivity": (Sensitivity, "Write sensitivity=ruv.sensitivity(...)"),
             "limit": (Limit, "Write limit=ruv.limit(intruder, scientist)"),
-            "record_risk": (RecordRisk, "Write record_risk=ruv.record_risk(...)"),
+            "record_risk": (RecordRisk, "Write record_risk=ruv.analyses.record_risk(...)"),
             "rule": (Mapping, 'Write rule={"confidence": 0.95}'),
         }
         for name, (kind, do) in kinds.items():

@@ -131,7 +131,7 @@ class MaskPrior:
                 np.full(len(self.masks), 1.0 / len(self.masks)) if self.weights is None else np.array(self.weights)
             )
             return self.masks, weights
-        noisy = [i for i, step in enumerate(mask.steps) if hidden(step)]
+        noisy = [i for i, step in enumerate(mask.parts) if hidden(step)]
         if not noisy:
             return (mask,), np.ones(1)
         sizes, weights = self.grid(scale, records)
@@ -147,7 +147,7 @@ class MaskPrior:
             sizes, weights = replace(self, points=fewer).grid(scale, records)
         found, chances = [], []
         for choice in product(range(len(sizes)), repeat=len(noisy)):
-            steps = list(mask.steps)
+            steps = list(mask.parts)
             for i, c in zip(noisy, choice, strict=True):
                 steps[i] = resized(steps[i], float(sizes[c]), scale)
             found.append(reduce(or_, steps) if len(steps) > 1 else steps[0])

@@ -138,7 +138,7 @@ CASES = [
 # Chains that are dear to look at are tried in the slow run; some of each kind in every run.
 OFTEN = {20, 24, 25, 26, 30, 31}
 TRIED = [
-    c if len(c.mask.steps) == 1 or i in OFTEN else pytest.param(c, marks=pytest.mark.slow) for i, c in enumerate(CASES)
+    c if len(c.mask.parts) == 1 or i in OFTEN else pytest.param(c, marks=pytest.mark.slow) for i, c in enumerate(CASES)
 ]
 SUMMED = [pytest.param(c, marks=pytest.mark.slow) if i in (34, 41, 44) else c for i, c in enumerate(CASES)]
 IDS = [f"{i}-{c.mask}" for i, c in enumerate(CASES)]
@@ -546,10 +546,10 @@ def test_a_users_mask_needs_one_method(mask: Mask) -> None:
     df = pd.DataFrame({"a": [1.0, 5.0, 400.0]})
     released = mask.release(df, 1)
     column = observe(mask, released, 3).columns[0]
-    start = np.round(df["a"] / 2) * 2 if len(mask.steps) > 1 and isinstance(mask.steps[0], Round) else df["a"]
+    start = np.round(df["a"] / 2) * 2 if len(mask.parts) > 1 and isinstance(mask.parts[0], Round) else df["a"]
     expected = np.where(released["a"].isna(), 0.0, stats.expon(start, 2.0).logpdf(released["a"]))
     np.testing.assert_allclose(column.log(df["a"].to_numpy()), expected, rtol=1e-12)
-    if len(mask.steps) == 1:
+    if len(mask.parts) == 1:
         f = stats.norm(3, 4).pdf
         x, logw = nodes(column, -60, 60, panels=30)
         for i in range(2):
@@ -667,7 +667,7 @@ def test_any_size_of_noise_stays_finite_and_whole(sd: float, kind: str) -> None:
         Noise(sd=sd, kind=kind, lower=3.0, **options),
         Noise(sd=sd, kind=kind, **options) | Round(base=1),
     ):
-        release = np.array([3.0, 3.0]) if len(mask.steps) > 1 else np.array([3.0, 4.0])
+        release = np.array([3.0, 3.0]) if len(mask.parts) > 1 else np.array([3.0, 4.0])
         column = column_of(mask, release)
         with np.errstate(all="raise", under="ignore"):
             logs = column.log(np.array([[3.0, 3.5], [3.0 + sd, 4.0 - sd]]))
@@ -725,7 +725,7 @@ def test_far_tails_keep_their_digits() -> None:
 @given(st.data())
 @settings(deadline=None, max_examples=40)
 def test_taking_rows_is_taking_their_likelihoods(data: Any) -> None:
-    case = data.draw(st.sampled_from([c for c in CASES if len(c.mask.steps) == 1]))
+    case = data.draw(st.sampled_from([c for c in CASES if len(c.mask.parts) == 1]))
     y = case.mask.release(np.array([0.7, 3.0, 12.4, 5.1]), 5)
     column = column_of(case.mask, y)
     rows = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True))

@@ -30,7 +30,7 @@ def test_mask(name):
     assert repr(mask).startswith(name) or name == "Chain"
     assert isinstance(mask.technique, str) and isinstance(mask.parameters(), dict)
     assert hash(mask.family) == hash(pickle.loads(pickle.dumps(mask)).family)
-    assert (mask | ruv.Release()).steps[-1] == ruv.Release()
+    assert (mask | ruv.Release()).parts[-1] == ruv.Release()
     if name == "SuppressCells":
         data = np.array([[1, 2], [3, 4]])
     elif name in ("Stochastic", "Mechanism"):

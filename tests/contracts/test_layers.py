@@ -32,7 +32,7 @@ LAYERS = [
     {"beliefs", "masks", "targets", "losses"},
     {"channels", "posteriors"},
     {"running"},
-    {"data", "numerics", "lazy", "checks", "errors", "protocols", "_version"},
+    {"data", "numerics", "checks", "errors", "protocols", "_version"},
 ]
 HEIGHT = {name: -depth for depth, names in enumerate(LAYERS) for name in names}
 

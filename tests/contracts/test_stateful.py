@@ -70,11 +70,11 @@ numeric = closed | st.one_of(
         [
             ruv.Synthesize(),
             ruv.DataShuffle(columns=["a"]),
-            ruv.MicroaggregateMixed(size=2),
+            ruv.masks.MicroaggregateMixed(size=2),
             ruv.LocalSuppress(k=2, keys=["a"]),
         ]
     ),
-    st.sampled_from([ruv.Combine([[1.0]], [[0.5]]), ruv.Stochastic([[0.9, 0.1], [0.2, 0.8]])]),
+    st.sampled_from([ruv.masks.Combine([[1.0]], [[0.5]]), ruv.Stochastic([[0.9, 0.1], [0.2, 0.8]])]),
 )
 targets = st.sampled_from([ruv.Record(0), ruv.Record(2), ruv.Parameter("mu"), ruv.NewRecord(), ruv.Average()])
 losses = st.sampled_from(
@@ -140,11 +140,11 @@ class Chains(RuleBasedStateMachine):
 
     @rule(target=masks, one=masks, other=closed)
     def chain_masks(self, one: Any, other: Any) -> Any:
-        return one | other if len(one.steps) < 4 else other
+        return one | other if len(one.parts) < 4 else other
 
     @rule(target=any_masks, one=any_masks, other=numeric)
     def chain_any_masks(self, one: Any, other: Any) -> Any:
-        return one | other if len(one.steps) < 4 else other
+        return one | other if len(one.parts) < 4 else other
 
     @rule(mask=any_masks | masks)
     def is_itself_again(self, mask: Any) -> None:
@@ -159,7 +159,7 @@ class Chains(RuleBasedStateMachine):
     @rule(one=any_masks | masks, two=any_masks | masks, three=any_masks | masks, seed=seeds)
     def chains_are_associative(self, one: Any, two: Any, three: Any, seed: int) -> None:
         left, right = (one | two) | three, one | (two | three)
-        assert str(left) == str(right) and left.steps == right.steps
+        assert str(left) == str(right) and left.parts == right.parts
         first, second = (
             attempt(lambda data, m=m: m.release(data, seed), self.data, kind="stateful") for m in (left, right)
         )
@@ -177,8 +177,8 @@ class Chains(RuleBasedStateMachine):
             assert first.shape[1] == data.shape[1]
             return
         assert list(first.columns) == list(data.columns)
-        if any(isinstance(step, (ruv.Subsample, ruv.Resample)) for step in mask.steps):
-            assert set(first.index) <= set(data.index) or any(isinstance(step, ruv.Resample) for step in mask.steps)
+        if any(isinstance(step, (ruv.Subsample, ruv.Resample)) for step in mask.parts):
+            assert set(first.index) <= set(data.index) or any(isinstance(step, ruv.Resample) for step in mask.parts)
         else:
             assert list(first.index) == list(data.index)
 

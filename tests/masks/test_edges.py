@@ -30,12 +30,12 @@ from ruvdecision.channels.linear import LinearChannel
 from ruvdecision.errors import RuvError, UnsupportedError
 from ruvdecision.masks.localsuppress import key_matches
 
-SINGLE = {name: mask for name, mask in VARIANTS.items() if len(mask.steps) == 1}
+SINGLE = {name: mask for name, mask in VARIANTS.items() if len(mask.parts) == 1}
 
 
 def test_every_mask_is_walked_over() -> None:
     assert set(OPTIONS) == set(exported(masks, masks.Mask))
-    assert all(type(mask).__name__ == name.split("-")[0] or len(mask.steps) > 1 for name, mask in VARIANTS.items())
+    assert all(type(mask).__name__ == name.split("-")[0] or len(mask.parts) > 1 for name, mask in VARIANTS.items())
 
 
 # -- the walk ------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def test_at_every_edge_a_right_release_or_a_helpful_error(name: str) -> None:
             continue
         before, after = labelled_alike(mask, make(), result, edge)
         missing_only_where_it_says(mask, before, after, edge)
-        if len(mask.steps) == 1:
+        if len(mask.parts) == 1:
             if isinstance(result, pd.DataFrame):
                 of_the_right_type(mask, before, after, edge)
             TRUTHS.get(type(mask).__name__, lambda *_: None)(mask, before, after, edge)
@@ -81,7 +81,7 @@ def labelled_alike(mask: masks.Mask, data: Any, result: Any, edge: str) -> tuple
         array = data.filled(np.nan) if isinstance(data, np.ma.MaskedArray) else np.asarray(data)
         assert isinstance(result, np.ndarray) and result.ndim == array.ndim, edge
         assert fewer or result.shape == array.shape, edge
-        if array.dtype.kind in "biuf" and not any(isinstance(s, masks.Recode) for s in mask.steps):
+        if array.dtype.kind in "biuf" and not any(isinstance(s, masks.Recode) for s in mask.parts):
             assert result.dtype.kind in "biuf" or (isinstance(mask, masks.Stochastic) and mask.outputs is not None), (
                 edge,
                 result.dtype,
@@ -102,8 +102,8 @@ MOVES = {"Shuffle", "Swap", "Subsample", "Chain"}
 
 def missing_only_where_it_says(mask: masks.Mask, before: pd.DataFrame, after: pd.DataFrame, edge: str) -> None:
     """Missing and infinite entries come from the input, or from suppression; they stay in their rows unless rows move."""
-    known = [type(s).__name__ for s in mask.steps]
-    infinite = any(isinstance(s, masks.Noise) and (s.variance == np.inf or callable(s.sd)) for s in mask.steps)
+    known = [type(s).__name__ for s in mask.parts]
+    infinite = any(isinstance(s, masks.Noise) and (s.variance == np.inf or callable(s.sd)) for s in mask.parts)
     for old, new in ((before.isna(), after.isna()), (infinities(before), infinities(after))):
         if not BLANKS.intersection(known) and not infinite:
             if MOVES.intersection(known) or len(known) > 1:
@@ -453,7 +453,7 @@ def test_neither_memory_nor_labels_matter(name: str) -> None:
         released = attempt(lambda x: mask.release(x, 1), make(data), kind="masks")
         if isinstance(released, RuvError):
             # In a frame of numbers nobody has said which columns are categories.
-            assert form not in list(FORMS)[:7] and any(isinstance(s, masks.PRAM) for s in mask.steps), (
+            assert form not in list(FORMS)[:7] and any(isinstance(s, masks.PRAM) for s in mask.parts), (
                 form,
                 str(released),
             )
@@ -504,7 +504,7 @@ UNITLESS = [
             isinstance(s, masks.Noise)
             and (s.share is not None or s.matching_residuals or callable(s.sd) or s.variance in (0.0, np.inf))
         )
-        for s in mask.steps
+        for s in mask.parts
     )
 ]
 #: Masks with a unit, in the unit c.
@@ -520,7 +520,7 @@ WITH_UNIT: dict[str, Callable[[float], masks.Mask]] = {
     "random": lambda c: ruv.Round(base=0.5 * c, random=True),
     "width": lambda c: ruv.Recode(width=0.5 * c, label="midpoint"),
     "bins": lambda c: ruv.Recode(bins=[-8 * c, 2 * c, 8 * c], label="midpoint"),
-    "combine": lambda c: ruv.Combine(np.eye(3), np.eye(3) * c**2),
+    "combine": lambda c: ruv.masks.Combine(np.eye(3), np.eye(3) * c**2),
 }
 
 
@@ -577,12 +577,12 @@ SHIFTED: dict[str, Callable[[float], masks.Mask]] = {
         name: lambda shift, name=name: VARIANTS[name]  # type: ignore[misc]
         for name in UNITLESS
         if "Multiplicative" not in VARIANTS[name].technique
-        and not any(isinstance(s, masks.Noise) and callable(s.sd) for s in VARIANTS[name].steps)
+        and not any(isinstance(s, masks.Noise) and callable(s.sd) for s in VARIANTS[name].parts)
     },
     "sd": lambda shift: ruv.Noise(sd=0.5),
     "kept moments": lambda shift: ruv.Noise(sd=0.5, keep_moments=True),
     "at": lambda shift: ruv.Topcode(at=2.5 + shift, replace="mean"),
-    "combine": lambda shift: ruv.Combine(np.eye(3), np.eye(3)),
+    "combine": lambda shift: ruv.masks.Combine(np.eye(3), np.eye(3)),
 }
 
 
@@ -675,7 +675,7 @@ def test_a_mask_describes_itself_and_can_be_copied_compared_and_looked_up(name: 
     assert (
         str(mask) == repr(copied)
         and len(str(mask)) < 600
-        and mask.technique == " | ".join(type(s).__name__ for s in mask.steps)
+        and mask.technique == " | ".join(type(s).__name__ for s in mask.parts)
     )
     assert mask != ruv.Release() or isinstance(mask, masks.Release)
     tried("masks")
@@ -741,7 +741,7 @@ def test_random_chains_of_two(data: pd.DataFrame, first: str, second: str, seed:
 def dense(mask: masks.Mask, n: int, k: int) -> tuple[Any, Any] | None:
     """A and R of the mask's linear channel on n records of k columns, or None if it has none, or draws or moves rows."""
     try:
-        channel = LinearChannel.identity(Layout.of([s.partition(n) for s in mask.steps], n), k)
+        channel = LinearChannel.identity(Layout.of([s.partition(n) for s in mask.parts], n), k)
         channel = mask.linear(channel, np.array([mask.numbers]))
     except RuvError:
         return None
@@ -757,7 +757,8 @@ MORE_LINEAR: dict[str, masks.Mask] = {
     | ruv.Noise(variance=0.5, columns=[0, 2]),
     "blanks": ruv.Suppress(rows=[0, 5], columns=[1]) | ruv.Noise(sd=1.0) | ruv.Microaggregate(groups=2),
     "uneven": ruv.Noise(variance=1.0, where=[True, False] * 6, times=3) | ruv.Microaggregate(groups=[0, 1, 2] * 4),
-    "apart": ruv.Apart(rows=[0]) | ruv.Combine(np.arange(36.0).reshape(6, 6) / 20, np.eye(6) + 0.3, rows=[0]),
+    "apart": ruv.masks.Apart(rows=[0])
+    | ruv.masks.Combine(np.arange(36.0).reshape(6, 6) / 20, np.eye(6) + 0.3, rows=[0]),
 }
 
 

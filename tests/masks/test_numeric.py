@@ -105,7 +105,7 @@ def test_index_other_columns_and_the_input_stay_as_they_are(mask):
         step.__class__(
             **{**{k: dict(v) if k == "categories" else v for k, v in step.settings().items()}, "columns": ["y", "x"]}
         )
-        for step in mask.steps
+        for step in mask.parts
     ]
     named = chosen[0]
     for step in chosen[1:]:
@@ -116,7 +116,7 @@ def test_index_other_columns_and_the_input_stay_as_they_are(mask):
     pd.testing.assert_index_equal(released.index, frame.index)
     pd.testing.assert_frame_equal(released[["who", "weight", "note"]], frame[["who", "weight", "note"]])
     assert (
-        not released[["x", "y"]].equals(frame[["x", "y"]]) or named.steps[0].settings().get("replace") == "mean"
+        not released[["x", "y"]].equals(frame[["x", "y"]]) or named.parts[0].settings().get("replace") == "mean"
     )  # a tail of one
     pd.testing.assert_frame_equal(released, named.release(frame, 5))
 
@@ -143,7 +143,7 @@ def test_every_kind_of_data_comes_back_as_its_kind(mask):
 @pytest.mark.parametrize("mask", ALL, ids=str)
 def test_masks_can_be_copied_compared_and_read(mask):
     assert mask == mask
-    assert mask.steps[0].__class__.__name__ in repr(mask)
+    assert mask.parts[0].__class__.__name__ in repr(mask)
     assert "Error" not in repr(mask)
     assert all(isinstance(v, (int, float, str)) for v in mask.parameters().values())
     if "lambda" not in repr(mask):

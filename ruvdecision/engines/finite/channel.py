@@ -204,11 +204,11 @@ class FiniteChannel:
         start = Kernel(np.eye(len(levels)), tuple(_tuple(v) for v in levels.names))
         channel = cls((start,), np.zeros(n, dtype=np.int64), n)
         names: tuple[Any, ...] = levels.names
-        if not all(isinstance(step, STEPS) for step in mask.steps):
+        if not all(isinstance(step, STEPS) for step in mask.parts):
             from .matrices import as_matrices
 
             mask = as_matrices(belief, mask)
-        for step in mask.steps:
+        for step in mask.parts:
             if isinstance(step, Release):
                 continue
             if isinstance(step, Suppress):

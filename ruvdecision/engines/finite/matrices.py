@@ -27,7 +27,7 @@ def as_matrices(belief: FiniteBelief, mask: Mask) -> Mask:
     """The chain with PRAM, recoding, rounding and top-coding written as matrices of whole records."""
     names: tuple[Any, ...] = tuple(v if isinstance(v, tuple) else (v,) for v in belief.levels.names)
     steps: list[Mask] = []
-    for step in mask.steps:
+    for step in mask.parts:
         found: Mask = step
         if isinstance(step, PRAM):
             found = _pram(step, names)

@@ -30,7 +30,7 @@ GROUPS = 3000
 
 def refuses_table(belief: TableBelief, mask: Mask) -> str | None:
     """None if a mask of tables can be inverted; otherwise why not."""
-    for step in mask.steps:
+    for step in mask.parts:
         if isinstance(step, Suppress) and (step.rows is not None or step.columns is not None) and len(belief.shape) > 2:
             return f"{step} names rows and columns, and the table has {len(belief.shape)} axes. Use SuppressCells."
         if not isinstance(step, (SuppressCells, Suppress, Release)):
@@ -46,13 +46,13 @@ def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
     if reason is not None:
         raise refusal(reason)
     if release is None:
-        if all(_tells_nothing(step, belief) for step in mask.steps[-1:]):
+        if all(_tells_nothing(step, belief) for step in mask.parts[-1:]):
             return belief
         raise InputError(
             f"The posterior after {mask} depends on what is released", None, "Pass release=mask.publish(table)"
         )
     if isinstance(release, PublishedTable) or not any(
-        isinstance(s, SuppressCells) and s.axes(len(belief.shape)) for s in mask.steps
+        isinstance(s, SuppressCells) and s.axes(len(belief.shape)) for s in mask.parts
     ):
         return belief.given(release)
     carried = (
@@ -120,7 +120,7 @@ class TableProblem:
         self, mask: Mask, listed: tuple[Any, Array] | None, replicates: int | None, seed: Any
     ) -> tuple[Value, str]:
         belief = self.user.belief
-        if all(_tells_nothing(s, belief) for s in mask.steps[-1:]):
+        if all(_tells_nothing(s, belief) for s in mask.parts[-1:]):
             return self._uncertainty(belief), "enumeration"
         if listed is not None:
             tables, chances = listed

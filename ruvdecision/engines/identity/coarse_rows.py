@@ -34,7 +34,7 @@ EASY = (Release, Suppress, Shuffle, Subsample, Noise, *COARSE)
 def deterministic(mask: Mask) -> bool:
     """Whether a mask releases the same rows, in whatever order, every time."""
     return all(
-        isinstance(s, (Release, Suppress, Shuffle, *COARSE)) and not getattr(s, "random", False) for s in mask.steps
+        isinstance(s, (Release, Suppress, Shuffle, *COARSE)) and not getattr(s, "random", False) for s in mask.parts
     )
 
 
@@ -57,8 +57,8 @@ class CoarseRows:
     def sensible(belief: NormalBelief, mask: Mask) -> bool:
         """Whether all steps are of a kind that may be read here, and this is the place to read them."""
         known = belief.doubt is not None and not belief.doubt.any()
-        coarse = any(isinstance(s, COARSE) or (isinstance(s, Noise) and s.obstacle is not None) for s in mask.steps)
-        return all(isinstance(s, EASY) for s in mask.steps) and (known or coarse)
+        coarse = any(isinstance(s, COARSE) or (isinstance(s, Noise) and s.obstacle is not None) for s in mask.parts)
+        return all(isinstance(s, EASY) for s in mask.parts) and (known or coarse)
 
     @classmethod
     def of(
@@ -76,7 +76,7 @@ class CoarseRows:
         steps: list[list[Step]] = [[] for _ in range(k)]
         laws: list[EntryLaw | None] = [None] * k
         touched = False
-        for step in mask.steps:
+        for step in mask.parts:
             if isinstance(step, (Release, Shuffle, Subsample)):
                 continue
             if isinstance(step, Suppress):

@@ -173,7 +173,7 @@ class _NormalProblem:
             if CoarseRows.sensible(self.belief, mask):
                 return CoarseRows.of(self.belief, mask, self.known, self.errors, self.data)
             if (
-                all(hasattr(step, "linear") and type(step).linear is not Mask.linear for step in mask.steps)
+                all(hasattr(step, "linear") and type(step).linear is not Mask.linear for step in mask.parts)
                 and linear.do
             ):
                 raise
@@ -316,7 +316,7 @@ def _problem(user: User, data: Any, names: Sequence[Any] | None = None) -> Any:
 
 def _tracked(mask: Mask, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Ints]:
     """What ``mask.release`` gives with this generator, and whose record stands in each row."""
-    steps = mask.steps
+    steps = mask.parts
     streams = rng.spawn(len(steps)) if len(steps) > 1 else [rng]
     ids = Frame.of(np.arange(frame.n))
     before = frame

@@ -32,7 +32,7 @@ Ints = NDArray[np.int64]
 
 def released_rows(mask: Mask, n: int) -> int:
     """How many of ``n`` records a chain releases."""
-    for step in mask.steps:
+    for step in mask.parts:
         if isinstance(step, Subsample):
             n = step.kept(n)
     return n

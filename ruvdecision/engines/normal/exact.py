@@ -128,7 +128,7 @@ class Exact:
         """The channel of a family: one of its masks, and the numbers of all of them."""
         partitions: list[Partition | None] = []
         left = belief.records
-        for step in mask.steps:
+        for step in mask.parts:
             p = step.partition(left)
             partitions.append(None if p is None else p.padded(belief.records))
             if p is not None and p.drawn:

@@ -112,9 +112,9 @@ class Ranks:
 
     def _closed(self, user: Any, mask: Mask, data: Any) -> bool:
         plain = all(
-            isinstance(s, (Release, Shuffle)) or (isinstance(s, Noise) and _size(s) is not None) for s in mask.steps
+            isinstance(s, (Release, Shuffle)) or (isinstance(s, Noise) and _size(s) is not None) for s in mask.parts
         )
-        everything = any(isinstance(s, Suppress) and s.columns is None and s.rows is None for s in mask.steps)
+        everything = any(isinstance(s, Suppress) and s.columns is None and s.rows is None for s in mask.parts)
         second_order = user.actions is None and getattr(user.loss, "second_order", False)
         return bool((plain or everything) and second_order and user.belief.k == 1 and data is None)
 
@@ -123,7 +123,7 @@ class Ranks:
         belief = user.belief
         n, s2 = belief.records, float(belief.spread[0, 0])
         noise = (
-            sum(float(_size(s) or 0.0) for s in mask.steps if isinstance(s, Noise)) if not _suppressed(mask) else np.inf
+            sum(float(_size(s) or 0.0) for s in mask.parts if isinstance(s, Noise)) if not _suppressed(mask) else np.inf
         )
         rank = user.target.rank(n)
         if np.isinf(noise):
@@ -192,7 +192,7 @@ class Ranks:
             records=belief.records, covariance=belief.spread, prior="known", prior_mean=belief.centre, columns=belief.columns
         )  # fmt: skip
         # Ranks do not ask which row is whose, and the belief takes all orders alike: what is drawn may stay in place.
-        steps = tuple(s for s in mask.steps if not isinstance(s, Shuffle))
+        steps = tuple(s for s in mask.parts if not isinstance(s, Shuffle))
         still = Chain(steps) if steps else Release()
         for i, (for_data, for_mask, _) in enumerate(replicate_seeds(own, count)):
             x = np.reshape(fixed.draw(np.random.default_rng(for_data)), (belief.records, belief.k))
@@ -209,7 +209,7 @@ class Ranks:
 
 
 def _suppressed(mask: Mask) -> bool:
-    return any(isinstance(s, Suppress) for s in mask.steps)
+    return any(isinstance(s, Suppress) for s in mask.parts)
 
 
 def _size(mask: Noise) -> float | None:

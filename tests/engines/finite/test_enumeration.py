@@ -117,7 +117,7 @@ def table_brute(belief, target, mask, u):
     for i, table in enumerate(tables):
         shown = table.astype(float)
         margins = []
-        for step in mask.steps:
+        for step in mask.parts:
             if isinstance(step, SuppressCells):
                 shown[step.hidden(table.shape)] = -1
                 margins = [

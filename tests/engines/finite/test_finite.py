@@ -54,7 +54,7 @@ def target_value(belief, target, theta, x, new):
 def releases_of(mask, x, values, n):
     """Every release of a file with its chance, written down by hand for each mask: (row or None, output) entries."""
     laws = [(1.0, [(r, values[v]) for r, v in enumerate(x)])]
-    for step in mask.steps:
+    for step in mask.parts:
         new = []
         for p, rows in laws:
             if isinstance(step, Suppress):

@@ -138,7 +138,7 @@ def vector_chains(noise, k):
 
 def with_noise(mask, noise):
     """The same steps with another covariance of the noise, in decimals."""
-    return SimpleNamespace(steps=[hp.Draws(noise, s.common) if isinstance(s, ruv.Noise) else s for s in mask.steps])
+    return SimpleNamespace(parts=[hp.Draws(noise, s.common) if isinstance(s, ruv.Noise) else s for s in mask.parts])
 
 
 def check_vector(belief, mask, noise, names, weights=None, rng=None):
@@ -231,5 +231,5 @@ def test_means_of_records_far_from_the_origin(n, offset, prior):
             found = ruv.Exact().posterior(ruv.User(belief, targets(n)[target], ruv.Quadratic()), mask, release).mean()
             assert abs(Fraction(float(found)) - value) <= 4 * Fraction(np.spacing(max(1.0, abs(offset)))), (
                 target,
-                len(mask.steps),
+                len(mask.parts),
             )
