@@ -174,7 +174,7 @@ class Files:
 
     def cell(self, index: tuple[int, ...]) -> Array:
         """The count in a cell, where the file is a table."""
-        return np.asarray(self.records()[(slice(None), *index)])
+        return np.asarray(np.moveaxis(self.records(), 0, -1)[index])
 
 
 def flat(values: Array) -> Array:
@@ -250,11 +250,12 @@ class TargetBase:
         """Whether the value is an entry of the file, a parameter or the file itself as it stands, so that it may be a label."""
         return self.term is not None and not self.is_a(Kind.AVERAGE)
 
-    def rows_in(self, n: int) -> Sequence[int]:
+    def rows_in(self, n: int) -> NDArray[np.int64]:
         """The rows among ``n`` that it depends on, in ascending order."""
         if any(t.kind in (Kind.FILE, Kind.AVERAGE, Kind.CELL) for t in self.terms):
-            return range(n)
-        return sorted({check_index("The row of a Record", t.row, n) for t in self.terms if t.kind is Kind.RECORD})
+            return np.arange(n)
+        rows = {check_index("The row of a Record", t.row, n) for t in self.terms if t.kind is Kind.RECORD}
+        return np.array(sorted(rows), dtype=np.int64)
 
     def asks(self, kind: Kind) -> bool:
         """Whether it depends on a quantity of this kind."""

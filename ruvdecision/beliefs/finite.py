@@ -307,6 +307,8 @@ class FiniteBelief:
                 target.describe(),
                 "Give likelihood=",
             )
+        elif term.kind is Kind.AVERAGE and self.levels.labelled:
+            raise InputError("Labels have no average", target.describe(), "Give outcomes as numbers")
         elif term.kind is Kind.CELL:
             raise InputError(
                 "A FiniteBelief has no such target",

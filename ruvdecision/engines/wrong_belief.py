@@ -203,9 +203,10 @@ class Misjudged:
             if any(f is None for _, f in found):
                 return None
             return tuple(_times(_summed([(w, f[j]) for w, f in found if f is not None], count), mine.n) for j in (0, 1))  # type: ignore[return-value]
-        form = form_of(own.belief, target)
-        if form is None:
+        linear = form_of(own.belief, target)
+        if linear is None:
             return None
+        form = linear
         if place == "known":
             pair = self._judged(own, mine, theirs, form, form.terms)
             return _out(pair[0], count), _out(pair[1], count)

@@ -154,6 +154,7 @@ class _Wanted:
             )
         n = len(x)
         rank = target.rank(n)
+        assert rank is not None
         return cls(target.label, rank, int(order_rows(x[:, None], rank)[0]), target.note(n))
 
 

@@ -278,7 +278,7 @@ def as_rule(estimator: Any) -> Rule:
     if is_target(estimator) and estimator.is_a(Kind.AVERAGE):
         return Mean()
     if is_target(estimator) and estimator.is_a(Kind.RECORD):
-        return Row(estimator.term.row)
+        return Row(estimator.terms[0].row)
     if is_target(estimator) and estimator.ranked:
         return Ranked(estimator)
     if callable(estimator):

@@ -123,7 +123,7 @@ def plan_of(belief: FiniteBelief, target: TargetBase, limit: int) -> Plan | Aver
             )
         counts = compositions(n, size)
         return AveragePlan(counts, target.in_files(_Averages(counts @ belief.levels.numbers / n)))
-    rows, new = target.rows_in(n), target.asks(Kind.NEW)
+    rows, new = target.rows_in(n).tolist(), target.asks(Kind.NEW)
     states = len(belief.states)
     tracked = len(rows) + new
     combinations = size**tracked

@@ -99,14 +99,15 @@ def mean_covariance(given: Conditioned, form: LinearForm) -> Array:
 
 
 def joint_terms(belief: NormalBelief, target: TargetBase) -> tuple[Term, ...]:
-    """The terms of a target, the file as its records."""
+    """The terms of a target, each once, the file as its records."""
     size = belief.records * belief.k
     if target.asks(Kind.FILE) and size > LARGEST_JOINT:
         raise UnsupportedError(
             f"{target.describe()} looks at {size} numbers at once", f"a limit of {LARGEST_JOINT}", "Ask for Record(j)"
         )
     records = tuple(Term(Kind.RECORD, j) for j in range(belief.records))
-    return tuple(t for term in target.terms for t in (records if term.kind is Kind.FILE else (term,)))
+    found = [t for term in target.terms for t in (records if term.kind is Kind.FILE else (term,))]
+    return tuple(dict.fromkeys(found))
 
 
 def drawn_values(belief: NormalBelief, target: TargetBase, terms: Sequence[Term], draws: Array) -> Array:

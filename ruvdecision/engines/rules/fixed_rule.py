@@ -142,7 +142,7 @@ class _Work:
         self.rule: Rule = user.estimator
         if isinstance(self.rule, Row) and self.rule.row is None and source.table is not None and source.k == 1:
             # Index knowledge of the records at hand is a row like any other.
-            self.rule = Row(int(order_rows(source.table, user.target.rank(source.n))[0]))
+            self.rule = Row(int(order_rows(source.table, _rank(user, source.n))[0]))
         if user.target.ranked:
             user.target.rank(source.n)
         if isinstance(self.rule, Row) and self.rule.row is not None:
@@ -341,7 +341,7 @@ class _Work:
     def _index(self, records: Array) -> Any:
         """Where the target's record stands in each replicate, (replicates, k), if the rule needs to know."""
         if isinstance(self.rule, Row) and self.rule.row is None:
-            return order_rows(records, self.user.target.rank(records.shape[1]))
+            return order_rows(records, _rank(self.user, records.shape[1]))
         return None
 
     def _noisy(self, mask: Mask, records: Array, draws: Array, sizes: Array, index: Any) -> Array:
@@ -363,7 +363,7 @@ class _Work:
         """What a function of one's own makes of a released matrix."""
         return np.asarray(np.atleast_1d(self.rule(release[:, 0] if self.source.kind == "vector" else release))).ravel()
 
-    def released(self, mask: Mask, records: Array, index: Any, r: int, seeds: Seeds) -> Array:
+    def _released(self, mask: Mask, records: Array, index: Any, r: int, seeds: Seeds) -> Array:
         """The estimate from one release of any mask."""
         rng = as_generator(seeds[1])
         x = records[r]
@@ -397,10 +397,19 @@ class _Work:
 # -- helpers -------------------------------------------------------------------------------------------------
 
 
+def _rank(user: Snooper, n: int) -> int:
+    """The rank of the record that a snooper is after."""
+    rank = user.target.rank(n)
+    assert rank is not None
+    return rank
+
+
 def _check_scientist(user: Snooper, source: Source) -> None:
     """The population mean of given records has a meaning for the released mean and squared error only."""
-    fits = isinstance(user.estimator, Mean) and isinstance(user.loss, Quadratic) and user.target.component is None
-    if not fits or user.target.name != "mu":
+    fits = (
+        isinstance(user.estimator, Mean) and isinstance(user.loss, Quadratic) and user.target.terms[0].component is None
+    )
+    if not fits or user.target.terms[0].name != "mu":
         raise UnsupportedError(
             "With data the population's parameters are not known; the exception is the released mean for Parameter('mu') under "
             "squared error (Duncan et al., eqs 13 and 14)",
