@@ -1,8 +1,8 @@
 """A whole empirical map against the loop that a user would write with statsmodels and scikit-learn.
 
 Eight masks with several values and replicates, five measures: interval and ellipsoid overlap, normal KL, pMSE and
-linkage. The masks are applied by the package on both sides; only the measuring differs. Scaled down to a few releases at
-n = 10,000 by default, because the loop takes about a second a release.
+linkage. The masks are applied by the package on both sides; only the measuring differs. Scaled down to a few releases
+at n = 10,000 by default, because the loop takes about a second a release.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Measures against SDMetrics, SynthEval, anonymeter, recordlinkage and scipy: the numbers must agree before the clocks are compared.
 
-Every ratio is theirs / ours, so that below one we lose. Where a peer computes another quantity than ours the row says "other quantity":
-the task is the same, the number is not, and the ratio tells what an answer to the same question costs.
+Every ratio is theirs / ours, so that below one we lose. Where a peer computes another quantity than ours the row says
+"other quantity": the task is the same, the number is not, and the ratio tells what an answer to the same question
+costs.
 """
 
 from __future__ import annotations

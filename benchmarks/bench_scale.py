@@ -1,8 +1,8 @@
 """Two workers against one, and a run with a checkpoint against one without, for an empirical map.
 
-Eight kinds of masks with ten values each, twenty replicates, n = 10,000: 1,600 releases, 960 of them drawn and each of the rest
-the same every time. BLAS has one thread on all sides, or the single worker would have both cores. With fewer than two free
-cores the first ratio says nothing.
+Eight kinds of masks with ten values each, twenty replicates, n = 10,000: 1,600 releases, 960 of them drawn and each of
+the rest the same every time. BLAS has one thread on all sides, or the single worker would have both cores. With fewer
+than two free cores the first ratio says nothing.
 """
 
 from __future__ import annotations

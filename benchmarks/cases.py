@@ -1,8 +1,8 @@
 """What is loaded: masks, measures and maps with the order that each promises, made for any size.
 
-A case makes its own data, so that it can run in a process of its own. ``time`` and ``memory`` are the exponents that are promised
-against the number of records, of columns and of releases; "n log n" is promised as ``LOG`` a little above one, because that is
-what a straight line through its times shows at these sizes.
+A case makes its own data, so that it can run in a process of its own. ``time`` and ``memory`` are the exponents that
+are promised against the number of records, of columns and of releases; "n log n" is promised as ``LOG`` a little above
+one, because that is what a straight line through its times shows at these sizes.
 """
 
 from __future__ import annotations

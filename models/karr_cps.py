@@ -1,13 +1,14 @@
 """Karr et al. (2006), application 1: eight masks on 1,080 records of the 1995 Current Population Survey.
 
 Twelve numeric variables, some of them an exact linear function of others. An intruder knows six of them exactly and
-links by the method of Fellegi and Sunter, which the paper names without its settings; nearest neighbours are the alternative,
-``--set risk=linkage``. Fellegi and Sunter became the default after both were tried, because its frontier is closer to the
-paper's, so that closeness is no confirmation. A scientist regresses adjusted gross income on five variables. Figure 1
-shows IO and EO against risk.
+links by the method of Fellegi and Sunter, which the paper names without its settings; nearest neighbours are the
+alternative, ``--set risk=linkage``. Fellegi and Sunter became the default after both were tried, because its frontier
+is closer to the paper's, so that closeness is no confirmation. A scientist regresses adjusted gross income on five
+variables. Figure 1 shows IO and EO against risk.
 
-The file is the CASC project's test file ``casc_census1995.csv``, without the weight AFNLWGT. It is not part of this project:
-where it is not found beside it (or under ``--set file=...``), a stand-in with the same variables is generated, and the notes say so.
+The file is the CASC project's test file ``casc_census1995.csv``, without the weight AFNLWGT. It is not part of this
+project: where it is not found beside it (or under ``--set file=...``), a stand-in with the same variables is generated,
+and the notes say so.
 """
 
 from pathlib import Path

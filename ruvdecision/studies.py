@@ -10,8 +10,9 @@ a list or a dict of them (a panel). The first line of its docstring says what it
 ``figure(result)``
     a matplotlib Figure to write instead of the default picture; it may take ``max_risk`` too.
 
-A study that takes ``executor`` and ``checkpoint`` and hands them to `evaluate` or `measure` can be run by workers, and go
-on after it was killed: ``--workers``, ``--dask`` and ``--checkpoint`` on the command line give them. They are no settings.
+A study that takes ``executor`` and ``checkpoint`` and hands them to `evaluate` or `measure` can be run by workers, and
+go on after it was killed: ``--workers``, ``--dask`` and ``--checkpoint`` on the command line give them. They are no
+settings.
 
 A study file is code: to load it is to run it. `find_studies` only reads.
 """

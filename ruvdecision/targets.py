@@ -1,9 +1,9 @@
 """What a user wants to know: one record, all records, a parameter, a function of them.
 
-A target says what it is, and nobody asks for its type. `TargetBase` has everything that engines ask; a target of one's own
+A target says what it is, and nobody asks for its type. `BaseTarget` has everything that engines ask; a target of one's own
 derives from it and writes `describe` and `of`, and `rows`, `linear` or `rank` where they hold:
 
-    class Total(TargetBase):
+    class Total(BaseTarget):
         rows = (0, 2, 5)
 
         def of(self, records, parameters=None):
@@ -44,6 +44,7 @@ from .protocols import Array
 
 __all__ = [
     "Average",
+    "BaseTarget",
     "Cell",
     "EachRecord",
     "Files",
@@ -59,7 +60,6 @@ __all__ = [
     "Percentile",
     "Record",
     "Records",
-    "TargetBase",
     "Term",
 ]
 
@@ -182,7 +182,7 @@ def flat(values: Array) -> Array:
     return values.reshape(len(values), -1)
 
 
-class TargetBase:
+class BaseTarget:
     """What every target offers. One's own says `describe` and `of`; the rest has defaults."""
 
     rows: Sequence[int] | None = None
@@ -210,7 +210,7 @@ class TargetBase:
         `of` is asked for all files in one call, with the points on the last axis, and believed where that agrees with
         asking for some files one by one.
         """
-        if type(self).of is TargetBase.of:
+        if type(self).of is BaseTarget.of:
             raise InputError(
                 "A target says its value in a file", type(self).__name__, "Write its method of(records, parameters)"
             )
@@ -289,7 +289,7 @@ class TargetBase:
     @property
     def ranked(self) -> bool:
         """Whether it is the record of a rank."""
-        return type(self).rank is not TargetBase.rank
+        return type(self).rank is not BaseTarget.rank
 
     @property
     def label(self) -> str:
@@ -305,15 +305,15 @@ class TargetBase:
         return None
 
     @property
-    def apart(self) -> tuple[TargetBase, ...]:
+    def apart(self) -> tuple[BaseTarget, ...]:
         """The single targets that it stands for: itself, or some of the records that are meant."""
         return (self,)
 
-    def moved(self, place: Callable[[int], int]) -> TargetBase:
+    def moved(self, place: Callable[[int], int]) -> BaseTarget:
         """The same target of records that stand elsewhere: record i in row ``place(i)``."""
         return _Moved(self, place) if self.asks(Kind.RECORD) else self
 
-    def aimed_at(self, row: int) -> TargetBase | None:
+    def aimed_at(self, row: int) -> BaseTarget | None:
         """The same question about the respondent of another row; None if it is not about one respondent."""
         if len({t.row for t in self.terms if t.kind is Kind.RECORD}) != 1:
             return None
@@ -321,18 +321,18 @@ class TargetBase:
 
 
 NEW = "new record"
-"""The name under which `TargetBase.of` finds the record of somebody outside the file among the parameters."""
+"""The name under which `BaseTarget.of` finds the record of somebody outside the file among the parameters."""
 
 
-def is_target(thing: object) -> TypeGuard[TargetBase]:
+def is_target(thing: object) -> TypeGuard[BaseTarget]:
     """Whether something can be what a user wants."""
-    return isinstance(thing, TargetBase)
+    return isinstance(thing, BaseTarget)
 
 
-class _Moved(TargetBase):
+class _Moved(BaseTarget):
     """A target of one's own whose records stand elsewhere."""
 
-    def __init__(self, target: TargetBase, place: Callable[[int], int]) -> None:
+    def __init__(self, target: BaseTarget, place: Callable[[int], int]) -> None:
         self.target, self.place = target, place
         self.rows = None if target.rows is None else tuple(place(row) for row in target.rows)
 
@@ -417,7 +417,7 @@ def _together(function: Callable[..., Array], arguments: Sequence[Array], one: C
 
 
 @dataclass(frozen=True)
-class Record(TargetBase):
+class Record(BaseTarget):
     """The confidential record of one respondent, by its row (counted from 0).
 
     >>> Record(3)
@@ -447,7 +447,7 @@ class Record(TargetBase):
 
 
 @dataclass(frozen=True)
-class Records(TargetBase):
+class Records(BaseTarget):
     """All confidential records at once.
 
     Losses add up over the records. Weights are those of one record's variables, the same for every record, or one for each
@@ -466,7 +466,7 @@ class Records(TargetBase):
 
 
 @dataclass(frozen=True)
-class EachRecord(TargetBase):
+class EachRecord(BaseTarget):
     """Every record by itself, each as if it alone were the target; one number is made of their uncertainties.
 
     Risk falls with U, so the riskiest record is the one with the least U, and the quantile of the risks at level q is
@@ -536,7 +536,7 @@ class EachRecord(TargetBase):
         return count - rank
 
     @property
-    def apart(self) -> tuple[TargetBase, ...]:
+    def apart(self) -> tuple[BaseTarget, ...]:
         return tuple(Record(row) for row in self.rows or (0,))
 
     def aimed_at(self, row: int) -> Record:
@@ -549,7 +549,7 @@ class EachRecord(TargetBase):
 
 
 @dataclass(frozen=True)
-class NewRecord(TargetBase):
+class NewRecord(BaseTarget):
     """A record of a respondent who is not in the file, drawn from the same population."""
 
     def in_files(self, files: Files) -> Array:
@@ -564,7 +564,7 @@ class NewRecord(TargetBase):
 
 
 @dataclass(frozen=True)
-class Parameter(TargetBase):
+class Parameter(BaseTarget):
     """A parameter of the population model, by name.
 
     ``component`` picks one entry of a vector parameter.
@@ -611,7 +611,7 @@ class Parameter(TargetBase):
 
 
 @dataclass(frozen=True)
-class Average(TargetBase):
+class Average(BaseTarget):
     """The mean of the confidential records in the file (not of the population)."""
 
     def in_files(self, files: Files) -> Array:
@@ -626,7 +626,7 @@ class Average(TargetBase):
 
 
 @dataclass(frozen=True)
-class Identity(TargetBase):
+class Identity(BaseTarget):
     """Which row of the release is a respondent's, for an intruder who knows some of the respondent's confidential columns.
 
     The release carries no names and its order tells nothing: before the release every place in the file is equally
@@ -756,7 +756,7 @@ def _rows_of_values(values: Any) -> tuple[tuple[Any, ...], ...]:
     return tuple(map(tuple, rows))
 
 
-class _Ranked(TargetBase):
+class _Ranked(BaseTarget):
     """The record of a rank."""
 
     def in_files(self, files: Files) -> Array:
@@ -767,7 +767,7 @@ class _Ranked(TargetBase):
 
 
 @dataclass(frozen=True)
-class Cell(TargetBase):
+class Cell(BaseTarget):
     """The count in one cell of a table, by its positions, one per axis.
 
     >>> Cell((0, 1))
@@ -889,7 +889,7 @@ class Minimum(_Ranked):
 
 
 @dataclass(frozen=True, init=False)
-class Functional(TargetBase):
+class Functional(BaseTarget):
     """A function of other targets.
 
     Parameters
@@ -908,11 +908,11 @@ class Functional(TargetBase):
     """
 
     function: Callable[..., Any] | Any
-    parts: tuple[TargetBase, ...]
+    parts: tuple[BaseTarget, ...]
     name: str | None = None
 
     def __init__(
-        self, function: Callable[..., Any] | ArrayLike, of: TargetBase | Sequence[TargetBase], name: str | None = None
+        self, function: Callable[..., Any] | ArrayLike, of: BaseTarget | Sequence[BaseTarget], name: str | None = None
     ) -> None:
         parts = tuple(of) if isinstance(of, Sequence) else (of,)
         if not parts or not all(map(is_target, parts)):

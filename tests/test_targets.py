@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import ruvdecision as ruv
-from ruvdecision.targets import Files, LinearForm, TargetBase
+from ruvdecision.targets import BaseTarget, Files, LinearForm
 
 WEIGHTS = {0: 1.0, 2: 2.0, 3: -0.5}
 
 
 @dataclass(frozen=True)
-class WeightedTotal(TargetBase):
+class WeightedTotal(BaseTarget):
     """A weighted total of three records, linear."""
 
     rows = tuple(WEIGHTS)
@@ -30,7 +30,7 @@ class WeightedTotal(TargetBase):
 
 
 @dataclass(frozen=True)
-class Ratio(TargetBase):
+class Ratio(BaseTarget):
     """A ratio of two records, which is not linear."""
 
     rows = (1, 3)
@@ -43,7 +43,7 @@ class Ratio(TargetBase):
 
 
 @dataclass(frozen=True)
-class Range(TargetBase):
+class Range(BaseTarget):
     """A function of the whole file and of nothing else."""
 
     def of(self, records, parameters=None):
@@ -173,7 +173,7 @@ def test_record_by_record_and_in_another_place():
 
 
 def test_a_target_without_a_value_says_so():
-    class Nothing(TargetBase):
+    class Nothing(BaseTarget):
         def describe(self):
             return "nothing"
 

@@ -94,7 +94,8 @@ def chapters() -> dict[str, list[tuple[str, Any]]]:
         home = HOMES.get(".".join(parts[1:3])) or HOMES.get(parts[1] if len(parts) > 1 else "")
         if home is None:
             raise ExtensionError(
-                f"ruvdecision.{name} ({module}) is in no chapter of the reference: add its module to HOMES in {__file__}"
+                f"ruvdecision.{name} ({module}) is in no chapter of the reference: add its module to HOMES in "
+                f"{__file__}"
             )
         found[home].append((name, thing))
     return found

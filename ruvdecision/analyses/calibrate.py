@@ -25,7 +25,7 @@ from ..protocols import Array, Belief, Engine
 from ..running.progress import Bar
 from ..running.replication import replicate_seeds
 from ..running.run import Task, root_seed, run
-from ..targets import Files, Kind, TargetBase
+from ..targets import BaseTarget, Files, Kind
 from ..users.user import User
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ FEW_DRAWS = {"draws": 500, "tune": 300, "chains": 2}
 def calibrate(
     belief: Belief,
     mask: Mask,
-    target: TargetBase,
+    target: BaseTarget,
     simulations: int = 200,
     *,
     draws: int = 99,
@@ -366,7 +366,7 @@ def simulate(shared: Any, start: int, stop: int) -> dict[str, Any]:
                 found.setdefault(name, []).append(value)
         else:
             posterior = engine.posterior(user, mask, release)
-        found["ranks"].append(_rank(truth, _spaced(posterior, draws, rng).reshape(draws, -1), rng))
+        found["ranks"].append(_rank(truth, posterior.spaced(draws, rng).reshape(draws, -1), rng))
     return {name: np.asarray(values) for name, values in found.items()}
 
 
@@ -375,16 +375,6 @@ def _rank(truth: Array, values: Array, rng: np.random.Generator) -> Ints:
     room = 1e-11 * np.maximum(np.abs(truth), np.abs(values).max(axis=0))
     below, equal = np.sum(values < truth - room, axis=0), np.sum(np.abs(values - truth) <= room, axis=0)
     return np.asarray(below + rng.integers(0, equal + 1), dtype=np.int64)
-
-
-def _spaced(posterior: Any, size: int, rng: np.random.Generator) -> Array:
-    """Draws from a posterior as independent as they come; those of a chain far apart and none twice."""
-    many = getattr(posterior, "components", None)
-    weights: Any = getattr(posterior, "weights", ()) if getattr(posterior, "chains", None) is not None else ()
-    if len(weights) < size or np.ptp(weights) > 0:
-        return np.asarray(posterior.sample(size, rng))
-    places = ((np.arange(size) + rng.random()) * (len(weights) / size)).astype(int)
-    return np.asarray(posterior.draws[places] if many is None else many.select(places).sample(1, rng)[0])
 
 
 class _Made(NamedTuple):
@@ -437,7 +427,7 @@ def _make(belief: Any, target: Any, rng: np.random.Generator) -> _Made:
     )
 
 
-def _truth(target: TargetBase, made: _Made) -> Any:
+def _truth(target: BaseTarget, made: _Made) -> Any:
     """The target in a data set that was drawn, a number or a vector."""
     known = {name: np.asarray(value, dtype=np.float64)[None] for name, value in made.parameters.items()}
     new = None if made.new is None else np.asarray(made.new, dtype=np.float64)[None]

@@ -23,7 +23,7 @@ from ..checks import (
 )
 from ..errors import InputError, RuvError
 from ..protocols import Array
-from ..targets import Kind, TargetBase, Term
+from ..targets import BaseTarget, Kind, Term
 
 __all__ = ["FiniteBelief", "Levels"]
 
@@ -272,7 +272,7 @@ class FiniteBelief:
             return f"one of {len(self.states)} values to be the confidential record"
         return f"one of {len(self.states)} states {self.name} to have made {self.records} records with {len(self.levels)} outcomes"
 
-    def check_target(self, target: TargetBase) -> None:
+    def check_target(self, target: BaseTarget) -> None:
         """Raise if the belief has no such target."""
         if target.asks_row:
             target.rows_in(self.records)
@@ -287,7 +287,7 @@ class FiniteBelief:
                 "A function needs numbers, and these values are labels", target.describe(), "Give the values as numbers"
             )
 
-    def _check_term(self, term: Term, target: TargetBase) -> None:
+    def _check_term(self, term: Term, target: BaseTarget) -> None:
         if term.kind is Kind.PARAMETER:
             if term.name != self.name:
                 raise InputError("The belief has no such parameter", term.name, suggest(term.name, self.parameters))
@@ -316,7 +316,7 @@ class FiniteBelief:
                 f'Use Parameter("{self.name}"), Record(j), NewRecord(), Records(), Average() or a Functional of them',
             )
 
-    def labels_of(self, target: TargetBase) -> bool:
+    def labels_of(self, target: BaseTarget) -> bool:
         """Whether a target's values are labels."""
         return target.verbatim and (self.states if target.asks(Kind.PARAMETER) else self.levels).labelled
 

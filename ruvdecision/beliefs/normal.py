@@ -22,7 +22,7 @@ from ..checks import (
 )
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
-from ..targets import Kind, TargetBase
+from ..targets import BaseTarget, Kind
 
 __all__ = ["NormalBelief"]
 
@@ -139,7 +139,7 @@ class NormalBelief:
     def parameters(self) -> tuple[str, ...]:
         return ("mu",)
 
-    def check_target(self, target: TargetBase) -> None:
+    def check_target(self, target: BaseTarget) -> None:
         """Raise an error if the belief does not have this target."""
         if target.asks_row:
             target.rows_in(self.records)

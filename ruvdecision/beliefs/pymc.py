@@ -11,7 +11,7 @@ import numpy as np
 
 from ..checks import check_integer, check_text
 from ..errors import InputError
-from ..targets import Kind, TargetBase
+from ..targets import BaseTarget, Kind
 
 if TYPE_CHECKING:
     from ..engines.pymc.model import Anatomy
@@ -126,7 +126,7 @@ class PyMCBelief:
             )
         return model
 
-    def check_target(self, target: TargetBase) -> None:
+    def check_target(self, target: BaseTarget) -> None:
         """Refuse a target that this belief can never have; names are checked when the model is built."""
         if target.asks_row:
             raise InputError(
@@ -135,7 +135,7 @@ class PyMCBelief:
                 "Use Record(j), Parameter(name), NewRecord(), Average() ...",
             )
 
-    def check_names(self, target: TargetBase, n: int) -> None:
+    def check_names(self, target: BaseTarget, n: int) -> None:
         """Refuse a parameter that is not in the model, and a row that is not in the file, before anything is compiled."""
         names = self.anatomy(n).names
         for term in target.terms:

@@ -22,7 +22,8 @@ def add(commands: Any) -> None:
     comparer = commands.add_parser(
         "measure",
         help="map releases that other tools made: compare data files with the original",
-        description="Compare released data files with the original: CSV, parquet, Stata, SPSS or SAS, by their endings.",
+        description="Compare released data files with the original: CSV, parquet, Stata, SPSS or SAS, by their "
+        "endings.",
     )
     comparer.add_argument("original", metavar="ORIGINAL", help="the confidential file")
     comparer.add_argument(

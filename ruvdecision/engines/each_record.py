@@ -26,7 +26,7 @@ from ..masks.suppress import Suppress
 from ..posteriors import Gaussian
 from ..protocols import Array, Posterior, Solution
 from ..running.replication import REPLICATES, replicate_error, replicate_seeds
-from ..targets import EachRecord, Kind, LinearForm, TargetBase
+from ..targets import BaseTarget, EachRecord, Kind, LinearForm
 from ..users.mask_prior import MaskPrior
 from ..users.rules import Mean, Row
 from ..users.user import Snooper, User
@@ -184,7 +184,7 @@ def aim_at(user: Any, row: int) -> Any:
     return replace(user, target=target)
 
 
-def _is_own(rule: Row, target: TargetBase) -> bool:
+def _is_own(rule: Row, target: BaseTarget) -> bool:
     """Whether a rule takes the row of the target's own record."""
     return rule.row is None or (target.verbatim and target.asks(Kind.RECORD) and target.terms[0].row == rule.row)
 

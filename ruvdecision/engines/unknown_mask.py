@@ -15,15 +15,15 @@ import numpy as np
 
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Batch, Mask
-from ..posteriors import Drawn, GaussianMixture
+from ..posteriors import Drawn, Gaussian, Mixture
 from ..protocols import Array, Posterior
-from ..targets import Kind, TargetBase, Term
+from ..targets import BaseTarget, Kind, Term
 from ..users.mask_prior import MaskPrior
 from ..users.user import User
 from .normal.affine import AffineMeans, block_covariance, block_sums, contrast_covariance, latent_prior
 from .normal.conditioning import Conditioned
 from .normal.exact import Exact, moved, released
-from .normal.forms import DRAWS, LARGEST_JOINT, all_records, drawn_values, form_of, joint_terms, selector
+from .normal.forms import DRAWS, LARGEST_JOINT, all_records, drawn_values, form_of, gaussian_of, joint_terms, selector
 from .rules.moments import present
 
 __all__ = ["Density", "NormalMixture", "log_density"]
@@ -112,14 +112,11 @@ class NormalMixture:
         chances = weights[kept] / weights[kept].sum()
         means, covariances = means[kept], covariances[kept]
         if form is None:
-            draws = GaussianMixture(chances, means, covariances).sample(DRAWS, rng)
+            draws = Mixture(Gaussian(means, covariances), chances).sample(DRAWS, rng)
             return Drawn(drawn_values(belief, target, terms, draws))
-        means = means + form.constant
-        if form.number:
-            return GaussianMixture.scalar(chances, means[:, 0], covariances[:, 0, 0])
-        return GaussianMixture(chances, means, covariances)
+        return Mixture(gaussian_of(covariances, form, means + form.constant), chances)
 
-    def _moments(self, target: TargetBase, terms: Sequence[Term], matrix: Array, values: Array) -> tuple[Array, Array]:
+    def _moments(self, target: BaseTarget, terms: Sequence[Term], matrix: Array, values: Array) -> tuple[Array, Array]:
         """Posterior mean and covariance of a linear target under every candidate."""
         m = len(matrix)
         means, covariances = np.empty((len(self.masks), m)), np.empty((len(self.masks), m, m))
@@ -150,14 +147,11 @@ class NormalMixture:
                 )
             parts.append(Exact()._mixture(form, self._singles[int(i)], values))
         chances = weights[kept] / weights[kept].sum()
-        n = self.belief.records
-        joined = np.concatenate([c * p.weights for c, p in zip(chances, parts, strict=True)])  # type: ignore[attr-defined]
-        means = np.concatenate([p.means for p in parts])  # type: ignore[attr-defined]
-        spreads = np.concatenate([np.broadcast_to(p.spreads, (n, *p.spreads.shape[1:])) for p in parts])  # type: ignore[attr-defined]
-        joined = joined / joined.sum()
+        joined = np.concatenate([c * p.weights for c, p in zip(chances, parts, strict=True)])
+        means = np.concatenate([p.parts.mean() for p in parts])
         if parts[0].event:
-            return GaussianMixture(joined, means, spreads)
-        return GaussianMixture.scalar(joined, means, spreads)
+            return Mixture(Gaussian(means, np.concatenate([p.parts.cov() for p in parts])), joined)
+        return Mixture(Gaussian.scalar(means, np.concatenate([p.parts.var() for p in parts])), joined)
 
 
 def combined_weights(prior: Array, log: Array, rank: Array) -> Array:

@@ -1,8 +1,8 @@
 """Posteriors after one release of an example file.
 
 A map averages over releases; a posterior needs one. The page draws a file from the belief itself (so it is nobody's
-record), masks it and shows what both users then believe. The same example number gives the same file and the same random
-numbers for every mask, so that only the settings move the picture.
+record), masks it and shows what both users then believe. The same example number gives the same file and the same
+random numbers for every mask, so that only the settings move the picture.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..errors import RuvError
 from ..masks.suppress import Suppress
 from ..posteriors import Drawn
 from ..report.numbers import number
-from ..targets import Files, TargetBase
+from ..targets import BaseTarget, Files
 from ..users.user import Snooper, User
 from .lesson import Law, Panel
 
@@ -92,7 +92,8 @@ def panel_of(who: str, user: Any, mask: Any, made: tuple[Any, Any], example: int
         engine = pick("auto", user, [mask], None)
         if engine.name in SLOW:
             return Panel(who, title, words="This posterior is sampled, which takes too long to draw while you look.")
-        # One child of the example's seed whatever the mask: common random numbers, and none that the file was drawn with.
+        # One child of the example's seed whatever the mask: common random numbers, and none that the file was drawn
+        # with.
         release = mask.release(records, as_seed_sequence(example).spawn(1)[0])
         posterior = engine.posterior(user, mask, release)
         estimate = np.ravel(np.asarray(user.loss.estimate(posterior, user.actions), dtype=float))
@@ -136,7 +137,7 @@ def laws_of(target: Any, prior: Any, posterior: Any, estimate: Any, truth: Any) 
     )
 
 
-def true_value(target: TargetBase, mu: Any, records: Any) -> Any:
+def true_value(target: BaseTarget, mu: Any, records: Any) -> Any:
     """The target's value in the example, where it can be read off it; None otherwise."""
     values = np.asarray(records) if not hasattr(records, "to_numpy") else records.to_numpy()
     if values.dtype.kind not in "biuf":

@@ -1,4 +1,7 @@
-"""Pictures of maps, posteriors and decisions. Each takes ``ax=None`` and gives back the Axes; matplotlib is imported then."""
+"""Pictures of maps, posteriors and decisions.
+
+Each takes ``ax=None`` and gives back the Axes; matplotlib is imported then.
+"""
 
 from .gallery import plot_frontier3 as frontier3
 from .gallery import plot_maps as maps

@@ -131,7 +131,8 @@ def sureness(rumap: RUMap, choice: Choice | None, order: Any, max_risk: float | 
 def _limit(rumap: RUMap, choice: Choice | None, limit: Limit) -> list[Block]:
     blocks: list[Block] = [
         Paragraph(
-            "The dotted line on the map is the limit: no way of releasing anything, however made, has more utility at its risk. "
+            "The dotted line on the map is the limit: no way of releasing anything, however made, has more utility at "
+            "its risk. "
             f"It was computed by {limit.method}, over mechanisms that see {_statistic(limit)}."
         )
     ]
@@ -142,7 +143,8 @@ def _limit(rumap: RUMap, choice: Choice | None, limit: Limit) -> list[Block]:
         found = limit.shortfall(rumap.take([choice.row.position])).iloc[0]
         if not np.isnan(found["share"]):
             facts.append(
-                f"At the risk of the chosen release the limit is {number(float(found['limit']), 4)}; the chosen release reaches "
+                f"At the risk of the chosen release the limit is {number(float(found['limit']), 4)}; the chosen "
+                "release reaches "
                 f"{number(100 * float(found['share']), 3)} % of it."
             )
     facts += list(limit.notes)

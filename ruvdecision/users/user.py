@@ -10,7 +10,7 @@ import numpy as np
 from ..checks import as_float_array, check_choice, check_finite, check_flag, check_text
 from ..errors import InputError, kind_of
 from ..losses import Quadratic, as_loss
-from ..targets import Kind, TargetBase, is_target
+from ..targets import BaseTarget, Kind, is_target
 from .mask_prior import MaskPrior, as_mask_prior
 from .rules import Row, as_rule
 
@@ -62,7 +62,7 @@ class User:
     """
 
     belief: Any
-    target: TargetBase
+    target: BaseTarget
     loss: Any
     estimates: Any = field(default="free")
     name: str | None = None
@@ -75,7 +75,7 @@ class User:
         def __init__(
             self,
             belief: Belief,
-            target: TargetBase,
+            target: BaseTarget,
             loss: Loss | Callable[[Any, Any], Any],
             estimates: Any = "free",
             name: str | None = None,
@@ -211,7 +211,7 @@ class Snooper:
     """
 
     estimator: Any
-    target: TargetBase
+    target: BaseTarget
     loss: Any = field(default_factory=Quadratic)
     belief: Any = None
     name: str | None = None
@@ -221,7 +221,7 @@ class Snooper:
         def __init__(
             self,
             estimator: Any,
-            target: TargetBase,
+            target: BaseTarget,
             loss: Loss | Callable[[Any, Any], Any] = ...,
             belief: Belief | None = None,
             name: str | None = None,

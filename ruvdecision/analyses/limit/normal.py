@@ -29,7 +29,7 @@ from ...masks.mechanism import Apart, Combine
 from ...numerics.semidefinite import parallel, root, shares
 from ...posteriors.shapes import as_weight_matrix
 from ...protocols import Array
-from ...targets import Kind, LinearForm, TargetBase, Term
+from ...targets import BaseTarget, Kind, LinearForm, Term
 from ...users.user import User
 
 __all__ = ["NormalStudy", "Seen", "seen_by"]
@@ -233,7 +233,7 @@ def _weights(user: User, k: int, size: int, scalar: bool) -> Array:
     return as_weight_matrix(user.loss.weights, () if scalar else (size,))
 
 
-def _linear(belief: NormalBelief, target: TargetBase) -> LinearForm:
+def _linear(belief: NormalBelief, target: BaseTarget) -> LinearForm:
     """A target as a linear form."""
     if target.is_a(Kind.FILE):
         size = belief.records * belief.k

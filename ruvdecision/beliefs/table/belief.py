@@ -18,7 +18,7 @@ from ...errors import InputError, UnsupportedError
 from ...masks.cells import as_counts
 from ...posteriors import Drawn, Finite
 from ...protocols import Array, Posterior, Value
-from ...targets import Files, Kind, TargetBase
+from ...targets import BaseTarget, Files, Kind
 from .completions import Completions
 from .posterior import TablePosterior
 from .systems import LARGEST_TOTAL
@@ -163,7 +163,7 @@ class TableBelief:
             + f", {weights}"
         )
 
-    def check_target(self, target: TargetBase) -> None:
+    def check_target(self, target: BaseTarget) -> None:
         """Raise if a table has no such target."""
         for term in target.terms:
             if term.kind is Kind.CELL:
@@ -273,7 +273,7 @@ class TableBelief:
             merged[axes] = margin
         return replace(self, cells=cells, margins=merged)
 
-    def posterior(self, target: TargetBase) -> Posterior:
+    def posterior(self, target: BaseTarget) -> Posterior:
         """The law of a target under this belief."""
         self.check_target(target)
         if target.verbatim and target.asks(Kind.CELL):
@@ -291,7 +291,7 @@ class TableBelief:
         tables, log_weights = self.system.weighted()
         return Drawn(self.values_of(target, tables), np.exp(log_weights - log_weights.max()), discrete=True)
 
-    def values_of(self, target: TargetBase, tables: Ints) -> Array:
+    def values_of(self, target: BaseTarget, tables: Ints) -> Array:
         """The target's value in each of many tables, given as rows of cells."""
         return target.in_files(Files(tables.astype(np.float64).reshape(-1, *self.shape)))
 

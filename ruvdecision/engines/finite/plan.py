@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from ...beliefs.finite import FiniteBelief
 from ...errors import UnsupportedError
 from ...protocols import Array
-from ...targets import Files, Kind, TargetBase
+from ...targets import BaseTarget, Files, Kind
 
 __all__ = ["AveragePlan", "Plan", "compositions", "plan_of"]
 
@@ -111,7 +111,7 @@ class _Averages(Files):
         return self.means
 
 
-def plan_of(belief: FiniteBelief, target: TargetBase, limit: int) -> Plan | AveragePlan:
+def plan_of(belief: FiniteBelief, target: BaseTarget, limit: int) -> Plan | AveragePlan:
     """Find what a target depends on; refuse if that is too much."""
     n, size = belief.records, len(belief.levels)
     if target.only(Kind.AVERAGE) and n > 1:

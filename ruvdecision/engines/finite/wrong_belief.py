@@ -20,7 +20,7 @@ from ...numerics.quadrature import integrate
 from ...posteriors import Finite
 from ...protocols import Array, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
-from ...targets import Kind, TargetBase
+from ...targets import BaseTarget, Kind
 from ...users.mask_prior import MaskPrior
 from ...users.user import User
 from ..unknown_mask import combined_weights
@@ -303,7 +303,7 @@ def _nothing() -> Mask:
     return Suppress()
 
 
-def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: TargetBase) -> tuple[FiniteBelief, FiniteBelief]:
+def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: BaseTarget) -> tuple[FiniteBelief, FiniteBelief]:
     """Both beliefs over the outcomes of either."""
     if own is truth:
         return own, truth

@@ -202,7 +202,7 @@ class _NormalProblem:
         records = (
             self.data if self.data is not None else np.reshape(self.belief.draw(for_data), (self.belief.records, -1))
         )
-        return records, records[np.ix_(self.rows, self.known)] + noise * np.sqrt(self.errors)
+        return records, records[np.ix_(self.rows, np.array(self.known))] + noise * np.sqrt(self.errors)
 
     def _around(self, z: Array, rng: np.random.Generator) -> Array:
         """Records drawn from the belief given what the intruder knows of one respondent."""

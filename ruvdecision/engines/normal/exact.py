@@ -18,10 +18,10 @@ from ...errors import InputError, UnsupportedError
 from ...masks.base import Batch, Mask
 from ...masks.frame import Frame
 from ...masks.suppress import Suppress
-from ...posteriors import Drawn, Gaussian, GaussianMixture
+from ...posteriors import Drawn, Gaussian, Mixture
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
-from ...targets import Kind, LinearForm, TargetBase, Term
+from ...targets import BaseTarget, Kind, LinearForm, Term
 from ...users.user import User
 from ..refusal import has_own_engine
 from .conditioning import Conditioned
@@ -287,7 +287,7 @@ class Exact:
             return Drawn(drawn_values(belief, target, terms, joint.sample(DRAWS, rng)))
         return gaussian_of(covariance_of(given, form)[0], form, form.matrix @ mean + form.constant)
 
-    def _mixture(self, form: LinearForm | None, given: Conditioned, values: Array | None) -> Posterior:
+    def _mixture(self, form: LinearForm | None, given: Conditioned, values: Array | None) -> Mixture:
         """Posterior of a linear function of a record whose row is not known: every row may be the one."""
         if form is None or len(form.terms) != 1:
             raise UnsupportedError(
@@ -303,10 +303,9 @@ class Exact:
         for t, c in kinds:
             mine = (found.shape == t) & (found.cell == c) if len(kinds) > 1 else slice(None)
             covariances[mine] = given.record_covariance(t, c, matrix)[0]
-        weights = np.full(given.n, 1.0 / given.n)
         if form.number:
-            return GaussianMixture(weights, means[:, 0], covariances[:, 0, 0])
-        return GaussianMixture(weights, means, covariances)
+            return Mixture(Gaussian.scalar(means[:, 0], covariances[:, 0, 0]))
+        return Mixture(Gaussian(means, covariances))
 
 
 def _nodes(smooth: bool) -> list[tuple[Array, Array]]:
@@ -397,7 +396,7 @@ def _regrouped(channel: LinearChannel, values: Array) -> Array:
     return out
 
 
-def moved(target: TargetBase, place: NDArray[np.int64]) -> TargetBase:
+def moved(target: BaseTarget, place: NDArray[np.int64]) -> BaseTarget:
     """The target with its records at their places in the channel's order."""
     return target if target.is_a(Kind.FILE) else target.moved(lambda row: int(place[row]))
 

@@ -11,7 +11,7 @@ from ...beliefs.normal import NormalBelief
 from ...errors import InputError, UnsupportedError
 from ...posteriors import Gaussian
 from ...protocols import Array
-from ...targets import Files, Kind, LinearForm, TargetBase, Term
+from ...targets import BaseTarget, Files, Kind, LinearForm, Term
 from .conditioning import Conditioned
 
 __all__ = [
@@ -34,7 +34,7 @@ LARGEST_JOINT = 2000
 """Most entries of a file whose joint posterior is formed."""
 
 
-def form_of(belief: NormalBelief, target: TargetBase) -> LinearForm | None:
+def form_of(belief: NormalBelief, target: BaseTarget) -> LinearForm | None:
     """The linear form of a target, or None if it is not linear; every term of it has all k variables."""
     form = target.linear(belief.k, belief.scalar)
     if form is None or not any(t.component is not None for t in form.terms):
@@ -98,7 +98,7 @@ def mean_covariance(given: Conditioned, form: LinearForm) -> Array:
 # -- functions that are not linear -------------------------------------------------------------------
 
 
-def joint_terms(belief: NormalBelief, target: TargetBase) -> tuple[Term, ...]:
+def joint_terms(belief: NormalBelief, target: BaseTarget) -> tuple[Term, ...]:
     """The terms of a target, each once, the file as its records."""
     size = belief.records * belief.k
     if target.asks(Kind.FILE) and size > LARGEST_JOINT:
@@ -110,7 +110,7 @@ def joint_terms(belief: NormalBelief, target: TargetBase) -> tuple[Term, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def drawn_values(belief: NormalBelief, target: TargetBase, terms: Sequence[Term], draws: Array) -> Array:
+def drawn_values(belief: NormalBelief, target: BaseTarget, terms: Sequence[Term], draws: Array) -> Array:
     """The target at draws ``(points, entries)`` of the terms, side by side."""
     found: dict[Term, Array] = {}
     start = 0

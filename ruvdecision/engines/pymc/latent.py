@@ -18,7 +18,7 @@ from ...channels.likelihood import Observed, tensor_math
 from ...errors import InputError, UnsupportedError
 from ...posteriors import Drawn
 from ...protocols import Array, Posterior
-from ...targets import Files, TargetBase
+from ...targets import BaseTarget, Files
 from .graphs import keeping_starts, quiet
 from .model import Anatomy
 from .samplers import Chains, Sampler
@@ -332,7 +332,7 @@ class Latent:
 
     # -- laws --------------------------------------------------------------------------------------------
 
-    def law(self, target: TargetBase, chains: Chains) -> Posterior:
+    def law(self, target: BaseTarget, chains: Chains) -> Posterior:
         """Posterior of a target from draws of parameters and records."""
         flat = chains.theta
         files = flat.pop(ALL)
@@ -340,7 +340,7 @@ class Latent:
         shape = (chains.chains, chains.draws)
         return Drawn(found.reshape(shape + found.shape[1:]), chains=chains.chains)
 
-    def prior_law(self, target: TargetBase) -> Posterior:
+    def prior_law(self, target: BaseTarget) -> Posterior:
         """The target before any release, from draws of the belief."""
         rng = np.random.default_rng(20_000)
         rows = [self.anatomy.draw(rng) for _ in range(FORWARD)]
@@ -348,7 +348,7 @@ class Latent:
         values = {name: np.stack([p[name] for _, p in rows]) for name in self.anatomy.names}
         return Drawn(self._values(target, values, files))
 
-    def _values(self, target: TargetBase, values: Mapping[str, Array], files: Array) -> Array:
+    def _values(self, target: BaseTarget, values: Mapping[str, Array], files: Array) -> Array:
         do = "Records of this model depend on each other: add the new record to the model as a variable and ask for it"
         found = target.in_files(
             Files(files[..., 0] if self.anatomy.scalar else files, values, do=f"{do} by Parameter(name)")

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, UnsupportedError
-from ...posteriors import Averaged, Curve, Gaussian, GaussianMixture
+from ...posteriors import Curve, Gaussian, Mixture
 from ...protocols import Array, Posterior, Value
-from ...targets import Files, Kind, TargetBase
+from ...targets import BaseTarget, Files, Kind
 from .levels import Levels
 from .nodes import Frames, Nodes
 from .target_laws import Given, parameter_values
@@ -60,12 +60,12 @@ class Solver:
         if self._joined(user.target):
             means, variances = self._normal(user.target)
             if means.ndim == 2:
-                return Averaged(Gaussian.scalar(means[level], variances[level]), self.nodes.weights[level], exact=True)
+                return Mixture(Gaussian.scalar(means[level], variances[level]), self.nodes.weights[level])
         return self._given(level, 1).law(user.target)
 
     # -- functions of the parameters -------------------------------------------------------------------
 
-    def values(self, target: TargetBase) -> Array:
+    def values(self, target: BaseTarget) -> Array:
         """The target at every node, ``(L, S)`` or ``(L, S, k)``."""
         return self._at_nodes(values_of(self.levels, target, self.nodes.theta))
 
@@ -101,19 +101,19 @@ class Solver:
             )
         return self._points(target, level, 1), None
 
-    def _points(self, target: TargetBase, level: int, times: int) -> Posterior:
+    def _points(self, target: BaseTarget, level: int, times: int) -> Posterior:
         """The nodes themselves as a law of point masses."""
         weights = self.nodes.coarse(times)[level]
         values = self.values(target)[level]
         keep = weights > 0
         if values.ndim == 1:
-            return Averaged(Gaussian.scalar(values[keep], 0.0), weights[keep], exact=True)
+            return Mixture(Gaussian.scalar(values[keep], 0.0), weights[keep])
         k = values.shape[1]
-        return Averaged(Gaussian(values[keep], np.zeros((k, k))), weights[keep], exact=True)
+        return Mixture(Gaussian(values[keep], np.zeros((k, k))), weights[keep])
 
     # -- records ---------------------------------------------------------------------------------------
 
-    def _joined(self, target: TargetBase) -> bool:
+    def _joined(self, target: BaseTarget) -> bool:
         """Whether the target is normal given the parameters, for all releases at once."""
         core, seen = self.levels.core, self.levels.seen
         if core.kind != "normal" or not core.scalar or core.n != 1 or any(s.columns[0].normal is None for s in seen):
@@ -122,7 +122,7 @@ class Solver:
             return target.is_a(Kind.RECORD) or target.is_a(Kind.NEW)
         return target.only(*TERMS)
 
-    def _normal(self, target: TargetBase) -> tuple[Array, Array]:
+    def _normal(self, target: BaseTarget) -> tuple[Array, Array]:
         """Mean and variance given parameters and release, ``(L, S)``; for an unknown row ``(L, S, n)``."""
         mean, variance = self._moments
         pairs = [s.columns[0].normal for s in self.levels.seen]
@@ -149,7 +149,7 @@ class Solver:
         return mean, variance
 
     def _linear(
-        self, target: TargetBase, mean: Array, variance: Array, centre: Array, noise: Array
+        self, target: BaseTarget, mean: Array, variance: Array, centre: Array, noise: Array
     ) -> tuple[Array, Array]:
         """A linear function of records, averages and parameters, given the parameters."""
         n = self.levels.anatomy.n
@@ -213,7 +213,7 @@ class Solver:
                     for row in zip(weights, means, variances, strict=True)
                 ]
             )
-        law = GaussianMixture._make(weights, means, variances, (), (len(means),))
+        law = Mixture(Gaussian.scalar(means, variances), weights)
         return np.asarray(user.loss.uncertainty(law, user.actions).value)
 
     def _of_records(self, user: Any, level: int) -> Value:
@@ -242,7 +242,7 @@ class Solver:
         return Value(np.array([float(f.value) for f in found]), np.array([float(f.error) for f in found]))
 
 
-def refuses_target(anatomy: Any, target: TargetBase) -> str | None:
+def refuses_target(anatomy: Any, target: BaseTarget) -> str | None:
     """None if the target has a law without drawing; otherwise why not and what can."""
     if target.only(Kind.PARAMETER):
         return None
@@ -260,7 +260,7 @@ def refuses_target(anatomy: Any, target: TargetBase) -> str | None:
     return None
 
 
-def refuses_release(anatomy: Any, target: TargetBase, seen: Any) -> str | None:
+def refuses_release(anatomy: Any, target: BaseTarget, seen: Any) -> str | None:
     """None if the target has a law without drawing after this release; otherwise why not and what can."""
     whole = target.asks(Kind.AVERAGE) or target.asks(Kind.FILE)
     normal = all(column.normal is not None for column in seen.columns)
@@ -278,12 +278,12 @@ def refuses_release(anatomy: Any, target: TargetBase, seen: Any) -> str | None:
     return None
 
 
-def values_at(levels: Levels, target: TargetBase, u: Array) -> Array:
+def values_at(levels: Levels, target: BaseTarget, u: Array) -> Array:
     """A function of the parameters at points ``(S, d)``: ``(S,)`` or ``(S, k)``."""
     return values_of(levels, target, levels.core.natural(u))
 
 
-def values_of(levels: Levels, target: TargetBase, theta: dict[str, Array]) -> Array:
+def values_of(levels: Levels, target: BaseTarget, theta: dict[str, Array]) -> Array:
     """The same at points on their natural scale."""
     found = target.in_files(Files(parameters=levels.core.complete(theta)))
     if not np.isfinite(found).all():
@@ -295,7 +295,7 @@ def values_of(levels: Levels, target: TargetBase, theta: dict[str, Array]) -> Ar
     return found
 
 
-def _place(levels: Levels, target: TargetBase) -> int | None:
+def _place(levels: Levels, target: BaseTarget) -> int | None:
     """Which unconstrained number the target is a function of, if it is one parameter that is a number."""
     names = [v.name for v in levels.core.free]
     name = target.terms[0].name
@@ -333,7 +333,7 @@ def _density_of(weights: Array, means: Array, variances: Array) -> Any:
         means[used],
         np.sqrt(np.broadcast_to(variances, used.shape)[used]),
     )
-    law = GaussianMixture._make(weights, means, sd**2, (), ())
+    law = Mixture(Gaussian.scalar(means, sd**2), weights)
     middle = float(weights @ means)
     scale = float(np.sqrt(weights @ np.minimum(sd, np.median(sd)) ** 2))
     far = float(np.max(np.abs(means - middle) + 9.0 * sd)) / scale
@@ -345,7 +345,7 @@ def _density_of(weights: Array, means: Array, variances: Array) -> Any:
             curve = Curve(x[inside[0] : inside[-1] + 1], logs[inside[0] : inside[-1] + 1])
         except InputError:
             continue
-        if curve.doubt == 0:
+        if curve.error == 0:
             return curve
     return law
 

@@ -15,9 +15,9 @@ from scipy import integrate, special
 
 from ...channels.likelihood import Observation, Observed, Silent
 from ...errors import InputError, UnsupportedError
-from ...posteriors import Averaged, Curve, Drawn, Finite, Gaussian
+from ...posteriors import Curve, Drawn, Finite, Gaussian, Mixture
 from ...protocols import Array, Posterior
-from ...targets import Files, Kind, TargetBase, Term
+from ...targets import BaseTarget, Files, Kind, Term
 from .marginal import normal_rows
 from .model import Anatomy, Theta
 from .support import Reach
@@ -53,7 +53,7 @@ class Given:
         """Draws of the parameters."""
         return len(next(iter(self.theta.values()))) if self.theta else 1
 
-    def law(self, target: TargetBase) -> Posterior:
+    def law(self, target: BaseTarget) -> Posterior:
         """Posterior of a target."""
         term = target.term
         if term is None:
@@ -333,7 +333,7 @@ class Given:
         weights = None if self.weights is None else self.weights[keep]
         return Given(self.anatomy, self.observed, self.reaches, theta, self.chains, weights, self.exact, self.rng)
 
-    def _function(self, target: TargetBase) -> Posterior:
+    def _function(self, target: BaseTarget) -> Posterior:
         """A function of several quantities, drawn together: of the whole file where it must be."""
         whole = target.asks(Kind.FILE) or target.asks(Kind.AVERAGE)
         files, keep = None, np.arange(self.count)
@@ -379,7 +379,7 @@ class Given:
     def _averaged(self, components: Any) -> Posterior:
         if components.batch != (self.count,):
             components = _spread(components, self.count)
-        return Averaged(components, self.weights, None if self.exact else self.chains, exact=self.exact)
+        return Mixture(components, self.weights, sampled=not self.exact, chains=None if self.exact else self.chains)
 
     def _drawn(self, values: Array, discrete: bool) -> Posterior:
         weights = self.weights

@@ -17,7 +17,7 @@ from ...masks.noise import Noise
 from ...masks.noisekind import draw
 from ...masks.noisesize import evaluate, is_per_record
 from ...protocols import Array
-from ...targets import Files, TargetBase, flat
+from ...targets import BaseTarget, Files, flat
 
 __all__ = ["Drawing", "Source", "add_noise", "draw_noise", "noise_law", "noise_sizes", "truth_of"]
 
@@ -122,7 +122,7 @@ def _root(covariance: Array) -> Array:
     return np.asarray((vectors * np.sqrt(np.clip(values, 0.0, None))) @ vectors.T)
 
 
-def truth_of(target: TargetBase, drawn: Drawing) -> Array:
+def truth_of(target: BaseTarget, drawn: Drawing) -> Array:
     """The target in every replicate, shape (replicates, m)."""
 
     def plain(values: Array | None) -> Array | None:
