@@ -13,7 +13,7 @@ from ..checks import Seed, as_seed_sequence, check_index, check_integer, check_l
 from ..engines.each_record import every_record, file_size, rows_of
 from ..errors import InputError, kind_of
 from ..evaluate import check_masks
-from ..maps.scores import Column, as_score
+from ..maps.scores import as_function
 from ..masks.base import Mask
 from ..protocols import Array, Engine, Value
 from ..running.progress import Bar
@@ -85,11 +85,8 @@ def record_risk(
         )
     if replicates is not None:
         replicates = check_integer("replicates", replicates, low=1)
-    score = as_score(risk, ())
-    if isinstance(score, Column):
-        raise InputError(
-            "risk must be a function of U here", risk, 'Use "reciprocal", "relative_gain" or a decreasing function'
-        )
+    do = 'Use "reciprocal", "relative_gain" or a decreasing function'
+    score = as_function(risk, "risk must be a function of U here", do)
     users = intruder.users if isinstance(intruder, Panel) else (intruder,)
     size = file_size(users[0], data)
     if any(file_size(u, data) != size for u in users):
@@ -229,10 +226,10 @@ class RecordRisk:
     def plot(
         self, release: Any = None, ax: Axes | None = None, *, by_group: bool = False, max_risk: float | None = None
     ) -> Axes:
-        """How many records have which risk: a histogram of one release, or a curve for each of several; see `plot_record_risk`."""
-        from ..plots.record_risk import plot_record_risk
+        """How many records have which risk: a histogram of one release, or a curve for each of several; see `plots.record_risk`."""
+        from .. import plots
 
-        return plot_record_risk(self, release, ax, by_group=by_group, max_risk=max_risk)
+        return plots.record_risk(self, release, ax, by_group=by_group, max_risk=max_risk)
 
     def _place(self, release: Any) -> int:
         """Position of a release, by position, label or mask."""

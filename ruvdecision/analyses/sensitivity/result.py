@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...decide import Choice, not_dominated
-from ...decide.choice import check_threshold
-from ...decide.doubt import meets
+from ...decide.probability import check_threshold, meets
 from ...errors import InputError
 from ...maps.rumap import Row, RUMap
 from ...maps.show import short
@@ -263,10 +262,10 @@ class Sensitivity:
     # -- showing -------------------------------------------------------------------------------------
 
     def plot(self, of: str = "risk", ax: Axes | None = None, **options: Any) -> Axes:
-        """Draw a tornado and return the Axes; see `ruvdecision.plots.tornado.plot_tornado`."""
-        from ...plots.tornado import plot_tornado
+        """Draw a tornado and return the Axes; see `plots.tornado`."""
+        from ... import plots
 
-        return plot_tornado(self, of, ax, **options)
+        return plots.tornado(self, of, ax, **options)
 
     def __str__(self) -> str:
         return self.sentence
