@@ -31,9 +31,6 @@ from ruvdecision.masks.subsample import Subsample
 from ruvdecision.masks.swap import Swap
 from ruvdecision.masks.topcode import Bottomcode, Topcode
 
-reference = places.SHARED / "reference"
-needs_reference = pytest.mark.skipif(not reference.is_dir(), reason="the reference files are not beside the project")
-
 few = settings(deadline=None, max_examples=40)
 
 # Values on a coarse grid: ties, duplicates and constant columns come up all the time.
@@ -81,7 +78,7 @@ ALL = WHOLE_FILE + RECORD_BY_RECORD
 
 
 def read(name: str) -> np.ndarray:
-    return np.loadtxt(reference / name, delimiter=",")
+    return np.loadtxt(places.REFERENCE / name, delimiter=",")
 
 
 # -- what every mask keeps ---------------------------------------------------------------------------
@@ -205,7 +202,6 @@ def test_unknown_columns_get_close_matches(make):
 # -- microaggregation --------------------------------------------------------------------------------
 
 
-@needs_reference
 @pytest.mark.parametrize(
     ("name", "mask"),
     [
@@ -221,7 +217,6 @@ def test_the_reference_files_of_karr_et_al(name, mask):
     np.testing.assert_allclose(released, read(f"karr_p3/karr_p3_{name}.csv"), rtol=2e-15, atol=2e-15)
 
 
-@needs_reference
 def test_the_reference_file_of_woo():
     released = Microaggregate(size=3, by="zscore").release(read("woo_nonlopos/woo_nonlopos_orig.csv"))
     np.testing.assert_allclose(released, read("woo_nonlopos/woo_nonlopos_Micz03.csv"), rtol=2e-15, atol=2e-15)
