@@ -17,9 +17,9 @@ from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
 
 from ..beliefs.finite import FiniteBelief
 from ..beliefs.normal import NormalBelief
+from ..channels.finite import FiniteChannel, Kernel
 from ..channels.linear import LinearChannel
 from ..checks import check_integer
-from ..engines.finite.channel import FiniteChannel, Kernel
 from ..engines.normal.exact import Exact
 from ..errors import InputError, RuvError, UnsupportedError, kind_of
 from ..masks.base import Chain, Mask

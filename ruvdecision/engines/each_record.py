@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..beliefs.finite import FiniteBelief
 from ..beliefs.normal import NormalBelief
+from ..channels.finite import FiniteChannel
 from ..channels.layout import Layout
 from ..channels.linear import LinearChannel
 from ..errors import InputError, UnsupportedError
@@ -31,7 +32,6 @@ from ..users.mask_prior import MaskPrior
 from ..users.rules import Mean, Row
 from ..users.user import Snooper, User
 from .each_row import drawn_rows, given_rows
-from .finite.channel import FiniteChannel
 from .finite.enumeration import _codes, _sample_covariance
 from .normal.conditioning import Conditioned
 from .normal.exact import Exact, _form, _gaussian, _released, as_records

@@ -1,8 +1,8 @@
 """What every mask shares: releasing data of any kind, composing with ``|``, and saying its parameters.
 
 A mask only masks. It gives back data, never a risk. To add one, write a frozen dataclass that derives
-from `Mask` and defines `apply`; define `linear` (and `partition` where rows differ) if its release is linear in
-the records plus Gaussian noise, and every closed-form map understands it.
+from `Mask` and says its `steps`: every engine that can take the steps takes the mask, in chains too. A mask
+whose law is not known says how to `apply` it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast, over
 import numpy as np
 from numpy.typing import NDArray
 
+from ..channels.steps import About, Opaque, OwnLaw, Step
 from ..checks import Seed, as_generator
 from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from ..channels.layout import Partition
     from ..channels.likelihood import Observed
-    from ..channels.linear import LinearChannel
 
 __all__ = ["Batch", "Chain", "Family", "Mask", "check_mask", "show_number"]
 
@@ -38,14 +37,11 @@ class Mask:
 
     Class attributes
     ----------------
-    recordwise : bool
-        True if each released record depends on its own original alone (and fresh randomness).
-    no_law : str or None
-        Why p(released | records) is not known entry by entry, for masks where it is not.
+    opaque : str
+        Why the law of the release is not known, for masks without `steps`.
     """
 
-    recordwise: ClassVar[bool] = True
-    no_law: ClassVar[str | None] = None
+    opaque: ClassVar[str] = "it does not say how likely a released value is"
 
     # -- releasing -----------------------------------------------------------------------------------
 
@@ -133,19 +129,18 @@ class Mask:
         """The numbers in which members of a family differ."""
         return ()
 
-    def partition(self, n: int) -> Partition | None:
-        """How the mask tells rows apart, or None if it treats all rows alike."""
-        return None
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        """The elementary steps of this mask, its law: see `ruvdecision.channels.steps`.
 
-    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
-        """Send a linear-Gaussian channel through this mask.
-
-        ``numbers`` has shape ``(masks, len(self.numbers))``: one row per member of the family.
+        ``about`` is what is known of the file beforehand, ``numbers`` has one row of `numbers` per member of the family. A mask of
+        your own may say its law itself instead: by ``linear(channel, numbers)`` (and ``partition(n)`` where rows differ), which
+        sends a linear-Gaussian channel through the mask, or by ``log_likelihood(released, x, math)``.
         """
-        raise UnsupportedError(
-            f"{self} has no linear-Gaussian channel",
-            do="Measure its releases empirically with ruv.measure, or use a mask with a linear channel such as Noise(variance=...)",
-        )
+        own = cast("Any", self)
+        if hasattr(self, "linear") or hasattr(self, "log_likelihood"):
+            rows = own.partition(about.n) if hasattr(self, "partition") else None
+            return [OwnLaw(columns=about.positions(None), rows=rows, mask=self, numbers=numbers)]
+        return [Opaque(why=self.opaque)]
 
     # -- likelihood ----------------------------------------------------------------------------------
 
@@ -158,7 +153,7 @@ class Mask:
         ``likelihood_support(self, released)`` it may say between which (low, high) x must lie.
         """
         if not callable(getattr(self, "log_likelihood", None)):
-            why = self.no_law or "it does not say how likely a released value is"
+            why = self.opaque
             raise UnsupportedError(
                 f"{self} has no likelihood: {why}",
                 do="Use Noise, MultiplicativeNoise, Round, Recode, Topcode, Bottomcode, Suppress, Subsample, Shuffle, PRAM, "
@@ -187,10 +182,6 @@ class Chain(Mask):
     @property
     def parts(self) -> tuple[Mask, ...]:
         return self.masks
-
-    @property
-    def recordwise(self) -> bool:  # type: ignore[override]
-        return all(m.recordwise for m in self.masks)
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         # Each step has its own stream, so that steps later in the chain do not shift those before them.
@@ -238,14 +229,6 @@ class Chain(Mask):
         if found is None:
             found = self.__dict__["_numbers"] = tuple(chain.from_iterable([m.numbers for m in self.masks]))
         return found
-
-    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
-        start = 0
-        for stage, mask in enumerate(self.masks):
-            stop = start + len(mask.numbers)
-            channel = mask.linear(channel.at_stage(stage), numbers[:, start:stop])
-            start = stop
-        return channel
 
     def back(self, observed: Observed) -> Observed:
         for mask in reversed(self.masks):

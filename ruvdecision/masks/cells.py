@@ -82,7 +82,7 @@ class SuppressCells(Mask):
     cells: Any = "all"
     margins: Any = True
 
-    no_law: ClassVar[str | None] = "it publishes a table of counts, which TableBelief and FiniteBelief understand"
+    opaque: ClassVar[str] = "it publishes a table of counts, which TableBelief and FiniteBelief understand"
 
     def __post_init__(self) -> None:
         if isinstance(self.cells, str):

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import chain as chained
 from itertools import combinations
 from math import comb
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ..channels.layout import Partition
 from ..channels.linear import LinearChannel
+from ..channels.steps import About, Drop, Step
 from ..checks import as_float_array, check_covariance, check_index, check_integer, check_probabilities, check_sequence
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
@@ -60,8 +61,6 @@ class Mechanism(Mask):
     >>> mask.release([1.0, 1.0], 1)  # files have two, one or no record with outcome 0
     array([0.8, 0.8])
     """
-
-    recordwise: ClassVar[bool] = False
 
     matrix: Any
     outputs: Any
@@ -194,13 +193,10 @@ class Apart(Mask):
             check_index("rows", r, frame.n)
         return frame
 
-    def partition(self, n: int) -> Partition | None:
-        labels = np.zeros(n, dtype=np.int64)
-        labels[[check_index("rows", r, n) for r in self.rows]] = np.arange(1, len(self.rows) + 1)
-        return Partition.of(labels, joins=False)
-
-    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
-        return channel
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        labels = np.zeros(about.n, dtype=np.int64)
+        labels[[check_index("rows", r, about.n) for r in self.rows]] = np.arange(1, len(self.rows) + 1)
+        return [Drop(columns=(), rows=Partition.of(labels, joins=False))]
 
 
 @dataclass(frozen=True, repr=False)
@@ -225,8 +221,6 @@ class Combine(Mask):
     >>> Combine([[1.0]], [[0.0]]).release([1.0, 2.0, 6.0])
     array([3., 3., 3.])
     """
-
-    recordwise: ClassVar[bool] = False
 
     matrix: Any
     covariance: Any

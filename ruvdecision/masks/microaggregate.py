@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from ..channels.layout import Partition
-from ..channels.linear import LinearChannel
+from ..channels.steps import About, AverageRows, Opaque, Step
 from ..checks import check_choice, check_columns, check_integer, check_sequence
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
@@ -29,6 +29,7 @@ __all__ = ["Microaggregate"]
 
 ORDERS = ("rows", "each", "zscore", "pc1", "mdav")
 Ints = NDArray[np.int64]
+FIXED = 'Use by="rows" (groups fixed beforehand) with centre="mean", or measure its releases with ruv.measure'
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,8 +84,6 @@ class Microaggregate(Mask):
     centre: str = "mean"
     within: Any = None
     standardise: bool = True
-
-    recordwise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if (self.groups is None) == (self.size is None):
@@ -179,27 +178,19 @@ class Microaggregate(Mask):
             _centres(part, order, starts, self.centre, out[:, start : start + width])
         return frame.replace(out, positions)
 
-    def partition(self, n: int) -> Partition | None:
-        if self.by != "rows" or self.within is not None:
-            raise UnsupportedError(
-                f"{self} groups records by their values, so its release is not linear in the records",
-                do='Use by="rows" (groups fixed beforehand) for a closed form, or measure its releases with ruv.measure',
-            )
-        if self.centre != "mean":
-            raise UnsupportedError(
-                f"{self} releases medians, which are not linear in the records",
-                do='Use centre="mean" for a closed form, or measure its releases with ruv.measure',
-            )
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        if self.by != "rows" or self.within is not None or self.centre != "mean":
+            why = "groups are found by the records' values" if self.centre == "mean" else "medians are no averages"
+            return [Opaque(why=why, do=FIXED)]
+        return [AverageRows(columns=about.positions(self.columns), rows=self._groups(about.n))]
+
+    def _groups(self, n: int) -> Partition | None:
+        """The groups of n rows, None if each is one row."""
         if self.size is None and not isinstance(self.groups, tuple):
             self.sizes(n)
             return None if self.groups == n else Partition.consecutive(n, self.groups)
-        return Partition.of(self._labels(n), joins=True)
-
-    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
-        if channel.layout.partitions[channel.stage] is None:
-            return channel
-        names = channel.names or tuple(range(channel.columns))
-        return channel.average(None if self.columns is None else check_columns("columns", self.columns, names))
+        labels = self._labels(n)
+        return None if labels.max() + 1 == n else Partition.of(labels, joins=True)
 
     def back(self, observed: Observed) -> Observed:
         """The averages of groups that were fixed beforehand; noisy copies of one average are put together."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..channels.steps import About, Factor, Multiply, Opaque, Step
 from ..checks import check_choice, check_number
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
@@ -61,8 +62,6 @@ class MultiplicativeNoise(Mask):
     per: str = "entry"
     columns: Any = None
 
-    recordwise: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
         check_choice("per", self.per, ("entry", "record"))
@@ -86,14 +85,22 @@ class MultiplicativeNoise(Mask):
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         values, positions = frame.numeric("MultiplicativeNoise", self.columns, missing=True)
-        return frame.replace(
-            values * self._factors((frame.n, values.shape[1] if self.per == "entry" else 1), rng), positions
-        )
+        return frame.replace(Multiply(factor=self._factor, common=self.per == "record").apply(values, rng), positions)
+
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        if self.sd == 0 and self.kind == "mixture" and self.away:
+            return [Opaque(why="its factor takes two values", do="Give sd above 0")]
+        columns = about.positions(self.columns)
+        return [Multiply(columns=columns, factor=self._factor, common=self.per == "record")]
+
+    @property
+    def _factor(self) -> Factor:
+        return Factor(self.kind, *(float(v or 0.0) for v in (self.sd, self.away, self.least, self.most)))
 
     def back(self, observed: Observed) -> Observed:
         """The density of a value times a factor; a released zero was a zero."""
         from ..channels.likelihood import Known, Observation
-        from ..channels.likelihood.factor import Factor, LognormalFactor, NormalFactor, SplitFactor
+        from ..channels.likelihood.factor import LognormalFactor, NormalFactor, SplitFactor
         from ..channels.likelihood.simple import split
 
         positions = observed.positions(self.columns)
@@ -125,20 +132,3 @@ class MultiplicativeNoise(Mask):
             )
 
         return observed.each(self, positions, change)
-
-    def _factors(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
-        if self.kind == "split":
-            least, most = float(self.least or 0.0), float(self.most or 0.0)
-            u = rng.random(shape)
-            side = np.where(u < 0.5, -1.0, 1.0)
-            # The same number decides side and distance: u is uniform again after its first binary digit is taken off.
-            return 1.0 + side * (least + (most - least) * np.where(u < 0.5, 2 * u, 2 * u - 1))
-        sd = float(self.sd or 0.0)
-        if self.kind == "mixture":
-            side = np.where(rng.random(shape) < 0.5, -1.0, 1.0)
-            return 1.0 + side * float(self.away or 0.0) + sd * rng.standard_normal(shape)
-        z = rng.standard_normal(shape)
-        if self.kind == "lognormal":
-            variance = np.log1p(sd**2)
-            return np.asarray(np.exp(np.sqrt(variance) * z - variance / 2))
-        return 1.0 + sd * z

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..channels.linear import LinearChannel
+from ..channels.steps import About, Step
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
@@ -32,5 +32,5 @@ class Release(Mask):
     def back(self, observed: Observed) -> Observed:
         return observed
 
-    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
-        return channel
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        return []

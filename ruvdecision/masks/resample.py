@@ -39,8 +39,7 @@ class Resample(Mask):
     times: int = 3
     columns: Any = None
 
-    recordwise: ClassVar[bool] = False
-    no_law: ClassVar[str | None] = "each released value is a mean of order statistics of the whole file"
+    opaque: ClassVar[str] = "each released value is a mean of order statistics of the whole file"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "times", check_integer("times", self.times, low=1, high=1_000_000))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from ..channels.linear import LinearChannel
+from ..channels.steps import About, PermuteRows, Step
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
@@ -27,8 +27,6 @@ class Shuffle(Mask):
     then faces a mixture over all rows.
     """
 
-    recordwise: ClassVar[bool] = False
-
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         table = frame.table.iloc[rng.permutation(frame.n)]
         return Frame(pd.DataFrame(table).set_axis(frame.table.index, axis=0), frame.kind, frame.dtype)
@@ -37,5 +35,5 @@ class Shuffle(Mask):
         """The same, but nobody knows which row is whose."""
         return observed.replace(shuffled=True)
 
-    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
-        return channel.shuffle()
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        return [PermuteRows()]

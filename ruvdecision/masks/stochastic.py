@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from ..channels.steps import About, Matrix, Step
 from ..checks import as_float_array, check_probabilities, check_sequence, rows_where
 from ..errors import InputError
 from ..protocols import Array
@@ -123,6 +124,19 @@ class Stochastic(Mask):
         for position, values in zip(positions, released, strict=True):
             table.isetitem(position, values)
         return Frame(table, frame.kind, frame.dtype)
+
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        size, columns, inputs = len(self.matrix), about.positions(self.columns), self.inputs
+        if inputs is None and self.columns is None and about.k > 1 and about.levels:
+            inputs = ()  # whole records, which only the reader knows
+        elif inputs is None:
+            inputs = about.categories(columns[0]) or tuple(range(size))
+        released = self.labels(inputs or None)
+        if not inputs and self.outputs is None and len(self.table[0]) == size:
+            released = ()
+        return [
+            Matrix(columns=columns, matrix=self.table, inputs=inputs, released=released, whole=self.columns is None)
+        ]
 
     def back(self, observed: Observed) -> Observed:
         """The chance of each category to be released as what was released."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..channels.layout import Partition
-from ..channels.linear import LinearChannel
+from ..channels.steps import About, SampleRows, Step
 from ..checks import check_integer, check_number
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
@@ -64,9 +64,9 @@ class Subsample(Mask):
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         return frame.take(np.sort(rng.choice(frame.n, size=self.kept(frame.n), replace=False)))
 
-    def partition(self, n: int) -> Partition | None:
-        kept = self.kept(n)
-        return None if kept == n else Partition.sample(n, kept)
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        kept = self.kept(about.n)
+        return [SampleRows(kept=kept, rows=None if kept == about.n else Partition.sample(about.n, kept))]
 
     def back(self, observed: Observed) -> Observed:
         """The sample's rows at their places; nothing is told about the others."""
@@ -76,6 +76,3 @@ class Subsample(Mask):
                 do="Use one Subsample of the final size, at either place",
             )
         return observed.placed()
-
-    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
-        return channel if channel.layout.partitions[channel.stage] is None else channel.keep_sample()

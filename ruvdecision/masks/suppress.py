@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..channels.layout import Partition
-from ..channels.linear import LinearChannel
-from ..checks import check_columns, check_index, check_integer
+from ..channels.steps import About, Drop, Step
+from ..checks import check_index, check_integer
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
@@ -19,7 +19,7 @@ from .frame import Frame
 if TYPE_CHECKING:
     from ..channels.likelihood import Observed
 
-__all__ = ["Suppress"]
+__all__ = ["NOTHING", "Suppress"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -60,17 +60,13 @@ class Suppress(Mask):
             frame, {i: blanked(frame.table.iloc[:, i], blank, frame.kind) for i in frame.positions(self.columns)}
         )
 
-    def partition(self, n: int) -> Partition | None:
-        if self.rows is None:
-            return None
-        labels = np.zeros(n, dtype=np.int64)
-        labels[self._rows(n)] = 1
-        return Partition.of(labels, joins=False)
-
-    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
-        names = channel.names or tuple(range(channel.columns))
-        columns = range(channel.columns) if self.columns is None else check_columns("columns", self.columns, names)
-        return channel.drop(list(columns), label=None if self.rows is None else 1)
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        rows = None
+        if self.rows is not None:
+            labels = np.zeros(about.n, dtype=np.int64)
+            labels[self._rows(about.n)] = 1
+            rows = Partition.of(labels, joins=False)
+        return [Drop(columns=about.positions(self.columns), rows=rows)]
 
     def back(self, observed: Observed) -> Observed:
         """Nothing is told about suppressed entries; an average later in the chain leaves them out."""
@@ -93,3 +89,7 @@ class Suppress(Mask):
 
     def _rows(self, n: int) -> list[int]:
         return list(range(n)) if self.rows is None else [check_index("rows", r, n) for r in self.rows]
+
+
+NOTHING = Suppress()
+"""The mask that releases nothing: U after it is U before any release."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from ..channels.steps import About, ClipTo, MeanOfTail, Opaque, Step
 from ..checks import as_float_array, check_choice
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
@@ -52,11 +53,6 @@ class _Tail(Mask):
         check_choice("replace", self.replace, ("threshold", "mean", "median"))
         object.__setattr__(self, "columns", as_columns("columns", self.columns))
 
-    @property
-    def recordwise(self) -> bool:  # type: ignore[override]
-        """Whether each released record depends on its own original alone; quantiles and tail means are everybody's."""
-        return self.at is not None and self.replace == "threshold"
-
     def thresholds(self, values: Array) -> Array:
         """The threshold of each column of ``values``, missing values left out."""
         k = values.shape[1]
@@ -100,6 +96,21 @@ class _Tail(Mask):
                     else np.median(inside)
                 )
         return replace_keeping_integers(frame, out, positions)
+
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        if self.at is None:
+            return [
+                Opaque(why="its threshold is a quantile of the whole file", do="Give the threshold itself with at=")
+            ]
+        if self.replace == "median":
+            why = "the median of a tail depends on all records in it"
+            return [Opaque(why=why, do='Use replace="threshold" or replace="mean"')]
+        columns = about.positions(self.columns)
+        at, top = self.thresholds(np.zeros((1, len(columns)))), self._end > 0
+        if self.replace == "mean":
+            return [MeanOfTail(columns=columns, at=at, above=top)]
+        low, high = np.full(len(columns), -np.inf), np.full(len(columns), np.inf)
+        return [ClipTo(columns=columns, lower=low if top else at, upper=at if top else high)]
 
     def back(self, observed: Observed) -> Observed:
         """Known inside the threshold, beyond it somewhere in the tail; a released tail mean is the average of the tail."""

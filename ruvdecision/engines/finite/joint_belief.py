@@ -15,8 +15,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from ...beliefs.finite import FiniteBelief
+from ...channels.finite import FiniteChannel, Kernel
 from ...protocols import Array
-from .channel import FiniteChannel, Kernel
 from .law import FiniteLaw, TooManyReleases
 from .plan import AveragePlan, Plan
 

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from ...beliefs.normal import NormalBelief
-from ...channels.layout import Layout, Partition
+from ...channels.layout import Partition
 from ...channels.linear import LinearChannel
+from ...channels.steps import About
 from ...checks import as_generator
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Batch, Mask
@@ -116,19 +117,11 @@ class Exact:
 
     def _channel(self, belief: NormalBelief, mask: Mask, numbers: Array, data: Array | None) -> LinearChannel:
         """The channel of a family: one of its masks, and the numbers of all of them."""
-        partitions: list[Partition | None] = []
-        left = belief.records
-        for step in mask.parts:
-            p = step.partition(left)
-            partitions.append(None if p is None else p.padded(belief.records))
-            if p is not None and p.drawn:
-                left = int(p.starts[1])
-        scale = belief.spread
+        covariance = belief.spread
         if data is not None and belief.records > 1:
-            scale = np.atleast_2d(np.cov(data, rowvar=False))
-        layout = Layout.of(partitions, belief.records)
-        channel = LinearChannel.identity(layout, belief.k, scale, belief.columns or ())
-        return mask.linear(channel, numbers)
+            covariance = np.atleast_2d(np.cov(data, rowvar=False))
+        about = About(belief.records, tuple(belief.columns or range(belief.k)), covariance)
+        return LinearChannel.of(mask, about, numbers)
 
     def _family(
         self,
