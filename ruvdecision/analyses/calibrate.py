@@ -121,7 +121,7 @@ def calibrate(
     root = root_seed(seed, checkpoint)
     shared = (user, mask, chosen, draws, simulations, root)
     tasks = [Task(f"{i}", simulate, (i, min(i + BLOCK, simulations))) for i in range(0, simulations, BLOCK)]
-    prints = {
+    prints: dict[str, object] = {
         "user": user.describe(),
         "mask": repr(mask),
         "engine": repr(chosen),
@@ -129,7 +129,9 @@ def calibrate(
         "seed": (root.entropy, tuple(root.spawn_key)),
     }
     with Bar(f"Calibrating on {simulations:,} simulations", progress) as bar:
-        outcome = run(tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=prints, tell=bar.tell)
+        outcome = run(
+            tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=lambda: prints, tell=bar.tell
+        )
     finished = [r for r in outcome.results if r is not None]
     if not finished:
         raise KeyboardInterrupt

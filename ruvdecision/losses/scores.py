@@ -125,8 +125,8 @@ class CRPS(Componentwise):
     """Continuous ranked probability score, summed over components: E |theta' - theta| - E |theta' - theta''| / 2 under the estimate.
 
     The estimate is the posterior and U = E |theta - theta'| / 2; s / sqrt(pi) for a normal. Estimates that are
-    restricted to values are point masses, for which the score is |e - theta|. For vectors of draws the errors of the components
-    are added, a bound. FORMULAS section 1.
+    restricted to values are point masses, for which the score is |e - theta|. For vectors of draws the errors of the
+    components are added, a bound. FORMULAS section 1.
     """
 
     weights: Weights = 1.0
@@ -163,8 +163,8 @@ class CRPS(Componentwise):
 class IntervalScore(Componentwise):
     """Score of an interval (l, u) at coverage 1 - alpha, summed over components: u - l + (2/alpha) times what sticks out.
 
-    The estimate is the pair of quantiles alpha/2 and 1 - alpha/2, shape ``batch + event + (2,)``; U = 4 s phi(z) / alpha for
-    a normal. Actions restrict the ends of the interval to the listed values. FORMULAS section 1.
+    The estimate is the pair of quantiles alpha/2 and 1 - alpha/2, shape ``batch + event + (2,)``; U = 4 s phi(z) /
+    alpha for a normal. Actions restrict the ends of the interval to the listed values. FORMULAS section 1.
 
     Parameters
     ----------

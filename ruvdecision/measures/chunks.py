@@ -106,7 +106,7 @@ class ChunkedComparison(Findings):
         results, interrupted = run(
             tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, tell=tell
         )
-        self.found += [item or [] for item in results]
+        self.found += [[[Outcome(*o) for o in copy] for copy in item or []] for item in results]
         self.rows, self.width = shared.rows, head.shape[1]
         return interrupted
 

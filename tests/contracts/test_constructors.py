@@ -7,6 +7,7 @@ import inspect
 import numpy as np
 import pytest
 from edges import attempt
+from exports import public
 from junk import JUNK
 
 import ruvdecision as ruv
@@ -47,9 +48,14 @@ RIGHT: dict[str, list[dict]] = {
     "Quadratic": [{"weights": 1.0}],
     "ZeroOne": [{"tolerance": 0.3}],
     "Averaged": [
-        {"components": ruv.Gaussian.scalar([0.0, 1.0], 1.0), "weights": [0.5, 0.5], "chains": 1, "exact": False},
         {
-            "components": ruv.Finite([0.0, 1.0], [[0.5, 0.5], [0.2, 0.8]]),
+            "components": ruv.posteriors.Gaussian.scalar([0.0, 1.0], 1.0),
+            "weights": [0.5, 0.5],
+            "chains": 1,
+            "exact": False,
+        },
+        {
+            "components": ruv.posteriors.Finite([0.0, 1.0], [[0.5, 0.5], [0.2, 0.8]]),
             "weights": None,
             "chains": None,
             "exact": True,
@@ -144,6 +150,7 @@ RIGHT: dict[str, list[dict]] = {
     "Errors": [{"correlation": "independent", "draws": 100, "seed": 0}],
     "Enumeration": [{"limit": 1000}],
     "Exact": [{}],
+    "Ranks": [{}],
     "Quadrature": [{"tolerance": 1e-9}],
     "Sampling": [
         {
@@ -190,7 +197,7 @@ GIVEN_BACK |= {"PublishingPrice", "RUMap", "RecordRisk", "Sensitivity", "Value",
 
 def wanted():
     """Every exported class that a caller makes, but masks, measures and errors, which have tests of their own."""
-    found = {n: getattr(ruv, n) for n in ruv.__all__} | {n: getattr(rules, n) for n in rules.__all__ if n != "Rule"}
+    found = public() | {n: getattr(rules, n) for n in rules.__all__ if n != "Rule"}
     classes = {
         n: c for n, c in found.items() if inspect.isclass(c) and not c.__module__.startswith("ruvdecision.measures")
     }
