@@ -406,7 +406,7 @@ def test_data_dependent_groups_and_medians_have_no_linear_channel():
         Microaggregate(size=2, within="a"),
         Microaggregate(size=2, centre="median"),
     ):
-        with pytest.raises(UnsupportedError, match="no linear-Gaussian channel: (groups are found|medians are no)"):
+        with pytest.raises(UnsupportedError, match=r"no linear-Gaussian channel: (groups are found|medians are no)"):
             LinearChannel.of(mask, About(6, ("a", "b")))
 
 

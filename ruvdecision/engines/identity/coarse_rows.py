@@ -114,7 +114,7 @@ class CoarseRows:
                         else:
                             steps[j].append(Multiples(base))
                     elif isinstance(step, (Topcode, Bottomcode)):
-                        if not step.recordwise:
+                        if step.at is None or step.replace != "threshold":
                             raise UnsupportedError(
                                 f"{step} looks at the whole file",
                                 do='Give the threshold, at=..., with replace="threshold"',

@@ -143,9 +143,9 @@ class Cut:
         if not isinstance(self.label, str):
             listed = list(self.label)
         elif self.edges is not None:
-            from ...masks.recode import _names
+            from ...channels.steps import Cut as CutStep
 
-            listed = _names(np.asarray(self.edges), True)
+            listed = list(CutStep(edges=self.edges).called(np.asarray(self.edges)))
         else:
             try:
                 return float(np.rint(float(str(name)[1:].split(",")[0]) / float(self.width or 1.0)))

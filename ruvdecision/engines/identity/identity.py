@@ -172,11 +172,6 @@ class _NormalProblem:
         except UnsupportedError as linear:
             if CoarseRows.sensible(self.belief, mask):
                 return CoarseRows.of(self.belief, mask, self.known, self.errors, self.data)
-            if (
-                all(hasattr(step, "linear") and type(step).linear is not Mask.linear for step in mask.parts)
-                and linear.do
-            ):
-                raise
             raise UnsupportedError(
                 linear.what,
                 do="Identity knows Noise, Suppress, Subsample, Shuffle, Round, Topcode, Bottomcode, Recode and fixed groups",
