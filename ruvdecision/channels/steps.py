@@ -483,7 +483,9 @@ class Cut(Entrywise):
             raise InputError(
                 "width must not cut the data into more than a million intervals", self.width, "Use wider intervals"
             )
-        return (step - first).astype(np.int64), (first + np.arange(count + 1)) * self.width
+        return (step - first).astype(np.int64), np.asarray(
+            (first + np.arange(count + 1)) * self.width, dtype=np.float64
+        )
 
     def called(self, edges: Array) -> Labels:
         """What the intervals between edges are called."""
