@@ -29,7 +29,7 @@ __all__ = [
     "Cut",
     "Drop",
     "Entrywise",
-    "Factor",
+    "FactorKind",
     "Matrix",
     "MeanOfTail",
     "Multiply",
@@ -290,7 +290,7 @@ class AddNoise(Step):
         return np.where(wiped, np.nan, values + noise)
 
 
-class Factor(NamedTuple):
+class FactorKind(NamedTuple):
     """The law of a factor with mean one: "normal", "lognormal", "mixture" around 1 - away and 1 + away, or "split"."""
 
     name: str
@@ -322,7 +322,7 @@ class Multiply(Step):
 
     not_linear: ClassVar[str | None] = "values are multiplied by noise"
 
-    factor: Factor
+    factor: FactorKind
     common: bool = False
 
     def after(self, about: About) -> About:

@@ -11,19 +11,16 @@ import dataclasses
 from collections.abc import Hashable, Iterable, Iterator
 from functools import cache, cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast, overload
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..channels.steps import About, Opaque, OwnLaw, Step
 from ..checks import Seed, as_generator
-from ..errors import InputError, UnsupportedError, kind_of
+from ..errors import InputError, kind_of
 from ..protocols import Array
 from .frame import Frame
-
-if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
 
 __all__ = ["Batch", "Chain", "Family", "Mask", "check_mask", "show_number"]
 
@@ -134,33 +131,16 @@ class Mask:
 
         ``about`` is what is known of the file beforehand, ``numbers`` has one row of `numbers` per member of the family. A mask of
         your own may say its law itself instead: by ``linear(channel, numbers)`` (and ``partition(n)`` where rows differ), which
-        sends a linear-Gaussian channel through the mask, or by ``log_likelihood(released, x, math)``.
+        sends a linear-Gaussian channel through the mask, or by ``log_likelihood(released, x, math)``, which gives back log
+        p(released | x) entry by entry: ``released`` holds a column's n released values, ``x`` has shape (..., n), and ``math`` has
+        exp, log, where and their like, for numpy and PyTensor alike. It may ask for ``column`` too, the column's name. With
+        ``likelihood_support(released)`` it may say between which (low, high) x must lie.
         """
         own = cast("Any", self)
         if hasattr(self, "linear") or hasattr(self, "log_likelihood"):
             rows = own.partition(about.n) if hasattr(self, "partition") else None
             return [OwnLaw(columns=about.positions(None), rows=rows, mask=self, numbers=numbers)]
         return [Opaque(why=self.opaque)]
-
-    # -- likelihood ----------------------------------------------------------------------------------
-
-    def back(self, observed: Observed) -> Observed:
-        """Turn what is known about this mask's output into what is known about its input.
-
-        A mask of your own needs one method instead: ``log_likelihood(self, released, x, math)`` gives back log p(released | x)
-        entry by entry, where ``released`` holds a column's n released values, ``x`` has shape (..., n), and ``math`` has exp, log,
-        where and their like, for numpy and PyTensor alike. It may ask for ``column`` as well, the column's name. With
-        ``likelihood_support(self, released)`` it may say between which (low, high) x must lie.
-        """
-        if not callable(getattr(self, "log_likelihood", None)):
-            why = self.opaque
-            raise UnsupportedError(
-                f"{self} has no likelihood: {why}",
-                do="Use Noise, MultiplicativeNoise, Round, Recode, Topcode, Bottomcode, Suppress, Subsample, Shuffle, PRAM, "
-                "Microaggregate by rows, or a chain of them; write log_likelihood(released, x, math) for a mask of your own; "
-                "or measure its releases with ruv.measure",
-            )
-        return observed.each(self, range(observed.k), lambda j, column: column.before_own(self, observed.names[j]))
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -229,11 +209,6 @@ class Chain(Mask):
         if found is None:
             found = self.__dict__["_numbers"] = tuple(chain.from_iterable([m.numbers for m in self.masks]))
         return found
-
-    def back(self, observed: Observed) -> Observed:
-        for mask in reversed(self.masks):
-            observed = mask.back(observed)
-        return observed
 
 
 class Family(NamedTuple):

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ..channels.steps import About, Factor, Multiply, Opaque, Step
+from ..channels.steps import About, FactorKind, Multiply, Opaque, Step
 from ..checks import check_choice, check_number
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns
 from .frame import Frame
-
-if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
 
 __all__ = ["MultiplicativeNoise"]
 
@@ -94,41 +91,5 @@ class MultiplicativeNoise(Mask):
         return [Multiply(columns=columns, factor=self._factor, common=self.per == "record")]
 
     @property
-    def _factor(self) -> Factor:
-        return Factor(self.kind, *(float(v or 0.0) for v in (self.sd, self.away, self.least, self.most)))
-
-    def back(self, observed: Observed) -> Observed:
-        """The density of a value times a factor; a released zero was a zero."""
-        from ..channels.likelihood import Known, Observation
-        from ..channels.likelihood.factor import LognormalFactor, NormalFactor, SplitFactor
-        from ..channels.likelihood.simple import split
-
-        positions = observed.positions(self.columns)
-        if self.per == "record" and len(positions) > 1:
-            raise UnsupportedError(
-                f"{self} multiplies several columns of a record by one factor, so that they are not independent",
-                do='Use per="entry", or name one column with columns=',
-            )
-        if self.sd == 0 and self.kind == "mixture" and self.away:
-            raise UnsupportedError(f"{self} has no density: its factor takes two values", do="Give sd above 0")
-        if self.sd == 0:
-            return observed
-
-        def factor(n: int) -> Factor:
-            if self.kind == "split":
-                return SplitFactor(n, float(self.least or 0.0), float(self.most or 0.0))
-            if self.kind == "lognormal":
-                return LognormalFactor(n, float(self.sd or 0.0))
-            return NormalFactor(n, float(self.sd or 0.0), float(self.away or 0.0))
-
-        def change(j: int, column: Observation) -> Observation:
-            zero = column.known == 0
-            return split(
-                column.n,
-                [
-                    (zero, lambda rows: Known(np.zeros(len(rows)))),
-                    (~zero, lambda rows: column.take(rows).before_kernel(factor(len(rows)))),
-                ],
-            )
-
-        return observed.each(self, positions, change)
+    def _factor(self) -> FactorKind:
+        return FactorKind(self.kind, *(float(v or 0.0) for v in (self.sd, self.away, self.least, self.most)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,6 @@ from .moments import correlate, correlate_like, with_moments_of
 from .noisekind import as_bounds, as_kind, clip, draw
 from .noisesize import as_size, evaluate, is_per_record, pattern
 from .round import per_column
-
-if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
 
 __all__ = ["Noise"]
 
@@ -417,12 +414,6 @@ class Noise(Mask):
             times = np.where(np.asarray(self.where)[first], float(self.times or 1.0), 1.0)
             found = found * times[:, None, None]
         return found, Partition.of(labels, joins=False) if len(first) > 1 else None
-
-    def back(self, observed: Observed) -> Observed:
-        """What is known before the noise: normal, censored at the bounds, or of another kind; correlated columns go together."""
-        from .noiseback import back
-
-        return back(self, observed)
 
     def _matrices(self, k: int, numbers: Array, data_covariance: Array | None) -> Array:
         """Noise covariances of a family, shape (masks, k, k)."""

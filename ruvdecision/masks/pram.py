@@ -19,14 +19,13 @@ from ..checks import (
     check_sequence,
     rows_where,
 )
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import Ints, as_columns, kind_of, put
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
     from .stochastic import Stochastic
 
 __all__ = ["PRAM", "invariant_matrix"]
@@ -282,42 +281,6 @@ class PRAM(Mask):
             matrix = self.transition(levels, column=name)
             found.append(Matrix(columns=(column,), matrix=matrix, inputs=levels, released=levels))
         return found
-
-    def back(self, observed: Observed) -> Observed:
-        """The chance of each category to be released as what was released."""
-        from ..channels.likelihood import Observation
-        from ..channels.likelihood.discrete import before_matrix
-
-        if self.invariant:
-            raise UnsupportedError(
-                f"{self} has no likelihood entry by entry: its matrix depends on the margins of the whole file",
-                do="Use PRAM without invariant=True, or Stochastic with the matrix itself",
-            )
-        value = self.stay if self.matrix is None else self.matrix
-        names: list[Any]
-        if isinstance(value, dict):
-            names = list(value)
-            positions = check_columns("The mapping of PRAM", names, observed.names)
-        else:
-            labelled = [i for i, flag in enumerate(observed.categorical) if flag]
-            positions = observed.positions(self.columns) if self.columns is not None or not labelled else labelled
-            own = (
-                {i: c for c in self.categories for i in check_columns("categories", c, observed.names)}
-                if isinstance(self.categories, dict)
-                else {}
-            )
-            names = [own.get(i) for i in positions]
-
-        def change(j: int, column: Observation) -> Observation:
-            levels = self._of(names[j])[1]
-            if levels is None:
-                raise UnsupportedError(
-                    f"{self} does not say which categories there are: without them they are those that occur in the file",
-                    do="Give categories=[0, 1], all of them in order",
-                )
-            return before_matrix(column, levels, levels, self.transition(levels, column=names[j]))
-
-        return observed.each(self, positions, change)
 
     # -- reading the arguments -----------------------------------------------------------------------
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ..channels.steps import About, Cut, Matrix, Opaque, Step
 from ..checks import as_float_array, check_choice, check_number, check_sequence, rows_where
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns, category_codes, put, real_like
 from .frame import Frame
-
-if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
 
 __all__ = ["Recode"]
 
@@ -122,38 +119,6 @@ class Recode(Mask):
 
     def _step(self, columns: tuple[int, ...]) -> Cut:
         return Cut(columns=columns, edges=self.bins, width=float(self.width or 1.0), label=self.label)
-
-    def back(self, observed: Observed) -> Observed:
-        """The interval that a label or a number stands for; for categories, those that became the released one."""
-        from ..channels.likelihood.discrete import before_matrix
-        from ..channels.likelihood.maps import Map
-        from ..channels.likelihood.stepped import Bins, Widths
-
-        positions, n = observed.positions(self.columns), observed.n
-        if self.categories is not None:
-            if self.other is not None:
-                raise UnsupportedError(
-                    f"{self} does not say which categories become {self.other!r}",
-                    do="Name all categories in categories={...}, without other=",
-                )
-            old = [before for before, _ in self.categories]
-            new = list(dict.fromkeys(after for _, after in self.categories))
-            matrix = np.array([[float(after == name) for name in new] for _, after in self.categories])
-            return observed.each(self, positions, lambda j, column: before_matrix(column, old, new, matrix))
-        if self.bins is None:
-            cut: Map = Widths(n, float(self.width or 1.0), str(self.label))
-        else:
-            edges = np.asarray(self.bins)
-            if not isinstance(self.label, str):
-                names = tuple(self.label)
-            elif self.label == "interval":
-                names = self._step(()).called(edges)
-            else:
-                names = tuple(
-                    (edges[:-1] + (edges[1:] - edges[:-1]) / 2 if self.label == "midpoint" else edges[:-1]).tolist()
-                )
-            cut = Bins(n, edges, names)
-        return observed.each(self, positions, lambda j, column: column.before_map(cut))
 
     def _check_label(self) -> None:
         if self.categories is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,9 +10,6 @@ from ..channels.steps import About, Step
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
-
-if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
 
 __all__ = ["Release"]
 
@@ -28,9 +24,6 @@ class Release(Mask):
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         return frame
-
-    def back(self, observed: Observed) -> Observed:
-        return observed
 
     def steps(self, about: About, numbers: Array) -> list[Step]:
         return []

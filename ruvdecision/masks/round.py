@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,6 @@ from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns, put, real_like
 from .frame import Frame
-
-if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
 
 __all__ = ["Round", "replace_keeping_integers"]
 
@@ -64,25 +61,6 @@ class Round(Mask):
     def steps(self, about: About, numbers: Array) -> list[Step]:
         columns = about.positions(self.columns)
         return [RoundTo(columns=columns, base=per_column("base", self.base, len(columns)), random=bool(self.random))]
-
-    def back(self, observed: Observed) -> Observed:
-        """An interval of one base around a multiple, or the probabilities of rounding up and down to it."""
-        from ..channels.likelihood import Observation
-        from ..channels.likelihood.maps import Multiples
-        from ..channels.likelihood.randomround import RandomMultiple
-        from ..channels.likelihood.simple import Pieces, join
-
-        positions = observed.positions(self.columns)
-        base = per_column("base", self.base, len(positions))
-
-        def change(j: int, column: Observation) -> Observation:
-            size = np.full(column.n, base[j])
-            if not self.random:
-                return column.before_map(Multiples(size))
-            parts = column.parts if isinstance(column, Pieces) else ((np.arange(column.n), column),)
-            return join(column.n, [(rows, RandomMultiple.of(part, size[rows])) for rows, part in parts])
-
-        return observed.each(self, positions, change)
 
 
 def per_column(name: str, value: Any, k: int) -> Array:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns, blanked, put
 from .frame import Frame
-
-if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
 
 __all__ = ["NOTHING", "Suppress"]
 
@@ -67,25 +64,6 @@ class Suppress(Mask):
             labels[self._rows(about.n)] = 1
             rows = Partition.of(labels, joins=False)
         return [Drop(columns=about.positions(self.columns), rows=rows)]
-
-    def back(self, observed: Observed) -> Observed:
-        """Nothing is told about suppressed entries; an average later in the chain leaves them out."""
-        from ..channels.likelihood import Silent, join
-
-        rows, positions = np.array(self._rows(observed.n)), observed.positions(self.columns)
-        if self.rows is not None and len(rows) < observed.n:
-            observed.refuse_uneven(self)
-        rest = np.setdiff1d(np.arange(observed.n), rows)
-        columns = list(observed.columns)
-        for j in positions:
-            columns[j] = join(observed.n, [(rows, Silent(len(rows))), (rest, columns[j].take(rest))])
-        joint = observed.joint
-        if joint is not None:
-            centre = joint.centre.copy()
-            centre[np.ix_(rows, np.array(positions))] = np.nan
-            joint = replace(joint, centre=centre)
-        averages = None if observed.averages is None else observed.averages.drop(rows, positions)
-        return observed.replace(columns=tuple(columns), joint=joint, averages=averages)
 
     def _rows(self, n: int) -> list[int]:
         return list(range(n)) if self.rows is None else [check_index("rows", r, n) for r in self.rows]

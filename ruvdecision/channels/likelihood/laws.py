@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...protocols import Array
+from ..steps import NoiseKind
 from .base import as_row
 from .mathematics import NUMPY, TINY, legendre_for, logsumexp
 
-__all__ = ["LOG_ROOT_2PI", "LaplaceLaw", "Law", "NormalLaw", "StudentLaw", "normal_between"]
+__all__ = ["LOG_ROOT_2PI", "LaplaceLaw", "Law", "NormalLaw", "StudentLaw", "noise_law", "normal_between"]
 
 LOG_ROOT_2PI = 0.5 * np.log(2 * np.pi)
 
@@ -274,6 +275,17 @@ class StudentLaw(Law):
         while half[-1] < most:
             half.append(half[-1] * 1.4)
         return np.concatenate([-np.array(half)[:0:-1], half])[:, None] * self.spread
+
+
+def noise_law(kind: NoiseKind, sd: Array) -> Law:
+    """The law of a step's noise for entries of these standard deviations."""
+    if kind.name == "laplace":
+        return LaplaceLaw(np.array(sd))
+    if kind.name == "t":
+        return StudentLaw(np.array(sd), float(kind.df or 0.0))
+    if kind.name == "mixture":
+        return NormalLaw.of(sd, kind.weights, kind.centres)
+    return NormalLaw.of(sd)
 
 
 def normal_between(a: Any, b: Any, wide: Any, math: Any) -> Any:
