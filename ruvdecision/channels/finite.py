@@ -215,18 +215,23 @@ class FiniteChannel:
     def of(cls, belief: FiniteRecords, mask: Lowers, covariance: Array | None = None) -> FiniteChannel:
         """Follow a mask step by step. ``covariance`` is the records', for noise that is a share of it; the belief's if not given."""
         n, names = belief.records, [_tuple(v) for v in belief.levels.names]
-        if covariance is None and not belief.levels.labelled:
-            covariance = record_covariance(belief)
-        levels = tuple(tuple(dict.fromkeys(column)) for column in zip(*names, strict=True))
-        about = About(n, tuple(range(len(names[0]))), covariance, levels)
         channel = cls((Kernel(np.eye(len(names)), tuple(names)),), np.zeros(n, dtype=np.int64), n)
-        for step, part, _ in resolve(mask, about):
+        for step, part, _ in resolve(mask, cls.about(belief, covariance)):
             if type(step) not in FINITE:
                 why = f": {step.why}" if isinstance(step, Opaque) else ""
                 do = step.do if isinstance(step, Opaque) and step.do else f"It knows {KNOWN}"
                 raise UnsupportedError(f"Enumeration cannot invert {part}{why}", do=do)
             channel = FINITE[type(step)](channel, step, part)
         return channel
+
+    @staticmethod
+    def about(belief: FiniteRecords, covariance: Array | None = None) -> About:
+        """What a finite belief knows of the file beforehand."""
+        if covariance is None and not belief.levels.labelled:
+            covariance = record_covariance(belief)
+        names = [_tuple(v) for v in belief.levels.names]
+        levels = tuple(tuple(dict.fromkeys(column)) for column in zip(*names, strict=True))
+        return About(belief.records, tuple(range(len(names[0]))), covariance, levels)
 
     @classmethod
     def silent(cls, belief: FiniteRecords) -> FiniteChannel:

@@ -41,6 +41,7 @@ __all__ = [
     "SampleRows",
     "SizeOf",
     "Step",
+    "about_after",
     "resolve",
 ]
 
@@ -104,7 +105,7 @@ class Step:
 
     def apply(self, values: Array, rng: np.random.Generator) -> Array:
         """New values of the step's columns; missing ones stay missing."""
-        return values
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -552,6 +553,11 @@ class MeanOfTail(Step):
     at: Array
     above: bool
 
+    def apply(self, values: Array, rng: np.random.Generator) -> Array:
+        tail = values > self.at if self.above else values < self.at
+        count = np.maximum(tail.sum(axis=0), 1)
+        return np.where(tail, np.where(tail, values, 0.0).sum(axis=0) / count, values)
+
 
 # -- what steps do not say ---------------------------------------------------------------------------------
 
@@ -603,6 +609,11 @@ def resolve(mask: Lowers, about: About, numbers: Array | None = None) -> list[Re
             about = step.after(about)
         start = stop
     return found
+
+
+def about_after(found: Sequence[Resolved], about: About) -> About:
+    """What is known of the file after all steps; ``about`` is what was known before them."""
+    return found[-1].step.after(found[-1].about) if found else about  # type: ignore[no-any-return]
 
 
 def as_number(value: Any) -> float:

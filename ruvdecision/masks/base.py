@@ -20,10 +20,12 @@ from ..channels.steps import About, Opaque, OwnLaw, Step
 from ..checks import Seed, as_generator
 from ..errors import InputError, kind_of
 from ..protocols import Array
+from .applying import about_frame, apply_step
 from .frame import Frame
 
 __all__ = ["Batch", "Chain", "Family", "Mask", "check_mask", "show_number"]
 
+Ints = NDArray[np.int64]
 Data = TypeVar("Data")
 """A DataFrame or a Series: what a mask is given and gives back."""
 
@@ -56,8 +58,23 @@ class Mask:
         return self.apply(Frame.of(data), as_generator(rng)).unwrap()
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        """Mask a `Frame`. This is the method that a new mask defines."""
-        raise NotImplementedError
+        """Mask a `Frame`: step by step, unless a mask has a way of its own."""
+        return self._step_by_step(frame, rng)[0]
+
+    def tracked(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Ints]:
+        """What `apply` gives, and which row of the file stands in each row of it."""
+        if type(self).apply is not Mask.apply:
+            return self.apply(frame, rng), np.arange(frame.n)
+        return self._step_by_step(frame, rng)
+
+    def _step_by_step(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Ints]:
+        rows = np.arange(frame.n)
+        for step in self.steps(about_frame(frame), np.array([self.numbers], dtype=np.float64)):
+            if isinstance(step, (Opaque, OwnLaw)):
+                raise NotImplementedError(f"{type(self).__name__} must define apply(frame, rng)")
+            frame, order = apply_step(step, frame, rng, self.technique)
+            rows = rows if order is None else rows[order]
+        return frame, rows
 
     def follow(self, frame: Frame, before: Frame, rng: np.random.Generator) -> Frame:
         """Mask a `Frame` as a step of a chain; ``before`` is the file before the previous step.
@@ -164,12 +181,16 @@ class Chain(Mask):
         return self.masks
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        # Each step has its own stream, so that steps later in the chain do not shift those before them.
-        streams = rng.spawn(len(self.masks))
-        before, frame = frame, self.masks[0].apply(frame, streams[0])
-        for mask, stream in zip(self.masks[1:], streams[1:], strict=True):
-            before, frame = frame, mask.follow(frame, before, stream)
-        return frame
+        return self.tracked(frame, rng)[0]
+
+    def tracked(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Ints]:
+        # Each mask has its own stream, so that masks later in the chain do not shift those before them.
+        before, rows = None, np.arange(frame.n)
+        for mask, stream in zip(self.masks, rng.spawn(len(self.masks)), strict=True):
+            follows = before is not None and type(mask).follow is not Mask.follow
+            after, order = (mask.follow(frame, before, stream), None) if follows else mask.tracked(frame, stream)
+            before, frame, rows = frame, after, rows if order is None else rows[order]
+        return frame, rows
 
     def __iter__(self) -> Iterator[Mask]:
         return iter(self.masks)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from ..channels.steps import About, FactorKind, Multiply, Opaque, Step
+from ..channels.steps import About, FactorKind, Multiply, Step
 from ..checks import check_choice, check_number
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns
-from .frame import Frame
 
 __all__ = ["MultiplicativeNoise"]
 
@@ -80,16 +77,6 @@ class MultiplicativeNoise(Mask):
             )
         object.__setattr__(self, "columns", as_columns("columns", self.columns))
 
-    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        values, positions = frame.numeric("MultiplicativeNoise", self.columns, missing=True)
-        return frame.replace(Multiply(factor=self._factor, common=self.per == "record").apply(values, rng), positions)
-
     def steps(self, about: About, numbers: Array) -> list[Step]:
-        if self.sd == 0 and self.kind == "mixture" and self.away:
-            return [Opaque(why="its factor takes two values", do="Give sd above 0")]
-        columns = about.positions(self.columns)
-        return [Multiply(columns=columns, factor=self._factor, common=self.per == "record")]
-
-    @property
-    def _factor(self) -> FactorKind:
-        return FactorKind(self.kind, *(float(v or 0.0) for v in (self.sd, self.away, self.least, self.most)))
+        factor = FactorKind(self.kind, *(float(v or 0.0) for v in (self.sd, self.away, self.least, self.most)))
+        return [Multiply(columns=about.positions(self.columns), factor=factor, common=self.per == "record")]

@@ -15,7 +15,7 @@ from ..checks import as_float_array, check_choice, check_number, check_sequence,
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
-from .columnkinds import as_columns, category_codes, put, real_like
+from .columnkinds import as_columns, category_codes, put
 from .frame import Frame
 
 __all__ = ["Recode"]
@@ -96,13 +96,12 @@ class Recode(Mask):
             return put(
                 frame, {i: self._map(frame.table.iloc[:, i], frame.columns[i]) for i in frame.positions(self.columns)}
             )
-        values, positions = frame.numeric("Recode", self.columns, missing=True)
-        return put(frame, {i: self._cut(values[:, j], frame.table.iloc[:, i]) for j, i in enumerate(positions)})
+        return self._step_by_step(frame, rng)[0]
 
     def steps(self, about: About, numbers: Array) -> list[Step]:
         columns = about.positions(self.columns)
         if self.categories is None:
-            return [self._step(columns)]
+            return [Cut(columns=columns, edges=self.bins, width=float(self.width or 1.0), label=self.label)]
         found: list[Step] = []
         for column in columns:
             mapping = dict(self.categories)
@@ -116,9 +115,6 @@ class Recode(Mask):
             matrix = np.array([[float(after == name) for name in new] for after in mapping.values()])
             found.append(Matrix(columns=(column,), matrix=matrix, inputs=tuple(mapping), released=new))
         return found
-
-    def _step(self, columns: tuple[int, ...]) -> Cut:
-        return Cut(columns=columns, edges=self.bins, width=float(self.width or 1.0), label=self.label)
 
     def _check_label(self) -> None:
         if self.categories is not None:
@@ -148,14 +144,6 @@ class Recode(Mask):
                     list(self.bins),
                     'Use label="interval", or Topcode first',
                 )
-
-    def _cut(self, column: Array, old: pd.Series[Any]) -> Any:
-        known, step = ~np.isnan(column), self._step(())
-        code, edges = step.codes(column, old.name)
-        called = step.called(edges)
-        if not step.named:
-            return real_like(np.where(known, np.array(called)[code], np.nan), old)
-        return pd.Categorical.from_codes(np.where(known, code, -1), categories=pd.Index(list(called)), ordered=True)
 
     def _map(self, column: pd.Series[Any], name: Any) -> Any:
         mapping = dict(self.categories)

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..checks import check_integer
+from .applying import replace_keeping_integers
 from .base import Mask
 from .columnkinds import as_columns
 from .frame import Frame
 from .ordering import stable_order
-from .round import replace_keeping_integers
 
 __all__ = ["Resample"]
 

@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from ..channels.steps import About, RoundTo, Step
 from ..checks import as_float_array
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
-from .columnkinds import as_columns, put, real_like
-from .frame import Frame
+from .columnkinds import as_columns
 
-__all__ = ["Round", "replace_keeping_integers"]
+__all__ = ["Round", "per_column"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,11 +51,6 @@ class Round(Mask):
             )
         object.__setattr__(self, "columns", as_columns("columns", self.columns))
 
-    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        values, positions = frame.numeric("Round", self.columns, missing=True)
-        step = RoundTo(base=per_column("base", self.base, len(positions)), random=bool(self.random))
-        return replace_keeping_integers(frame, step.apply(values, rng), positions)
-
     def steps(self, about: About, numbers: Array) -> list[Step]:
         columns = about.positions(self.columns)
         return [RoundTo(columns=columns, base=per_column("base", self.base, len(columns)), random=bool(self.random))]
@@ -71,27 +64,3 @@ def per_column(name: str, value: Any, k: int) -> Array:
             f"{name} must have {k} entries, one per column", len(given), "Give one number, or one per column"
         )
     return np.array(np.broadcast_to(given, (k,)))
-
-
-def replace_keeping_integers(frame: Frame, values: Array, positions: list[int]) -> Frame:
-    """Replace columns; an integer column stays one where all its new values are whole numbers of its range."""
-    new: dict[int, Any] = {}
-    for j, position in enumerate(positions):
-        old, column = frame.table.iloc[:, position], values[:, j]
-        known = column[~np.isnan(column)]
-        if pd.api.types.is_integer_dtype(old.dtype) and np.all(known == np.rint(known)) and _fits(known, old.dtype):
-            complete = len(known) == len(column)
-            new[position] = (
-                column.astype(np.int64).astype(old.dtype)
-                if complete and isinstance(old.dtype, np.dtype)
-                else pd.array(column, dtype="Float64").astype(old.dtype)
-            )
-        else:
-            new[position] = real_like(column, old)
-    return put(frame, new)
-
-
-def _fits(whole: Array, dtype: Any) -> bool:
-    """Whether whole numbers lie in the range of an integer type, and are small enough to be known to the last digit."""
-    limits = np.iinfo(dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", np.int64))
-    return bool(np.all((np.abs(whole) < 2.0**53) & (whole >= float(limits.min)) & (whole <= float(limits.max))))

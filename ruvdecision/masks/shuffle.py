@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import pandas as pd
-
 from ..channels.steps import About, PermuteRows, Step
 from ..protocols import Array
 from .base import Mask
-from .frame import Frame
 
 __all__ = ["Shuffle"]
 
@@ -22,10 +18,6 @@ class Shuffle(Mask):
     The index keeps its labels in their old order: it is the records that move. An intruder after one record
     then faces a mixture over all rows.
     """
-
-    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        table = frame.table.iloc[rng.permutation(frame.n)]
-        return Frame(pd.DataFrame(table).set_axis(frame.table.index, axis=0), frame.kind, frame.dtype)
 
     def steps(self, about: About, numbers: Array) -> list[Step]:
         return [PermuteRows()]

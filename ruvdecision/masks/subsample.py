@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from ..channels.layout import Partition
 from ..channels.steps import About, SampleRows, Step
 from ..checks import check_integer, check_number
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
-from .frame import Frame
 
 __all__ = ["Subsample"]
 
@@ -56,9 +53,6 @@ class Subsample(Mask):
                 f"Subsample(size={self.size}) needs at least {self.size} records", n, "Ask for a smaller sample"
             )
         return self.size
-
-    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        return frame.take(np.sort(rng.choice(frame.n, size=self.kept(frame.n), replace=False)))
 
     def steps(self, about: About, numbers: Array) -> list[Step]:
         kept = self.kept(about.n)

@@ -13,8 +13,7 @@ from ..checks import check_index, check_integer
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
-from .columnkinds import as_columns, blanked, put
-from .frame import Frame
+from .columnkinds import as_columns
 
 __all__ = ["NOTHING", "Suppress"]
 
@@ -50,12 +49,6 @@ class Suppress(Mask):
             if name == "rows" and value is not None:
                 value = tuple(check_integer("rows", r) for r in value)
             object.__setattr__(self, name, value)
-
-    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        blank = np.isin(np.arange(frame.n), self._rows(frame.n))
-        return put(
-            frame, {i: blanked(frame.table.iloc[:, i], blank, frame.kind) for i in frame.positions(self.columns)}
-        )
 
     def steps(self, about: About, numbers: Array) -> list[Step]:
         rows = None

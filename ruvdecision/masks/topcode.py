@@ -11,10 +11,10 @@ from ..channels.steps import About, ClipTo, MeanOfTail, Opaque, Step
 from ..checks import as_float_array, check_choice
 from ..errors import InputError
 from ..protocols import Array
+from .applying import replace_keeping_integers
 from .base import Mask
 from .columnkinds import as_columns
 from .frame import Frame
-from .round import replace_keeping_integers
 
 __all__ = ["Bottomcode", "Topcode"]
 

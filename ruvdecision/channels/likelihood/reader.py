@@ -47,7 +47,7 @@ from .randomround import RandomMultiple
 from .simple import Between, Known, Pieces, Silent, join, split
 from .stepped import Bins, Widths
 
-__all__ = ["read"]
+__all__ = ["map_of", "read"]
 
 Ints = NDArray[np.int64]
 MEASURE = "or measure its releases with ruv.measure"
@@ -78,10 +78,6 @@ def _check(step: Step, mask: Lowers) -> None:
         raise UnsupportedError(f"{mask} has no likelihood: {step.why}", do=step.do or KNOWN)
     if type(step) not in LIKELIHOOD or (isinstance(step, OwnLaw) and not hasattr(step.mask, "log_likelihood")):
         raise UnsupportedError(f"{mask} has no likelihood: it does not say how likely a released value is", do=KNOWN)
-
-
-def _each(observed: Observed, step: Step, mask: Lowers, change: Callable[[int, Observation], Observation]) -> Observed:
-    return observed.each(mask, step.columns, change)
 
 
 # -- rows ----------------------------------------------------------------------------------------------------
@@ -218,45 +214,45 @@ def _labels(observed: Observed, step: Step) -> Ints:
 # -- entries -------------------------------------------------------------------------------------------------
 
 
-def _clip(observed: Observed, step: ClipTo, mask: Lowers) -> Observed:
-    """Known between the bounds, beyond one of them somewhere in the tail."""
+def map_of(step: ClipTo | RoundTo | Cut, place: int, n: int) -> Map:
+    """A step that draws nothing as a function of n entries of the column at this place of its columns."""
+    if isinstance(step, ClipTo):
+        return Clip(np.full(n, step.lower[place]), np.full(n, step.upper[place]))
+    if isinstance(step, RoundTo):
+        return Multiples(np.full(n, step.base[place]))
+    if step.edges is None:
+        return Widths(n, step.width, str(step.label))
+    edges = np.asarray(step.edges)
+    return Bins(n, edges, step.called(edges))
 
-    def change(j: int, column: Observation) -> Observation:
-        return column.before_map(Clip(np.full(column.n, step.lower[j]), np.full(column.n, step.upper[j])))
 
-    return _each(observed, step, mask, change)
+def _map(observed: Observed, step: ClipTo | Cut, mask: Lowers) -> Observed:
+    """What is known before bounds or intervals: the value, or where it lies."""
+    return observed.each(mask, step.columns, lambda j, column: column.before_map(map_of(step, j, column.n)))
 
 
 def _round(observed: Observed, step: RoundTo, mask: Lowers) -> Observed:
     """An interval of one base around a multiple, or the probabilities of rounding up and down to it."""
 
     def change(j: int, column: Observation) -> Observation:
-        size = np.full(column.n, step.base[j])
         if not step.random:
-            return column.before_map(Multiples(size))
+            return column.before_map(map_of(step, j, column.n))
+        size = np.full(column.n, step.base[j])
         parts = column.parts if isinstance(column, Pieces) else ((np.arange(column.n), column),)
         return join(column.n, [(rows, RandomMultiple.of(part, size[rows])) for rows, part in parts])
 
-    return _each(observed, step, mask, change)
-
-
-def _cut(observed: Observed, step: Cut, mask: Lowers) -> Observed:
-    """The interval that a label or a number stands for."""
-    if step.edges is None:
-        cut: Map = Widths(observed.n, step.width, str(step.label))
-    else:
-        edges = np.asarray(step.edges)
-        cut = Bins(observed.n, edges, step.called(edges))
-    return _each(observed, step, mask, lambda j, column: column.before_map(cut))
+    return observed.each(mask, step.columns, change)
 
 
 def _matrix(observed: Observed, step: Matrix, mask: Lowers) -> Observed:
     """The chance of each category to be released as what was released."""
-    return _each(observed, step, mask, lambda j, column: before_matrix(column, step.inputs, step.released, step.matrix))
+    return observed.each(
+        mask, step.columns, lambda j, column: before_matrix(column, step.inputs, step.released, step.matrix)
+    )
 
 
 def _own(observed: Observed, step: OwnLaw, mask: Lowers) -> Observed:
-    return _each(observed, step, mask, lambda j, column: column.before_own(step.mask, observed.names[j]))
+    return observed.each(mask, step.columns, lambda j, column: column.before_own(step.mask, observed.names[j]))
 
 
 def _multiply(observed: Observed, step: Multiply, mask: Lowers) -> Observed:
@@ -267,6 +263,8 @@ def _multiply(observed: Observed, step: Multiply, mask: Lowers) -> Observed:
             do='Use per="entry", or name one column with columns=',
         )
     if step.factor.name != "split" and step.factor.sd == 0:
+        if step.factor.away:
+            raise UnsupportedError(f"{mask} has no density: its factor takes two values", do="Give sd above 0")
         return observed
 
     def change(j: int, column: Observation) -> Observation:
@@ -277,7 +275,7 @@ def _multiply(observed: Observed, step: Multiply, mask: Lowers) -> Observed:
         ]
         return split(column.n, cases)
 
-    return _each(observed, step, mask, change)
+    return observed.each(mask, step.columns, change)
 
 
 # -- noise ---------------------------------------------------------------------------------------------------
@@ -444,9 +442,9 @@ LIKELIHOOD: dict[type[Step], Callable[[Observed, Any, Any], Observed]] = {
     Drop: _drop,
     AddNoise: _noise,
     Multiply: _multiply,
-    ClipTo: _clip,
+    ClipTo: _map,
     RoundTo: _round,
-    Cut: _cut,
+    Cut: _map,
     Matrix: _matrix,
     AverageRows: _average,
     MeanOfTail: _mean_of_tail,
