@@ -35,7 +35,7 @@ from .steps import (
     resolve,
 )
 
-__all__ = ["Block", "LinearChannel"]
+__all__ = ["LINEAR", "Block", "LinearChannel"]
 
 NORMAL = "Use plain normal noise, or measure its releases with ruv.measure"
 MEASURE = (

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
 from ...channels.finite import FiniteChannel
+from ...channels.linear import LINEAR
+from ...channels.steps import Opaque, resolve
 from ...checks import as_float_array, check_finite
 from ...errors import InputError, UnsupportedError
 from ...losses import Componentwise, CustomLoss, Quadratic, ZeroOne
@@ -172,6 +174,9 @@ class _NormalProblem:
         except UnsupportedError as linear:
             if CoarseRows.sensible(self.belief, mask, self.data):
                 return CoarseRows.of(self.belief, mask, self.known, self.errors, self.data)
+            odd = [f.step for f in resolve(mask, about_belief(self.belief, self.data)) if type(f.step) not in LINEAR]
+            if all(isinstance(step, Opaque) and step.do for step in odd):
+                raise
             raise UnsupportedError(
                 linear.what,
                 do="Identity knows Noise, Suppress, Subsample, Shuffle, Round, Topcode, Bottomcode, Recode and fixed groups",

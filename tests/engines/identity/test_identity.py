@@ -775,7 +775,7 @@ def test_bad_targets_for_a_belief(target, words):
         (normal(6), Round(base=1) | Noise(sd=1), "Put normal noise first"),
         (normal(6), Topcode(quantile=0.9), "at="),
         (normal(6), Noise(sd=1, kind="laplace"), "uncorrelated columns"),
-        (normal(6), Noise(sd=1, keep_moments=True), "same for all records"),
+        (normal(6), Noise(sd=1, keep_moments=True), "whole file's moments"),
         (normal(6), Noise(sd=lambda x: abs(x)), "same for all records"),
         (normal(6, prior_covariance=np.eye(2)), Round(base=1), 'prior="known"'),
         (normal(6), Noise(variance=[1, 2, 3, 4, 5, 6]) | Shuffle(), "put Shuffle"),
