@@ -27,9 +27,11 @@ LOSSES = {
 POSTERIORS = {
     "Gaussian": ruv.posteriors.Gaussian.scalar(0.3, 1.7),
     "Finite": ruv.posteriors.Finite([0.0, 1.0, 2.5], [0.2, 0.5, 0.3]),
-    "GaussianMixture": ruv.posteriors.GaussianMixture([0.4, 0.6], [0.0, 2.0], [1.0, 0.5]),
+    "Mixture": ruv.posteriors.Mixture(ruv.posteriors.Gaussian.scalar([0.0, 2.0], [1.0, 0.5]), [0.4, 0.6]),
     "Drawn": ruv.posteriors.Drawn(np.random.default_rng(0).standard_normal(500)),
-    "Averaged": ruv.posteriors.Averaged(ruv.posteriors.Gaussian.scalar(np.linspace(-1, 1, 40), 1.5)),
+    "sampled Mixture": ruv.posteriors.Mixture(
+        ruv.posteriors.Gaussian.scalar(np.linspace(-1, 1, 40), 1.5), sampled=True
+    ),
     "Curve": ruv.posteriors.Curve(np.linspace(-8, 8, 161), -(np.linspace(-8, 8, 161) ** 2) / 2),
 }
 TARGETS = {

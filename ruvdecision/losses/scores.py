@@ -136,9 +136,9 @@ class CRPS(Componentwise):
 
     def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
         """Score of a posterior, or of a value (a point mass), when the target is ``truth``."""
-        if not hasattr(estimate, "spread"):
+        if not hasattr(estimate, "mean_difference"):
             return super().__call__(estimate, truth, vector=vector)
-        parts = estimate.power(as_float_array("truth", truth), 1.0).value - 0.5 * estimate.spread().value
+        parts = estimate.power(as_float_array("truth", truth), 1.0).value - 0.5 * estimate.mean_difference().value
         return self.total(parts, estimate.event)
 
     def each(self, estimate: Array, truth: Array) -> Array:
@@ -151,8 +151,7 @@ class CRPS(Componentwise):
         return posterior
 
     def free(self, posterior: Posterior) -> Value:
-        spread = posterior.spread()
-        value, error = (0.5 * self.total(part, posterior.event) for part in spread)
+        value, error = (0.5 * self.total(part, posterior.event) for part in posterior.mean_difference())
         return Value(np.asarray(value), np.asarray(error))
 
     def phrase(self) -> str:

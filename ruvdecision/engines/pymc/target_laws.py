@@ -15,7 +15,7 @@ from scipy import integrate, special
 
 from ...channels.likelihood import Observation, Observed, Silent
 from ...errors import InputError, UnsupportedError
-from ...posteriors import Averaged, Curve, Drawn, Finite, Gaussian
+from ...posteriors import Curve, Drawn, Finite, Gaussian, Mixture
 from ...protocols import Array, Posterior
 from ...targets import Average, Functional, NewRecord, Parameter, Record, Records
 from .marginal import normal_rows
@@ -417,7 +417,7 @@ class Given:
     def _averaged(self, components: Any) -> Posterior:
         if components.batch != (self.count,):
             components = _spread(components, self.count)
-        return Averaged(components, self.weights, None if self.exact else self.chains, exact=self.exact)
+        return Mixture(components, self.weights, sampled=not self.exact, chains=None if self.exact else self.chains)
 
     def _drawn(self, values: Array, discrete: bool) -> Posterior:
         weights = self.weights
