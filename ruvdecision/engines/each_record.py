@@ -23,7 +23,7 @@ from ..channels.linear import LinearChannel
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Batch, Mask
 from ..masks.frame import Frame
-from ..masks.suppress import Suppress
+from ..masks.suppress import NOTHING
 from ..posteriors import Gaussian
 from ..protocols import Array, Posterior, Solution
 from ..running.replication import REPLICATES, replicate_error, replicate_seeds
@@ -288,10 +288,8 @@ class _Task:
         from . import pick
 
         one = aim_at(self.user, int(self.rows[0]))
-        engine = pick(self.engine, one, [Suppress()], None)
-        return np.full(
-            len(self.rows), engine.solve(one, [Suppress()], seed=self.seed, replicates=self.replicates).before
-        )
+        engine = pick(self.engine, one, [NOTHING], None)
+        return np.full(len(self.rows), engine.solve(one, [NOTHING], seed=self.seed, replicates=self.replicates).before)
 
     # -- row by row ------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..channels.steps import About, Opaque, OwnLaw, Step
 from ..checks import Seed, as_generator
-from ..errors import InputError, kind_of
+from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
 from .applying import about_frame, apply_step
 from .frame import Frame
@@ -82,6 +82,12 @@ class Mask:
         Only a mask that looks at what the previous step did needs to define it.
         """
         return self.apply(frame, rng)
+
+    def publish(self, table: Any) -> Any:
+        """What goes out of a table of counts; only masks of tables define it, see `ruvdecision.masks.cells.publish`."""
+        raise UnsupportedError(
+            f"{self} does not suppress cells of a table", do="With a TableBelief use SuppressCells, Suppress or Release"
+        )
 
     def __or__(self, other: Mask) -> Mask:
         if not isinstance(other, Mask):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..channels.steps import About, Step
 from ..protocols import Array
 from .base import Mask
 
-__all__ = ["Release"]
+__all__ = ["UNMASKED", "Release"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -21,3 +22,10 @@ class Release(Mask):
 
     def steps(self, about: About, numbers: Array) -> list[Step]:
         return []
+
+    def publish(self, table: Any) -> Any:
+        return table
+
+
+UNMASKED = Release()
+"""The mask that changes nothing."""

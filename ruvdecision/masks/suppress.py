@@ -10,7 +10,7 @@ import numpy as np
 from ..channels.layout import Partition
 from ..channels.steps import About, Drop, Step
 from ..checks import check_index, check_integer
-from ..errors import InputError
+from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns
@@ -57,6 +57,21 @@ class Suppress(Mask):
             labels[self._rows(about.n)] = 1
             rows = Partition.of(labels, joins=False)
         return [Drop(columns=about.positions(self.columns), rows=rows)]
+
+    def publish(self, table: Any) -> Any:
+        """Suppressing rows, columns or everything of a table takes its margins away too."""
+        from .cells import PublishedTable
+
+        current = table if isinstance(table, PublishedTable) else PublishedTable(table, {}, int(table.sum()))
+        shape = current.cells.shape
+        if self.rows is None and self.columns is None:
+            return PublishedTable(np.full(shape, np.nan), {}, current.total)
+        if len(shape) > 2:
+            raise UnsupportedError(
+                f"{self} names rows and columns, and the table has {len(shape)} axes", do="Use SuppressCells"
+            )
+        hidden = np.isnan(np.asarray(self.release(np.ones(shape)), dtype=np.float64))
+        return PublishedTable(np.where(hidden, np.nan, current.cells), {}, current.total)
 
     def _rows(self, n: int) -> list[int]:
         return list(range(n)) if self.rows is None else [check_index("rows", r, n) for r in self.rows]

@@ -26,7 +26,7 @@ from ...users.mask_prior import MaskPrior
 from ...users.user import User
 from ..unknown_mask import combined_weights
 from .enumeration import AVERAGED, BATCH, Enumeration
-from .joint_belief import Apart, Pair
+from .joint_belief import IncompatibleMasks, Pair
 from .law import FiniteLaw, TooManyReleases
 from .plan import plan_of
 
@@ -93,7 +93,7 @@ class FiniteDoubt:
                 return *self._listed(codes), "enumeration"
             except TooManyReleases:
                 pass
-            except Apart:
+            except IncompatibleMasks:
                 pass
         return *self._drawn(codes, replicates, seed), AVERAGED
 

@@ -17,7 +17,7 @@ from ...checks import as_generator
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Batch, Mask
 from ...masks.frame import Frame
-from ...masks.suppress import Suppress
+from ...masks.suppress import NOTHING
 from ...posteriors import Drawn, Gaussian, Mixture
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
@@ -85,7 +85,7 @@ class Exact:
             )
             value[members], error[members] = result.value, result.error
         before = self._family(
-            user, [Suppress()], Conditioned(belief, self._single(belief, Suppress(), table)), None, replicates, seed
+            user, [NOTHING], Conditioned(belief, self._single(belief, NOTHING, table)), None, replicates, seed
         )[0].value
         names: Any = "exact"
         if averaged.any():
@@ -163,7 +163,7 @@ class Exact:
         average is taken by quadrature, its error judged by a second rule.
         """
         belief = user.belief
-        whole = Conditioned(belief, self._single(belief, Suppress()))
+        whole = Conditioned(belief, self._single(belief, NOTHING))
         prior = _covariance(whole, form)[0, 0, 0]
         centre = float((form.matrix @ np.tile(belief.centre, len(form.parts)) + form.constant)[0])
         covariances = [(1.0, _covariance(given, form))] if place == "known" else _places(given, form)
