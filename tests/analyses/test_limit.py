@@ -15,13 +15,14 @@ from ruvdecision.analyses.limit import limit
 from ruvdecision.analyses.limit.pairs import Pairs
 from ruvdecision.analyses.limit.programme import Programme, Study
 from ruvdecision.beliefs import FiniteBelief, NormalBelief, TableBelief
+from ruvdecision.channels.file_matrix import compositions
 from ruvdecision.channels.steps import About
 from ruvdecision.engines.finite.whole_file import WholeFile
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, Huber, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Microaggregate, Noise, Release, Shuffle, Stochastic, Suppress
-from ruvdecision.masks.mechanism import Apart, Combine, Mechanism, compositions
+from ruvdecision.masks.mechanism import Apart, Combine, Mechanism
 from ruvdecision.targets import Average, Functional, Identity, NewRecord, Parameter, Record, Records
 from ruvdecision.users.user import Snooper, User
 
