@@ -191,11 +191,13 @@ class Chain(Mask):
 
     def tracked(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Ints]:
         # Each mask has its own stream, so that masks later in the chain do not shift those before them.
-        before, rows = None, np.arange(frame.n)
-        for mask, stream in zip(self.masks, rng.spawn(len(self.masks)), strict=True):
-            follows = before is not None and type(mask).follow is not Mask.follow
-            after, order = (mask.follow(frame, before, stream), None) if follows else mask.tracked(frame, stream)
-            before, frame, rows = frame, after, rows if order is None else rows[order]
+        before, rows = frame, np.arange(frame.n)
+        for i, (mask, stream) in enumerate(zip(self.masks, rng.spawn(len(self.masks)), strict=True)):
+            if i and type(mask).follow is not Mask.follow:
+                before, frame = frame, mask.follow(frame, before, stream)
+            else:
+                after, order = mask.tracked(frame, stream)
+                before, frame, rows = frame, after, rows[order]
         return frame, rows
 
     def __iter__(self) -> Iterator[Mask]:

@@ -95,7 +95,7 @@ def _drop(observed: Observed, step: Drop, mask: Lowers) -> Observed:
     joint = observed.joint
     if joint is not None:
         centre = joint.centre.copy()
-        centre[np.ix_(rows, positions)] = np.nan
+        centre[np.ix_(rows, np.array(positions, dtype=np.int64))] = np.nan
         joint = replace(joint, centre=centre)
     averages = None if observed.averages is None else observed.averages.drop(rows, positions)
     return observed.replace(columns=tuple(columns), joint=joint, averages=averages)

@@ -183,9 +183,11 @@ class EntryNoise:
             # A bound after another: what one sets, the next may set again.
             lower, upper = (np.clip(end, later.lower, later.upper) for end in (lower, upper))
         sizes = step.standard_deviations(source.n)
-        if sizes is None or step.columns != every or (step.size is not None and source.table is None):
+        if sizes is None or step.columns != every:
             return None
         if step.size is not None:
+            if source.table is None:
+                return None
             sizes = sizes * step.size.of(source.table)
         place = next(i for i, part in enumerate(mask.parts) if part is found[0].mask)
         ok = np.all(np.isfinite(sizes))
