@@ -136,7 +136,8 @@ class _Source:
             yield piece.drop(columns=[self.key])
 
     def content(self) -> Any:
-        return file_digest(self.pieces.source) if self.pieces.is_file else self.pieces.source
+        source = self.pieces.source
+        return source if isinstance(source, pd.DataFrame) else file_digest(source)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import functools
 import hashlib
 import inspect
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,8 +89,7 @@ class Look(NamedTuple):
 def _look(value: object) -> Look:
     kind = type(value)
     if dataclasses.is_dataclass(value):
-        fields = [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
-        return Look("object", parts=[kind, *fields])
+        return Look("object", parts=[kind, *((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))])
     if hasattr(value, "dist") and hasattr(value, "kwds"):
         # A frozen law of scipy.stats keeps much that changes with use.
         return Look("law", parts=[type(value.dist), value.args, value.kwds])  # type: ignore[attr-defined]
@@ -102,28 +101,11 @@ def _look(value: object) -> Look:
     return Look("object", parts=[kind, _name(value), "" if " at 0x" in shown else shown, *state])
 
 
-@_look.register(type(None))
-@_look.register(bool)
-@_look.register(int)
-@_look.register(str)
-def _(value: object) -> Look:
+def _look_at_text(value: object) -> Look:
     return Look(type(value).__name__, repr(value).encode("utf-8", "surrogatepass"))
 
 
-@_look.register
-def _(value: float) -> Look:
-    return Look("float", np.float64(value).tobytes())
-
-
-@_look.register(bytes)
-@_look.register(bytearray)
-def _(value: bytes) -> Look:
-    return Look("bytes", bytes(value))
-
-
-@_look.register(np.ndarray)
-@_look.register(np.generic)
-def _(value: NDArray[np.generic]) -> Look:
+def _look_at_array(value: NDArray[np.generic]) -> Look:
     array = np.asarray(value)
     kind = f"array {array.dtype.str} {array.shape}"
     if array.dtype.hasobject:
@@ -131,38 +113,7 @@ def _(value: NDArray[np.generic]) -> Look:
     return Look(kind, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
-@_look.register
-def _(value: pd.DataFrame) -> Look:
-    return Look("DataFrame", parts=[*((name, column.array) for name, column in value.items()), value.index])
-
-
-@_look.register
-def _(value: pd.Series) -> Look:
-    return Look("Series", parts=[value.name, value.array, value.index])
-
-
-@_look.register
-def _(value: pd.Index) -> Look:
-    return Look("Index", parts=[list(value.names), value.array])
-
-
-@_look.register
-def _(value: pd.RangeIndex) -> Look:
-    return Look("RangeIndex", parts=[value.start, value.stop, value.step])
-
-
-@_look.register
-def _(value: pd.MultiIndex) -> Look:
-    return Look("MultiIndex", parts=[value.get_level_values(i) for i in range(value.nlevels)])
-
-
-@_look.register
-def _(value: pd.Categorical) -> Look:
-    return Look("Categorical", parts=[list(value.categories), bool(value.ordered), np.asarray(value.codes)])
-
-
-@_look.register
-def _(value: pd.api.extensions.ExtensionArray) -> Look:
+def _look_at_column(value: pd.api.extensions.ExtensionArray) -> Look:
     plain = np.asarray(value)
     if value.dtype.kind in "biufcmM" and plain.dtype.kind != "O":
         return Look("column", str(value.dtype).encode(), [plain])
@@ -172,48 +123,10 @@ def _(value: pd.api.extensions.ExtensionArray) -> Look:
     return Look("column", kind.encode(), [np.asarray(value.isna()), np.asarray(text, dtype="<u8")])
 
 
-@_look.register
-def _(value: np.random.SeedSequence) -> Look:
-    return Look("SeedSequence", parts=[value.entropy, tuple(value.spawn_key), value.pool_size])
-
-
-@_look.register
-def _(value: np.random.Generator) -> Look:
-    return Look("Generator", parts=[type(value.bit_generator), value.bit_generator.state])
-
-
-@_look.register(Mapping)
-def _(value: Mapping[object, object]) -> Look:
-    return Look("mapping", parts=list(value.items()))
-
-
-@_look.register(list)
-@_look.register(tuple)
-def _(value: Sequence[object]) -> Look:
-    return Look(type(value).__qualname__, parts=value)
-
-
-@_look.register(set)
-@_look.register(frozenset)
-def _(value: Iterable[object]) -> Look:
-    return Look("set", parts=sorted(value, key=repr))
-
-
-@_look.register
-def _(value: functools.partial) -> Look:  # type: ignore[type-arg]
-    return Look("partial", parts=[value.func, value.args, value.keywords])
-
-
-@_look.register
-def _(value: types.ModuleType) -> Look:
-    return Look("module", value.__name__.encode())
-
-
 # -- code --------------------------------------------------------------------------------------------------
 
 
-@_look.register
-def _(value: type) -> Look:
+def _look_at_class(value: type) -> Look:
     if not _is_users(value):
         return Look("type", _name(value).encode())
     members = [(name, item) for name, item in vars(value).items() if _text(item) is not None or name not in GENERATED]
@@ -222,29 +135,7 @@ def _(value: type) -> Look:
     return Look("type", _name(value).encode(), [*value.__bases__, *code, *plain])
 
 
-@_look.register
-def _(value: types.MethodType) -> Look:
-    return Look("method", parts=[value.__self__, value.__func__])
-
-
-@_look.register
-def _(value: property) -> Look:
-    return Look("property", parts=[value.fget, value.fset])
-
-
-@_look.register(classmethod)
-@_look.register(staticmethod)
-def _(value: Any) -> Look:
-    return Look("method", parts=[value.__func__])
-
-
-@_look.register
-def _(value: functools.cached_property) -> Look:  # type: ignore[type-arg]
-    return Look("property", parts=[value.func])
-
-
-@_look.register
-def _(value: types.FunctionType) -> Look:
+def _look_at_function(value: types.FunctionType) -> Look:
     parts: list[object] = [value.__defaults__, value.__kwdefaults__]
     for cell in value.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty one
@@ -255,10 +146,10 @@ def _(value: types.FunctionType) -> Look:
         if text is None:
             what = f"The source of {value.__qualname__} is not known, so that no checkpoint could notice an edit of it"
             raise InputError(what, do="Define it in a file or a notebook, or leave checkpoint= out")
-        names = sorted(_names(value.__code__) & value.__globals__.keys())
         # Two functions of one line have one text.
         columns = [place[2:] for place in value.__code__.co_positions()]
         parts += [text, columns, value.__code__.co_firstlineno if in_file else 0]
+        names = sorted(_names(value.__code__) & value.__globals__.keys())
         parts += [(name, value.__globals__[name]) for name in names if _counts(value.__globals__[name])]
     return Look("function", _name(value).encode(), parts)
 
@@ -289,3 +180,34 @@ def _name(value: object) -> str:
 
 def _names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*(_names(c) for c in code.co_consts if isinstance(c, types.CodeType)))
+
+
+LOOKS: dict[tuple[type, ...], Callable[[Any], Look]] = {
+    (type(None), bool, int, str): _look_at_text,
+    (float,): lambda v: Look("float", np.float64(v).tobytes()),
+    (bytes, bytearray): lambda v: Look("bytes", bytes(v)),
+    (np.ndarray, np.generic): _look_at_array,
+    (pd.DataFrame,): lambda v: Look("DataFrame", parts=[*((n, c.array) for n, c in v.items()), v.index]),
+    (pd.Series,): lambda v: Look("Series", parts=[v.name, v.array, v.index]),
+    (pd.Index,): lambda v: Look("Index", parts=[list(v.names), v.array]),
+    (pd.RangeIndex,): lambda v: Look("RangeIndex", parts=[v.start, v.stop, v.step]),
+    (pd.MultiIndex,): lambda v: Look("MultiIndex", parts=[v.get_level_values(i) for i in range(v.nlevels)]),
+    (pd.Categorical,): lambda v: Look("Categorical", parts=[list(v.categories), v.ordered, np.asarray(v.codes)]),
+    (pd.api.extensions.ExtensionArray,): _look_at_column,
+    (np.random.SeedSequence,): lambda v: Look("SeedSequence", parts=[v.entropy, tuple(v.spawn_key), v.pool_size]),
+    (np.random.Generator,): lambda v: Look("Generator", parts=[type(v.bit_generator), v.bit_generator.state]),
+    (Mapping,): lambda v: Look("mapping", parts=list(v.items())),
+    (list, tuple): lambda v: Look(type(v).__qualname__, parts=v),
+    (set, frozenset): lambda v: Look("set", parts=sorted(v, key=repr)),
+    (functools.partial,): lambda v: Look("partial", parts=[v.func, v.args, v.keywords]),
+    (types.ModuleType,): lambda v: Look("module", v.__name__.encode()),
+    (type,): _look_at_class,
+    (types.FunctionType,): _look_at_function,
+    (types.MethodType,): lambda v: Look("method", parts=[v.__self__, v.__func__]),
+    (property,): lambda v: Look("property", parts=[v.fget, v.fset]),
+    (classmethod, staticmethod): lambda v: Look("method", parts=[v.__func__]),
+    (functools.cached_property,): lambda v: Look("property", parts=[v.func]),
+}
+for _kinds, _way in LOOKS.items():
+    for _kind in _kinds:
+        _look.register(_kind, _way)

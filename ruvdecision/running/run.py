@@ -13,9 +13,10 @@ import sys
 import threading
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -134,101 +135,85 @@ def _work(
     done = len(tasks) - len(todo)
     if tell is not None:
         tell(done / max(len(tasks), 1))  # where the pace begins
-
-    def keep(i: int, result: Any) -> None:
-        nonlocal done
-        if kept is not None:
-            kept.put(tasks[i].key, result)
-        results[i] = result
-        done += 1
-        if tell is not None:
-            tell(done / len(tasks))
-
     try:
-        if executor is None:
-            for i in todo:
-                keep(i, tasks[i].function(shared, *tasks[i].arguments))
-        else:
-            _Crew(executor, tasks, shared, keep).work(todo)
+        for i, result in (_here if executor is None else partial(_elsewhere, executor))(tasks, todo, shared):
+            if kept is not None:
+                kept.put(tasks[i].key, result)
+            results[i] = result
+            done += 1
+            if tell is not None:
+                tell(done / len(tasks))
     except KeyboardInterrupt:
         return Outcome(results, True)
     return Outcome(results, False)
 
 
+def _here(tasks: Sequence[Task], todo: Sequence[int], shared: Any) -> Iterator[tuple[int, Any]]:
+    for i in todo:
+        yield i, tasks[i].function(shared, *tasks[i].arguments)
+
+
 # -- on workers --------------------------------------------------------------------------------------------
 
 
-class _Crew:
-    """Tasks that an executor works on."""
-
-    def __init__(
-        self, executor: Executor, tasks: Sequence[Task], shared: Any, keep: Callable[[int, Any], None]
-    ) -> None:
-        self.executor, self.tasks, self.shared, self.keep = executor, tasks, shared, keep
-        self.token = uuid.uuid4().hex
-        self.cargo: _Sealed | None = None
-        self.flying: dict[Future[Reply], int] = {}
-        self.workers: set[tuple[str, int, int]] = set()
-        self.errors: dict[int, BaseException] = {}
-
-    def work(self, todo: Sequence[int]) -> None:
-        waiting = deque((i, False) for i in todo)
-        _SHARED[self.token] = self.shared
-        try:
-            while waiting or self.flying:
-                # How many workers there are is known from who has answered.
-                while waiting and len(self.flying) < AHEAD * max(os.cpu_count() or 1, len(self.workers)):
-                    self._submit(*waiting.popleft())
-                for future in wait(self.flying, return_when=FIRST_COMPLETED).done:
-                    i = self.flying.pop(future)
-                    if not self._take(i, future):
-                        waiting.appendleft((i, True))
-                if self.errors:
-                    # The first error by the order of tasks is raised: those before it must be done, those after it not.
-                    first = min(self.errors)
-                    waiting = deque(item for item in waiting if item[0] < first)
-                    if not waiting and all(i > first for i in self.flying.values()):
-                        raise self.errors[first]
-        finally:
-            self._gather()
-            del _SHARED[self.token]
-
-    def _submit(self, i: int, carry: bool) -> None:
-        if carry and self.cargo is None:
-            self.cargo = pack(self.shared)
-        task = pack((self.tasks[i].function, self.tasks[i].arguments))
-        try:
-            self.flying[self.executor.submit(call, self.token, i, self.cargo if carry else None, task)] = i
-        except BrokenExecutor as error:
-            raise self._broken(error) from error
-
-    def _take(self, i: int, future: Future[Reply]) -> bool:
-        """Keep the result of a task; False if its worker needs what is shared first."""
-        try:
-            reply = future.result()
-        except (BrokenExecutor, CancelledError) as error:
-            raise self._broken(error) from error
-        except Exception as error:
-            self.errors[i] = error
-            return True
-        self.workers.add(reply.worker)
-        if reply.result is not None:
-            self.keep(i, reply.result[0])
-        return reply.result is not None
-
-    def _gather(self) -> None:
-        """Keep what is finished and call off the rest."""
-        for future, i in self.flying.items():
-            if not future.cancel() and future.done() and not future.cancelled() and future.exception() is None:
-                self._take(i, future)
-        self.flying.clear()
-
-    def _broken(self, error: BaseException) -> RuvError:
-        return RuvError(
+def _elsewhere(
+    executor: Executor, tasks: Sequence[Task], todo: Sequence[int], shared: Any
+) -> Iterator[tuple[int, Any]]:
+    """Results as workers finish them. A worker that lacks what is shared says so, and gets it with the next task."""
+    token, cargo = uuid.uuid4().hex, None
+    waiting: deque[tuple[int, bytes | None]] = deque((i, None) for i in todo)
+    flying: dict[Future[Reply], int] = {}
+    workers: set[tuple[str, int, int]] = set()
+    errors: dict[int, BaseException] = {}
+    _SHARED[token] = shared
+    try:
+        while waiting or flying:
+            # How many workers there are is known from who has answered.
+            while waiting and len(flying) < AHEAD * max(os.cpu_count() or 1, len(workers)):
+                i, carried = waiting.popleft()
+                flying[executor.submit(call, token, i, carried, pack((tasks[i].function, tasks[i].arguments)))] = i
+            for future in wait(flying, return_when=FIRST_COMPLETED).done:
+                i, error = flying.pop(future), future.exception()
+                if isinstance(error, (BrokenExecutor, KeyboardInterrupt)):
+                    raise error
+                if error is not None:
+                    errors[i] = error
+                    continue
+                reply = future.result()
+                workers.add(reply.worker)
+                if reply.result is None:
+                    cargo = pack(shared) if cargo is None else cargo
+                    waiting.appendleft((i, cargo))
+                else:
+                    yield i, reply.result[0]
+            if errors:
+                # The first error by the order of tasks is raised: those before it must be done, those after it not.
+                first = min(errors)
+                waiting = deque(item for item in waiting if item[0] < first)
+                if not waiting and all(i > first for i in flying.values()):
+                    raise errors[first]
+    except (BrokenExecutor, CancelledError) as error:
+        yield from _finished(flying)
+        raise RuvError(
             "The executor broke: a worker of it may have been killed, or have run out of memory",
             type(error).__name__,
             "Run it again with a new executor, perhaps with fewer workers; with checkpoint= it goes on where it was",
-        )
+        ) from error
+    except KeyboardInterrupt:
+        yield from _finished(flying)
+        raise
+    finally:
+        for future in flying:
+            future.cancel()
+        del _SHARED[token]
+
+
+def _finished(flying: Mapping[Future[Reply], int]) -> Iterator[tuple[int, Any]]:
+    for future, i in flying.items():
+        if future.done() and not future.cancelled() and future.exception() is None:
+            result = future.result().result
+            if result is not None:
+                yield i, result[0]
 
 
 class _Sealed(bytes):
