@@ -40,21 +40,21 @@ def clipped_error(user: Any, source: Source, mask: Any, linear: Rule | None) -> 
 
     noise = _normal(mask, source)
     assert source.table is not None and noise is not None
-    x, ends = source.table[:, 0], (float(noise.lower[0]), float(noise.upper[0]))
-    bounds = tuple(end if np.isfinite(end) else None for end in ends)
+    x = source.table[:, 0]
+    low, high = (float(end[0]) if np.isfinite(end[0]) else None for end in (noise.lower, noise.upper))
     variances = np.broadcast_to(np.square(noise.sizes[:, 0]), (source.n,))
     weight = float(as_weight_matrix(user.loss.weights, (1,))[0, 0])
     if isinstance(user.target, Parameter):
-        return weight * float(scientist_error(x, variances[None], *bounds)[0])
+        return weight * float(scientist_error(x, variances[None], low, high)[0])
     wanted = truth_of(user.target, Drawing(source.table[None]))[0]
     check_sizes(1, len(wanted), user.estimator)
     truth = float(wanted[0])
     if linear is None:
         rank = user.estimator.target.rank_in(len(x))
-        return weight * float(position_error(x, variances[None], rank, *bounds, target=truth)[0])
+        return weight * float(position_error(x, variances[None], rank, low, high, target=truth)[0])
     each = linear.weights(np.ones((len(x), 1), dtype=bool))
     assert each is not None
-    mean, variance = clipped_moments(x, variances, *bounds)
+    mean, variance = clipped_moments(x, variances, low, high)
     bias = float(each[:, 0] @ (mean - x)) + (float(each[:, 0] @ x) + linear.constant() - truth)
     return weight * (float(each[:, 0] ** 2 @ variance) + bias**2)
 
