@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain as chained
-from itertools import combinations
-from math import comb
 from typing import Any
 
 import numpy as np
@@ -14,10 +11,11 @@ from numpy.typing import NDArray
 
 from ..checks import as_float_array
 from ..errors import InputError
+from ..numerics.counts import compositions
 from ..protocols import Array
 from .steps import Step
 
-__all__ = ["FileMatrix", "compositions"]
+__all__ = ["FileMatrix"]
 
 Ints = NDArray[np.int64]
 
@@ -68,16 +66,3 @@ class FileMatrix(Step):
                 "The release is none that this mechanism makes", None, "Pass what mask.release(data, rng) gave"
             )
         return int(np.argmin(gaps))
-
-
-def compositions(total: int, parts: int) -> Ints:
-    """All ways to write a total as an ordered sum of parts of at least 0, one per row, the first part falling.
-
-    >>> compositions(2, 2).tolist()
-    [[2, 0], [1, 1], [0, 2]]
-    """
-    ways = comb(total + parts - 1, parts - 1)
-    flat = chained.from_iterable(combinations(range(total + parts - 1), parts - 1))
-    bars = np.fromiter(flat, dtype=np.int64, count=ways * (parts - 1)).reshape(ways, parts - 1)
-    edges = np.concatenate([np.full((ways, 1), -1), bars, np.full((ways, 1), total + parts - 1)], axis=1)
-    return np.asarray((np.diff(edges, axis=1) - 1)[::-1], dtype=np.int64)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..checks import as_float_array
 from ..errors import InputError, UnsupportedError
+from ..numerics.semidefinite import symmetric_root
 from ..protocols import Array
 from .steps import (
     TOLERANCE,
@@ -283,7 +284,9 @@ class FiniteChannel:
                     evidence.append(np.log(kernel.matrix[:, output]))
             else:
                 evidence.append(
-                    kernel.log_evidence(kernel.levels()[output] + _root(kernel.noise) @ z[row, : len(kernel.noise)])
+                    kernel.log_evidence(
+                        kernel.levels()[output] + symmetric_root(kernel.noise) @ z[row, : len(kernel.noise)]
+                    )
                 )
         order = np.arange(len(rows)) if self.ordered else rng.permutation(len(rows))
         shown = rows if self.ordered else np.full(len(rows), -1)
@@ -473,8 +476,3 @@ def _plain(value: Any) -> Any:
 def _definite(matrix: Array) -> bool:
     scale = np.sqrt(np.diag(matrix))
     return bool(np.linalg.eigvalsh(matrix / np.outer(scale, scale))[0] > 1e-12)
-
-
-def _root(matrix: Array) -> Array:
-    eigenvalues, vectors = np.linalg.eigh(matrix)
-    return np.asarray((vectors * np.sqrt(np.clip(eigenvalues, 0.0, None))) @ vectors.T)

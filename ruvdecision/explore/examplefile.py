@@ -17,6 +17,7 @@ from ..checks import as_generator, as_seed_sequence
 from ..engines import pick
 from ..errors import RuvError
 from ..masks.suppress import Suppress
+from ..numerics.semidefinite import symmetric_root
 from ..posteriors import Drawn
 from ..report.numbers import number
 from ..targets import Average, NewRecord, Parameter, Record
@@ -70,8 +71,8 @@ def draw_example(belief: Any, example: int) -> tuple[Any, Any]:
         return None, belief.draw(rng)
     # A flat prior cannot be drawn from: the example then comes from a population with the prior's mean.
     doubt = belief.doubt if belief.doubt is not None else np.zeros_like(belief.spread)
-    mu = belief.centre + _root(doubt) @ rng.standard_normal(len(belief.centre))
-    records = mu + rng.standard_normal((belief.records, len(mu))) @ _root(belief.spread).T
+    mu = belief.centre + symmetric_root(doubt) @ rng.standard_normal(len(belief.centre))
+    records = mu + rng.standard_normal((belief.records, len(mu))) @ symmetric_root(belief.spread).T
     if belief.columns is not None:
         return mu, pd.DataFrame(records, columns=list(belief.columns))
     return mu, records[:, 0] if belief.variance is not None else records
@@ -158,11 +159,6 @@ def true_value(target: Any, mu: Any, records: Any) -> Any:
 def is_drawn(law: Any) -> bool:
     """True for a law that is known by its draws only, which a coarse histogram shows best."""
     return isinstance(law, Drawn)
-
-
-def _root(matrix: Any) -> Any:
-    values, vectors = np.linalg.eigh(matrix)
-    return vectors * np.sqrt(np.clip(values, 0, None)) @ vectors.T
 
 
 def _list(values: Sequence[float] | Any) -> str:

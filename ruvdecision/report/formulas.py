@@ -65,7 +65,7 @@ SMALL = 4
 
 
 def formulas(user: Any, role: str = "intruder") -> list[str]:
-    """The lines that say what a user (a `User`, `Snooper` or `Panel`) does; of a panel, how one U is made of its members'.
+    """The lines that say what a user does; of a panel, how one U is made of its members'.
 
     >>> from ruvdecision.users.user import User
     >>> user = User(NormalBelief(records=10, variance=2, prior_variance=5), Record(0), Quadratic())

@@ -33,7 +33,7 @@ METHODS = ("simulate", "exact")
 TARGETS = (Minimum(), Percentile(0.01), Percentile(0.1), Percentile(0.9), Percentile(0.99), Maximum())
 """The six targets of the paper."""
 CHUNK = 40_000
-"""Released values that are held at a time, or one release if it is larger: few enough to stay in the processor's cache."""
+"""Released values that are held at a time, or one release if it is larger: they stay in the processor's cache."""
 
 
 def empirical(

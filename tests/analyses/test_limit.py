@@ -15,7 +15,6 @@ from ruvdecision.analyses.limit import limit
 from ruvdecision.analyses.limit.pairs import Pairs
 from ruvdecision.analyses.limit.programme import Programme, Study
 from ruvdecision.beliefs import FiniteBelief, NormalBelief, TableBelief
-from ruvdecision.channels.file_matrix import compositions
 from ruvdecision.channels.steps import About
 from ruvdecision.engines.finite.whole_file import WholeFile
 from ruvdecision.errors import InputError, UnsupportedError
@@ -23,6 +22,7 @@ from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, Huber, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Microaggregate, Noise, Release, Shuffle, Stochastic, Suppress
 from ruvdecision.masks.mechanism import Apart, Combine, Mechanism
+from ruvdecision.numerics.counts import compositions
 from ruvdecision.targets import Average, Functional, Identity, NewRecord, Parameter, Record, Records
 from ruvdecision.users.user import Snooper, User
 

@@ -72,7 +72,7 @@ def test_exact_takes_it_alone_and_in_a_chain() -> None:
         after = prior - gain @ a @ prior[:n]
         np.testing.assert_allclose(1 / found.risk[i], after[0, 0], rtol=1e-12)
         np.testing.assert_allclose(1 / found.utility[i], after[-1, -1], rtol=1e-12)
-    with pytest.raises(ruv.UnsupportedError, match="Income.*beyond a bound"):
+    with pytest.raises(ruv.UnsupportedError, match=r"Income.*beyond a bound"):
         Exact().posterior(record, Income(variance=0.7, lower=0.0))
 
 

@@ -149,10 +149,10 @@ class Limit:
         )
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
-        """Draw the limit and return the Axes; see `ruvdecision.plots.map.plot_limit`."""
-        from ...plots.map import plot_limit
+        """Draw the limit and return the Axes; see `plots.limit`."""
+        from ... import plots
 
-        return plot_limit(self, ax, **style)
+        return plots.limit(self, ax, **style)
 
     def __repr__(self) -> str:
         met = ~np.isnan(self.scientist_uncertainty)

@@ -19,8 +19,9 @@ from scipy.special import gammaln
 from ...beliefs.finite import FiniteBelief
 from ...channels.finite import FiniteChannel, Kernel, Slots
 from ...errors import InputError, UnsupportedError
+from ...numerics.counts import compositions
 from ...protocols import Array
-from .plan import AveragePlan, Plan, compositions
+from .plan import AveragePlan, Plan
 
 __all__ = ["FiniteLaw", "Outputs"]
 

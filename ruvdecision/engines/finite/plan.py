@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain, combinations, combinations_with_replacement
 from math import comb
 from typing import Any
 
@@ -13,10 +12,11 @@ from scipy.sparse import csr_array
 
 from ...beliefs.finite import FiniteBelief
 from ...errors import UnsupportedError
+from ...numerics.counts import compositions
 from ...protocols import Array
 from ...targets import Average, Functional, NewRecord, Parameter, Record, Records
 
-__all__ = ["AveragePlan", "Plan", "compositions", "plan_of"]
+__all__ = ["AveragePlan", "Plan", "plan_of"]
 
 Ints = NDArray[np.int64]
 
@@ -121,30 +121,6 @@ def plan_of(belief: FiniteBelief, target: Any, limit: int) -> Plan | AveragePlan
         source = np.repeat(np.arange(drawn), size) if new else np.arange(combinations)
         weights.append(csr_array((chance, (source, place[s])), shape=(drawn, len(values))))
     return Plan(tuple(rows), values, tuple(weights))
-
-
-def compositions(total: int, parts: int) -> Ints:
-    """All ways to write a total as an ordered sum of non-negative parts, one per row."""
-    ways = comb(total + parts - 1, parts - 1)
-    counts = np.zeros((ways, parts), dtype=np.int64)
-    if total <= parts:
-        # Few units: say for each unit which part it goes to.
-        if total:
-            places = np.fromiter(
-                chain.from_iterable(combinations_with_replacement(range(parts), total)),
-                dtype=np.int64,
-                count=ways * total,
-            )
-            np.add.at(counts, (np.repeat(np.arange(ways), total), places), 1)
-        return counts
-    # Few parts: say where the bars between them stand.
-    bars = np.fromiter(
-        chain.from_iterable(combinations(range(total + parts - 1), parts - 1)), dtype=np.int64, count=ways * (parts - 1)
-    )
-    edges = np.concatenate(
-        [np.full((ways, 1), -1), bars.reshape(ways, parts - 1), np.full((ways, 1), total + parts - 1)], axis=1
-    )
-    return np.asarray(np.diff(edges, axis=1) - 1)
 
 
 def _values(belief: FiniteBelief, part: Any, rows: list[int], new: bool, grid: Ints) -> Array:

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from ...beliefs.finite import FiniteBelief
-from ...channels.file_matrix import FileMatrix, compositions
+from ...channels.file_matrix import FileMatrix
 from ...channels.finite import FiniteChannel
 from ...checks import check_integer
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.frame import Frame
+from ...numerics.counts import compositions
 from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution
 from ...users.user import User

@@ -17,7 +17,7 @@ from ...beliefs.finite import FiniteBelief
 from ...channels.finite import FiniteChannel, Slots, record_covariance
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
-from ...numerics.quadrature import integrate
+from ...numerics.quadrature import adaptive
 from ...posteriors import Finite
 from ...protocols import Array, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
@@ -170,8 +170,8 @@ class FiniteDoubt:
             abs(float(self.own.loss.uncertainty(Finite(self.law.plan.values, start), self.own.actions).value[0])),
             1e-300,
         )
-        found = [integrate(integrand(which), breaks, 1e-10 * size) for which in (0, 1)]
-        return Value(*map(np.asarray, found[0])), Value(*map(np.asarray, found[1]))
+        believed, real = (adaptive(integrand(i), breaks, absolute=1e-10 * size, budget=100_000) for i in (0, 1))
+        return believed, real
 
     def _drawn(self, codes: Ints | None, replicates: int | None, seed: Any) -> tuple[Value, Value]:
         """Average over drawn releases, with the same random numbers for every mask."""

@@ -140,7 +140,7 @@ class CoarseRows:
                         or (dither and steps[j])
                     ):
                         _no_more(part, [j])
-                    if dither:
+                    if isinstance(step, RoundTo) and step.random:
                         laws[j] = Dither(float(step.base[place]))
                     else:
                         steps[j].append((step, place))

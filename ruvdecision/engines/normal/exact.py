@@ -18,6 +18,7 @@ from ...errors import InputError, UnsupportedError
 from ...masks.base import Batch, Mask
 from ...masks.frame import Frame
 from ...masks.suppress import NOTHING
+from ...numerics.quadrature import gauss_normal
 from ...posteriors import Drawn, Gaussian, Mixture
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
@@ -315,11 +316,10 @@ def _nodes(smooth: bool) -> list[tuple[Array, Array]]:
     grids, each a third of a step from the next.
     """
     if smooth:
-        rules = [np.polynomial.hermite_e.hermegauss(count) for count in (12, 25)]
-    else:
-        step = 17 / 800
-        grids = [np.arange(-8.5, 8.5, step) + shift * step / 3 for shift in range(3)]
-        rules = [(z, np.exp(-(z**2) / 2)) for z in grids]
+        return [gauss_normal(count) for count in (12, 25)]
+    step = 17 / 800
+    grids = [np.arange(-8.5, 8.5, step) + shift * step / 3 for shift in range(3)]
+    rules = [(z, np.exp(-(z**2) / 2)) for z in grids]
     return [(z, weight / weight.sum()) for z, weight in rules]
 
 

@@ -14,6 +14,7 @@ from ...channels.steps import About, AddNoise, ClipTo, NoiseKind, resolve
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.frame import Frame
+from ...numerics.semidefinite import symmetric_root
 from ...protocols import Array
 from ...targets import Average, Functional, NewRecord, Parameter, Record, Records
 from ...users.rules import Ranked
@@ -103,9 +104,9 @@ class Source:
             drawn = [np.asarray(belief.draw(np.random.default_rng(s[0])), dtype=np.float64) for s in seeds]
             return Drawing(np.stack(drawn).reshape(len(seeds), self.n, self.k))
         records, new = np.empty((len(seeds), self.n, self.k)), np.empty((len(seeds), self.k))
-        root = _root(belief.spread)
+        root = symmetric_root(belief.spread)
         # Under a flat prior the loss does not depend on the mean (`check_flat` sees to it), so any mean will do.
-        prior = np.zeros((self.k, self.k)) if belief.doubt is None else _root(belief.doubt)
+        prior = np.zeros((self.k, self.k)) if belief.doubt is None else symmetric_root(belief.doubt)
         means = np.empty((len(seeds), self.k))
         for i, (for_data, _, for_new) in enumerate(seeds):
             rng = np.random.default_rng(for_data)
@@ -113,12 +114,6 @@ class Source:
             records[i] = means[i] + rng.standard_normal((self.n, self.k)) @ root
             new[i] = means[i] + np.random.default_rng(for_new).standard_normal(self.k) @ root
         return Drawing(records, means, new)
-
-
-def _root(covariance: Array) -> Array:
-    """Symmetric root of a covariance, which may be singular."""
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray((vectors * np.sqrt(np.clip(values, 0.0, None))) @ vectors.T)
 
 
 def truth_of(target: Any, drawn: Drawing) -> Array:
