@@ -20,7 +20,7 @@ from ..masks.suppress import Suppress
 from ..numerics.semidefinite import symmetric_root
 from ..posteriors import Drawn
 from ..report.numbers import number
-from ..targets import Average, NewRecord, Parameter, Record
+from ..targets import BaseTarget, Files
 from ..users.user import Snooper, User
 from .lesson import Law, Panel
 
@@ -138,22 +138,16 @@ def laws_of(target: Any, prior: Any, posterior: Any, estimate: Any, truth: Any) 
     )
 
 
-def true_value(target: Any, mu: Any, records: Any) -> Any:
+def true_value(target: BaseTarget, mu: Any, records: Any) -> Any:
     """The target's value in the example, where it can be read off it; None otherwise."""
     values = np.asarray(records) if not hasattr(records, "to_numpy") else records.to_numpy()
     if values.dtype.kind not in "biuf":
         return None
-    if isinstance(target, Record) and -len(values) <= target.row < len(values):
-        return np.atleast_1d(values[target.row])
-    if isinstance(target, Average):
-        return np.atleast_1d(values.mean(axis=0))
-    if isinstance(target, Parameter) and target.name == "mu" and mu is not None:
-        return np.atleast_1d(mu)
-    if isinstance(target, NewRecord):
+    known = {} if mu is None else {"mu": np.asarray(mu, dtype=np.float64)[None]}
+    try:
+        return np.atleast_1d(target.in_files(Files(values[None], known))[0])
+    except RuvError:
         return None
-    if hasattr(target, "rank_in") and values.ndim == 1:
-        return np.atleast_1d(np.sort(values)[target.rank_in(len(values)) - 1])
-    return None
 
 
 def is_drawn(law: Any) -> bool:

@@ -21,7 +21,7 @@ from ...numerics.quadrature import adaptive
 from ...posteriors import Finite
 from ...protocols import Array, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
-from ...targets import Parameter
+from ...targets import BaseTarget, Kind
 from ...users.mask_prior import MaskPrior
 from ...users.user import User
 from ..unknown_mask import combined_weights
@@ -297,7 +297,7 @@ def _log_normal(y: Array, levels: Array, sd: float) -> Array:
     return np.asarray(-0.5 * ((y[:, None] - levels) / sd) ** 2 - np.log(sd) - 0.5 * np.log(2 * np.pi))
 
 
-def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: Any) -> tuple[FiniteBelief, FiniteBelief]:
+def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: BaseTarget) -> tuple[FiniteBelief, FiniteBelief]:
     """Both beliefs over the outcomes of either."""
     if own is truth:
         return own, truth
@@ -305,7 +305,7 @@ def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: Any) -> tu
         raise UnsupportedError(
             "The user's belief and the truth have outcomes of different kinds", do="Use the same outcomes for both"
         )
-    if isinstance(target, Parameter) and own.states.labelled and own.states.names != truth.states.names:
+    if target.is_a(Kind.PARAMETER) and own.states.labelled and own.states.names != truth.states.names:
         raise UnsupportedError(
             "The states of the two beliefs are labels in different orders, so that they cannot be compared",
             do="List the same states in the same order",

@@ -16,8 +16,7 @@ from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...numerics.semidefinite import symmetric_root
 from ...protocols import Array
-from ...targets import Average, Functional, NewRecord, Parameter, Record, Records
-from ...users.rules import Ranked
+from ...targets import BaseTarget, Files, flat
 
 __all__ = ["Drawing", "EntryNoise", "Source", "truth_of"]
 
@@ -116,37 +115,17 @@ class Source:
         return Drawing(records, means, new)
 
 
-def truth_of(target: Any, drawn: Drawing) -> Array:
+def truth_of(target: BaseTarget, drawn: Drawing) -> Array:
     """The target in every replicate, shape (replicates, m)."""
-    x = drawn.records
-    if isinstance(target, Record):
-        n = x.shape[1]
-        if not -n <= target.row < n:
-            raise InputError(f"The row of a Record must lie between 0 and {n - 1}", target.row, "Count rows from 0")
-        return x[:, target.row]
-    if isinstance(target, Average):
-        return np.asarray(x.mean(axis=1))
-    if isinstance(target, Records):
-        return x.reshape(len(x), -1)
-    if hasattr(target, "rank_in"):
-        return Ranked(target).of(x)
-    if isinstance(target, (Parameter, NewRecord)):
-        known = drawn.mean if isinstance(target, Parameter) else drawn.new
-        if known is None:
-            do = 'With data, ask for Record(j), Average(), Maximum(), ...; Parameter("mu") goes with the rule "mean" and Quadratic()'
-            raise UnsupportedError(
-                f"The truth of {target.describe()} is not in the records", do=f"Use a NormalBelief without data. {do}"
-            )
-        return known if not isinstance(target, Parameter) or target.component is None else known[:, [target.component]]
-    if isinstance(target, Functional):
-        parts = [truth_of(p, drawn) for p in target.parts]
-        sizes = [p.shape[1] for p in parts]
-        found = target(np.concatenate(parts, axis=1), sizes, [s == 1 for s in sizes])
-        return found.reshape(len(x), -1)
-    raise UnsupportedError(
-        f"A snooper cannot look up {target.describe()} in the records",
-        do="Use Record, Average, an order statistic or a Functional of them",
-    )
+
+    def plain(values: Array | None) -> Array | None:
+        return values if values is None or values.shape[-1] > 1 else values[..., 0]
+
+    records, mean = plain(drawn.records), plain(drawn.mean)
+    known = {} if mean is None else {"mu": mean}
+    do = "Use a NormalBelief without data. With data, ask for Record(j), Average(), Maximum(), ...; "
+    do += 'Parameter("mu") goes with the rule "mean" and Quadratic()'
+    return flat(target.in_files(Files(records, known, plain(drawn.new), do)))
 
 
 # -- additive noise, all replicates at once ------------------------------------------------------------------

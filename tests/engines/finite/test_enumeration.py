@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from ruvdecision.beliefs.finite import FiniteBelief
-from ruvdecision.beliefs.table.belief import Cell, TableBelief
+from ruvdecision.beliefs.table.belief import TableBelief
 from ruvdecision.engines.finite.enumeration import Enumeration
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.losses import Absolute, KullbackLeibler, LogScore, Quadratic, ZeroOne
@@ -24,7 +24,7 @@ from ruvdecision.masks import Noise, Release, Shuffle, Suppress
 from ruvdecision.masks.cells import SuppressCells, publish
 from ruvdecision.masks.stochastic import Stochastic
 from ruvdecision.protocols import Engine
-from ruvdecision.targets import Functional, Parameter, Record, Records
+from ruvdecision.targets import Cell, Functional, Parameter, Record, Records
 from ruvdecision.users.user import User
 
 ENGINE = Enumeration()
