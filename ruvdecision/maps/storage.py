@@ -191,7 +191,7 @@ def decode(stored: Any) -> Any:
     if "dict" in stored:
         return {decode(k): decode(v) for k, v in stored["dict"]}
     name = stored["mask"]
-    known = getattr(masks, name, None) if name in masks.__all__ else None
+    known = getattr(masks, name, None) if name in dir(masks) else None
     if not (isinstance(known, type) and issubclass(known, masks.Mask)):
         raise LookupError(name)
     return known(**{k: decode(v) for k, v in stored["settings"]})

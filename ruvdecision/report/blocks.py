@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = [
     "Block",
@@ -43,6 +43,7 @@ def clean(text: object) -> str:
 class Heading:
     """A heading of level 2 to 4; the document's title is the only one of level 1."""
 
+    shape: ClassVar[str] = "heading"
     level: int
     text: str
     anchor: str = ""
@@ -52,6 +53,7 @@ class Heading:
 class Paragraph:
     """A paragraph; ``kind`` is empty, "decision", "warning" or "quiet"."""
 
+    shape: ClassVar[str] = "paragraph"
     text: str
     kind: str = ""
 
@@ -60,6 +62,7 @@ class Paragraph:
 class Items:
     """A list of sentences."""
 
+    shape: ClassVar[str] = "items"
     items: tuple[str, ...]
 
 
@@ -67,6 +70,7 @@ class Items:
 class Terms:
     """Names with their values."""
 
+    shape: ClassVar[str] = "terms"
     pairs: tuple[tuple[str, str], ...]
 
 
@@ -82,6 +86,7 @@ class Line:
 class Table:
     """A table with a caption; ``numbers`` says which columns hold numbers."""
 
+    shape: ClassVar[str] = "table"
     caption: str
     head: tuple[str, ...]
     lines: tuple[Line, ...]
@@ -92,6 +97,7 @@ class Table:
 class Formula:
     """Lines of mathematics in plain letters."""
 
+    shape: ClassVar[str] = "formula"
     lines: tuple[str, ...]
 
 
@@ -102,6 +108,7 @@ class Picture:
     ``words`` say what it shows to somebody who cannot see it, ``anchor`` is its name among the figures.
     """
 
+    shape: ClassVar[str] = "picture"
     draw: Callable[[Any], Any]
     caption: str
     words: str
@@ -113,6 +120,7 @@ class Picture:
 class Fold:
     """Parts that are shown when a reader asks for them."""
 
+    shape: ClassVar[str] = "fold"
     summary: str
     blocks: tuple[Block, ...]
 
