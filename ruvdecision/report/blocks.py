@@ -20,6 +20,7 @@ __all__ = [
     "Table",
     "Terms",
     "clean",
+    "folded",
     "pictures",
 ]
 
@@ -84,13 +85,17 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a caption; ``numbers`` says which columns hold numbers."""
+    """A table with a caption; ``numbers`` says which columns hold numbers, all but the first if not given."""
 
     shape: ClassVar[str] = "table"
     caption: str
     head: tuple[str, ...]
     lines: tuple[Line, ...]
-    numbers: tuple[bool, ...]
+    numbers: tuple[bool, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.numbers:
+            object.__setattr__(self, "numbers", (False, *[True] * (len(self.head) - 1)))
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,11 @@ class Document:
     title: str
     subtitle: str
     blocks: tuple[Block, ...]
+
+
+def folded(table: Table, most: int, summary: str) -> Block:
+    """A table, behind its summary if it has more lines than ``most``."""
+    return table if len(table.lines) <= most else Fold(summary, (table,))
 
 
 def pictures(document: Document) -> list[Picture]:
