@@ -8,12 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
+from ..numerics.quadrature import GAUSS, KRONROD, NODES, gauss_normal
+from ..numerics.semidefinite import lower_root
 from ..protocols import Array, Value
 from . import normal
-from .box import factor
 from .cloud import Cloud
 from .gaussian import Gaussian
-from .integrate import GAUSS, KRONROD, NODES
 from .many import Sorted, mean_difference
 from .shapes import shaped
 
@@ -65,7 +65,7 @@ class Normals:
         used = self.weights > 0
         covariances = self.parts.cov()[used]
         infinite = np.isinf(covariances).any()
-        roots = np.diagonal(factor(np.where(np.isinf(covariances), 1.0, covariances)), axis1=-2, axis2=-1)
+        roots = np.diagonal(lower_root(np.where(np.isinf(covariances), 1.0, covariances)), axis1=-2, axis2=-1)
         if (roots == 0).any() or infinite:
             return Value.exact(-np.inf if (roots == 0).any() else np.inf)
         if not self.parts.event:
@@ -83,8 +83,7 @@ class Normals:
 
         The function takes ``(points,) + event`` and answers for each coordinate; so do the laws, ``(S,) + event``.
         """
-        z, share = np.polynomial.hermite_e.hermegauss(9)
-        share = share / share.sum()
+        z, share = gauss_normal(9)
         means, sds = self.parts.mean(), self._sd
         low, high = np.min(means - 5 * sds, axis=0), np.max(means + 5 * sds, axis=0)
         grid = low + (high - low) * np.linspace(0, 1, 129).reshape((-1,) + (1,) * low.ndim)
@@ -118,7 +117,7 @@ class Normals:
 
 @dataclass(frozen=True, eq=False)
 class SharedNodes:
-    """Kronrod panels over all components, each a few of the smallest sds wide, with every component's density at every node.
+    """Kronrod panels over all components, a few of the smallest sds wide, with every component's density at every node.
 
     The densities are computed once; then E f of every component is one matrix product, whatever f.
     """
@@ -133,7 +132,10 @@ class SharedNodes:
     means: Array
     sds: Array
     unit: float
-    """Width of a panel. Densities are per panel, so that neither they nor their products overflow, whatever the scale."""
+    """Width of a panel.
+
+    Densities are per panel, so that neither they nor their products overflow, whatever the scale.
+    """
 
     @classmethod
     def of(cls, weights: Array, means: Array, sds: Array) -> SharedNodes | None:
@@ -156,7 +158,8 @@ class SharedNodes:
     def expect(self, f: Callable[[Array], Array], cuts: Array | None, tolerance: float) -> Array | None:
         """E f of each component, ``(S,)``; None if f is too rough for the nodes. ``cuts`` are the kinks of f.
 
-        Panels on which Gauss and Kronrod disagree are halved until their mean over components is right to ``tolerance``.
+        Panels on which Gauss and Kronrod disagree are halved until their mean over components is right to
+        ``tolerance``.
         """
         half = 0.5
         seen = shaped(f(self.nodes), self.nodes.shape).reshape(-1, 21)
@@ -208,7 +211,7 @@ class SharedNodes:
         return np.asarray(series)
 
     def _around(self, cuts: Array, places: Array) -> Array:
-        """Panels beside the kinks, rows of (from, to, origin, reach) with u running away from the kink at the origin."""
+        """Panels next to the kinks: rows of (from, to, origin, reach) with u running away from the kink at the origin."""
         rows = []
         for place in places:
             low, high = self.edges[place], self.edges[place + 1]

@@ -32,6 +32,7 @@ from ..targets import (
     EachRecord,
     Functional,
     Identity,
+    Kind,
     Maximum,
     Minimum,
     NewRecord,
@@ -93,7 +94,7 @@ def _uncertainty(user: Any) -> list[str]:
         if isinstance(user.estimates, str)
         else "d among the values allowed"
     )
-    each = isinstance(user.target, EachRecord)
+    each = user.target.asks_each
     u = "Uᵢ" if each else "U"
     last = []
     if each:
@@ -140,9 +141,11 @@ def _lines(thing: Any, known: Any, *more: Any) -> list[str]:
 def _several(user: Any) -> bool:
     """Whether the target is a vector, as far as one can see."""
     target = user.target
-    if isinstance(target, Records):
+    if target.is_a(Kind.FILE):
         return True
-    one = getattr(target, "component", None) is not None or isinstance(target, (Functional, Identity))
+    one = target.term is None and not target.ranked and not target.asks_each
+    if target.is_a(Kind.PARAMETER):
+        one = target.terms[0].component is not None
     return not one and int(getattr(user.belief, "k", 1) or 1) > 1
 
 
@@ -220,7 +223,7 @@ _TARGETS: dict[type, Callable[[Any], str]] = {
     Average: lambda t: "(x₀ + … + xₙ₋₁) / n",
     Maximum: lambda t: "max over i of xᵢ",
     Minimum: lambda t: "min over i of xᵢ",
-    OrderStatistic: lambda t: f"x₍{_low(t.rank)}₎",
+    OrderStatistic: lambda t: f"x₍{_low(t.order)}₎",
     Percentile: lambda t: f"x₍ₖ₎, k = ⌈{number(t.p)} n⌉",
     Functional: _functional,
     Identity: lambda t: f"J, {t.describe()}",

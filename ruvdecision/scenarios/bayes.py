@@ -24,6 +24,7 @@ from ..masks.noise import Noise
 from ..masks.shuffle import Shuffle
 from ..numerics.counts import rank_at_most
 from ..numerics.orderstatistics import paired_gap
+from ..numerics.quadrature import gauss_legendre, gauss_normal
 from ..protocols import Array
 from ..targets import NewRecord, Parameter, Record
 from ..users.user import User
@@ -155,14 +156,12 @@ class RankPosterior:
     def cdf(self, at: ArrayLike) -> Array:
         """Probability that the order statistic is at most ``at``."""
         at = np.asarray(at, dtype=np.float64)
-        nodes, weights = np.polynomial.hermite_e.hermegauss(41)
+        nodes, weights = gauss_normal(41)
         sd = np.sqrt(self._shift)
         if sd == 0:
             return self._given_mean(at.ravel()).reshape(at.shape)
         points = at.ravel()[:, None] - sd * nodes
-        return np.asarray(
-            (self._given_mean(points.ravel()).reshape(points.shape) @ weights / weights.sum()).reshape(at.shape)
-        )
+        return np.asarray((self._given_mean(points.ravel()).reshape(points.shape) @ weights).reshape(at.shape))
 
     def mean(self) -> float:
         """Posterior mean, the snooper's estimate."""
@@ -224,7 +223,7 @@ class RankPosterior:
 
 
 def _gauss(function: Any, low: float, high: float) -> float:
-    nodes, weights = np.polynomial.legendre.leggauss(120)
+    nodes, weights = gauss_legendre(120)
     return float(weights @ function((low + high) / 2 + (high - low) / 2 * nodes) * (high - low) / 2)
 
 

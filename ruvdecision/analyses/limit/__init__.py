@@ -16,11 +16,10 @@ from ...beliefs.normal import NormalBelief
 from ...checks import as_float_array, check_choice, check_integer
 from ...errors import InputError, UnsupportedError, kind_of
 from ...losses import Quadratic
-from ...maps.scores import Column, as_score
+from ...maps.scores import as_function
 from ...masks.base import Mask
 from ...protocols import Array
 from ...running.progress import Bar
-from ...targets import Identity
 from ...users.user import User
 
 if TYPE_CHECKING:
@@ -225,9 +224,8 @@ def limit(
     check_choice("statistic", statistic, ["records", "average"])
     if states is not None:
         states = check_integer("states", states, low=2)
-    scores = [as_score(s) for s in (risk, utility)]
-    if any(isinstance(s, Column) for s in scores):
-        raise InputError("The limit is about uncertainties", "a measure", 'Use risk="reciprocal", for example')
+    do = 'Use risk="reciprocal", for example'
+    scores = [as_function(s, "The limit is about uncertainties", do) for s in (risk, utility)]
     solver = _solver(intruder, scientist, statistic, states)
     before, after = solver.before, solver.after
     for score, role, first, last in zip(scores, ("risk", "utility"), before, after, strict=True):
@@ -339,7 +337,7 @@ def _check_user(name: str, user: Any) -> None:
     if getattr(user, "truth", None) is not None or not getattr(user, "knows_mask", True):
         what = f"The limit needs a user who knows the mechanism and believes what is true; {name} does not"
         raise UnsupportedError(what, do="Leave out truth= and knows_mask=")
-    if isinstance(user.target, Identity):
+    if user.target.asks_row:
         raise UnsupportedError(
             "The limit is about values, and Identity asks for a row of the release", do="Ask for Record(j)"
         )
