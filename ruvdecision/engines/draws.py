@@ -14,7 +14,7 @@ from ..errors import InputError, UnsupportedError
 from ..observations import Observed, Silent
 from ..protocols import Array, Posterior, Value
 from .latent import Latent
-from .reach import Reach, find_reach, reach_at
+from .reach import Reach, find_lines, find_reach, reach_at
 from .routes import LARGEST_GRID, GridRoute, NodesRoute, Route, choose_route
 from .samplers import Chains, Sampler, choose_sampler, diagnose, smooth_weights
 from .targetlaws import Given
@@ -265,7 +265,15 @@ class Drawer:
         if self._powered:
             weights, tail = self._scaled(route, data, chains, weights)
             khat, how = np.fmax(khat, tail), f"{how}, power-scaled"
-        given = Given(self.anatomy, seen, self._reaches(seen, reach), chains.theta, chains.chains, weights, rng=rng)
+        given = Given(
+            self.anatomy,
+            seen,
+            None if reach is None else tuple(r.line for r in reach),
+            chains.theta,
+            chains.chains,
+            weights,
+            rng=rng,
+        )
         posteriors = [given.law(user.target) for user in self.users]
         values = [user.loss.uncertainty(p, user.actions) for user, p in zip(self.users, posteriors, strict=True)]
         return judged(values, posteriors, chains, weights, how, route.name, found, khat, error)
@@ -284,13 +292,6 @@ class Drawer:
             with np.errstate(divide="ignore"):
                 logs = logs + np.log(weights)
         return smooth_weights(logs)
-
-    def _reaches(self, seen: Observed, reach: Any) -> Any:
-        if reach is not None:
-            return reach if len(reach) == seen.k else reach * seen.k
-        if self.anatomy.kind in ("normal", "mvnormal"):
-            return None
-        return tuple(find_reach(self.anatomy, c, j)[0] for j, c in enumerate(seen.columns))
 
     def _latent(self, seen: Observed, reason: str, number: int) -> Point:
         if self._powered:
@@ -338,16 +339,15 @@ class Drawer:
             return float(
                 user.loss.uncertainty(Latent(self.anatomy, silent, "").prior_law(user.target), user.actions).value
             )
-        reach = None
+        lines = None
         if self.anatomy.kind == "elementwise":
-            some = {key: v[:: max(1, len(v) // CHECKED)] for key, v in theta.items()}
-            reach = tuple(reach_at(self.anatomy, some, c, j) for j, c in enumerate(silent.columns))
+            lines = find_lines(self.anatomy, theta, silent.columns)
             theta = {key: v[:2000] for key, v in theta.items()}
         weights = None
         if self.settings.prior_power != 1:
             core = self.anatomy.single or self.anatomy
             weights, _ = smooth_weights((self.settings.prior_power - 1) * core.log_prior_density(theta))
-        given = Given(self.anatomy, silent, reach, theta, None, weights, rng=np.random.default_rng(12345))
+        given = Given(self.anatomy, silent, lines, theta, None, weights, rng=np.random.default_rng(12345))
         return float(user.loss.uncertainty(given.law(user.target), user.actions).value)
 
     def _prior(self, seed: Any) -> dict[str, Array]:

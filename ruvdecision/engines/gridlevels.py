@@ -12,7 +12,7 @@ from ..beliefs.anatomy import Anatomy, At
 from ..errors import UnsupportedError
 from ..observations import Observed
 from ..protocols import Array
-from .reach import Reach, find_reach
+from .reach import Line, find_reach
 from .routes import LARGEST_GRID, GridRoute, NodesRoute, Route, choose_route
 
 __all__ = ["Levels", "levels_of"]
@@ -39,8 +39,8 @@ class Levels:
         """``(L, S)``, for parameters laid out release after release."""
         raise NotImplementedError
 
-    def reaches(self, level: int) -> tuple[Reach, ...] | None:
-        """Where the records can lie, for laws that are not normal."""
+    def lines(self, level: int) -> tuple[Line, ...] | None:
+        """The ends between which the model's records lie, for laws that are not normal."""
         return None
 
     def integration_error(self, level: int, u: Array) -> float:
@@ -127,13 +127,13 @@ class RouteLevels(Levels):
             rows.append(route.log_likelihood(mine, data))
         return np.stack(rows)
 
-    def reaches(self, level: int) -> tuple[Reach, ...] | None:
+    def lines(self, level: int) -> tuple[Line, ...] | None:
         found = self.parts[level][2]
-        return found if found is None or len(found) == self.anatomy.k else found * self.anatomy.k
+        return None if found is None else tuple(reach.line for reach in found)
 
     def integration_error(self, level: int, u: Array) -> float:
         route, data, reach = self.parts[level]
-        if reach is None or self.core.discrete:
+        if reach is None:
             return 0.0
         theta = self.core.natural(u)
         finer = _data(route, self.seen[level], tuple(r.refined() for r in reach))

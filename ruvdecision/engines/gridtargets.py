@@ -59,7 +59,7 @@ class Solver:
             means, variances = self._normal(user.target)
             if means.ndim == 2:
                 return Averaged(Gaussian.scalar(means[level], variances[level]), self.nodes.weights[level], exact=True)
-        return self._given(level, 1).law(user.target)
+        return self._given(level).law(user.target)
 
     # -- functions of the parameters -------------------------------------------------------------------
 
@@ -216,23 +216,23 @@ class Solver:
         return np.asarray(user.loss.uncertainty(law, user.actions).value)
 
     def _of_records(self, user: Any, level: int) -> Value:
-        found = [user.loss.uncertainty(self._given(level, times).law(user.target), user.actions) for times in (1, 2, 4)]
+        weights = [self.nodes.coarse(times)[level] for times in (1, 2, 4)]
+        laws = self._given(level).averages(user.target, weights)
+        found = [user.loss.uncertainty(law, user.actions) for law in laws]
         value = _judged(*(f.value for f in found))
         return Value(value.value, value.error + found[0].error)
 
-    def _given(self, level: int, times: int) -> Given:
-        weights = self.nodes.coarse(times)[level]
-        # What weighs nothing may lie far out, on a scale of its own.
-        keep = weights > 1e-13 * weights.max()
+    def _given(self, level: int) -> Given:
+        weights = self.nodes.weights[level]
         count = len(weights)
-        theta = {name: v[level * count : (level + 1) * count][keep] for name, v in self.nodes.theta.items()}
+        theta = {name: v[level * count : (level + 1) * count] for name, v in self.nodes.theta.items()}
         return Given(
             self.levels.anatomy,
             self.levels.seen[level],
-            self.levels.reaches(level),
+            self.levels.lines(level),
             theta,
             None,
-            weights[keep],
+            weights,
             exact=True,
         )
 

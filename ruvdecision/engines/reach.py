@@ -6,6 +6,7 @@ the logit between two ends. There the trapezoid rule with an even step is exact 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,10 +18,12 @@ from ..errors import InputError
 from ..observations import Observation, nodes
 from ..protocols import Array
 
-__all__ = ["Line", "Reach", "find_reach", "reach_at"]
+__all__ = ["Line", "Reach", "find_lines", "find_reach", "middle_of_released", "reach_at"]
 
 DROP = 34.0
 """Densities this far below their peak, in logs, are nothing."""
+MOST_COUNTS = 20_000
+"""Values of a count that are summed."""
 CLOUD = 24
 """Parameter points that stand for all plausible ones."""
 
@@ -60,7 +63,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Reach:
-    """The part of the line where the records can lie, with how finely it is cut.
+    """The part of the line where the released records can lie, with how finely it is cut: a device for their evidence.
 
     ``count`` is the number of points of the shared grid, ``fine`` multiplies the panels of nodes of single records. Discrete
     records have ``values``.
@@ -73,22 +76,30 @@ class Reach:
     count: int = 512
     fine: int = 1
     values: Array | None = None
+    open: tuple[bool, bool] = (False, False)
+    """Whether a release says that a count may lie anywhere below or above."""
 
     def grid(self) -> tuple[Array, Array]:
         """Points and log weights for integrals over the records' law."""
+        if self.values is not None:
+            return self.values, np.zeros(len(self.values))
         t = np.linspace(self.low, self.high, self.count)
         return self.line.x(t), np.log((self.high - self.low) / (self.count - 1)) + self.line.log_slope(t)
 
     def refined(self) -> Reach:
-        """Twice as fine, and a little wider."""
+        """Twice as fine, and a little wider; counts twice as far where a release does not end them."""
+        if self.values is not None:
+            more = len(self.values) * np.array(self.open)
+            return replace(self, values=np.arange(self.values[0] - more[0], self.values[-1] + more[1] + 1))
         margin = 0.1 * (self.high - self.low)
-        wide = (self.low - margin, self.high + margin) if self.values is None else (self.low, self.high)
-        return replace(self, low=wide[0], high=wide[1], count=int(2.4 * self.count), fine=2 * self.fine)
+        return replace(
+            self, low=self.low - margin, high=self.high + margin, count=int(2.4 * self.count), fine=2 * self.fine
+        )
 
     def for_release(self, column: Observation, largest: int) -> Reach | None:
         """Cut to where this release can come from, and fine enough for it; None if that takes more than ``largest`` points."""
         told = np.flatnonzero(~np.asarray(column.silent))
-        if not len(told):
+        if not len(told) or self.values is not None:
             return self
         part = column.take(told)
         a, b = part.window()
@@ -120,10 +131,10 @@ class Reach:
         return self._mapped(column, panels * self.fine, order)
 
     def _mapped(self, column: Observation, panels: int, order: int) -> tuple[Array, Array]:
-        known = column.known
+        known, places = column.known, column.cuts.places
         sure = ~np.isnan(known)
         a, b = (np.clip(self.line.t(np.where(sure, known, w)), self.low, self.high) for w in column.window())
-        cuts = np.clip(self.line.t(column.kinks.T), a, b) if column.kinks.shape[1] else np.empty((0, column.n))
+        cuts = np.clip(self.line.t(places.T), a, b) if places.shape[1] else np.empty((0, column.n))
         even = a + (b - a) * np.linspace(0, 1, panels + 1)[:, None]
         edges = np.sort(np.concatenate([even, np.where(np.isfinite(cuts), cuts, a)]), axis=0)
         node, weight = np.polynomial.legendre.leggauss(order)
@@ -149,29 +160,38 @@ def find_reach(anatomy: Anatomy, column: Observation, place: int = 0) -> tuple[R
     """
     told = np.flatnonzero(~np.asarray(column.silent))
     middle = _middles(column.take(told)) if len(told) else np.empty(0)
+    cloud = _cloud(anatomy, told, np.round(middle) if anatomy.discrete else middle, place)
     if anatomy.discrete:
-        return _discrete(column, middle), _cloud(anatomy, told, np.round(middle), place)
-    cloud = _cloud(anatomy, told, middle, place)
+        return _counts(anatomy, anatomy.natural(cloud), column, place), cloud
     return _cover(anatomy, anatomy.natural(cloud), middle, place), cloud
 
 
 def reach_at(anatomy: Anatomy, theta: Theta, column: Observation, place: int = 0, old: Reach | None = None) -> Reach:
     """Where the records of a column can lie for these parameters."""
     if anatomy.discrete:
-        return old if old is not None else _discrete(column, np.empty(0))
+        return old if old is not None else _counts(anatomy, theta, column, place)
     told = np.flatnonzero(~np.asarray(column.silent))
-    # Where nothing was told, the middle of what the parameters allow is as good a place to look from as any.
-    middle = _middles(column.take(told)) if len(told) else np.array([_some_record(anatomy, theta, place)])
-    return _cover(anatomy, theta, middle, place)
+    return _cover(anatomy, theta, _middles(column.take(told)) if len(told) else np.empty(0), place)
 
 
-def _some_record(anatomy: Anatomy, theta: Theta, place: int) -> float:
-    if anatomy.improper:
-        return 0.0
-    one = anatomy.single or anatomy
-    return float(
-        np.median([np.ravel(one.draw(np.random.default_rng(i))[0].reshape(one.n, -1)[0])[place] for i in range(15)])
+def find_lines(anatomy: Anatomy, theta: Theta, columns: Sequence[Observation]) -> tuple[Line, ...]:
+    """The ends between which the model's records of each column lie, at some of these parameters."""
+    count = len(next(iter(theta.values()))) if theta else 1
+    some = np.unique(np.linspace(0, count - 1, CLOUD).astype(int))
+    few = {name: values[some] for name, values in theta.items()}
+    return tuple(
+        Line() if anatomy.discrete else _ends(anatomy, few, *middle_of_released(c), j) for j, c in enumerate(columns)
     )
+
+
+def middle_of_released(column: Observation) -> tuple[float, float]:
+    """A middle of what a release makes likely for the entries of a column, and how far they lie apart; 0 and 1 for none."""
+    told = np.flatnonzero(~np.asarray(column.silent))
+    middle = _middles(column.take(told)) if len(told) else np.zeros(0)
+    if not len(middle):
+        return 0.0, 1.0
+    centre, apart = float(np.median(middle)), float(np.ptp(middle))
+    return centre, apart or 0.1 * abs(centre) or 1.0
 
 
 def _cover(anatomy: Anatomy, theta: Theta, middle: Array, place: int) -> Reach:
@@ -313,25 +333,39 @@ def _coarse(line: Line, centre: float, spread: float) -> Array:
     if np.isfinite(line.low) or np.isfinite(line.high):
         middle = float(line.t(centre)) if np.isfinite(line.t(centre)) else np.log(spread)
         return middle + np.linspace(-60, 60, 1601)
-    half = spread * np.sinh(np.linspace(0, 11, 500)) / np.sinh(2.0)
+    half = spread * np.sinh(np.linspace(0, 34, 1500)) / np.sinh(2.0)
     return centre + np.concatenate([-half[:0:-1], half])
 
 
-def _discrete(column: Observation, middle: Array) -> Reach:
+def _counts(anatomy: Anatomy, theta: Theta, column: Observation, place: int) -> Reach:
+    """The whole numbers that the released records can be: all that the model allows where the release does not end them."""
     if column.support is not None:
         values = np.asarray(column.support, dtype=np.float64)
-    else:
-        low, high = column.window()
-        low, high = low[np.isfinite(low)], high[np.isfinite(high)]
-        first = np.floor(min(low.min(initial=0.0), 0.0)) if len(low) else 0.0
-        last = np.ceil(high.max(initial=1.0)) if len(high) else 1.0
-        if last - first > 5000:
-            raise InputError(
-                "Discrete records with this release may have too many values", int(last - first), "Use at most 5,000"
-            )
-        last = max(last, np.ceil(middle.max(initial=0.0)), first + 1)
-        values = np.arange(first, last + 1)
-    return Reach(Line(), float(values[0]), float(values[-1]), values=values)
+        return Reach(Line(), float(values[0]), float(values[-1]), values=values)
+    told = np.flatnonzero(~np.asarray(column.silent))
+    if not len(told):
+        return Reach(Line(), 0.0, 1.0, values=np.arange(2.0))
+    low, high = column.take(told).window()
+    ends = [np.concatenate([end[np.isfinite(end)] for end in (low, high)] + [_middles(column.take(told))])] * 2
+    first, last = np.floor(ends[0].min()), np.ceil(ends[1].max())
+    open_ends = bool(np.isneginf(low).any()), bool(np.isposinf(high).any())
+    for i, (sign, end) in enumerate(((-1, first), (1, last))):
+        if not open_ends[i]:
+            continue
+        size = max(16.0, last - first)
+        # Beyond the last value the sum over as many again must be nothing, whatever the parameters.
+        while size < MOST_COUNTS:
+            beyond = end + sign * np.arange(1.0, size + 1)
+            mass = np.exp(special.logsumexp(_density(anatomy, theta, beyond, place), axis=1))
+            if not np.nanmax(mass, initial=0.0) > 1e-14:
+                break
+            end, size = end + sign * size, 2 * size
+        first, last = (end, last) if sign < 0 else (first, end)
+    if last - first > MOST_COUNTS:
+        raise InputError(
+            "Counts with this release may have too many values", int(last - first), f"Use at most {MOST_COUNTS:,}"
+        )
+    return Reach(Line(), float(first), float(last), values=np.arange(first, last + 1), open=open_ends)
 
 
 def find_line(anatomy: Anatomy, observed: Any) -> Line:

@@ -211,7 +211,7 @@ def normal_rows(observed: Observed) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class GridRoute(Route):
-    """Records of one law: all share a grid, and the release's likelihood there is a matrix of numbers.
+    """Records of one law: all share a grid, or the values of a count, and the release's likelihood there is a matrix of numbers.
 
     A density that is narrower than the grid's step may pile up more than all of its mass on one point; it is cut back to one.
     """
@@ -234,7 +234,7 @@ class GridRoute(Route):
     def graph(self, anatomy: Anatomy, data: Mapping[str, Any]) -> Any:
         import pytensor.tensor as pt
 
-        logs = anatomy.density_at(data["nodes"])[:, 0]
+        logs = anatomy.density_at(data["nodes"].astype(anatomy.x.dtype))[:, 0]
         top = pt.max(logs)
         mass = pt.dot(data["table"], pt.exp(logs - top))
         whole = pt.log(pt.sum(pt.exp(logs + data["logw"] - top))) + top
@@ -341,10 +341,12 @@ def choose_route(anatomy: Anatomy, observed: Observed) -> type[Route] | str:
         return "noise that is correlated across columns ties the variables together"
     if anatomy.kind == "normal" and normal:
         return NormalRoute
-    if anatomy.single is None or not anatomy.scalar or anatomy.discrete:
+    if anatomy.single is None or not anatomy.scalar:
         return NodesRoute
+    if anatomy.discrete:
+        return GridRoute
     column = observed.columns[0]
-    smooth = not np.isfinite(column.kinks).any() and column.support is None and np.isnan(column.known).all()
+    smooth = not np.isfinite(column.cuts.places).any() and column.support is None and np.isnan(column.known).all()
     open_ends = np.isinf(column.low).all() and np.isinf(column.high).all()
     return GridRoute if smooth and open_ends else NodesRoute
 

@@ -6,26 +6,27 @@ averages of normal ones. Other functions of records are drawn, one record law pe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import integrate, special
 
 from ..beliefs.anatomy import Anatomy, Theta
 from ..errors import InputError, UnsupportedError
 from ..observations import Observation, Observed, Silent
-from ..posteriors import Averaged, Curve, Drawn, Finite, Gaussian
+from ..posteriors import Averaged, Drawn, Finite, Gaussian
 from ..protocols import Array, Posterior
 from ..targets import Average, Functional, NewRecord, Parameter, Record, Records
-from .reach import Reach
+from .onerecord import OneRecord, count_law
+from .reach import Line, middle_of_released
 from .routes import normal_rows
 
 __all__ = ["Given", "parameter_values"]
 
-FINE = 401
-"""Points of the density of a single record."""
+COST = 400
+"""Numbers that one draw of a record takes."""
 CURVES = 1000
 """Draws of the parameters over which such densities are averaged."""
 WORK = 60_000_000
@@ -38,8 +39,8 @@ class Given:
 
     anatomy: Anatomy
     observed: Observed
-    reaches: tuple[Reach, ...] | None
-    """Where the records of each column can lie; None for normal records."""
+    lines: tuple[Line, ...] | None
+    """The ends between which the model's records of each column lie; None for normal records."""
     theta: Theta
     """Draws of the free variables, chain after chain."""
     chains: int | None
@@ -100,7 +101,7 @@ class Given:
             return self._averaged(Gaussian(*self._row_law(row)))
         if self.anatomy.scalar and self._curved(row, 0):
             if self.exact:
-                return self._merged(row)
+                return self.averages(target, [self._weights])[0]
             if self.count > CURVES:
                 return self._at(self._evenly(CURVES))._record(target)
         parts = [self._entry(row, j) for j in range(self.anatomy.k)]
@@ -114,24 +115,26 @@ class Given:
 
     def _curved(self, row: int | None, column: int) -> bool:
         """Whether an entry is neither normal nor known nor a category, given the parameters."""
-        seen = Silent(1) if row is None else self.observed.columns[column].take(np.array([row]))
+        seen = self._likelihood(row, column)
         plain = self.anatomy.kind == "normal" and seen.normal is not None
         return not plain and not self.anatomy.discrete and bool(np.isnan(seen.known[0]))
 
-    def _merged(self, row: int | None) -> Posterior:
-        """The law of a record averaged over the nodes of a rule: one density."""
-        seen = Silent(1) if row is None else self.observed.columns[0].take(np.array([row]))
-        line, t = self._mapped(seen, row, 0)
-        x = np.clip(line.x(t), *_inside(seen))
-        t, x = t[np.unique(x, return_index=True)[1]], np.unique(x)
-        logs = self._logs(seen, x, row, 0)
-        heights = logs + line.log_slope(t)
-        top = heights.max(axis=1, keepdims=True)
-        mass = np.log(integrate.simpson(np.exp(heights - top), x=t, axis=1)) + top[:, 0]
-        weights = np.full(self.count, 1.0 / self.count) if self.weights is None else self.weights
-        with np.errstate(divide="ignore"):
-            merged = special.logsumexp(logs - mass[:, None] + np.log(weights)[:, None], axis=0)
-        return Curve(x, merged, breaks=x[np.isin(x, seen.kinks[0])])
+    def averages(self, target: Any, weightings: Sequence[Array]) -> list[Posterior]:
+        """Posteriors for several weights of the same nodes."""
+        row = None if isinstance(target, NewRecord) else getattr(target, "row", None)
+        alone = isinstance(target, (Record, NewRecord)) and self.anatomy.scalar
+        if alone and not (row is not None and self.observed.shuffled) and self._curved(row, 0):
+            record = self._one_record(None if row is None else _row(row, self.anatomy.n), 0)
+            return list(record.averages(weightings))
+        return [self._weighted(weights).law(target) for weights in weightings]
+
+    def _weighted(self, weights: Array) -> Given:
+        keep = np.flatnonzero(weights > 0)
+        return replace(self._at(keep), weights=weights[keep])
+
+    @property
+    def _weights(self) -> Array:
+        return np.full(self.count, 1.0 / self.count) if self.weights is None else self.weights
 
     def _evenly(self, wanted: int) -> Any:
         """Positions of about this many draws, the same from each chain."""
@@ -185,7 +188,7 @@ class Given:
 
     def _entry(self, row: int | None, column: int) -> Any:
         """Law of one entry given each draw of the parameters, with batch ``(S,)``."""
-        seen = Silent(1) if row is None else self.observed.columns[column].take(np.array([row]))
+        seen = self._likelihood(row, column)
         if self.anatomy.kind == "normal" and seen.normal is not None:
             mean, variance = (
                 _full(a, self.anatomy)[:, 0 if row is None else row, column] for a in self.anatomy.normal(self.theta)
@@ -198,59 +201,29 @@ class Given:
             return Gaussian.scalar(np.full(self.count, known), 0.0)
         if self.anatomy.discrete:
             return self._categories(seen, row, column)
-        x, logs = self._curve(seen, row, column)
-        kinks = seen.kinks[0]
-        try:
-            return Curve(x, logs, breaks=x[np.isin(x, kinks)])
-        except InputError:
-            # The draws' laws are of too different scales for one grid: each is cut on the mapped line and drawn from.
-            return None
+        curve = self._one_record(row, column).laws()
+        # Draws whose laws are of too different scales for one grid are drawn from one by one.
+        return curve if np.max(curve.doubt) < 0.01 else None
 
-    def _categories(self, seen: Observation, row: int | None, column: int) -> Any:
-        values = self._reach(column).values
-        assert values is not None
-        if seen.support is None and bool(np.asarray(seen.silent)[0]):
-            values = self._all_values(values, row, column)
-        logs = self._log_density(values, row, column) + np.asarray(seen.log(values[:, None]))[:, 0]
+    def _one_record(self, row: int | None, column: int) -> OneRecord:
+        assert self.lines is not None
+
+        def log_density(x: Array, some: Any) -> Array:
+            return self._at(some)._log_density(x, row, column)
+
+        near = middle_of_released(self.observed.columns[column])
+        return OneRecord(log_density, self._likelihood(row, column), self.lines[column], near, self._weights)
+
+    def _likelihood(self, row: int | None, column: int) -> Observation:
+        return Silent(1) if row is None else self.observed.columns[column].take(np.array([row]))
+
+    def _categories(self, seen: Observation, row: int | None, column: int) -> Finite:
+        if seen.support is None:
+            near = middle_of_released(self.observed.columns[column])[0]
+            return count_law(lambda x: self._log_density(x, row, column), seen, near, self._weights)
+        logs = self._log_density(seen.support, row, column) + np.asarray(seen.log(seen.support[:, None]))[:, 0]
         weights = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return Finite(values, weights / weights.sum(axis=1, keepdims=True))
-
-    def _all_values(self, values: Array, row: int | None, column: int) -> Array:
-        """The values of a count about which nothing was told: on until their probability is nothing."""
-        first, size = float(values[0]), max(len(values), 8)
-        while size < 20_000:
-            values = first + np.arange(size, dtype=np.float64)
-            mass = np.exp(self._log_density(values, row, column)).sum(axis=1)
-            if mass.min() > 1 - 1e-10:
-                break
-            size *= 2
-        return values
-
-    def _curve(self, seen: Observation, row: int | None, column: int) -> tuple[Array, Array]:
-        """A grid for one record and its log density there, given each draw of the parameters."""
-        line, t = self._mapped(seen, row, column)
-        x = np.unique(np.clip(line.x(t), *_inside(seen)))
-        return x, self._logs(seen, x, row, column)
-
-    def _mapped(self, seen: Observation, row: int | None, column: int) -> tuple[Any, Array]:
-        """Points on the mapped line where one record has its mass."""
-        reach = self._reach(column)
-        line = reach.line
-        a, b = (float(np.clip(line.t(w[0]), reach.low, reach.high)) for w in seen.window())
-        if not a < b:
-            a, b = reach.low, reach.high
-        # A first look at some draws tells where the mass is; the grid is spent there.
-        t = np.linspace(a, b, FINE)
-        few = self if self.count <= 200 else self._at(np.linspace(0, self.count - 1, 200).astype(int))
-        logs = few._logs(seen, line.x(t), row, column) + line.log_slope(t)
-        there = np.flatnonzero((logs > logs.max(axis=1, keepdims=True) - 36).any(axis=0))
-        a, b = t[max(there[0] - 2, 0)], t[min(there[-1] + 2, FINE - 1)]
-        kinks = line.t(seen.kinks[0])
-        inner = np.sort(kinks[np.isfinite(kinks) & (kinks > a) & (kinks < b)])
-        return line, np.unique(np.concatenate([np.linspace(a, b, FINE), inner]))
-
-    def _logs(self, seen: Observation, x: Array, row: int | None, column: int) -> Array:
-        return self._log_density(x, row, column) + np.asarray(seen.log(x[:, None]))[:, 0]
+        return Finite(seen.support, weights / weights.sum(axis=1, keepdims=True))
 
     def _log_density(self, x: Array, row: int | None, column: int) -> Array:
         """Log density of an entry at ``x`` given each draw, ``(S, len(x))``."""
@@ -263,10 +236,6 @@ class Given:
             logs = model.log_density({k: v[i : i + step] for k, v in self.theta.items()}, points)
             parts.append(logs[:, :, place] if model.scalar else logs[:, :, place, column])
         return np.concatenate(parts)
-
-    def _reach(self, column: int) -> Reach:
-        assert self.reaches is not None
-        return self.reaches[column]
 
     # -- many records --------------------------------------------------------------------------------
 
@@ -309,7 +278,7 @@ class Given:
         if self.closed:
             mean, variance = self.moments
             return np.asarray(mean + np.sqrt(variance) * self.rng.standard_normal(mean.shape)), np.arange(self.count)
-        keep = self._thin(n * k * (FINE if not self.anatomy.discrete else 16))
+        keep = self._thin(n * k * (COST if not self.anatomy.discrete else 16))
         part = self._at(keep)
         out = np.empty((len(keep), n, k))
         for column in range(k):
@@ -329,7 +298,7 @@ class Given:
     def _at(self, keep: Any) -> Given:
         theta = {k: v[keep] for k, v in self.theta.items()}
         weights = None if self.weights is None else self.weights[keep]
-        return Given(self.anatomy, self.observed, self.reaches, theta, self.chains, weights, self.exact, self.rng)
+        return Given(self.anatomy, self.observed, self.lines, theta, self.chains, weights, self.exact, self.rng)
 
     def _whole(self, target: Any) -> Posterior:
         """A function of the whole file: an average, an order statistic."""
@@ -397,20 +366,10 @@ class Given:
 
     def _entry_draw(self, row: int | None, column: int) -> Array:
         """One draw of an entry for each draw of the parameters."""
-        seen = Silent(1) if row is None else self.observed.columns[column].take(np.array([row]))
-        if not self._curved(row, column):
-            found = self._entry(row, column).sample(1, self.rng)[0]
-            return np.broadcast_to(found, (self.count,))
-        line, t = self._mapped(seen, row, column)
-        logs = self._logs(seen, line.x(t), row, column) + line.log_slope(t)
-        mass = np.exp(logs - logs.max(axis=1, keepdims=True))
-        steps = np.cumsum((mass[:, 1:] + mass[:, :-1]) / 2 * np.diff(t), axis=1)
-        at = self.rng.random(self.count) * steps[:, -1]
-        place = np.minimum((steps < at[:, None]).sum(axis=1), len(t) - 2)
-        rows = np.arange(self.count)
-        left = np.where(place > 0, steps[rows, np.maximum(place - 1, 0)], 0.0)
-        share = (at - left) / np.maximum(steps[rows, place] - left, 1e-300)
-        return np.clip(line.x(t[place] + share * (t[place + 1] - t[place])), *_inside(seen))
+        if self._curved(row, column):
+            return self._one_record(row, column).draws(self.rng)
+        found = self._entry(row, column).sample(1, self.rng)[0]
+        return np.broadcast_to(found, (self.count,))
 
     # -- as posteriors -------------------------------------------------------------------------------
 
@@ -474,10 +433,6 @@ def _row(row: int, n: int) -> int:
     if not -n <= row < n:
         raise InputError(f"There are {n} records", row, "Count rows from 0")
     return row % n
-
-
-def _inside(seen: Observation) -> tuple[float, float]:
-    return float(seen.low[0]), float(seen.high[0])
 
 
 def _spread(components: Any, count: int) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -13,7 +13,7 @@ from scipy import special
 from ..checks import as_float_array, check_finite
 from ..errors import InputError
 from ..protocols import Array, Value
-from .curvespline import Splines, cut_pieces
+from .curvespline import Splines, cut_pieces, trim_pieces
 from .finite import _expm1_less
 from .gaussian import _shaped
 from .integrate import adaptive
@@ -119,6 +119,18 @@ class Curve:
                 f"{len(grid)} points that leave {min(doubt, 1.0):.2g} of the mass in doubt",
                 f"Use at least {int(np.ceil(len(grid) * np.clip((doubt / 1e-9) ** 0.125, 2.0, 20.0)))} points, or name kinks in breaks",
             )
+
+    @classmethod
+    def from_pieces(cls, grids: Sequence[Array], log_densities: Sequence[Array], lost: float = 0.0) -> Curve:
+        """A law whose density may jump from one piece of the line to the next.
+
+        ``log_densities`` has one array ``batch + (points,)`` for each grid, and ``lost`` is the share of the mass that is in doubt
+        already. A grid that is too coarse is taken as it is: `doubt` says how far the law is off.
+        """
+        batch = log_densities[0].shape[:-1]
+        rows = [values.reshape(-1, values.shape[-1]).T for values in log_densities]
+        kept, pieces, hidden = trim_pieces(grids, rows, gaps=True)
+        return cls._make(Splines(tuple(kept), tuple(pieces)), hidden + lost, batch)
 
     def _fill(self, splines: Splines, lost: Array, batch: tuple[int, ...]) -> None:
         for name, thing in (("splines", splines), ("lost", lost), ("batch", batch)):
