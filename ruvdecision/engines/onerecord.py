@@ -141,17 +141,15 @@ class OneRecord:
         merged, off = np.full((len(weights), len(laid.inside)), -np.inf), np.zeros(len(weights))
         with np.errstate(divide="ignore", invalid="ignore"):
             for some, logs in self._parts(laid):
-                fine, coarse = laid.log_masses(logs)
+                logs, fine, coarse, wide = laid.resolved(logs)
+                off += weights[:, some] @ wide
                 shares = np.where(np.isfinite(fine), np.log(weights[:, some]) - fine, -np.inf)
                 for i, share in enumerate(shares):
                     merged[i] = np.logaddexp(merged[i], special.logsumexp(logs + share[:, None], axis=0))
                 # Halving the step takes off more than this.
                 gap = np.where(np.isfinite(fine), np.minimum(np.abs(fine - coarse), 1.0), 0.0) / 16
                 off += weights[:, some] @ gap
-        return [
-            Curve.from_pieces(laid.pieces, laid.split(m), o / w.sum())
-            for m, o, w in zip(merged, off, weights, strict=True)
-        ]
+        return [laid.curve(m, o / w.sum()) for m, o, w in zip(merged, off, weights, strict=True)]
 
     def _layouts(self, most: int = MOST_POINTS) -> Iterator[_Laid]:
         """Points that are doubled from one layout to the next."""
@@ -307,6 +305,32 @@ class _Laid:
             fine, coarse = np.log(np.maximum(level @ self.rules.T, 0.0)).T + top[:, 0]
         return fine, coarse
 
+    def resolved(self, logs: Array) -> tuple[Array, Array, Array, Array]:
+        """Log densities with their masses by all points and by every other, those that are too narrow for the points made wider.
+
+        A prior that lets a scale come close to zero has laws narrower than any points. Such a law is a point mass to everybody who
+        averages over it: a normal law on the scale, four steps wide, stands for it. Last come the shares in doubt by that.
+        """
+        heights = logs + self.log_slope
+        rows, top = np.arange(len(logs)), np.argmax(heights, axis=1)
+        ends = np.cumsum([0, *(len(x) for x in self.pieces)])
+        first, last = np.isin(top, ends[:-1]), np.isin(top, ends[1:] - 1)
+        before, after = np.where(first, top, top - 1), np.where(last, top, top + 1)
+        with np.errstate(invalid="ignore"):
+            falls = [heights[rows, top] - heights[rows, near] for near in (before, after)]
+        step = np.maximum(self.v[after] - self.v[top], self.v[top] - self.v[before])
+        bend = falls[0] + falls[1]
+        narrow = np.flatnonzero(np.isfinite(heights[rows, top]) & (bend > 0.5))
+        wide = np.zeros(len(logs))
+        if len(narrow):
+            with np.errstate(invalid="ignore"):
+                move = np.where(first | last | np.isinf(bend), 0.0, 0.5 * (falls[0] - falls[1]) / bend)
+            away = (self.v - (self.v[top] + move * step)[narrow, None]) / (4 * step[narrow, None])
+            logs = logs.copy()
+            logs[narrow] = -0.5 * away**2 - self.log_slope
+            wide[narrow] = (4 * step[narrow]) ** 2
+        return logs, *self.log_masses(logs), wide
+
     def draws(self, logs: Array, rng: np.random.Generator) -> Array:
         """One draw from each of S laws, whose densities are taken as linear on the scale between points."""
         heights = logs + self.log_slope
@@ -324,6 +348,17 @@ class _Laid:
         share = share * (left + right) / np.maximum(left + np.sqrt(left**2 + share * (right**2 - left**2)), 1e-300)
         x = np.concatenate(self.pieces)
         return np.asarray(x[place] + share * (x[place + 1] - x[place]))
+
+    def curve(self, logs: Array, off: float) -> Curve:
+        """A law given by its log density at the points; what its splines do to its first two moments counts as doubt too."""
+        found = Curve.from_pieces(self.pieces, self.split(logs))
+        mass = np.exp(logs + self.log_slope) * self.rules[0]
+        mass = mass / mass.sum()
+        mean = mass @ self.inside
+        variance = mass @ (self.inside - mean) ** 2
+        with np.errstate(all="ignore"):
+            gap = abs(found.mean() - mean) / np.sqrt(variance) + abs(found.var() / variance - 1)
+        return found.doubting(off + (float(min(gap, 1.0)) if gap > SURE else 0.0) if np.isfinite(gap) else 1.0)
 
     def split(self, values: Array) -> list[Array]:
         """Values at all points, piece by piece."""

@@ -121,16 +121,16 @@ class Curve:
             )
 
     @classmethod
-    def from_pieces(cls, grids: Sequence[Array], log_densities: Sequence[Array], lost: float = 0.0) -> Curve:
+    def from_pieces(cls, grids: Sequence[Array], log_densities: Sequence[Array]) -> Curve:
         """A law whose density may jump from one piece of the line to the next.
 
-        ``log_densities`` has one array ``batch + (points,)`` for each grid, and ``lost`` is the share of the mass that is in doubt
-        already. A grid that is too coarse is taken as it is: `doubt` says how far the law is off.
+        ``log_densities`` has one array ``batch + (points,)`` for each grid. A grid that is too coarse is taken as it is: `doubt` says
+        how far the law is off.
         """
         batch = log_densities[0].shape[:-1]
         rows = [values.reshape(-1, values.shape[-1]).T for values in log_densities]
         kept, pieces, hidden = trim_pieces(grids, rows, gaps=True)
-        return cls._make(Splines(tuple(kept), tuple(pieces)), hidden + lost, batch)
+        return cls._make(Splines(tuple(kept), tuple(pieces)), hidden, batch)
 
     def _fill(self, splines: Splines, lost: Array, batch: tuple[int, ...]) -> None:
         for name, thing in (("splines", splines), ("lost", lost), ("batch", batch)):
@@ -171,6 +171,10 @@ class Curve:
     def doubt(self) -> Array:
         """Share of the mass that the grid leaves in doubt; zero if it is fine enough."""
         return self._back(self._doubt)
+
+    def doubting(self, more: float) -> Curve:
+        """The same law with another share of its mass in doubt."""
+        return self._make(self.splines, self.lost + more, self.batch)
 
     def recentred(self) -> Curve:
         """Itself: sums of differences keep their digits wherever the grid lies."""
