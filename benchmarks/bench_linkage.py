@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.spatial import cKDTree
 
-from ruvdecision.measures.fellegi_sunter import FellegiSunter
-from ruvdecision.measures.linkage import RecordLinkage
-from ruvdecision.measures.neighbours import Boxes, nearest
+from ruvdecision.measures.risk.fellegi_sunter import FellegiSunter
+from ruvdecision.measures.risk.linkage import RecordLinkage
+from ruvdecision.measures.risk.neighbours import Boxes, nearest
 
 from .timing import best, race
 

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from ruvdecision.measures.base import one_thread
-from ruvdecision.measures.cdf import cdf_differences
-from ruvdecision.measures.cluster import linkage_cut
-from ruvdecision.measures.overlap import EllipsoidOverlap, IntervalOverlap
-from ruvdecision.measures.propensity import Propensity, TreePropensity
+from ruvdecision.measures.utility.cdf import cdf_differences
+from ruvdecision.measures.utility.cluster import linkage_cut
+from ruvdecision.measures.utility.overlap import EllipsoidOverlap, IntervalOverlap
+from ruvdecision.measures.utility.propensity import Propensity, TreePropensity
 
 from .timing import best, race
 

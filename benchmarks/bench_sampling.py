@@ -15,12 +15,12 @@ import numpy as np
 from ruvdecision.beliefs.pymc import PyMCBelief, quiet_pymc
 from ruvdecision.checks import as_seed_sequence
 from ruvdecision.engines import Quadrature, Sampling
-from ruvdecision.engines.replication import replicate_seeds
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Quadratic
 from ruvdecision.masks import Noise
+from ruvdecision.running.replication import replicate_seeds
 from ruvdecision.targets import Parameter, Record
-from ruvdecision.users import User
+from ruvdecision.users.user import User
 
 from .rows import Absent
 
@@ -177,7 +177,7 @@ class counting:
         self.seen = seen
 
     def __enter__(self) -> None:
-        from ruvdecision.engines import draws
+        from ruvdecision.engines.pymc import draws
 
         self.kept = draws.Sampler
         seen, kept = self.seen, self.kept
@@ -190,7 +190,7 @@ class counting:
         draws.Sampler = Counted  # type: ignore[misc]
 
     def __exit__(self, *_: object) -> None:
-        from ruvdecision.engines import draws
+        from ruvdecision.engines.pymc import draws
 
         draws.Sampler = self.kept  # type: ignore[misc]
 

@@ -12,7 +12,7 @@ from ruvdecision.evaluate import evaluate
 from ruvdecision.masks import Noise
 from ruvdecision.scenarios import additive_noise, empirical
 from ruvdecision.targets import Maximum, Parameter
-from ruvdecision.users import Snooper
+from ruvdecision.users.user import Snooper
 
 from .timing import best, race
 

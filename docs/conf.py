@@ -35,7 +35,7 @@ nitpicky = False
 myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
 
-# The notebooks come with their outputs; tests/test_notebooks.py runs them.
+# The notebooks come with their outputs; tests/docs/test_notebooks.py runs them.
 nb_execution_mode = "off"
 
 autodoc_typehints = "none"

@@ -15,8 +15,8 @@ import pandas as pd  # noqa: E402
 import trottini_fienberg_normal  # noqa: E402
 
 import ruvdecision as ruv  # noqa: E402
-from ruvdecision.gallery import plot_frontier3, plot_maps, plot_posteriors, plot_uncertainty  # noqa: E402
-from ruvdecision.paper import theme  # noqa: E402
+from ruvdecision.plots.gallery import plot_frontier3, plot_maps, plot_posteriors, plot_uncertainty  # noqa: E402
+from ruvdecision.plots.theme import theme  # noqa: E402
 
 AVERAGE = ruv.Microaggregate(groups=1)
 GRID = np.geomspace(0.1, 50, 20)

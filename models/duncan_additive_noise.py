@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from ruvdecision.errors import InfeasibleError
-from ruvdecision.knowledgeplot import plot_knowledge
-from ruvdecision.orderstatistics import extreme_constants, normal_moments
+from ruvdecision.numerics.orderstatistics import extreme_constants, normal_moments
+from ruvdecision.plots.knowledge import plot_knowledge
 from ruvdecision.scenarios import Curve, crossings, map_curves, optimal_noise
 
 RISK = 5.0

@@ -15,10 +15,10 @@ import numpy as np
 from scipy import optimize, stats
 
 import ruvdecision as ruv
-from ruvdecision.knowledgeplot import plot_knowledge
-from ruvdecision.orderstatistics import percentile_rank
+from ruvdecision.engines.rules import clipped_noise as exact
+from ruvdecision.numerics.orderstatistics import percentile_rank
+from ruvdecision.plots.knowledge import plot_knowledge
 from ruvdecision.scenarios import empirical
-from ruvdecision.scenarios import incomes as exact
 from ruvdecision.targets import Maximum, Minimum
 
 RISK = 4e-8

@@ -17,8 +17,8 @@ import pandas as pd
 from karr_simulation import MASKS
 
 import ruvdecision as ruv
-from ruvdecision.empirical import measure
-from ruvdecision.files import read_data
+from ruvdecision.data.read import read_data
+from ruvdecision.measure import measure
 from ruvdecision.measures import EllipsoidOverlap, FellegiSunter, IntervalOverlap, RecordLinkage
 
 MAX_RISK = 0.10

@@ -14,7 +14,7 @@ import pandas as pd
 
 import ruvdecision as ruv
 from ruvdecision.decide import undominated
-from ruvdecision.empirical import measure
+from ruvdecision.measure import measure
 from ruvdecision.measures import EllipsoidOverlap, IntervalOverlap, NormalKL, RecordLinkage
 
 MASKS = {

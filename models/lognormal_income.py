@@ -118,7 +118,7 @@ def study(
 
 def figure(result, max_risk=None):
     """The four curves on one map, sampled points with their error bars."""
-    from ruvdecision.knowledgeplot import plot_knowledge
+    from ruvdecision.plots.knowledge import plot_knowledge
 
     together = ruv.RUMap.concat(list(result.values()), names=list(result))
     names = {f"{name}: Noise": name for name in result}

@@ -32,8 +32,8 @@ from scipy import special, stats
 import ruvdecision as ruv
 from ruvdecision.beliefs.pymc import PyMCBelief
 from ruvdecision.engines import Sampling
-from ruvdecision.engines.replication import replicate_seeds
 from ruvdecision.protocols import Value
+from ruvdecision.running.replication import replicate_seeds
 
 MAX_RISK = 0.2
 """A fifth of what the intruder does not know beforehand."""

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import integrate, stats
 
 import ruvdecision as ruv
-from ruvdecision.orderstatistics import group_variances
+from ruvdecision.numerics.orderstatistics import group_variances
 
 MAX_RISK = 0.5
 PAPER = {"n": 10, "variance": 2.0, "prior_variance": 5.0}

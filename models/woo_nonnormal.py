@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 import ruvdecision as ruv
-from ruvdecision.empirical import measure
+from ruvdecision.maps.scores import Column
+from ruvdecision.measure import measure
 from ruvdecision.measures import MD, Cluster, ClusteredPropensity, Propensity, RecordLinkage, TreePropensity
-from ruvdecision.scores import Column
 
 PAPER_N = 10_000
 MASKS = {

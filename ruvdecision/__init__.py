@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from . import masks, measures, protocols
 from ._version import __version__
+from .analyses.optimise import Contender, Optimum, optimise
+from .analyses.sensitivity import Sensitivity, Variation, sensitivity
 from .beliefs import Cell, FiniteBelief, NormalBelief, PyMCBelief, TableBelief
-from .channels import LinearChannel
+from .channels.linear import LinearChannel
 from .decide import Choice, Errors, Explanation, choose, dominated, explain, frontier, probabilities
 from .engines import Enumeration, Exact
 from .errors import ConvergenceError, InfeasibleError, InputError, RuvError, UnsupportedError
@@ -31,14 +33,10 @@ from .losses import (
     Quadratic,
     ZeroOne,
 )
-from .maskprior import MaskPrior
+from .maps.rumap import RUMap
 from .masks import Chain, Mask, Microaggregate, Noise, Release, Shuffle, Stochastic, Subsample, Suppress, SuppressCells
-from .optimise import Contender, Optimum, optimise
-from .panels import Panel, vary_user
 from .posteriors import Averaged, Curve, Drawn, Finite, Gaussian, GaussianMixture
 from .protocols import Value
-from .rumap import RUMap
-from .sensitivity import Sensitivity, Variation, sensitivity
 from .targets import (
     Average,
     EachRecord,
@@ -53,25 +51,27 @@ from .targets import (
     Record,
     Records,
 )
-from .users import Snooper, User
+from .users.mask_prior import MaskPrior
+from .users.panel import Panel, vary_user
+from .users.user import Snooper, User
 
 if TYPE_CHECKING:
-    from . import explore, observations, orderstatistics, report, rules, scenarios
-    from .blackwell import Order, dominated_whatever, garbling, refines
-    from .calibration import Calibration, calibrate
-    from .datafingerprint import fingerprint_data
-    from .empirical import measure
-    from .engines.grid import Quadrature
-    from .engines.identity import Identification
-    from .engines.misjudged import Misjudged
-    from .engines.records import EachRecords
-    from .engines.rules import FixedRule
-    from .engines.sampling import Sampling
-    from .engines.wholefile import WholeFile
-    from .gallery import plot_frontier3, plot_maps, plot_uncertainty
-    from .information import Worth, one_more_digit, one_more_record, one_more_variable, worth
-    from .knowledgeplot import plot_knowledge
-    from .limits import Limit, limit
+    from . import explore, report, scenarios
+    from .analyses.blackwell import Order, dominated_whatever, garbling, refines
+    from .analyses.calibrate import Calibration, calibrate
+    from .analyses.limit import Limit, limit
+    from .analyses.publishing import PublishingPrice, price_of_publishing
+    from .analyses.record_risk import RecordRisk, record_risk
+    from .analyses.sensitivity.power import power_scaling
+    from .analyses.worth import Worth, one_more_digit, one_more_record, one_more_variable, worth
+    from .channels import likelihood as observations
+    from .engines.each_record import EachRecords
+    from .engines.finite.whole_file import WholeFile
+    from .engines.identity.identity import Identification
+    from .engines.pymc.quadrature import Quadrature
+    from .engines.pymc.sampling import Sampling
+    from .engines.rules.fixed_rule import FixedRule
+    from .engines.wrong_belief import Misjudged
     from .masks import (
         PRAM,
         Apart,
@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         Topcode,
     )
     from .masks.synthesize import Combined, combine_full, combine_partial
+    from .measure import measure
     from .measures import (
         MCM,
         MD,
@@ -139,14 +140,16 @@ if TYPE_CHECKING:
         VarianceInflation,
         Wasserstein,
     )
-    from .paper import theme
-    from .plots import plot_map
-    from .posteriorplot import plot_posteriors
-    from .publishing import PublishingPrice, price_of_publishing
-    from .recordrisk import RecordRisk, record_risk
-    from .riskplots import plot_publishing, plot_record_risk
-    from .sensitivity.power import power_scaling
-    from .tornado import plot_tornado
+    from .numerics import orderstatistics
+    from .plots.gallery import plot_frontier3, plot_maps, plot_uncertainty
+    from .plots.knowledge import plot_knowledge
+    from .plots.map import plot_map
+    from .plots.posterior import plot_posteriors
+    from .plots.record_risk import plot_publishing, plot_record_risk
+    from .plots.theme import theme
+    from .plots.tornado import plot_tornado
+    from .running.fingerprint import fingerprint_data
+    from .users import rules
 
 # Names of `measures` that stay inside it.
 _INSIDE = {"Imputed", "Linear", "Logistic", "Measured", "PairedMeasure", "Poisson", "RecordMeasure", "Statistic"}
@@ -155,52 +158,52 @@ _INSIDE |= {"little_liu", "mcm_maximum"}
 _LATER = {
     **dict.fromkeys(masks.LATER, "masks"),
     **{name: "measures" for name in measures.LATER if name not in _INSIDE},
-    "Calibration": "calibration",
+    "Calibration": "analyses.calibrate",
     "Combined": "masks.synthesize",
-    "EachRecords": "engines.records",
-    "FixedRule": "engines.rules",
-    "Identification": "engines.identity",
-    "Limit": "limits",
-    "Misjudged": "engines.misjudged",
-    "PublishingPrice": "publishing",
-    "Quadrature": "engines.grid",
-    "RecordRisk": "recordrisk",
-    "Sampling": "engines.sampling",
-    "Worth": "information",
-    "calibrate": "calibration",
+    "EachRecords": "engines.each_record",
+    "FixedRule": "engines.rules.fixed_rule",
+    "Identification": "engines.identity.identity",
+    "Limit": "analyses.limit",
+    "Misjudged": "engines.wrong_belief",
+    "PublishingPrice": "analyses.publishing",
+    "Quadrature": "engines.pymc.quadrature",
+    "RecordRisk": "analyses.record_risk",
+    "Sampling": "engines.pymc.sampling",
+    "Worth": "analyses.worth",
+    "calibrate": "analyses.calibrate",
     "combine_full": "masks.synthesize",
     "combine_partial": "masks.synthesize",
-    "Order": "blackwell",
-    "WholeFile": "engines.wholefile",
-    "dominated_whatever": "blackwell",
-    "garbling": "blackwell",
-    "refines": "blackwell",
+    "Order": "analyses.blackwell",
+    "WholeFile": "engines.finite.whole_file",
+    "dominated_whatever": "analyses.blackwell",
+    "garbling": "analyses.blackwell",
+    "refines": "analyses.blackwell",
     "explore": "explore",
-    "limit": "limits",
-    "measure": "empirical",
-    "observations": "observations",
-    "one_more_digit": "information",
-    "one_more_record": "information",
-    "one_more_variable": "information",
-    "orderstatistics": "orderstatistics",
-    "plot_knowledge": "knowledgeplot",
-    "plot_map": "plots",
-    "plot_publishing": "riskplots",
-    "plot_record_risk": "riskplots",
-    "plot_tornado": "tornado",
-    "power_scaling": "sensitivity.power",
-    "price_of_publishing": "publishing",
-    "record_risk": "recordrisk",
+    "limit": "analyses.limit",
+    "measure": "measure",
+    "observations": "channels.likelihood",
+    "one_more_digit": "analyses.worth",
+    "one_more_record": "analyses.worth",
+    "one_more_variable": "analyses.worth",
+    "orderstatistics": "numerics.orderstatistics",
+    "plot_knowledge": "plots.knowledge",
+    "plot_map": "plots.map",
+    "plot_publishing": "plots.record_risk",
+    "plot_record_risk": "plots.record_risk",
+    "plot_tornado": "plots.tornado",
+    "power_scaling": "analyses.sensitivity.power",
+    "price_of_publishing": "analyses.publishing",
+    "record_risk": "analyses.record_risk",
     "report": "report",
-    "rules": "rules",
+    "rules": "users.rules",
     "scenarios": "scenarios",
-    "worth": "information",
-    "plot_frontier3": "gallery",
-    "plot_maps": "gallery",
-    "plot_posteriors": "posteriorplot",
-    "plot_uncertainty": "gallery",
-    "theme": "paper",
-    "fingerprint_data": "datafingerprint",
+    "worth": "analyses.worth",
+    "plot_frontier3": "plots.gallery",
+    "plot_maps": "plots.gallery",
+    "plot_posteriors": "plots.posterior",
+    "plot_uncertainty": "plots.gallery",
+    "theme": "plots.theme",
+    "fingerprint_data": "running.fingerprint",
 }
 if not TYPE_CHECKING:  # or every name would be taken to exist, and to be of any type
     __getattr__, __dir__, _ = attach(__name__, _LATER)

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from .checks import Seed, check_integer
-from .datafingerprint import fingerprint_attr
 from .engines import pick
+from .engines.solving import check_user, solve
 from .errors import InputError, kind_of
+from .maps.rumap import RUMap
 from .masks.base import Batch, Mask, check_mask
-from .panels import Panel
-from .progress import Bar
 from .protocols import Engine, Measure, Posterior
-from .rumap import RUMap
-from .running import root_seed
-from .solving import check_user, solve
-from .users import Snooper, User
+from .running.fingerprint import fingerprint_attr
+from .running.progress import Bar
+from .running.run import root_seed
+from .users.panel import Panel
+from .users.user import Snooper, User
 
 __all__ = ["evaluate", "posterior"]
 
@@ -100,7 +100,7 @@ def evaluate(
     root = root_seed(seed, checkpoint)
     empirical = None
     if measures is not None:
-        from .empirical import Comparison
+        from .measure import Comparison
 
         empirical = Comparison(measures, data)
     share = 1.0 if empirical is None else 2 / 3

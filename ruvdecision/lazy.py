@@ -26,7 +26,7 @@ def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any]
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = import_module(f"{package}.{home}")
-        value = module if home == name else getattr(module, name)
+        value = module if home == name else getattr(module, name, module)
         # From now on Python finds it without asking.
         setattr(sys.modules[package], name, value)
         return value

@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING, Any
 
 from .checks import check_number, suggest
 from .errors import InputError, RuvError, said
-from .progress import Stopped
+from .running.progress import Stopped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from .rumap import RUMap
+    from .maps.rumap import RUMap
 
 __all__ = ["Listing", "Outcome", "Study", "find_studies", "load_study", "parse_settings"]
 
@@ -180,7 +180,7 @@ def load_study(path: str | Path) -> Study:
 
     Examples
     --------
-    >>> lines = ["from ruvdecision.rumap import RUMap", "def study(u=2.0):"]
+    >>> lines = ["from ruvdecision.maps.rumap import RUMap", "def study(u=2.0):"]
     >>> lines += ["    return RUMap.build(labels=['only'], intruder=[u], scientist=[1.0])"]
     >>> size = Path("tiny.py").write_text("\n".join(lines))
     >>> load_study("tiny.py").run(u=4.0).maps["map"].risk.tolist()
@@ -362,7 +362,7 @@ def _first_line(text: Any) -> str:
 
 
 def _name_maps(study: Study, result: Any) -> dict[str, RUMap]:
-    from .rumap import RUMap
+    from .maps.rumap import RUMap
 
     if isinstance(result, RUMap):
         return {"map": result}

@@ -21,7 +21,7 @@ from .checks import (
     is_single,
 )
 from .errors import InputError, failure
-from .orderstatistics import percentile_rank
+from .numerics.orderstatistics import percentile_rank
 from .protocols import Array
 
 __all__ = [

@@ -14,7 +14,7 @@ from ruvdecision.masks import Microaggregate, Noise, Release, Suppress
 def dense_channel(mask, n, k):
     """A, R and which entries are in the file, from the definition of each mask."""
     a, r, alive = np.eye(n * k), np.zeros((n * k, n * k)), np.ones(n * k, dtype=bool)
-    for step in mask.steps:
+    for step in mask.parts:
         if isinstance(step, Release):
             continue
         if isinstance(step, Noise):

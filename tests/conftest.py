@@ -13,6 +13,7 @@ os.environ["RUVDECISION_KEY"] = "a key for the tests only"
 from pathlib import Path  # noqa: E402
 
 import edges  # noqa: E402
+import places  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
@@ -22,7 +23,7 @@ settings.register_profile(
 )
 settings.load_profile("house")
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = places.ROOT
 
 
 @pytest.fixture(scope="session")

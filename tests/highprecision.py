@@ -64,7 +64,7 @@ def prior_covariance(n, spread, doubt):
 def apply(mask, cross, own, n, k):
     """What the steps of a mask make of Cov(file, state) and Cov(file); gives back both for the entries still in the file."""
     alive = np.ones((n, k), dtype=bool)
-    for step in mask.steps:
+    for step in mask.parts:
         if isinstance(step, Release):
             continue
         if isinstance(step, (Noise, Draws)):

@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..targets import Functional, Identity, Parameter, Record
 
 if TYPE_CHECKING:
-    from .anatomy import Anatomy
+    from ..engines.pymc.model import Anatomy
 
 __all__ = ["PyMCBelief", "quiet_pymc"]
 
@@ -105,7 +105,7 @@ class PyMCBelief:
     def anatomy(self, n: int) -> Anatomy:
         """The model for ``n`` records, built once and taken apart."""
         if n not in self._built:
-            from .anatomy import Anatomy
+            from ..engines.pymc.model import Anatomy
 
             if len(self._built) >= 8:
                 self._built.pop(next(iter(self._built)))

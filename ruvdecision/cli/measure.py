@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from .hands import hands
+from .executor import hands
 from .options import add_report_options, add_running_options, count, number
 from .outcomes import choose, close
 from .output import check_out, write
@@ -89,10 +89,10 @@ def add(commands: Any) -> None:
 
 def measure(options: argparse.Namespace) -> int:
     """Carry out the command."""
-    from ..empirical import measure as compare
-    from ..files import check_file, read_data
-    from ..spelled import spell_measures, split_names
+    from ..data.read import check_file, read_data
+    from ..measure import measure as compare
     from ..studies import Outcome, Study
+    from .measure_names import spell_measures, split_names
 
     measures = spell_measures(
         options.measures,

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..data.write import check_places, nameable, write_files
 from ..errors import InputError, RuvError
-from ..writing import check_places, nameable, write_files
 
 if TYPE_CHECKING:
-    from ..rumap import RUMap
+    from ..maps.rumap import RUMap
     from ..studies import Outcome
 
 __all__ = ["check_out", "write"]
@@ -47,8 +47,8 @@ def write(
     outcome: Outcome, out: Path | None, max_risk: float | None, options: argparse.Namespace, say: Callable[[str], Any]
 ) -> list[Path]:
     """Make all files and write them together. A panel has its maps apart and one report with all of them."""
+    from ..maps.storage import as_bytes
     from ..report import report_files
-    from ..storage import as_bytes
     from ..studies import file_name
 
     if out is None:

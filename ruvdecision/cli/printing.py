@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..rumap import RUMap
+    from ..maps.rumap import RUMap
     from ..studies import Outcome
 
 __all__ = ["complain", "line", "progress_line", "show"]
@@ -56,7 +56,7 @@ def show(
 
 def _heads(rumap: RUMap) -> dict[str, str]:
     """The columns of numbers that a table shows, with their heads; risk and utility say which measure they are."""
-    from ..scores import Column
+    from ..maps.scores import Column
 
     heads = {"intruder_uncertainty": "intruder U", "scientist_uncertainty": "scientist U"}
     heads = {k: v for k, v in heads.items() if getattr(rumap, k.split("_")[0]) is not None}
@@ -130,7 +130,7 @@ def line(text: str) -> None:
 @contextmanager
 def progress_line(quiet: bool) -> Iterator[Any]:
     """Show what is being done and for how long, on stderr, if somebody is there to see it."""
-    from ..progress import host
+    from ..running.progress import host
 
     if quiet or not sys.stderr.isatty():
         with host(lambda text: None):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .hands import hands
+from .executor import hands
 from .options import add_report_options, add_running_options, number
 from .outcomes import choose, close
 from .output import check_out, write
@@ -41,9 +41,9 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out the command."""
-    from ..datafingerprint import own_key
-    from ..progress import host
-    from ..running import using
+    from ..running.fingerprint import own_key
+    from ..running.progress import host
+    from ..running.run import using
     from ..studies import load_study, parse_settings
 
     settings = parse_settings(options.set)

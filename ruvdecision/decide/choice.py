@@ -10,8 +10,8 @@ import numpy as np
 
 from ..checks import Seed, check_number
 from ..errors import InfeasibleError, InputError
+from ..maps.rumap import Row, RUMap
 from ..protocols import Array
-from ..rumap import Row, RUMap
 from .criteria import MostUseful, OwnLoss, Rule, as_rule, directions, first, value_of
 from .dominance import snapped
 from .doubt import DRAWS, Errors, expected_loss, frontier_probability, meets, of_release

@@ -11,8 +11,8 @@ from scipy.special import ndtr
 
 from ..checks import check_number
 from ..errors import InputError
+from ..maps.rumap import Row, RUMap
 from ..protocols import Array
-from ..rumap import Row, RUMap
 from .criteria import directions, error_of, value_of
 from .dominance import ranks, undominated
 

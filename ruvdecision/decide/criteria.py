@@ -11,8 +11,8 @@ import numpy as np
 
 from ..checks import as_float_array, check_choice, check_list, check_number, suggest
 from ..errors import InputError
+from ..maps.rumap import RUMap
 from ..protocols import Array
-from ..rumap import RUMap
 from .dominance import BETTER
 
 __all__ = [

@@ -18,9 +18,9 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from ..checks import Seed, as_generator, as_seed_sequence, check_choice, check_integer, check_number
 from ..errors import InputError
+from ..maps.rumap import RUMap
+from ..maps.scores import Column, Tabulated
 from ..protocols import Array
-from ..rumap import RUMap
-from ..scores import Column, Tabulated
 from .criteria import MostUseful, Rule, directions, error_of, first, value_of
 from .dominance import minimal, ranks, snapped
 from .drawnmaps import DrawnMaps

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..checks import Seed, check_flag
-from ..columns import frozen
 from ..errors import InputError
-from ..rumap import RUMap
+from ..maps.columns import frozen
+from ..maps.rumap import RUMap
 from .criteria import directions, value_of
 from .dominance import undominated
 from .doubt import DRAWS, Errors, frontier_probability

@@ -11,29 +11,29 @@ from ..beliefs.pymc import PyMCBelief
 from ..errors import InputError
 from ..lazy import attach
 from ..targets import EachRecord, Identity
-from ..users import Snooper, User
-from .enumeration import Enumeration
-from .exact import Exact
-from .ranks import Ranks
+from ..users.user import Snooper, User
+from .finite.enumeration import Enumeration
+from .normal.exact import Exact
+from .normal.ranks import Ranks
 from .refusal import refusal
-from .rules import FixedRule
+from .rules.fixed_rule import FixedRule
 
 if TYPE_CHECKING:
-    from .grid import Quadrature
-    from .identity import Identification
-    from .misjudged import Misjudged
-    from .records import EachRecords
-    from .sampling import Sampling
-    from .wholefile import WholeFile
+    from .each_record import EachRecords
+    from .finite.whole_file import WholeFile
+    from .identity.identity import Identification
+    from .pymc.quadrature import Quadrature
+    from .pymc.sampling import Sampling
+    from .wrong_belief import Misjudged
 
 # They need masks that are imported when they are first used, or few need them.
 LATER = {
-    "EachRecords": "records",
-    "Identification": "identity",
-    "Misjudged": "misjudged",
-    "Quadrature": "grid",
-    "Sampling": "sampling",
-    "WholeFile": "wholefile",
+    "EachRecords": "each_record",
+    "Identification": "identity.identity",
+    "Misjudged": "wrong_belief",
+    "Quadrature": "pymc.quadrature",
+    "Sampling": "pymc.sampling",
+    "WholeFile": "finite.whole_file",
 }
 if not TYPE_CHECKING:  # or every name would be taken to exist, and to be of any type
     __getattr__, __dir__, _ = attach(__name__, LATER)
@@ -75,7 +75,7 @@ def pick(engine: Any, user: Any, masks: Sequence[Any], data: Any = None) -> Any:
     )
     if isinstance(getattr(user, "target", None), Identity) and not isinstance(user, Snooper):
         if hasattr(engine, "solve") or (isinstance(engine, str) and engine in ("auto", *ENGINES)):
-            from .identity import Identification
+            from .identity.identity import Identification
 
             engine = Identification()
     elif getattr(engine, "name", None) == "identification":
@@ -93,7 +93,7 @@ def pick(engine: Any, user: Any, masks: Sequence[Any], data: Any = None) -> Any:
     if ranked and (isinstance(engine, Exact) or (isinstance(engine, str) and engine in ("auto", "exact"))):
         engine = Ranks()  # order statistics of normal records have an engine of their own
     if isinstance(getattr(user, "belief", None), FiniteBelief) and not isinstance(user, Snooper) and _whole(masks):
-        from .wholefile import WholeFile
+        from .finite.whole_file import WholeFile
 
         engine = WholeFile() if not hasattr(engine, "solve") or isinstance(engine, (Exact, Enumeration)) else engine
     if isinstance(engine, str):
@@ -124,17 +124,17 @@ def pick(engine: Any, user: Any, masks: Sequence[Any], data: Any = None) -> Any:
 
 def _whole(masks: Sequence[Any]) -> bool:
     """Whether some mask looks at the file as a whole and draws one output for it."""
-    return any(type(step).__name__ == "Mechanism" for mask in masks for step in getattr(mask, "steps", ()))
+    return any(type(step).__name__ == "Mechanism" for mask in masks for step in getattr(mask, "parts", ()))
 
 
 def _named(name: str) -> Any:
     """The engine of this name."""
     if name == "quadrature":
-        from .grid import Quadrature
+        from .pymc.quadrature import Quadrature
 
         return Quadrature()
     if name == "sampling":
-        from .sampling import Sampling
+        from .pymc.sampling import Sampling
 
         return Sampling()
     return ENGINES[name]()
@@ -144,9 +144,9 @@ def _doubtful(engine: Any, user: Any, masks: Sequence[Any], data: Any) -> Any:
     """The engine for every record at once, or for a user who is wrong or does not know the mask; None for others."""
     kind: Any = None
     if isinstance(getattr(user, "target", None), EachRecord):
-        from .records import EachRecords as kind
+        from .each_record import EachRecords as kind
     elif isinstance(user, User) and not user.plain:
-        from .misjudged import Misjudged as kind
+        from .wrong_belief import Misjudged as kind
     if kind is None:
         return None
     inner = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import UnsupportedError
 from ..targets import EachRecord, Identity
-from ..users import Snooper
+from ..users.user import Snooper
 
 __all__ = ["has_own_engine", "refusal"]
 

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 
 from ..errors import RuvError, traced
-from ..progress import Stopped, host
+from ..running.progress import Stopped, host
 from ..studies import Outcome, Study
 
 __all__ = ["Job", "Runner"]
@@ -60,7 +60,7 @@ class Runner:
     Examples
     --------
     >>> from pathlib import Path
-    >>> from ruvdecision.rumap import RUMap
+    >>> from ruvdecision.maps.rumap import RUMap
     >>> def study(u=2.0):
     ...     return RUMap.build(labels=["only"], intruder=[u], scientist=[1.0])
     >>> runner = Runner(Study(Path("tiny.py"), "A tiny study", study))

@@ -20,7 +20,7 @@ from ..masks.suppress import Suppress
 from ..posteriors import Drawn
 from ..report.numbers import number
 from ..targets import Average, NewRecord, Parameter, Record
-from ..users import Snooper, User
+from ..users.user import Snooper, User
 from .lesson import Law, Panel
 
 __all__ = ["FLAT", "draw_example", "panel_of", "panels_of"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..rumap import RUMap
+from ..maps.rumap import RUMap
 from .controls import Control, Slider
 
 __all__ = ["Built", "Law", "Lesson", "Panel", "ending"]

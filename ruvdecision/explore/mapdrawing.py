@@ -1,6 +1,6 @@
 """The map as the page draws it: utility to the right, risk upwards, the frontier, the threshold and the choice.
 
-`ruvdecision.plots` makes the picture for papers; this one is made anew at every move of a slider, so it is plain SVG, it
+`ruvdecision.plots.map` makes the picture for papers; this one is made anew at every move of a slider, so it is plain SVG, it
 takes its colours from the page (light or dark), and it says where every release lies, so that a pointer can find it.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..decide import not_dominated
+from ..maps.rumap import RUMap
+from ..maps.scores import Column
 from ..report.numbers import number
-from ..rumap import RUMap
-from ..scores import Column
 from .axes import Scale, Sheet
 
 __all__ = ["Drawing", "Series", "draw_map", "series_of"]

@@ -16,7 +16,7 @@ from ..masks.noise import Noise
 from ..masks.shuffle import Shuffle
 from ..masks.suppress import Suppress
 from ..targets import Parameter, Record
-from ..users import User
+from ..users.user import User
 from .controls import Pick, Slider, counts, even, rising
 from .examplefile import panels_of
 from .lesson import Built, Lesson

@@ -7,9 +7,9 @@ import sys
 import threading
 from typing import Any
 
+from ..maps.rumap import RUMap
 from ..report import render_report
 from ..report.picture import draw_png
-from ..rumap import RUMap
 from ..studies import Outcome
 
 __all__ = ["draw", "write"]

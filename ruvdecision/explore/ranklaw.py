@@ -14,7 +14,7 @@ import numpy as np
 from scipy import special
 from scipy.interpolate import PchipInterpolator
 
-from ..orderstatistics import normal_moments
+from ..numerics.orderstatistics import normal_moments
 from ..protocols import Array
 from ..scenarios import RankPosterior
 from ..scenarios.bayes import mean_variance

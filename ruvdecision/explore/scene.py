@@ -8,9 +8,9 @@ import numpy as np
 
 from ..decide import not_dominated
 from ..errors import InfeasibleError, InputError, RuvError
+from ..maps.rumap import RUMap
+from ..maps.scores import Column
 from ..report.numbers import count, number, value
-from ..rumap import RUMap
-from ..scores import Column
 from .lawdrawing import draw_panel
 from .lesson import Built, Panel
 from .mapdrawing import draw_map, series_of

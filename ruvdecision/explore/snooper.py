@@ -18,7 +18,7 @@ from ..scenarios import Curve, additive_noise
 from ..scenarios.bayes import belief as belief_of
 from ..scenarios.bayes import snooper
 from ..targets import Parameter
-from ..users import User
+from ..users.user import User
 from .controls import Pick, Slider, counts, even, rising
 from .examplefile import FLAT, draw_example, panel_of
 from .lesson import Built, Law, Lesson, Panel

@@ -21,9 +21,9 @@ import numpy as np
 
 from ..checks import suggest
 from ..errors import InputError
-from ..rumap import RUMap
+from ..maps.rumap import RUMap
 from ..studies import Outcome, Study
-from ..users import Snooper, User
+from ..users.user import Snooper, User
 from .background import Runner
 from .controls import Control, Slider, Switch, rising
 from .examplefile import panels_of

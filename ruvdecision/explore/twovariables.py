@@ -14,7 +14,7 @@ from ..masks.microaggregate import Microaggregate
 from ..masks.noise import Noise
 from ..masks.suppress import Suppress
 from ..targets import Parameter, Record
-from ..users import User
+from ..users.user import User
 from .controls import Pick, Slider, counts, even, rising
 from .examplefile import panels_of
 from .lesson import Built, Lesson

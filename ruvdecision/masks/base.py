@@ -22,9 +22,9 @@ from ..protocols import Array
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from ..channels import LinearChannel
-    from ..layout import Partition
-    from ..observations import Observed
+    from ..channels.layout import Partition
+    from ..channels.likelihood import Observed
+    from ..channels.linear import LinearChannel
 
 __all__ = ["Batch", "Chain", "Family", "Mask", "check_mask", "show_number"]
 
@@ -78,18 +78,18 @@ class Mask:
             raise InputError(
                 "Only masks compose with |", type(other).__name__, "Write Noise(variance=2) | Microaggregate(groups=1)"
             )
-        return Chain(self.steps + other.steps)
+        return Chain(self.parts + other.parts)
 
     def refines(self, other: Mask, belief: Any = None, *, records: int | None = None, columns: int = 1) -> bool:
-        """Whether this release tells everything that the other one does; see `ruvdecision.blackwell.refines`."""
-        from ..blackwell import refines
+        """Whether this release tells everything that the other one does; see `ruvdecision.analyses.blackwell.refines`."""
+        from ..analyses.blackwell import refines
 
         return refines(self, other, belief, records=records, columns=columns)
 
     # -- describing ----------------------------------------------------------------------------------
 
     @property
-    def steps(self) -> tuple[Mask, ...]:
+    def parts(self) -> tuple[Mask, ...]:
         """The masks that are applied one after the other."""
         return (self,)
 
@@ -179,13 +179,13 @@ class Chain(Mask):
         for mask in self.masks:
             if not isinstance(mask, Mask):
                 raise InputError("A chain needs masks", kind_of(mask), "Write mask_a | mask_b")
-            steps += mask.steps
+            steps += mask.parts
         if not steps:
             raise InputError("A chain needs masks", "none", "Write mask_a | mask_b")
         object.__setattr__(self, "masks", tuple(steps))
 
     @property
-    def steps(self) -> tuple[Mask, ...]:
+    def parts(self) -> tuple[Mask, ...]:
         return self.masks
 
     @property

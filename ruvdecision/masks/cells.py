@@ -181,7 +181,7 @@ def publish(mask: Mask, table: Any) -> PublishedTable:
     """
     counts = as_counts(table)
     current = PublishedTable(counts, {}, int(counts.sum()))
-    for number, step in enumerate(s for s in mask.steps if not isinstance(s, Release)):
+    for number, step in enumerate(s for s in mask.parts if not isinstance(s, Release)):
         if isinstance(step, SuppressCells):
             current = step.publish(counts if number == 0 else current)
         elif isinstance(step, Suppress):

@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..channels import LinearChannel
+from ..channels.layout import Partition
+from ..channels.linear import LinearChannel
 from ..checks import as_float_array, check_covariance, check_index, check_integer, check_probabilities, check_sequence
 from ..errors import InputError, UnsupportedError
-from ..layout import Partition
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame

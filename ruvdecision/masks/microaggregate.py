@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..channels import LinearChannel
+from ..channels.layout import Partition
+from ..channels.linear import LinearChannel
 from ..checks import check_choice, check_columns, check_integer, check_sequence
 from ..errors import InputError, UnsupportedError
-from ..layout import Partition
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import apart, as_columns, category_codes
@@ -23,7 +23,7 @@ from .moments import sample_covariance
 from .ordering import stable_order
 
 if TYPE_CHECKING:
-    from ..observations import Observed
+    from ..channels.likelihood import Observed
 
 __all__ = ["Microaggregate"]
 
@@ -203,7 +203,7 @@ class Microaggregate(Mask):
 
     def back(self, observed: Observed) -> Observed:
         """The averages of groups that were fixed beforehand; noisy copies of one average are put together."""
-        from ..observations import Averages, Silent
+        from ..channels.likelihood import Averages, Silent
 
         n = observed.n
         if self.by != "rows" or self.within is not None or self.centre != "mean":
@@ -291,7 +291,7 @@ class Microaggregate(Mask):
 
 def _together(centre: Array, variance: Array, label: Ints, groups: int) -> tuple[Array, Array, Array]:
     """Several looks at each group's average as one: value, variance, and what is left of their log density."""
-    from ..observations.maps import not_from
+    from ..channels.likelihood.maps import not_from
 
     sure, told = variance == 0, np.isfinite(variance)
     exact = np.bincount(label, weights=sure, minlength=groups) > 0

@@ -15,7 +15,7 @@ from .columnkinds import as_columns
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from ..observations import Observed
+    from ..channels.likelihood import Observed
 
 __all__ = ["MultiplicativeNoise"]
 
@@ -92,9 +92,9 @@ class MultiplicativeNoise(Mask):
 
     def back(self, observed: Observed) -> Observed:
         """The density of a value times a factor; a released zero was a zero."""
-        from ..observations import Known, Observation
-        from ..observations.factor import Factor, LognormalFactor, NormalFactor, SplitFactor
-        from ..observations.simple import split
+        from ..channels.likelihood import Known, Observation
+        from ..channels.likelihood.factor import Factor, LognormalFactor, NormalFactor, SplitFactor
+        from ..channels.likelihood.simple import split
 
         positions = observed.positions(self.columns)
         if self.per == "record" and len(positions) > 1:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channels import LinearChannel
+from ..channels.layout import Partition
+from ..channels.linear import LinearChannel
 from ..checks import check_columns, check_flags, check_number
 from ..errors import InputError, UnsupportedError
-from ..layout import Partition
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns
@@ -23,7 +23,7 @@ from .noisekind import as_bounds, as_kind, clip, draw
 from .noisesize import as_size, evaluate, is_per_record, pattern
 
 if TYPE_CHECKING:
-    from ..observations import Observed
+    from ..channels.likelihood import Observed
 
 __all__ = ["Noise"]
 

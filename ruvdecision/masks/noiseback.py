@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..channels.likelihood import Observation, Observed, Silent
+from ..channels.likelihood.kernel import Sized, refuse_no_noise
+from ..channels.likelihood.laws import LaplaceLaw, Law, NormalLaw, StudentLaw
+from ..channels.likelihood.maps import Clip
+from ..channels.likelihood.simple import split
 from ..checks import as_float_array
 from ..errors import InputError, UnsupportedError
-from ..observations import Observation, Observed, Silent
-from ..observations.kernel import Sized, refuse_no_noise
-from ..observations.laws import LaplaceLaw, Law, NormalLaw, StudentLaw
-from ..observations.maps import Clip
-from ..observations.simple import split
 from ..protocols import Array
 from .noisesize import is_per_record
 
@@ -169,7 +169,7 @@ def _diagonal(sd: Array, positions: list[int], chosen: list[int], k: int) -> Arr
 
 
 def _add(observed: Observed, covariance: Array) -> Observed:
-    from ..observations import JointNormal
+    from ..channels.likelihood import JointNormal
 
     joint = observed.joint
     assert joint is not None
@@ -259,7 +259,7 @@ def _sized(mask: Noise, observed: Observed, positions: list[int], times: Array) 
 
 
 def _numpy() -> Any:
-    from ..observations import NUMPY
+    from ..channels.likelihood import NUMPY
 
     return NUMPY
 

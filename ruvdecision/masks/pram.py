@@ -25,7 +25,7 @@ from .columnkinds import Ints, as_columns, kind_of, put
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from ..observations import Observed
+    from ..channels.likelihood import Observed
     from .stochastic import Stochastic
 
 __all__ = ["PRAM", "invariant_matrix"]
@@ -261,8 +261,8 @@ class PRAM(Mask):
 
     def back(self, observed: Observed) -> Observed:
         """The chance of each category to be released as what was released."""
-        from ..observations import Observation
-        from ..observations.discrete import before_matrix
+        from ..channels.likelihood import Observation
+        from ..channels.likelihood.discrete import before_matrix
 
         if self.invariant:
             raise UnsupportedError(

@@ -18,7 +18,7 @@ from .columnkinds import as_columns, category_codes, put, real_like
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from ..observations import Observed
+    from ..channels.likelihood import Observed
 
 __all__ = ["Recode"]
 
@@ -103,9 +103,9 @@ class Recode(Mask):
 
     def back(self, observed: Observed) -> Observed:
         """The interval that a label or a number stands for; for categories, those that became the released one."""
-        from ..observations.discrete import before_matrix
-        from ..observations.maps import Map
-        from ..observations.stepped import Bins, Widths
+        from ..channels.likelihood.discrete import before_matrix
+        from ..channels.likelihood.maps import Map
+        from ..channels.likelihood.stepped import Bins, Widths
 
         positions, n = observed.positions(self.columns), observed.n
         if self.categories is not None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..channels import LinearChannel
+from ..channels.linear import LinearChannel
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from ..observations import Observed
+    from ..channels.likelihood import Observed
 
 __all__ = ["Release"]
 

@@ -16,7 +16,7 @@ from .columnkinds import as_columns, put, real_like
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from ..observations import Observed
+    from ..channels.likelihood import Observed
 
 __all__ = ["Round", "replace_keeping_integers"]
 
@@ -82,10 +82,10 @@ class Round(Mask):
 
     def back(self, observed: Observed) -> Observed:
         """An interval of one base around a multiple, or the probabilities of rounding up and down to it."""
-        from ..observations import Observation
-        from ..observations.maps import Multiples
-        from ..observations.randomround import RandomMultiple
-        from ..observations.simple import Pieces, join
+        from ..channels.likelihood import Observation
+        from ..channels.likelihood.maps import Multiples
+        from ..channels.likelihood.randomround import RandomMultiple
+        from ..channels.likelihood.simple import Pieces, join
 
         positions = observed.positions(self.columns)
         base = np.atleast_1d(np.asarray(self.base))

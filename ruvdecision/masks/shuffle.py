@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pandas as pd
 
-from ..channels import LinearChannel
+from ..channels.linear import LinearChannel
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from ..observations import Observed
+    from ..channels.likelihood import Observed
 
 __all__ = ["Shuffle"]
 

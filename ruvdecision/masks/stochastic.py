@@ -17,7 +17,7 @@ from .columnkinds import as_columns
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from ..observations import Observed
+    from ..channels.likelihood import Observed
 
 __all__ = ["Stochastic"]
 
@@ -126,7 +126,7 @@ class Stochastic(Mask):
 
     def back(self, observed: Observed) -> Observed:
         """The chance of each category to be released as what was released."""
-        from ..observations.discrete import before_matrix
+        from ..channels.likelihood.discrete import before_matrix
 
         inputs = self.inputs if self.inputs is not None else tuple(range(len(self.matrix)))
         outputs = self.labels(inputs)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..channels import LinearChannel
+from ..channels.layout import Partition
+from ..channels.linear import LinearChannel
 from ..checks import check_integer, check_number
 from ..errors import InputError, UnsupportedError
-from ..layout import Partition
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from ..observations import Observed
+    from ..channels.likelihood import Observed
 
 __all__ = ["Subsample"]
 

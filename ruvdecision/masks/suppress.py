@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..channels import LinearChannel
+from ..channels.layout import Partition
+from ..channels.linear import LinearChannel
 from ..checks import check_columns, check_index, check_integer
 from ..errors import InputError
-from ..layout import Partition
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns, blanked, put
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from ..observations import Observed
+    from ..channels.likelihood import Observed
 
 __all__ = ["Suppress"]
 
@@ -74,7 +74,7 @@ class Suppress(Mask):
 
     def back(self, observed: Observed) -> Observed:
         """Nothing is told about suppressed entries; an average later in the chain leaves them out."""
-        from ..observations import Silent, join
+        from ..channels.likelihood import Silent, join
 
         rows, positions = np.array(self._rows(observed.n)), observed.positions(self.columns)
         if self.rows is not None and len(rows) < observed.n:

@@ -16,7 +16,7 @@ from .frame import Frame
 from .round import replace_keeping_integers
 
 if TYPE_CHECKING:
-    from ..observations import Observed
+    from ..channels.likelihood import Observed
 
 __all__ = ["Bottomcode", "Topcode"]
 
@@ -103,7 +103,7 @@ class _Tail(Mask):
 
     def back(self, observed: Observed) -> Observed:
         """Known inside the threshold, beyond it somewhere in the tail; a released tail mean is the average of the tail."""
-        from ..observations.maps import Clip
+        from ..channels.likelihood.maps import Clip
 
         why = None
         if self.at is None:
@@ -128,8 +128,8 @@ class _Tail(Mask):
 
     def _back_mean(self, observed: Observed, positions: list[int], at: Array) -> Observed:
         """A tail of one is known; one of several has a known average, and each of them lies beyond the threshold."""
-        from ..observations import Averages, Between, Known, Silent, join
-        from ..observations.maps import not_from
+        from ..channels.likelihood import Averages, Between, Known, Silent, join
+        from ..channels.likelihood.maps import not_from
 
         if observed.averages is not None:
             raise UnsupportedError(

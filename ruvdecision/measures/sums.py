@@ -15,7 +15,7 @@ from scipy import linalg
 
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
-from . import cells
+from .tables import cells
 
 __all__ = ["Counts", "Factor", "Moments", "Same", "Sums", "Together", "add"]
 

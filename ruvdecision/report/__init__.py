@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ..checks import check_choice, suggest
+from ..data.write import as_place, check_places, write_files
 from ..errors import InputError, kind_of
-from ..rumap import RUMap
-from ..writing import as_place, check_places, write_files
+from ..maps.rumap import RUMap
 from .blocks import Document, pictures
 from .content import compose
 from .extras import Extras

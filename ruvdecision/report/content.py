@@ -13,7 +13,7 @@ import numpy as np
 
 from ..decide import Choice, choose, explain, not_dominated
 from ..errors import InfeasibleError
-from ..rumap import RUMap
+from ..maps.rumap import RUMap
 from .blocks import Block, Document, Fold, Heading, Items, Line, Paragraph, Picture, Table, Terms
 from .doubts import LIMITS, beyond, doubtful, doubts, is_diagnostic
 from .extras import Extras, reasons, sections, sureness

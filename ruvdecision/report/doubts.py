@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..rumap import RUMap
+from ..maps.rumap import RUMap
 from .numbers import number
 
 __all__ = ["LARGE", "LIMITS", "beyond", "doubtful", "doubts", "is_diagnostic"]

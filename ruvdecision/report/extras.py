@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from ..analyses.limit import Limit
+from ..analyses.record_risk import RecordRisk
+from ..analyses.sensitivity import Sensitivity
 from ..decide import Choice, probabilities
 from ..decide.compare import explanations
 from ..errors import InputError
-from ..limits import Limit
-from ..recordrisk import RecordRisk
-from ..riskplots import plot_record_risk
-from ..rumap import RUMap
-from ..sensitivity import Sensitivity
-from ..tornado import plot_tornado
+from ..maps.rumap import RUMap
+from ..plots.record_risk import plot_record_risk
+from ..plots.tornado import plot_tornado
 from .blocks import Block, Fold, Heading, Items, Line, Paragraph, Picture, Table
 from .fingerprint import fingerprint
 from .numbers import count, number

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..rumap import RUMap
+from ..maps.rumap import RUMap
 
 __all__ = ["fingerprint"]
 

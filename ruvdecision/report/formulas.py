@@ -27,7 +27,6 @@ from ..losses import (
     Quadratic,
     ZeroOne,
 )
-from ..panels import Panel
 from ..targets import (
     Average,
     EachRecord,
@@ -42,7 +41,8 @@ from ..targets import (
     Record,
     Records,
 )
-from ..users import Snooper
+from ..users.panel import Panel
+from ..users.user import Snooper
 from .numbers import number
 
 __all__ = ["formulas"]
@@ -66,7 +66,7 @@ SMALL = 4
 def formulas(user: Any, role: str = "intruder") -> list[str]:
     """The lines that say what a user (a `User`, `Snooper` or `Panel`) does; of a panel, how one U is made of its members'.
 
-    >>> from ruvdecision.users import User
+    >>> from ruvdecision.users.user import User
     >>> user = User(NormalBelief(records=10, variance=2, prior_variance=5), Record(0), Quadratic())
     >>> formulas(user)[0]
     'xᵢ | μ ~ N(μ, 2) for i = 0, …, 9; μ ~ N(0, 5)'

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..panels import Panel
-from ..rumap import RUMap
-from ..scores import Column
+from ..maps.rumap import RUMap
+from ..maps.scores import Column
+from ..users.panel import Panel
 from .doubts import is_diagnostic
 
 __all__ = ["method_notes", "references"]

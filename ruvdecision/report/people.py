@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..decide import Choice
-from ..panels import Panel
-from ..rumap import RUMap
-from ..scores import Column
+from ..maps.rumap import RUMap
+from ..maps.scores import Column
+from ..users.panel import Panel
 from .blocks import Block, Fold, Formula, Items, Line, Paragraph, Table
 from .formulas import formulas
 from .numbers import number, value

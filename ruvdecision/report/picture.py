@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..plots import plot_map
-from ..rumap import RUMap
+from ..maps.rumap import RUMap
+from ..plots.map import plot_map
 from .blocks import Picture, clean
 
 if TYPE_CHECKING:

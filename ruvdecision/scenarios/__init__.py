@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..columns import tell_apart
+from ..engines.rules import clipped_noise as incomes
 from ..errors import InputError
+from ..maps.columns import tell_apart
+from ..maps.rumap import RUMap
 from ..masks.noise import Noise
 from ..protocols import Value
-from ..rumap import RUMap
-from . import bayes, exact, formulas, incomes
+from . import bayes, exact, formulas
 from .bayes import RankPosterior
 from .crossing import Crossing, Optimum, crossings, optimal_noise
 from .curve import KNOWLEDGE, METHODS, Curve, check_noise

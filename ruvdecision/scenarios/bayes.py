@@ -16,16 +16,16 @@ from scipy import special
 
 from ..beliefs.normal import NormalBelief
 from ..checks import check_integer, check_number, check_vector
-from ..engines.exact import Exact
+from ..engines.normal.exact import Exact
 from ..errors import InputError
 from ..losses import Quadratic
 from ..masks.noise import Noise
 from ..masks.shuffle import Shuffle
-from ..orderstatistics import paired_gap
+from ..numerics.counts import rank_at_most
+from ..numerics.orderstatistics import paired_gap
 from ..protocols import Array
 from ..targets import NewRecord, Parameter, Record
-from ..users import User
-from .counts import rank_at_most
+from ..users.user import User
 
 __all__ = [
     "RankPosterior",

@@ -12,7 +12,7 @@ from scipy import stats
 
 from ..checks import as_float_array, check_choice, check_finite, check_integer, check_number, check_vector
 from ..errors import InputError, UnsupportedError
-from ..orderstatistics import normal_moments, percentile_rank
+from ..numerics.orderstatistics import normal_moments, percentile_rank
 from ..protocols import Array
 from . import bayes, exact, formulas
 from .populations import Masked, check_law

@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import Seed, as_seed_sequence, check_choice, check_integer
-from ..columns import tell_apart
+from ..engines.rules.clipped_noise import index_error, position_error, scientist_error
 from ..errors import InputError
+from ..maps.columns import tell_apart
+from ..maps.rumap import RUMap
 from ..masks.frame import Frame
 from ..masks.noise import Noise
 from ..protocols import Array, Value
-from ..rules import order_rows
-from ..rumap import RUMap
 from ..targets import Maximum, Minimum, OrderStatistic, Percentile
+from ..users.rules import order_rows
 from .curve import check_noise
-from .incomes import index_error, position_error, scientist_error
 
 __all__ = ["KNOWLEDGE", "METHODS", "TARGETS", "empirical"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from ..orderstatistics import normal_moments, paired_gap
+from ..numerics.orderstatistics import normal_moments, paired_gap
 from ..protocols import Array
 
 __all__ = [

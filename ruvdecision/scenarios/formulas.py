@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from ..orderstatistics import extreme_constants
+from ..numerics.orderstatistics import extreme_constants
 from ..protocols import Array
 
 __all__ = [

@@ -17,9 +17,9 @@ from scipy import optimize, special, stats
 
 from ..checks import check_integer, check_number
 from ..errors import InputError
-from ..orderstatistics import order_nodes
+from ..numerics.counts import at_least
+from ..numerics.orderstatistics import order_nodes
 from ..protocols import Array
-from .counts import at_least
 
 __all__ = ["Masked", "check_law"]
 

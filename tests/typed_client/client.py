@@ -1,7 +1,8 @@
 """A typed program that uses the package as its users do. ``mypy --strict`` must find nothing in it, and it must run.
 
-`tests/test_wheel.py` checks and runs it against the installed wheel, outside the source tree. What stands behind ``assert_type`` is
-promised. A line with ``type: ignore[...]`` is wrong use: mypy must call it an error, and an ignore that is not needed is one too.
+`tests/contracts/test_wheel.py` checks and runs it against the installed wheel, outside the source tree. What stands
+behind ``assert_type`` is promised. A line with ``type: ignore[...]`` is wrong use: mypy must call it an error, and an
+ignore that is not needed is one too.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import ruvdecision as ruv
+from ruvdecision.maps.show import Row
 from ruvdecision.masks.frame import Frame
 from ruvdecision.protocols import Belief, Engine, Loss, Measure, Posterior, Solution, Target, Value
-from ruvdecision.show import Row
 
 Array = NDArray[np.float64]
 

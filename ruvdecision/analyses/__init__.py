@@ -1,0 +1,1 @@
+"""Questions asked of maps, users and masks: what is best, what is possible, how sure, what it is worth."""

@@ -1,0 +1,373 @@
+"""When one release tells everything that another does: Blackwell's order of masks.
+
+Mask a refines mask b if b's release can be made from a's by adding noise, without looking at the records again. Then
+every user, whatever he wants to know and whatever being wrong costs him, has an uncertainty after a that is no larger
+than after b: a is at least as useful and at least as risky. Blackwell (1953); for normal releases Hansen and Torgersen (1974).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
+
+from ..beliefs.finite import FiniteBelief
+from ..beliefs.normal import NormalBelief
+from ..channels.linear import LinearChannel
+from ..checks import check_integer
+from ..engines.finite.channel import FiniteChannel, Kernel
+from ..engines.normal.exact import Exact
+from ..errors import InputError, RuvError, UnsupportedError, kind_of
+from ..masks.base import Chain, Mask
+from ..masks.mechanism import Mechanism
+from ..masks.release import Release
+from ..masks.suppress import Suppress
+from ..protocols import Array
+
+__all__ = ["Order", "dominated_whatever", "garbling", "refines"]
+
+LARGEST = 600
+"""Most entries of a file whose linear channels are compared as full matrices."""
+SAME = 1e-8
+
+
+def refines(a: Mask, b: Mask, belief: Any = None, *, records: int | None = None, columns: int = 1) -> bool:
+    """Whether release a tells everything that release b does.
+
+    Decided for masks of one chain (``a`` refines ``a | more``), for linear-Gaussian channels, where a linear map and
+    further noise must lead from a to b, and for finite channels, where a row-stochastic matrix must (a linear
+    programme). Refuses what it cannot decide.
+
+    Parameters
+    ----------
+    a, b : Mask
+        The masks.
+    belief : NormalBelief or FiniteBelief, optional
+        What the records are: how many, how many columns, which outcomes. The order does not depend on priors, except that
+        outcomes of probability zero do not count.
+    records, columns : int, optional
+        Size of a numeric file, instead of a belief.
+
+    Examples
+    --------
+    >>> from ruvdecision.masks import Microaggregate, Noise
+    >>> (
+    ...     refines(Noise(variance=1.0), Noise(variance=2.0), records=5),
+    ...     refines(Noise(variance=2.0), Noise(variance=1.0), records=5),
+    ... )
+    (True, False)
+    >>> refines(Noise(variance=2.0), Noise(variance=2.0) | Microaggregate(groups=1))
+    True
+    """
+    for name, mask in (("a", a), ("b", b)):
+        if not isinstance(mask, Mask):
+            raise InputError(
+                f"{name} must be a mask",
+                kind_of(mask),
+                "Write Noise(variance=1).refines(Noise(variance=2), records=10)",
+            )
+    if belief is not None and records is not None:
+        raise InputError("Give a belief or the number of records", "both", "Leave records out")
+    if isinstance(belief, (int, np.integer)) and not isinstance(belief, bool):
+        belief, records = None, int(belief)
+    if _follows(a, b):
+        return True
+    if belief is None and records is not None:
+        size = check_integer("columns", columns, low=1)
+        belief = NormalBelief(
+            records=check_integer("records", records, low=1), covariance=np.eye(size), prior_covariance=np.eye(size)
+        )
+    if belief is None:
+        raise UnsupportedError(
+            f"Whether {a} refines {b} depends on what the records are",
+            do="Give a belief, or records= and columns= of a numeric file",
+        )
+    # What a tells of a mask that b goes on from, it tells of b; but not the other way round.
+    steps = b.parts
+    problem: RuvError | None = None
+    for stop in range(len(steps), 0, -1):
+        part = steps[0] if stop == 1 else Chain(steps[:stop])
+        if stop < len(steps) and not _forgets(steps[stop]):
+            continue
+        try:
+            answer = _decide(a, part, belief)
+        except UnsupportedError as error:
+            problem = problem or error
+            continue
+        if answer:
+            return True
+        if stop == len(steps):
+            return False
+    assert problem is not None
+    raise problem
+
+
+def garbling(first: Any, second: Any) -> tuple[Array, float]:
+    """The row-stochastic matrix G that brings ``first @ G`` nearest to ``second``, and the largest entry of what is missing.
+
+    Both are row-stochastic with one row per category; second is a garbling of first if nothing is missing.
+
+    >>> garbling([[1, 0], [0, 1]], [[0.9, 0.1], [0.2, 0.8]])[1] < 1e-9
+    True
+    """
+    k, target = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if k.ndim != 2 or target.ndim != 2 or len(k) != len(target):
+        raise InputError(
+            "Channels must have one row per category",
+            f"shapes {k.shape} and {target.shape}",
+            "Give two matrices of the same rows",
+        )
+    inner, outer = k.shape[1], target.shape[1]
+    product = kron(csr_array(k), eye_array(outer), format="csr")  # (K G) row by row
+    slack = csr_array(np.ones((product.shape[0], 1)))
+    upper = vstack([hstack([product, -slack]), hstack([-product, -slack])], format="csr")
+    right = np.r_[target.reshape(-1), -target.reshape(-1)]
+    total = hstack(
+        [kron(eye_array(inner), csr_array(np.ones((1, outer))), format="csr"), csr_array((inner, 1))], format="csr"
+    )
+    cost = np.r_[np.zeros(inner * outer), 1.0]
+    found = linprog(
+        cost,
+        A_ub=upper,
+        b_ub=right,
+        A_eq=total,
+        b_eq=np.ones(inner),
+        bounds=(0, None),
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    if found.x is None:
+        raise RuvError("The linear programme that compares two channels failed", found.message, "Use fewer outcomes")
+    matrix = np.clip(found.x[:-1].reshape(inner, outer), 0.0, None)
+    matrix /= matrix.sum(axis=1, keepdims=True)
+    return matrix, float(np.abs(k @ matrix - target).max())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Order:
+    """Which masks of a list tell everything that others do. ``table[i, j]`` is 1 if mask i refines j, 0 if not, -1 if not known."""
+
+    masks: tuple[Mask, ...]
+    table: Any
+
+    @property
+    def by(self) -> tuple[tuple[int, ...], ...]:
+        """For every mask, the positions of the masks that tell more: all that it does, and not the other way round."""
+        known, size = self.table, len(self.masks)
+        return tuple(
+            tuple(i for i in range(size) if i != j and known[i, j] == 1 and known[j, i] == 0) for j in range(size)
+        )
+
+    @property
+    def alike(self) -> tuple[tuple[int, ...], ...]:
+        """For every mask, the positions of the others that tell exactly the same."""
+        known, size = self.table, len(self.masks)
+        return tuple(
+            tuple(i for i in range(size) if i != j and known[i, j] == 1 and known[j, i] == 1) for j in range(size)
+        )
+
+    def column(self) -> list[str]:
+        """A column for a map's table: the release, nearest in the order, that tells more whatever the users want; "" if none."""
+        out = []
+        for above in self.by:
+            nearest = [
+                i for i in above if not any(self.table[i, other] == 1 and self.table[other, i] == 0 for other in above)
+            ]
+            out.append(str(self.masks[nearest[0]]) if nearest else "")
+        return out
+
+    def __repr__(self) -> str:
+        told = sum(bool(b) for b in self.by)
+        open_ = int(np.sum(np.asarray(self.table) == -1))
+        return f"Order({len(self.masks)} masks: {told} tell less than another whatever the users want; {open_} pairs not decided)"
+
+
+def dominated_whatever(
+    masks: Sequence[Mask], belief: Any = None, *, records: int | None = None, columns: int = 1
+) -> Order:
+    """Compare all masks of a map by what they tell, whatever the users want.
+
+    A release that another one refines serves no scientist better, whatever she wants; and it helps no intruder more,
+    whatever he wants. The scientists' side of dominance is thus settled without any target or loss. Pairs that cannot be
+    decided are marked as not known.
+
+    Examples
+    --------
+    >>> from ruvdecision.masks import Noise, Release
+    >>> dominated_whatever([Release(), Noise(sd=1.0), Noise(sd=2.0)], records=3).column()
+    ['', 'Release()', 'Noise(sd=1)']
+    """
+    listed = tuple(masks)
+    table = np.full((len(listed), len(listed)), -1, dtype=np.int64)
+    for i, a in enumerate(listed):
+        for j, b in enumerate(listed):
+            try:
+                table[i, j] = 1 if i == j else int(refines(a, b, belief, records=records, columns=columns))
+            except UnsupportedError:
+                continue
+    return Order(listed, table)
+
+
+# -- chains ----------------------------------------------------------------------------------------------
+
+
+def _follows(a: Mask, b: Mask) -> bool:
+    """Whether b goes on from a's release, or tells nothing, or a tells all."""
+    first, second = _plain_steps(a), _plain_steps(b)
+    if not first or any(isinstance(s, Suppress) and s.columns is None and s.rows is None for s in second):
+        return True
+    if len(second) < len(first) or not all(
+        x.family == y.family and x.numbers == y.numbers for x, y in zip(first, second, strict=False)
+    ):
+        return False
+    return len(second) == len(first) or _forgets(second[len(first)])
+
+
+def _plain_steps(mask: Mask) -> list[Mask]:
+    return [s for s in mask.parts if not isinstance(s, Release)]
+
+
+def _forgets(step: Mask) -> bool:
+    """Whether a step of a chain looks at nothing but the release before it."""
+    return not getattr(step, "matching_residuals", False)
+
+
+# -- channels --------------------------------------------------------------------------------------------
+
+
+def _decide(a: Mask, b: Mask, belief: Any) -> bool:
+    if isinstance(belief, NormalBelief):
+        return _linear(a, b, belief)
+    if isinstance(belief, FiniteBelief):
+        return _finite(a, b, belief)
+    raise UnsupportedError(
+        f"Releases are compared for normal and finite beliefs, not for a {type(belief).__name__}",
+        do="Give records= and columns=",
+    )
+
+
+def _linear(a: Mask, b: Mask, belief: NormalBelief) -> bool:
+    """Compare A x + N(0, R): exact observations of b must follow from those of a, and a must know more about the rest.
+
+    The information about x is A' R^-1 A; where R is singular some combinations of x are told exactly. On the x that
+    a's exact combinations leave open, a's information less b's must be positive semidefinite (Hansen and Torgersen 1974).
+    """
+    if belief.records * belief.k > LARGEST:
+        raise UnsupportedError(
+            f"A file of {belief.records * belief.k:,} entries is too large to compare channels entry by entry",
+            f"a limit of {LARGEST}",
+            "Compare the masks on a smaller file",
+        )
+    exact_a, known_a = _information(_channel(a, belief))
+    exact_b, known_b = _information(_channel(b, belief))
+    size = known_a.shape[0]
+    open_ = _null_space(exact_a, size)
+    if exact_b.size and np.abs(exact_b @ open_).max(initial=0.0) > SAME:
+        return False
+    gap = open_.T @ (known_a - known_b) @ open_
+    if not gap.size:
+        return True
+    scale = max(float(np.abs(known_a).max(initial=0.0)), float(np.abs(known_b).max(initial=0.0)), 1e-300)
+    return bool(np.linalg.eigvalsh((gap + gap.T) / 2)[0] >= -SAME * scale)
+
+
+def _channel(mask: Mask, belief: NormalBelief) -> tuple[Array, Array]:
+    channel: LinearChannel = Exact()._single(belief, mask)
+    if channel.location != "known":
+        raise UnsupportedError(
+            f"{mask} moves or drops rows at random, which is no linear channel", do="Compare the masks before that step"
+        )
+    return channel.dense()
+
+
+def _information(channel: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Orthonormal rows of what is told exactly, and the information about the rest."""
+    a, r = channel
+    values, vectors = np.linalg.eigh((r + r.T) / 2)
+    noisy = values > 1e-11 * max(float(values[-1]), 1e-300)
+    told = vectors[:, ~noisy].T @ a
+    size = float(np.abs(a).max(initial=0.0))
+    if told.size and size > 0:
+        _, s, v = np.linalg.svd(told)
+        told = v[: int(np.sum(s > 1e-10 * size))]
+    else:
+        told = np.zeros((0, a.shape[1]))
+    turned = vectors[:, noisy].T @ a
+    return told, np.asarray(turned.T @ (turned / values[noisy, None]))
+
+
+def _null_space(rows: Array, size: int) -> Array:
+    if not len(rows):
+        return np.eye(size)
+    _, s, v = np.linalg.svd(rows, full_matrices=True)
+    return np.asarray(v[int(np.sum(s > 1e-10)) :].T)
+
+
+def _finite(a: Mask, b: Mask, belief: FiniteBelief) -> bool:
+    if isinstance(a, Mechanism) or isinstance(b, Mechanism):
+        return _whole(a, b, belief)
+    first, second = FiniteChannel.of(belief, a), FiniteChannel.of(belief, b)
+    for channel, mask in ((first, a), (second, b)):
+        if not channel.ordered or channel.sampled:
+            raise UnsupportedError(f"{mask} moves or drops rows at random", do="Compare the masks before that step")
+    live = belief.marginal > 0
+    # Rows are masked apart, so that a file's release refines another's if every row's does, and only then.
+    pairs = {(int(i), int(j)) for i, j in zip(first.kinds, second.kinds, strict=True)}
+    undecided = False
+    for i, j in pairs:
+        answer = _kernel(first.kernels[i], second.kernels[j], live)
+        if answer is False:
+            return False
+        undecided = undecided or answer is None
+    if undecided:
+        raise UnsupportedError(
+            f"Whether {a} with noise on categories refines {b} cannot be decided", do="Compare masks without noise"
+        )
+    return True
+
+
+def _kernel(first: Kernel, second: Kernel, live: Any) -> bool | None:
+    """Whether one record's release refines another's; None if it cannot be decided."""
+    if second.silent:
+        return True
+    missing = garbling(first.matrix[live], second.matrix[live])[1]
+    if first.noise is None and second.noise is None:
+        return missing <= SAME
+    if first.noise is None:
+        return True if missing <= SAME else None
+    if first.silent:
+        return False if second.noise is None else None
+    same = first.outputs == second.outputs and np.allclose(first.matrix[live], second.matrix[live], atol=1e-12)
+    if second.noise is not None and same:
+        gap = np.linalg.eigvalsh(second.noise - first.noise)[0]
+        if gap >= -1e-12 * max(1.0, float(np.abs(second.noise).max())):
+            return True
+        # More noise on both of two values tells less: with the sizes the other way round it is certainly not a garbling.
+        return False if first.noise.shape == (1, 1) else None
+    return None
+
+
+def _whole(a: Mask, b: Mask, belief: FiniteBelief) -> bool:
+    """Compare mechanisms of the whole file, written as matrices over the same list of files."""
+    from ..engines.finite.whole_file import Files
+
+    masks = [m for m in (a, b) if isinstance(m, Mechanism)]
+    if len(masks) < 2:
+        raise UnsupportedError(
+            "A mechanism of the whole file is compared with another one only", do="Compare masks of one kind"
+        )
+    for mask in masks:
+        if mask.records != belief.records or len(mask.outcomes) != len(belief.levels):
+            raise InputError(
+                "The mechanism was made for other files", str(mask), "Give the belief that it was made for"
+            )
+    files = Files.of(belief, [*masks[0].rows, *masks[1].rows], 20_000)
+    live = belief.prior @ files.chance > 0
+    return (
+        garbling(masks[0].table[files.index_in(masks[0])][live], masks[1].table[files.index_in(masks[1])][live])[1]
+        <= SAME
+    )

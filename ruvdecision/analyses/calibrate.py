@@ -1,0 +1,559 @@
+"""Simulation-based calibration: whether a user's posterior is right on data that the user's own belief has made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import special
+
+from ..beliefs.finite import FiniteBelief
+from ..beliefs.normal import NormalBelief
+from ..beliefs.pymc import PyMCBelief
+from ..beliefs.table.belief import Cell, TableBelief
+from ..checks import Seed, check_choice, check_index, check_integer, check_number
+from ..engines import pick
+from ..errors import InputError, UnsupportedError, kind_of
+from ..losses import Quadratic, ZeroOne
+from ..masks.base import Mask
+from ..protocols import Array, Belief, Engine, Target
+from ..running.progress import Bar
+from ..running.replication import replicate_seeds
+from ..running.run import Task, root_seed, run
+from ..targets import Average, EachRecord, Functional, Identity, NewRecord, Parameter, Record, Records
+from ..users.user import User
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Calibration", "calibrate"]
+
+Ints = NDArray[np.int64]
+BLOCK = 5
+"""Simulations in one piece of work."""
+FEW_DRAWS = {"draws": 500, "tune": 300, "chains": 2}
+"""A sampled posterior needs few draws here: one rank is taken from it."""
+
+
+def calibrate(
+    belief: Belief,
+    mask: Mask,
+    target: Target,
+    simulations: int = 200,
+    *,
+    draws: int = 99,
+    engine: Engine | str = "auto",
+    alpha: float = 0.01,
+    seed: Seed = None,
+    progress: bool | None = None,
+    executor: Any = None,
+    checkpoint: Any = None,
+) -> Calibration:
+    """Check a user's posterior on data drawn from the user's own belief (simulation-based calibration).
+
+    Parameters and records are drawn from the belief, the mask releases the records, and the posterior of the target is
+    computed from the release. If model, mask likelihood and engine fit together, the rank of the true target among independent draws
+    from the posterior is uniform. Talts et al. (2018); ties of discrete targets are broken at random.
+
+    Parameters
+    ----------
+    belief : Belief
+        What is checked. Its prior must be proper; a `PyMCBelief` needs ``size=``.
+    mask : Mask
+        How the records are released.
+    target : Target
+        What the posterior is of. Each component of a vector is ranked apart.
+    simulations : int, default 200
+        Data sets to draw. More find smaller faults.
+    draws : int, default 99
+        Draws from each posterior among which the truth is ranked.
+    engine : "auto", name or engine
+        How posteriors are computed. Where "auto" (or "sampling") samples, it takes few draws, 2 chains of 500.
+    alpha : float, default 0.01
+        Chance that a right model is called wrong.
+    seed : int, SeedSequence or Generator, optional
+        Root of all random numbers.
+    progress : bool, optional
+        Show a progress bar; by default on a terminal.
+    executor : concurrent.futures.Executor, optional
+        Who does the work; the ranks are the same. Every worker process compiles a PyMC model once.
+    checkpoint : str or Path, optional
+        A directory that keeps finished simulations.
+
+    A belief of one's own whose target is a parameter or a new record defines ``draw_with_parameters(rng)``, which gives back the records
+    and a dictionary of the parameters. Ctrl-C ends the run: what is finished is judged.
+
+    Returns
+    -------
+    Calibration
+
+    Examples
+    --------
+    >>> from ruvdecision.masks import Noise
+    >>> belief = NormalBelief(records=5, variance=2, prior_variance=5)
+    >>> calibrate(belief, Noise(variance=1.0), Parameter("mu"), simulations=50, seed=1).passed
+    True
+    """
+    simulations = check_integer("simulations", simulations, low=10)
+    draws = check_integer("draws", draws, low=9)
+    alpha = check_number("alpha", alpha, low=0, high=1, open_low=True, open_high=True)
+    if not isinstance(mask, Mask):
+        raise InputError("calibrate needs a mask", kind_of(mask), "Write ruv.Noise(variance=2), for example")
+    if isinstance(target, (Identity, EachRecord)):
+        raise UnsupportedError(
+            f"{target.describe()} has no rank to look at", do="Calibrate Record(j), Parameter(name) or a Functional"
+        )
+    # The loss does not matter to the posterior, but labels have no distances.
+    labels = isinstance(belief, FiniteBelief) and (belief.states.labelled or belief.levels.labelled)
+    user = User(belief, target, ZeroOne() if labels else Quadratic())
+    chosen = pick(engine, user, [mask], None)
+    if getattr(chosen, "name", "") == "sampling":
+        chosen = _few(chosen) if isinstance(engine, str) else chosen
+        if chosen.draws * chosen.chains < draws:
+            raise InputError(
+                f"The engine must draw at least draws={draws}", chosen, "Raise its draws=, or rank among fewer"
+            )
+    root = root_seed(seed, checkpoint)
+    shared = (user, mask, chosen, draws, simulations, root)
+    tasks = [Task(f"{i}", simulate, (i, min(i + BLOCK, simulations))) for i in range(0, simulations, BLOCK)]
+    prints = {
+        "user": user.describe(),
+        "mask": repr(mask),
+        "engine": repr(chosen),
+        "draws": draws,
+        "seed": (root.entropy, tuple(root.spawn_key)),
+    }
+    with Bar(f"Calibrating on {simulations:,} simulations", progress) as bar:
+        outcome = run(tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=prints, tell=bar.tell)
+    finished = [r for r in outcome.results if r is not None]
+    if not finished:
+        raise KeyboardInterrupt
+    columns = {name: np.concatenate([np.asarray(r[name]) for r in finished]) for name in finished[0]}
+    ranks = columns.pop("ranks").astype(np.int64)
+    about = {"belief": _words(belief), "mask": str(mask), "target": target.describe(), "engine": chosen.name}
+    return Calibration(ranks, draws, alpha, about, columns, wanted=simulations)
+
+
+# -- the result --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibration:
+    """Ranks of the truth among posterior draws, and what they say. Made by `calibrate`.
+
+    The verdict looks at the distribution function of the ranks at every rank at once: its deepest excursion into the tails of
+    the binomial laws that it has if all is right, with the exact probability of one so deep (Säilynoja, Bürkner and Vehtari, 2022).
+    Of several components the worst counts, by Bonferroni.
+
+    Examples
+    --------
+    >>> even = Calibration(np.arange(100)[:, None], draws=99)
+    >>> even.passed, round(float(even.p_value), 3)
+    (True, 1.0)
+    """
+
+    ranks: Ints
+    """Rank of the truth, from 0 to ``draws``: ``(simulations, components)``."""
+    draws: int
+    alpha: float = 0.01
+    about: Mapping[str, str] = field(default_factory=dict)
+    """Belief, mask, target and engine in words."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Diagnostics of sampled posteriors, one entry per simulation: R-hat, effective sample size, divergences."""
+    wanted: int | None = None
+    """Simulations that were asked for."""
+
+    @property
+    def simulations(self) -> int:
+        """Simulations that were finished."""
+        return len(self.ranks)
+
+    @property
+    def components(self) -> int:
+        """Numbers that the target is made of."""
+        return self.ranks.shape[1]
+
+    @cached_property
+    def p_values(self) -> Array:
+        """Probability of ranks that look so uneven if all is right, for each component."""
+        return np.array([uneven(tuple(np.bincount(r, minlength=self.draws + 1).tolist())) for r in self.ranks.T])
+
+    @property
+    def p_value(self) -> float:
+        """That probability for all components together."""
+        return float(min(1.0, self.components * self.p_values.min()))
+
+    @property
+    def passed(self) -> bool:
+        """True if the ranks are as even as they should be."""
+        return self.p_value >= self.alpha
+
+    @property
+    def doubtful(self) -> int:
+        """Simulations whose sampler gave fewer effective draws than were ranked, or did not mix (R-hat above 1.05)."""
+        if "ess" not in self.columns:
+            return 0
+        return int(np.sum((self.columns["ess"] < self.draws) | ~(self.columns["rhat"] <= 1.05)))
+
+    @property
+    def verdict(self) -> str:
+        """What the ranks say, in words."""
+        if self.passed:
+            words = f"Calibrated, as far as {self.simulations} simulations can tell (p = {_p(self.p_value)})."
+        else:
+            worst = int(np.argmin(self.p_values))
+            which = "" if self.components == 1 else f", component {worst}"
+            whose = f"the posterior of {self.about.get('target', 'the target')}{which}"
+            words = f"Not calibrated (p = {_p(self.p_value)}): {whose} {_fault(self.ranks[:, worst], self.draws)}. "
+            words += "The model, the mask's likelihood or the sampler is wrong."
+        if self.doubtful:
+            words += (
+                f" In {self.doubtful} simulations the sampler had trouble: draw more, so that this is not what is seen."
+            )
+        if self.wanted is not None and self.simulations < self.wanted:
+            words += f" Stopped before the end: {self.simulations} of {self.wanted} simulations were finished."
+        return words
+
+    def histogram(self, component: int = 0, bins: int | None = None) -> pd.DataFrame:
+        """How many ranks fall into each bin, beside the band that holds all bins with probability 1 - alpha or more.
+
+        ``bins`` must divide the number of ranks, ``draws + 1``; by default about one for every ten simulations, 20 at most.
+        """
+        place = check_index("component", component, self.components)
+        total = self.draws + 1
+        fitting = [b for b in range(2, total + 1) if total % b == 0]
+        if bins is None:
+            bins = max([b for b in fitting if b <= min(20, max(4, self.simulations // 10))], default=fitting[0])
+        elif check_integer("bins", bins, low=2) not in fitting:
+            raise InputError(
+                f"bins must divide the {total} ranks", bins, f"Choose one of {', '.join(map(str, fitting[:12]))}"
+            )
+        counts = np.bincount(self.ranks[:, place] // (total // bins), minlength=bins)
+        tail = self.alpha / (2 * bins * self.components)
+        every = np.arange(self.simulations + 1)
+        low = int(np.argmax(special.bdtr(every, self.simulations, 1 / bins) > tail))
+        high = int(np.argmax(special.bdtr(every, self.simulations, 1 / bins) >= 1 - tail))
+        first = np.arange(bins) * (total // bins)
+        return pd.DataFrame({"from": first, "to": first + total // bins - 1, "count": counts, "low": low, "high": high})
+
+    def ecdf(self, component: int = 0) -> pd.DataFrame:
+        """The ranks' distribution function, with bands that hold all of it with probability 1 - alpha or more.
+
+        Shares of simulations with a rank below ``rank``; ``expected`` is the share if all is right.
+        """
+        place = check_index("component", component, self.components)
+        at = np.arange(1, self.draws + 1)
+        seen = np.searchsorted(np.sort(self.ranks[:, place]), at, side="left")
+        low, high = bands(self.simulations, self.draws, self.alpha / self.components)
+        size = self.simulations
+        return pd.DataFrame(
+            {
+                "rank": at,
+                "share": seen / size,
+                "expected": at / (self.draws + 1),
+                "low": low / size,
+                "high": high / size,
+            }
+        )
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per simulation and component: rank, and diagnostics where the posterior was sampled."""
+        n, m = self.ranks.shape
+        found = pd.DataFrame(
+            {
+                "simulation": np.repeat(np.arange(n), m),
+                "component": np.tile(np.arange(m), n),
+                "rank": self.ranks.ravel(),
+            }
+        )
+        return found.assign(**{name: np.repeat(np.asarray(values), m) for name, values in self.columns.items()})
+
+    def plot(
+        self, ax: Axes | None = None, *, kind: str = "histogram", component: int | None = None, bins: int | None = None
+    ) -> Axes:
+        """Draw the ranks with their band: a histogram, or with ``kind="ecdf"`` how far their distribution function is off.
+
+        ``component`` is the worst one if not given.
+        """
+        import matplotlib.pyplot as plt
+
+        check_choice("kind", kind, ["histogram", "ecdf"])
+        place = int(np.argmin(self.p_values)) if component is None else component
+        table = self.histogram(place, bins) if kind == "histogram" else self.ecdf(place)
+        if ax is None:
+            _, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
+        if kind == "histogram":
+            width = float(table["to"][0] - table["from"][0] + 1)
+            ax.axhspan(
+                float(table["low"][0]),
+                float(table["high"][0]),
+                color="0.88",
+                label=f"{1 - self.alpha:.0%} band of all bins",
+            )
+            ax.axhline(self.simulations / len(table), color="0.5", linewidth=0.8)
+            ax.bar(
+                table["from"] - 0.5,
+                table["count"],
+                width=width,
+                align="edge",
+                color="tab:blue",
+                edgecolor="white",
+                alpha=0.8,
+            )
+            ax.set(ylabel="simulations", xlim=(-0.5, self.draws + 0.5))
+        else:
+            expected = table["expected"]
+            ax.fill_between(
+                table["rank"],
+                table["low"] - expected,
+                table["high"] - expected,
+                color="0.88",
+                label=f"{1 - self.alpha:.0%} band",
+            )
+            ax.axhline(0, color="0.5", linewidth=0.8)
+            ax.step(table["rank"], table["share"] - expected, where="post", color="tab:blue")
+            ax.set(ylabel="share of ranks below, less expected", xlim=(0, self.draws + 1))
+        which = "" if self.components == 1 else f" (component {place})"
+        ax.set(
+            xlabel=f"rank of the truth among {self.draws} posterior draws",
+            title="calibrated" if self.passed else "not calibrated",
+        )
+        ax.set_title(
+            f"{self.about.get('target', 'target')}{which} after {self.about.get('mask', 'release')}".replace(
+                "$", r"\$"
+            ),
+            fontsize=9,
+            loc="left",
+        )
+        ax.set_title(
+            f"{'calibrated' if self.passed else 'not calibrated'}, p = {_p(self.p_value)}", fontsize=9, loc="right"
+        )
+        ax.legend(loc="upper center", frameon=False, fontsize=8)
+        return ax
+
+    def __repr__(self) -> str:
+        about = f"{self.about['target']} after {self.about['mask']}, {self.about['engine']}: " if self.about else ""
+        return f"Calibration({about}{self.verdict})"
+
+
+# -- one simulation ----------------------------------------------------------------------------------------
+
+
+def simulate(shared: Any, start: int, stop: int) -> dict[str, Any]:
+    """Ranks of some simulations, on any machine. They depend on the seed and their number alone."""
+    user, mask, engine, draws, total, root = shared
+    found: dict[str, list[Any]] = {"ranks": []}
+    for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(root, total)):
+        if not start <= r < stop:
+            continue
+        made = _make(user.belief, user.target, np.random.default_rng(for_data))
+        truth = np.atleast_1d(_truth(user, user.target, made))
+        release = mask.release(made.table, for_mask)
+        for_sampler, for_ranks = for_draws.spawn(2)
+        rng = np.random.default_rng(for_ranks)
+        if hasattr(engine, "point"):
+            # A sampler must not have the same luck in every simulation: its errors would add up.
+            point = engine.point(user, mask, release, seed=for_sampler)
+            posterior = point.posteriors[0]
+            for name, value in (("rhat", point.rhat), ("ess", point.ess_bulk), ("divergences", point.divergences)):
+                found.setdefault(name, []).append(value)
+        else:
+            posterior = engine.posterior(user, mask, release)
+        found["ranks"].append(_rank(truth, _spaced(posterior, draws, rng).reshape(draws, -1), rng))
+    return {name: np.asarray(values) for name, values in found.items()}
+
+
+def _rank(truth: Array, values: Array, rng: np.random.Generator) -> Ints:
+    # Numbers that differ by rounding alone are ties: a record that is released as it is has no law left.
+    room = 1e-11 * np.maximum(np.abs(truth), np.abs(values).max(axis=0))
+    below, equal = np.sum(values < truth - room, axis=0), np.sum(np.abs(values - truth) <= room, axis=0)
+    return np.asarray(below + rng.integers(0, equal + 1), dtype=np.int64)
+
+
+def _spaced(posterior: Any, size: int, rng: np.random.Generator) -> Array:
+    """Draws from a posterior as independent as they come; those of a chain far apart and none twice."""
+    many = getattr(posterior, "components", None)
+    weights: Any = getattr(posterior, "weights", ()) if getattr(posterior, "chains", None) is not None else ()
+    if len(weights) < size or np.ptp(weights) > 0:
+        return np.asarray(posterior.sample(size, rng))
+    places = ((np.arange(size) + rng.random()) * (len(weights) / size)).astype(int)
+    return np.asarray(posterior.draws[places] if many is None else many.select(places).sample(1, rng)[0])
+
+
+class _Made(NamedTuple):
+    """A data set from the belief."""
+
+    table: Any
+    """As the mask takes it."""
+    records: Array
+    """As losses see them: ``(n,)``, ``(n, k)``, or the table of counts."""
+    parameters: Mapping[str, Any]
+    new: Any = None
+
+
+def _make(belief: Any, target: Any, rng: np.random.Generator) -> _Made:
+    parts = target.parts if isinstance(target, Functional) else (target,)
+    more = any(isinstance(p, NewRecord) for p in parts)
+    if isinstance(belief, TableBelief):
+        counts = belief.draw(rng)
+        return _Made(counts, np.asarray(counts, dtype=np.float64), {})
+    if isinstance(belief, FiniteBelief):
+        state = int(rng.choice(len(belief.prior), p=belief.prior))
+        codes = rng.choice(len(belief.levels), size=belief.records + 1, p=belief.law[state]).astype(np.int64)
+        seen = belief.levels.numbers[codes]
+        return _Made(
+            pd.DataFrame(belief.decode(codes[:-1])), seen[:-1], {belief.name: belief.states.numbers[state]}, seen[-1]
+        )
+    if isinstance(belief, NormalBelief):
+        if belief.doubt is None:
+            raise UnsupportedError("A flat prior cannot be drawn from", do="Give prior_variance=")
+        mean = rng.multivariate_normal(belief.centre, belief.doubt, method="eigh")
+        rows = mean + rng.multivariate_normal(np.zeros(belief.k), belief.spread, size=belief.records + 1, method="eigh")
+        table = pd.DataFrame(rows[:-1], columns=None if belief.columns is None else list(belief.columns))
+        rows, mean = (rows[:, 0], mean[0]) if belief.scalar else (rows, mean)
+        return _Made(table, rows[:-1], {"mu": mean}, rows[-1])
+    if isinstance(belief, PyMCBelief) and more:
+        n = belief.records
+        if belief.anatomy(n).single is None:
+            raise UnsupportedError(
+                "A new record is not defined by a model whose records differ", do="Ask for Record(j) or Parameter(name)"
+            )
+        # One record more than there are: all are alike, so the last one is somebody outside the file.
+        records, parameters = belief.anatomy(n + 1).draw(rng)
+        return _Made(pd.DataFrame(records[:-1]), np.asarray(records[:-1], dtype=np.float64), parameters, records[-1])
+    if hasattr(belief, "draw_with_parameters"):
+        records, parameters = belief.draw_with_parameters(rng)
+    else:
+        records, parameters = belief.draw(rng), {}
+    return _Made(
+        records if isinstance(records, pd.DataFrame) else pd.DataFrame(records),
+        np.asarray(records, dtype=np.float64),
+        parameters,
+    )
+
+
+def _truth(user: User, target: Any, made: _Made) -> Any:
+    """The target in a data set that was drawn, a number or a vector."""
+    records = made.records
+    if isinstance(target, Functional):
+        parts = [np.asarray(_truth(user, p, made), dtype=np.float64) for p in target.parts]
+        flat = np.concatenate([p.ravel() for p in parts])
+        return target(flat[None], [p.size for p in parts], [p.ndim == 0 for p in parts])[0]
+    if isinstance(target, Cell):
+        return records[target.index]
+    if isinstance(target, Record):
+        return records[check_index("row", target.row, len(records))]
+    if isinstance(target, Records):
+        return records.ravel()
+    if isinstance(target, Average):
+        return records.mean(axis=0)
+    if hasattr(target, "rank_in"):
+        return np.sort(records, axis=0)[target.rank_in(len(records)) - 1]
+    if isinstance(target, Parameter) and target.name in made.parameters:
+        value = np.asarray(made.parameters[target.name], dtype=np.float64)
+        if target.component is not None:
+            return value.ravel()[check_index("component", target.component, value.size)]
+        return value if value.ndim == 0 else value.ravel()
+    if isinstance(target, NewRecord) and made.new is not None:
+        return made.new
+    raise UnsupportedError(
+        f"{type(user.belief).__name__} does not tell the truth of {target.describe()} when it draws",
+        do="Give it a method draw_with_parameters(rng) -> (records, {name: value}), or calibrate a Record",
+    )
+
+
+def _few(engine: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(engine, **FEW_DRAWS)
+
+
+def _words(belief: Any) -> str:
+    return str(belief.describe()) if hasattr(belief, "describe") else repr(belief)
+
+
+# -- how even ranks are ------------------------------------------------------------------------------------
+
+
+def _fault(ranks: Ints, draws: int) -> str:
+    """In which way ranks are not even."""
+    u, size = (ranks + 0.5) / (draws + 1) - 0.5, len(ranks)
+    shift, spread = u.mean() * np.sqrt(12 * size), (np.mean(u**2) - 1 / 12) * np.sqrt(180 * size)
+    if abs(shift) > abs(spread):
+        return (
+            "lies too low: the truth is above it too often"
+            if shift > 0
+            else "lies too high: the truth is below it too often"
+        )
+    if spread > 0:
+        return "is too narrow: the truth is in its tails, or outside, too often"
+    return "is too wide: the truth is in its middle too often"
+
+
+@cache
+def uneven(counts: tuple[int, ...]) -> float:
+    """Probability that even ranks look as uneven as these, given how often each rank was seen.
+
+    >>> uneven((10, 10, 10, 10)), uneven((40, 0, 0, 0)) < 1e-12
+    (1.0, True)
+    """
+    size, draws = sum(counts), len(counts) - 1
+    seen = np.cumsum(counts)[:-1]
+    low, high = _tails(size, draws)
+    rows = np.arange(draws)
+    depth = float(np.minimum(low[rows, seen], high[rows, seen]).min())
+    # What lies as deep as this is outside; rounding must not take it in.
+    return float(np.clip(1.0 - _inside(size, draws, depth * (1 + 1e-9)), 0.0, 1.0))
+
+
+@cache
+def bands(size: int, draws: int, alpha: float) -> tuple[Array, Array]:
+    """Least and largest counts of ranks below 1, 2, ..., draws that all hold together with probability 1 - alpha or more."""
+    outer, inner = 0.0, alpha
+    for _ in range(50):
+        middle = (outer + inner) / 2
+        outer, inner = (middle, inner) if _inside(size, draws, middle) >= 1 - alpha else (outer, middle)
+    return _limits(size, draws, outer)
+
+
+@cache
+def _tails(size: int, draws: int) -> tuple[Array, Array]:
+    """P(X <= c) and P(X >= c) of the number of ranks below i = 1, ..., draws, for c = 0, ..., size."""
+    share = (np.arange(1, draws + 1) / (draws + 1))[:, None]
+    count = np.arange(size + 1)[None]
+    low = special.bdtr(count, size, share)
+    high = np.concatenate([np.ones((draws, 1)), special.bdtrc(count[:, :-1], size, share)], axis=1)
+    return low, high
+
+
+def _limits(size: int, draws: int, depth: float) -> tuple[Array, Array]:
+    low, high = _tails(size, draws)
+    return (low > depth).argmax(axis=1), size - (high > depth)[:, ::-1].argmax(axis=1)
+
+
+def _inside(size: int, draws: int, depth: float) -> float:
+    """Probability that no count lies in a tail of at most ``depth``: the counts are a Markov chain, followed step by step."""
+    low, high = _limits(size, draws, depth)
+    if (low > high).any():
+        return 0.0
+    log_factorial = special.gammaln(np.arange(size + 1) + 1.0)
+    before, chance = np.array([0]), np.array([1.0])
+    for i in range(draws):
+        share = 1.0 / (draws + 1 - i)
+        after = np.arange(low[i], high[i] + 1)
+        step, left = after[None] - before[:, None], size - before[:, None]
+        there = step >= 0
+        step = np.where(there, step, 0)
+        logs = log_factorial[left] - log_factorial[step] - log_factorial[np.maximum(left - step, 0)]
+        logs = logs + step * np.log(share) + (left - step) * np.log1p(-share)
+        before, chance = after, chance @ np.where(there & (step <= left), np.exp(logs), 0.0)
+    return float(chance.sum())
+
+
+def _p(value: float) -> str:
+    return "below 0.0001" if value < 1e-4 else f"{value:.2g}"

@@ -1,0 +1,371 @@
+"""How good can any mask be? The best utility that any release mechanism can reach under each bound on risk.
+
+`limit` looks at all mechanisms at once, not at a list of masks: every law of what is released given the file. The
+result bounds every map of the same users from outside, and shows what a chosen mask leaves on the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...beliefs.normal import NormalBelief
+from ...checks import as_float_array, check_choice, check_integer
+from ...errors import InputError, UnsupportedError, kind_of
+from ...losses import Quadratic
+from ...maps.scores import Column, as_score
+from ...masks.base import Mask
+from ...protocols import Array
+from ...running.progress import Bar
+from ...targets import Identity
+from ...users.user import User
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["Limit", "limit"]
+
+POINTS = 25
+"""Risk bounds when none are given."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Limit:
+    """The best utility under each risk bound, and a mechanism that reaches it; made by `limit`.
+
+    Arrays have one entry per risk bound. Where a bound is below the risk of releasing nothing, no mechanism meets it: the
+    uncertainties are missing and the mechanism is None.
+    """
+
+    max_risk: Array
+    least: Array
+    """The intruder's uncertainty that the bound asks for."""
+    scientist_uncertainty: Array
+    """No mechanism that meets the bound leaves the scientist less."""
+    reached: tuple[Array, Array]
+    """What the mechanism found leaves the intruder and the scientist."""
+    before: tuple[float, float]
+    after: tuple[float, float]
+    """Both uncertainties when the file itself (or the whole statistic) is released."""
+    risk_score: Any
+    utility_score: Any
+    mechanisms: tuple[Mask | None, ...]
+    matrices: tuple[Array | None, ...]
+    method: str
+    statistic: str
+    certain: bool
+    """Whether it is proved that no mechanism does better (up to `gap`)."""
+    users: tuple[User, User]
+    states: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def utility(self) -> Array:
+        """The limit: no mechanism whose risk is within the bound has more utility."""
+        return np.asarray(self.utility_score(self.scientist_uncertainty, self.before[1]))
+
+    @property
+    def reached_risk(self) -> Array:
+        """Risk of the mechanism found; at most the bound."""
+        return np.asarray(self.risk_score(self.reached[0], self.before[0]))
+
+    @property
+    def reached_utility(self) -> Array:
+        """Utility of the mechanism found; at most the limit."""
+        return np.asarray(self.utility_score(self.reached[1], self.before[1]))
+
+    @property
+    def gap(self) -> Array:
+        """How far the scientist's uncertainty after the mechanism is above the limit."""
+        return np.asarray(np.maximum(self.reached[1] - self.scientist_uncertainty, 0.0))
+
+    def mechanism(self, max_risk: float) -> Mask:
+        """The best mask for one of the risk bounds."""
+        near = np.flatnonzero(np.isclose(self.max_risk, max_risk, rtol=1e-9, atol=0.0))
+        if not near.size:
+            raise InputError("max_risk must be one of the bounds", max_risk, f"Ask ruv.limit for max_risk={max_risk}")
+        mask = self.mechanisms[int(near[0])]
+        if mask is None:
+            why = (
+                "No mechanism meets this bound" if np.isnan(self.reached[0][near[0]]) else "This mechanism has no mask"
+            )
+            raise UnsupportedError(why, f"max_risk={max_risk}", "See notes and matrices")
+        return mask
+
+    def __len__(self) -> int:
+        return len(self.max_risk)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per risk bound."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "max_risk": self.max_risk,
+                "utility": self.utility,
+                "reached_risk": self.reached_risk,
+                "reached_utility": self.reached_utility,
+                "least_intruder_uncertainty": self.least,
+                "scientist_uncertainty": self.scientist_uncertainty,
+                "gap": self.gap,
+                "mechanism": ["" if m is None else str(m) for m in self.mechanisms],
+            }
+        )
+
+    def shortfall(self, rumap: Any) -> pd.DataFrame:
+        """What each release of a map leaves on the table: the limit at its own risk, and the share of it that it reaches.
+
+        The limit is computed anew at the map's risks, for the same users and the same ``statistic``.
+        """
+        import pandas as pd
+
+        if rumap.risk_score != self.risk_score or rumap.utility_score != self.utility_score:
+            raise InputError(
+                "The map and the limit must measure risk and utility alike",
+                f"{rumap.risk_score.name}, {rumap.utility_score.name} and {self.risk_score.name}, {self.utility_score.name}",
+                "Give ruv.limit the risk= and utility= of the map",
+            )
+        # Releases of one risk share a bound; those without one have no limit.
+        risks, place = np.unique(rumap.risk, return_inverse=True)
+        known = ~np.isnan(risks)
+        best = np.full(len(risks), np.nan)
+        options = {
+            "risk": self.risk_score,
+            "utility": self.utility_score,
+            "statistic": self.statistic,
+            "states": self.states,
+        }
+        if known.any():
+            best[known] = limit(*self.users, risks[known], **options).utility
+        best = best[place.reshape(-1)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(best == rumap.utility, 1.0, rumap.utility / best)
+        return pd.DataFrame(
+            {"release": rumap.releases, "risk": rumap.risk, "utility": rumap.utility, "limit": best, "share": share}
+        )
+
+    def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
+        """Draw the limit and return the Axes; see `ruvdecision.plots.map.plot_limit`."""
+        from ...plots.map import plot_limit
+
+        return plot_limit(self, ax, **style)
+
+    def __repr__(self) -> str:
+        met = ~np.isnan(self.scientist_uncertainty)
+        span = "no bound can be met"
+        if met.any():
+            low, high = self.utility[met].min(), self.utility[met].max()
+            span = f"utility at most {low:.4g} to {high:.4g} for risk at most {self.max_risk[met].min():.4g} to {self.max_risk[met].max():.4g}"  # noqa: E501
+        proof = "" if self.certain else "; not proved to be the best"
+        return f"Limit({len(self)} bounds: {span}; {self.method}{proof})"
+
+
+def limit(
+    intruder: User,
+    scientist: User,
+    max_risk: Any = None,
+    *,
+    risk: Any = "reciprocal",
+    utility: Any = "reciprocal",
+    statistic: str = "records",
+    states: int | None = None,
+    progress: bool | None = None,
+) -> Limit:
+    """The best utility that any release mechanism at all can reach under each bound on risk.
+
+    Finite beliefs and tables: a linear programme over all row-stochastic matrices from files to outputs. Normal beliefs
+    with squared errors: closed form, and optimal among all mechanisms, not only linear ones. Other losses under a normal
+    belief with targets that are numbers: the pair of targets is cut into cells first, and the notes say how finely.
+    U is averaged over releases before it becomes risk or utility, as in a map without data.
+
+    Parameters
+    ----------
+    intruder, scientist : User
+        The two users, who decide by Bayes' rule. Their beliefs are about the same file; finite ones may differ in their chances.
+    max_risk : number or array, optional
+        Bounds on risk; 25 between the risk of releasing nothing and that of releasing everything if not given.
+    risk, utility : name or callable
+        Decreasing functions of U, as in `evaluate`.
+    statistic : {"records", "average"}
+        What the mechanism may look at: the whole file, row by row, or only the average of the records. A mechanism for
+        the whole file may treat the intruder's target apart from the others, which no agency could do for all at once.
+    states : int, optional
+        Most kinds of files in the programme (1500), or the number of cells for a normal belief (400).
+    progress : bool, optional
+        Show a progress bar on standard error; by default on a terminal.
+
+    Returns
+    -------
+    Limit
+
+    Notes
+    -----
+    Outputs are labelled by the scientist's best estimate, which loses nothing. Where her estimates form a continuum they
+    are cut into cells with costs that bound hers from below, refined where they are used; ``gap`` says what is left
+    between bound and mechanism, and ``certain`` whether the bound is proved.
+
+    Examples
+    --------
+    >>> from ruvdecision.beliefs import FiniteBelief
+    >>> from ruvdecision.losses import ZeroOne
+    >>> from ruvdecision.targets import Functional, Record
+    >>> belief = FiniteBelief([0, 1, 2, 3])
+    >>> intruder = User(belief, Record(0), ZeroOne())
+    >>> scientist = User(belief, Functional(lambda x: x // 2, of=Record(0)), ZeroOne())
+    >>> best = limit(intruder, scientist, max_risk=[2.0, 1.5], utility="relative_gain")
+    >>> best.utility.round(6).tolist()  # telling the upper from the lower half: the intruder still errs half the time
+    [1.0, 0.333333]
+    """
+    for name, user in (("intruder", intruder), ("scientist", scientist)):
+        _check_user(name, user)
+    check_choice("statistic", statistic, ["records", "average"])
+    if states is not None:
+        states = check_integer("states", states, low=2)
+    scores = [as_score(s) for s in (risk, utility)]
+    if any(isinstance(s, Column) for s in scores):
+        raise InputError("The limit is about uncertainties", "a measure", 'Use risk="reciprocal", for example')
+    solver = _solver(intruder, scientist, statistic, states)
+    before, after = solver.before, solver.after
+    for score, role, first, last in zip(scores, ("risk", "utility"), before, after, strict=True):
+        score.check(np.array([last, first]), np.array([first, first]), role)
+    bounds = _bounds(max_risk, scores[0], before[0], after[0])
+    least = np.array([scores[0].inverse(float(b), before[0]) for b in bounds])
+    n = len(bounds)
+    found = np.full((3, n), np.nan)
+    masks: list[Mask | None] = [None] * n
+    matrices: list[Array | None] = [None] * n
+    unmet = 0
+    room = 1e-12 * max(abs(before[0]), 1e-300)
+    with Bar(f"The limit at {n} risk bounds", progress) as bar:
+        # From loose bounds to tight ones: what a bound teaches serves its neighbour.
+        for done, i in enumerate(np.argsort(least)):
+            if least[i] > before[0] + room:
+                unmet += 1
+            else:
+                found[:, i], masks[i], matrices[i] = solver.solve(min(max(least[i], after[0]), before[0]))
+            bar.tell((done + 1) / n)
+    notes = list(solver.notes)
+    if unmet:
+        notes.append(
+            f"{unmet} of the bounds are below the risk of releasing nothing ({float(scores[0](before[0], before[0])):.6g})"
+        )
+    return Limit(
+        bounds, least, found[0], (found[1], found[2]), before, after, scores[0], scores[1], tuple(masks), tuple(matrices),
+        solver.method, statistic, solver.certain, (intruder, scientist), states, tuple(notes),
+    )  # fmt: skip
+
+
+class _Normal:
+    """Closed form for normal beliefs and squared errors."""
+
+    certain = True
+    method = "closed form for normal records and squared errors"
+
+    def __init__(self, intruder: User, scientist: User, statistic: str) -> None:
+        from .normal import seen_by
+
+        self.study = seen_by(intruder, scientist, statistic)
+        size = len(self.study.root)
+        self.before = self.study.uncertainty(np.eye(size))
+        self.after = self.study.uncertainty(np.zeros((size, size)))
+        self.notes: Sequence[str] = ("no mechanism does better, linear or not",)
+
+    def solve(self, least: float) -> tuple[Array, Mask | None, Array | None]:
+        k = self.study.best(least)
+        intruder, scientist = self.study.uncertainty(k)
+        return np.array([scientist, intruder, scientist]), self.study.mask(k), k
+
+
+class _Programme:
+    """Linear programme for finite files."""
+
+    def __init__(self, intruder: User, scientist: User, statistic: str, states: int | None) -> None:
+        from .pairs import Pairs
+        from .programme import Programme
+        from .setup import set_up
+
+        self.setup = set_up(intruder, scientist, statistic, states)
+        study = self.setup.study
+        self.programme: Any = Pairs(study) if Pairs.suits(study) else Programme(study)
+        self.before, self.after = study.before, study.after
+        self.certain = True if isinstance(self.programme, Pairs) else self.programme.labels.certain
+
+    @property
+    def method(self) -> str:
+        return "linear programme" if self.setup.mask is not None else "linear programme on cells"
+
+    @property
+    def notes(self) -> Sequence[str]:
+        labels = self.programme if not hasattr(self.programme, "labels") else self.programme.labels
+        return (*self.setup.notes, labels.words())
+
+    def solve(self, least: float) -> tuple[Array, Mask | None, Array | None]:
+        vertex = self.programme.solve(least)
+        matrix, labels = self.setup.mechanism(vertex.matrix)
+        intruder, scientist = self.setup.study.uncertainty(matrix)
+        mask = None if self.setup.mask is None else self.setup.mask(matrix, labels)
+        return np.array([min(vertex.bound, scientist), intruder, scientist]), mask, matrix[self.setup.group]
+
+
+def _solver(intruder: User, scientist: User, statistic: str, states: int | None) -> Any:
+    first, second = intruder.belief, scientist.belief
+    if isinstance(first, NormalBelief) != isinstance(second, NormalBelief):
+        raise UnsupportedError(
+            "Both users must hold the same kind of belief",
+            f"{type(first).__name__} and {type(second).__name__}",
+            "Give both a NormalBelief, or both a FiniteBelief or TableBelief",
+        )
+    if isinstance(first, NormalBelief):
+        _check_same(first, second)
+        if all(isinstance(u.loss, Quadratic) and u.actions is None for u in (intruder, scientist)):
+            return _Normal(intruder, scientist, statistic)
+    elif not all(type(b).__name__ in ("FiniteBelief", "TableBelief") for b in (first, second)):
+        raise UnsupportedError(
+            f"The limit is not available for a {type(first).__name__}",
+            do="Write the study with a FiniteBelief of the values that matter, or with a NormalBelief",
+        )
+    return _Programme(intruder, scientist, statistic, states)
+
+
+def _check_user(name: str, user: Any) -> None:
+    if not isinstance(user, User):
+        raise InputError(
+            f"{name} must be a User", kind_of(user), f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())"
+        )
+    if getattr(user, "truth", None) is not None or not getattr(user, "knows_mask", True):
+        what = f"The limit needs a user who knows the mechanism and believes what is true; {name} does not"
+        raise UnsupportedError(what, do="Leave out truth= and knows_mask=")
+    if isinstance(user.target, Identity):
+        raise UnsupportedError(
+            "The limit is about values, and Identity asks for a row of the release", do="Ask for Record(j)"
+        )
+
+
+def _check_same(first: NormalBelief, second: NormalBelief) -> None:
+    if first is second:
+        return
+    same = first.records == second.records and all(
+        (a is None and b is None)
+        or (a is not None and b is not None and a.shape == b.shape and np.allclose(a, b, rtol=1e-12, atol=0.0))
+        for a, b in ((first.spread, second.spread), (first.centre, second.centre), (first.doubt, second.doubt))
+    )
+    if not same:
+        raise UnsupportedError("Under normal beliefs both users must hold the same one", do="Give both the same belief")
+
+
+def _bounds(max_risk: Any, score: Any, before: float, after: float) -> Array:
+    if max_risk is None:
+        least = np.linspace(before, after, POINTS + 1)
+        if not np.isfinite(score(after, before)):
+            least = least[:-1]
+        return np.unique(np.asarray(score(least, before)))
+    bounds = np.atleast_1d(as_float_array("max_risk", max_risk))
+    if bounds.ndim != 1 or bounds.size == 0 or np.isnan(bounds).any():
+        raise InputError(
+            "max_risk must be a number or a list of numbers", f"shape {bounds.shape}", "Write max_risk=[0.2, 0.5]"
+        )
+    return bounds

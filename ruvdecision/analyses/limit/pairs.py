@@ -1,0 +1,258 @@
+"""The limit against an intruder who pays the squared error of a number: outputs that mix two files at most.
+
+His uncertainty at an output is E t^2 - (E t)^2. For a given estimate of the scientist, the best law of the file is then
+the least of a linear function plus a squared linear one over a simplex, and that lies on an edge: every output of some
+optimal mechanism mixes at most two files. Mixtures come into a small programme (a row per file and one for the risk)
+as columns when its prices say that they pay; when none pays, the programme's value is the limit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array
+
+from ...losses import Quadratic
+from ...posteriors.shapes import as_weight_matrix
+from ...protocols import Array
+from .labels import uncertainties
+from .programme import TOLERANCE, Study, Vertex, hushed
+from .solver import SLACK, solve_programme
+
+__all__ = ["Pairs"]
+
+Ints = NDArray[np.int64]
+ROUNDS = 400
+PIECES = 8
+MOST_INTERVALS = 400_000
+
+
+class Pairs:
+    """Programme over mixtures of two files. Columns found for one bound serve the next."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.chance = study.intruder_joint.sum(axis=1)
+        self.before = study.before
+        self.units = tuple(b if b > 0 else 1.0 for b in self.before)
+        weight = float(as_weight_matrix(study.intruder.loss.weights, ())[0, 0])
+        law = study.intruder_joint / self.chance[:, None]
+        centre = self.chance @ law @ study.intruder_values / self.chance.sum()
+        gap = (study.intruder_values - centre) * np.sqrt(weight / self.units[0])
+        self.mean, self.square = law @ gap, law @ gap**2
+        self.laws = study.scientist_joint / self.chance[:, None]
+        self.moments = self._moments()
+        n = len(self.chance)
+        self.first, self.second = np.triu_indices(n, 1)
+        self.columns = [np.concatenate([np.eye(n), (self.chance / self.chance.sum())[None]])]
+        self.certain = True
+        self.solved = 0
+
+    @classmethod
+    def suits(cls, study: Study) -> bool:
+        """Whether the intruder pays the squared error of a number, and every file is possible to him."""
+        user = study.intruder
+        plain = isinstance(user.loss, Quadratic) and user.actions is None and study.intruder_values.ndim == 1
+        return plain and bool(np.all(study.intruder_joint.sum(axis=1) > 0))
+
+    def solve(self, least: float) -> Vertex:
+        """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""
+        unit_i, unit_s = self.units
+        goal = least / unit_i
+        if goal > 1.0 - 1e-9:
+            columns, weights, bound = self._silent()
+            return self._vertex(columns, weights, bound * unit_s, least)
+        bound, columns = -np.inf, np.concatenate(self.columns)
+        for _ in range(ROUNDS):
+            cost, kept = self._scientist(columns), self._intruder(columns)
+            value, weights, price, lam = self._master(columns, cost, kept, goal)
+            fresh, lowest = self._price(price, lam)
+            bound = max(bound, value + min(lowest, 0.0))
+            if value - bound <= TOLERANCE or not len(fresh):
+                break
+            columns = np.concatenate([columns, fresh, self._joined(columns, weights)])
+        # Keep what nearly pays for the next bound; the first columns always make the programme possible.
+        pays = cost - lam * kept - columns[: len(cost)] @ price < 0.02
+        keep = np.flatnonzero(pays & (np.arange(len(cost)) >= len(self.columns[0])))
+        self.columns = [self.columns[0], np.unique(np.round(columns[keep], 12), axis=0)]
+        return self._vertex(columns[: len(weights)], weights, bound * unit_s, least)
+
+    def _joined(self, columns: Array, weights: Array) -> Array:
+        """Mixtures of one pair that are in use together, put into one: the best share lies between them."""
+        used = np.flatnonzero(weights > 1e-12)
+        n = len(self.chance)
+        two = used[(columns[used] > 0).sum(axis=1) == 2]
+        if not len(two):
+            return np.zeros((0, n))
+        key = np.argmax(columns[two] > 0, axis=1) * n + (n - 1 - np.argmax(columns[two][:, ::-1] > 0, axis=1))
+        _, place, count = np.unique(key, return_inverse=True, return_counts=True)
+        sums = np.zeros((len(count), n))
+        np.add.at(sums, place.reshape(-1), weights[two, None] * columns[two])
+        sums = sums[count > 1]
+        return np.asarray(sums / sums.sum(axis=1, keepdims=True))
+
+    def _vertex(self, columns: Array, weights: Array, bound: float, least: float) -> Vertex:
+        """A mechanism from the columns in use; it releases nothing with a small chance where rounding cost it the risk bound."""
+        used = weights > 1e-13
+        matrix = weights[used] * columns[used].T / self.chance[:, None]
+        matrix = matrix / matrix.sum(axis=1, keepdims=True)
+        intruder, scientist = self.study.uncertainty(matrix)
+        if least - intruder > 10 * SLACK * self.units[0]:
+            matrix = hushed(matrix, (least - intruder) / (self.before[0] - intruder))
+            intruder, scientist = self.study.uncertainty(matrix)
+        return Vertex(min(bound, scientist), matrix, intruder, scientist)
+
+    def words(self) -> str:
+        return "outputs that mix at most two files, found by column generation"
+
+    # -- columns -----------------------------------------------------------------------------------------
+
+    def _moments(self) -> tuple[Array, Array] | None:
+        """The scientist's E|t|^2 and E t of every file in units of her own, if she pays the squared error by the same chances."""
+        study = self.study
+        same = np.allclose(self.laws.sum(axis=1), 1.0, rtol=0, atol=1e-12)
+        if not (isinstance(study.scientist.loss, Quadratic) and study.scientist.actions is None and same):
+            return None
+        points = study.scientist_values.reshape(len(study.scientist_values), -1)
+        points = points - self.chance @ self.laws @ points
+        weights = np.atleast_2d(as_weight_matrix(study.scientist.loss.weights, study.scientist_values.shape[1:]))
+        eigenvalues, vectors = np.linalg.eigh(weights)
+        points = points @ (vectors * np.sqrt(np.clip(eigenvalues, 0.0, None) / self.units[1]))
+        return self.laws @ np.sum(points**2, axis=1), self.laws @ points
+
+    def _intruder(self, columns: Array) -> Array:
+        return np.asarray(columns @ self.square - (columns @ self.mean) ** 2)
+
+    def _scientist(self, columns: Array) -> Array:
+        if self.moments is not None:
+            return np.asarray(columns @ self.moments[0] - np.sum((columns @ self.moments[1]) ** 2, axis=1))
+        return uncertainties(self.study.scientist, self.study.scientist_values, columns @ self.laws) / self.units[1]
+
+    def _master(self, columns: Array, cost: Array, kept: Array, goal: float) -> tuple[float, Array, Array, float]:
+        """Value, weights of the columns, price of every file and of the risk bound."""
+        found = solve_programme(
+            cost, A_ub=-kept[None], b_ub=[-goal + SLACK], A_eq=csc_array(columns.T), b_eq=self.chance, bounds=(0, None)
+        )
+        self.solved += 1
+        return (
+            float(found.fun),
+            np.clip(found.x, 0.0, None),
+            found.eqlin.marginals,
+            max(0.0, -float(found.ineqlin.marginals[0])),
+        )
+
+    def _silent(self) -> tuple[Array, Array, float]:
+        """The best mechanism that tells the intruder nothing: every output leaves his mean where it was.
+
+        Then an output is a file that does so by itself, or a pair on both sides with one share: finitely many.
+        """
+        n, x, y = len(self.chance), self.first, self.second
+        room = 1e-9 * max(1e-300, float(np.abs(self.mean).max()))
+        near = np.abs(self.mean) <= room
+        across = (self.mean[x] * self.mean[y] < 0) & ~near[x] & ~near[y]
+        x, y = x[across], y[across]
+        share = self.mean[y] / (self.mean[y] - self.mean[x])
+        columns = np.zeros((len(x) + n + 1, n))
+        columns[np.arange(len(x)), x], columns[np.arange(len(x)), y] = share, 1.0 - share
+        columns[len(x) : len(x) + n] = np.eye(n)
+        columns[-1] = self.chance / self.chance.sum()
+        columns = columns[np.r_[np.ones(len(x), dtype=bool), near, True]]
+        cost = self._scientist(columns)
+        found = solve_programme(cost, A_eq=csc_array(columns.T), b_eq=self.chance, bounds=(0, None))
+        self.solved += 1
+        return columns, np.clip(found.x, 0.0, None), float(found.fun)
+
+    # -- prices ------------------------------------------------------------------------------------------
+
+    def _price(self, price: Array, lam: float) -> tuple[Array, float]:
+        """Mixtures that pay, and a bound from below on what the best of all mixtures pays."""
+        x, y = self.first, self.second
+        if not len(x):
+            return np.zeros((0, len(self.chance))), 0.0
+        # Along a pair, with share rho of the first file: line + bend (rho - 1/2)^2-like terms, all quadratic but for the scientist's part.
+        own = -lam * self.square - price
+        step = self.mean[x] - self.mean[y]
+        a = lam * step**2
+        b = own[x] - own[y] + 2 * lam * self.mean[y] * step
+        c = own[y] + lam * self.mean[y] ** 2
+        if self.moments is not None:
+            square, centre = self.moments
+            across = centre[x] - centre[y]
+            a = a - np.sum(across**2, axis=1)
+            b = b + square[x] - square[y] - 2 * np.sum(centre[y] * across, axis=1)
+            c = c + square[y] - np.sum(centre[y] ** 2, axis=1)
+            share, value = _least(a, b, c, np.zeros(len(a)), np.ones(len(a)))
+            return self._picked(np.arange(len(a)), share, value), float(value.min())
+        return self._search(a, b, c)
+
+    def _search(self, a: Array, b: Array, c: Array) -> tuple[Array, float]:
+        """Branch and bound over intervals of the share: the chord of the scientist's concave part lies below it."""
+        edges = np.linspace(0.0, 1.0, PIECES + 1)
+        if not hasattr(self, "_chords"):
+            pairs = np.repeat(np.arange(len(a)), PIECES + 1)
+            at = self._along(pairs, np.tile(edges, len(a))).reshape(len(a), -1)
+            self._chords = at
+        pair = np.repeat(np.arange(len(a)), PIECES)
+        low, high = np.tile(edges[:-1], len(a)), np.tile(edges[1:], len(a))
+        at_low, at_high = self._chords[:, :-1].reshape(-1), self._chords[:, 1:].reshape(-1)
+        done = 0.0
+        for _ in range(60):
+            slope = (at_high - at_low) / (high - low)
+            share, value = _least(a[pair], b[pair] + slope, c[pair] + at_low - slope * low, low, high)
+            open_ = value < -0.2 * TOLERANCE
+            if not open_.any():
+                return np.zeros((0, len(self.chance))), min(done, float(value.min()))
+            # The rest of the intervals hold nothing that pays.
+            kept: Any = [v[open_] for v in (pair, low, high, at_low, at_high, share, value)]
+            pair, low, high, at_low, at_high, share, value = kept
+            here = self._along(pair, share)
+            real = here + (a[pair] * share + b[pair]) * share + c[pair]
+            if real.min() < -0.2 * TOLERANCE and real.min() < 0.5 * value.min():
+                return self._picked(pair, share, real), min(done, float(value.min()))
+            tiny = (high - low) < 1e-9
+            done = min(done, float(value[tiny].min(initial=0.0)))
+            inside = (share - low > 1e-3 * (high - low)) & (high - share > 1e-3 * (high - low))
+            middle = np.where(inside, share, (low + high) / 2)
+            level = np.where(inside, here, 0.0)
+            level[~inside] = self._along(pair[~inside], middle[~inside])
+            go = ~tiny
+            pair = np.concatenate([pair[go], pair[go]])
+            low, high = np.concatenate([low[go], middle[go]]), np.concatenate([middle[go], high[go]])
+            at_low, at_high = np.concatenate([at_low[go], level[go]]), np.concatenate([level[go], at_high[go]])
+            if len(pair) > MOST_INTERVALS or not len(pair):
+                break
+        if not len(pair):
+            return np.zeros((0, len(self.chance))), done
+        slope = (at_high - at_low) / (high - low)
+        share, value = _least(a[pair], b[pair] + slope, c[pair] + at_low - slope * low, low, high)
+        return np.zeros((0, len(self.chance))), min(done, float(value.min()))
+
+    def _along(self, pair: Ints, share: Array) -> Array:
+        """The scientist's uncertainty at mixtures of pairs, in her units."""
+        laws = share[:, None] * self.laws[self.first[pair]] + (1.0 - share)[:, None] * self.laws[self.second[pair]]
+        return uncertainties(self.study.scientist, self.study.scientist_values, laws) / self.units[1]
+
+    def _picked(self, pair: Ints, share: Array, value: Array) -> Array:
+        """The mixtures that pay most, a few for every file."""
+        order = np.argsort(value)[: 20 * len(self.chance)]
+        order = order[value[order] < -0.2 * TOLERANCE]
+        seen = np.zeros(len(self.chance), dtype=np.int64)
+        columns = []
+        for i in order:
+            x, y = self.first[pair[i]], self.second[pair[i]]
+            if min(seen[x], seen[y]) < 3:
+                seen[[x, y]] += 1
+                column = np.zeros(len(self.chance))
+                column[x], column[y] = share[i], 1.0 - share[i]
+                columns.append(column)
+        return np.array(columns).reshape(len(columns), len(self.chance))
+
+
+def _least(a: Array, b: Array, c: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """Where a x^2 + b x + c is least on [low, high], and how much that is."""
+    bottom = np.clip(-b / (2 * np.where(a > 0, a, 1.0)), low, high)
+    ends = np.where((a * low + b) * low <= (a * high + b) * high, low, high)
+    at = np.where(a > 0, bottom, ends)
+    return at, (a * at + b) * at + c

@@ -1,0 +1,173 @@
+"""Whether to publish the mask's numbers: both maps, and what publishing costs in risk and gains in utility."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..checks import as_seed_sequence
+from ..errors import InputError, kind_of
+from ..evaluate import evaluate
+from ..maps.rumap import RUMap
+from ..masks.base import Mask
+from ..protocols import Array
+from ..users.mask_prior import as_mask_prior
+from ..users.panel import Panel
+from ..users.user import Snooper, User
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["PublishingPrice", "price_of_publishing"]
+
+
+def price_of_publishing(
+    masks: Sequence[Mask] | Mask,
+    *,
+    intruder: User | Snooper | Panel,
+    scientist: User | Snooper | Panel,
+    mask_prior: Any = None,
+    **options: Any,
+) -> PublishingPrice:
+    """Map the releases twice: with the mask's numbers told to both users, and with the numbers kept secret.
+
+    Trottini and Fienberg (2002) leave it open whether the agency should publish the variance of its noise. Telling it helps the
+    scientist and the intruder alike: neither's U can rise, so that risk and utility both rise or stay. Snoopers follow a
+    fixed rule and do not care.
+
+    Parameters
+    ----------
+    masks : list of masks
+        The candidate releases.
+    intruder, scientist : User, Snooper or Panel
+        The two users; whether they know the mask is set here.
+    mask_prior : optional
+        What users think of an unknown mask, as in `User`; a user's own ``mask_prior`` goes first.
+    **options
+        Of `evaluate`: data, replicates, seed, risk, utility, ... Both maps use the same random numbers.
+
+    Returns
+    -------
+    PublishingPrice
+
+    Examples
+    --------
+    >>> import ruvdecision as ruv
+    >>> belief = ruv.NormalBelief(records=5, variance=2, prior_variance=5)
+    >>> price = price_of_publishing(
+    ...     [ruv.Noise(variance=1.0)],
+    ...     intruder=ruv.User(belief, ruv.Record(0), ruv.Quadratic()),
+    ...     scientist=ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic()),
+    ...     seed=1,
+    ... )
+    >>> bool(price.risk_price[0] > 0), bool(price.utility_gain[0] > 0)
+    (True, True)
+    """
+    for name, user in (("intruder", intruder), ("scientist", scientist)):
+        if not isinstance(user, (User, Snooper, Panel)):
+            raise InputError(
+                f"{name} must be a User, a Snooper or a Panel", kind_of(user), f"Write {name}=ruv.User(...)"
+            )
+    prior = None if mask_prior is None else as_mask_prior(mask_prior)
+    options["seed"] = as_seed_sequence(options.get("seed"))
+    both = []
+    for told in (True, False):
+        users = {"intruder": _told(intruder, told, prior), "scientist": _told(scientist, told, prior)}
+        both.append(evaluate(masks, **users, **options))
+    return PublishingPrice(both[0], both[1])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PublishingPrice:
+    """The map with the mask's numbers published, and the one with them kept secret; made by `price_of_publishing`."""
+
+    published: RUMap
+    unpublished: RUMap
+
+    @property
+    def releases(self) -> tuple[str, ...]:
+        """Labels of the releases."""
+        return tuple(self.published.releases)
+
+    @property
+    def risk_price(self) -> Array:
+        """How much more risk there is if the numbers are published."""
+        return np.asarray(_less(self.published.risk, self.unpublished.risk))
+
+    @property
+    def utility_gain(self) -> Array:
+        """How much more utility there is if the numbers are published."""
+        return np.asarray(_less(self.published.utility, self.unpublished.utility))
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per release: risk and utility of both, the differences and their standard errors.
+
+        The two maps share their random numbers; the errors of a difference are added, which is never too small.
+        """
+        import pandas as pd
+
+        columns: dict[str, Any] = {"release": self.releases, "technique": list(self.published.techniques)}
+        columns |= {name: values for name, values in self.published.parameters.items() if name not in columns}
+        for word, gap in (("risk", "risk_price"), ("utility", "utility_gain")):
+            columns[f"{word}_published"] = getattr(self.published, word)
+            columns[f"{word}_unpublished"] = getattr(self.unpublished, word)
+            columns[gap] = getattr(self, gap)
+            columns[f"{gap}_error"] = getattr(self.published, f"{word}_error") + getattr(
+                self.unpublished, f"{word}_error"
+            )
+        return pd.DataFrame(columns)
+
+    @property
+    def rumap(self) -> RUMap:
+        """Both maps as one, named published and unpublished."""
+        return RUMap.concat([self.published, self.unpublished], names=["published", "unpublished"])
+
+    def plot(self, ax: Axes | None = None, *, max_risk: float | None = None) -> Axes:
+        """Each release twice on the map, with an arrow from secret to published; see `plot_publishing`."""
+        from ..plots.record_risk import plot_publishing
+
+        return plot_publishing(self, ax, max_risk=max_risk)
+
+    def __str__(self) -> str:
+        """One sentence that says what publishing costs at most and what it brings."""
+        with np.errstate(all="ignore"):
+            shares = [
+                100 * gap / np.abs(base)
+                for gap, base in (
+                    (self.risk_price, self.unpublished.risk),
+                    (self.utility_gain, self.unpublished.utility),
+                )
+            ]
+        words = []
+        for name, share in zip(("risk", "utility"), shares, strict=True):
+            known = np.where(np.isfinite(share), share, -np.inf)
+            place = int(np.argmax(known))
+            if not np.isfinite(known[place]) or known[place] <= 0:
+                words.append(f"does not raise {name}")
+            else:
+                words.append(f"raises {name} by at most {known[place]:.2g} % ({self.releases[place]})")
+        return f"Publishing the mask's numbers {words[0]} and {words[1]}."
+
+    def __repr__(self) -> str:
+        return f"{self}\n{self.to_dataframe().drop(columns='technique').to_string(index=False, float_format=lambda v: f'{v:.4g}')}"
+
+
+def _told(user: Any, told: bool, prior: Any) -> Any:
+    """The user, told the mask's numbers or not."""
+    if isinstance(user, Panel):
+        return user.replace(lambda u: _told(u, told, prior))
+    if isinstance(user, Snooper):
+        return user
+    own = user.mask_prior if user.mask_prior is not None else prior
+    return dataclasses.replace(user, knows_mask=told, mask_prior=None if told else own)
+
+
+def _less(a: Array, b: Array) -> Array:
+    """The difference, zero where both are the same infinity."""
+    with np.errstate(invalid="ignore"):
+        return np.where(a == b, 0.0, a - b)

@@ -1,0 +1,302 @@
+"""The risk of every record at once: its distribution, the riskiest records by position, and risk by group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import Seed, as_seed_sequence, check_index, check_integer, check_list, check_number, is_label, suggest
+from ..engines.each_record import every_record, file_size, rows_of
+from ..errors import InputError, kind_of
+from ..evaluate import check_masks
+from ..maps.scores import Column, as_score
+from ..masks.base import Mask
+from ..protocols import Array, Engine, Value
+from ..running.progress import Bar
+from ..users.panel import Panel
+from ..users.user import Snooper, User
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["RecordRisk", "record_risk"]
+
+LEVELS = (0.5, 0.9, 0.95, 0.99)
+
+
+def record_risk(
+    masks: Sequence[Mask] | Mask,
+    intruder: User | Snooper | Panel,
+    *,
+    data: Any = None,
+    groups: Any = None,
+    rows: Sequence[int] | None = None,
+    engine: Engine | str = "auto",
+    replicates: int | None = None,
+    seed: Seed = None,
+    risk: Any = "reciprocal",
+    progress: bool | None = None,
+) -> RecordRisk:
+    """The risk of every record, each as if it were the intruder's target.
+
+    Records of one kind, which the mask and the belief treat alike, are worked out once; with data, all records are judged on
+    the same releases. Records are named by position, and never shown.
+
+    Parameters
+    ----------
+    masks : mask or list of masks
+        The candidate releases.
+    intruder : User, Snooper or Panel
+        Who is after a record. The target says what is wanted of it: `Record(0)` or `EachRecord()` the record itself,
+        `Identity(0, known=...)` its row, a `Functional` of one record a function of it. A panel's members are put
+        together record by record.
+    data : DataFrame or array, optional
+        The confidential records, where risk depends on them.
+    groups : array, optional
+        A label per record of the file, for risk by group.
+    rows : list of int, optional
+        The records in question; all of them if not given.
+    engine, replicates, seed, risk, progress
+        As in `evaluate`.
+
+    Returns
+    -------
+    RecordRisk
+
+    Examples
+    --------
+    >>> import ruvdecision as ruv
+    >>> belief = ruv.NormalBelief(records=4, variance=1, prior="known")
+    >>> found = record_risk(ruv.Noise(variance=[1.0, 1.0, 1.0, 0.25]), ruv.User(belief, ruv.Record(0), ruv.Quadratic()))
+    >>> found.risk.round(3).tolist(), found.riskiest(1)["row"].tolist()
+    ([[2.0, 2.0, 2.0, 5.0]], [3])
+    """
+    candidates = check_masks(masks)
+    if not isinstance(intruder, (User, Snooper, Panel)):
+        raise InputError(
+            "intruder must be a User, a Snooper or a Panel",
+            kind_of(intruder),
+            "Write ruv.User(belief, ruv.Record(0), ruv.Quadratic())",
+        )
+    if replicates is not None:
+        replicates = check_integer("replicates", replicates, low=1)
+    score = as_score(risk, ())
+    if isinstance(score, Column):
+        raise InputError(
+            "risk must be a function of U here", risk, 'Use "reciprocal", "relative_gain" or a decreasing function'
+        )
+    users = intruder.users if isinstance(intruder, Panel) else (intruder,)
+    size = file_size(users[0], data)
+    if any(file_size(u, data) != size for u in users):
+        raise InputError(
+            "All members of the panel must be about the same records",
+            [file_size(u, data) for u in users],
+            "Set records= alike",
+        )
+    chosen = rows_of(users[0], data) if rows is None else _rows(rows, size)
+    labels = None if groups is None else _groups(groups, size)[chosen]
+    root = as_seed_sequence(seed)
+    found: dict[int, Any] = {}
+    with Bar(f"Judging {len(chosen):,} records under {len(candidates):,} releases", progress) as bar:
+        for i, user in enumerate(users):
+            found[i] = every_record(
+                user,
+                candidates,
+                engine=engine,
+                data=data,
+                replicates=replicates,
+                seed=root,
+                rows=chosen,
+                tell=_teller(bar, i, len(users)),
+            )
+    values = iter([(Value(f.uncertainty, f.error), f.before) for f in found.values()])
+    value, before = _merged(intruder, values)
+    engines = [" / ".join(dict.fromkeys(f.engine[j] for f in found.values())) for j in range(len(candidates))]
+    score.check(value.value.ravel(), np.broadcast_to(before, value.value.shape).ravel(), "risk")
+    return RecordRisk(
+        tuple(candidates), chosen, value.value, value.error, before, score, labels, tuple(engines), intruder.describe()
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RecordRisk:
+    """The risk of every record under each release; made by `record_risk`.
+
+    Rows of ``uncertainty``, ``error`` and ``risk`` are releases, columns are records. Records are known by their position
+    in the confidential file, counted from 0.
+    """
+
+    masks: tuple[Any, ...]
+    rows: NDArray[np.int64]
+    uncertainty: Array
+    error: Array
+    before: Array
+    score: Any
+    groups: NDArray[Any] | None
+    engine: tuple[str, ...]
+    intruder: str
+
+    @property
+    def releases(self) -> tuple[str, ...]:
+        """Labels of the releases."""
+        return tuple(str(m) for m in self.masks)
+
+    @property
+    def risk(self) -> Array:
+        """Risk of every record, (releases, records)."""
+        return np.asarray(self.score(self.uncertainty, self.before))
+
+    @property
+    def risk_error(self) -> Array:
+        """Standard errors of the risks; zero where they are exact."""
+        return np.asarray(self.score.error(self.uncertainty, self.error, self.before))
+
+    def quantile(self, q: Any) -> Array:
+        """Quantile of the records' risks under each release: the least risk that a share ``q`` of the records does not exceed."""
+        levels = [check_number("q", level, low=0, high=1) for level in np.atleast_1d(q).tolist()]
+        found = np.stack([np.quantile(self.risk, level, axis=1, method="inverted_cdf") for level in levels], axis=-1)
+        return np.asarray(found[:, 0] if np.ndim(q) == 0 else found)
+
+    def summary(self) -> pd.DataFrame:
+        """One row per release: mean, quantiles and largest risk, and which record it is."""
+        import pandas as pd
+
+        risk = self.risk
+        columns: dict[str, Any] = {"release": self.releases, "mean": risk.mean(axis=1)}
+        columns |= {f"quantile_{level:g}": self.quantile(level) for level in LEVELS}
+        return pd.DataFrame(
+            columns | {"max": risk.max(axis=1), "riskiest": self.rows[np.argmax(risk, axis=1)], "engine": self.engine}
+        )
+
+    def riskiest(self, count: int = 10, release: Any = 0) -> pd.DataFrame:
+        """The records with the largest risk under one release, by position and never by value."""
+        import pandas as pd
+
+        count = check_integer("count", count, low=1)
+        i = self._place(release)
+        order = np.argsort(-self.risk[i], kind="stable")[:count]
+        found = {"row": self.rows[order], "risk": self.risk[i, order], "risk_error": self.risk_error[i, order]}
+        found["uncertainty"] = self.uncertainty[i, order]
+        if self.groups is not None:
+            found["group"] = self.groups[order]
+        return pd.DataFrame(found)
+
+    def by_group(self) -> pd.DataFrame:
+        """One row per release and group: records, mean, quantiles and largest risk."""
+        import pandas as pd
+
+        if self.groups is None:
+            raise InputError("Risk by group needs groups", "none", "Pass groups= to record_risk, one label per record")
+        rows = []
+        for i, label in enumerate(self.releases):
+            for group in pd.unique(pd.Series(self.groups)):
+                mine = self.risk[i, _equal(self.groups, group)]
+                spots = {f"quantile_{q:g}": float(np.quantile(mine, q, method="inverted_cdf")) for q in (0.5, 0.95)}
+                rows.append(
+                    {
+                        "release": label,
+                        "group": group,
+                        "records": len(mine),
+                        "mean": mine.mean(),
+                        **spots,
+                        "max": mine.max(),
+                    }
+                )
+        return pd.DataFrame(rows)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per release and record."""
+        import pandas as pd
+
+        m, n = self.uncertainty.shape
+        found = {
+            "release": np.repeat(np.array(self.releases, dtype=object), n),
+            "row": np.tile(self.rows, m),
+            "uncertainty": self.uncertainty.ravel(),
+            "error": self.error.ravel(),
+            "risk": self.risk.ravel(),
+            "risk_error": self.risk_error.ravel(),
+        }
+        if self.groups is not None:
+            found["group"] = np.tile(self.groups, m)
+        return pd.DataFrame(found)
+
+    def plot(
+        self, release: Any = None, ax: Axes | None = None, *, by_group: bool = False, max_risk: float | None = None
+    ) -> Axes:
+        """How many records have which risk: a histogram of one release, or a curve for each of several; see `plot_record_risk`."""
+        from ..plots.record_risk import plot_record_risk
+
+        return plot_record_risk(self, release, ax, by_group=by_group, max_risk=max_risk)
+
+    def _place(self, release: Any) -> int:
+        """Position of a release, by position, label or mask."""
+        if isinstance(release, Mask):
+            release = str(release)
+        if isinstance(release, str):
+            if release not in self.releases:
+                raise InputError("There is no such release", release, suggest(release, self.releases))
+            return self.releases.index(release)
+        return check_index("release", release, len(self.masks))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        table = self.summary().drop(columns="engine").to_string(index=False, float_format=lambda v: f"{v:.4g}")
+        return f"Risk of {len(self.rows):,} records under {len(self.masks):,} releases\n{table}"
+
+
+def _merged(user: Any, values: Any) -> tuple[Value, Array]:
+    """A user's values, or a panel's from its members', record by record."""
+    if not isinstance(user, Panel):
+        return next(values)  # type: ignore[no-any-return]
+    parts = [_merged(member, values) for member in user.members]
+    before = np.array([user.merge_before([float(b[j]) for _, b in parts]) for j in range(len(parts[0][1]))])
+    if user.unit == "before":
+        # Every record has its own U before the release.
+        parts = [(Value(v.value / b, v.error / b), np.ones_like(b)) for v, b in parts]
+        return user.merge([v for v, _ in parts], before=[1.0] * len(parts)), before
+    return user.merge([v for v, _ in parts]), before
+
+
+def _teller(bar: Bar, place: int, count: int) -> Callable[[float], None]:
+    return lambda share: bar.tell((place + share) / count)
+
+
+def _rows(rows: Any, size: int) -> NDArray[np.int64]:
+    listed = check_list("rows", rows, "Leave rows out for all records")
+    strange = sum(
+        not isinstance(r, (int, np.integer)) and not (isinstance(r, (float, np.floating)) and r % 1 == 0)
+        for r in listed
+    )
+    if strange:
+        # Whoever passes the records themselves by mistake should not find them in the message.
+        raise InputError("rows must be whole numbers", f"{strange} others", "Count rows from 0")
+    found = np.array([check_index("rows", r, size) for r in listed], dtype=np.int64)
+    if len(found) == 0:
+        raise InputError("rows must not be empty", "an empty list", "Leave rows out for all records")
+    if len(np.unique(found)) != len(found):
+        raise InputError("rows names a record twice", f"{len(found)} rows", "Name each record once")
+    return found
+
+
+def _groups(groups: Any, size: int) -> NDArray[Any]:
+    do = "Give a label for every record of the file"
+    labels = check_list("groups", groups, do)
+    if len(labels) != size or not all(map(is_label, labels)):
+        raise InputError(f"groups must be {size} labels, one per record", f"{len(labels)} of them", do)
+    array = np.empty(size, dtype=object)
+    array[:] = labels
+    return array
+
+
+def _equal(labels: Any, one: Any) -> Any:
+    import pandas as pd
+
+    return pd.isna(pd.Series(labels)).to_numpy() if pd.isna(one) else np.asarray(labels == one, dtype=bool)

@@ -1,0 +1,191 @@
+"""What if the prior, the loss or the mask's users are not what we think? How a map and its choice move when settings do.
+
+`sensitivity` runs a study again and again with one setting changed at a time (or with all combinations), and compares each map with the
+one at the base settings. Anything that turns settings into a map can be varied: a study, a function, or masks and users. A sampled map
+that is reweighted instead of sampled again is such a function, too: ``lambda prior_power=1.0: ...``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ...checks import check_number, suggest
+from ...decide import Choice, choose
+from ...errors import InfeasibleError, InputError
+from ...maps.rumap import RUMap
+from ...running.progress import Bar
+from .result import Sensitivity, Variation
+from .varying import Factor, as_factors, as_runner
+
+__all__ = ["Sensitivity", "Variation", "sensitivity"]
+
+ABOUT = {"loss": "expected loss", "weights": "weighted sum", "order": "order"}
+MOST = 20_000
+"""More combinations than this are a mistake."""
+
+
+def sensitivity(
+    study: Any,
+    vary: Mapping[str, Any],
+    *,
+    max_risk: float | None = None,
+    intruder: Any = None,
+    scientist: Any = None,
+    together: bool = False,
+    settings: Mapping[str, Any] | None = None,
+    rule: Mapping[str, Any] | None = None,
+    tolerance: float = 0.01,
+    name: str | None = None,
+    progress: bool | None = None,
+    **options: Any,
+) -> Sensitivity:
+    """Say how risk, utility, the frontier and the chosen release move when settings are varied.
+
+    Parameters
+    ----------
+    study : callable, Study or list of masks
+        A function of keyword settings that gives a map; a study that `load_study` loaded; or masks, to be evaluated for
+        ``intruder`` and ``scientist``.
+    vary : mapping from setting to its values
+        ``{"prior_variance": [1, 5, 25], "loss": [ruv.Quadratic(), ruv.Absolute()]}``. A mapping of values names them: ``{"vague":
+        25, "sharp": 1}``. With masks a setting is a path into a user, ``"intruder.belief.prior_variance"`` or ``"scientist.loss"``
+        (without the user's name, ``"belief.prior_variance"``, both users change), or an argument of `evaluate`. ``"max_risk"``
+        varies the threshold.
+    max_risk : float, optional
+        The threshold; without it (and without a rule) no release is chosen, and the frontier alone is compared. A loaded study
+        brings its own.
+    intruder, scientist : User or Snooper
+        The two users, where masks are given.
+    together : bool, default False
+        True runs every combination of values; otherwise one setting at a time leaves its base value.
+    settings : mapping, optional
+        Base settings of a study that differ from its defaults.
+    rule : mapping, optional
+        Further arguments of `choose`: ``{"confidence": 0.95}``, ``{"loss": f}``.
+    tolerance : float, default 0.01
+        Keeping the choice may cost this share of the utility and still count as nearly stable.
+    name : str, optional
+        Which map, where a study gives several.
+    progress : bool, optional
+        Show a progress bar on standard error; by default on a terminal, and only for work that takes a while.
+    **options
+        Further arguments of `evaluate` where masks are given, further settings otherwise.
+
+    Returns
+    -------
+    Sensitivity
+        With ``sentence``, ``to_dataframe()``, ``plot()`` (a tornado), ``describe()`` and the maps.
+
+    Examples
+    --------
+    >>> import ruvdecision as ruv
+    >>> from ruvdecision.analyses.sensitivity import sensitivity
+    >>> belief = ruv.NormalBelief(records=10, variance=2, prior_variance=5)
+    >>> result = sensitivity(
+    ...     [ruv.Suppress(), *(ruv.Noise(variance=v) | ruv.Microaggregate(groups=1) for v in (1, 2.08, 4))],
+    ...     vary={"intruder.belief.prior_variance": [4, 6], "scientist.loss": [ruv.Absolute()]},
+    ...     intruder=ruv.User(belief, ruv.Record(0), ruv.Quadratic()),
+    ...     scientist=ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic()),
+    ...     max_risk=0.5,
+    ... )
+    >>> result.stable, len(result.variations)
+    (False, 3)
+    """
+    tolerance = check_number("tolerance", tolerance, low=0, high=1)
+    if not isinstance(together, (bool, np.bool_)):
+        raise InputError("together must be true or false", together, "together=True runs every combination")
+    runner = as_runner(study, intruder, scientist, dict(settings or {}), options, name)
+    if max_risk is None:
+        max_risk = runner.max_risk
+    factors = as_factors(vary)
+    threshold_varies = "max_risk" in factors and not runner.takes("max_risk")
+    if threshold_varies and max_risk is None:
+        raise InputError("max_risk is varied", "no base value", "Give max_risk=, too")
+    rule = _check_rule(rule, max_risk)
+    plans = _plans(factors, together)
+    for changes in plans:  # a misspelt setting should not cost the work
+        runner.check(
+            {k: factors[k].values[i] for k, i in changes.items() if not (threshold_varies and k == "max_risk")}
+        )
+    base = None
+    variations = []
+    with Bar(f"Running {len(plans):,} variations", progress) as bar:
+        for i, changes in enumerate([{}, *plans]):
+            chosen = {k: factors[k].values[j] for k, j in changes.items()}
+            limit = chosen.pop("max_risk") if threshold_varies and "max_risk" in chosen else max_risk
+            rumap = runner.run(chosen)
+            labels = {k: factors[k].labels[j] for k, j in changes.items()}
+            variation = Variation(MappingProxyType(labels), rumap, limit, *_decide(rumap, limit, rule))
+            if base is not None and base.choice is not None:
+                variation = replace(variation, kept=_value(rumap, base.choice.release, rule))
+            if i == 0:
+                base = variation
+            else:
+                variations.append(variation)
+            bar.tell((i + 1) / (len(plans) + 1))
+    assert base is not None
+    shown = {
+        k: f.base_label(runner.base(k) if not (threshold_varies and k == "max_risk") else max_risk)
+        for k, f in factors.items()
+    }
+    about = next((word for key, word in ABOUT.items() if (rule or {}).get(key) is not None), "utility")
+    return Sensitivity(
+        base, tuple(variations), {k: f.labels for k, f in factors.items()}, shown, bool(together), tolerance, about
+    )
+
+
+def _plans(factors: Mapping[str, Factor], together: bool) -> list[dict[str, int]]:
+    if not together:
+        return [{name: i} for name, f in factors.items() for i in range(len(f.values))]
+    count = int(np.prod([len(f.values) for f in factors.values()], dtype=object))
+    if count > MOST:
+        raise InputError(
+            "There are too many combinations",
+            f"{count:,}",
+            "Vary fewer values, or one setting at a time (together=False)",
+        )
+    return [
+        dict(zip(factors, c, strict=True)) for c in itertools.product(*(range(len(f.values)) for f in factors.values()))
+    ]
+
+
+def _check_rule(rule: Any, max_risk: Any) -> dict[str, Any]:
+    known = [n for n in inspect.signature(choose).parameters if n not in ("rumap", "max_risk")]
+    if rule is not None and not isinstance(rule, Mapping):
+        raise InputError("rule holds further arguments of choose", rule, 'Write rule={"confidence": 0.95}')
+    found = dict(rule or {})
+    for name in found:
+        if name not in known:
+            raise InputError("choose has no such argument", name, suggest(str(name), known))
+    if found and max_risk is None and not {"weights", "order", "loss"} & set(found):
+        raise InputError("A rule needs a threshold", "no max_risk", "Give max_risk=")
+    return found
+
+
+def _decide(rumap: RUMap, max_risk: Any, rule: Mapping[str, Any] | None) -> tuple[Choice | None, str]:
+    if max_risk is None and not (rule and {"weights", "order", "loss"} & set(rule)):
+        return None, ""
+    try:
+        return choose(rumap, max_risk, **(rule or {})), ""
+    except InfeasibleError as error:
+        return None, str(error)
+
+
+def _value(rumap: RUMap, release: str, rule: Mapping[str, Any] | None) -> float:
+    """What the rule is about, at one release."""
+    if release not in rumap.releases:
+        return float("nan")
+    own = {
+        k: v for k, v in (rule or {}).items() if k in ("weights", "order", "slack", "loss", "columns", "draws", "seed")
+    }
+    try:
+        return choose(rumap.take([release]), np.inf, **own).value
+    except InfeasibleError:
+        return float("nan")

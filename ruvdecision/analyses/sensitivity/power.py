@@ -1,0 +1,103 @@
+"""Sensitivity of sampled maps to their priors, by importance weights instead of sampling again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...beliefs.pymc import PyMCBelief
+from ...checks import check_list, check_number, suggest
+from ...engines import Sampling
+from ...engines.pymc.sampling import STRONGEST
+from ...engines.solving import check_user
+from ...errors import InputError
+from ...evaluate import check_masks, evaluate
+from ...users.user import Snooper, User
+from .result import Sensitivity
+
+__all__ = ["power_scaling"]
+
+
+def power_scaling(
+    masks: Any,
+    *,
+    intruder: Any,
+    scientist: Any,
+    data: Any = None,
+    powers: Sequence[float] = (0.8, 1.25),
+    max_risk: float | None = None,
+    engine: Any = None,
+    **options: Any,
+) -> Sensitivity:
+    """How a sampled map moves when prior or likelihood count for less or more.
+
+    The prior (and, apart, the likelihood) is raised to a power: below one it is weaker, above one stronger. The posterior that
+    follows comes from the same draws by Pareto-smoothed weights, so that nothing is sampled twice. A choice that moves
+    with the prior's power, and not only with the likelihood's, rests on the prior (Kallioinen et al., 2024).
+
+    Parameters
+    ----------
+    masks, intruder, scientist, data
+        As for `evaluate`; the beliefs are `PyMCBelief`. A snooper has no prior, and does not move.
+    powers : list of float
+        Powers beside one, larger than zero and at most 1,000.
+    max_risk : float, optional
+        The threshold of the choice.
+    engine : Sampling, optional
+        Its settings.
+    options
+        More arguments of `evaluate`, such as ``seed``.
+
+    Returns
+    -------
+    Sensitivity
+        With the factors ``prior_power`` and ``likelihood_power``.
+    """
+    from . import sensitivity
+
+    base = Sampling() if engine is None else engine
+    if not isinstance(base, Sampling):
+        raise InputError(
+            "power_scaling reweights draws",
+            type(base).__name__,
+            "Give engine=ruv.Sampling(...), or use ruv.sensitivity",
+        )
+    found = [
+        check_number("powers", p, low=0, high=STRONGEST, open_low=True)
+        for p in check_list("powers", powers, "Write powers=(0.8, 1.25)")
+    ]
+    levels = sorted(set(found) - {1.0})
+    if not levels:
+        raise InputError("powers must hold a number beside 1", found, "Write powers=(0.8, 1.25)")
+    everybody = [
+        user
+        for name, each in (("intruder", intruder), ("scientist", scientist))
+        for _, user in check_user(name, each).leaves
+    ]
+    if not any(isinstance(user, User) and isinstance(user.belief, PyMCBelief) for user in everybody):
+        kinds = ", ".join(
+            dict.fromkeys("Snooper" if isinstance(u, Snooper) else type(u.belief).__name__ for u in everybody)
+        )
+        raise InputError(
+            "power_scaling needs a user with a PyMCBelief, whose draws it reweights", kinds, "Use ruv.sensitivity"
+        )
+
+    known = [
+        n
+        for n in inspect.signature(evaluate).parameters
+        if n not in ("masks", "intruder", "scientist", "data", "engine")
+    ]
+    unknown = [n for n in options if n not in known]
+    if unknown:
+        raise InputError("evaluate has no such argument", unknown[0], suggest(unknown[0], known))
+    candidates = check_masks(masks)  # every run needs them, and some lists can be gone through once only
+
+    def run(prior_power: float = 1.0, likelihood_power: float = 1.0) -> Any:
+        scaled = replace(base, prior_power=prior_power, likelihood_power=likelihood_power)
+        return evaluate(candidates, intruder=intruder, scientist=scientist, data=data, engine=scaled, **options)
+
+    return sensitivity(
+        run, {"prior_power": levels, "likelihood_power": levels}, max_risk=max_risk, name="power scaling"
+    )

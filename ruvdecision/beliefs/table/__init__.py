@@ -1,0 +1,1 @@
+"""A belief about a table of counts of which some cells were suppressed."""

@@ -1,0 +1,444 @@
+"""A belief about a table of counts with a known total, and perhaps known cells and margins."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from ...checks import as_float_array, check_index, check_integer, is_single
+from ...errors import InputError, UnsupportedError
+from ...masks.cells import as_counts
+from ...posteriors import Drawn, Finite
+from ...protocols import Array, Posterior, Value
+from ...targets import Functional, Records
+from .completions import Completions
+from .posterior import TablePosterior
+from .systems import LARGEST_TOTAL
+
+__all__ = ["Cell", "TableBelief"]
+
+Ints = NDArray[np.int64]
+LARGEST_TABLE = 1_000_000
+LARGEST_WEIGHT = 1e100
+"""A Dirichlet law so sure of itself is a known table; beyond, sums of concentrations overflow."""
+LISTED = 20_000
+"""Up to so many completions a posterior of whole tables lists them."""
+FEW = 30
+"""Fewer effective draws than this and an importance sample says little about its own error."""
+DRAWN = 4000
+"""Draws from the exact law for a function of cells when there are too many completions to list."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The count in one cell of a table, by its positions, one per axis.
+
+    >>> Cell((0, 1))
+    Cell((0, 1))
+    """
+
+    index: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.index, (str, bytes)):
+            raise InputError("A cell is named by its positions", self.index, "Write Cell((0, 1))")
+        index = tuple(check_integer("index", i) for i in ((self.index,) if is_single(self.index) else self.index))
+        if not index:
+            raise InputError("A cell is named by its positions", self.index, "Write Cell((0, 1))")
+        object.__setattr__(self, "index", index)
+
+    def __repr__(self) -> str:
+        return f"Cell({self.index})"
+
+    def describe(self) -> str:
+        return f"the count in cell {self.index}"
+
+
+@dataclass(frozen=True, eq=False)
+class TableBelief:
+    """What a user believes about a table of non-negative integer counts with a known total.
+
+    Every table that agrees with what is known is possible. Its prior weight is the same for all
+    (Trottini and Fienberg 2002, section 4.1, prior iii), or Dirichlet-multinomial: the product over cells of
+    Gamma(x + a) / (Gamma(a) x!), which is uniform for a = 1 and the law of N respondents whose cell
+    probabilities are Dirichlet(a).
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Sizes of the table's axes.
+    total : int
+        The grand total.
+    cells : dict, optional
+        Known cells, ``{(0, 1): 63}``.
+    margins : dict, optional
+        Known margins by the axes that they keep, ``{(0,): [113, 145]}`` for row totals.
+    weights : "uniform", number or array of the table's shape
+        The concentration a of Dirichlet-multinomial weights.
+    limit : int
+        Most steps of exact counting, for each part of the table that can be counted on its own. Above it sequential
+        importance sampling is used, and `method` says so.
+    draws, seed : int
+        Size and seed of the importance sample, where there is one.
+
+    Examples
+    --------
+    >>> TableBelief((2, 2), total=258).count()
+    2929290
+    >>> TableBelief((2, 2), total=258, margins={0: [113, 145], 1: [120, 138]}).count()
+    114
+    """
+
+    shape: Any
+    total: int
+    cells: Any = None
+    margins: Any = None
+    weights: Any = "uniform"
+    limit: int = 4_000_000
+    draws: int = 5000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.shape, (str, bytes)):
+            raise InputError("shape must be the sizes of the table's axes", self.shape, "Write shape=(2, 3)")
+        shape = tuple(
+            check_integer("shape", s, low=1) for s in ((self.shape,) if is_single(self.shape) else self.shape)
+        )
+        if not shape:
+            raise InputError("A table has at least one axis", self.shape, "Write shape=(2, 3)")
+        if prod(shape) > LARGEST_TABLE:
+            raise InputError(f"A table has at most {LARGEST_TABLE:,} cells", f"{prod(shape):.3g}", "Write shape=(2, 3)")
+        fields: dict[str, Any] = {
+            "shape": shape,
+            "total": check_integer("total", self.total, low=0, high=LARGEST_TOTAL),
+            # Above this many steps sums of residues would no longer be exact.
+            "limit": check_integer("limit", self.limit, low=1, high=8_000_000),
+            "draws": check_integer("draws", self.draws, low=2),
+            "seed": check_integer("seed", self.seed, low=0),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "cells", self._check_cells(self.cells))
+        object.__setattr__(self, "margins", self._check_margins(self.margins))
+        if isinstance(self.weights, str):
+            if self.weights != "uniform":
+                raise InputError(
+                    'weights must be "uniform", a number or an array',
+                    self.weights,
+                    "Give the concentration, weights=0.5",
+                )
+        else:
+            a = as_float_array("weights", self.weights)
+            if isinstance(self.weights, (bool, np.bool_)):
+                raise InputError(
+                    'weights must be "uniform", a number or an array',
+                    self.weights,
+                    "Give the concentration, weights=0.5",
+                )
+            if a.ndim != 0 and a.shape != shape:
+                raise InputError(
+                    f"weights must be a number or have shape {shape}",
+                    f"shape {a.shape}",
+                    "Give one concentration per cell",
+                )
+            if np.any(a <= 0) or not np.all(a <= LARGEST_WEIGHT):
+                do = "Use cells={...: 0} for a cell that must be empty"
+                raise InputError(f"weights must be positive, and at most {LARGEST_WEIGHT:g}", a.tolist(), do)
+        if not self.system.feasible:
+            raise InputError(
+                "No table of counts agrees with what is known",
+                self._facts(),
+                "Check the total, the cells and the margins",
+            )
+
+    # -- what a user may ask ---------------------------------------------------------------------------
+
+    @property
+    def records(self) -> int:
+        """The number of respondents: the total."""
+        return self.total
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """None: the table itself is what is unknown."""
+        return ()
+
+    def draw(self, rng: np.random.Generator) -> Ints:
+        """Draw a table."""
+        return self.system.sample(1, rng)[0].reshape(self.shape)
+
+    def describe(self) -> str:
+        """One phrase about the belief."""
+        known = [f"{len(self.cells)} known cells"] * bool(self.cells) + [
+            f"known margins {sorted(self.margins)}"
+        ] * bool(self.margins)
+        weights = "all equally likely" if isinstance(self.weights, str) else "with Dirichlet-multinomial weights"
+        size = " x ".join(map(str, self.shape))
+        return (
+            f"a table of {size} counts that add up to {self.total}"
+            + (f" with {' and '.join(known)}" if known else "")
+            + f", {weights}"
+        )
+
+    def check_target(self, target: Any) -> None:
+        """Raise if a table has no such target."""
+        if isinstance(target, Cell):
+            self._flat(target.index)
+        elif isinstance(target, Functional):
+            for part in target.parts:
+                self.check_target(part)
+        elif not isinstance(target, Records):
+            raise InputError(
+                "A table has cells", target, "Use Cell((0, 1)), Records() for the whole table, or a Functional of cells"
+            )
+
+    # -- counting --------------------------------------------------------------------------------------
+
+    @property
+    def method(self) -> str:
+        """How completions are counted, with the error where it is not exact."""
+        if self.system.exact:
+            return "dynamic programming"
+        error, effective = float(self.system.log_count().error), self.system.effective
+        doubt = "; too few for its error to be trusted, raise draws=" if effective < FEW else ""
+        return f"sequential importance sampling ({self.draws} draws worth {effective:.0f}, error {error:.2g} of the log count{doubt})"
+
+    def count(self) -> int | Value:
+        """The number of tables that agree with what is known: an exact integer, or an estimate with its error."""
+        return self.system.count()
+
+    def log_count(self) -> Value:
+        """Log of that number, the uncertainty log M(S) of Trottini and Fienberg (2002), eq. 7-12."""
+        return self.system.log_count()
+
+    def completions(self, limit: int = 100_000) -> Ints:
+        """All tables that agree with what is known, shape ``(completions,) + shape``."""
+        limit = check_integer("limit", limit, low=1)
+        log_count = self.log_count()
+        if float(log_count.value) > np.log(limit) + 1e-9:
+            raise UnsupportedError(
+                f"There are more than limit={limit} completions",
+                f"about {_about(float(log_count.value))}",
+                "Raise limit=, or ask for count(), cell() or bounds()",
+            )
+        return self.system.all().reshape(-1, *self.shape)
+
+    def cell(self, index: Any) -> Posterior:
+        """The law of one cell: `Finite` where counting is exact, weighted draws otherwise."""
+        return self._cell(self._flat(index))
+
+    def bounds(self, index: Any) -> tuple[int, int]:
+        """The lowest and the highest count that a cell can have, exact."""
+        flat = self._flat(index)
+        marginal = self.system.marginal(flat)
+        if marginal is not None:
+            possible = np.flatnonzero(marginal)
+            return int(possible[0]), int(possible[-1])
+        matrix, sums = self._system
+        constraint = LinearConstraint(matrix.astype(np.float64), sums, sums)
+        goal = np.zeros(matrix.shape[1])
+        found = []
+        for sign in (1.0, -1.0):
+            goal[flat] = sign
+            answer = milp(
+                goal,
+                constraints=constraint,
+                integrality=np.ones(len(goal), dtype=np.int64),
+                bounds=Bounds(0, self.total),
+            )
+            if not answer.success:
+                raise UnsupportedError(
+                    "The bounds of this cell could not be found", answer.message, "Publish or know fewer margins"
+                )
+            found.append(int(np.rint(sign * answer.fun)))
+        return found[0], found[1]
+
+    def given(self, release: Any) -> TableBelief:
+        """The belief after a release: a published table, or an array with missing values where cells are suppressed."""
+        if hasattr(release, "margins") and hasattr(release, "cells"):
+            counts, margins, total = as_counts(release.cells, missing=True), dict(release.margins), release.total
+        else:
+            counts, margins, total = as_counts(release, missing=True), {}, self.total
+        if counts.shape != self.shape:
+            raise InputError(
+                f"The release must have the table's shape {self.shape}",
+                f"shape {counts.shape}",
+                "Release the table that the belief is about",
+            )
+        if total != self.total:
+            raise InputError(
+                f"The release must add up to the total {self.total}",
+                "another total",
+                "Release the table that the belief is about",
+            )
+        cells = dict(self.cells)
+        for index in zip(*np.nonzero(~np.isnan(counts)), strict=True):
+            place = tuple(int(i) for i in index)
+            value = int(counts[place])
+            if cells.setdefault(place, value) != value:
+                raise InputError(
+                    f"The release contradicts the known cell {place}",
+                    "another count",
+                    f"The belief holds {cells[place]} to be certain",
+                )
+        merged = dict(self.margins)
+        for axes, margin in margins.items():
+            if axes in merged and not np.array_equal(merged[axes], margin):
+                raise InputError(
+                    f"The release contradicts the known margin {axes}",
+                    "other counts",
+                    "Release the table that the belief is about",
+                )
+            merged[axes] = margin
+        return replace(self, cells=cells, margins=merged)
+
+    def posterior(self, target: Any) -> Posterior:
+        """The law of a target under this belief."""
+        self.check_target(target)
+        if isinstance(target, Cell):
+            return self.cell(target.index)
+        listed = self.listed()
+        if listed is not None:
+            tables, chances = listed
+            return Finite(tables if isinstance(target, Records) else self.values_of(target, tables), chances)
+        if isinstance(target, Records):
+            return TablePosterior(self.system, [self._cell(i) for i in range(int(np.prod(self.shape)))], self.seed)
+        if self.system.exact:
+            return Drawn(
+                self.values_of(target, self.system.sample(DRAWN, np.random.default_rng([self.seed, 2]))), discrete=True
+            )
+        tables, log_weights = self.system.weighted()
+        return Drawn(self.values_of(target, tables), np.exp(log_weights - log_weights.max()), discrete=True)
+
+    def values_of(self, target: Any, tables: Ints) -> Array:
+        """The target's value in each of many tables, given as rows of cells."""
+        if isinstance(target, Cell):
+            return tables[:, self._flat(target.index)].astype(np.float64)
+        if isinstance(target, Records):
+            return tables.astype(np.float64)
+        columns = [self.values_of(part, tables).reshape(len(tables), -1) for part in target.parts]
+        scalars = [isinstance(part, Cell) for part in target.parts]
+        return np.asarray(target(np.concatenate(columns, axis=1), [c.shape[1] for c in columns], scalars))
+
+    # -- helpers ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def system(self) -> Completions:
+        """The tables that agree with what is known."""
+        matrix, sums = self._system
+        a = (
+            np.ones(self.shape)
+            if isinstance(self.weights, str)
+            else np.broadcast_to(np.asarray(self.weights, dtype=np.float64), self.shape)
+        )
+        return Completions(matrix, sums, a.reshape(-1).astype(np.float64), self.limit, self.draws, self.seed)
+
+    @cached_property
+    def _system(self) -> tuple[Ints, Ints]:
+        """Everything that is known, as sums of cells."""
+        size = int(np.prod(self.shape))
+        place = np.indices(self.shape).reshape(len(self.shape), size)
+        rows, sums = [np.ones(size, dtype=np.int64)], [self.total]
+        for index, count in self.cells.items():
+            row = np.zeros(size, dtype=np.int64)
+            row[int(np.ravel_multi_index(index, self.shape))] = 1
+            rows.append(row)
+            sums.append(count)
+        for axes, margin in self.margins.items():
+            for index in itertools.product(*(range(self.shape[a]) for a in axes)):
+                rows.append(np.all([place[a] == i for a, i in zip(axes, index, strict=True)], axis=0).astype(np.int64))
+                sums.append(int(margin[index]))
+        return np.stack(rows), np.array(sums, dtype=np.int64)
+
+    def listed(self) -> tuple[Ints, Array] | None:
+        """All tables with their probabilities, if they are few enough."""
+        if not self.system.exact or float(self.system.log_count().value) > np.log(LISTED) + 1e-9:
+            return None
+        tables = self.system.all()
+        log_weights = self.system.log_weight(tables)
+        chances = np.exp(log_weights - log_weights.max())
+        return tables, chances / chances.sum()
+
+    def _cell(self, flat: int) -> Posterior:
+        marginal = self.system.marginal(flat)
+        if marginal is not None:
+            possible = np.flatnonzero(marginal)
+            return Finite(possible.astype(np.float64), marginal[possible] / marginal[possible].sum())
+        tables, log_weights = self._weighted
+        return Drawn(tables[:, flat].astype(np.float64), np.exp(log_weights - log_weights.max()), discrete=True)
+
+    @cached_property
+    def _weighted(self) -> tuple[Ints, Array]:
+        return self.system.weighted()
+
+    def _flat(self, index: Any) -> int:
+        index = (index,) if isinstance(index, (int, np.integer)) else index
+        if isinstance(index, str) or not isinstance(index, Sequence) or len(index) != len(self.shape):
+            raise InputError(
+                f"A cell of this table has {len(self.shape)} positions", index, "Give one position per axis"
+            )
+        place = tuple(check_index("index", i, size) for i, size in zip(index, self.shape, strict=True))
+        return int(np.ravel_multi_index(place, self.shape))
+
+    def _check_cells(self, cells: Any) -> dict[tuple[int, ...], int]:
+        if cells is None:
+            return {}
+        if not isinstance(cells, Mapping):
+            raise InputError("cells must map positions to counts", cells, "Write cells={(0, 1): 63}")
+        checked: dict[tuple[int, ...], int] = {}
+        for index, count in cells.items():
+            place = tuple(int(i) for i in np.unravel_index(self._flat(index), self.shape))
+            checked[place] = check_integer(f"cells[{place}]", count, low=0)
+        return checked
+
+    def _check_margins(self, margins: Any) -> dict[tuple[int, ...], Ints]:
+        if margins is None:
+            return {}
+        if not isinstance(margins, Mapping):
+            raise InputError("margins must map axes to counts", margins, "Write margins={(0,): row_totals}")
+        checked: dict[tuple[int, ...], Ints] = {}
+        for given, counts in margins.items():
+            axes = (given,) if isinstance(given, (int, np.integer)) else given
+            if isinstance(axes, str) or not isinstance(axes, Iterable):
+                raise InputError(
+                    "A margin is named by the axes that it keeps", given, "Write margins={(0,): row_totals}"
+                )
+            places = [check_index("margins", a, len(self.shape)) for a in axes]
+            if len(set(places)) != len(places) or len(places) >= len(self.shape):
+                raise InputError(
+                    "A margin keeps some but not all axes, each once", given, "Write (0,) for the totals of axis 0"
+                )
+            array = np.asarray(check_integer("margins", counts, low=0)) if is_single(counts) else as_counts(counts)
+            if array.shape != tuple(self.shape[a] for a in places):
+                raise InputError(
+                    f"The margin {tuple(places)} must have shape {tuple(self.shape[a] for a in places)}",
+                    f"shape {array.shape}",
+                    "Give one count per combination of its axes",
+                )
+            if int(array.sum()) != self.total:
+                raise InputError(
+                    f"The margin {tuple(places)} must add up to the total {self.total}",
+                    int(array.sum()),
+                    "Check the margin and the total",
+                )
+            order = np.argsort(places)
+            checked[tuple(sorted(places))] = np.transpose(array, order).astype(np.int64)
+        return checked
+
+    def _facts(self) -> str:
+        # Positions only: after a release the counts are those of the confidential table.
+        return f"the total {self.total}, {len(self.cells)} cells and the margins {list(self.margins)}"
+
+
+def _about(log_count: float) -> str:
+    """A number of any size in powers of ten."""
+    power = log_count / np.log(10.0)
+    return f"{10 ** (power % 1):.3g}e{int(power // 1)}" if power > 6 else f"{np.exp(log_count):.0f}"

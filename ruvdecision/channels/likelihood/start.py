@@ -1,0 +1,182 @@
+"""From a release to what it tells: the way back through a mask, from its last step to its first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...checks import check_integer
+from ...errors import InputError
+from ...protocols import Array
+from .base import Observation
+from .observed import Observed
+from .simple import Known, KnownLabels, Silent, split
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["observe", "observe_numbers"]
+
+
+def observe(mask: Any, release: Any, n: int, columns: Any = None) -> Observed:
+    """Return what a release tells about the n records that it was made from.
+
+    Parameters
+    ----------
+    mask : Mask
+        What made the release.
+    release : DataFrame, Series or array
+        What ``mask.release`` gave back for a file with rows numbered from 0; missing values were not released. The index says
+        which rows a sample holds, so a sample must not be an array.
+    n : int
+        Number of records.
+    columns : list, optional
+        Names of the columns, if the release is an array and the mask calls them by name.
+
+    >>> from ruvdecision.masks import Noise
+    >>> observe(Noise(sd=2.0), np.array([1.0, 4.0]), 2).columns[0].normal
+    (array([1., 4.]), array([4., 4.]))
+    """
+    n = check_integer("n", n, low=1)
+    table, index = _table(release, columns)
+    _refuse_longer(len(table), n)
+    if index is None:
+        if len(table) < n:
+            raise InputError(
+                "A release with fewer rows must say which records they are",
+                "an array",
+                "Release a DataFrame with rows numbered from 0",
+            )
+        index = np.arange(n)
+    names = tuple(table.columns)
+    kinds = [_start(table.iloc[:, j]) for j in range(len(names))]
+    return _through(
+        mask,
+        Observed(
+            tuple(found for found, _ in kinds),
+            names=names,
+            categorical=tuple(flag for _, flag in kinds),
+            index=index,
+            total=n,
+        ),
+    )
+
+
+def observe_numbers(mask: Any, values: Array, names: Any, index: pd.Index[Any], n: int) -> Observed:
+    """What `observe` says of a table of plain numbers, given as a matrix with the table's names and index.
+
+    >>> import pandas as pd
+    >>> from ruvdecision.masks import Noise
+    >>> observe_numbers(Noise(sd=2.0), np.array([[1.0], [4.0]]), [0], pd.RangeIndex(2), 2).columns[0].normal
+    (array([1., 4.]), array([4., 4.]))
+    """
+    _refuse_longer(len(values), n)
+    columns = tuple(_numbers(values[:, j]) for j in range(values.shape[1]))
+    return _through(mask, Observed(columns, names=tuple(names), index=_places(index), total=n))
+
+
+def _refuse_longer(rows: int, n: int) -> None:
+    if rows > n:
+        raise InputError(f"A release of {n} records has at most {n} rows", rows, "Give the release that this mask made")
+
+
+def _through(mask: Any, observed: Observed) -> Observed:
+    """Back through the mask, with every row at its place."""
+    observed = mask.back(observed).placed()
+    for name, column in zip(observed.names, observed.columns, strict=True):
+        if isinstance(column, KnownLabels) or any(
+            isinstance(part, KnownLabels) for _, part in getattr(column, "parts", ())
+        ):
+            raise InputError(
+                f"Column {name!r} was released as text",
+                "labels",
+                "Records must be numbers: code the categories 0, 1, ...",
+            )
+    return observed
+
+
+def _table(release: Any, columns: Any) -> tuple[pd.DataFrame, Any]:
+    """The release as a table, and the row numbers that it carries, if any."""
+    import pandas as pd
+
+    if isinstance(release, pd.Series):
+        release = release.to_frame(name=0 if release.name is None else release.name)
+    if isinstance(release, pd.DataFrame):
+        table, index = release, _places(release.index)
+    else:
+        array = np.asarray(release)
+        if array.ndim not in (1, 2):
+            raise InputError(
+                "A release must have one or two dimensions", f"shape {array.shape}", "Give one row per record"
+            )
+        table, index = pd.DataFrame(array if array.ndim == 2 else array[:, None]), None
+    if columns is not None:
+        names = list(columns)
+        if len(names) != table.shape[1]:
+            raise InputError(
+                f"columns must name the {table.shape[1]} columns of the release",
+                f"{len(names)} names",
+                "Name each column once",
+            )
+        table = table.set_axis(names, axis=1)
+    return table, index
+
+
+def _places(labels: pd.Index[Any]) -> Any:
+    """The row numbers of a release."""
+    import pandas as pd
+
+    index = labels.to_numpy()
+    if isinstance(labels, pd.RangeIndex) and labels.start >= 0 and labels.step > 0:
+        return index  # differs from row to row by itself
+    twice = not isinstance(labels, pd.RangeIndex) and len(np.unique(index)) != len(index)
+    if not np.issubdtype(index.dtype, np.integer) or twice or (len(index) and index.min() < 0):
+        raise InputError(
+            "The rows of a release must be numbered from 0",
+            f"an index of {index.dtype}",
+            "Mask a file with reset_index(drop=True)",
+        )
+    return index
+
+
+def _start(column: pd.Series[Any]) -> tuple[Observation, bool]:
+    """A released column as what is known of the mask's output, and whether it holds categories."""
+    import pandas as pd
+
+    n, types, dtype = len(column), pd.api.types, column.dtype
+    missing = column.isna().to_numpy()
+    boolean = types.is_bool_dtype(dtype) and not isinstance(dtype, pd.CategoricalDtype)
+    text = not types.is_numeric_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype)
+    if text:
+        there = column[~missing].tolist()
+        # Numbers and booleans in a column of objects (blanks turn columns into those) are numbers all the same.
+        if isinstance(dtype, pd.CategoricalDtype) or not all(
+            isinstance(v, (bool, int, float, np.number, np.bool_)) for v in there
+        ):
+            labels = column.tolist()
+            found = split(
+                n,
+                [
+                    (missing, lambda rows: Silent(len(rows))),
+                    (~missing, lambda rows: KnownLabels([labels[i] for i in rows])),
+                ],
+            )
+            return found, True
+    if text:
+        values = np.array([np.nan if m else float(v) for v, m in zip(column.tolist(), missing, strict=True)])
+    else:
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return _numbers(values), boolean or text
+
+
+def _numbers(values: Array) -> Observation:
+    """Released numbers; those that are missing tell nothing."""
+    if np.isinf(values).any():
+        raise InputError(
+            "Released values must be finite", f"{int(np.isinf(values).sum())} infinite ones", "Topcode or suppress them"
+        )
+    silent = np.isnan(values)
+    if not silent.any():
+        return Known(values)
+    return split(len(values), [(silent, lambda rows: Silent(len(rows))), (~silent, lambda rows: Known(values[rows]))])

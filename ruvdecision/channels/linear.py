@@ -1,0 +1,315 @@
+"""How a release comes from the records when it is linear in them plus Gaussian noise.
+
+Release = A x + e, with e ~ N(0, R). Composing masks composes channels: (A2 A1, A2 R1 A2' + R2). A and R
+would be (records * columns) square, so they are never formed. Rows that every mask of a chain treats alike
+form a *cell*; an operator that does not tell the rows of a cell apart acts on their normalised mean (one
+coordinate per cell) and by one and the same matrix on every contrast within the cell. Cells that some
+average ties together form a *block*; blocks are independent given the population mean and any common noise.
+Blocks of the same shape are kept once, with their count. The cost of a channel depends on the shapes, not
+on the number of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError, UnsupportedError
+from ..protocols import Array
+from .layout import BlockShape, Layout
+
+__all__ = ["Block", "LinearChannel"]
+
+# Blocks with more coordinates than this would need matrices too large to be worth holding.
+LARGEST_BLOCK = 3000
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """What the channel does to one shape of block. Leading axes of the arrays run over the masks of a family.
+
+    Coordinates are cell by cell, column by column. ``b`` and ``r`` act on the normalised means of the cells,
+    ``w`` and ``rw`` on each contrast within a cell.
+    """
+
+    shape: BlockShape
+    b: Array
+    r: Array
+    w: Array
+    rw: Array
+    alive: NDArray[np.bool_]
+    """Shape (cells, columns): which entries are still in the file."""
+    told: NDArray[np.bool_]
+    """Shape (cells, columns): where differences within the cell still show."""
+    plain: bool = True
+    """True while ``b`` is the identity, which allows formulas that lose no digits."""
+    loads: tuple[Array, ...] = ()
+    """How each common draw enters, shape (..., cells * columns, columns)."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearChannel:
+    """A release that is linear in the records plus Gaussian noise, for a whole family of masks at once.
+
+    Masks extend a channel with `add_noise`, `average`, `drop`, `keep_sample` and `shuffle`.
+
+    Parameters
+    ----------
+    layout : Layout
+        The cells and blocks.
+    columns : int
+        Number of variables per record.
+    scale : array, optional
+        Covariance of a record in the population, for masks whose noise is a share of it.
+    """
+
+    layout: Layout
+    columns: int
+    blocks: tuple[Block, ...]
+    scale: Array | None = None
+    names: tuple[Any, ...] = ()
+    common: tuple[Array, ...] = ()
+    location: str = "known"
+    """Which row is whose: "known", "drawn" (at random, but told) or "unknown" (not told)."""
+    stage: int = 0
+    noisy_since_average: bool = False
+    scrambled: bool = False
+    touched: bool = False
+    """True once a mask has altered values, so that the file's covariance is no longer the records'."""
+    wiped: NDArray[np.bool_] | None = None
+    """Shape (masks or 1, columns): columns that infinite noise has wiped out, or None."""
+
+    @classmethod
+    def identity(
+        cls, layout: Layout, columns: int, scale: Array | None = None, names: Sequence[Any] = ()
+    ) -> LinearChannel:
+        """The channel that releases the records as they are."""
+        blocks = []
+        for shape in layout.shapes:
+            c, size = len(shape.sizes), len(shape.sizes) * columns
+            if size > LARGEST_BLOCK:
+                raise UnsupportedError(
+                    f"The groups of this chain tie {c} cells of {columns} columns together, more than an exact channel holds",
+                    do="Use fewer groups, or groupings that agree with each other",
+                )
+            blocks.append(
+                Block(
+                    shape,
+                    np.eye(size)[None],
+                    np.zeros((1, size, size)),
+                    np.broadcast_to(np.eye(columns), (1, c, columns, columns)),
+                    np.zeros((1, c, columns, columns)),
+                    np.ones((c, columns), dtype=bool),
+                    np.ones((c, columns), dtype=bool),
+                )
+            )
+        return cls(layout, columns, tuple(blocks), scale, tuple(names))
+
+    def at_stage(self, stage: int) -> LinearChannel:
+        """The channel as the mask at this place of the chain sees it."""
+        return replace(self, stage=stage)
+
+    # -- what masks do -------------------------------------------------------------------------------
+
+    def add_noise(self, covariance: Array, *, common: bool = False, factors: Array | None = None) -> LinearChannel:
+        """Add N(0, covariance) to every record, or with ``common`` the same draw to all of them.
+
+        ``covariance`` has shape (masks or 1, columns, columns); an infinite variance on its diagonal wipes
+        the column out. ``factors`` multiplies the variance by label, where rows are treated differently.
+        """
+        if self.scrambled and not common:
+            raise UnsupportedError(
+                "Noise after shuffled groups hides which rows belong together, which has no closed form",
+                do="Put Shuffle() before Microaggregate, or the noise before both",
+            )
+        wiped = np.isinf(np.diagonal(covariance, axis1=-2, axis2=-1))
+        if self.wiped is not None:
+            # Later noise must not turn what is left of a wiped column into news about the noise on the others.
+            wiped = wiped | self.wiped
+        if np.any(wiped):
+            gone = wiped[:, :, None] | wiped[:, None, :]
+            covariance = np.where(gone, 0.0, covariance)
+        blocks = []
+        for block in self.blocks:
+            c = len(block.shape.sizes)
+            b, r, w, rw, loads, plain = block.b, block.r, block.w, block.rw, block.loads, block.plain
+            if common:
+                loads = (
+                    *loads,
+                    np.asarray(np.kron(block.shape.roots[:, None], np.eye(self.columns))[None], dtype=np.float64),
+                )
+            else:
+                times = np.ones(c) if factors is None else factors[block.shape.labels[self.stage]]
+                r = r + _on_diagonal(covariance, times)
+                rw = rw + times[:, None, None] * covariance[:, None]
+            if np.any(wiped):
+                # Infinite noise: the column's entries are replaced by noise that has to do with nothing.
+                keep = np.where(wiped, 0.0, 1.0)
+                many = np.tile(keep, (1, c))
+                b = b * many[:, :, None]
+                r = r * many[:, :, None] * many[:, None, :] + _diagonal(1.0 - many)
+                w = w * keep[:, None, :, None]
+                rw = rw * (keep[:, :, None] * keep[:, None, :])[:, None] + _diagonal(1.0 - keep)[:, None]
+                loads = tuple(load * many[:, :, None] for load in loads)
+                plain = False
+            blocks.append(replace(block, b=b, r=r, w=w, rw=rw, loads=loads, plain=plain))
+        draws = (*self.common, covariance) if common else self.common
+        return replace(
+            self,
+            blocks=tuple(blocks),
+            common=draws,
+            touched=True,
+            noisy_since_average=self.noisy_since_average or not common,
+            wiped=wiped if np.any(wiped) else None,
+        )
+
+    def average(self, columns: Sequence[int] | None = None) -> LinearChannel:
+        """Replace every entry of the columns by the mean of its group (over the entries still in the file)."""
+        partition = self.layout.partitions[self.stage]
+        if self.scrambled and partition is not None and not partition.ties_all:
+            raise UnsupportedError(
+                "Groups after shuffled groups have no closed form", do="Put Shuffle() first in the chain"
+            )
+        k = self.columns
+        chosen = np.isin(np.arange(k), np.arange(k) if columns is None else list(columns))
+        blocks = []
+        for block in self.blocks:
+            labels, sizes = block.shape.labels[self.stage], block.shape.sizes
+            gone = (labels >= 0)[:, None] & chosen
+            told = block.told & ~gone
+            if len(sizes) == 1:
+                # One cell: its mean stays as it is, only the differences within it go.
+                blocks.append(replace(block, told=told, rw=_without(block.rw, gone)))
+                continue
+            c = len(sizes)
+            operator = np.zeros((c, k, c, k))
+            for column in range(k):
+                inside = gone[:, column] & block.alive[:, column]
+                for label in np.unique(labels[inside]):
+                    group = np.flatnonzero((labels == label) & inside)
+                    root = block.shape.roots[group]
+                    operator[group[:, None], column, group[None, :], column] = np.outer(root, root) / sizes[group].sum()
+                rest = np.flatnonzero(~inside)
+                operator[rest, column, rest, column] = 1.0
+            e = operator.reshape(c * k, c * k)
+            loads = tuple(e @ load for load in block.loads)
+            blocks.append(
+                replace(
+                    block,
+                    rw=_without(block.rw, gone),
+                    b=e @ block.b,
+                    r=e @ block.r @ e.T,
+                    told=told,
+                    plain=False,
+                    loads=loads,
+                )
+            )
+        return replace(self, blocks=tuple(blocks), noisy_since_average=False, touched=True)
+
+    def drop(self, columns: Sequence[int], label: int | None = None) -> LinearChannel:
+        """Take columns out of the file, in all rows or in those with one label."""
+        blocks = []
+        for block in self.blocks:
+            alive = block.alive.copy()
+            rows = np.ones(len(alive), dtype=bool) if label is None else block.shape.labels[self.stage] == label
+            alive[np.flatnonzero(rows)[:, None], np.array(list(columns), dtype=np.int64)] = False
+            blocks.append(replace(block, alive=alive))
+        return replace(self, blocks=tuple(blocks))
+
+    def keep_sample(self) -> LinearChannel:
+        """Leave out the rows that a random sample did not take."""
+        for p in self.layout.partitions[: self.stage]:
+            if p is not None and not p.ties_all and not p.drawn:
+                raise UnsupportedError(
+                    "A random sample of rows that differ already has no closed form",
+                    do="Put Subsample first in the chain",
+                )
+        if self.scrambled:
+            raise UnsupportedError(
+                "A sample of shuffled groups has no closed form", do="Put Subsample first in the chain"
+            )
+        channel = self.drop(range(self.columns), label=1)
+        return replace(channel, touched=True, location="drawn" if self.location == "known" else self.location)
+
+    def shuffle(self) -> LinearChannel:
+        """Forget which row is whose."""
+        scrambled = self.scrambled
+        for p in self.layout.partitions[: self.stage]:
+            if p is None or p.ties_all or p.drawn:
+                continue
+            if p.joins and p.sizes_alike() and not self.noisy_since_average:
+                scrambled = True
+                continue
+            raise UnsupportedError(
+                "Shuffling rows that were treated differently before has no closed form",
+                do="Put Shuffle() first in the chain, so that nobody knows which row, and so which group, is whose",
+            )
+        return replace(self, location="unknown", scrambled=scrambled)
+
+    # -- for small files -----------------------------------------------------------------------------
+
+    def dense(self, member: int = 0) -> tuple[Array, Array]:
+        """A and R of one member of the family as full matrices, for teaching and for tests.
+
+        Entries are record by record, column by column. Entries that are not in the file have a zero row in A
+        and a zero row and column in R.
+        """
+        n, k = self.layout.n, self.columns
+        if n * k > LARGEST_BLOCK:
+            raise InputError(f"A dense channel holds at most {LARGEST_BLOCK} entries", n * k, "Use fewer records")
+        pick = lambda x: x[min(member, len(x) - 1)]  # noqa: E731
+        shape, copy, cell = self.layout.rows()
+        a, noise = np.zeros((n, k, n, k)), np.zeros((n, k, n, k))
+        for i in range(n):
+            block = self.blocks[shape[i]]
+            size = block.shape.sizes
+            for j in range(n):
+                if shape[i] != shape[j] or copy[i] != copy[j]:
+                    continue
+                ci, cj = cell[i], cell[j]
+                rows, cols = slice(ci * k, ci * k + k), slice(cj * k, cj * k + k)
+                weight = 1.0 / np.sqrt(size[ci] * size[cj])
+                a[i, :, j] = pick(block.b)[rows, cols] * weight
+                noise[i, :, j] = pick(block.r)[rows, cols] * weight
+                if ci == cj:
+                    contrast = float(i == j) - 1.0 / size[ci]
+                    told = block.told[ci]
+                    a[i, :, j] += contrast * pick(block.w)[ci] * told[:, None]
+                    noise[i, :, j] += contrast * pick(block.rw)[ci]
+        load = [np.zeros((n, k, k)) for _ in self.common]
+        for i in range(n):
+            block = self.blocks[shape[i]]
+            for t, values in enumerate(block.loads):
+                load[t][i] = pick(values)[cell[i] * k : cell[i] * k + k] / block.shape.roots[cell[i]]
+        matrix, total = a.reshape(n * k, n * k), noise.reshape(n * k, n * k)
+        for values, covariance in zip(load, self.common, strict=True):
+            flat = values.reshape(n * k, k)
+            total = total + flat @ pick(covariance) @ flat.T
+        alive = np.concatenate([self.blocks[t].alive[c] for t, c in zip(shape, cell, strict=True)])
+        return matrix * alive[:, None], total * np.outer(alive, alive)
+
+
+def _on_diagonal(covariance: Array, times: Array) -> Array:
+    """Block-diagonal matrix with ``times[c] * covariance`` for each cell."""
+    c, k = len(times), covariance.shape[-1]
+    if c == 1:
+        return covariance * times[0]
+    full = np.zeros((len(covariance), c, k, c, k))
+    for i in range(c):
+        full[:, i, :, i, :] = covariance * times[i]
+    return full.reshape(len(covariance), c * k, c * k)
+
+
+def _diagonal(values: Array) -> Array:
+    """Diagonal matrices from the last axis."""
+    return values[..., None] * np.eye(values.shape[-1])
+
+
+def _without(covariance: Array, gone: NDArray[np.bool_]) -> Array:
+    """Zero the rows and columns of entries that were averaged away; shape (..., cells, columns, columns)."""
+    keep = np.where(gone, 0.0, 1.0)
+    return covariance * keep[:, :, None] * keep[:, None, :]

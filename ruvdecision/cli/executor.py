@@ -1,0 +1,54 @@
+"""Who does the work: this process, several of this machine, or a dask cluster."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..errors import InputError, UnsupportedError
+
+__all__ = ["hands"]
+
+
+@contextmanager
+def hands(options: argparse.Namespace) -> Iterator[Any]:
+    """The executor that --workers or --dask ask for, or None."""
+    if options.dask is not None:
+        if options.workers is not None:
+            raise InputError(
+                "--workers and --dask do not go together", f"{options.workers} and {options.dask}", "Give one of them"
+            )
+        try:
+            from distributed import Client
+        except ImportError:
+            raise UnsupportedError(
+                "--dask needs the package distributed, which is not installed", do="Install dask[distributed]"
+            ) from None
+        try:
+            client = Client(options.dask, timeout="10s", set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            what = f"{type(error).__name__} at {options.dask}"
+            raise InputError(
+                "There is no dask scheduler to talk to", what, "Start one with dask scheduler, or check the address"
+            ) from error
+        with client:
+            yield client.get_executor()
+        return
+    if options.workers is None or options.workers == 1:
+        yield None
+        return
+    from concurrent.futures import ProcessPoolExecutor
+
+    from ..running.sharing import begin_worker
+
+    # Ctrl-C is for this process, which then ends its workers: they should not answer it with tracebacks of their own.
+    pool = ProcessPoolExecutor(options.workers, initializer=begin_worker)
+    try:
+        yield pool
+    finally:
+        workers = list((getattr(pool, "_processes", None) or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.terminate()

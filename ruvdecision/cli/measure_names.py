@@ -1,0 +1,167 @@
+"""Measures as a person spells them on a command line: ``IO``, ``linkage``, ``Cluster(clusters=50)``."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .. import measures
+from ..checks import suggest
+from ..errors import InputError
+
+__all__ = ["known_measures", "spell_measures", "split_names"]
+
+
+def spell_measures(
+    texts: Sequence[str],
+    *,
+    known: Sequence[str] = (),
+    models: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    missing: str | None = None,
+) -> list[Any]:
+    """Make measures from their spelling: a column's or a class's name, with arguments in brackets where wanted.
+
+    Parameters
+    ----------
+    texts : list of str
+        Each may hold several, separated by commas. Without any: linkage; IO and EO where there is a model, pMSE otherwise.
+    known : list of str
+        Columns that the intruder knows, for measures with an argument ``known`` or ``keys``.
+    models : list of str
+        Formulas, for measures with an argument ``model``.
+    columns : list of str
+        Columns to compare, for measures with an argument ``columns``.
+    missing : str, optional
+        What to do about missing values, ``nan_policy`` of every measure.
+
+    Examples
+    --------
+    >>> spell_measures(["linkage, IO"], known=["age"], models=["income ~ age"])
+    [RecordLinkage(known=('age',)), IntervalOverlap(model='income ~ age')]
+    """
+    for option, given in (("measures", texts), ("model", models)):
+        if any(not text.strip(" ,") for text in given):
+            raise InputError(f"--{option} is empty", ", ".join(map(repr, given)), "Write it out, or leave it out")
+    words = [word for text in texts for word in _split(text)]
+    if not words:
+        words = ["linkage", "IO", "EO"] if models else ["linkage", "pMSE"]
+    model = models[0] if len(models) == 1 else list(models)
+    offered = {"known": list(known), "keys": list(known), "model": model, "columns": list(columns)}
+    made = [_make(word, {k: v for k, v in offered.items() if v}, missing) for word in words]
+    taken = {f.name for item in made for f in dataclasses.fields(item)}
+    for option, names in {"known": {"known", "keys"}, "model": {"model"}, "columns": {"columns"}}.items():
+        if offered[option] and not taken & names:
+            # An option that changes nothing would make the caller believe that it did.
+            raise InputError(
+                f"No measure has a use for --{option}",
+                ", ".join(words),
+                f"Leave --{option} out, or add a measure that takes it",
+            )
+    return made
+
+
+def known_measures() -> dict[str, Any]:
+    """Every measure that can be spelled: the name of its column, and its class."""
+    found = [getattr(measures, name) for name in measures.__all__ if name[0].isupper()]
+    return {c.label: c for c in found if isinstance(c, type) and issubclass(c, measures.Measure) and c.label}
+
+
+def split_names(texts: Sequence[str]) -> list[str]:
+    """Names from texts that may hold several, separated by commas.
+
+    >>> split_names(["age, region", "income"])
+    ['age', 'region', 'income']
+    """
+    names = [[name.strip() for name in text.split(",") if name.strip()] for text in texts]
+    if not all(names):
+        # Nothing must not come to mean everything.
+        raise InputError("An option holds no names", ", ".join(map(repr, texts)), 'Write "age,region", or leave it out')
+    return [name for group in names for name in group]
+
+
+def _make(word: str, offered: Mapping[str, Any], missing: str | None) -> Any:
+    match = re.fullmatch(r"\s*([^()]+?)\s*(?:\((.*)\)\s*)?", word, flags=re.DOTALL)
+    if match is None:
+        raise InputError(
+            "A measure is spelled as a name, or a name with arguments", word, "Write IO, or Cluster(clusters=50)"
+        )
+    kind = _find(match[1])
+    settings = _arguments(kind, match[2] or "")
+    fields = [f.name for f in dataclasses.fields(kind)]
+    extra = {k: v for k, v in offered.items() if k in fields and k not in settings}
+    if missing is not None and "nan_policy" not in settings and missing in kind.policies:
+        extra["nan_policy"] = missing
+    return kind(**settings, **extra)
+
+
+def _find(name: str) -> Any:
+    every = known_measures()
+    plain = {_plain(label): c for label, c in every.items()} | {_plain(c.__name__): c for c in every.values()}
+    if _plain(name) not in plain:
+        raise InputError(
+            "There is no such measure", name, suggest(name, [*every, *(c.__name__ for c in every.values())])
+        )
+    return plain[_plain(name)]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_-]", "", name).lower()
+
+
+def _arguments(kind: Any, text: str) -> dict[str, Any]:
+    """Arguments by name, as Python literals; nothing is run."""
+    try:
+        with warnings.catch_warnings():
+            # Text such as "\d" is text and no mistake; Python would warn of it.
+            warnings.simplefilter("ignore", SyntaxWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            call = ast.parse(f"f({text})", mode="eval").body
+        if not isinstance(call, ast.Call):
+            raise ValueError("more than arguments")
+        given = [ast.literal_eval(a) for a in call.args]
+        settings = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords if k.arg is not None}
+        if len(settings) != len(call.keywords):
+            raise ValueError("**")
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise InputError(
+            f"The arguments of {kind.__name__} cannot be read",
+            text,
+            "Write numbers, lists and quoted text: clusters=50",
+        ) from None
+    # The signature and not the fields: inheritance decides on their order, and a class may write its own __init__.
+    takes = inspect.signature(kind).parameters
+    places = [name for name, p in takes.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    names = list(takes)
+    strange = [k for k in settings if k not in names]
+    if strange:
+        raise InputError(f"{kind.__name__} has no argument of that name", strange[0], suggest(strange[0], names))
+    if len(given) > len(places):
+        raise InputError(f"{kind.__name__} takes fewer arguments", f"{len(given)}", f"It takes {', '.join(names)}")
+    both = [k for k in places[: len(given)] if k in settings]
+    if both:
+        raise InputError(f"An argument of {kind.__name__} is given twice", both[0], "Give it once")
+    return dict(zip(places, given, strict=False)) | settings
+
+
+def _split(text: str) -> list[str]:
+    """Cut at commas that stand outside brackets and quotes."""
+    words, depth, quote, start = [], 0, "", 0
+    for i, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            words.append(text[start:i])
+            start = i + 1
+    return [word.strip() for word in [*words, text[start:]] if word.strip()]

@@ -1,0 +1,204 @@
+"""Reading data files that other tools wrote: CSV, parquet, Stata, SPSS and SAS, with one clear line when it fails."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ..errors import InputError, UnsupportedError
+from .csv import read_csv
+
+__all__ = ["KINDS", "check_file", "file_digest", "read_data", "reading"]
+
+KINDS: dict[str, tuple[str, ...]] = {
+    "CSV": (".csv", ".tsv", ".txt"),
+    "parquet": (".parquet", ".pq"),
+    "Stata": (".dta",),
+    "SPSS": (".sav", ".zsav", ".por"),
+    "SAS": (".sas7bdat", ".xpt"),
+}
+"""The kinds of file that can be read, with the endings of their names."""
+
+_PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+
+
+def read_data(path: Any) -> pd.DataFrame:
+    r"""Read a data file into a DataFrame; its name's ending says which kind it is.
+
+    CSV files (also compressed) may separate their columns by commas, semicolons, tabs or bars; the header line decides.
+    With semicolons a decimal comma is understood. A first column without a name, as R and pandas write it for row labels,
+    becomes the index. Columns with labelled values in Stata and SPSS files become categories. Parquet needs the
+    package pyarrow, SPSS the package pyreadstat.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Examples
+    --------
+    >>> size = Path("tiny.csv").write_text("age;income\n30;1,5\n40;2,5\n")
+    >>> read_data("tiny.csv")["income"].tolist()
+    [1.5, 2.5]
+    """
+    file, kind = check_file(path)
+    with reading(file, kind):
+        table = _READERS[kind](file)
+    if len(table) == 0 or table.shape[1] == 0:
+        raise InputError(
+            f"{file} has no records", f"{len(table)} rows and {table.shape[1]} columns", "Give one row per respondent"
+        )
+    twice = [str(name) for name, count in Counter(table.columns).items() if count > 1]
+    if twice:
+        raise InputError(f"{file} has columns that share a name", ", ".join(twice), "Rename them")
+    return table
+
+
+def check_file(path: Any) -> tuple[Path, str]:
+    """Return the path and its kind if the file is there and has a known ending; its content is not looked at."""
+    file = _existing(path)
+    return file, _kind(file)
+
+
+@contextmanager
+def reading(file: Path, kind: str) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into one clear line, which never quotes what is in it."""
+    if file.stat().st_size == 0:
+        raise InputError(f"{file} is empty", "0 bytes", "Check how it was written")
+    try:
+        yield
+    except (InputError, UnsupportedError):
+        raise
+    except UnicodeDecodeError:
+        raise InputError(f"{file} is not encoded as UTF-8", "other bytes", "Save it as UTF-8") from None
+    except pd.errors.EmptyDataError:
+        raise InputError(f"{file} is empty", "no line with names", "Check how it was written") from None
+    except pd.errors.ParserWarning:
+        raise InputError(
+            f"{file} has rows with more entries than there are names", "a long row", "Name every column once"
+        ) from None
+    except ImportError as error:
+        do = "Install it, or save the file in another way"
+        raise UnsupportedError(
+            f"Reading {file} needs a package that is not installed", error.name or type(error).__name__, do
+        ) from error
+    except Exception as error:
+        # Each library has its own errors for damaged files; all mean the same to the caller. Their messages may quote records,
+        # but for that of the CSV parser, which counts lines.
+        where = re.search(r"Expected \d+ fields in line \d+, saw \d+|EOF inside string starting at row \d+", str(error))
+        got = where[0] if where and isinstance(error, pd.errors.ParserError) else type(error).__name__
+        raise InputError(
+            f"{file} cannot be read as {kind}", got, "Check the file and its ending: it may be damaged or cut short"
+        ) from None
+
+
+def file_digest(path: str | Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal: the same file, the same digest, whatever its name."""
+    with Path(path).open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _existing(path: Any) -> Path:
+    try:
+        file = Path(path)
+    except TypeError:
+        raise InputError("A data file is named by its path", type(path).__name__, 'Write "released.csv"') from None
+    if file.is_dir():
+        raise InputError("A data file is a file", f"the directory {file}", "Name a file in it")
+    if "\0" in str(file) or not os.path.lexists(file):
+        raise InputError("There is no such data file", str(file), "Check its name and place")
+    if not file.is_file():
+        # A pipe can be read once only, and would wait for ever if nobody writes to it.
+        raise InputError("A data file is a regular file", str(file), "Save the data to a file first, or mend the link")
+    try:
+        with file.open("rb"):
+            return file
+    except OSError as error:
+        raise InputError(f"{file} cannot be read", error.strerror or str(error), "Check its permissions") from None
+
+
+def _kind(file: Path) -> str:
+    endings = [s.lower() for s in file.suffixes]
+    packed = bool(endings) and endings[-1] in _PACKED
+    if packed:
+        endings.pop()
+    for kind, known in KINDS.items():
+        if endings and endings[-1] in known and (kind == "CSV" or not packed):
+            return kind
+    listed = "; ".join(f"{kind}: {', '.join(known)}" for kind, known in KINDS.items())
+    raise InputError("The ending of a data file says what kind it is", file.name, f"Known are {listed}")
+
+
+# -- one reader per kind -------------------------------------------------------------------------------
+
+
+def _read_parquet(file: Path) -> pd.DataFrame:
+    if find_spec("pyarrow") is None and find_spec("fastparquet") is None:
+        raise UnsupportedError(
+            "Reading parquet needs the package pyarrow, which is not installed",
+            do="Install pyarrow, or save the file as CSV",
+        )
+    return pd.read_parquet(file)
+
+
+def _read_stata(file: Path) -> pd.DataFrame:
+    try:
+        return pd.read_stata(file)
+    except ValueError as error:
+        # Two codes may share a label; the codes are then kept, which lose nothing.
+        if "labels" not in str(error).lower():
+            raise
+        return pd.read_stata(file, convert_categoricals=False)
+
+
+def _read_spss(file: Path) -> pd.DataFrame:
+    if find_spec("pyreadstat") is None:
+        raise UnsupportedError(
+            "Reading SPSS files needs the package pyreadstat, which is not installed",
+            do="Install pyreadstat, or save the file as CSV",
+        )
+    import pyreadstat  # type: ignore[import-not-found]
+
+    if file.suffix.lower() == ".por":
+        return pyreadstat.read_por(str(file), apply_value_formats=True)[0]  # type: ignore[no-any-return]
+    return pd.read_spss(file)
+
+
+def _read_sas(file: Path) -> pd.DataFrame:
+    if file.suffix.lower() == ".sas7bdat":
+        return pd.read_sas(file, format="sas7bdat", encoding="infer")
+    with file.open("rb") as opened:
+        newer = b"LIBV8" in opened.read(80)
+    if newer:
+        # pandas reads transport files of version 5 only.
+        if find_spec("pyreadstat") is None:
+            do = "Install pyreadstat, or save the file as CSV"
+            raise UnsupportedError(
+                "Reading SAS transport files of version 8 needs the package pyreadstat, which is not installed", do=do
+            )
+        import pyreadstat
+
+        return pyreadstat.read_xport(str(file))[0]  # type: ignore[no-any-return]
+    try:
+        return pd.read_sas(file, format="xport", encoding="utf-8")
+    except UnicodeDecodeError:
+        # Transport files do not say how their text is encoded; western European is the usual one after UTF-8.
+        return pd.read_sas(file, format="xport", encoding="latin-1")
+
+
+_READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
+    "CSV": read_csv,
+    "parquet": _read_parquet,
+    "Stata": _read_stata,
+    "SPSS": _read_spss,
+    "SAS": _read_sas,
+}

@@ -1,0 +1,414 @@
+"""The engine for every record by itself: one uncertainty per record, and one number of them all.
+
+Rows that the mask treats alike, under a belief that does not tell records apart, have the same uncertainty before the
+data are known; so each kind of row is worked out once, however many rows are of it. Where the data matter, all records
+are judged on the same releases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..beliefs.finite import FiniteBelief
+from ..beliefs.normal import NormalBelief
+from ..channels.layout import Layout
+from ..channels.linear import LinearChannel
+from ..errors import InputError, UnsupportedError
+from ..masks.base import Batch, Mask
+from ..masks.frame import Frame
+from ..masks.suppress import Suppress
+from ..posteriors import Gaussian
+from ..protocols import Array, Posterior, Solution
+from ..running.replication import REPLICATES, replicate_error, replicate_seeds
+from ..targets import EachRecord, Functional, Identity, Record
+from ..users.mask_prior import MaskPrior
+from ..users.rules import Mean, Row
+from ..users.user import Snooper, User
+from .each_row import drawn_rows, given_rows
+from .finite.channel import FiniteChannel
+from .finite.enumeration import _codes, _sample_covariance
+from .normal.conditioning import Conditioned
+from .normal.exact import Exact, _form, _gaussian, _released, as_records
+from .rules.source import Source
+
+__all__ = ["Each", "EachRecords", "aim_at", "every_record"]
+
+NEAR = 4.0
+"""Records within this many standard errors of the aggregate may be the one that it is."""
+Ints = NDArray[np.int64]
+
+
+class Each(NamedTuple):
+    """Uncertainty of every record after each mask."""
+
+    rows: Ints
+    uncertainty: Array
+    """Shape (masks, rows)."""
+    error: Array
+    before: Array
+    """Shape (rows,)."""
+    engine: list[str]
+
+
+@dataclass(frozen=True)
+class EachRecords:
+    """Uncertainty of each record, made one number as the target `EachRecord` says.
+
+    U of each record is averaged over releases first. The standard error of the mean is the mean of the records' errors, which
+    share their releases; that of the riskiest record or a quantile is the largest among records within four standard errors.
+
+    Parameters
+    ----------
+    engine : "auto", name or engine
+        How the posterior of one record is computed.
+    """
+
+    engine: Any = "auto"
+    name = "each record"
+
+    def refuses(self, user: Any, masks: Sequence[Mask], data: Any = None) -> str | None:
+        from . import pick
+
+        if not isinstance(user.target, EachRecord):
+            return f"EachRecords needs the target EachRecord; this user is after {user.target.describe()}. Use engine='auto'."
+        try:
+            row = int(rows_of(user, data)[0])
+            pick(self.engine, aim_at(user, row), masks, data)
+        except UnsupportedError as error:
+            return str(error)
+        return None
+
+    def solve(
+        self,
+        user: Any,
+        masks: Sequence[Mask],
+        *,
+        data: Any = None,
+        replicates: int | None = None,
+        seed: np.random.SeedSequence | None = None,
+        tell: Callable[[float], None] | None = None,
+    ) -> Solution:
+        each = every_record(user, masks, engine=self.engine, data=data, replicates=replicates, seed=seed, tell=tell)
+        target: EachRecord = user.target
+        value = np.asarray(target.of(each.uncertainty))
+        if target.aggregate == "mean":
+            error = each.error.mean(axis=1)
+        else:
+            place = np.argsort(each.uncertainty, axis=1, kind="stable")[
+                :, target.rank_from_below(each.uncertainty.shape[1])
+            ]
+            own = each.error[np.arange(len(masks)), place][:, None]
+            with np.errstate(invalid="ignore"):
+                near = np.abs(each.uncertainty - value[:, None]) <= NEAR * (each.error + own)
+            error = np.max(np.where(near, each.error, own), axis=1)
+        riskiest = each.rows[np.argmin(each.uncertainty, axis=1)].astype(np.float64)
+        names = each.engine
+        before = float(np.asarray(target.of(each.before)))
+        return Solution(value, error, before, names[0] if len(set(names)) == 1 else names, {"riskiest": riskiest})
+
+    def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
+        """Each record has one of its own."""
+        raise UnsupportedError(
+            "Every record has a posterior of its own", user.target.describe(), "Ask for that of Record(j)"
+        )
+
+
+def every_record(
+    user: Any,
+    masks: Sequence[Mask],
+    *,
+    engine: Any = "auto",
+    data: Any = None,
+    replicates: int | None = None,
+    seed: Any = None,
+    tell: Callable[[float], None] | None = None,
+    rows: Any = None,
+) -> Each:
+    """Uncertainty of every record after each mask, for a user who is after one record (or each)."""
+    from . import pick
+
+    chosen = rows_of(user, data) if rows is None else np.asarray(rows, dtype=np.int64)
+    value, error = np.empty((len(masks), len(chosen))), np.zeros((len(masks), len(chosen)))
+    before = np.full(len(chosen), np.nan)
+    names = [""] * len(masks)
+    families = Batch.of(masks).families
+    for done, family in enumerate(families):
+        members = [masks[i] for i in family.positions]
+        pick(engine, aim_at(user, int(chosen[0])), members, data)  # says early what cannot be done
+        part = None if tell is None else lambda x, done=done: tell((done + x) / len(families))
+        task = _Task(user, members, engine, data, replicates, seed, chosen, part)
+        found = task.fast() or task.by_kind()
+        value[family.positions], error[family.positions] = found.uncertainty, found.error
+        before = found.before
+        for i, word in zip(family.positions, found.engine, strict=True):
+            names[i] = word
+    return Each(chosen, value, error, before, names)
+
+
+def rows_of(user: Any, data: Any) -> Ints:
+    """The rows in question."""
+    n = file_size(user, data)
+    return user.target.rows_in(n) if isinstance(user.target, EachRecord) else np.arange(n)
+
+
+def file_size(user: Any, data: Any) -> int:
+    """How many records the file has."""
+    if data is not None:
+        return int(Frame.of(data).n)
+    if user.belief is None:
+        raise InputError(
+            "A snooper needs data or a belief", "neither", "Pass data=, or give the Snooper belief=NormalBelief(...)"
+        )
+    return int(user.belief.records)
+
+
+def aim_at(user: Any, row: int) -> Any:
+    """The same user, after the record of one row."""
+    target = user.target
+    if isinstance(user, Snooper):
+        own = isinstance(user.estimator, Row) and (
+            user.estimator.row is None or getattr(target, "row", None) == user.estimator.row
+        )
+        return replace(user, target=_moved_to(target, row), estimator="row" if own else user.estimator)
+    return replace(user, target=_moved_to(target, row))
+
+
+def _moved_to(target: Any, row: int) -> Any:
+    if isinstance(target, (Record, EachRecord)):
+        return Record(row)
+    if isinstance(target, Identity) and target.values is None:
+        return replace(target, row=row)
+    if isinstance(target, Functional) and len({p.row for p in target.parts if isinstance(p, Record)}) == 1:
+        return replace(target, of=[Record(row) if isinstance(p, Record) else p for p in target.parts])
+    raise InputError(
+        "Per-record risk needs a user who is after one record",
+        target.describe(),
+        "Use EachRecord(), Record(0), Identity(0) or a Functional of one",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """One user and the masks of one family."""
+
+    user: Any
+    masks: list[Mask]
+    engine: Any
+    data: Any
+    replicates: int | None
+    seed: Any
+    rows: Ints
+    tell: Any
+
+    # -- what is quick ---------------------------------------------------------------------------------
+
+    def fast(self) -> Each | None:
+        """All records at once where that is possible: normal posteriors, and the rows of a release taken for the records."""
+        user = self.user
+        if isinstance(user, Snooper):
+            return self._snooper() if isinstance(aim_at(user, 0).estimator, Row) and self._own_row else None
+        if not (isinstance(user.belief, NormalBelief) and user.plain) or not isinstance(
+            user.target, (Record, EachRecord, Functional)
+        ):
+            return None
+        if self.engine not in ("auto", "exact") and not isinstance(self.engine, Exact):
+            return None
+        form = _form(user.belief, aim_at(user, 0).target)
+        if form is None or len(form.parts) != 1:
+            return None
+        table = None if self.data is None else as_records(user.belief, self.data)
+        channel = self._channel(table)
+        if channel.location == "unknown":
+            return None
+        if user.actions is None and user.loss.location_free:
+            return self._closed(channel, form) if channel.location == "known" else None
+        return None if table is None else self._simulated(table, form)
+
+    @property
+    def _own_row(self) -> bool:
+        rule, target = self.user.estimator, self.user.target
+        return rule.row is None or (isinstance(target, Record) and target.row == rule.row)
+
+    def _channel(self, table: Array | None) -> LinearChannel:
+        numbers = np.array([m.numbers for m in self.masks], dtype=np.float64).reshape(len(self.masks), -1)
+        return Exact()._channel(self.user.belief, self.masks[0], numbers, table)
+
+    def _closed(self, channel: LinearChannel, form: Any) -> Each:
+        given = Conditioned(self.user.belief, channel)
+        shape, _, cell = channel.layout.rows()
+        kinds, which = np.unique(np.stack([shape, cell])[:, self.rows], axis=1, return_inverse=True)
+        matrix = None if form.plain else form.matrix
+        found = [given.record_covariance(int(t), int(c), matrix) for t, c in kinds.T]
+        lead = len(self.masks)
+        stacked = np.stack([np.broadcast_to(c, (lead, *c.shape[1:])) for c in found], axis=1)
+        each = self.user.loss.uncertainty(_gaussian(stacked, form))
+        which = which.reshape(-1)
+        value, error = (np.broadcast_to(v, stacked.shape[:2])[:, which] for v in each)
+        return Each(self.rows, value, error, self._before(), ["exact"] * lead)
+
+    def _simulated(self, table: Array, form: Any) -> Each:
+        """Average over releases of the data, all records on the same ones."""
+        user, count = self.user, REPLICATES if self.replicates is None else self.replicates
+        frame = pd.DataFrame(table)
+        value, error = np.empty((len(self.masks), len(self.rows))), np.empty((len(self.masks), len(self.rows)))
+        for i, mask in enumerate(self.masks):
+            given = Conditioned(user.belief, Exact()._single(user.belief, mask, table))
+            shape, _, cell = given.channel.layout.rows()
+            matrix = None if form.plain else form.matrix
+            kinds, which = np.unique(np.stack([shape, cell]), axis=1, return_inverse=True)
+            spreads = np.stack([given.record_covariance(int(t), int(c), matrix)[0] for t, c in kinds.T])[
+                which.reshape(-1)
+            ]
+            seen = np.empty((count, len(self.rows)))
+            for r, (_, for_mask, _) in enumerate(replicate_seeds(self.seed, count)):
+                values, place = _released(user.belief, given.channel, mask.release(frame, for_mask))
+                at = place[self.rows]
+                means = given.means(values).records()[at] @ form.matrix.T + form.constant
+                posterior = (
+                    Gaussian.scalar(means[:, 0], spreads[at, 0, 0]) if form.scalar else Gaussian(means, spreads[at])
+                )
+                result = user.loss.uncertainty(posterior, user.actions)
+                seen[r] = result.value
+                if count == 1:
+                    error[i] = result.error
+            value[i] = seen.mean(axis=0)
+            if count > 1:
+                error[i] = replicate_error(seen)
+            if self.tell is not None:
+                self.tell((i + 1) / len(self.masks))
+        return Each(self.rows, value, error, self._before(), ["exact, averaged over releases"] * len(self.masks))
+
+    def _before(self) -> Array:
+        from . import pick
+
+        one = aim_at(self.user, int(self.rows[0]))
+        engine = pick(self.engine, one, [Suppress()], None)
+        return np.full(
+            len(self.rows), engine.solve(one, [Suppress()], seed=self.seed, replicates=self.replicates).before
+        )
+
+    # -- row by row ------------------------------------------------------------------------------------
+
+    def by_kind(self) -> Each:
+        """Each kind of row by itself, with whatever engine can do it."""
+        from . import pick
+
+        kinds = self._kinds()
+        labels, first, which = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
+        value, error = np.empty((len(self.masks), len(labels))), np.empty((len(self.masks), len(labels)))
+        before, names = np.empty(len(labels)), [""] * len(self.masks)
+        users = [aim_at(self.user, int(self.rows[start])) for start in first]
+        options = {"data": self.data, "replicates": self.replicates, "seed": self.seed}
+        solver = pick(self.engine, users[0], self.masks, self.data)
+        together = None
+        if hasattr(solver, "solve_together"):
+            # One set of draws answers for all records.
+            together = solver.solve_together(
+                users, self.masks, tell=lambda x, *note: self.tell(x) if self.tell else None, **options
+            )
+        for i, one in enumerate(users):
+            if together is None and i:
+                solver = pick(self.engine, one, self.masks, self.data)
+            found = solver.solve(one, self.masks, **options) if together is None else together[i]
+            value[:, i], error[:, i], before[i] = found.uncertainty, found.error, found.before
+            words = [found.engine] * len(self.masks) if isinstance(found.engine, str) else list(found.engine)
+            names = (
+                [a if a in ("", b) or a.startswith(b) else b for a, b in zip(names, words, strict=True)] if i else words
+            )
+            if self.tell is not None:
+                self.tell((i + 1) / len(labels))
+        which = which.reshape(-1)
+        return Each(self.rows, value[:, which], error[:, which], before[which], names)
+
+    def _kinds(self) -> Ints:
+        """A label per row: rows with one label have the same uncertainty."""
+        user = self.user
+        alone = self.rows[:, None]
+        beliefs = [b for b in (user.belief, getattr(user, "truth", None)) if b is not None]
+        if not beliefs or isinstance(user.target, Identity):
+            return alone
+        if (
+            isinstance(user, Snooper)
+            and not isinstance(user.estimator, Mean)
+            and not (isinstance(user.estimator, Row) and self._own_row)
+        ):
+            return alone  # a rule that looks at certain rows tells their records apart
+        if all(isinstance(b, NormalBelief) for b in beliefs):
+            return self._normal_kinds(alone)
+        if all(isinstance(b, FiniteBelief) for b in beliefs) and isinstance(user, User):
+            return self._finite_kinds()
+        return alone
+
+    def _candidates(self, scale: float) -> list[Mask]:
+        """The mask, and what the user thinks that it may have been."""
+        found = [self.masks[0]]
+        if isinstance(self.user, User) and not self.user.knows_mask:
+            found += (self.user.mask_prior or MaskPrior()).candidates(self.masks[0], scale, self.user.belief.records)[0]
+        return [found[f.positions[0]] for f in Batch.of(found).families]
+
+    def _normal_kinds(self, alone: Ints) -> Ints:
+        user, belief = self.user, self.user.belief
+        table = None if self.data is None else as_records(belief, self.data)
+        columns: list[Any] = []
+        for mask in self._candidates(float(np.mean(np.diag(belief.spread)))):
+            try:
+                channel = Exact()._single(belief, mask, table)
+            except UnsupportedError:
+                return alone
+            if channel.location == "unknown" and isinstance(user, User):
+                # Nobody knows whose row is whose: every record has the same posterior, whatever the data are.
+                columns.append(np.zeros(len(self.rows), dtype=np.int64))
+                continue
+            same = isinstance(user, User) and user.plain and user.actions is None and user.loss.location_free
+            if table is not None and not same:
+                return alone
+            shape, _, cell = channel.layout.rows()
+            if channel.location == "known":
+                columns += [shape[self.rows], cell[self.rows]]
+            elif channel.location == "unknown" or _one_kind(channel.layout):
+                # In the sample or not, and nothing else: the chances are the same for all.
+                columns.append(np.zeros(len(self.rows), dtype=np.int64))
+            else:
+                return alone
+        return np.stack(columns, axis=1)
+
+    def _finite_kinds(self) -> Ints:
+        belief = self.user.belief
+        scale = _sample_covariance(belief, self.data)
+        numbers = 1.0
+        if not belief.levels.labelled:
+            values = belief.levels.numbers.reshape(len(belief.levels), -1)
+            numbers = float(np.mean(belief.marginal @ np.square(values - belief.marginal @ values)))
+        columns = [FiniteChannel.of(belief, m, scale).kinds[self.rows] for m in self._candidates(numbers)]
+        if self.data is not None:
+            truth = getattr(self.user, "truth", None)
+            columns.append(_codes(belief if truth is None else truth, self.data)[self.rows])
+        return np.stack(columns, axis=1)
+
+    def _snooper(self) -> Each | None:
+        """The row of each record taken for it: all records on the same releases, or one of each kind without data."""
+        user, source = self.user, Source.of(self.user.belief, self.data)
+        if self.engine == "exact" or isinstance(self.engine, Exact):
+            return None
+        found = given_rows(user, self.masks, self.rows, source)
+        name = "exact"
+        if found is None:
+            # One of each kind is enough; a flat prior has to be looked at, which is done record by record.
+            normal = source.table is None and isinstance(user.belief, NormalBelief)
+            if normal and (user.belief.flat or len(np.unique(self._kinds(), axis=0)) < len(self.rows)):
+                return None
+            found = drawn_rows(user, self.masks, self.rows, source, self.replicates, self.seed, self.tell)
+            name = "simulated"
+        return Each(self.rows, found.value, found.error, np.full(len(self.rows), np.nan), [name] * len(self.masks))
+
+
+def _one_kind(layout: Layout) -> bool:
+    """Whether all rows of a random sample are treated alike, so that it does not matter which of them a record is."""
+    kept = min(int(p.starts[1]) for p in layout.partitions if p is not None and p.drawn)
+    return len(np.unique(layout.place[layout.starts < kept][:, [0, 2]], axis=0)) == 1

@@ -1,0 +1,1 @@
+"""Beliefs with finitely many states: sums over states and releases."""

@@ -1,0 +1,250 @@
+"""The enumeration engine: finite sets and tables of counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...beliefs.finite import FiniteBelief
+from ...beliefs.table.belief import TableBelief
+from ...checks import check_integer
+from ...errors import InputError, UnsupportedError
+from ...losses import Componentwise, CustomLoss, Quadratic, ZeroOne
+from ...masks import Suppress
+from ...masks.base import Mask
+from ...numerics.quadrature import integrate
+from ...posteriors import Finite
+from ...protocols import Array, Posterior, Solution, Value
+from ...running.replication import REPLICATES, replicate_error, replicate_seeds
+from ...users.user import User
+from ..refusal import has_own_engine, refusal
+from .channel import FiniteChannel, Slots
+from .law import FiniteLaw, TooManyReleases
+from .plan import Plan, plan_of
+from .tables import TableProblem, after_release, refuses_table
+
+__all__ = ["Enumeration"]
+
+AVERAGED = "enumeration, averaged over releases"
+BATCH = 2_000_000
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """Posteriors by summing over finite sets, for a `FiniteBelief` or a `TableBelief`.
+
+    Without data the uncertainty is the expected one: the sum over all releases of their chance times the
+    uncertainty after each, which is exact. With noise it is an integral over the release of one record, by adaptive
+    quadrature, and an average over drawn releases for several. With data it is the average over the releases that the
+    mask can make of them.
+
+    Parameters
+    ----------
+    limit : int
+        Most combinations of releases and target values to hold at a time. More are refused, or drawn where data are given.
+    """
+
+    limit: int = 5_000_000
+    name = "enumeration"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limit", check_integer("limit", self.limit, low=1))
+
+    def refuses(self, user: User, masks: Sequence[Mask], data: Any = None) -> str | None:
+        belief = user.belief
+        if not isinstance(belief, (FiniteBelief, TableBelief)):
+            return f"Enumeration needs a FiniteBelief or a TableBelief; this user has a {type(belief).__name__}. Use engine='auto'."
+        elsewhere = has_own_engine("Enumeration", user)
+        if elsewhere is not None:
+            return elsewhere
+        if isinstance(belief, TableBelief):
+            return next((reason for reason in (refuses_table(belief, m) for m in masks) if reason is not None), None)
+        try:
+            _check_loss(user)
+            plan_of(belief, user.target, self.limit)
+            for mask in masks:
+                channel = FiniteChannel.of(belief, mask, _sample_covariance(belief, data))
+                if data is None and not channel.continuous:
+                    self._law(user, channel).check_room()
+        except UnsupportedError as error:
+            return str(error)
+        return None
+
+    def solve(
+        self,
+        user: User,
+        masks: Sequence[Mask],
+        *,
+        data: Any = None,
+        replicates: int | None = None,
+        seed: np.random.SeedSequence | None = None,
+        tell: Callable[[float], None] | None = None,
+    ) -> Solution:
+        """Uncertainty of the user after each mask. ``tell`` is told the share of the work that is done."""
+        belief = user.belief
+        if isinstance(belief, TableBelief):
+            return TableProblem(user).solve(masks, data, replicates, seed, tell)
+        reason = self.refuses(user, masks, data)
+        if reason is not None:
+            raise refusal(reason)
+        codes = None if data is None else _codes(belief, data)
+        scale = _sample_covariance(belief, data)
+        found = []
+        for i, mask in enumerate(masks):
+            found.append(self._expected(user, FiniteChannel.of(belief, mask, scale), codes, replicates, seed))
+            if tell is not None:
+                tell((i + 1) / len(masks))
+        before = self._expected(user, FiniteChannel.of(belief, Suppress()), None, replicates, seed)[0]
+        return Solution(
+            np.array([float(v.value) for v, _ in found]),
+            np.array([float(v.error) for v, _ in found]),
+            float(before.value),
+            [n for _, n in found],
+        )
+
+    def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
+        """Posterior of the target after one release, as ``mask.release(data, rng)`` gave it.
+
+        Without ``release`` the mask must tell nothing.
+        """
+        belief = user.belief
+        if isinstance(belief, TableBelief):
+            return after_release(belief, mask, release).posterior(user.target)
+        reason = self.refuses(user, [mask])
+        if reason is not None and release is None:
+            raise refusal(reason)
+        channel = FiniteChannel.of(belief, mask)
+        law = self._law(user, channel)
+        if release is None:
+            if not all(k.silent for k in channel.kernels):
+                raise InputError(
+                    f"The posterior after {mask} depends on what is released",
+                    None,
+                    "Pass release=mask.release(data, rng)",
+                )
+            nothing = np.zeros((0, len(belief.levels)))
+            empty = np.zeros(0, dtype=np.int64)
+            return Finite(law.plan.values, law.after(Slots(nothing, empty, empty)))
+        return Finite(law.plan.values, law.after(channel.read(release)))
+
+    # -- finite beliefs ----------------------------------------------------------------------------------
+
+    def _law(self, user: User, channel: FiniteChannel) -> FiniteLaw:
+        return FiniteLaw(user.belief, plan_of(user.belief, user.target, self.limit), channel, self.limit)
+
+    def _expected(
+        self, user: User, channel: FiniteChannel, codes: Any, replicates: int | None, seed: Any
+    ) -> tuple[Value, str]:
+        law = self._law(user, channel)
+        if channel.continuous:
+            if codes is None and len(channel.kinds) == 1 and law.one_number:
+                return _over_the_line(user, law), self.name
+            return self._drawn(user, law, codes, replicates, seed), AVERAGED
+        if codes is not None and channel.sampled:
+            return self._drawn(user, law, codes, replicates, seed), AVERAGED
+        try:
+            outputs = law.outputs(codes)
+        except TooManyReleases:
+            if codes is None:
+                raise
+            return self._drawn(user, law, codes, replicates, seed), AVERAGED
+        chance = outputs.joint.sum(axis=1)
+        if np.any(chance <= 0):
+            raise InputError(
+                "The records cannot come from this belief",
+                "probability zero",
+                "Check the data, or the prior probabilities that are zero",
+            )
+        each = _uncertainty(user, law.plan.values, outputs.joint / chance[:, None])
+        # Errors of separate posteriors may hang together, so they are added and not averaged out.
+        return Value(np.asarray(outputs.weights @ each.value), np.asarray(outputs.weights @ each.error)), self.name
+
+    def _drawn(self, user: User, law: FiniteLaw, codes: Any, replicates: int | None, seed: Any) -> Value:
+        """Average over drawn releases, with the same random numbers for every mask."""
+        count = REPLICATES if replicates is None else replicates
+        chances = []
+        for for_data, for_mask, _ in replicate_seeds(seed, count):
+            records = user.belief.draw_codes(np.random.default_rng(for_data)) if codes is None else codes
+            chances.append(law.after(law.channel.simulate(records, np.random.default_rng(for_mask))))
+        each = _uncertainty(user, law.plan.values, np.stack(chances))
+        error = replicate_error(each.value) if count > 1 else float(each.error[0])
+        return Value(np.asarray(each.value.mean()), np.asarray(error))
+
+
+def _uncertainty(user: User, values: Array, chances: Array) -> Value:
+    """Uncertainty of many posteriors on one set, in blocks that fit into memory."""
+    step = max(1, BATCH // len(values))
+    parts = [
+        user.loss.uncertainty(Finite(values, chances[i : i + step]), user.actions) for i in range(0, len(chances), step)
+    ]
+    return Value(
+        np.concatenate([np.broadcast_to(p.value, (min(step, len(chances) - i * step),)) for i, p in enumerate(parts)]),
+        np.concatenate([np.broadcast_to(p.error, (min(step, len(chances) - i * step),)) for i, p in enumerate(parts)]),
+    )
+
+
+def _over_the_line(user: User, law: FiniteLaw) -> Value:
+    """Expected uncertainty when one number goes out with noise: integrate U(y) p(y) over the release y."""
+    kernel = law.channel.kernels[0]
+    assert kernel.noise is not None and isinstance(law.plan, Plan)
+    sd = float(np.sqrt(kernel.noise[0, 0]))
+    # Chance of the target's values together with each output, before the noise.
+    joint = law.outputs_before_noise()
+    live = joint.sum(axis=1) > 0
+    levels, joint = kernel.levels()[live, 0], joint[live]
+
+    def integrand(y: Array) -> Array:
+        log_density = -0.5 * ((y[:, None] - levels) / sd) ** 2
+        top = log_density.max(axis=1, keepdims=True)
+        share = np.exp(log_density - top) @ joint
+        chance = share.sum(axis=1)
+        density = chance * np.exp(top[:, 0]) / (sd * np.sqrt(2 * np.pi))
+        return np.asarray(density * _uncertainty(user, law.plan.values, share / chance[:, None]).value)
+
+    steps = sd * np.array([-13.0, -8.0, -5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0, 8.0, 13.0])
+    breaks = np.unique((levels[:, None] + steps).reshape(-1))
+    scale = max(float(_uncertainty(user, law.plan.values, joint.sum(axis=0, keepdims=True)).value[0]), 1e-300)
+    value, error = integrate(integrand, breaks, 1e-11 * abs(scale))
+    return Value(np.asarray(value), np.asarray(error))
+
+
+def _codes(belief: FiniteBelief, data: Any) -> Any:
+    codes = belief.levels.codes(data, "data")
+    if len(codes) != belief.records:
+        raise InputError(
+            f"data must have {belief.records} records, as the belief says",
+            len(codes),
+            "Give records= to the belief, or other data",
+        )
+    if np.any(codes < 0):
+        raise InputError("data must not have missing records", int(np.sum(codes < 0)), "Fill or drop them first")
+    return codes
+
+
+def _sample_covariance(belief: FiniteBelief, data: Any) -> Array | None:
+    """Covariance of the data, for Noise(share=...); None without data or with labels."""
+    if data is None or belief.levels.labelled or belief.records < 2:
+        return None
+    numbers = belief.levels.numbers.reshape(len(belief.levels), -1)[_codes(belief, data)]
+    return np.atleast_2d(np.cov(numbers, rowvar=False))
+
+
+def _check_loss(user: User) -> None:
+    """Labels have no distances: a loss that measures them is refused."""
+    if not user.belief.labels_of(user.target):
+        return
+    what = f"the values of {user.target.describe()} are labels"
+    if isinstance(user.loss, (Quadratic, Componentwise)) or (
+        isinstance(user.loss, ZeroOne) and np.any(np.asarray(user.loss.tolerance) > 0)
+    ):
+        raise UnsupportedError(
+            f"{user.loss!r} measures distances, and {what}", do="Use ZeroOne(), LogScore() or a loss of your own"
+        )
+    if isinstance(user.loss, CustomLoss) and user.actions is None:
+        raise UnsupportedError(
+            f"A loss of your own has no numbers to search among, and {what}",
+            do='Give estimates="target", or list the estimates',
+        )

@@ -1,0 +1,411 @@
+"""Posteriors of a finite belief: of one release, and of every release that a mask can give.
+
+Records are independent given the state, so a release matters through the counts of its outputs; only the rows that the
+target names are followed one by one. Fifty binary records are 51 releases, not 2^50.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import comb, perm
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from ...beliefs.finite import FiniteBelief
+from ...errors import InputError, UnsupportedError
+from ...protocols import Array
+from .channel import FiniteChannel, Kernel, Slots
+from .plan import AveragePlan, Plan, compositions
+
+__all__ = ["FiniteLaw", "Outputs"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """All releases of a mask: ``joint[r, t]`` is the chance of release r together with target value t."""
+
+    joint: Array
+    weights: Array
+    """The chance of each release: under the belief, or given the realised records."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Scenario:
+    """Who is in the file: the kernel of each followed row (None if absent), and how many others of each kernel."""
+
+    weight: float
+    followed: tuple[int | None, ...]
+    others: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteLaw:
+    """A finite belief, a target's plan and a mask's channel."""
+
+    belief: FiniteBelief
+    plan: Plan | AveragePlan
+    channel: FiniteChannel
+    limit: int
+
+    # -- one release -------------------------------------------------------------------------------------
+
+    def after(self, slots: Slots) -> Array:
+        """Probabilities of the target's values given one release."""
+        known = slots.rows >= 0
+        if known.all() or self._order_is_idle(slots):
+            log_evidence = np.zeros((self.belief.records, len(self.belief.levels)))
+            rows = slots.rows if known.all() else np.arange(len(slots.rows))
+            log_evidence[rows] = slots.log_evidence
+            log_joint = self._labelled(log_evidence)
+        else:
+            log_joint = self._unlabelled(slots)
+        if np.all(log_joint == -np.inf):
+            raise InputError(
+                "The release cannot come from this belief and mask",
+                "probability zero",
+                "Check the release, or the prior probabilities that are zero",
+            )
+        chances = np.exp(log_joint - log_joint.max())
+        return np.asarray(chances / chances.sum())
+
+    def _order_is_idle(self, slots: Slots) -> bool:
+        """Whether it does not matter whose record is whose: for the state, a new record and the average."""
+        return isinstance(self.plan, AveragePlan) or not self.plan.rows
+
+    def _labelled(self, log_evidence: Array) -> Array:
+        """Log joint of release and target value, given evidence for every row."""
+        law, plan = self.belief.law, self.plan
+        evidence = np.exp(log_evidence)
+        with np.errstate(divide="ignore"):
+            log_rows = np.log(evidence @ law.T)  # rows by states
+            log_state = np.log(self.belief.prior) + log_rows.sum(axis=0)
+            if isinstance(plan, AveragePlan):
+                chances = law[:, None, :] * evidence[None] / np.maximum(np.exp(log_rows.T)[..., None], 1e-300)
+                return np.log(np.exp(log_state - _top(log_state)) @ plan.spread(chances)) + _top(log_state)
+            followed = list(plan.rows)
+            log_state = np.log(self.belief.prior) + np.delete(log_rows, followed, axis=0).sum(axis=0)
+            joint = np.zeros(len(plan.values))
+            shift = _top(log_state)
+            for s in range(len(law)):
+                columns, chances = plan.spread(s, law[s], [evidence[r][:, None] for r in followed])
+                joint[columns] += np.exp(log_state[s] - shift) * chances[0]
+            return np.log(joint) + shift
+
+    def _unlabelled(self, slots: Slots) -> Array:
+        """Sum over which released record belongs to which followed row, or to none of them."""
+        assert isinstance(self.plan, Plan)
+        plan, law = self.plan, self.belief.law
+        kinds = self.channel.kinds
+        live = [k for k in np.unique(kinds) if not self.channel.kernels[k].silent]
+        if len(live) > 1 or (self.channel.sampled and len(np.unique(kinds)) > 1):
+            raise UnsupportedError(
+                "Rows that were masked in different ways and then mixed are too many cases",
+                do="Use one mask for all rows before Shuffle, or known rows",
+            )
+        if not live:
+            return self._labelled(np.zeros((self.belief.records, len(self.belief.levels))))
+        n = int(np.sum(kinds == live[0]))
+        mine = [r for r in plan.rows if kinds[r] == live[0]]
+        seen = slots.log_evidence[slots.kinds == live[0]]
+        m = len(seen)
+        if m ** len(mine) > 100_000:
+            raise UnsupportedError(
+                f"Which of {m} records belongs to which of {len(mine)} rows has too many answers",
+                do="Ask for one record",
+            )
+        evidence = np.exp(seen)
+        with np.errstate(divide="ignore"):
+            log_rows = np.log(evidence @ law.T)  # slots by states
+            log_all = np.log(self.belief.prior) + log_rows.sum(axis=0)
+            shift = _top(log_all) if np.isfinite(_top(log_all)) else 0.0
+            joint = np.zeros(len(plan.values))
+            nothing = np.ones(len(self.belief.levels))
+            for choice in itertools.product(range(-1, m), repeat=len(mine)):
+                taken = [c for c in choice if c >= 0]
+                absent = len(choice) - len(taken)
+                if len(set(taken)) < len(taken) or absent > n - m:
+                    continue
+                chance = perm(n - m, absent) / perm(n, len(choice))
+                log_state = np.log(self.belief.prior) + np.delete(log_rows, taken, axis=0).sum(axis=0)
+                pick = dict(zip(mine, choice, strict=True))
+                for s in range(len(law)):
+                    each = [(nothing if pick.get(r, -1) < 0 else evidence[pick[r]])[:, None] for r in plan.rows]
+                    columns, chances = plan.spread(s, law[s], each)
+                    joint[columns] += chance * np.exp(log_state[s] - shift) * chances[0]
+            return np.log(joint) + shift
+
+    # -- all releases ------------------------------------------------------------------------------------
+
+    def outputs(self, codes: Ints | None = None) -> Outputs:
+        """Every release with its chance: under the belief, or given the realised records ``codes``."""
+        if self.channel.continuous:
+            raise UnsupportedError(
+                "A release with noise has a continuum of values", do="Draw releases, or integrate over them"
+            )
+        if codes is not None and self.channel.sampled:
+            raise UnsupportedError(
+                "Releases of a sample are drawn when the records are given", do="Pass data=, or a smaller file"
+            )
+        if isinstance(self.plan, AveragePlan) or self.channel.ordered:
+            pieces = [self._labelled_outputs(s, codes) for s in self._scenarios()]
+            joint = np.concatenate([p.joint for p in pieces])
+            weights = np.concatenate([p.weights for p in pieces])
+        else:
+            joint, weights = self._unlabelled_outputs(codes)
+        live = weights > 0
+        return Outputs(joint[live], weights[live])
+
+    def check_room(self) -> None:
+        """Raise if there are more releases than allowed, without listing them."""
+        for scenario in self._scenarios():
+            releases = 1
+            for kind, count in enumerate(scenario.others):
+                if count:
+                    matrix = self.channel.kernels[kind].matrix
+                    merged = _sufficient(
+                        matrix, self.belief.law, isinstance(self.plan, AveragePlan) or not self.channel.ordered
+                    )
+                    releases *= comb(count + merged.shape[1] - 1, merged.shape[1] - 1)
+            for k in scenario.followed:
+                releases *= 1 if k is None else int(self.channel.kernels[k].matrix.any(axis=0).sum())
+            self._room(releases * len(self.plan.values))
+
+    @property
+    def one_number(self) -> bool:
+        """Whether the release is one number with noise and the target follows from at most that record."""
+        return (
+            isinstance(self.plan, Plan)
+            and len(self.channel.kinds) == 1
+            and len(self.channel.kernels[0].outputs[0]) == 1
+        )
+
+    def outputs_before_noise(self) -> Array:
+        """Chance of each output of the only record (rows) together with the target's values (columns)."""
+        assert isinstance(self.plan, Plan)
+        matrix = self.channel.kernels[0].matrix
+        if self.plan.rows:
+            return np.asarray(self._joint(self.belief.prior[None, :], [matrix])[0])
+        state = (self.belief.law @ matrix).T * self.belief.prior
+        return np.asarray(self._joint(state, [])[:, 0])
+
+    def _scenarios(self) -> Iterator[_Scenario]:
+        """Who may be in the file, with the chance of it."""
+        channel = self.channel
+        rows = () if isinstance(self.plan, AveragePlan) else self.plan.rows
+        n, m = len(channel.kinds), channel.kept
+        kinds = [int(channel.kinds[r]) for r in rows]
+        others = np.bincount(np.delete(channel.kinds, list(rows)), minlength=len(channel.kernels))
+        if m == n:
+            yield _Scenario(1.0, tuple(kinds), tuple(int(c) for c in others))
+            return
+        for present in itertools.product((True, False), repeat=len(rows)):
+            left = m - sum(present)
+            if left < 0:
+                continue
+            for counts in itertools.product(*(range(min(int(c), left) + 1) for c in others)):
+                if sum(counts) == left:
+                    ways = 1
+                    for c, size in zip(counts, others, strict=True):
+                        ways *= comb(int(size), c)
+                    yield _Scenario(
+                        ways / comb(n, m), tuple(k if p else None for k, p in zip(kinds, present, strict=True)), counts
+                    )
+
+    def _labelled_outputs(self, scenario: _Scenario, codes: Ints | None) -> Outputs:
+        """Releases whose rows are known: the followed rows' outputs and the counts of the others'."""
+        kernels, law = self.channel.kernels, self.belief.law
+        counted = []
+        for kind, count in enumerate(scenario.others):
+            if count == 0:
+                continue
+            merged = _sufficient(kernels[kind].matrix, law, isinstance(self.plan, AveragePlan))
+            self._room(comb(count + merged.shape[1] - 1, merged.shape[1] - 1))
+            if codes is None:
+                counts = compositions(count, merged.shape[1])
+                chance = np.ones(len(counts))
+            else:
+                others = [
+                    r
+                    for r in np.flatnonzero(self.channel.kinds == kind)
+                    if isinstance(self.plan, AveragePlan) or r not in self.plan.rows
+                ]
+                counts, chance = _counts_law(merged[codes[others]])
+            counted.append((merged, counts, chance))
+        self._room(int(np.prod([len(c) for _, c, _ in counted], dtype=np.float64)) if counted else 1)
+        # Chance of the counts in every state, for every combination of the kinds of rows.
+        log_state = np.zeros((1, len(law)))
+        given = np.ones(1)
+        for merged, counts, chance in counted:
+            log_state = (log_state[:, None, :] + _log_multinomial(counts, law @ merged)[None]).reshape(-1, len(law))
+            given = np.outer(given, chance).reshape(-1)
+        state = self.belief.prior * np.exp(log_state)
+        if isinstance(self.plan, AveragePlan):
+            joint = self._average_joint(state, [(m, c) for m, c, _ in counted], scenario)
+            weights = given if codes is not None else joint.sum(axis=1)
+            return Outputs(scenario.weight * joint, scenario.weight * weights)
+        followed = [
+            np.ones((len(self.belief.levels), 1)) if k is None else kernels[k].matrix for k in scenario.followed
+        ]
+        joint = self._joint(state, followed)
+        if codes is None:
+            weights = joint.sum(axis=2)
+        else:
+            own = _products([f[codes[r]] for f, r in zip(followed, self.plan.rows, strict=True)])
+            weights = given[:, None] * own[None, :]
+        return Outputs(scenario.weight * joint.reshape(-1, joint.shape[2]), scenario.weight * weights.reshape(-1))
+
+    def _joint(self, state: Array, followed: list[Array]) -> Array:
+        """Chance of counts (first axis), the followed rows' outputs (second) and the target's values (third)."""
+        assert isinstance(self.plan, Plan)
+        law, plan = self.belief.law, self.plan
+        outputs = int(np.prod([f.shape[1] for f in followed], dtype=np.float64)) if followed else 1
+        self._room(len(state) * outputs * len(plan.values))
+        self._room(outputs * len(law[0]) ** len(followed))
+        joint = np.zeros((len(state), outputs, len(plan.values)))
+        for s in range(len(law)):
+            columns, chances = plan.spread(s, law[s], followed)
+            joint[:, :, columns] += state[:, s, None, None] * chances[None]
+        return joint
+
+    def _average_joint(self, state: Array, counted: list[tuple[Array, Ints]], scenario: _Scenario) -> Array:
+        """Chance of counts and of the average: given the state every record has its own law of outcomes."""
+        assert isinstance(self.plan, AveragePlan)
+        law, n = self.belief.law, self.belief.records
+        self._room(len(state) * len(law) * (n + 1) ** (law.shape[1] - 1))
+        outputs = []
+        for index in itertools.product(*(range(len(c)) for _, c in counted)):
+            rows = []
+            for (matrix, counts), i in zip(counted, index, strict=True):
+                for output, times in enumerate(counts[i]):
+                    rows.extend([matrix[:, output]] * int(times))
+            rows.extend([np.ones(law.shape[1])] * (n - len(rows)))
+            outputs.append(rows)
+        evidence = np.array(outputs)  # releases, records, outcomes
+        chances = law[None, :, None, :] * evidence[:, None]
+        total = chances.sum(axis=-1, keepdims=True)
+        spread = self.plan.spread(chances / np.where(total > 0, total, 1.0))
+        return np.einsum("rs,rst->rt", state, spread)
+
+    def _unlabelled_outputs(self, codes: Ints | None) -> tuple[Array, Array]:
+        """Releases without names: how many records show each output."""
+        kernels, law = self.channel.kernels, self.belief.law
+        assert isinstance(self.plan, Plan)
+        names = list(dict.fromkeys(o for k in kernels for o in k.outputs))
+        place = {o: i for i, o in enumerate(names)}
+        wide = [_widened(k, place) for k in kernels]
+        keys: list[Ints] = []
+        joints: list[Array] = []
+        for scenario in self._scenarios():
+            counts, state = np.zeros((1, len(names)), dtype=np.int64), self.belief.prior[None, :]
+            for kind, count in enumerate(scenario.others):
+                if count:
+                    open_ = np.flatnonzero(wide[kind].any(axis=0))
+                    self._room(len(counts) * comb(count + len(open_) - 1, len(open_) - 1))
+                    own = np.zeros((comb(count + len(open_) - 1, len(open_) - 1), len(names)), dtype=np.int64)
+                    own[:, open_] = compositions(count, len(open_))
+                    log_chance = _log_multinomial(own[:, open_], law @ wide[kind][:, open_])
+                    counts = (counts[:, None] + own[None]).reshape(-1, len(names))
+                    state = (state[:, None] * np.exp(log_chance)[None]).reshape(-1, len(law))
+            followed, shown = [], []
+            for k in scenario.followed:
+                open_ = np.zeros(0, dtype=np.int64) if k is None else np.flatnonzero(wide[k].any(axis=0))
+                followed.append(np.ones((len(law[0]), 1)) if k is None else wide[k][:, open_])
+                shown.append(
+                    np.zeros((1, len(names)), dtype=np.int64)
+                    if k is None
+                    else np.eye(len(names), dtype=np.int64)[open_]
+                )
+            joint = self._joint(state, followed)
+            own_counts = np.zeros((1, len(names)), dtype=np.int64)
+            for s in shown:
+                own_counts = (own_counts[:, None] + s[None]).reshape(-1, len(names))
+            keys.append((counts[:, None] + own_counts[None]).reshape(-1, len(names)))
+            joints.append(scenario.weight * joint.reshape(-1, joint.shape[2]))
+        distinct, group = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
+        total = np.zeros((len(distinct), joints[0].shape[1]))
+        np.add.at(total, group.reshape(-1), np.concatenate(joints))
+        if codes is None:
+            return total, total.sum(axis=1)
+        counts, chance = _counts_law(np.stack([wide[self.channel.kinds[r]][codes[r]] for r in range(len(codes))]))
+        where = {tuple(row): i for i, row in enumerate(distinct.tolist())}
+        weights = np.zeros(len(distinct))
+        for row, p in zip(counts.tolist(), chance, strict=True):
+            weights[where[tuple(row)]] += p
+        return total, weights
+
+    def _room(self, size: int) -> None:
+        if size > self.limit:
+            raise TooManyReleases(
+                f"Enumeration would hold {size} combinations of releases and target values",
+                f"a limit of {self.limit}",
+                "Use Enumeration(limit=...) with a larger limit, fewer outcomes, or pass data= so that releases are drawn",
+            )
+
+
+class TooManyReleases(UnsupportedError):
+    """More combinations than the engine's limit."""
+
+
+def _sufficient(matrix: Array, law: Array, keep: bool) -> Array:
+    """Put together outputs that say the same about the state; all are kept where the records themselves matter."""
+    matrix = matrix[:, matrix.any(axis=0)]
+    if keep:
+        return matrix
+    likelihood = law @ matrix
+    total = likelihood.sum(axis=0)
+    profile = np.round(likelihood / np.where(total > 0, total, 1.0), 13)
+    _, group = np.unique(profile.T, axis=0, return_inverse=True)
+    merged = np.zeros((len(matrix), int(group.max()) + 1))
+    np.add.at(merged.T, group.reshape(-1), matrix.T)
+    return merged
+
+
+def _widened(kernel: Kernel, place: dict[tuple[Any, ...], int]) -> Array:
+    """The kernel's matrix with one column per output of any kernel."""
+    wide = np.zeros((len(kernel.matrix), len(place)))
+    for column, output in enumerate(kernel.outputs):
+        wide[:, place[output]] += kernel.matrix[:, column]
+    return wide
+
+
+def _log_multinomial(counts: Ints, chances: Array) -> Array:
+    """Log chance of counts (rows) in every state (columns)."""
+    constant = gammaln(counts.sum(axis=1) + 1.0) - gammaln(counts + 1.0).sum(axis=1)
+    # Matrix products: a cube of releases, states and outputs would not fit into memory.
+    log_chances = np.log(np.where(chances > 0, chances, 1.0))
+    impossible = (counts > 0).astype(np.float64) @ (chances <= 0).astype(np.float64).T > 0
+    return np.where(impossible, -np.inf, constant[:, None] + counts.astype(np.float64) @ log_chances.T)
+
+
+def _counts_law(chances: Array) -> tuple[Ints, Array]:
+    """Law of the counts of outputs when record r shows output o with ``chances[r, o]``."""
+    size = chances.shape[1]
+    counts: Ints = np.zeros((1, size), dtype=np.int64)
+    law: Array = np.ones(1)
+    for row in chances:
+        seen = np.flatnonzero(row)
+        grown = (counts[:, None, :] + np.eye(size, dtype=np.int64)[seen][None]).reshape(-1, size)
+        weight = np.outer(law, row[seen]).reshape(-1)
+        counts, group = np.unique(grown, axis=0, return_inverse=True)
+        law = np.asarray(np.bincount(group.reshape(-1), weights=weight, minlength=len(counts)), dtype=np.float64)
+    return counts, law
+
+
+def _products(vectors: list[Array]) -> Array:
+    """Products over all combinations of entries, the last vector running fastest."""
+    result = np.ones(1)
+    for v in vectors:
+        result = np.outer(result, v).reshape(-1)
+    return result
+
+
+def _top(values: Array) -> float:
+    top = float(values.max())
+    return top if np.isfinite(top) else 0.0

@@ -1,0 +1,214 @@
+"""Expected uncertainty about tables of counts, over the tables that a belief holds possible or for a realised one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...beliefs.table.belief import LISTED, TableBelief
+from ...beliefs.table.posterior import TablePosterior
+from ...errors import InputError, UnsupportedError
+from ...masks import Release, Suppress
+from ...masks.base import Mask
+from ...masks.cells import PublishedTable, ReleasedCells, SuppressCells, as_counts, publish
+from ...posteriors import Finite
+from ...protocols import Array, Solution, Value
+from ...running.replication import REPLICATES, replicate_error, replicate_seeds
+from ...targets import Records
+from ...users.user import User
+from ..refusal import refusal
+
+__all__ = ["TableProblem", "after_release", "refuses_table"]
+
+GROUPS = 3000
+"""Up to so many different releases are enumerated one by one."""
+
+
+def refuses_table(belief: TableBelief, mask: Mask) -> str | None:
+    """None if a mask of tables can be inverted; otherwise why not."""
+    for step in mask.parts:
+        if isinstance(step, Suppress) and (step.rows is not None or step.columns is not None) and len(belief.shape) > 2:
+            return f"{step} names rows and columns, and the table has {len(belief.shape)} axes. Use SuppressCells."
+        if not isinstance(step, (SuppressCells, Suppress, Release)):
+            return (
+                f"{step} does not suppress cells of a table. With a TableBelief use SuppressCells, Suppress or Release."
+            )
+    return None
+
+
+def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
+    """The belief after a release: a published table, or an array with missing cells where no margins go out."""
+    reason = refuses_table(belief, mask)
+    if reason is not None:
+        raise refusal(reason)
+    if release is None:
+        if all(_tells_nothing(step, belief) for step in mask.parts[-1:]):
+            return belief
+        raise InputError(
+            f"The posterior after {mask} depends on what is released", None, "Pass release=mask.publish(table)"
+        )
+    if isinstance(release, PublishedTable) or not any(
+        isinstance(s, SuppressCells) and s.axes(len(belief.shape)) for s in mask.parts
+    ):
+        return belief.given(release)
+    carried = (
+        release.published if isinstance(release, ReleasedCells) else getattr(release, "attrs", {}).get("published")
+    )
+    if isinstance(carried, PublishedTable):
+        return belief.given(carried)
+    if np.isnan(as_counts(release, missing=True)).any():
+        raise InputError(
+            "The mask publishes margins, and these cells have lost theirs",
+            "cells alone",
+            "Pass release=mask.publish(table), or publish(mask, table) for a chain",
+        )
+    return belief.given(release)
+
+
+@dataclass(frozen=True, eq=False)
+class TableProblem:
+    """A user of a table."""
+
+    user: User
+
+    def solve(
+        self, masks: Sequence[Mask], data: Any, replicates: int | None, seed: Any, tell: Callable[[float], None] | None
+    ) -> Solution:
+        """Uncertainty after each mask: of the realised table, or expected over the belief's tables."""
+        belief = self.user.belief
+        for mask in masks:
+            reason = refuses_table(belief, mask)
+            if reason is not None:
+                raise refusal(reason)
+        before = self._uncertainty(belief)
+        counts = None if data is None else self._check(data)
+        listed = belief.listed() if data is None else None
+        values: list[Value] = []
+        names: list[str] = []
+        effective: list[float] = []
+        for i, mask in enumerate(masks):
+            if counts is None:
+                value, name = self._expected(mask, listed, replicates, seed)
+                effective.append(np.inf)
+            else:
+                after = belief.given(publish(mask, counts))
+                value = self._uncertainty(after)
+                name = "enumeration" if after.system.exact else "enumeration, sequential importance sampling"
+                effective.append(after.system.effective)
+            values.append(value)
+            names.append(name)
+            if tell is not None:
+                tell((i + 1) / len(masks))
+        diagnostics = {} if np.isinf(effective).all() else {"effective_draws": np.array(effective)}
+        u, error = np.array([float(v.value) for v in values]), np.array([float(v.error) for v in values])
+        return Solution(u, error, float(before.value), names, diagnostics)
+
+    def _uncertainty(self, belief: TableBelief) -> Value:
+        posterior = belief.posterior(self.user.target)
+        if isinstance(self.user.actions, str) and isinstance(posterior, TablePosterior):
+            raise UnsupportedError(
+                f"More than {LISTED} tables cannot be listed as estimates",
+                do='Use estimates="free", or ask for one cell',
+            )
+        return self.user.loss.uncertainty(posterior, self.user.actions)  # type: ignore[no-any-return]
+
+    def _expected(
+        self, mask: Mask, listed: tuple[Any, Array] | None, replicates: int | None, seed: Any
+    ) -> tuple[Value, str]:
+        belief = self.user.belief
+        if all(_tells_nothing(s, belief) for s in mask.parts[-1:]):
+            return self._uncertainty(belief), "enumeration"
+        if listed is not None:
+            tables, chances = listed
+            groups = _same_release(mask, tables.reshape(-1, *belief.shape))
+            count = int(groups.max()) + 1
+            if isinstance(self.user.target, Records):
+                if count <= GROUPS:
+                    return self._over_groups(tables, chances, groups, count), "enumeration"
+            else:
+                return self._over_values(tables, chances, groups, count), "enumeration"
+        return self._drawn(mask, replicates, seed), "enumeration, averaged over releases"
+
+    def _over_values(self, tables: Any, chances: Array, groups: Any, count: int) -> Value:
+        """Sum over releases at once: the target has few values."""
+        values, place = np.unique(self.user.belief.values_of(self.user.target, tables), axis=0, return_inverse=True)
+        total, error = 0.0, 0.0
+        step = max(1, LISTED * 100 // len(values))
+        weight = np.bincount(groups, weights=chances, minlength=count)
+        for start in range(0, count, step):
+            part = (groups >= start) & (groups < start + step)
+            size = min(step, count - start)
+            joint = np.zeros((size, len(values)))
+            np.add.at(joint, (groups[part] - start, place.reshape(-1)[part]), chances[part])
+            mass = weight[start : start + size]
+            u = self.user.loss.uncertainty(Finite(values, joint / mass[:, None]), self.user.actions)
+            total += float(np.sum(mass * u.value))
+            error += float(np.sum(mass * u.error))
+        return Value(np.asarray(total), np.asarray(error))
+
+    def _over_groups(self, tables: Any, chances: Array, groups: Any, count: int) -> Value:
+        """Sum over releases one by one: each leaves other tables possible."""
+        order = np.argsort(groups, kind="stable")
+        edges = np.searchsorted(groups[order], np.arange(count + 1))
+        total, error = 0.0, 0.0
+        for a, b in itertools.pairwise(edges):
+            members = order[a:b]
+            mass = float(chances[members].sum())
+            u = self.user.loss.uncertainty(Finite(tables[members], chances[members] / mass), self.user.actions)
+            total += mass * float(u.value)
+            error += mass * float(u.error)
+        return Value(np.asarray(total), np.asarray(error))
+
+    def _drawn(self, mask: Mask, replicates: int | None, seed: Any) -> Value:
+        """Average over tables drawn from the belief, the same for every mask."""
+        belief, count = self.user.belief, REPLICATES if replicates is None else replicates
+        seen: dict[Any, Value] = {}
+        values, errors = np.empty(count), np.empty(count)
+        for r, (for_data, _, _) in enumerate(replicate_seeds(seed, count)):
+            release = publish(mask, belief.draw(np.random.default_rng(for_data)))
+            if release.key not in seen:
+                seen[release.key] = self._uncertainty(belief.given(release))
+            values[r], errors[r] = float(seen[release.key].value), float(seen[release.key].error)
+        error = replicate_error(values) if count > 1 else errors[0]
+        return Value(np.asarray(values.mean()), np.asarray(error))
+
+    def _check(self, data: Any) -> Array:
+        belief = self.user.belief
+        counts = as_counts(data)
+        if counts.shape != belief.shape:
+            raise InputError(
+                f"data must be a table of shape {belief.shape}",
+                f"shape {counts.shape}",
+                "Give the table that the belief is about",
+            )
+        if int(counts.sum()) != belief.total:
+            raise InputError(
+                f"data must add up to the total {belief.total}",
+                "another total",
+                "Give the table that the belief is about",
+            )
+        return counts
+
+
+def _tells_nothing(step: Mask, belief: TableBelief) -> bool:
+    if isinstance(step, Suppress):
+        return step.rows is None and step.columns is None
+    return isinstance(step, SuppressCells) and isinstance(step.cells, str) and not step.axes(len(belief.shape))
+
+
+def _same_release(mask: Mask, tables: Any) -> Any:
+    """Number the releases of many tables; tables with the same number look the same to a user."""
+    template = publish(mask, tables[0])
+    shown = ~np.isnan(template.cells).reshape(-1)
+    columns = [tables.reshape(len(tables), -1)[:, shown]]
+    for axes in template.margins:
+        summed = tuple(1 + a for a in range(tables.ndim - 1) if a not in axes)
+        columns.append(tables.sum(axis=summed).reshape(len(tables), -1))
+    stacked = np.concatenate(columns, axis=1)
+    if stacked.shape[1] == 0:
+        return np.zeros(len(tables), dtype=np.int64)
+    return np.unique(stacked, axis=0, return_inverse=True)[1].reshape(-1)

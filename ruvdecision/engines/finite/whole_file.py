@@ -1,0 +1,216 @@
+"""What a whole file of categories can be, its chance, and the uncertainty after a `Mechanism` that looks at all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from ...beliefs.finite import FiniteBelief
+from ...checks import check_integer
+from ...errors import InputError, UnsupportedError
+from ...masks.base import Mask
+from ...masks.mechanism import Mechanism, compositions
+from ...posteriors import Finite
+from ...protocols import Array, Posterior, Solution
+from ...users.user import User
+from ..refusal import has_own_engine, refusal
+from .enumeration import Enumeration, _codes, _uncertainty
+from .plan import AveragePlan, Plan, plan_of
+
+__all__ = ["Files", "WholeFile", "joint_with_files"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Files:
+    """Every file that a finite belief allows, up to the order of the rows that nobody names.
+
+    ``codes[x, j]`` is the outcome of the j-th followed row, ``counts[x, i]`` how many other records have outcome i,
+    ``chance[s, x]`` the chance of the file in state s. They are numbered as in `Mechanism`.
+    """
+
+    rows: tuple[int, ...]
+    codes: Ints
+    counts: Ints
+    chance: Array
+
+    @classmethod
+    def of(cls, belief: FiniteBelief, rows: Sequence[int], limit: int) -> Files:
+        """List the files; refuse if there are more than ``limit``."""
+        n, size = belief.records, len(belief.levels)
+        rows = tuple(sorted(set(rows)))
+        others = n - len(rows)
+        found = size ** len(rows) * comb(others + size - 1, size - 1)
+        if found > limit:
+            raise UnsupportedError(
+                f"{n} records with {size} outcomes make {found:,} different files",
+                f"a limit of {limit:,}",
+                "Use fewer records or outcomes",
+            )
+        counted = compositions(others, size)
+        codes = np.indices((size,) * len(rows)).reshape(len(rows), size ** len(rows)).T
+        codes = np.repeat(codes, len(counted), axis=0).astype(np.int64)
+        counts = np.tile(counted, (size ** len(rows), 1))
+        with np.errstate(divide="ignore"):
+            log_law = np.log(belief.law)
+        ways = gammaln(others + 1.0) - gammaln(counts + 1.0).sum(axis=1)
+        logs = np.zeros((len(belief.states), len(counts)))
+        for s, law in enumerate(log_law):
+            # An outcome that cannot be, and that nobody has, costs nothing: 0 times minus infinity is 0 here.
+            logs[s] = (
+                ways
+                + np.where(counts > 0, counts * np.where(counts > 0, law, 0.0), 0.0).sum(axis=1)
+                + law[codes].sum(axis=1)
+            )
+        return cls(rows, codes, counts, np.exp(logs))
+
+    @property
+    def totals(self) -> Ints:
+        """How many records of each file have each outcome."""
+        totals = self.counts.copy()
+        for column in self.codes.T:
+            np.add.at(totals, (np.arange(len(totals)), column), 1)
+        return totals
+
+    def index_in(self, mask: Mechanism) -> Ints:
+        """The matrix row of every file in a mechanism that follows some of the same rows."""
+        where = [self.rows.index(r) for r in mask.rows]
+        counts = self.counts.copy()
+        for j in range(len(self.rows)):
+            if j not in where:
+                np.add.at(counts, (np.arange(len(counts)), self.codes[:, j]), 1)
+        return mask.index(self.codes[:, where], counts)
+
+
+def joint_with_files(belief: FiniteBelief, plan: Plan | AveragePlan, files: Files) -> Array:
+    """Chance of every file (rows) together with every value of the target (columns)."""
+    weight = belief.prior[:, None] * files.chance
+    joint = np.zeros((len(files.counts), len(plan.values)))
+    if isinstance(plan, AveragePlan):
+        place = {tuple(c): i for i, c in enumerate(plan.counts.tolist())}
+        column = [place[c] for c in map(tuple, files.totals.tolist())]
+        joint[np.arange(len(joint)), column] = weight.sum(axis=0)
+        return joint
+    pick = np.zeros(len(joint), dtype=np.int64)
+    for row in plan.rows:
+        pick = pick * len(belief.levels) + files.codes[:, files.rows.index(row)]
+    for s in range(len(weight)):
+        joint += weight[s][:, None] * plan.weights[s][pick].toarray()
+    return joint
+
+
+@dataclass(frozen=True)
+class WholeFile:
+    """Enumeration that also inverts a `Mechanism`, which looks at the whole file; every other mask goes to `Enumeration`.
+
+    Without data U is the expected one over all files, which is exact. With data it is the average over the outputs that
+    the mechanism can give for them.
+
+    Parameters
+    ----------
+    limit : int
+        Most kinds of files to list.
+    """
+
+    limit: int = 200_000
+    name = "enumeration"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limit", check_integer("limit", self.limit, low=1))
+
+    def refuses(self, user: User, masks: Sequence[Mask], data: Any = None) -> str | None:
+        belief = user.belief
+        if not isinstance(belief, FiniteBelief):
+            return f"WholeFile needs a FiniteBelief; this user has a {type(belief).__name__}. Use engine='auto'."
+        elsewhere = has_own_engine("WholeFile", user)
+        if elsewhere is not None:
+            return elsewhere
+        rest = [m for m in masks if not isinstance(m, Mechanism)]
+        try:
+            for mask in masks:
+                if isinstance(mask, Mechanism):
+                    self._joint(user, mask)
+        except UnsupportedError as error:
+            return str(error)
+        return Enumeration().refuses(user, rest, data) if rest else None
+
+    def solve(
+        self,
+        user: User,
+        masks: Sequence[Mask],
+        *,
+        data: Any = None,
+        replicates: int | None = None,
+        seed: np.random.SeedSequence | None = None,
+        tell: Callable[[float], None] | None = None,
+    ) -> Solution:
+        reason = self.refuses(user, masks, data)
+        if reason is not None:
+            raise refusal(reason)
+        value, error = np.empty(len(masks)), np.zeros(len(masks))
+        names = [self.name] * len(masks)
+        rest = [i for i, m in enumerate(masks) if not isinstance(m, Mechanism)]
+        if rest:
+            part = Enumeration().solve(
+                user, [masks[i] for i in rest], data=data, replicates=replicates, seed=seed, tell=tell
+            )
+            value[rest], error[rest] = part.uncertainty, part.error
+            for i, name in zip(
+                rest, [part.engine] * len(rest) if isinstance(part.engine, str) else part.engine, strict=True
+            ):
+                names[i] = name
+        codes = None if data is None else _codes(user.belief, data)
+        before = np.nan
+        for i, mask in enumerate(masks):
+            if isinstance(mask, Mechanism):
+                joint, values = self._joint(user, mask)
+                before = float(_uncertainty(user, values, joint.sum(axis=0, keepdims=True)).value[0])
+                chance = joint.sum(axis=1)
+                weights = chance if codes is None else mask.table[mask.index_of(codes)]
+                live = weights > 0
+                if np.any(chance[live] <= 0):
+                    raise InputError(
+                        "The records cannot come from this belief", "probability zero", "Check the data, or the prior"
+                    )
+                each = _uncertainty(user, values, joint[live] / chance[live, None])
+                value[i], error[i] = weights[live] @ each.value, weights[live] @ each.error
+        if np.isnan(before):
+            before = part.before
+        return Solution(value, error, float(before), names)
+
+    def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
+        """Posterior of the target after one release."""
+        if not isinstance(mask, Mechanism):
+            return Enumeration().posterior(user, mask, release)
+        joint, values = self._joint(user, mask)
+        if release is None:
+            raise InputError(
+                f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
+            )
+        row = joint[mask.read(release)]
+        if row.sum() <= 0:
+            raise InputError(
+                "The release cannot come from this belief and mask", "probability zero", "Check the release"
+            )
+        return Finite(values, row / row.sum())
+
+    def _joint(self, user: User, mask: Mechanism) -> tuple[Array, Array]:
+        """Chance of every output together with the target's values, and those values."""
+        belief = user.belief
+        if mask.records != belief.records or len(mask.outcomes) != len(belief.levels):
+            raise UnsupportedError(
+                f"{mask} was made for {mask.records} records with {len(mask.outcomes)} outcomes",
+                f"a belief with {belief.records} and {len(belief.levels)}",
+                "Make a mechanism for this belief with ruv.limit",
+            )
+        plan = plan_of(belief, user.target, Enumeration().limit)
+        rows = () if isinstance(plan, AveragePlan) else plan.rows
+        files = Files.of(belief, [*rows, *mask.rows], self.limit)
+        return mask.table[files.index_in(mask)].T @ joint_with_files(belief, plan, files), plan.values

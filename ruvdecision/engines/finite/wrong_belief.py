@@ -1,0 +1,327 @@
+"""A finite belief that is not the agency's, or a mask that is not published: expected loss by enumeration.
+
+The user sums over states and over what the mask may have been; the agency over its own states under the mask that was used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from ...beliefs.finite import FiniteBelief
+from ...errors import InputError, UnsupportedError
+from ...masks.base import Mask
+from ...numerics.quadrature import integrate
+from ...posteriors import Finite
+from ...protocols import Array, Value
+from ...running.replication import REPLICATES, replicate_error, replicate_seeds
+from ...targets import Parameter
+from ...users.mask_prior import MaskPrior
+from ...users.user import User
+from ..unknown_mask import combined_weights
+from .channel import FiniteChannel, Slots, record_covariance
+from .enumeration import AVERAGED, BATCH, Enumeration
+from .joint_belief import Apart, Pair
+from .law import FiniteLaw, TooManyReleases
+from .plan import plan_of
+
+__all__ = ["FiniteDoubt"]
+
+Ints = NDArray[np.int64]
+
+
+class FiniteDoubt:
+    """One user, one mask: the user's posteriors and the agency's."""
+
+    def __init__(
+        self, own: User, truth: FiniteBelief, mask: Mask, scale: Array | None = None, limit: int | None = None
+    ) -> None:
+        self.own, self.mask = own, mask
+        self.limit = Enumeration().limit if limit is None else limit
+        self.belief, self.truth = _on_common_levels(own.belief, truth, own.target)
+        self.masks: tuple[Mask, ...] = (mask,)
+        self.prior: Array = np.ones(1)
+        if not own.knows_mask:
+            prior = own.mask_prior or MaskPrior()
+            size = 1.0 if self.belief.levels.labelled else float(np.mean(np.diag(record_covariance(self.belief))))
+            self.masks, self.prior = prior.candidates(mask, size, self.belief.records)
+        self.actual = FiniteChannel.of(self.truth, mask, scale)
+        # The noise is what it is: where its size is a share of the records' covariance, both sides take the agency's.
+        share = scale if scale is not None or self.truth.levels.labelled else record_covariance(self.truth)
+        self.channels = [FiniteChannel.of(self.belief, m, share) for m in self.masks]
+        self.laws = [
+            FiniteLaw(self.belief, plan_of(self.belief, own.target, self.limit), c, self.limit) for c in self.channels
+        ]
+        self.law = FiniteLaw(self.truth, plan_of(self.truth, own.target, self.limit), self.actual, self.limit)
+
+    # -- posteriors ----------------------------------------------------------------------------------
+
+    def after(self, release: Any) -> Finite:
+        """The user's posterior after one release."""
+        return Finite(self.laws[0].plan.values, self.mixed(release))
+
+    def mixed(self, release: Any) -> Array:
+        """The user's probabilities of the target's values after one release."""
+        if len(self.laws) == 1:
+            return self.laws[0].after(self.channels[0].read(release))
+        logs, ranks = np.full(len(self.laws), -np.inf), np.zeros(len(self.laws))
+        chances = np.zeros((len(self.laws), len(self.laws[0].plan.values)))
+        for i, law in enumerate(self.laws):
+            found = _log_joint(law, release)
+            if found is not None:
+                joint, ranks[i] = found
+                logs[i] = float(logsumexp(joint))
+                chances[i] = np.exp(joint - logs[i]) if logs[i] > -np.inf else 0.0
+        return np.asarray(combined_weights(self.prior, logs, ranks) @ chances)
+
+    # -- expected loss -------------------------------------------------------------------------------
+
+    def expected(self, codes: Ints | None, replicates: int | None, seed: Any) -> tuple[Value, Value, str]:
+        """Expected loss of the user's estimates over the agency's belief, the loss that the user expects, and how it was found.
+
+        ``codes`` are the records if they are given.
+        """
+        if self._one_number and codes is None:
+            return *self._over_the_line(), "enumeration"
+        if not any(c.continuous for c in (*self.channels, self.actual)) and (codes is None or not self.actual.sampled):
+            try:
+                return *self._listed(codes), "enumeration"
+            except TooManyReleases:
+                pass
+            except Apart:
+                pass
+        return *self._drawn(codes, replicates, seed), AVERAGED
+
+    def costs(self, own: Array, actual: Array) -> tuple[Value, Value]:
+        """Expected loss of the user's estimates by the agency's posteriors, and by the user's own; one row per release."""
+        mine, theirs = self.laws[0].plan.values, self.law.plan.values
+        step = max(1, BATCH // max(len(mine), len(theirs)))
+        parts: list[list[Array]] = [[], [], [], []]
+        for i in range(0, len(own), step):
+            believed, right = Finite(mine, own[i : i + step]), Finite(theirs, actual[i : i + step])
+            estimate = self.own.loss.estimate(believed, self.own.actions)
+            for j, value in (
+                (0, cost_of(self.own.loss, right, estimate)),
+                (2, self.own.loss.uncertainty(believed, self.own.actions)),
+            ):
+                parts[j].append(np.broadcast_to(value.value, (len(own[i : i + step]),)))
+                parts[j + 1].append(np.broadcast_to(value.error, (len(own[i : i + step]),)))
+        value, error, felt, felt_error = (np.concatenate(p) for p in parts)
+        return Value(value, error), Value(felt, felt_error)
+
+    def _listed(self, codes: Ints | None) -> tuple[Value, Value]:
+        """Over all releases of a mask that gives categories."""
+        pair = Pair.of(self)
+        outputs = pair.law(self.limit).outputs(
+            None if codes is None else codes + pair.actual_block * len(self.truth.levels)
+        )
+        own, actual = outputs.joint[:, : pair.split], outputs.joint[:, pair.split :]
+        weights = 2.0 * actual.sum(axis=1) if codes is None else outputs.weights
+        live = weights > 0
+        own, actual, weights = own[live], actual[live], weights[live]
+        self._check(own.sum(axis=1), actual.sum(axis=1))
+        cost, felt = self.costs(own / own.sum(axis=1, keepdims=True), actual / actual.sum(axis=1, keepdims=True))
+        # Errors of separate posteriors may hang together, so they are added and not averaged out.
+        return tuple(Value(np.asarray(weights @ v.value), np.asarray(weights @ v.error)) for v in (cost, felt))  # type: ignore[return-value]
+
+    @property
+    def _one_number(self) -> bool:
+        """Whether the release is one number with noise, whatever the mask was."""
+        laws = [self.law, *self.laws]
+        return (
+            self.actual.continuous and all(law.one_number for law in laws) and any(c.continuous for c in self.channels)
+        )
+
+    def _over_the_line(self) -> tuple[Value, Value]:
+        """One number with noise: integrate over it."""
+        sides = [
+            (p, *_line(law)) for p, law in zip(self.prior, self.laws, strict=True) if law.channel.continuous and p > 0
+        ]
+        actual = _line(self.law)
+
+        def split(y: Array) -> tuple[Array, Array, Array]:
+            logs = [np.log(p) + _log_normal(y, levels, sd) for p, levels, sd, _ in sides]
+            top = np.max([part.max(axis=1) for part in logs], axis=0)
+            own = sum(np.exp(part - top[:, None]) @ joint for part, (_, _, _, joint) in zip(logs, sides, strict=True))
+            right = _log_normal(y, actual[0], actual[1])
+            shift = right.max(axis=1)
+            share = np.exp(right - shift[:, None]) @ actual[2]
+            chance = share.sum(axis=1)
+            self._check(np.asarray(own).sum(axis=1), chance)
+            return own / np.asarray(own).sum(axis=1, keepdims=True), share / chance[:, None], chance * np.exp(shift)
+
+        def integrand(which: int) -> Any:
+            def at(y: Array) -> Array:
+                own, right, density = split(y)
+                return np.asarray(density * self.costs(own, right)[which].value)
+
+            return at
+
+        levels, sd, joint = actual
+        steps = sd * np.array([-13.0, -8.0, -5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0, 8.0, 13.0])
+        breaks = np.unique((levels[:, None] + steps).reshape(-1))
+        start = joint.sum(axis=0, keepdims=True)
+        size = max(
+            abs(float(self.own.loss.uncertainty(Finite(self.law.plan.values, start), self.own.actions).value[0])),
+            1e-300,
+        )
+        found = [integrate(integrand(which), breaks, 1e-10 * size) for which in (0, 1)]
+        return Value(*map(np.asarray, found[0])), Value(*map(np.asarray, found[1]))
+
+    def _drawn(self, codes: Ints | None, replicates: int | None, seed: Any) -> tuple[Value, Value]:
+        """Average over drawn releases, with the same random numbers for every mask."""
+        count = REPLICATES if replicates is None else replicates
+        own, actual = [], []
+        for for_data, for_mask, _ in replicate_seeds(seed, count):
+            records = self.truth.draw_codes(np.random.default_rng(for_data)) if codes is None else codes
+            if self.own.knows_mask:
+                slots = self.actual.simulate(records, np.random.default_rng(for_mask))
+                own.append(self.laws[0].after(slots))
+                actual.append(self.law.after(slots))
+            else:
+                release = self.mask.release(pd.DataFrame(self.truth.decode(records)), for_mask)
+                own.append(self.mixed(release))
+                actual.append(self.law.after(self.actual.read(release)))
+        cost, felt = self.costs(np.stack(own), np.stack(actual))
+        return tuple(  # type: ignore[return-value]
+            Value(np.asarray(v.value.mean()), np.asarray(replicate_error(v.value) if count > 1 else float(v.error[0])))
+            for v in (cost, felt)
+        )
+
+    def before(self) -> float:
+        """Expected loss before any release."""
+        silent = FiniteChannel.of(self.truth, _nothing())
+        empty = np.zeros(0, dtype=np.int64)
+        slots = Slots(np.zeros((0, len(self.truth.levels))), empty, empty)
+        own, actual = (replace(law, channel=silent).after(slots)[None] for law in (self.laws[0], self.law))
+        return float(self.costs(own, actual)[0].value[0])
+
+    def _check(self, own: Array, actual: Array) -> None:
+        if np.any(actual <= 0):
+            raise InputError(
+                "The records cannot come from this belief",
+                "probability zero",
+                "Check the data, or the prior probabilities that are zero",
+            )
+        if np.any(own <= 0):
+            raise InputError(
+                "What the mask releases is impossible in the user's eyes, who then has no posterior",
+                "probability zero under the user's belief",
+                "Give every state and outcome, or every mask, that the agency thinks possible some prior probability",
+            )
+
+
+def cost_of(loss: Any, actual: Any, estimate: Any) -> Value:
+    """Expected loss of an estimate under a posterior; an estimate may be a law itself, as scores of forecasts take it."""
+    if hasattr(estimate, "log_density"):
+        return actual.expect(lambda theta: loss(estimate, theta))  # type: ignore[no-any-return]
+    if hasattr(loss, "expected"):
+        return loss.expected(actual, estimate)  # type: ignore[no-any-return]
+    return actual.expect(lambda theta: loss(estimate, theta), at=estimate)  # type: ignore[no-any-return]
+
+
+# -- one release -------------------------------------------------------------------------------------
+
+
+def _log_joint(law: FiniteLaw, release: Any) -> tuple[Array, float] | None:
+    """Log density of a release together with the target's values, and the dimension of its continuous part; None if impossible."""
+    channel = law.channel
+    frame = pd.DataFrame(release).to_numpy(dtype=object)
+    if channel.ordered and not channel.sampled and all(k.noise is not None for k in channel.kernels):
+        return _log_joint_of_numbers(law, frame)
+    try:
+        slots = channel.read(release)
+    except InputError:
+        return None
+    offset, rank = 0.0, 0.0
+    for slot, kind in enumerate(slots.kinds):
+        kernel = channel.kernels[kind]
+        if kernel.noise is None:
+            continue
+        # Evidence is kept relative to the nearest output; across masks the size of the density counts.
+        spread = np.diag(kernel.noise) > 0
+        seen = np.array([np.nan if pd.isna(v) else float(v) for v in frame[slot]])
+        offset += float(kernel.log_densities(seen[None])[0].max())
+        offset -= 0.5 * float(np.linalg.slogdet(2 * np.pi * kernel.noise[np.ix_(spread, spread)])[1])
+        rank += float(spread.sum())
+    known = slots.rows >= 0
+    if known.all() or law._order_is_idle(slots):
+        evidence = np.zeros((law.belief.records, len(law.belief.levels)))
+        evidence[slots.rows if known.all() else np.arange(len(slots.rows))] = slots.log_evidence
+        joint = law._labelled(evidence)
+    else:
+        joint = law._unlabelled(slots)
+    return joint + offset, rank
+
+
+def _log_joint_of_numbers(law: FiniteLaw, frame: Any) -> tuple[Array, float] | None:
+    """The same where every row goes out with noise and keeps its place: all rows of a kind at once."""
+    channel = law.channel
+    numbers = np.array([[np.nan if pd.isna(v) else float(v) for v in row] for row in frame])
+    evidence = np.empty((len(channel.kinds), len(law.belief.levels)))
+    offset, rank = 0.0, 0.0
+    for kind, kernel in enumerate(channel.kernels):
+        mine = channel.kinds == kind
+        blank = np.asarray(np.isnan(kernel.levels()).all(axis=0))
+        if numbers.shape != (len(channel.kinds), len(blank)) or np.any(np.isnan(numbers[mine]) != blank):
+            return None
+        assert kernel.noise is not None
+        logs = kernel.log_densities(numbers[mine])
+        top = logs.max(axis=1, keepdims=True)
+        if np.any(top == -np.inf):
+            return None
+        with np.errstate(divide="ignore"):
+            evidence[mine] = np.log(np.exp(logs - top) @ kernel.matrix.T)
+        spread = np.diag(kernel.noise) > 0
+        size = float(np.linalg.slogdet(2 * np.pi * kernel.noise[np.ix_(spread, spread)])[1])
+        offset += float(top.sum()) - 0.5 * float(mine.sum()) * size
+        rank += float(mine.sum()) * float(spread.sum())
+    return law._labelled(evidence) + offset, rank
+
+
+def _line(law: FiniteLaw) -> tuple[Array, float, Array]:
+    """Outputs before the noise, its standard deviation, and the chance of each output with the target's values."""
+    kernel = law.channel.kernels[0]
+    assert kernel.noise is not None
+    joint = law.outputs_before_noise()
+    live = joint.sum(axis=1) > 0
+    return kernel.levels()[live, 0], float(np.sqrt(kernel.noise[0, 0])), joint[live]
+
+
+def _log_normal(y: Array, levels: Array, sd: float) -> Array:
+    return np.asarray(-0.5 * ((y[:, None] - levels) / sd) ** 2 - np.log(sd) - 0.5 * np.log(2 * np.pi))
+
+
+def _nothing() -> Mask:
+    from ...masks import Suppress
+
+    return Suppress()
+
+
+def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: Any) -> tuple[FiniteBelief, FiniteBelief]:
+    """Both beliefs over the outcomes of either."""
+    if own is truth:
+        return own, truth
+    if own.levels.labelled != truth.levels.labelled or own.levels.columns != truth.levels.columns:
+        raise UnsupportedError(
+            "The user's belief and the truth have outcomes of different kinds", do="Use the same outcomes for both"
+        )
+    if isinstance(target, Parameter) and own.states.labelled and own.states.names != truth.states.names:
+        raise UnsupportedError(
+            "The states of the two beliefs are labels in different orders, so that they cannot be compared",
+            do="List the same states in the same order",
+        )
+    if own.levels.names == truth.levels.names:
+        return own, truth
+    names = list(dict.fromkeys([*own.levels.names, *truth.levels.names]))
+    found = []
+    for belief in (own, truth):
+        law = np.zeros((len(belief.states), len(names)))
+        law[:, [names.index(v) for v in belief.levels.names]] = belief.law
+        found.append(replace(belief, likelihood=law, outcomes=names))
+    return found[0], found[1]

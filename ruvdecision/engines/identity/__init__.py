@@ -1,0 +1,1 @@
+"""Which row of a release is whose."""

@@ -1,0 +1,197 @@
+"""Chances of released entries when the value behind them is normal: noise of other kinds, random rounding, boxes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from ...masks import Noise
+from ...posteriors.box import factor
+from ...protocols import Array
+
+__all__ = ["EntryLaw", "log_box", "log_interval"]
+
+NODES = {3: 32, 4: 16}
+"""Gauss-Legendre nodes per direction for boxes of this many columns."""
+BLOCK = 2_000_000
+
+
+@dataclass(frozen=True)
+class EntryLaw:
+    """The law of a released number y around a value that is itself normal.
+
+    ``kind`` is that of the noise, "laplace", "t" or "mixture", with standard deviation ``size``, or "dither": rounding up or
+    down at random to multiples of ``size``.
+    """
+
+    kind: str
+    size: float
+    df: float | None = None
+    weights: tuple[float, ...] | None = None
+    centres: tuple[float, ...] | None = None
+
+    @classmethod
+    def noise(cls, step: Noise, variance: float) -> EntryLaw:
+        """From a mask."""
+        return cls(step.kind, float(np.sqrt(variance)), step.df, step.weights, step.centres)
+
+    def log(self, y: Array, mean: Array, variance: float) -> Array:
+        """Log density of y, or log chance for "dither", when the value is N(mean, variance)."""
+        gap, sd = y - mean, float(np.sqrt(variance))
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            if self.kind == "laplace":
+                return _laplace(gap, sd, self.size / np.sqrt(2.0))
+            if self.kind == "t":
+                assert self.df is not None
+                return _student(gap, sd, self.size * np.sqrt((self.df - 2.0) / self.df), self.df)
+            if self.kind == "mixture":
+                centres, weights = np.asarray(self.centres), np.asarray(self.weights)
+                total = variance + self.size**2 * (1.0 - weights @ centres**2)
+                parts = np.log(weights) - 0.5 * (
+                    (gap[..., None] - self.size * centres) ** 2 / total + np.log(2 * np.pi * total)
+                )
+                return np.asarray(special.logsumexp(parts, axis=-1))
+            return _dither(gap, sd, self.size)
+
+
+def _laplace(gap: Array, sd: float, b: float) -> Array:
+    if sd < 1e-9 * b:
+        return np.asarray(-np.abs(gap) / b - np.log(2 * b))
+    lift = sd**2 / (2 * b**2)
+    up = lift - gap / b + special.log_ndtr(gap / sd - sd / b)
+    down = lift + gap / b + special.log_ndtr(-gap / sd - sd / b)
+    return np.asarray(np.logaddexp(up, down) - np.log(2 * b))
+
+
+def _student(gap: Array, sd: float, scale: float, df: float) -> Array:
+    """A t variable is normal with a gamma precision; the trapezoidal rule in its logarithm is accurate to rounding."""
+    if sd < 1e-9 * scale:
+        constant = special.gammaln((df + 1) / 2) - special.gammaln(df / 2) - 0.5 * np.log(df * np.pi) - np.log(scale)
+        return np.asarray(constant - (df + 1) / 2 * np.log1p((gap / scale) ** 2 / df))
+    u = np.linspace(-80.0 / df - 12.0, 6.0, 400)
+    shape = df / 2
+    log_weight = shape * np.log(shape) - special.gammaln(shape) + shape * u - shape * np.exp(u) + np.log(u[1] - u[0])
+    keep = log_weight > -80.0
+    u, log_weight = u[keep], log_weight[keep]
+    variance = sd**2 + scale**2 * np.exp(-u)
+    flat = np.asarray(gap).reshape(-1)
+    out = np.empty(len(flat))
+    step = max(1, BLOCK // len(u))
+    for start in range(0, len(flat), step):
+        part = flat[start : start + step, None]
+        out[start : start + step] = special.logsumexp(
+            log_weight - 0.5 * (part**2 / variance + np.log(2 * np.pi * variance)), axis=1
+        )
+    return out.reshape(np.shape(gap))
+
+
+def _dither(gap: Array, sd: float, base: float) -> Array:
+    """Log of E max(1 - |x - y| / base, 0), the chance that x is rounded to y."""
+    if sd < 1e-9 * base:
+        return np.asarray(np.log(np.maximum(1.0 - np.abs(gap) / base, 0.0)))
+    # The law is symmetric about zero; on the left the three terms are small and keep their digits.
+    t = -np.abs(gap)
+    part = lambda a: a * special.ndtr(a / sd) + sd * np.exp(-0.5 * (a / sd) ** 2) / np.sqrt(2 * np.pi)  # noqa: E731
+    return np.asarray(np.log(np.maximum(part(t + base) - 2 * part(t) + part(t - base), 0.0) / base))
+
+
+def log_interval(low: Array, high: Array) -> Array:
+    """Log P(low < Z < high) of a standard normal, in either tail."""
+    flip = low > 0
+    a, b = np.where(flip, -high, low), np.where(flip, -low, high)
+    top, bottom = special.log_ndtr(b), special.log_ndtr(a)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(bottom == -np.inf, top, top + np.log1p(-np.exp(np.minimum(bottom - top, 0.0)))))
+
+
+def log_box(low: Array, high: Array, mean: Array, cov: Array) -> Array:
+    """Log P(low < X < high) for rows of normal vectors with these means and one covariance.
+
+    Uncorrelated columns multiply. Two correlated ones are integrated piece by piece, good to ten digits in the tails too.
+    Three and four use the separation of variables of Genz (1992) with Gauss-Legendre nodes, good to about three digits.
+    """
+    size = len(cov)
+    sd = np.sqrt(np.maximum(np.diag(cov), 0.0))
+    flat = sd == 0
+    # A column without variance is a matter of yes or no.
+    total = np.sum(np.where((low <= mean) & (mean <= high) | ~flat, 0.0, -np.inf), axis=1)
+    live = np.flatnonzero(~flat)
+    a, b = (low[:, live] - mean[:, live]) / sd[live], (high[:, live] - mean[:, live]) / sd[live]
+    rho = cov[np.ix_(live, live)] / np.outer(sd[live], sd[live])
+    alone = log_interval(a, b)
+    size = len(live)
+    if size < 2 or not np.any(np.where(np.eye(size, dtype=bool), 0.0, np.abs(rho)) > 1e-14):
+        return np.asarray(total + alone.sum(axis=1))
+    # The rarest interval first: what comes after it is smooth on it.
+    orders, which = np.unique(np.argsort(alone, axis=1, kind="stable"), axis=0, return_inverse=True)
+    for kind, order in enumerate(orders):
+        rows = np.flatnonzero(which.reshape(-1) == kind)
+        lower = factor(rho[np.ix_(order, order)])
+        step = max(1, BLOCK // (_PIECES if size == 2 else len(_grid(size)[0]) * size))
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            left, right = a[part][:, order], b[part][:, order]
+            total[part] += _pair(left, right, lower) if size == 2 else _separated(left, right, lower)
+    return total
+
+
+_NODE, _WEIGHT = np.polynomial.legendre.leggauss(14)
+_PIECES = 14 * 12
+
+
+def _pair(low: Array, high: Array, lower: Array) -> Array:
+    """Two standard normals with lower factor ((1, 0), (slope, rest)): integrate over the first."""
+    slope, rest = lower[1, 0], lower[1, 1]
+    a, b = low[:, 0], high[:, 0]
+    # Beyond these ends nothing counts that has forty e-folds less than the best.
+    start = np.where(b < 0, np.maximum(a, -np.sqrt(np.where(b < 0, b, 0.0) ** 2 + 80.0)), np.maximum(a, -9.5))
+    stop = np.where(a > 0, np.minimum(b, np.sqrt(np.where(a > 0, a, 0.0) ** 2 + 80.0)), np.minimum(b, 9.5))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # Where the second interval begins and ends to matter.
+        turns = [edge / slope + shift * rest / slope for edge in (low[:, 1], high[:, 1]) for shift in (-4.0, 0.0, 4.0)]
+        fixed = [np.full(len(a), x) for x in (-4.0, -1.5, 0.0, 1.5, 4.0)]
+        ends = np.sort(np.clip(np.nan_to_num(np.stack([start, *turns, *fixed, stop]), nan=0.0), start, stop), axis=0)
+        half = np.diff(ends, axis=0) / 2
+        x = (ends[:-1] + half)[:, None] + half[:, None] * _NODE[:, None]
+        weight = np.log(half[:, None] * _WEIGHT[:, None])
+        second = log_interval((low[:, 1] - slope * x) / rest, (high[:, 1] - slope * x) / rest) if rest > 0 else np.where(
+            (low[:, 1] <= slope * x) & (slope * x <= high[:, 1]), 0.0, -np.inf)  # fmt: skip
+        terms = weight - 0.5 * x**2 - 0.5 * np.log(2 * np.pi) + second
+        return np.asarray(special.logsumexp(terms.reshape(-1, len(a)), axis=0))
+
+
+@cache
+def _grid(size: int) -> tuple[Array, Array]:
+    """Nodes (points, size - 1) in the unit cube and the logarithms of their weights."""
+    node, weight = np.polynomial.legendre.leggauss(NODES[size])
+    grid = np.stack(np.meshgrid(*[(node + 1) / 2] * (size - 1), indexing="ij"), axis=-1).reshape(-1, size - 1)
+    weights: Any = np.ones(1)
+    for _ in range(size - 1):
+        weights = np.kron(weights, weight / 2)
+    return grid, np.log(weights)
+
+
+def _separated(low: Array, high: Array, lower: Array) -> Array:
+    grid, log_weight = _grid(len(lower))
+    size = len(lower)
+    drawn = np.zeros((size, len(grid), len(low)))
+    total = np.zeros((len(grid), len(low)))
+    for j in range(size):
+        shift = np.tensordot(lower[j, :j], drawn[:j], axes=1) if j else np.zeros((len(grid), len(low)))
+        if lower[j, j] == 0:
+            total += np.where((low[:, j] <= shift) & (shift <= high[:, j]), 0.0, -np.inf)
+            continue
+        a, b = (low[:, j] - shift) / lower[j, j], (high[:, j] - shift) / lower[j, j]
+        total += log_interval(a, b)
+        if j < size - 1:
+            flip = a > 0
+            a, b = np.where(flip, -b, a), np.where(flip, -a, b)
+            pa, pb = special.ndtr(a), special.ndtr(b)
+            u = np.where(flip, 1.0 - grid[:, j, None], grid[:, j, None])
+            x = special.ndtri(np.clip(pa + u * (pb - pa), 1e-300, 1 - 1e-16))
+            drawn[j] = np.where(flip, -x, x)
+    return np.asarray(special.logsumexp(total + log_weight[:, None], axis=0))

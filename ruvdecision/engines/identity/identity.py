@@ -1,0 +1,401 @@
+"""The engine of identity: which row of a release is whose, by Bayes' rule over the places of the file."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ...beliefs.finite import FiniteBelief
+from ...beliefs.normal import NormalBelief
+from ...checks import as_float_array, check_finite
+from ...errors import InputError, UnsupportedError
+from ...losses import Componentwise, CustomLoss, Quadratic, ZeroOne
+from ...masks import Shuffle, Subsample
+from ...masks.base import Mask
+from ...masks.frame import Frame
+from ...posteriors import Finite
+from ...protocols import Array, Posterior, Solution
+from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
+from ...targets import Identity
+from ...users.user import User
+from ..normal.exact import as_records
+from ..refusal import has_own_engine, refusal
+from .coarse_rows import CoarseRows, deterministic
+from .finite_rows import FiniteRows
+from .row_laws import LinearRows
+
+__all__ = ["Identification"]
+
+Ints = NDArray[np.int64]
+ENTRIES = 2_000_000
+"""Most probabilities to hold at a time."""
+
+
+@dataclass(frozen=True)
+class Identification:
+    """Posteriors of `Identity`, for a `NormalBelief` or a `FiniteBelief` and masks whose law is known record by record.
+
+    Exact for every release (see `ruvdecision.engines.identity.row_laws`): a normal belief with any prior on its mean and a linear
+    Gaussian release (noise of all shapes, suppression, sampling, fixed groups); with a known mean also rounding, top- and
+    bottom-coding, intervals and noise that is not normal; a finite belief with PRAM, `Stochastic`, recoding, noise.
+
+    U depends on the release, so it is averaged over releases of ``data`` or of records drawn from the belief, with the
+    same random numbers for every mask. The map also gets the columns ``expected_match`` (the chance of a correct match as
+    the intruder sees it, the largest posterior probability), ``correct_match`` (how often the row that he names
+    is right; ties count as fractions) and, for several respondents, ``highest_match`` (the largest expected match among them).
+
+    Examples
+    --------
+    >>> from ruvdecision import Noise, NormalBelief, User, ZeroOne, posterior
+    >>> user = User(NormalBelief(records=3, variance=4, prior="flat"), Identity(0, values=1.0), ZeroOne())
+    >>> posterior(user, Noise(sd=0.5), [1.1, 4.0, -2.5]).probabilities.round(3)
+    array([1., 0., 0.])
+    """
+
+    name = "identification"
+
+    def refuses(self, user: User, masks: Sequence[Mask], data: Any = None) -> str | None:
+        """None if the engine can do it; otherwise why not and what can."""
+        if not isinstance(user.target, Identity):
+            return "Identification needs an Identity target. Use engine='auto'."
+        elsewhere = has_own_engine("Identification", user, identity=True)
+        if elsewhere is not None:
+            return elsewhere
+        try:
+            _check_loss(user)
+            problem = _problem(user, data)
+            for mask in masks:
+                problem.law(mask)
+        except UnsupportedError as error:
+            return str(error)
+        return None
+
+    def solve(
+        self,
+        user: User,
+        masks: Sequence[Mask],
+        *,
+        data: Any = None,
+        replicates: int | None = None,
+        seed: np.random.SeedSequence | None = None,
+        tell: Callable[[float], None] | None = None,
+    ) -> Solution:
+        """Uncertainty of the user after each mask. ``tell`` is told the share of the work that is done."""
+        reason = self.refuses(user, masks, data)
+        if reason is not None:
+            raise refusal(reason)
+        problem = _problem(user, data)
+        laws = [problem.law(m) for m in masks]
+        fixed = data is not None and (user.target.exact or user.target.values is not None)
+        once = np.array([fixed and deterministic(m) for m in masks])
+        count = 1 if once.all() else REPLICATES if replicates is None else replicates
+        seen = np.empty((count, len(masks)))
+        claimed = np.empty((count, len(masks), len(problem.rows)))
+        correct = np.empty((count, len(masks)))
+        for r, seeds in enumerate(replicate_seeds(seed, count)):
+            for_data, for_mask, for_draws = (np.random.default_rng(s) for s in seeds)
+            records, z = problem.draw(for_data, for_draws)
+            for i, law in enumerate(laws):
+                if r and once[i]:
+                    # Nothing is random: every replicate would give the same.
+                    seen[r, i], claimed[r, i], correct[r, i] = seen[0, i], claimed[0, i], correct[0, i]
+                    continue
+                shown, ids = problem.release(law, masks[i], records, copy.deepcopy(for_mask))
+                weigh = partial(_weigh, law, shown, z)
+                seen[r, i], claimed[r, i], correct[r, i] = _score(user, weigh, ids, problem.rows)
+            if tell is not None:
+                tell((r + 1) / count)
+        error = replicate_error(seen) if count > 1 else np.where(once, 0.0, np.nan)
+        n = user.belief.records
+        before = user.loss.uncertainty(Finite(np.arange(n, dtype=np.float64), np.full(n, 1.0 / n)), user.actions).value
+        each = claimed.mean(axis=0)
+        columns = {"expected_match": each.mean(axis=1), "correct_match": correct.mean(axis=0)}
+        if len(problem.rows) > 1:
+            columns["highest_match"] = each.max(axis=1)
+        names = [self.name if o else f"{self.name}, averaged over releases" for o in once]
+        return Solution(over_replicates(seen), np.where(once, 0.0, error), float(before), names, columns)
+
+    def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
+        """Posterior over the places of the file: rows 0, 1, ... of the release, then the places that are not in it.
+
+        A batch with one entry per respondent if the target names several. The intruder's knowledge must be in the
+        target, ``Identity(..., values=...)``.
+        """
+        reason = self.refuses(user, [mask])
+        if reason is not None:
+            raise refusal(reason)
+        if release is None:
+            raise InputError(
+                "Which row is whose depends on what is released", None, "Pass release=mask.release(data, rng)"
+            )
+        if user.target.values is None:
+            raise InputError(
+                "The posterior depends on what the intruder knows",
+                "no values",
+                "Write Identity(row, known=[...], values=[...])",
+            )
+        problem = _problem(user, None, _names_of(release))
+        law, n = problem.law(mask), user.belief.records
+        found = _normalised(law.log_weights(problem.read(law, release), problem.given()))
+        return Finite(np.arange(n, dtype=np.float64), found if isinstance(user.target.row, (str, tuple)) else found[0])
+
+
+# -- one belief ----------------------------------------------------------------------------------------
+
+
+class _NormalProblem:
+    """Drawing, masking and reading for a normal belief."""
+
+    def __init__(self, user: User, data: Any, names: Sequence[Any] | None) -> None:
+        self.target, belief = user.target, user.belief
+        if isinstance(data, pd.DataFrame) and belief.columns is not None and set(belief.columns) <= set(data.columns):
+            data = data[list(belief.columns)]
+        self.names = belief.columns or names or _names_of(data) or tuple(range(belief.k))
+        if len(self.names) != belief.k:
+            self.names = tuple(range(belief.k))
+        self.belief = belief if belief.columns is not None else replace(belief, columns=self.names)
+        self.data = None if data is None else as_records(belief, data)
+        self.known = self.target.columns_in(self.names)
+        self.errors = self.target.variances(len(self.known))
+        self.rows = self.target.rows_in(belief.records)
+
+    def law(self, mask: Mask) -> Any:
+        try:
+            return LinearRows(self.belief, mask, self.known, self.errors, self.data)
+        except UnsupportedError as linear:
+            if CoarseRows.sensible(self.belief, mask):
+                return CoarseRows.of(self.belief, mask, self.known, self.errors, self.data)
+            if (
+                all(hasattr(step, "linear") and type(step).linear is not Mask.linear for step in mask.parts)
+                and linear.do
+            ):
+                raise
+            raise UnsupportedError(
+                linear.what,
+                do="Identity knows Noise, Suppress, Subsample, Shuffle, Round, Topcode, Bottomcode, Recode and fixed groups",
+            ) from None
+
+    def given(self) -> Array:
+        """What the intruder knows, as the target says."""
+        return check_finite("values", as_float_array("values", _values(self.target, len(self.rows), len(self.known))))
+
+    def draw(self, for_data: np.random.Generator, for_draws: np.random.Generator) -> tuple[Array, Array]:
+        """Records and what the intruder knows of each respondent."""
+        # Drawn whether or not they are used, so that the stream does not depend on the options.
+        noise = for_draws.standard_normal((len(self.rows), len(self.known)))
+        if self.target.values is not None:
+            z = self.given()
+            return (self.data if self.data is not None else self._around(z, for_data)), z
+        records = (
+            self.data if self.data is not None else np.reshape(self.belief.draw(for_data), (self.belief.records, -1))
+        )
+        return records, records[np.ix_(self.rows, self.known)] + noise * np.sqrt(self.errors)
+
+    def _around(self, z: Array, rng: np.random.Generator) -> Array:
+        """Records drawn from the belief given what the intruder knows of one respondent."""
+        belief = self.belief
+        if belief.doubt is None:
+            raise UnsupportedError("A flat prior cannot be drawn from", do="Give prior_variance=, or pass data=")
+        if len(self.rows) != 1:
+            raise UnsupportedError(
+                "Records cannot be drawn around the given values of several respondents",
+                do="Pass data=, or leave out values",
+            )
+        records = np.reshape(belief.draw(rng), (belief.records, -1))
+        own = records[self.rows[0]]
+        # Shift the draw by its error at what is known (Matheron): the respondent's record first, then the mean, with the rest.
+        total = belief.spread + belief.doubt
+        seen = own[self.known] + rng.standard_normal(len(self.known)) * np.sqrt(self.errors)
+        push = np.linalg.solve(total[np.ix_(self.known, self.known)] + np.diag(self.errors), z[0] - seen)
+        records = records + belief.doubt[:, self.known] @ push
+        records[self.rows[0]] = own + total[:, self.known] @ push
+        return records
+
+    def release(self, law: Any, mask: Mask, records: Array, rng: np.random.Generator) -> tuple[Any, Ints]:
+        """What the law needs to know of a fresh release, and whose record stands in each row."""
+        frame, ids = _tracked(mask, Frame.of(pd.DataFrame(records, columns=list(self.names))), rng)
+        return law.prepare(frame), ids
+
+    def read(self, law: Any, release: Any) -> Any:
+        return law.prepare(Frame.of(release))
+
+
+class _FiniteProblem:
+    """Drawing, masking and reading for a finite belief."""
+
+    def __init__(self, user: User, data: Any) -> None:
+        self.target, self.belief = user.target, user.belief
+        levels = self.belief.levels
+        self.known = self.target.columns_in(range(levels.columns))
+        self.rows = self.target.rows_in(self.belief.records)
+        self.errors = self.target.variances(len(self.known))
+        if levels.labelled and self.errors.any():
+            raise UnsupportedError(
+                "Labels have no errors that can be measured", do="Leave out error_sd and error_variance, or use numbers"
+            )
+        self.codes = None
+        if data is not None:
+            self.codes = levels.codes(data, "data")
+            if len(self.codes) != self.belief.records or np.any(self.codes < 0):
+                raise InputError(
+                    f"data must have {self.belief.records} complete records, as the belief says",
+                    f"{int(np.sum(self.codes >= 0))} complete ones of {len(self.codes)}",
+                    "Give records= to the belief, or other data",
+                )
+
+    def law(self, mask: Mask) -> FiniteRows:
+        return FiniteRows.of(self.belief, mask, self.known, self.errors, self.codes)
+
+    def given(self) -> Any:
+        return np.array(_values(self.target, len(self.rows), len(self.known)), dtype=object)
+
+    def draw(self, for_data: np.random.Generator, for_draws: np.random.Generator) -> tuple[Ints, Any]:
+        noise = for_draws.standard_normal((len(self.rows), len(self.known)))
+        table = self.table()
+        if self.target.values is not None:
+            z = self.given()
+            return (self.codes if self.codes is not None else self._around(z, for_data)), z
+        codes = self.codes if self.codes is not None else self.belief.draw_codes(for_data)
+        z = table[codes[self.rows]][:, self.known]
+        return codes, z + noise * np.sqrt(self.errors) if self.errors.any() else z
+
+    def table(self) -> Any:
+        """The outcomes, one row each."""
+        levels = self.belief.levels
+        names: Any = levels.names if levels.labelled else levels.numbers
+        return np.array(names, dtype=object if levels.labelled else np.float64).reshape(len(levels), -1)
+
+    def _around(self, z: Any, rng: np.random.Generator) -> Ints:
+        if len(self.rows) != 1:
+            raise UnsupportedError(
+                "Records cannot be drawn around the given values of several respondents",
+                do="Pass data=, or leave out values",
+            )
+        belief = self.belief
+        like = FiniteRows.likelihood(self.table()[:, self.known], z, self.errors)[0]
+        joint = belief.prior[:, None] * belief.law * like
+        if not joint.sum() > 0:
+            raise InputError(
+                "No record of the belief has the values that the intruder knows", "others", "Check values="
+            )
+        pick = int(rng.choice(joint.size, p=(joint / joint.sum()).ravel()))
+        state, outcome = divmod(pick, joint.shape[1])
+        codes = rng.choice(joint.shape[1], size=belief.records, p=belief.law[state]).astype(np.int64)
+        codes[self.rows[0]] = outcome
+        return codes
+
+    def release(self, law: FiniteRows, mask: Mask, records: Ints, rng: np.random.Generator) -> tuple[Any, Ints]:
+        """What the law needs to know of a fresh release, and whose record stands in each row."""
+        evidence, inverse, ids = law.simulate(records, rng)
+        return (evidence, inverse), ids
+
+    def read(self, law: FiniteRows, release: Any) -> Any:
+        slots = law.channel.read(release)
+        return slots.log_evidence, np.arange(len(slots.log_evidence))
+
+
+def _problem(user: User, data: Any, names: Sequence[Any] | None = None) -> Any:
+    if isinstance(user.belief, NormalBelief):
+        return _NormalProblem(user, data, names)
+    if isinstance(user.belief, FiniteBelief):
+        return _FiniteProblem(user, data)
+    raise UnsupportedError(
+        f"Identity is not available for a {type(user.belief).__name__}", do="Use a NormalBelief or a FiniteBelief"
+    )
+
+
+# -- helpers -------------------------------------------------------------------------------------------
+
+
+def _tracked(mask: Mask, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Ints]:
+    """What ``mask.release`` gives with this generator, and whose record stands in each row."""
+    steps = mask.parts
+    streams = rng.spawn(len(steps)) if len(steps) > 1 else [rng]
+    ids = Frame.of(np.arange(frame.n))
+    before = frame
+    for i, (step, stream) in enumerate(zip(steps, streams, strict=True)):
+        if isinstance(step, (Shuffle, Subsample)):
+            # The same draws move the row numbers.
+            ids = step.apply(ids, copy.deepcopy(stream))
+        before, frame = frame, step.follow(frame, before, stream) if i else step.apply(frame, stream)
+    return frame, ids.table.iloc[:, 0].to_numpy()
+
+
+def _weigh(law: Any, shown: Any, z: Any, respondents: slice) -> Array:
+    return law.log_weights(shown, z[respondents])  # type: ignore[no-any-return]
+
+
+def _normalised(log_weights: Array) -> Array:
+    weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _score(user: User, weights: Callable[[slice], Array], ids: Ints, rows: Ints) -> tuple[float, Array, float]:
+    """Uncertainty averaged over respondents, the chance of each match as the intruder sees it, and the share that is right."""
+    n = user.belief.records
+    place = np.full(n, -1, dtype=np.int64)
+    place[ids] = np.arange(len(ids))
+    # Places that are not in the release are alike: any of them will do as the respondent's.
+    place[place < 0] = np.arange(len(ids), n)
+    truth = place[rows]
+    total, right = 0.0, 0.0
+    claimed = np.empty(len(rows))
+    step = max(1, ENTRIES // n)
+    states = np.arange(n, dtype=np.float64)
+    plain = isinstance(user.loss, ZeroOne) and user.actions is None
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        chances = _normalised(weights(part))
+        top = chances.max(axis=1)
+        best = chances >= top[:, None] * (1 - 1e-12)
+        mine = np.take_along_axis(best, truth[part, None], axis=1)[:, 0]
+        right += float(np.sum(mine / best.sum(axis=1)))
+        claimed[part] = top
+        if plain:
+            # 1 - max by adding up the others: it keeps its digits near certainty.
+            first = np.argmax(chances, axis=1)
+            np.put_along_axis(chances, first[:, None], 0.0, axis=1)
+            total += float(chances.sum())
+        else:
+            total += float(np.sum(user.loss.uncertainty(Finite(states, chances), user.actions).value))
+    return total / len(rows), claimed, right / len(rows)
+
+
+def _check_loss(user: User) -> None:
+    """Rows have no distances: a loss that measures them is refused."""
+    loss = user.loss
+    if isinstance(loss, (Quadratic, Componentwise)) or (
+        isinstance(loss, ZeroOne) and np.any(np.asarray(loss.tolerance) > 0)
+    ):
+        raise UnsupportedError(f"{loss!r} measures distances, and rows have none", do="Use ZeroOne() or LogScore()")
+    if isinstance(loss, CustomLoss) and user.actions is None:
+        raise UnsupportedError(
+            "A loss of your own has no numbers to search among, and rows are labels",
+            do='Give estimates="target", or list the rows',
+        )
+
+
+def _values(target: Identity, respondents: int, columns: int) -> Any:
+    """The given values, one row per respondent."""
+    values = target.values
+    assert values is not None
+    if len(values) != respondents or any(len(v) != columns for v in values):
+        raise InputError(
+            f"values must have {respondents} rows of {columns} numbers, one per known column",
+            f"{len(values)} rows of {len(values[0])}",
+            "Give what the intruder knows of each respondent",
+        )
+    return values
+
+
+def _names_of(data: Any) -> tuple[Any, ...] | None:
+    if isinstance(data, pd.DataFrame):
+        return tuple(data.columns)
+    return None

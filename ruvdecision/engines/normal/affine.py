@@ -1,0 +1,261 @@
+"""Posterior means of normal beliefs as affine functions of the release, and the law of such functions under another belief.
+
+Under a normal belief and a linear-Gaussian release every posterior mean is affine in the release. It looks at the
+release through few numbers: the sum over the blocks of each shape, the blocks of the records in question, and how far
+those records stand from the mean of their cell. Their law under any normal belief is known, so two beliefs can be
+compared exactly, with a cost that does not grow with the number of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...channels.linear import Block
+from ...protocols import Array
+from ...targets import Average, NewRecord, Parameter
+from .conditioning import Conditioned, cell_sums
+
+__all__ = ["AffineMeans", "block_covariance", "contrast_covariance", "latent_prior", "residual_law"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """Where a number that the means look at comes from."""
+
+    shape: int
+    copy: int | None
+    """The block, or None for the sum over all blocks of the shape that are not looked at by themselves."""
+    cell: int | None = None
+    """The cell, for a record's distance from the mean of it."""
+    row: int = 0
+    start: int = 0
+    size: int = 0
+    copies: int = 1
+
+
+class AffineMeans:
+    """Posterior means of basic targets for a whole family of masks: ``matrix @ z + constant``.
+
+    ``matrix`` has shape (masks or 1, len(parts) * k, numbers) and z holds the numbers that `coordinates` takes from a release.
+    """
+
+    def __init__(self, given: Conditioned, parts: Sequence[Any]) -> None:
+        self.given, self.parts = given, tuple(parts)
+        self.places = _places(given, self.parts)
+        self.size = sum(p.size for p in self.places)
+        k, d = given.k, given.latents
+        prior = np.zeros(d)
+        if given.belief.doubt is not None:
+            prior[:k] = given.belief.centre
+        # The latents: h = start + push @ z.
+        moved: Array = np.zeros((1, d))
+        for block, solved in zip(given.channel.blocks, given.blocks, strict=True):
+            moved = moved + block.shape.count * (solved.weight @ (solved.view @ prior)[..., None])[..., 0]
+        start = prior - (given.cov @ moved[..., None])[..., 0]
+        pieces = []
+        for p in self.places:
+            weight = given.blocks[p.shape].weight
+            pieces.append(given.cov @ weight if p.cell is None else np.zeros((1, d, p.size)))
+        push = _beside(pieces) if pieces else np.zeros((1, d, 0))
+        rows, constants = [], []
+        for part in self.parts:
+            slope = given._slope(part)
+            rows.append(_plus(slope @ push, self._own(part)))
+            constants.append((slope @ start[..., None])[..., 0])
+        lead = np.broadcast_shapes(*(r.shape[:1] for r in rows), *(c.shape[:1] for c in constants))
+        self.matrix = np.concatenate([np.broadcast_to(r, lead + r.shape[1:]) for r in rows], axis=1)
+        self.constant = np.concatenate([np.broadcast_to(c, lead + c.shape[1:]) for c in constants], axis=1)
+
+    def coordinates(self, release: Array) -> Array:
+        """The numbers that the means look at, from released values ``(n, k)`` in the channel's order of rows."""
+        given, k = self.given, self.given.k
+        values = np.nan_to_num(release, nan=0.0, posinf=0.0, neginf=0.0)
+        z = np.empty(self.size)
+        means = block_sums(given, values)
+        for p in self.places:
+            at = slice(p.start, p.start + p.size)
+            roots, seen = given.channel.blocks[p.shape].shape.roots, given.blocks[p.shape].seen
+            table = means[p.shape]
+            if p.cell is not None:
+                z[at] = values[p.row] - table[p.copy or 0].reshape(-1, k)[p.cell] / roots[p.cell]
+            elif p.copy is not None:
+                z[at] = table[p.copy][seen]
+            else:
+                alone = [q.copy for q in self.places if q.shape == p.shape and q.cell is None and q.copy is not None]
+                z[at] = np.delete(table, alone, axis=0).sum(axis=0)[seen] if alone else table.sum(axis=0)[seen]
+        return z
+
+    def _own(self, part: Any) -> Array:
+        """How a target looks at its own block and cell, beside what it learns from the latents; (..., k, numbers)."""
+        given, k = self.given, self.given.k
+        if isinstance(part, (Parameter, NewRecord)):
+            return np.zeros((1, k, self.size))
+        if isinstance(part, Average):
+            pieces = []
+            for p in self.places:
+                if p.cell is not None:
+                    pieces.append(np.zeros((1, k, p.size)))
+                    continue
+                roots, gain = given.channel.blocks[p.shape].shape.roots, given.blocks[p.shape].gain
+                pieces.append(sum(root * gain[:, c * k : c * k + k] for c, root in enumerate(roots)) / given.n)
+            return _beside(pieces)
+        shape, copy, cell = given._place(part)
+        block = given.channel.blocks[shape]
+        pieces = []
+        for p in self.places:
+            if p.shape == shape and p.copy == copy and p.cell is None:
+                pieces.append(given.blocks[shape].gain[:, cell * k : cell * k + k] / block.shape.roots[cell])
+            elif p.shape == shape and p.copy == copy and p.cell == cell and p.row == given._row(part):
+                pieces.append(_contrast_gain(given, block, cell))
+            else:
+                pieces.append(np.zeros((1, k, p.size)))
+        return _beside(pieces)
+
+    # -- their law under a belief --------------------------------------------------------------------
+
+    def moments(self, actual: Conditioned, weights: Array) -> tuple[Array, Array, Array]:
+        """Mean, covariance and slope on the population mean of ``weights @ z`` if the belief of ``actual`` is right.
+
+        Under a flat prior the mean and covariance are those for a population mean of zero.
+        """
+        k = actual.k
+        weighed = [weights[..., p.start : p.start + p.size] for p in self.places]
+        lead = np.broadcast_shapes(weights.shape[:1], actual.cov.shape[:1])
+        slope = np.zeros(lead + (weights.shape[1], actual.latents))
+        covariance = np.zeros(lead + (weights.shape[1],) * 2)
+        for p, w in zip(self.places, weighed, strict=True):
+            if p.cell is None:
+                slope = slope + p.copies * (w @ actual.blocks[p.shape].view)
+                covariance = covariance + p.copies * (w @ block_covariance(actual, p.shape) @ np.swapaxes(w, -1, -2))
+        within = [(p, w) for p, w in zip(self.places, weighed, strict=True) if p.cell is not None]
+        for p, w in within:
+            for q, v in within:
+                if (p.shape, p.copy, p.cell) == (q.shape, q.copy, q.cell):
+                    assert p.cell is not None
+                    share = float(p.row == q.row) - 1.0 / float(actual.channel.blocks[p.shape].shape.sizes[p.cell])
+                    covariance = covariance + share * (
+                        w @ contrast_covariance(actual, p.shape, p.cell) @ np.swapaxes(v, -1, -2)
+                    )
+        centre, prior = latent_prior(actual)
+        covariance = covariance + slope @ prior @ np.swapaxes(slope, -1, -2)
+        return slope @ centre, (covariance + np.swapaxes(covariance, -1, -2)) / 2, slope[..., :k]
+
+
+def residual_law(own: Conditioned, actual: Conditioned, parts: Sequence[Any], matrix: Array) -> tuple[Array, Array]:
+    """Mean ``(masks, m)`` and covariance ``(masks, m, m)`` of a linear target less its posterior mean by ``own``, over ``actual``.
+
+    The target less the posterior mean by ``actual`` has the posterior covariance, and the difference of the two
+    posterior means adds to it. Where the two beliefs are the same that difference is exactly zero. Under a flat
+    ``actual`` a difference that moves with the population mean is infinite.
+    """
+    mine, theirs = AffineMeans(own, parts), AffineMeans(actual, parts)
+    gap = matrix @ (theirs.matrix - mine.matrix)
+    size = np.abs(matrix) @ (np.abs(theirs.matrix) + np.abs(mine.matrix))
+    gap = np.where(np.abs(gap) <= 1e-14 * size, 0.0, gap)
+    mean, spread, slope = theirs.moments(actual, gap)
+    bias = (matrix @ (theirs.constant - mine.constant)[..., None])[..., 0] + mean
+    covariance = actual.covariance(parts, matrix) + spread
+    if actual.belief.doubt is None:
+        moves = np.any(np.abs(slope) > 1e-9, axis=-1)
+        covariance = np.where(moves[..., :, None] | moves[..., None, :], 0.0, covariance)
+        index = np.arange(covariance.shape[-1])
+        covariance[..., index, index] = np.where(moves, np.inf, covariance[..., index, index])
+        bias = np.where(moves, 0.0, bias)
+    return bias, covariance
+
+
+def latent_prior(given: Conditioned) -> tuple[Array, Array]:
+    """Prior mean and covariance of the latents; zero for a flat prior's mean, whose part is told apart by the caller."""
+    k, d = given.k, given.latents
+    centre = np.zeros(d)
+    lead = np.broadcast_shapes((1,), *(c.shape[:1] for c in given.channel.common))
+    prior = np.zeros(lead + (d, d))
+    if given.belief.doubt is not None:
+        centre[:k] = given.belief.centre
+        prior[:, :k, :k] = given.belief.doubt
+    for i, covariance in enumerate(given.channel.common):
+        at = slice(k + i * k, k + i * k + k)
+        prior[:, at, at] = covariance
+    return centre, prior
+
+
+def block_covariance(given: Conditioned, shape: int) -> Array:
+    """Covariance of what is seen of a block given the latents, V = B Q B' + R."""
+    block, seen = given.channel.blocks[shape], given.blocks[shape].seen
+    b, r = block.b[:, seen, :], block.r[:, seen[:, None], seen]
+    cells = len(block.shape.sizes)
+    q = np.kron(np.eye(cells), given.belief.spread)
+    return np.asarray(b @ q @ np.swapaxes(b, -1, -2) + r)
+
+
+def contrast_covariance(given: Conditioned, shape: int, cell: int) -> Array:
+    """Covariance of one contrast within a cell of the release, zero in columns where none shows; (masks or 1, k, k)."""
+    block = given.channel.blocks[shape]
+    w = block.w[:, cell] * (block.told[cell] & block.alive[cell])[:, None]
+    alive = np.where(block.alive[cell], 1.0, 0.0)
+    return np.asarray(w @ given.belief.spread @ np.swapaxes(w, -1, -2) + block.rw[:, cell] * np.outer(alive, alive))
+
+
+def block_sums(given: Conditioned, values: Array) -> list[Array]:
+    """Normalised means of the cells of every block, one table ``(blocks, cells * k)`` per shape."""
+    k = given.k
+    shape, copy, cell = given.channel.layout.rows()
+    found = []
+    for t, block in enumerate(given.channel.blocks):
+        cells = len(block.shape.sizes)
+        mine = shape == t
+        total = cell_sums(values[mine], copy[mine], cell[mine], (block.shape.count, cells))
+        found.append((total / block.shape.roots[:, None]).reshape(-1, cells * k))
+    return found
+
+
+def _places(given: Conditioned, parts: Sequence[Any]) -> list[_Place]:
+    """The numbers that these targets need: every shape's sum, the blocks of their records, their distances within cells."""
+    blocks: list[tuple[int, int]] = []
+    within: list[tuple[int, int, int, int]] = []
+    for part in parts:
+        if isinstance(part, (Parameter, NewRecord, Average)):
+            continue
+        shape, copy, cell = given._place(part)
+        if (shape, copy) not in blocks:
+            blocks.append((shape, copy))
+        if given.channel.blocks[shape].shape.sizes[cell] > 1 and (shape, copy, cell, given._row(part)) not in within:
+            within.append((shape, copy, cell, given._row(part)))
+    found: list[_Place] = []
+    start = 0
+    for t, block in enumerate(given.channel.blocks):
+        alone = sum(s == t for s, _ in blocks)
+        if block.shape.count > alone:
+            found.append(_Place(t, None, start=start, size=len(given.blocks[t].seen), copies=block.shape.count - alone))
+            start += found[-1].size
+    for t, copy in blocks:
+        found.append(_Place(t, copy, start=start, size=len(given.blocks[t].seen)))
+        start += found[-1].size
+    for t, copy, cell, row in within:
+        found.append(_Place(t, copy, cell, row, start, given.k))
+        start += given.k
+    return found
+
+
+def _contrast_gain(given: Conditioned, block: Block, cell: int) -> Array:
+    """How a record's distance from the mean of its cell is taken, over all k columns."""
+    seen = given._contrast_seen(block, cell)
+    if len(seen) == 0:
+        return np.zeros((1, given.k, given.k))
+    gain = given._contrast_gain(block, cell, seen)[0]
+    wide = np.zeros(gain.shape[:-1] + (given.k,))
+    wide[..., seen] = gain
+    return wide
+
+
+def _beside(pieces: Sequence[Array]) -> Array:
+    lead = np.broadcast_shapes(*(p.shape[:1] for p in pieces))
+    return np.concatenate([np.broadcast_to(p, lead + p.shape[1:]) for p in pieces], axis=-1)
+
+
+def _plus(a: Array, b: Array) -> Array:
+    return np.asarray(a + b)

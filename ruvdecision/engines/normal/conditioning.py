@@ -1,0 +1,405 @@
+"""Conditioning a normal belief on a linear-Gaussian release, block by block.
+
+Given the latent vector h (the population mean and any noise drawn once for the whole file) blocks are
+independent. Each block gives information about h; the target follows from h and from its own block:
+
+    J   = sum over blocks of H' V^-1 H,         P = Cov(h | release) = (I + P0 J)^-1 P0
+    Cov(target | release) = T P T' + Cov(target | h, release)
+
+with V = B Q B' + R, K = Q B' V^-1, T = G - K H. Covariances are built as sums of squares (Joseph's form), so
+that none comes out negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...beliefs.normal import NormalBelief
+from ...channels.linear import Block, LinearChannel
+from ...numerics.semidefinite import (
+    apart,
+    combined,
+    divide,
+    exact_product,
+    fill_diagonal,
+    joseph,
+    not_negative,
+    parallel,
+    pseudo_inverse,
+    root,
+    root_of_inverse,
+    shares,
+    snap,
+    square,
+    symmetric,
+    through,
+    units,
+    without_repeats,
+)
+from ...protocols import Array
+from ...targets import Average, NewRecord, Parameter, Record
+from .exchangeable import EvenLaw
+from .latents import latent_law
+
+__all__ = ["Conditioned", "cell_sums"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Solved:
+    """One shape of block after conditioning on h and the release."""
+
+    seen: Any
+    """Positions of the coordinates that are in the file."""
+    gain: Array
+    """K, shape (..., cells * k, seen)."""
+    left: Array
+    """Cov(cell means | h, release), shape (..., cells * k, cells * k)."""
+    slope: Array
+    """T, shape (..., cells * k, latents)."""
+    weight: Array
+    """H' V^-1, shape (..., latents, seen)."""
+    view: Array
+    """H, shape (..., seen, latents)."""
+    away: Array | None = None
+    """I - K B, where ``left`` was built from it."""
+    noise: Array | None = None
+    """R of what is seen, likewise."""
+    sight: tuple[Array, Array] | None = None
+    """What a block shows of the mean (with the common noise) and V of it, where repeated entries could be told from new ones."""
+
+
+class Conditioned:
+    """A normal belief given a linear-Gaussian release, for a whole family of masks at once."""
+
+    def __init__(self, belief: NormalBelief, channel: LinearChannel) -> None:
+        self.belief, self.channel = belief, channel
+        self.k, self.n = belief.k, belief.records
+        self.latents = self.k * (1 + len(channel.common))
+        self._units = units(belief.spread)
+        self.blocks = [self._solve(block) for block in channel.blocks]
+        self.cov, self.lost = latent_law(
+            belief.doubt, channel.common, self.blocks, [b.shape for b in channel.blocks], self.k
+        )
+        self._even = EvenLaw.of(channel, belief.spread, belief.doubt, self.blocks)
+
+    # -- blocks and latents --------------------------------------------------------------------------
+
+    def _solve(self, block: Block) -> _Solved:
+        k, spread = self.k, self.belief.spread
+        roots = block.shape.roots
+        c = len(roots)
+        size = c * k
+        mean_part: Array = np.asarray(np.kron(roots[:, None], np.eye(k)), dtype=np.float64)
+        start = np.concatenate([mean_part, np.zeros((size, self.latents - k))], axis=1)
+        seen = np.flatnonzero(block.alive.reshape(-1))
+        q: Array = np.asarray(np.kron(np.eye(c), spread), dtype=np.float64) if c > 1 else spread
+        if len(seen) == 0:
+            nothing = np.zeros((1, size, 0))
+            return _Solved(
+                seen, nothing, q[None], start[None], np.zeros((1, self.latents, 0)), np.zeros((1, 0, self.latents))
+            )
+        view, alike = self._view(block, mean_part, seen)
+        if block.plain and len(seen) == size and alike:
+            # B is the identity: both shares of V keep their digits, however small the noise is.
+            gain, away = split = shares(q, block.r)
+            slope = np.concatenate([away @ mean_part] + [-gain @ mean_part] * len(block.loads), axis=-1)
+            total = q + block.r
+            weight = np.tile(divide(mean_part.T[None], total), (1, self.latents // k, 1))
+            return _Solved(seen, gain, parallel(q, block.r, split), slope, weight, view, sight=(view[..., :k], total))
+        b = block.b[:, seen, :]
+        r = block.r[:, seen[:, None], seen]
+        unit = np.tile(self._units, c)
+        sight, turn = None, None
+        if not (block.plain or c == 1) and alike and len(b) == 1:
+            # Cells that were averaged together repeat each other: what is left of the file without repetitions.
+            turn = without_repeats(b[0], r, unit[seen], unit)
+        if block.plain or c == 1 or turn is not None:
+            shown, noise, told = (b, r, view) if turn is None else (turn @ b, square(turn @ root(r)), turn @ view)
+            bq = shown @ q
+            total = bq @ np.swapaxes(shown, -1, -2) + noise
+            gain, weight = divide(np.swapaxes(bq, -1, -2), total), divide(np.swapaxes(told, -1, -2), total)
+            sight = (told[..., :k], total) if alike else None
+            if turn is not None:
+                gain, weight = gain @ turn, weight @ turn
+        else:
+            lower = root_of_inverse(b, self._root(), r)
+            gain, weight = q @ through(b, lower), through(view, lower)
+        away = snap(np.eye(size) - gain @ b, unit[:, None] / unit)
+        left = joseph(away, q, gain, r)
+        scale = float(roots.max()) * unit[:, None] / np.tile(self._units, self.latents // k)
+        slope = snap(start - gain @ view, scale)
+        return _Solved(seen, gain, left, slope, weight, view, away, r, sight)
+
+    def _view(self, block: Block, mean_part: Array, seen: Any) -> tuple[Array, bool]:
+        """H, and whether every common draw enters as the mean does."""
+        mean = block.b[:, seen, :] @ mean_part
+        parts, alike = [mean], True
+        for load in block.loads:
+            entered = np.broadcast_to(load, (max(len(load), 1), len(mean_part), self.k))[:, seen]
+            same = bool(np.all(np.abs(entered - mean) <= 1e-12 * float(block.shape.roots.max())))
+            parts.append(mean if same else entered)
+            alike = alike and same
+        lead = np.broadcast_shapes(*(p.shape[:1] for p in parts))
+        return np.concatenate([np.broadcast_to(p, lead + p.shape[1:]) for p in parts], axis=-1), alike
+
+    def _root(self) -> Array:
+        """A root of the covariance of a record."""
+        return np.asarray(np.linalg.cholesky(self.belief.spread))
+
+    # -- targets -------------------------------------------------------------------------------------
+
+    def covariance(self, parts: Sequence[Any], matrix: Array | None = None) -> Array:
+        """Joint covariance of basic targets given the release, shape (masks or 1, len(parts) * k, ...).
+
+        ``matrix`` gives the covariance of linear functions of the stacked targets instead. It is applied before
+        anything infinite enters, so that a difference of two records is known even where their level is not.
+        """
+        if self._even is not None:
+            total = self._even.covariance(parts, matrix, lambda p: (*self._place(p), self._row(p)), self.contrast)
+            return not_negative(symmetric(total))
+        slopes = [self._slope(p) for p in parts]
+        lead = np.broadcast_shapes(self.cov.shape[:1], *(s.shape[:1] for s in slopes))
+        t = np.concatenate([np.broadcast_to(s, lead + s.shape[1:]) for s in slopes], axis=-2)
+        k = self.k
+        rows: list[list[Array]] = [[self._left(a, b) for b in parts] for a in parts]
+        left = rows[0][0]
+        if len(parts) > 1:
+            left = np.zeros(np.broadcast_shapes(*(x.shape[:1] for row in rows for x in row)) + (len(parts) * k,) * 2)
+            for i, row in enumerate(rows):
+                for j, x in enumerate(row):
+                    left[:, i * k : i * k + k, j * k : j * k + k] = x
+        if matrix is not None:
+            t = self._turned(matrix, parts, t)
+            left = combined(matrix, left)
+        total = t @ self.cov @ np.swapaxes(t, -1, -2) + left
+        # Rounding may leave a variance a hair below zero where nothing is left to know, or a covariance beside it.
+        total = not_negative(symmetric(total))
+        if total.shape[-1] > 1:
+            total = apart(total)
+        if np.any(self.lost):
+            # A direction of the mean that nothing was said about: infinite variance wherever it enters.
+            open_ = np.any((np.abs(t) > 0) & np.broadcast_to(self.lost, lead + (self.latents,))[:, None, :], axis=-1)
+            open_ = np.broadcast_to(open_, total.shape[:2])
+            total = np.where(open_[:, :, None] | open_[:, None, :], 0.0, total)
+            total = fill_diagonal(total, open_)
+        return total
+
+    def _turned(self, matrix: Array, parts: Sequence[Any], slopes: Array) -> Array:
+        """How linear functions of the targets move with the latents."""
+        turned = exact_product(matrix, slopes)
+        blocks = matrix.reshape(len(matrix), -1, self.k)
+        apart_from_mean = np.all(np.abs(blocks.sum(axis=1)) <= 1e-13 * np.abs(blocks).sum(axis=1), axis=-1)
+        if len(parts) == 1 or not apart_from_mean.any():
+            return turned
+        # The mean itself cancels out of a difference. What is left is what the release pulls, however little that is.
+        pulls = [self._pull(p) for p in parts]
+        lead = np.broadcast_shapes(*(p.shape[:1] for p in pulls))
+        pulled = exact_product(matrix, np.concatenate([np.broadcast_to(p, lead + p.shape[1:]) for p in pulls], axis=-2))
+        return np.where(apart_from_mean[:, None], -pulled, turned)
+
+    def _pull(self, part: Any) -> Array:
+        """What a target's mean takes from the release: how the slope falls short of the target's own."""
+        k = self.k
+        if isinstance(part, (Parameter, NewRecord)):
+            return np.zeros((1, k, self.latents))
+        total: Array = np.zeros((1, k, self.latents))
+        if isinstance(part, Average):
+            for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
+                pulled = solved.gain @ solved.view
+                for c, size in enumerate(block.shape.roots):
+                    total = total + (block.shape.count * size / self.n) * pulled[:, c * k : c * k + k]
+            return total
+        shape, _, cell = self._place(part)
+        solved = self.blocks[shape]
+        return solved.gain[:, cell * k : cell * k + k] @ solved.view / self.channel.blocks[shape].shape.roots[cell]
+
+    def _slope(self, part: Any) -> Array:
+        """How a target moves with the latents given the release."""
+        k = self.k
+        if isinstance(part, (Parameter, NewRecord)):
+            return np.eye(k, self.latents)[None]
+        if isinstance(part, Average):
+            total: Array = np.zeros((1, k, self.latents))
+            for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
+                roots = block.shape.roots
+                for c, root in enumerate(roots):
+                    total = total + (block.shape.count * root / self.n) * solved.slope[:, c * k : c * k + k]
+            return total
+        shape, _, cell = self._place(part)
+        return self.blocks[shape].slope[:, cell * k : cell * k + k] / self.channel.blocks[shape].shape.roots[cell]
+
+    def _left(self, first: Any, second: Any) -> Array:
+        """Covariance of two targets given the latents and the release."""
+        k = self.k
+        if isinstance(first, NewRecord) and isinstance(second, NewRecord):
+            return self.belief.spread[None]
+        if isinstance(first, Average) and isinstance(second, Average):
+            total: Array = np.zeros((1, k, k))
+            for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
+                a = np.kron(block.shape.roots[:, None], np.eye(k)) / self.n
+                if solved.away is None or solved.noise is None:
+                    total = total + block.shape.count * (a.T @ solved.left @ a)
+                    continue
+                # Through the factors of ``left``: an average that the release tells exactly comes out as exactly known.
+                unit = self._units[:, None] / np.tile(self._units, len(block.shape.roots))
+                away = snap(a.T @ solved.away, float(block.shape.roots.max()) / self.n * unit)
+                root = away.reshape(away.shape[:2] + (-1, k)) @ self._root()
+                gain = a.T @ solved.gain
+                square = np.einsum("...icj,...lcj->...il", root, root) + gain @ solved.noise @ np.swapaxes(gain, -1, -2)
+                total = total + block.shape.count * square
+            return total
+        if isinstance(first, Record) and isinstance(second, Average):
+            return np.swapaxes(self._left(second, first), -1, -2)
+        if isinstance(second, Record) and isinstance(first, Average):
+            shape, _, cell = self._place(second)
+            block, solved = self.channel.blocks[shape], self.blocks[shape]
+            a = np.kron(block.shape.roots[:, None], np.eye(k)) / self.n
+            return (a.T @ solved.left[:, :, cell * k : cell * k + k]) / block.shape.roots[cell]
+        if isinstance(first, Record) and isinstance(second, Record):
+            one, two = self._place(first), self._place(second)
+            if one[:2] != two[:2]:
+                return np.zeros((1, k, k))
+            block, solved = self.channel.blocks[one[0]], self.blocks[one[0]]
+            i, j = one[2], two[2]
+            size = block.shape.sizes
+            out = solved.left[:, i * k : i * k + k, j * k : j * k + k] / np.sqrt(float(size[i]) * float(size[j]))
+            if i == j and size[i] > 1:
+                same = self._row(first) == self._row(second)
+                out = out + (float(same) - 1.0 / size[i]) * self.contrast(one[0], i)
+            return out
+        return np.zeros((1, k, k))
+
+    def contrast(self, shape: int, cell: int) -> Array:
+        """Cov of a contrast within a cell given the release, shape (masks or 1, k, k)."""
+        block, spread = self.channel.blocks[shape], self.belief.spread
+        seen = self._contrast_seen(block, cell)
+        if len(seen) == 0:
+            return spread[None]
+        if block.plain and len(seen) == self.k and block.told[cell].all():
+            return parallel(spread, block.rw[:, cell])
+        gain, w, noise = self._contrast_gain(block, cell, seen)
+        away = snap(np.eye(self.k) - gain @ w, self._units[:, None] / self._units)
+        return joseph(away, spread, gain, noise)
+
+    def _contrast_seen(self, block: Block, cell: int) -> Any:
+        """Columns in which differences within a cell tell anything.
+
+        A column that was averaged and then got noise shows pure noise, which tells something about the noise on
+        the columns it is correlated with; unless no column shows differences at all.
+        """
+        if not np.any(block.told[cell] & block.alive[cell]):
+            return np.zeros(0, dtype=np.int64)
+        noisy = np.any(np.diagonal(block.rw[:, cell], axis1=-2, axis2=-1) > 0, axis=0)
+        return np.flatnonzero(block.alive[cell] & (block.told[cell] | noisy))
+
+    def _contrast_gain(self, block: Block, cell: int, seen: Any) -> tuple[Array, Array, Array]:
+        w = (block.w[:, cell] * block.told[cell][:, None])[:, seen]
+        noise = block.rw[:, cell][:, seen[:, None], seen]
+        total = w @ self.belief.spread @ np.swapaxes(w, -1, -2) + noise
+        across = self.belief.spread @ np.swapaxes(w, -1, -2)
+        return divide(across, total) if block.told[cell][seen].all() else across @ pseudo_inverse(total), w, noise
+
+    def record_covariance(self, shape: int, cell: int, matrix: Array | None = None) -> Array:
+        """Cov of a record that lies in this cell (or of a linear function of it) given the release."""
+        return self.covariance([_Placed(shape, cell)], matrix)
+
+    def _place(self, part: Any) -> tuple[int, int, int]:
+        if isinstance(part, _Placed):
+            return part.shape, 0, part.cell
+        return self.channel.layout.locate(self._row(part))
+
+    def _row(self, part: Record) -> int:
+        return part.row % self.n
+
+    # -- means, once the release is known ------------------------------------------------------------
+
+    def means(self, release: Array) -> _Means:
+        """Posterior means given the released values, shape (n, k) with anything where nothing was released."""
+        return _Means(self, np.nan_to_num(release, nan=0.0, posinf=0.0, neginf=0.0))
+
+
+class _Placed(Record):
+    """A record known by its cell only."""
+
+    def __init__(self, shape: int, cell: int) -> None:
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "cell", cell)
+        object.__setattr__(self, "row", 0)
+
+    shape: int
+    cell: int
+
+
+class _Means:
+    """Posterior means of the latents and of every record, for one member of a family."""
+
+    def __init__(self, given: Conditioned, release: Array) -> None:
+        self.given = given
+        k = given.k
+        self.shape, self.copy, self.cell = given.channel.layout.rows()
+        self.sums: list[Array] = []
+        prior = np.zeros(given.latents)
+        if given.belief.doubt is not None:
+            prior[:k] = given.belief.centre
+        push = np.zeros(given.latents)
+        for t, (block, solved) in enumerate(zip(given.channel.blocks, given.blocks, strict=True)):
+            c, count = len(block.shape.sizes), block.shape.count
+            mine = self.shape == t
+            total = cell_sums(release[mine], self.copy[mine], self.cell[mine], (count, c))
+            self.sums.append(total)
+            y = (total / block.shape.roots[:, None]).reshape(count, c * k)[:, solved.seen]
+            push += solved.weight[0] @ (y.sum(axis=0) - count * (solved.view[0] @ prior))
+        self.latent = prior + given.cov[0] @ push
+        self.release = release
+
+    def records(self) -> Array:
+        """Posterior mean of every record, shape (n, k)."""
+        given, k = self.given, self.given.k
+        out = np.zeros((given.n, k))
+        for t, (block, solved) in enumerate(zip(given.channel.blocks, given.blocks, strict=True)):
+            c, count = len(block.shape.sizes), block.shape.count
+            sums, roots = self.sums[t], block.shape.roots
+            y = (sums / roots[:, None]).reshape(count, c * k)[:, solved.seen]
+            centre = np.kron(roots, self.latent[:k])
+            means = centre + (y - solved.view[0] @ self.latent) @ solved.gain[0].T
+            means = means.reshape(count, c, k) / roots[:, None]
+            mine = np.flatnonzero(self.shape == t)
+            out[mine] = means[self.copy[mine], self.cell[mine]]
+            for cell in range(c):
+                seen = given._contrast_seen(block, cell)
+                if len(seen) and block.shape.sizes[cell] > 1:
+                    gain = given._contrast_gain(block, cell, seen)[0][0]
+                    rows = mine[self.cell[mine] == cell]
+                    off = self.release[rows] - sums[self.copy[rows], cell] / block.shape.sizes[cell]
+                    out[rows] += off[:, seen] @ gain.T
+        return out
+
+    def of(self, parts: Sequence[Any]) -> Array:
+        """Stacked posterior means of basic targets."""
+        k = self.given.k
+        records = self.records() if any(isinstance(p, (Record, Average)) for p in parts) else None
+        means = []
+        for part in parts:
+            if records is None or isinstance(part, (Parameter, NewRecord)):
+                means.append(self.latent[:k])
+            elif isinstance(part, Average):
+                means.append(records.mean(axis=0))
+            else:
+                means.append(records[self.given._row(part)])
+        return np.concatenate(means)
+
+
+def cell_sums(values: Array, copy: Any, cell: Any, size: tuple[int, int]) -> Array:
+    """Sums of the rows ``(m, k)`` of every cell, shape ``size + (k,)``.
+
+    Summed as distances from their mean: a million values near 1e8 one after the other would lose what they differ by.
+    """
+    centre = values.mean(axis=0) if len(values) else np.zeros(values.shape[1])
+    total = np.zeros((*size, values.shape[1]))
+    np.add.at(total, (copy, cell), values - centre)
+    rows = np.bincount(np.asarray(copy) * size[1] + np.asarray(cell), minlength=size[0] * size[1]).reshape(size)
+    return np.asarray(total + rows[..., None] * centre)

@@ -1,0 +1,519 @@
+"""The exact engine: normal beliefs and releases that are linear in the records plus Gaussian noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ...beliefs.normal import NormalBelief
+from ...channels.layout import Layout, Partition
+from ...channels.linear import LinearChannel
+from ...checks import as_generator
+from ...errors import InputError, UnsupportedError
+from ...masks.base import Batch, Mask
+from ...masks.frame import Frame
+from ...masks.suppress import Suppress
+from ...posteriors import Drawn, Gaussian, GaussianMixture
+from ...protocols import Array, Posterior, Solution, Value
+from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
+from ...targets import Average, Functional, NewRecord, Parameter, Record, Records
+from ...users.user import User
+from ..refusal import has_own_engine
+from .conditioning import Conditioned
+
+__all__ = ["Exact"]
+
+DRAWS = 4000
+"""Draws from an exact posterior when a target is a nonlinear function."""
+LARGEST_JOINT = 2000
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Closed-form posteriors for a `NormalBelief` and masks with a linear-Gaussian channel.
+
+    Without data, the uncertainty is the expected one before the release is known. For the usual losses and a
+    known row it is the same for every release. Where it does depend on the release (an unknown row, a loss
+    of the user's own, a nonlinear target) it is averaged over releases drawn from the belief, or over releases of
+    ``data``, and carries the error of that average.
+    """
+
+    name = "exact"
+
+    def refuses(self, user: User, masks: Sequence[Mask], data: Any = None) -> str | None:
+        if not isinstance(user.belief, NormalBelief):
+            return f"Exact needs a NormalBelief; this user has a {type(user.belief).__name__}. Use engine='auto'."
+        if hasattr(user.target, "rank_in"):
+            return "Exact needs a target that is linear in the records; Ranks has order statistics. Use engine='auto'."
+        elsewhere = has_own_engine("Exact", user)
+        if elsewhere is not None:
+            return elsewhere
+        table = None if data is None else as_records(user.belief, data)
+        try:
+            for family in Batch.of(masks).families:
+                self._channel(user.belief, masks[family.positions[0]], family.numbers[:1], table)
+        except UnsupportedError as error:
+            return str(error)
+        return None
+
+    def solve(
+        self,
+        user: User,
+        masks: Sequence[Mask],
+        *,
+        data: Any = None,
+        replicates: int | None = None,
+        seed: np.random.SeedSequence | None = None,
+        tell: Callable[[float], None] | None = None,
+    ) -> Solution:
+        belief = _belief(user)
+        table = None if data is None else as_records(belief, data)
+        value, error = np.empty(len(masks)), np.zeros(len(masks))
+        averaged = np.zeros(len(masks), dtype=bool)
+        for family in Batch.of(masks).families:
+            members = family.positions
+            given = Conditioned(belief, self._channel(belief, masks[members[0]], family.numbers, table))
+            done, share = float(members[0]) / len(masks), len(members) / len(masks)
+            part = None if tell is None else lambda x, done=done, share=share: tell(done + share * x)
+            result, averaged[members] = self._family(
+                user, [masks[i] for i in members], given, table, replicates, seed, part
+            )
+            value[members], error[members] = result.value, result.error
+        before = self._family(
+            user, [Suppress()], Conditioned(belief, self._single(belief, Suppress(), table)), None, replicates, seed
+        )[0].value
+        names: Any = "exact"
+        if averaged.any():
+            names = ["exact, averaged over releases" if a else "exact" for a in averaged]
+        return Solution(value, error, float(before[0]), names)
+
+    def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
+        """Posterior of the target after one release.
+
+        Without ``release`` the posterior is centred at the prior mean: its shape is right, its place is not
+        known yet.
+        """
+        belief = _belief(user)
+        given = Conditioned(belief, self._single(belief, mask))
+        if release is None and given.channel.location != "known" and _mentions_record(user.target):
+            raise InputError(
+                f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
+            )
+        if release is None:
+            return self._posterior(user, given, None, as_generator(0))
+        values, place = _released(belief, given.channel, release)
+        return self._posterior(replace(user, target=_moved(user.target, place)), given, values, as_generator(0))
+
+    # -- one family ----------------------------------------------------------------------------------
+
+    def _single(self, belief: NormalBelief, mask: Mask, data: Array | None = None) -> LinearChannel:
+        """The channel of one mask."""
+        return self._channel(belief, mask, np.array([mask.numbers], dtype=np.float64), data)
+
+    def _channel(self, belief: NormalBelief, mask: Mask, numbers: Array, data: Array | None) -> LinearChannel:
+        """The channel of a family: one of its masks, and the numbers of all of them."""
+        partitions: list[Partition | None] = []
+        left = belief.records
+        for step in mask.parts:
+            p = step.partition(left)
+            partitions.append(None if p is None else p.padded(belief.records))
+            if p is not None and p.drawn:
+                left = int(p.starts[1])
+        scale = belief.spread
+        if data is not None and belief.records > 1:
+            scale = np.atleast_2d(np.cov(data, rowvar=False))
+        layout = Layout.of(partitions, belief.records)
+        channel = LinearChannel.identity(layout, belief.k, scale, belief.columns or ())
+        return mask.linear(channel, numbers)
+
+    def _family(
+        self,
+        user: User,
+        family: Sequence[Mask],
+        given: Conditioned,
+        data: Array | None,
+        replicates: int | None,
+        seed: Any,
+        tell: Any = None,
+    ) -> tuple[Value, bool]:
+        """Uncertainty of a family's members, and whether it had to be averaged over drawn releases."""
+        count = len(family)
+        target, loss = user.target, user.loss
+        place = given.channel.location if _mentions_record(target) else "known"
+        free = user.actions is None and loss.location_free
+        if isinstance(target, Records):
+            return self._all_records(user, given, count), False
+        form = _form(user.belief, target)
+        linear = free and getattr(loss, "second_order", False)
+        if form is not None and place == "unknown" and len(form.parts) == 1 and linear and data is None:
+            return _spread_out(loss.uncertainty(_gaussian(_mean_covariance(given, form), form)), count), False
+        if form is not None and place != "unknown" and free:
+            return _spread_out(self._over_places(user, given, form, place), count), False
+        if form is not None and place != "unknown" and data is None and form.scalar and user.belief.doubt is not None:
+            return self._over_means(user, given, form, place, count), False
+        return self._simulate(user, family, data, replicates, seed, tell), True
+
+    def _over_places(self, user: User, given: Conditioned, form: _Form, place: str) -> Value:
+        """Average over where the record may lie, for a sample whose rows are told."""
+        if place == "known":
+            return user.loss.uncertainty(_gaussian(_covariance(given, form), form))
+        return _weighted([(w, user.loss.uncertainty(_gaussian(c, form))) for w, c in _places(given, form)])
+
+    def _over_means(self, user: User, given: Conditioned, form: _Form, place: str, count: int) -> Value:
+        """Expected uncertainty of a loss that depends on where the posterior lies.
+
+        The posterior mean is normal around the prior mean with variance prior minus posterior variance; the
+        average is taken by quadrature, its error judged by a second rule.
+        """
+        belief = user.belief
+        whole = Conditioned(belief, self._single(belief, Suppress()))
+        prior = _covariance(whole, form)[0, 0, 0]
+        centre = float((form.matrix @ np.tile(belief.centre, len(form.parts)) + form.constant)[0])
+        covariances = [(1.0, _covariance(given, form))] if place == "known" else _places(given, form)
+        answers = []
+        for z, weight in _nodes(smooth=user.actions is None):
+            total = np.zeros(count)
+            for share, covariance in covariances:
+                var = np.broadcast_to(covariance[:, 0, 0], (count,))
+                means = centre + np.sqrt(np.maximum(prior - var, 0.0))[:, None] * z
+                posterior = Gaussian.scalar(means, np.broadcast_to(var[:, None], means.shape))
+                total += share * (user.loss.uncertainty(posterior, user.actions).value @ weight)
+            answers.append(total)
+        value = answers[-1] if user.actions is None else np.mean(answers, axis=0)
+        return Value(value, np.max(np.abs(np.array(answers) - value), axis=0))
+
+    def _all_records(self, user: User, given: Conditioned, count: int) -> Value:
+        """All records at once: a loss that adds up over records needs each kind of record once."""
+        loss, belief = user.loss, given.belief
+        weights = getattr(loss, "weights", 1.0)
+        # Weights for every entry of the file tell records apart; then the whole joint posterior is needed.
+        alike = not isinstance(weights, tuple) or len(weights) != given.n * given.k or given.n == 1
+        if user.actions is None and loss.location_free and getattr(loss, "separable", False) and alike:
+            form = _form(belief, Record(0))
+            assert form is not None
+            if given.channel.location == "unknown":
+                if not getattr(loss, "second_order", False):
+                    raise UnsupportedError(
+                        "All records in unknown order need the quadratic loss",
+                        do="Use Quadratic(), or leave out Shuffle()",
+                    )
+                each = loss.uncertainty(_gaussian(_mean_covariance(given, form), form))
+            else:
+                kinds = given.channel.layout.classes()
+                each = _weighted(
+                    [(w, loss.uncertainty(_gaussian(given.record_covariance(t, c), form))) for w, t, c in kinds]
+                )
+            return _spread_out(Value(each.value * given.n, each.error * given.n), count)
+        if (
+            given.channel.location != "known"
+            or given.n * given.k > LARGEST_JOINT
+            or not loss.location_free
+            or user.actions is not None
+        ):
+            raise UnsupportedError(
+                f"{loss!r} of all {given.n} records at once is not available in closed form here",
+                do=f"Use a loss that adds up over records alike, such as Quadratic(), or at most {LARGEST_JOINT} entries in known rows",
+            )
+        return _spread_out(
+            loss.uncertainty(
+                Gaussian(np.zeros(given.n * given.k), given.covariance([Record(j) for j in range(given.n)]))
+            ),
+            count,
+        )
+
+    def _simulate(
+        self,
+        user: User,
+        family: Sequence[Mask],
+        data: Array | None,
+        replicates: int | None,
+        seed: Any,
+        tell: Any = None,
+    ) -> Value:
+        """Average over drawn releases, with the same random numbers for every mask."""
+        belief = user.belief
+        if data is None and belief.doubt is None:
+            raise UnsupportedError(
+                "The uncertainty depends on the release, and a flat prior gives no law to average over",
+                do="Give prior_variance=, or pass data=",
+            )
+        count = REPLICATES if replicates is None else replicates
+        seen = np.empty((count, len(family)))
+        within = np.zeros((count, len(family)))
+        singles = [Conditioned(belief, self._single(belief, m, data)) for m in family]
+        for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(seed, count)):
+            # A frame keeps the row numbers, which tell who is in a sample.
+            records = pd.DataFrame(belief.draw(np.random.default_rng(for_data)) if data is None else data)
+            for i, (mask, single) in enumerate(zip(family, singles, strict=True)):
+                release = mask.release(records, for_mask)
+                values, place = _released(belief, single.channel, release)
+                moved = user if single.channel.location != "drawn" else replace(user, target=_moved(user.target, place))
+                posterior = self._posterior(moved, single, values, np.random.default_rng(for_draws))
+                result = user.loss.uncertainty(posterior, user.actions)
+                seen[r, i], within[r, i] = float(result.value), float(result.error)
+            if tell is not None:
+                tell((r + 1) / count)
+        spread = replicate_error(seen) if count > 1 else np.full(len(family), np.nan)
+        # The spread between replicates already contains the error within them when there are several.
+        return Value(over_replicates(seen), spread if count > 1 else within[0])
+
+    def _posterior(self, user: User, given: Conditioned, values: Array | None, rng: np.random.Generator) -> Posterior:
+        belief, target = user.belief, user.target
+        if isinstance(target, Records):
+            if given.n * given.k > LARGEST_JOINT or given.channel.location == "unknown":
+                raise UnsupportedError(
+                    "The joint posterior of all records is too large or has no known order", do="Ask for Record(j)"
+                )
+            parts: list[Any] = [Record(j) for j in range(given.n)]
+            mean = np.tile(belief.centre, given.n) if values is None else given.means(values).of(parts)
+            return Gaussian(mean, given.covariance(parts)[0])
+        form = _form(belief, target)
+        place = given.channel.location if _mentions_record(target) else "known"
+        if place == "unknown":
+            return self._mixture(form, given, values)
+        if form is None:
+            assert isinstance(target, Functional)
+            parts = list(target.parts)
+            sizes, scalars = _sizes(belief, parts)
+            select = _selector(belief, parts)
+            mean = np.tile(belief.centre, len(parts)) if values is None else given.means(values).of(parts)
+            joint = Gaussian(select @ mean, given.covariance(parts, select)[0])
+            draws = target(joint.sample(DRAWS, rng), sizes, scalars)
+            if not np.all(np.isfinite(draws)):
+                raise InputError(
+                    f"The target, {target.describe()}, must be a number for every value that is possible",
+                    f"{int(np.sum(~np.isfinite(draws)))} missing or infinite values among {len(draws)} draws",
+                    "Choose a function that is defined on the whole line",
+                )
+            return Drawn(draws)
+        covariance = _covariance(given, form)[0]
+        mean = np.tile(belief.centre, len(form.parts)) if values is None else given.means(values).of(form.parts)
+        return _gaussian(covariance, form, form.matrix @ mean + form.constant)
+
+    def _mixture(self, form: _Form | None, given: Conditioned, values: Array | None) -> Posterior:
+        """Posterior of a linear function of a record whose row is not known: every row may be the one."""
+        if form is None or len(form.parts) != 1:
+            raise UnsupportedError(
+                "This function of records in unknown rows is not available in closed form",
+                do="Ask for Record(j) or a linear function of it, or leave out Shuffle()",
+            )
+        assert values is not None
+        found = given.means(values)
+        kinds = [(t, c) for _, t, c in given.channel.layout.classes()]
+        matrix = None if form.plain else form.matrix
+        means = found.records() @ form.matrix.T + form.constant
+        covariances = np.empty((given.n if len(kinds) > 1 else 1, means.shape[1], means.shape[1]))
+        for t, c in kinds:
+            mine = (found.shape == t) & (found.cell == c) if len(kinds) > 1 else slice(None)
+            covariances[mine] = given.record_covariance(t, c, matrix)[0]
+        weights = np.full(given.n, 1.0 / given.n)
+        if form.scalar:
+            return GaussianMixture(weights, means[:, 0], covariances[:, 0, 0])
+        return GaussianMixture(weights, means, covariances)
+
+
+def _nodes(smooth: bool) -> list[tuple[Array, Array]]:
+    """Several rules (nodes and weights) for an average over a standard normal; their spread tells the error.
+
+    Free estimates give a smooth U: Gauss-Hermite with 12 and with 25 nodes. A list of estimates gives kinks: three even
+    grids, each a third of a step from the next.
+    """
+    if smooth:
+        rules = [np.polynomial.hermite_e.hermegauss(count) for count in (12, 25)]
+    else:
+        step = 17 / 800
+        grids = [np.arange(-8.5, 8.5, step) + shift * step / 3 for shift in range(3)]
+        rules = [(z, np.exp(-(z**2) / 2)) for z in grids]
+    return [(z, weight / weight.sum()) for z, weight in rules]
+
+
+# -- targets as linear forms -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Form:
+    """A target as matrix @ (stacked basic targets) + constant."""
+
+    parts: tuple[Any, ...]
+    matrix: Array
+    constant: Array
+    scalar: bool
+    plain: bool = False
+    """True if the matrix is the identity."""
+
+
+def _form(belief: NormalBelief, target: Any) -> _Form | None:
+    """The linear form of a target, or None if it is not linear."""
+    k = belief.k
+    if isinstance(target, Functional):
+        sizes, scalars = _sizes(belief, target.parts)
+        linear = target.linear(sizes, scalars)
+        if linear is None:
+            return None
+        matrix, constant, scalar = linear
+        return _Form(target.parts, matrix @ _selector(belief, target.parts), constant, scalar)
+    if not isinstance(target, (Record, Parameter, NewRecord, Average)):
+        raise InputError(
+            "NormalBelief does not have this target",
+            target,
+            'Use Record(j), Records(), Parameter("mu"), NewRecord(), Average() or Functional(...)',
+        )
+    if isinstance(target, Parameter) and target.component is not None:
+        return _Form((target,), np.eye(k)[[target.component % k]], np.zeros(1), True)
+    return _Form((target,), np.eye(k), np.zeros(k), belief.scalar, plain=True)
+
+
+def _sizes(belief: NormalBelief, parts: Sequence[Any]) -> tuple[list[int], list[bool]]:
+    single = [isinstance(p, Parameter) and p.component is not None for p in parts]
+    return [1 if s else belief.k for s in single], [s or belief.scalar for s in single]
+
+
+def _selector(belief: NormalBelief, parts: Sequence[Any]) -> Array:
+    """Picks the single components that parts ask for out of their full vectors."""
+    k = belief.k
+    rows = []
+    for i, p in enumerate(parts):
+        whole = np.eye(k * len(parts))[i * k : i * k + k]
+        rows.append(whole[[p.component % k]] if isinstance(p, Parameter) and p.component is not None else whole)
+    return np.concatenate(rows)
+
+
+def _gaussian(covariance: Array, form: _Form, mean: Array | None = None) -> Gaussian:
+    """A posterior of a linear form with this covariance of the form itself."""
+    if form.scalar:
+        return Gaussian.scalar(np.zeros(()) if mean is None else mean[0], covariance[..., 0, 0])
+    return Gaussian(np.zeros(covariance.shape[-1]) if mean is None else mean, covariance)
+
+
+def _covariance(given: Conditioned, form: _Form) -> Array:
+    """Covariance of a linear form given the release."""
+    return given.covariance(form.parts, None if form.plain else form.matrix)
+
+
+def _places(given: Conditioned, form: _Form) -> list[tuple[float, Array]]:
+    """Probability of each place where the record may lie, and the covariance of the form there."""
+    if len(form.parts) != 1:
+        raise UnsupportedError(
+            "Several records in a random sample are not available in closed form", do="Ask for one Record at a time"
+        )
+    matrix = None if form.plain else form.matrix
+    return [
+        (p, given.record_covariance(t, c, matrix))
+        for p, t, c in given.channel.layout.places(form.parts[0].row % given.n)
+    ]
+
+
+def _mean_covariance(given: Conditioned, form: _Form) -> Array:
+    """Expected posterior covariance of a linear function of a record in an unknown row.
+
+    E(x_J | release) is the posterior mean of the average of all records, so the expected covariance is
+    Cov(x_j) - Cov(average) + Cov(average | release).
+    """
+    within = form.matrix @ given.belief.spread @ form.matrix.T * (1.0 - 1.0 / given.n)
+    return within + given.covariance([Average()], None if form.plain else form.matrix)
+
+
+def _mentions_record(target: Any) -> bool:
+    parts = target.parts if isinstance(target, Functional) else (target,)
+    return any(isinstance(p, (Record, Records)) for p in parts)
+
+
+# -- data and families -------------------------------------------------------------------------------
+
+
+def as_records(belief: NormalBelief, data: Any) -> Array:
+    """Data as an n by k matrix of numbers that fits the belief."""
+    values, _ = Frame.of(data).numeric("A NormalBelief")
+    if values.shape != (belief.records, belief.k):
+        raise InputError(
+            f"data must have {belief.records} records of {belief.k} variables, as the belief says",
+            f"{values.shape[0]} records of {values.shape[1]}",
+            "Set records= to the size of the file and covariance= to its columns",
+        )
+    return values
+
+
+def _released(belief: NormalBelief, channel: LinearChannel, release: Any) -> tuple[Array, Any]:
+    """A release as an n by k matrix in the channel's order of rows, and where each record stands in that order.
+
+    The channel puts the rows of a random sample first. Which they are is told by the labels of the release.
+    """
+    frame = Frame.of(release)
+    values, _ = frame.numeric("A release", missing=True)
+    n = belief.records
+    if values.shape[1] != belief.k or values.shape[0] > n:
+        raise InputError(
+            f"The release must have {belief.k} columns and at most {n} rows",
+            f"shape {values.shape}",
+            "Pass what mask.release(data, rng) gave back",
+        )
+    if channel.location != "drawn":
+        if values.shape[0] < n:
+            values = np.concatenate([values, np.full((n - values.shape[0], belief.k), np.nan)])
+        return _regrouped(channel, values) if channel.scrambled else values, np.arange(n)
+    kept = frame.table.index.to_numpy()
+    if (
+        frame.kind not in ("frame", "series")
+        or not np.issubdtype(kept.dtype, np.integer)
+        or kept.min() < 0
+        or kept.max() >= n
+    ):
+        raise InputError(
+            "A sample must tell which rows it holds",
+            "a release without row numbers",
+            "Release a DataFrame with its rows numbered from 0 as index",
+        )
+    order = np.concatenate([kept, np.setdiff1d(np.arange(n), kept)])
+    place = np.empty(n, dtype=np.int64)
+    place[order] = np.arange(n)
+    return np.concatenate([values, np.full((n - len(kept), belief.k), np.nan)]), place
+
+
+def _regrouped(channel: LinearChannel, values: Array) -> Array:
+    """Rows of shuffled groups put back together: the records of a group share their averaged values.
+
+    Groups are of one size, so that it does not matter which of them comes first.
+    """
+    groups: list[Partition] = []
+    for p in channel.layout.partitions:
+        if p is not None and p.joins and not p.ties_all and not any(p.same_as(q) for q in groups):
+            groups.append(p)
+    if len(groups) > 1:
+        raise UnsupportedError(
+            "Rows that were averaged in several ways and then shuffled cannot be put together again",
+            do="Put Shuffle() first in the chain",
+        )
+    starts, labels = groups[0].runs()
+    places = np.argsort(np.repeat(labels, np.diff(np.append(starts, len(values)))), kind="stable")
+    averaged = ~channel.blocks[0].told[0]
+    out = np.empty_like(values)
+    out[places] = values[np.lexsort(values[:, averaged].T)]
+    return out
+
+
+def _moved(target: Any, place: Any) -> Any:
+    """The target with its records at their places in the channel's order."""
+    if isinstance(target, Record):
+        return Record(int(place[target.row]))
+    if isinstance(target, Functional):
+        return replace(target, of=[_moved(p, place) for p in target.parts])
+    return target
+
+
+def _belief(user: User) -> NormalBelief:
+    if not isinstance(user.belief, NormalBelief):
+        raise UnsupportedError("Exact needs a NormalBelief", type(user.belief).__name__, "Use engine='auto'")
+    return user.belief
+
+
+def _spread_out(value: Value, count: int) -> Value:
+    return Value(np.broadcast_to(value.value, (count,)), np.broadcast_to(value.error, (count,)))
+
+
+def _weighted(parts: Sequence[tuple[float, Value]]) -> Value:
+    total = sum(w * np.asarray(v.value) for w, v in parts)
+    return Value(np.asarray(total), np.sqrt(sum((w * np.asarray(v.error)) ** 2 for w, v in parts)))

@@ -1,0 +1,128 @@
+"""What a release tells about the latents: the population mean and any noise drawn once for the whole file.
+
+Such noise moves every record as the mean does, so that blocks tell of the sum of the two only. The sum is updated block by
+block, and how it splits into mean and noise is known beforehand: both steps are sums of squares and lose no digits. Only after
+a mask that combines records in its own way does a later common draw enter differently; then the latents are solved jointly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...numerics.semidefinite import divide, filtered, parallel, shares, symmetric
+from ...protocols import Array
+
+__all__ = ["latent_law"]
+
+
+def latent_law(
+    doubt: Array | None, common: Sequence[Array], blocks: Sequence[Any], counts: Sequence[Any], k: int
+) -> tuple[Array, Any]:
+    """Cov(h | release), and which latents the release leaves entirely open under a flat prior.
+
+    ``blocks`` are solved shapes of block, ``counts`` their shapes with how many there are of each.
+    """
+    told = [(s, c) for s, c in zip(blocks, counts, strict=True) if len(s.seen)]
+    views = [s.view for s, _ in told]
+    if not all(np.array_equal(v[..., :k], v[..., i : i + k]) for v in views for i in range(k, v.shape[-1], k)):
+        return _jointly(doubt, common, told, k)
+    if doubt is None:
+        total, lost = _open(told, k)
+        # Nothing is known of the mean beforehand, so that nothing is learnt about the noise: the mean is the sum less the noise.
+        cov = [[total + sum(common, np.zeros((1, k, k))), *(-c for c in common)]]
+        cov += [[-c, *(c if i == j else np.zeros((1, k, k)) for j in range(len(common)))] for i, c in enumerate(common)]
+        return _stacked(cov), np.concatenate([lost, np.zeros(lost.shape[:1] + (k * len(common),), dtype=bool)], axis=-1)
+    parts = [doubt[None], *common]
+    total = sum(parts[1:], parts[0])
+    for solved, shape in told:
+        total = _updated(total, solved, shape, k)
+    known = np.zeros((1, k * len(parts)), dtype=bool)
+    if not common:
+        return total, known
+    rests = [sum((p for j, p in enumerate(parts) if j != i), np.zeros((1, k, k))) for i in range(len(parts))]
+    splits = [shares(p, rest) for p, rest in zip(parts, rests, strict=True)]
+    cov = []
+    for i, (own, _) in enumerate(splits):
+        before = [parallel(p, rests[i], splits[i]) if i == j else -own @ p for j, p in enumerate(parts)]
+        cov.append([b + own @ total @ np.swapaxes(splits[j][0], -1, -2) for j, b in enumerate(before)])
+    return symmetric(_stacked(cov)), known
+
+
+def _updated(prior: Array, solved: Any, shape: Any, k: int) -> Array:
+    """Covariance of the sum after the blocks of one shape."""
+    if solved.sight is None:
+        information = shape.count * (solved.weight[..., :k, :] @ solved.view[..., :k])
+        return symmetric(np.asarray(np.linalg.solve(np.eye(k) + prior @ symmetric(information), prior)))
+    view, total = solved.sight
+    if _direct(view, shape, k):
+        return parallel(prior, total / float(shape.count * shape.sizes[0]))
+    return filtered(prior, view, total / float(shape.count))
+
+
+def _open(told: Sequence[tuple[Any, Any]], k: int) -> tuple[Array, Any]:
+    """Covariance of the sum under a flat prior, and which columns nothing was said about."""
+    direct = [i for i, (s, shape) in enumerate(told) if s.sight is not None and _direct(s.sight[0], shape, k)]
+    if direct:
+        first, shape = told[direct[0]]
+        total = first.sight[1] / float(shape.count * shape.sizes[0])
+        for i, (solved, other) in enumerate(told):
+            if i != direct[0]:
+                total = _updated(total, solved, other, k)
+        return total, np.zeros((1, k), dtype=bool)
+    information = sum(
+        (shape.count * (s.weight[..., :k, :] @ s.view[..., :k]) for s, shape in told), np.zeros((1, k, k))
+    )
+    return _inverted(symmetric(information), np.diagonal(information, axis1=-2, axis2=-1))
+
+
+def _inverted(information: Array, scale: Array) -> tuple[Array, Any]:
+    """Inverse of an information matrix, and the columns in which it is nothing but the rounding error of this scale."""
+    lost = ~(np.diagonal(information, axis1=-2, axis2=-1) > 1e-13 * scale)
+    keep = np.where(lost, 0.0, 1.0)
+    both = keep[:, :, None] * keep[:, None, :]
+    eye = np.eye(information.shape[-1])
+    return symmetric(divide(eye[None], information * both + (1.0 - keep)[:, :, None] * eye)) * both, lost
+
+
+def _direct(view: Array, shape: Any, k: int) -> bool:
+    """Whether a block shows the sum itself, all columns of it, times the root of its size."""
+    return len(shape.sizes) == 1 and view.shape[-2] == k and bool(np.all(view == shape.roots[0] * np.eye(k)))
+
+
+def _jointly(
+    doubt: Array | None, common: Sequence[Array], told: Sequence[tuple[Any, Any]], k: int
+) -> tuple[Array, Any]:
+    """The latents together, where a common draw enters unlike the mean."""
+    d = k * (1 + len(common))
+    information = symmetric(sum((shape.count * (s.weight @ s.view) for s, shape in told), np.zeros((1, d, d))))
+    lead = np.broadcast_shapes(information.shape[:1], *(c.shape[:1] for c in common))
+    noise = np.zeros(lead + (d - k, d - k))
+    for i, covariance in enumerate(common):
+        noise[:, i * k : i * k + k, i * k : i * k + k] = covariance
+    if doubt is not None:
+        prior = np.zeros(lead + (d, d))
+        prior[:, :k, :k] = doubt
+        prior[:, k:, k:] = noise
+        return symmetric(np.asarray(np.linalg.solve(np.eye(d) + prior @ information, prior))), np.zeros(
+            (1, d), dtype=bool
+        )
+    # Flat prior: integrate the common noise out first, then invert what is known about the mean.
+    a, b, c = information[:, :k, :k], information[:, :k, k:], information[:, k:, k:]
+    mixed = np.asarray(np.linalg.solve(np.eye(d - k) + noise @ c, noise))
+    mean, lost = _inverted(symmetric(a - b @ mixed @ np.swapaxes(b, -1, -2)), np.diagonal(a, axis1=-2, axis2=-1))
+    cross = -mean @ b @ mixed
+    rest = mixed + np.swapaxes(mixed, -1, -2) @ np.swapaxes(b, -1, -2) @ mean @ b @ mixed
+    cov = _stacked([[mean, cross], [np.swapaxes(cross, -1, -2), rest]])
+    return cov, np.concatenate([lost, np.zeros(lost.shape[:1] + (d - k,), dtype=bool)], axis=-1)
+
+
+def _stacked(rows: Sequence[Sequence[Array]]) -> Array:
+    """One matrix from its blocks, whose leading axes are broadcast."""
+    if len(rows) == 1:
+        return np.asarray(rows[0][0])
+    lead = np.broadcast_shapes(*(x.shape[:1] for row in rows for x in row))
+    wide = [np.concatenate([np.broadcast_to(x, lead + x.shape[1:]) for x in row], axis=-1) for row in rows]
+    return np.concatenate(wide, axis=-2)

@@ -1,0 +1,224 @@
+"""The engine for order statistics: what a Bayesian user believes about the largest record, or the one of any rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ...beliefs.normal import NormalBelief
+from ...channels.linear import LinearChannel
+from ...errors import InputError, UnsupportedError
+from ...masks.base import Chain, Mask
+from ...masks.noise import Noise
+from ...masks.release import Release
+from ...masks.shuffle import Shuffle
+from ...masks.suppress import Suppress
+from ...numerics.orderstatistics import normal_moments, paired_gap
+from ...posteriors import Drawn, Gaussian
+from ...protocols import Array, Posterior, Solution, Value
+from ...running.replication import REPLICATES, replicate_error, replicate_seeds
+from ...users.rules import Ranked
+from ..refusal import has_own_engine
+from .conditioning import Conditioned
+from .exact import Exact, _released, as_records
+
+__all__ = ["Ranks"]
+
+DRAWS = 1000
+LARGEST = 20_000_000
+"""Draws times records; more would not fit into memory comfortably."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Posterior of `Maximum()`, `Minimum()`, `Percentile(p)` and `OrderStatistic(rank)` under a `NormalBelief`.
+
+    For squared error, one variable and equal normal noise (in any order of the rows) the expected posterior variance
+    is exact: given the release, two draws of the records are n pairs of correlation rho = s2 / (s2 + l2), and half
+    their mean squared difference in the order statistic is the posterior variance; an unknown mean adds (1 - rho)^2 V.
+    Otherwise the records are drawn from their joint posterior and ranked: a draw of records and release from the
+    belief gives the residual x - E(x | release), whose law does not depend on what was released.
+    """
+
+    name = "ranks"
+
+    def refuses(self, user: Any, masks: Sequence[Mask], data: Any = None) -> str | None:
+        if not isinstance(user.belief, NormalBelief):
+            return f"Ranks needs a NormalBelief; this user has a {type(user.belief).__name__}. Use engine='auto'."
+        if not hasattr(user.target, "rank_in"):
+            return f"Ranks needs an order statistic as target; this user is after {user.target.describe()}. Use engine='auto'."
+        elsewhere = has_own_engine("Ranks", user)
+        if elsewhere is not None:
+            return elsewhere
+        try:
+            for mask in masks:
+                if not self._closed(user, mask, data):
+                    if user.belief.records * user.belief.k * DRAWS > LARGEST:
+                        raise UnsupportedError(
+                            "Too many records to draw from their posterior",
+                            user.belief.records,
+                            "Use squared error and plain noise",
+                        )
+                    self._channel(user.belief, mask, data)
+        except UnsupportedError as error:
+            return str(error)
+        return None
+
+    def solve(
+        self,
+        user: Any,
+        masks: Sequence[Mask],
+        *,
+        data: Any = None,
+        replicates: int | None = None,
+        seed: np.random.SeedSequence | None = None,
+        tell: Callable[[float], None] | None = None,
+    ) -> Solution:
+        belief = user.belief
+        user.target.rank_in(belief.records)
+        table = None if data is None else as_records(belief, data)
+        value, error, names = np.empty(len(masks)), np.zeros(len(masks)), []
+        for i, mask in enumerate(masks):
+            if self._closed(user, mask, data):
+                found = user.loss.uncertainty(Gaussian.scalar(0.0, self._variance(user, mask)))
+                names.append("exact")
+            else:
+                found = self._simulate(user, mask, table, REPLICATES if replicates is None else replicates, seed)
+                names.append("drawn")
+            value[i], error[i] = float(found.value), float(found.error)
+            if tell is not None:
+                tell((i + 1) / len(masks))
+        return Solution(value, error, self._before(user), names[0] if len(set(names)) == 1 else names)
+
+    def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
+        """Posterior after one release, as draws."""
+        if release is None:
+            raise InputError(
+                f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
+            )
+        given = Conditioned(user.belief, self._channel(user.belief, mask, None))
+        values, _ = _released(user.belief, given.channel, release)
+        return self._ranked(
+            user,
+            given.means(values).records()
+            + self._residuals(user.belief, mask, given, 2 * DRAWS, np.random.SeedSequence(0)),
+        )
+
+    # -- in closed form ------------------------------------------------------------------------------------
+
+    def _closed(self, user: Any, mask: Mask, data: Any) -> bool:
+        plain = all(
+            isinstance(s, (Release, Shuffle)) or (isinstance(s, Noise) and _size(s) is not None) for s in mask.parts
+        )
+        everything = any(isinstance(s, Suppress) and s.columns is None and s.rows is None for s in mask.parts)
+        second_order = user.actions is None and getattr(user.loss, "second_order", False)
+        return bool((plain or everything) and second_order and user.belief.k == 1 and data is None)
+
+    def _variance(self, user: Any, mask: Mask) -> float:
+        """Expected posterior variance of the order statistic."""
+        belief = user.belief
+        n, s2 = belief.records, float(belief.spread[0, 0])
+        noise = (
+            sum(float(_size(s) or 0.0) for s in mask.parts if isinstance(s, Noise)) if not _suppressed(mask) else np.inf
+        )
+        rank = user.target.rank_in(n)
+        if np.isinf(noise):
+            mean = np.inf if belief.doubt is None else float(belief.doubt[0, 0])
+            return float(mean + s2 * normal_moments(n, rank).variance)
+        away = noise / (s2 + noise)
+        precision = n / (s2 + noise)
+        shift = 1 / precision if belief.doubt is None else belief.doubt[0, 0] / (1 + belief.doubt[0, 0] * precision)
+        return float(s2 * paired_gap(n, rank, 2 * np.arcsin(np.sqrt(away / 2))) / 2 + away**2 * shift)
+
+    def _before(self, user: Any) -> float:
+        if user.belief.doubt is None:
+            return (
+                float(user.loss.uncertainty(Gaussian.scalar(0.0, np.inf)).value) if user.belief.k == 1 else float("inf")
+            )
+        if self._closed(user, Suppress(), None):
+            return float(user.loss.uncertainty(Gaussian.scalar(0.0, self._variance(user, Suppress()))).value)
+        seeds = list(replicate_seeds(np.random.SeedSequence(0), 4 * DRAWS))
+        drawn = np.stack(
+            [
+                np.reshape(user.belief.draw(np.random.default_rng(s[0])), (user.belief.records, user.belief.k))
+                for s in seeds
+            ]
+        )
+        return float(user.loss.uncertainty(self._ranked(user, drawn), user.actions).value)
+
+    # -- by drawing ------------------------------------------------------------------------------------------
+
+    def _simulate(self, user: Any, mask: Mask, data: Array | None, count: int, seed: Any) -> Value:
+        belief = user.belief
+        if data is None and belief.doubt is None:
+            raise UnsupportedError(
+                "The uncertainty depends on the release, and a flat prior gives no law to average over",
+                do="Give prior_variance=, pass data=, or use squared error and plain noise",
+            )
+        given = Conditioned(belief, self._channel(belief, mask, data))
+        residuals = self._residuals(belief, mask, given, DRAWS, seed)
+        seen, within = np.empty(count), np.empty(count)
+        for r, (for_data, for_mask, _) in enumerate(replicate_seeds(seed, count)):
+            records = pd.DataFrame(
+                belief.draw(np.random.default_rng(for_data)) if data is None else data, columns=belief.columns
+            )
+            values, _ = _released(belief, given.channel, mask.release(records, for_mask))
+            found = user.loss.uncertainty(self._ranked(user, given.means(values).records() + residuals), user.actions)
+            seen[r], within[r] = float(found.value), float(found.error)
+        spread = float(replicate_error(seen)) if count > 1 else 0.0
+        # The replicates share their residuals, so the error within one of them does not average out.
+        return Value(np.asarray(seen.mean()), np.asarray(np.hypot(spread, within.mean())))
+
+    def _channel(self, belief: NormalBelief, mask: Mask, data: Any) -> LinearChannel:
+        channel = Exact()._single(belief, mask, None if data is None else as_records(belief, data))
+        if channel.scrambled:
+            raise UnsupportedError(
+                "Shuffled groups hide which rows belong together, so their records cannot be drawn",
+                str(mask),
+                "Put Shuffle() first in the chain",
+            )
+        return channel
+
+    def _residuals(self, belief: NormalBelief, mask: Mask, given: Conditioned, count: int, seed: Any) -> Array:
+        """Draws of x - E(x | release), shape (draws, n, k). Under a flat prior they are the same for every mean."""
+        found = np.empty((count, belief.records, belief.k))
+        root = np.random.SeedSequence(0) if seed is None else seed
+        own = np.random.SeedSequence(entropy=root.entropy, spawn_key=(*root.spawn_key, 2**31))
+        fixed = belief if belief.doubt is not None else NormalBelief(
+            records=belief.records, covariance=belief.spread, prior="known", prior_mean=belief.centre, columns=belief.columns
+        )  # fmt: skip
+        # Ranks do not ask which row is whose, and the belief takes all orders alike: what is drawn may stay in place.
+        steps = tuple(s for s in mask.parts if not isinstance(s, Shuffle))
+        still = Chain(steps) if steps else Release()
+        for i, (for_data, for_mask, _) in enumerate(replicate_seeds(own, count)):
+            x = np.reshape(fixed.draw(np.random.default_rng(for_data)), (belief.records, belief.k))
+            release = still.release(pd.DataFrame(x, columns=belief.columns), for_mask)
+            values, place = _released(belief, given.channel, release)
+            found[i] = np.empty_like(x)
+            found[i][place] = x
+            found[i] -= given.means(values).records()
+        return found
+
+    def _ranked(self, user: Any, records: Array) -> Drawn:
+        ranked = Ranked(user.target).of(records)
+        return Drawn(ranked[:, 0] if user.belief.scalar else ranked)
+
+
+def _suppressed(mask: Mask) -> bool:
+    return any(isinstance(s, Suppress) for s in mask.parts)
+
+
+def _size(mask: Noise) -> float | None:
+    """Variance of the noise if it is normal, independent and the same for all records, else None."""
+    if mask.obstacle is not None or mask.common or mask.where is not None or mask.unit not in ("variance", "sd"):
+        return None
+    value = getattr(mask, mask.unit)
+    if isinstance(value, tuple):
+        if len(set(value)) != 1 or isinstance(value[0], tuple):
+            return None
+        value = value[0]
+    return float(value) if mask.unit == "variance" else float(value) ** 2

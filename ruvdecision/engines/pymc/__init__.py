@@ -1,0 +1,1 @@
+"""Beliefs written in PyMC: quadrature and sampling."""

@@ -1,0 +1,388 @@
+"""Sampling the records together with the parameters, where they cannot be integrated out.
+
+Entries that the release fixes are fixed. Entries that it bounds are sampled on a mapped line, so that no draw falls outside. An average
+without noise is met exactly: one member of the group is what the others leave of the sum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...channels.likelihood import Observed, tensor_math
+from ...errors import InputError, UnsupportedError
+from ...posteriors import Drawn
+from ...protocols import Array, Posterior
+from ...targets import Average, Functional, NewRecord, Parameter, Record, Records
+from .graphs import keeping_starts, quiet
+from .model import Anatomy
+from .samplers import Chains, Sampler
+from .support import Line, find_line
+from .target_laws import parameter_values
+
+__all__ = ["Latent"]
+
+ALL = "records::all"
+FORWARD = 1000
+"""Draws from the prior for what is known before any release."""
+
+
+@dataclass(frozen=True, eq=False)
+class Latent:
+    """A model whose records are sampled, for one release."""
+
+    anatomy: Anatomy
+    observed: Observed
+    reason: str
+
+    # -- the release as data -----------------------------------------------------------------------------
+
+    @staticmethod
+    def shape_of(observed: Observed) -> str:
+        """Releases alike in this share a compiled model: normal noise is data, any other likelihood is part of the model."""
+        # Rows in unknown order are refused when the model is made, so they must never find one that was made for others.
+        digest = hashlib.sha256(b"shuffled" if observed.shuffled else b"")
+        for column in observed.columns:
+            plain = column.normal is not None
+            digest.update(f"{plain}".encode())
+            marks = [
+                ~np.isnan(column.known),
+                np.isfinite(column.low),
+                np.isfinite(column.high),
+                np.asarray(column.silent),
+            ]
+            for array in (
+                marks
+                if plain
+                else [
+                    *marks,
+                    column.low,
+                    column.high,
+                    np.nan_to_num(column.known),
+                    *column.window(0.5),
+                    *column.window(5.0),
+                ]
+            ):
+                digest.update(np.ascontiguousarray(array).tobytes())
+        if observed.joint is not None:
+            digest.update(b"joint" + np.isnan(observed.joint.centre).tobytes())
+        if observed.averages is not None:
+            a = observed.averages
+            for array in (a.label, a.members, np.isnan(a.values), a.noise != 0, a.error != 0):
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def data(self) -> dict[str, Array]:
+        """The numbers of the release that the compiled model takes."""
+        found: dict[str, Array] = {"known": np.nan_to_num(self._known)}
+        for j, column in enumerate(self.observed.columns):
+            if column.normal is not None:
+                centre, variance = column.normal
+                told = np.isfinite(variance) & (variance > 0)
+                found[f"centre{j}"] = np.where(told, centre, 0.0)
+                found[f"variance{j}"] = np.where(told, variance, 1.0)
+                found[f"told{j}"] = told.astype(float)
+        if self.observed.joint is not None:
+            joint = self.observed.joint
+            found["joint_centre"] = np.nan_to_num(joint.centre)
+            found["joint_precision"], _ = self._joint_precision
+        if self.observed.averages is not None:
+            found["average"] = np.nan_to_num(self.observed.averages.values)
+            found["average_variance"] = self._average_variance
+        return found
+
+    @cached_property
+    def _known(self) -> Array:
+        return np.stack([column.known for column in self.observed.columns], axis=1)
+
+    @cached_property
+    def _joint_precision(self) -> tuple[Array, Array]:
+        """Precision of the noise of each row over its released entries, zero elsewhere."""
+        joint = self.observed.joint
+        assert joint is not None
+        n, k = joint.centre.shape
+        out = np.zeros((n, k, k))
+        for i in range(n):
+            there = np.flatnonzero(~np.isnan(joint.centre[i]))
+            block = joint.covariance[0 if len(joint.covariance) == 1 else i][np.ix_(there, there)]
+            if len(there) and np.linalg.eigvalsh(block)[0] <= 0:
+                raise UnsupportedError(
+                    "Correlated noise that leaves some combination of columns as it is cannot be sampled with records of this law",
+                    do="Give every column noise of its own too, so that the covariance is positive definite",
+                )
+            out[i][np.ix_(there, there)] = np.linalg.inv(block)
+        return out, ~np.isnan(joint.centre)
+
+    @cached_property
+    def _average_variance(self) -> Array:
+        """Variance of the noise on each released average."""
+        a = self.observed.averages
+        assert a is not None
+        spread = a.covariance
+        if np.any(spread - np.einsum("gij,ij->gij", spread, np.eye(spread.shape[1]))):
+            raise UnsupportedError(
+                "Averages after noise that is correlated across columns cannot be sampled", do="Use variance= or sd="
+            )
+        return a.variance
+
+    # -- the model ---------------------------------------------------------------------------------------
+
+    def sampler(self, kind: str) -> Sampler:
+        """The compiled model for releases of this shape."""
+        self._refuse()
+        model = self._model()
+        names = [rv.name for rv in self.anatomy.free] + [ALL]
+        shapes = {**self.anatomy.shapes, ALL: (self.anatomy.n, self.anatomy.k)}
+        return Sampler(model, kind, names, shapes)
+
+    def _refuse(self) -> None:
+        if self.observed.shuffled:
+            raise UnsupportedError(
+                "Rows in unknown order cannot be sampled with this belief: its records do not all follow one law",
+                do="Leave out Shuffle(), or write the model so that all records are alike given the parameters",
+            )
+        if self.anatomy.discrete:
+            raise UnsupportedError(
+                "Discrete records that cannot be summed out cannot be sampled",
+                do="Use a mask that works record by record (PRAM, Round, Suppress)",
+            )
+
+    def _model(self) -> Any:
+        import pymc as pm
+        import pytensor.tensor as pt
+
+        anatomy, data = self.anatomy, self.data()
+        # Looked at before the context is entered: to find the ends may build a model, which would become this one's child.
+        _ = self._ends
+        model = anatomy.belief.build(anatomy.n)
+        x = model[anatomy.belief.variable]
+        free = x in model.free_RVs
+        plain = free and not self._bounded and not self._exact_groups
+        with quiet(), model:
+            symbols = {name: pm.Data(f"release::{name}", value) for name, value in data.items()}
+            if not free:
+                if self._bounded or self._exact_groups:
+                    do = "Make the records a distribution of their own, or use normal noise"
+                    raise UnsupportedError(
+                        "Records that the model derives from others cannot be fixed or bounded by a release", do=do
+                    )
+                graph, jacobian = x, 0.0
+            elif plain:
+                graph, jacobian = x, 0.0
+            else:
+                graph, jacobian = self._mapped(symbols)
+            matrix = graph if graph.ndim == 2 else graph[:, None]
+            pm.Potential("release", pt.sum(self._likelihood(matrix, symbols)) + jacobian)
+            if plain or not free:
+                pm.Deterministic(ALL, matrix)
+                return model
+            pm.Potential("records::law", pt.sum(pm.logp(x, graph, warn_rvs=False)))
+        with quiet():
+            # Outside of the model's context: the new model must not become its child, with names taken already.
+            found = keeping_starts(model, lambda m: pm.do(m, {x.name: graph}, make_interventions_shared=False))
+            with found:
+                own = found[x.name]
+                pm.Deterministic(ALL, own if own.ndim == 2 else own[:, None])
+            return found
+
+    @cached_property
+    def _line(self) -> Line:
+        x = self.anatomy.x
+        # The support of entries that have a law each is found by looking; a vector's law is taken to be on the whole line.
+        each = x in self.anatomy.model.free_RVs and getattr(x.owner.op, "ndim_supp", 1) == 0
+        return find_line(self.anatomy, self.observed) if each else Line()
+
+    @cached_property
+    def _ends(self) -> tuple[Array, Array]:
+        low = np.stack([c.low for c in self.observed.columns], axis=1)
+        high = np.stack([c.high for c in self.observed.columns], axis=1)
+        return np.maximum(low, self._line.low), np.minimum(high, self._line.high)
+
+    @cached_property
+    def _bounded(self) -> bool:
+        low = np.stack([c.low for c in self.observed.columns], axis=1)
+        high = np.stack([c.high for c in self.observed.columns], axis=1)
+        return bool((~np.isnan(self._known)).any() or np.isfinite(low).any() or np.isfinite(high).any())
+
+    @cached_property
+    def _exact_groups(self) -> list[tuple[int, int, Any]]:
+        """Group, column and rows of averages without noise."""
+        a = self.observed.averages
+        if a is None:
+            return []
+        found = []
+        for g in range(len(a.values)):
+            for j in range(a.values.shape[1]):
+                rows = np.flatnonzero((np.asarray(a.label) == g) & np.asarray(a.members)[:, j])
+                if len(rows) and not np.isnan(a.values[g, j]) and self._average_variance[g, j] == 0:
+                    found.append((g, j, rows))
+        return found
+
+    def _mapped(self, symbols: Mapping[str, Any]) -> tuple[Any, Any]:
+        """The records as a graph of unbounded numbers, and the log of the Jacobian."""
+        import pymc as pm
+        import pytensor.tensor as pt
+
+        low, high = self._ends
+        records, jacobian = symbols["known"], pt.constant(0.0)
+        left = np.isnan(self._known)
+        for g, j, rows in self._exact_groups:
+            if (~left[rows, j]).any() or np.isfinite(
+                np.stack([c.low for c in self.observed.columns], axis=1)[rows, j]
+            ).any():
+                raise UnsupportedError(
+                    "An average of records that are told besides cannot be sampled", do="Release one or the other"
+                )
+            left[rows, j] = False
+            value, size = symbols["average"][g, j], len(rows)
+            if np.isinf(self._line.low) and np.isinf(self._line.high):
+                # Distances from the average: the chain starts with all of them at it, wherever that is.
+                away = pm.Flat(f"records::group{g}_{j}", shape=size - 1) if size > 1 else pt.zeros(0)
+                own = value + pt.concatenate([away, -pt.sum(away)[None]])
+            elif np.isfinite(self._line.low) and np.isinf(self._line.high):
+                # Shares of the sum: softmax with the last at zero.
+                logits = (
+                    pt.concatenate([pm.Flat(f"records::group{g}_{j}", shape=size - 1), pt.zeros(1)])
+                    if size > 1
+                    else pt.zeros(1)
+                )
+                shares = pt.special.softmax(logits)
+                own = self._line.low + size * (value - self._line.low) * shares
+                jacobian = jacobian + pt.sum(pt.log(shares))
+            else:
+                raise UnsupportedError(
+                    "An average of records between two ends cannot be sampled", do="Add noise before the average"
+                )
+            records = pt.set_subtensor(records[rows, j], own)
+        rows, columns = np.nonzero(left)
+        if len(rows):
+            u = pm.Flat("records::free", shape=len(rows))
+            a, b = low[rows, columns], high[rows, columns]
+            start = self._starts(a, b, rows, columns)
+            both, below, above = (
+                np.isfinite(a) & np.isfinite(b),
+                np.isfinite(a) & np.isinf(b),
+                np.isinf(a) & np.isfinite(b),
+            )
+            a0, b0 = np.where(np.isfinite(a), a, 0.0), np.where(np.isfinite(b), b, 0.0)
+            scale = start[1]
+            v = start[0] + scale * u
+            grown = pt.exp(pt.clip(v, -600, 600))
+            squashed = pt.sigmoid(v)
+            own = pt.switch(
+                both, a0 + (b0 - a0) * squashed, pt.switch(below, a0 + grown, pt.switch(above, b0 - 1 / grown, v))
+            )
+            steps = pt.switch(both, -pt.softplus(-v) - pt.softplus(v), pt.switch(below, v, pt.switch(above, -v, 0.0)))
+            jacobian = jacobian + pt.sum(steps)
+            records = pt.set_subtensor(records[rows, columns], own)
+        return (records if not self.anatomy.scalar else records[:, 0]), jacobian
+
+    def _starts(self, low: Array, high: Array, rows: Any, columns: Any) -> tuple[Array, Array]:
+        """Where unbounded entries start and how they are scaled: near what was released."""
+        place, scale = np.zeros(len(rows)), np.ones(len(rows))
+        open_ended = np.isinf(low) & np.isinf(high)
+        for i in np.flatnonzero(open_ended):
+            one = self.observed.columns[columns[i]].take(np.array([rows[i]]))
+            a, b = (float(w[0]) for w in one.window(0.5))
+            if np.isfinite(a) and np.isfinite(b):
+                place[i], scale[i] = (a + b) / 2, max((b - a) / 2, 1e-12)
+        for i in np.flatnonzero(np.isfinite(low) & np.isinf(high)):
+            one = self.observed.columns[columns[i]].take(np.array([rows[i]]))
+            a, b = (float(w[0]) for w in one.window(0.5))
+            if np.isfinite(b) and b > low[i]:
+                place[i] = np.log((max(a, low[i]) + b) / 2 - low[i])
+        return place, scale
+
+    def _likelihood(self, records: Any, symbols: Mapping[str, Any]) -> Any:
+        import pytensor.tensor as pt
+
+        total = pt.constant(0.0)
+        if self.observed.joint is not None:
+            residual = symbols["joint_centre"] - records
+            total = total - 0.5 * pt.sum(residual * pt.sum(symbols["joint_precision"] * residual[:, None, :], axis=-1))
+        for j, column in enumerate(self.observed.columns):
+            if f"told{j}" in symbols:
+                variance = symbols[f"variance{j}"]
+                logs = -0.5 * (symbols[f"centre{j}"] - records[:, j]) ** 2 / variance - 0.5 * pt.log(
+                    2 * np.pi * variance
+                )
+                total = total + pt.sum(symbols[f"told{j}"] * logs)
+                continue
+            rows = np.flatnonzero(np.isnan(column.known) & ~np.asarray(column.silent))
+            if len(rows):
+                total = total + pt.sum(column.take(rows).log(records[rows, j], tensor_math()))
+        a = self.observed.averages
+        if a is not None:
+            exact = {(g, j) for g, j, _ in self._exact_groups}
+            for g in range(len(a.values)):
+                for j in range(a.values.shape[1]):
+                    rows = np.flatnonzero((np.asarray(a.label) == g) & np.asarray(a.members)[:, j])
+                    if len(rows) and (g, j) not in exact and not np.isnan(a.values[g, j]):
+                        variance = symbols["average_variance"][g, j]
+                        total = (
+                            total
+                            - 0.5 * (symbols["average"][g, j] - pt.mean(records[rows, j])) ** 2 / variance
+                            - 0.5 * pt.log(variance)
+                        )
+        return total
+
+    # -- laws --------------------------------------------------------------------------------------------
+
+    def law(self, target: Any, chains: Chains) -> Posterior:
+        """Posterior of a target from draws of parameters and records."""
+        flat = chains.theta
+        files = flat.pop(ALL)
+        found = self._values(target, self.anatomy.complete(flat), files)
+        shape = (chains.chains, chains.draws)
+        return Drawn(found.reshape(shape + found.shape[1:]), chains=chains.chains)
+
+    def prior_law(self, target: Any) -> Posterior:
+        """The target before any release, from draws of the belief."""
+        rng = np.random.default_rng(20_000)
+        rows = [self.anatomy.draw(rng) for _ in range(FORWARD)]
+        files = np.stack([records.reshape(self.anatomy.n, self.anatomy.k) for records, _ in rows])
+        values = {name: np.stack([p[name] for _, p in rows]) for name in self.anatomy.names}
+        return Drawn(self._values(target, values, files))
+
+    def _values(self, target: Any, values: Mapping[str, Array], files: Array) -> Array:
+        if isinstance(target, Parameter):
+            return parameter_values(self.anatomy, values, target)
+        if isinstance(target, Functional):
+            parts = [self._values(p, values, files) for p in target.parts]
+            flat = [p.reshape(len(p), -1) for p in parts]
+            found = target(np.concatenate(flat, axis=1), [p.shape[1] for p in flat], [p.ndim == 1 for p in parts])
+            if not np.isfinite(found).all():
+                raise InputError(
+                    "The target must be a number for every value that is possible",
+                    "missing or infinite values",
+                    "Change the function",
+                )
+            return found
+        n = self.anatomy.n
+        if isinstance(target, Record):
+            if not -n <= target.row < n:
+                raise InputError(f"There are {n} records", target.row, "Count rows from 0")
+            found = files[:, target.row]
+        elif isinstance(target, Records):
+            return files.reshape(len(files), -1)
+        elif isinstance(target, Average):
+            found = files.mean(axis=1)
+        elif hasattr(target, "rank_in"):
+            found = np.sort(files, axis=1)[:, target.rank_in(n) - 1]
+        elif isinstance(target, NewRecord):
+            do = "Add the new record to the model as a variable and ask for it by Parameter(name)"
+            raise UnsupportedError(
+                "Records of this model depend on each other, so a new one is not defined by it", do=do
+            )
+        else:
+            raise InputError(
+                "PyMCBelief does not have this target",
+                target,
+                "Use Record(j), Records(), Parameter(name), Average() ...",
+            )
+        return np.asarray(found[:, 0] if self.anatomy.scalar else found)

@@ -1,0 +1,399 @@
+"""Uncertainties and laws of targets, given nodes and weights of the parameters after each of several releases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError, UnsupportedError
+from ...posteriors import Averaged, Curve, Gaussian, GaussianMixture
+from ...protocols import Array, Posterior, Value
+from ...targets import Average, Functional, NewRecord, Parameter, Record, Records
+from .levels import Levels
+from .nodes import Frames, Nodes
+from .target_laws import Given, parameter_values
+from .values import value_law
+
+__all__ = ["Solver", "refuses_release", "refuses_target"]
+
+SURE = 1e-13
+"""Relative error below which a number is as exact as numbers are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Solver:
+    """Releases with the nodes of their parameters; answers for any target that needs no draws."""
+
+    levels: Levels
+    frames: Frames
+    nodes: Nodes
+
+    def uncertainty(self, user: Any) -> Value:
+        """Of a user after each release, with the error that coarser subsets of the nodes show."""
+        target, loss = user.target, user.loss
+        second = user.actions is None and getattr(loss, "second_order", False)
+        if _about_parameters(target):
+            if not second:
+                return self._each(lambda i: self._of_values(user, i))
+            values = self.values(target)
+            return _judged(*(_quadratic(loss, values[:, some], weights) for some, weights in self.nodes.parts))
+        if self._joined(target):
+            means, variances = self._normal(target)
+            return _judged(
+                *(
+                    self._mixtures(user, means[:, some], variances[:, some], weights)
+                    for some, weights in self.nodes.parts
+                )
+            )
+        return self._each(lambda i: self._of_records(user, i))
+
+    def law(self, user: Any, level: int = 0) -> Posterior:
+        """Posterior of the user's target after one release."""
+        if _about_parameters(user.target):
+            return self._value_law(user, level)[0]
+        if self._joined(user.target):
+            means, variances = self._normal(user.target)
+            if means.ndim == 2:
+                return Averaged(Gaussian.scalar(means[level], variances[level]), self.nodes.weights[level], exact=True)
+        return self._given(level).law(user.target)
+
+    # -- functions of the parameters -------------------------------------------------------------------
+
+    def values(self, target: Any) -> Array:
+        """The target at every node, ``(L, S)`` or ``(L, S, k)``."""
+        found = values_of(self.levels, target, self.nodes.theta)
+        return found.reshape(*self.nodes.weights.shape, *found.shape[1:])
+
+    def _of_values(self, user: Any, level: int) -> Value:
+        law, error = self._value_law(user, level)
+        value = user.loss.uncertainty(law, user.actions)
+        if error is None:
+            # No density was to be had: coarser nodes tell the error.
+            found = [value.value]
+            for times in (2, 4):
+                found.append(user.loss.uncertainty(self._points(user.target, level, times), user.actions).value)
+            return _judged(*found)
+        return Value(value.value, value.error + error * np.abs(value.value))
+
+    def _value_law(self, user: Any, level: int) -> tuple[Posterior, float | None]:
+        target = user.target
+        some = self.levels.take([level])
+        try:
+            found = value_law(
+                some, self.frames.take([level]), lambda u: values_at(some, target, u), _place(self.levels, target)
+            )
+        except InputError:
+            found = None  # too wide for a fine grid: the nodes will do
+        if found is not None:
+            return found
+        if type(user.loss).__name__ == "LogScore":
+            raise UnsupportedError(
+                f"Quadrature has no density of {target.describe()}: it does not rise or fall with the parameters throughout",
+                do="Use another loss, or engine=ruv.Sampling()",
+            )
+        return self._points(target, level, 1), None
+
+    def _points(self, target: Any, level: int, times: int) -> Posterior:
+        """The nodes themselves as a law of point masses."""
+        weights = self.nodes.coarse(times)[level]
+        values = self.values(target)[level]
+        keep = weights > 0
+        if values.ndim == 1:
+            return Averaged(Gaussian.scalar(values[keep], 0.0), weights[keep], exact=True)
+        k = values.shape[1]
+        return Averaged(Gaussian(values[keep], np.zeros((k, k))), weights[keep], exact=True)
+
+    # -- records ---------------------------------------------------------------------------------------
+
+    def _joined(self, target: Any) -> bool:
+        """Whether the target is normal given the parameters, for all releases at once."""
+        core, seen = self.levels.core, self.levels.seen
+        if core.kind != "normal" or not core.scalar or core.n != 1 or any(s.columns[0].normal is None for s in seen):
+            return False
+        parts = target.parts if isinstance(target, Functional) else (target,)
+        if any(s.shuffled for s in seen):
+            return not isinstance(target, Functional) and isinstance(target, (Record, NewRecord))
+        return all(isinstance(p, (Record, NewRecord, Average, Parameter)) for p in parts)
+
+    def _normal(self, target: Any) -> tuple[Array, Array]:
+        """Mean and variance given parameters and release, ``(L, S)``; for an unknown row ``(L, S, n)``."""
+        mean, variance = self._moments
+        pairs = [s.columns[0].normal for s in self.levels.seen]
+        centre, noise = (np.stack([p[i] for p in pairs]) for i in (0, 1))  # type: ignore[index]
+        n = self.levels.anatomy.n
+        if isinstance(target, NewRecord):
+            return mean, variance
+        if isinstance(target, Record) and self.levels.seen[0].shuffled:
+            return _seen(mean[..., None], variance[..., None], centre[:, None], noise[:, None])
+        if isinstance(target, Record):
+            row = _row(target.row, n)
+            return _seen(mean, variance, centre[:, None, row], noise[:, None, row])
+        return self._linear(target, mean, variance, centre, noise)
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array]:
+        """Mean and variance of a record given the parameters at every node, ``(L, S)``, for normal numbers of one law."""
+        found, shape = self.nodes.at.normal, self.nodes.weights.shape
+        if found is not None:
+            mean, variance = (self.nodes.kept(a[:, 0]) for a in found)
+        else:
+            pair = self.levels.core.normal(self.nodes.theta)
+            mean, variance = (np.broadcast_to(a[:, 0], (shape[0] * shape[1],)).reshape(shape) for a in pair)
+        return mean, variance
+
+    def _linear(self, target: Any, mean: Array, variance: Array, centre: Array, noise: Array) -> tuple[Array, Array]:
+        """A linear function of records, averages and parameters, given the parameters."""
+        n = self.levels.anatomy.n
+        parts = target.parts if isinstance(target, Functional) else (target,)
+        weights, constant = np.ones(1), 0.0
+        if isinstance(target, Functional):
+            values = [self.values(p) if isinstance(p, Parameter) else mean for p in parts]
+            sizes = [1 if v.ndim == 2 else v.shape[2] for v in values]
+            linear = target.linear(sizes, [v.ndim == 2 for v in values])
+            assert linear is not None and len(linear[0]) == 1
+            weights, constant = linear[0][0], float(linear[1][0])
+        total, spread = np.full(mean.shape, constant), np.zeros(mean.shape)
+        rows = np.zeros(n)
+        place = 0
+        for p in parts:
+            size = 1
+            if isinstance(p, Parameter):
+                own = self.values(p)
+                size = 1 if own.ndim == 2 else own.shape[2]
+                total += own * weights[place] if own.ndim == 2 else own @ weights[place : place + size]
+            elif isinstance(p, NewRecord):
+                total += weights[place] * mean
+                spread += weights[place] ** 2 * variance
+            elif isinstance(p, Average):
+                rows += weights[place] / n
+            else:
+                rows[_row(p.row, n)] += weights[place]
+            place += size
+        if isinstance(target, Functional) and sum(isinstance(p, NewRecord) for p in parts) > 1:
+            spread = sum(w for p, w in zip(parts, weights, strict=False) if isinstance(p, NewRecord)) ** 2 * variance
+        told = np.flatnonzero(rows)
+        if len(told):
+            # Records seen with the same noise have the same variance and the same gain: they go together.
+            for level in range(len(mean)):
+                for size_, place_ in _alike(noise[level, told]):
+                    mine = told[place_]
+                    gain = (
+                        np.zeros(1)
+                        if np.isinf(size_)
+                        else variance[level] / (variance[level] + size_)
+                        if size_
+                        else np.ones(1)
+                    )
+                    known = float(rows[mine] @ np.where(np.isfinite(noise[level, mine]), centre[level, mine], 0.0))
+                    total[level] += rows[mine].sum() * mean[level] * (1 - gain) + gain * known
+                    spread[level] += np.sum(rows[mine] ** 2) * variance[level] * (1 - gain)
+        return total, spread
+
+    def _mixtures(self, user: Any, means: Array, variances: Array, weights: Array) -> Array:
+        """Uncertainties from all releases as one batch of mixtures."""
+        if user.actions is None and getattr(user.loss, "second_order", False) and means.ndim == 2:
+            return _quadratic(user.loss, means, weights, variances)
+        if means.ndim == 3:
+            n = means.shape[2]
+            weights = np.repeat(weights / n, n, axis=1)
+            means, variances = (
+                means.reshape(len(means), -1),
+                np.broadcast_to(variances, means.shape).reshape(len(means), -1),
+            )
+        if type(user.loss).__name__ == "LogScore" and user.actions is None and (variances > 0).all():
+            # The density on one grid is far cheaper than the entropy of thousands of components.
+            return np.array(
+                [
+                    float(user.loss.uncertainty(_density_of(*row)).value)
+                    for row in zip(weights, means, variances, strict=True)
+                ]
+            )
+        law = GaussianMixture._make(weights, means, variances, (), (len(means),))
+        return np.asarray(user.loss.uncertainty(law, user.actions).value)
+
+    def _of_records(self, user: Any, level: int) -> Value:
+        weights = [self.nodes.coarse(times)[level] for times in (1, 2, 4)]
+        laws = self._given(level).averages(user.target, weights)
+        found = [user.loss.uncertainty(law, user.actions) for law in laws]
+        value = _judged(*(f.value for f in found))
+        return Value(value.value, value.error + found[0].error)
+
+    def _given(self, level: int) -> Given:
+        weights = self.nodes.weights[level]
+        count = len(weights)
+        theta = {name: v[level * count : (level + 1) * count] for name, v in self.nodes.theta.items()}
+        return Given(
+            self.levels.anatomy,
+            self.levels.seen[level],
+            self.levels.lines(level),
+            theta,
+            None,
+            weights,
+            exact=True,
+        )
+
+    def _each(self, ask: Callable[[int], Value]) -> Value:
+        found = [ask(i) for i in range(len(self.levels))]
+        return Value(np.array([float(f.value) for f in found]), np.array([float(f.error) for f in found]))
+
+
+def refuses_target(anatomy: Any, target: Any) -> str | None:
+    """None if the target has a law without drawing; otherwise why not and what can."""
+    if isinstance(target, Functional) and not _about_parameters(target):
+        closed = anatomy.kind == "normal" and anatomy.scalar and anatomy.single is not None
+        known = all(isinstance(p, (Record, NewRecord, Average, Parameter)) for p in target.parts)
+        sizes = [_width(anatomy, p) for p in target.parts] if known else []
+        linear = target.linear([s or 1 for s in sizes], [s == 0 for s in sizes]) if closed and known else None
+        if linear is None or not linear[2]:
+            return f"Quadrature has linear functions of normal records only; {target.describe()} is another. Use engine=ruv.Sampling()."
+        return None
+    if isinstance(target, Average) and not (anatomy.kind == "normal" and anatomy.scalar):
+        return "Quadrature has the average of normal records only. Use engine=ruv.Sampling()."
+    if isinstance(target, Records) and not (anatomy.kind == "normal" and anatomy.n * anatomy.k <= 60):
+        return "Quadrature has all records at once only if they are normal and at most 60 numbers. Use engine=ruv.Sampling()."
+    if not isinstance(target, (Parameter, Record, Records, NewRecord, Average, Functional)):
+        return f"Quadrature does not have the target {target.describe()}. Use engine=ruv.Sampling()."
+    return None
+
+
+def refuses_release(anatomy: Any, target: Any, seen: Any) -> str | None:
+    """None if the target has a law without drawing after this release; otherwise why not and what can."""
+    parts = target.parts if isinstance(target, Functional) else (target,)
+    whole = any(isinstance(p, (Average, Records)) for p in parts)
+    normal = all(column.normal is not None for column in seen.columns)
+    if whole and not (normal and anatomy.kind == "normal" and not seen.shuffled):
+        return f"Quadrature has {target.describe()} only after normal noise in known rows. Use engine=ruv.Sampling()."
+    if (
+        seen.shuffled
+        and any(isinstance(p, Record) for p in parts)
+        and not (normal and anatomy.kind == "normal" and anatomy.scalar)
+    ):
+        return "Quadrature has records in unknown rows only if they are normal numbers with normal noise. Use engine=ruv.Sampling()."
+    if (
+        not anatomy.scalar
+        and anatomy.kind != "mvnormal"
+        and not normal
+        and any(isinstance(p, (Record, NewRecord)) for p in parts)
+    ):
+        return "Quadrature has records of several variables only after normal noise. Use engine=ruv.Sampling()."
+    return None
+
+
+def values_at(levels: Levels, target: Any, u: Array) -> Array:
+    """A function of the parameters at points ``(S, d)``: ``(S,)`` or ``(S, k)``."""
+    return values_of(levels, target, levels.core.natural(u))
+
+
+def values_of(levels: Levels, target: Any, theta: dict[str, Array]) -> Array:
+    """The same at points on their natural scale."""
+    values = levels.core.complete(theta)
+    if isinstance(target, Parameter):
+        return parameter_values(levels.core, values, target)
+    parts = [parameter_values(levels.core, values, p) for p in target.parts]
+    scalars = [p.ndim == 1 for p in parts]
+    flat = [p.reshape(len(p), -1) for p in parts]
+    found = np.asarray(target(np.concatenate(flat, axis=1), [p.shape[1] for p in flat], scalars), dtype=np.float64)
+    if not np.isfinite(found).all():
+        raise InputError(
+            f"The target, {target.describe()}, must be a number for every value that is possible",
+            f"{int(np.sum(~np.isfinite(found)))} missing or infinite values",
+            "Choose a function that is defined on the whole range",
+        )
+    return found
+
+
+def _about_parameters(target: Any) -> bool:
+    parts = target.parts if isinstance(target, Functional) else (target,)
+    return all(isinstance(p, Parameter) for p in parts)
+
+
+def _place(levels: Levels, target: Any) -> int | None:
+    """Which unconstrained number the target is a function of, if it is one parameter that is a number."""
+    names = [v.name for v in levels.core.free]
+    if not isinstance(target, Parameter) or target.name not in names or levels.core.shapes[target.name]:
+        return None
+    return int(levels.core._pieces[names.index(target.name)][0])
+
+
+def _width(anatomy: Any, part: Any) -> int:
+    """Number of entries of a part; 0 for a number."""
+    if not isinstance(part, Parameter) or part.component is not None:
+        return 0
+    return int(np.prod(anatomy.shapes.get(part.name, ()), dtype=int)) if anatomy.shapes.get(part.name, ()) else 0
+
+
+def _quadratic(loss: Any, values: Array, weights: Array, variances: Array | None = None) -> Array:
+    """U of a loss that is linear in the covariance, for every release at once."""
+    if values.ndim == 2:
+        mean = np.einsum("ls,ls->l", weights, values - values[:, :1]) + values[:, 0]
+        square = values - mean[:, None]
+        square *= square
+        if variances is not None:
+            square += variances
+        total = np.einsum("ls,ls->l", weights, square)
+        return np.asarray(loss.uncertainty(Gaussian.scalar(np.zeros(len(total)), np.maximum(total, 0.0))).value)
+    mean = np.einsum("ls,lsk->lk", weights, values)
+    gap = values - mean[:, None]
+    cov = np.einsum("ls,lsi,lsj->lij", weights, gap, gap)
+    return np.asarray(loss.uncertainty(Gaussian(np.zeros(cov.shape[:2]), cov)).value)
+
+
+def _density_of(weights: Array, means: Array, variances: Array) -> Any:
+    """A mixture of normal numbers as a curve on a grid that is fine in its middle; the mixture itself if that is too coarse."""
+    used = weights > 1e-17
+    weights, means, sd = (
+        weights[used] / weights[used].sum(),
+        means[used],
+        np.sqrt(np.broadcast_to(variances, used.shape)[used]),
+    )
+    law = GaussianMixture._make(weights, means, sd**2, (), ())
+    middle = float(weights @ means)
+    scale = float(np.sqrt(weights @ np.minimum(sd, np.median(sd)) ** 2))
+    far = float(np.max(np.abs(means - middle) + 9.0 * sd)) / scale
+    for points in (401, 1601):
+        x = middle + scale * np.sinh(np.linspace(-1, 1, points) * np.arcsinh(far))
+        logs = law.log_density(x)
+        inside = np.flatnonzero(logs > logs.max() - 38)
+        try:
+            curve = Curve(x[inside[0] : inside[-1] + 1], logs[inside[0] : inside[-1] + 1])
+        except InputError:
+            continue
+        if curve.doubt == 0:
+            return curve
+    return law
+
+
+def _judged(fine: Any, middle: Any, coarse: Any) -> Value:
+    """A value with its error, from three steps each twice the one before."""
+    fine, middle, coarse = (np.asarray(a, dtype=np.float64) for a in (fine, middle, coarse))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        first, second = np.abs(fine - middle), np.abs(middle - coarse)
+        # What halving the step did last time it will do again, at least.
+        error = first * np.minimum(1.0, np.where(second > 0, first / second, 1.0))
+        error = np.where((error <= SURE * np.abs(fine)) | ~np.isfinite(error), 0.0, error)
+    return Value(fine, error)
+
+
+def _seen(mean: Array, variance: Array, centre: Array, noise: Array) -> tuple[Array, Array]:
+    """A normal number after it was seen with normal noise; infinite noise tells nothing."""
+    if (noise > 0).all() and np.isfinite(noise).all():
+        gain = variance / (variance + noise)
+        return mean + gain * (centre - mean), variance * (1 - gain)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gain = np.where(np.isinf(noise), 0.0, np.where(variance + noise > 0, variance / (variance + noise), 0.0))
+    return mean + gain * (np.where(np.isinf(noise), 0.0, centre) - mean), variance * (1 - gain)
+
+
+def _alike(noise: Array) -> Sequence[tuple[float, Any]]:
+    each, place = np.unique(noise, return_inverse=True)
+    return [(float(size), np.flatnonzero(place == i)) for i, size in enumerate(each)]
+
+
+def _row(row: int, n: int) -> int:
+    if not -n <= row < n:
+        raise InputError(f"There are {n} records", row, "Count rows from 0")
+    return row % n

@@ -1,0 +1,343 @@
+"""Nodes and weights for the parameters after each of several releases: the trapezoid rule around the mode.
+
+On the whole line the trapezoid rule errs like exp(-c / step) for functions that are analytic near it, so that halving the step
+squares the relative error (Trefethen and Weideman, 2014). Subsets of the same nodes with twice and four times the step show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError
+from ...protocols import Array
+from .levels import Levels
+from .model import At
+
+__all__ = ["Frames", "Nodes", "find_frames", "lay_nodes"]
+
+DROP = 36.0
+"""Log posteriors this far below their top are nothing: 1e-16."""
+STEP = 0.5
+"""Step of the nodes, in standard deviations as the curvature at the mode says."""
+LARGEST = 400_000
+BLOCK = 48_000
+"""Nodes that are worked on at a time, where there are many releases: larger arrays cost more to get hold of than to fill."""
+WIDE = 13.0
+"""Boxes that reach farther than this are stretched, so that heavy tails cost few nodes."""
+_OUT = np.array(
+    [5, 6, 7, 8, 9, 10, 11, 12, 14, 17, 21, 26, 32, 40, 50, 65, 85, 110, 150, 200, 300, 500, 1000], dtype=np.float64
+)
+_LOOK = np.array([0, 2, 4, 6, 8, 11, 16, 30, 80], dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Frames:
+    """Where the posteriors lie: u = mode + root z, and the box of z that holds each."""
+
+    modes: Array
+    roots: Array
+    """``(L, d, d)``, lower triangular."""
+    low: Array
+    high: Array
+    """Ends of the boxes, ``(L, d)``."""
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        return int(self.modes.shape[1])
+
+    def u(self, z: Array) -> Array:
+        """Parameters at points ``(S, d)``, the same for every release, or ``(L, S, d)``: ``(L, S, d)``."""
+        parts = []
+        for i in range(self.size):
+            # Two products at most: faster than any general one.
+            parts.append(sum(self.roots[:, i, j, None] * z[..., j] for j in range(self.size)) + self.modes[:, i, None])
+        return np.stack(parts, axis=-1)
+
+    def over(self, z: Sequence[Array], shape: tuple[int, ...]) -> Array:
+        """Parameters over a product grid whose places along each axis are ``z``, to be broadcast: ``(L, *shape, d)``."""
+        found = np.empty((len(self.modes), *shape, self.size))
+        ends = (-1,) + (1,) * self.size
+        for i in range(self.size):
+            # Many roots are zero: what is left varies along one axis only, and is written out once.
+            moves = [self.roots[:, i, j].reshape(ends) * z[j] for j in range(self.size) if self.roots[:, i, j].any()]
+            found[..., i] = sum(moves, self.modes[:, i].reshape(ends))
+        return found
+
+    def take(self, levels: Any) -> Frames:
+        """Some of the releases."""
+        return Frames(self.modes[levels], self.roots[levels], self.low[levels], self.high[levels])
+
+    def sorted(self) -> list[tuple[list[int], tuple[float, ...]]]:
+        """Releases in groups, with the steps that suit them: posteriors with a long tail need finer ones along it.
+
+        Groups are small enough for their nodes to stay in the processor's cache.
+        """
+        wide = np.maximum(-self.low, self.high) > WIDE
+        groups: dict[tuple[bool, ...], list[int]] = {}
+        for i, row in enumerate(wide.tolist()):
+            groups.setdefault(tuple(row), []).append(i)
+        found = []
+        for key, members in groups.items():
+            steps = tuple(STEP / 4 if far else STEP for far in key)
+            widths = np.minimum((self.high - self.low)[members].max(axis=0), 2 * WIDE)
+            places = max(1, int(np.prod(widths / np.array(steps))))
+            count = -(-len(members) // max(1, BLOCK // places))
+            found += [(part.tolist(), steps) for part in np.array_split(np.array(members), count)]
+        return found
+
+    def turned(self, first: int) -> Frames:
+        """The same with another parameter depending on the first coordinate of z alone."""
+        if first == 0:
+            return self
+        order = [first, *(i for i in range(self.size) if i != first)]
+        covariance = self.roots @ np.swapaxes(self.roots, 1, 2)
+        roots = np.asarray(np.linalg.cholesky(covariance[:, order][:, :, order]), dtype=np.float64)[
+            :, np.argsort(order)
+        ]
+        return Frames(self.modes, roots, self.low[:, order], self.high[:, order])
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """A product grid for L releases. Weights sum to one in each row."""
+
+    weights: Array
+    """``(L, S)``"""
+    subsets: tuple[Any, Any]
+    """Nodes of twice and of four times the step, booleans ``(S,)``."""
+    axes: tuple[Array, ...]
+    """Places along each axis before any stretching, ``(L, places)`` each."""
+    logs: Array
+    """Log posterior times the stretch, at all places: ``(L, places, ...)``."""
+    whole: Array
+    """Parameters at all places, ``(L, places, ..., d)``."""
+    keep: Any
+    """Which of all places are nodes, positions ``(S,)``."""
+    at: At
+    """What the model says at all places, release after release."""
+
+    def coarse(self, times: int) -> Array:
+        """Weights that use only the nodes of a coarser grid; times is 1, 2 or 4."""
+        if times == 1:
+            return self.weights
+        some = np.where(self.subsets[0 if times == 2 else 1], self.weights, 0.0)
+        return np.asarray(some / some.sum(axis=1, keepdims=True))
+
+    @cached_property
+    def parts(self) -> list[tuple[Any, Array]]:
+        """The nodes of one, two and four times the step with their weights, which sum to one."""
+        found: list[tuple[Any, Array]] = [(slice(None), self.weights)]
+        for marks in self.subsets:
+            some = np.flatnonzero(marks)
+            weights = self.weights[:, some]
+            found.append((some, weights / weights.sum(axis=1, keepdims=True)))
+        return found
+
+    def kept(self, values: Array) -> Array:
+        """What was said at all places ``(L places, ...)``, at the nodes: ``(L, S, ...)``."""
+        return np.asarray(np.take(values.reshape(len(self.weights), -1, *values.shape[1:]), self.keep, axis=1))
+
+    @cached_property
+    def theta(self) -> dict[str, Array]:
+        """The nodes on their natural scale, release after release: ``(L S, ...)`` each."""
+        return {name: self.kept(v).reshape(-1, *v.shape[1:]) for name, v in self.at.theta.items()}
+
+
+def find_frames(levels: Levels, starts: Array, bends: Array | None = None) -> Frames:
+    """Modes and curvatures of the log posteriors, from one start each, and boxes in which nothing is missed."""
+    size = starts.shape[1]
+    if not size:
+        return Frames(starts, np.zeros((len(starts), 0, 0)), starts, starts)
+    for _ in range(4):
+        modes, bends = climb(levels, starts, bends)
+        frames = Frames(modes, _roots(bends), np.zeros(modes.shape), np.zeros(modes.shape))
+        some = np.unique(np.linspace(0, len(modes) - 1, min(len(modes), 3)).astype(int)).tolist()
+        better = _higher(levels.take(some), frames.take(some))
+        if better is None:
+            return _boxed(levels, frames)
+        # The scan found a place that is far higher: climb again from there.
+        starts, bends = modes.copy(), None
+        starts[:] = better[0]
+        starts[some] = better
+    raise InputError(
+        "The posterior of the parameters has no clear mode",
+        "one that rises for ever",
+        "Give proper priors, or use engine=ruv.Sampling()",
+    )
+
+
+def lay_nodes(levels: Levels, frames: Frames, steps: tuple[float, ...] = (STEP, STEP)) -> Nodes:
+    """Put a grid over each box, widen boxes whose edges still count, and weigh the nodes; a step for each axis."""
+    size, count = frames.size, len(frames.modes)
+    if not size:
+        one, flags, u = np.ones((count, 1)), np.ones(1, dtype=bool), np.zeros((count, 1, 0))
+        return Nodes(one, (flags, flags), (), np.zeros(count), u, np.arange(1), levels.look(u)[1])
+    low, high = frames.low.copy(), frames.high.copy()
+    for _ in range(12):
+        axes, z, slopes = zip(*[_axis(low[:, i], high[:, i], steps[i]) for i in range(size)], strict=True)
+        shape = tuple(a.shape[1] for a in axes)
+        if int(np.prod(shape)) > LARGEST:
+            raise InputError(
+                "The posterior of the parameters is too wide to integrate",
+                "very heavy tails",
+                "Use engine=ruv.Sampling()",
+            )
+        u = frames.over([_across(z[i], i, size) for i in range(size)], shape).reshape(count, -1, size)
+        found, at = levels.look(u)
+        logs = found.reshape(count, *shape)
+        for i in range(size):
+            if slopes[i].any():
+                logs = logs + _across(slopes[i], i, size)
+        with np.errstate(invalid="ignore"):
+            far = logs - logs.max(axis=tuple(range(1, size + 1)), keepdims=True)
+        grown = False
+        for i in range(size):
+            others = tuple(j for j in range(1, size + 1) if j != i + 1)
+            edges = np.max(far, axis=others)
+            for end, place in ((0, low), (-1, high)):
+                more = edges[:, end] > -DROP + 6
+                place[:, i] = np.where(more, 1.4 * place[:, i], place[:, i])
+                grown = grown or bool(more.any())
+        if not grown:
+            break
+    weights = np.exp(far, out=far).reshape(count, -1)
+    keep = np.flatnonzero(weights.max(axis=0) > 1e-17)
+    marks = [
+        np.all(np.stack(np.meshgrid(*[np.arange(n) % m == 0 for n in shape], indexing="ij")), axis=0) for m in (2, 4)
+    ]
+    marks = [m.reshape(-1)[keep] for m in marks]
+    weights = weights[:, keep]
+    weights /= weights.sum(axis=1, keepdims=True)
+    return Nodes(weights, (marks[0], marks[1]), axes, logs, u.reshape(count, *shape, size), keep, at)
+
+
+def climb(levels: Levels, starts: Array, bends: Array | None = None) -> tuple[Array, Array]:
+    """Modes of L log posteriors and the matrices of second derivatives there, by Newton steps that are never too bold.
+
+    ``bends``, if such matrices are known from near by, say how far apart to look first.
+    """
+    u = starts.astype(np.float64).copy()
+    count, size = u.shape
+    scale = np.ones((count, size))
+    if bends is not None:
+        curve = -np.diagonal(bends, axis1=1, axis2=2)
+        scale = np.where(curve > 0, 0.4 / np.sqrt(np.maximum(curve, 1e-12)), 1.0)
+    bends = np.zeros((count, size, size))
+    steps = np.array([0.0, 1.0, 0.3, 0.05, 3.0, 10.0, 1e-3])
+    offsets = _stencil(size)
+    for _ in range(120):
+        seen = levels.log_posterior(u[:, None] + offsets * scale[:, None])
+        seen = np.where(
+            np.isfinite(seen),
+            seen,
+            np.min(np.where(np.isfinite(seen), seen, np.inf), axis=1, keepdims=True, initial=1e300) - 10,
+        )
+        slope, bend = _derivatives(seen, size)
+        values, vectors = np.linalg.eigh(bend)
+        # In units of the stencil; where the surface bends the wrong way, go uphill as if it bent the other way.
+        cure = 1.0 / np.maximum(np.abs(values), 1e-3)
+        move = np.einsum("lij,lj,lkj,lk->li", vectors, cure, vectors, slope)
+        length = np.linalg.norm(move, axis=1, keepdims=True)
+        move = move * np.minimum(1.0, 20.0 / np.maximum(length, 1e-300))
+        tried = levels.log_posterior(u[:, None] + steps[:, None] * (move * scale)[:, None])
+        best = np.argmax(np.where(np.isfinite(tried), tried, -np.inf), axis=1)
+        with np.errstate(invalid="ignore"):
+            gain = tried[np.arange(count), best] - tried[:, 0]
+        u = u + steps[best][:, None] * move * scale
+        bends = bend / (scale[:, :, None] * scale[:, None, :])
+        curve = -np.diagonal(bend, axis1=1, axis2=2)
+        wanted = np.where(curve > 0, 0.4 / np.sqrt(np.maximum(curve, 1e-12)), 4.0)
+        fitting = np.all((wanted > 0.25) & (wanted < 4.0)) and np.all(values[:, -1] < 0)
+        scale = scale * np.clip(wanted, 0.02, 50.0)
+        # The box and the weights do not ask for the mode to many digits.
+        if fitting and np.all((gain < 1e-3) | ~np.isfinite(gain)):
+            break
+    return u, bends
+
+
+def _stencil(size: int) -> Array:
+    if size == 1:
+        return np.array([[0.0], [1.0], [-1.0]])
+    return np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1], [1, 1], [-1, -1]], dtype=np.float64)
+
+
+def _derivatives(seen: Array, size: int) -> tuple[Array, Array]:
+    slope = 0.5 * (seen[:, 1 : 2 * size : 2] - seen[:, 2 : 2 * size + 1 : 2])
+    bend = np.zeros((len(seen), size, size))
+    for i in range(size):
+        bend[:, i, i] = seen[:, 1 + 2 * i] + seen[:, 2 + 2 * i] - 2 * seen[:, 0]
+    if size == 2:
+        cross = 0.5 * (seen[:, 5] + seen[:, 6] - 2 * seen[:, 0] - bend[:, 0, 0] - bend[:, 1, 1])
+        bend[:, 0, 1] = bend[:, 1, 0] = cross
+    return slope, bend
+
+
+def _roots(bends: Array) -> Array:
+    values, vectors = np.linalg.eigh(bends)
+    # Flat or upward directions get the size of the others: the scan finds how far they really go.
+    least = 1e-6 * np.max(np.abs(values), axis=1, keepdims=True) + 1e-300
+    covariance = np.einsum("lij,lj,lkj->lik", vectors, 1.0 / np.maximum(np.abs(values), least), vectors)
+    return np.linalg.cholesky(covariance)
+
+
+def _higher(levels: Levels, frames: Frames) -> Array | None:
+    """Places that are far higher than the modes, if a coarse scan meets any."""
+    size = frames.size
+    line = np.concatenate([-_LOOK[:0:-1], _LOOK])
+    u = frames.u(np.stack(np.meshgrid(*[line] * size, indexing="ij"), axis=-1).reshape(-1, size))
+    logs = levels.log_posterior(u)
+    middle = logs[:, logs.shape[1] // 2]
+    if not np.any(logs.max(axis=1) > middle + 3.0):
+        return None
+    return np.asarray(u[np.arange(len(u)), np.argmax(logs, axis=1)])
+
+
+def _boxed(levels: Levels, frames: Frames) -> Frames:
+    """How far each posterior goes along each axis, and beside it."""
+    size = frames.size
+    line = np.concatenate([-_OUT[::-1], _OUT])
+    beside = np.array([-3.0, 0.0, 3.0]) if size > 1 else np.zeros(1)
+    blocks = []
+    for i in range(size):
+        block = np.zeros((len(line), len(beside), size))
+        block[..., i] = line[:, None]
+        if size > 1:
+            block[..., 1 - i] = beside
+        blocks.append(block.reshape(-1, size))
+    z = np.concatenate([np.zeros((1, size)), *blocks])
+    logs = levels.log_posterior(frames.u(z))
+    there: Any = (logs[:, 1:] > logs[:, :1] - DROP).reshape(len(logs), size, len(line), len(beside)).any(axis=3)
+    half = len(_OUT)
+    # The first place outward beyond which nothing is left, at least that of a normal law.
+    out = np.append(_OUT, 1.4 * _OUT[-1])
+    right = half - np.argmax(there[:, :, : half - 1 : -1], axis=2)
+    left = half - np.argmax(there[:, :, :half], axis=2)
+    right = np.where(there[:, :, half:].any(axis=2), right, 0)
+    left = np.where(there[:, :, :half].any(axis=2), left, 0)
+    return Frames(frames.modes, frames.roots, -np.maximum(out[left], 8.6), np.maximum(out[right], 8.6))
+
+
+def _axis(low: Array, high: Array, step: float) -> tuple[Array, Array, Array]:
+    """Even places from low to high for each release, where they lie after stretching, and the log of the stretch."""
+    reach = np.maximum(-low, high)
+    # z = sinh(c s) / c reaches a far end with about as many steps as a normal law needs.
+    values = np.linspace(0.02, 3.0, 300)
+    best = values[np.argmin(np.abs(np.arcsinh(values * reach[:, None]) / values - 9.5), axis=1)]
+    stretch = np.where(reach > WIDE, best, 0.0)[:, None]
+    safe = np.where(stretch > 0, stretch, 1.0)
+    first = np.where(stretch > 0, np.arcsinh(safe * low[:, None]) / safe, low[:, None])
+    last = np.where(stretch > 0, np.arcsinh(safe * high[:, None]) / safe, high[:, None])
+    count = 4 * int(np.ceil(float(np.max(last - first)) / step / 4)) + 1
+    s = first + (last - first) * np.linspace(0, 1, count)
+    return s, np.where(stretch > 0, np.sinh(safe * s) / safe, s), np.where(stretch > 0, np.log(np.cosh(safe * s)), 0.0)
+
+
+def _across(array: Array, axis: int, size: int) -> Array:
+    """Places along one axis ``(L, places)``, to be broadcast over the product grid."""
+    return array.reshape((len(array),) + tuple(-1 if j == axis else 1 for j in range(size)))

@@ -1,0 +1,144 @@
+"""A PyTensor graph as a list of numpy calls: what its own Python mode does, without the cost of each call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...protocols import Array
+
+__all__ = ["Program"]
+
+Call = Callable[[list[Any]], Any]
+
+
+class Program:
+    """A function graph, rewritten already, as steps that read earlier values and give new ones.
+
+    Shared variables, which come after the first ``count`` inputs, are read at every run. `of` gives None where an operation has ways of
+    its own to run, which only PyTensor knows.
+    """
+
+    def __init__(self, graph: Any, count: int) -> None:
+        place: dict[Any, int] = {v: i for i, v in enumerate(graph.inputs)}
+        self.shared = [(place[v], v) for v in graph.inputs[count:]]
+        self.count = count
+        nodes = graph.toposort()
+        for v in (*(v for node in nodes for v in (*node.inputs, *node.outputs)), *graph.outputs):
+            place.setdefault(v, len(place))
+        self.start: list[Any] = [getattr(v, "data", None) for v in place]
+        self.outputs = [place[v] for v in graph.outputs]
+        last = {i: step for step, node in enumerate(nodes) for i in (place[v] for v in (*node.inputs, *node.outputs))}
+        self.steps: list[tuple[Call, list[int], list[int], list[int]]] = []
+        for step, node in enumerate(nodes):
+            done = [i for i, when in last.items() if when == step and i not in self.outputs]
+            self.steps.append((_call(node), [place[v] for v in node.inputs], [place[v] for v in node.outputs], done))
+
+    @classmethod
+    def of(cls, graph: Any, count: int) -> Program | None:
+        """The program of a graph, or None."""
+        return cls(graph, count) if all(_plain(node.op) for node in graph.toposort()) else None
+
+    def __call__(self, *values: Any) -> list[Array]:
+        held = self.start.copy()
+        held[: self.count] = values
+        for i, variable in self.shared:
+            held[i] = variable.get_value(borrow=True)
+        for call, reads, writes, done in self.steps:
+            found = call([held[i] for i in reads])
+            for i, value in zip(writes, found, strict=True):
+                held[i] = value
+            del found
+            for i in done:
+                held[i] = None  # large arrays go as soon as nobody needs them
+        return [held[i] for i in self.outputs]
+
+
+def _plain(op: Any) -> bool:
+    """Whether an operation runs by its ``perform`` alone."""
+    from pytensor.graph.op import Op
+    from pytensor.link.c.op import COp
+
+    return all(
+        getattr(type(op), name) in (getattr(Op, name), getattr(COp, name)) for name in ("make_thunk", "make_py_thunk")
+    )
+
+
+def _call(node: Any) -> Call:
+    from pytensor.tensor.elemwise import Elemwise
+
+    node.op.prepare_node(node, None, None, "py")
+    if isinstance(node.op, Elemwise) and not node.op.inplace_pattern and len(node.outputs) == 1:
+        ready = _entrywise(node)
+        if ready is not None:
+            return ready
+
+    def call(values: list[Any]) -> list[Any]:
+        cells: list[list[Any]] = [[None] for _ in node.outputs]
+        node.op.perform(node, values, cells)
+        return [cell[0] for cell in cells]
+
+    return call
+
+
+def _entrywise(node: Any) -> Call | None:
+    """One numpy function over all entries; None if numpy has none for it."""
+    from pytensor.scalar.basic import Add, Mul
+
+    function, count = _numpy(node.op)
+    dtype = np.dtype(node.outputs[0].dtype)
+    options: dict[str, Any] = {}
+    if isinstance(function, np.ufunc) and dtype.kind == "f" and np.dtype(node.inputs[0].dtype).kind in "iub":
+        # Numpy would take small whole numbers to half precision.
+        options["sig"] = dtype.char * len(node.inputs) + "->" + dtype.char
+    loose = _loose(node)
+    pairs = isinstance(node.op.scalar_op, (Add, Mul)) and len(node.inputs) > 2 and not options
+    if function is None or not (pairs or count == len(node.inputs)):
+        return None
+    squared = function is np.power and _is_two(node.inputs[1])
+
+    def call(values: list[Any]) -> tuple[Any]:
+        if loose:
+            _check(values, loose)
+        if squared:
+            found = np.square(values[0], dtype=dtype)
+        elif pairs:
+            # PyTensor would add three or more terms number by number in Python.
+            found = values[0]
+            for value in values[1:]:
+                found = function(found, value)
+        else:
+            found = function(*values, **options)
+        return (np.asarray(found, dtype=dtype),)
+
+    return call
+
+
+def _numpy(op: Any) -> tuple[Any, int]:
+    """The numpy or scipy function that PyTensor names for an operation, and how many numbers it takes; None if there is none."""
+    return (op.nfunc, op.nfunc_spec[1]) if op.nfunc is not None else (None, 0)
+
+
+def _is_two(variable: Any) -> bool:
+    data = getattr(variable, "data", None)
+    return data is not None and np.size(data) == 1 and bool(np.all(data == 2))
+
+
+def _loose(node: Any) -> list[tuple[int, list[int]]]:
+    """Axes along which lengths are known when the graph runs only, each with the inputs that must agree there."""
+    found = []
+    for axis in range(node.outputs[0].type.ndim):
+        own = [i for i, v in enumerate(node.inputs) if not v.type.broadcastable[axis]]
+        if len(own) > 1 and any(node.inputs[i].type.shape[axis] is None for i in own):
+            found.append((axis, own))
+    return found
+
+
+def _check(values: Sequence[Any], loose: Sequence[tuple[int, Sequence[int]]]) -> None:
+    """PyTensor stretches an input only if the graph says that it may."""
+    for axis, own in loose:
+        lengths = {values[i].shape[axis] for i in own}
+        if len(lengths) > 1:
+            raise ValueError("Inputs of different lengths where the graph does not allow one to be stretched")

@@ -1,0 +1,303 @@
+"""Posteriors by quadrature: PyMC models with one or two unknown parameters, without a sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...beliefs.pymc import PyMCBelief
+from ...channels.likelihood import Observed, Silent, observe
+from ...checks import check_number
+from ...errors import InputError, RuvError, UnsupportedError
+from ...masks.base import Batch
+from ...masks.frame import Frame
+from ...protocols import Array, Posterior, Solution, Value
+from ...running.replication import over_replicates, replicate_error, replicate_seeds
+from ..refusal import has_own_engine, refusal
+from .data import as_frame, observed_in, records_of, size_of
+from .levels import CLOSE, FINER, Levels, RouteLevels, levels_of
+from .model import Anatomy
+from .node_targets import Solver, refuses_release, refuses_target
+from .nodes import Frames, climb, find_frames, lay_nodes
+
+__all__ = ["Quadrature"]
+
+PLANNED = 32
+"""Files drawn from the belief where there are no data and nothing else was asked for."""
+PARAMETERS = 2
+
+
+@dataclass(frozen=True)
+class Quadrature:
+    """Integrate the parameters of a `PyMCBelief` on a grid: no sampler, errors near those of rounding.
+
+    For models with at most two unknown continuous parameters (numbers on the unconstrained scale) and masks that work record by
+    record. The records are integrated out as in `Sampling`. The parameters get a product grid around the mode of their posterior,
+    as wide as it has any chance; the trapezoid rule is then exact to many digits, and coarser subsets of its nodes show how many.
+    Records are averaged over the nodes in closed form, and a parameter's density is laid out on a fine grid.
+
+    Parameters
+    ----------
+    tolerance : float
+        Relative error of an uncertainty that is worth finer nodes, three times at most. The error that is left is in the map.
+
+    With data one release is looked at unless ``replicates`` says otherwise; without data files are drawn from the belief.
+
+    Examples
+    --------
+    >>> Quadrature()
+    Quadrature(tolerance=1e-09)
+    """
+
+    tolerance: float = 1e-9
+    name: str = field(default="quadrature", init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tolerance", check_number("tolerance", self.tolerance, low=0, open_low=True))
+
+    # -- the engine's contract -----------------------------------------------------------------------
+
+    def refuses(self, user: Any, masks: Sequence[Any], data: Any = None) -> str | None:
+        """None if the model has few parameters, and every mask's law and the target's are known without drawing."""
+        belief = getattr(user, "belief", None)
+        if not isinstance(belief, PyMCBelief):
+            return "Quadrature needs a PyMCBelief. Use engine='auto'."
+        elsewhere = has_own_engine("Quadrature", user)
+        if elsewhere is not None:
+            return elsewhere
+        n = 2 if data is None and belief.size is None else size_of(belief, data)
+        anatomy = belief.anatomy(n)
+        belief.check_names(user.target, n)
+        reason = _refuses_model(anatomy) or refuses_target(anatomy, user.target)
+        if reason is not None or (data is None and belief.size is None):
+            return reason
+        records = records_of(belief, data)
+        try:
+            if records is None:
+                records = as_frame(belief.draw(np.random.default_rng(0)))
+            for family in Batch.of(masks).families:
+                mask = masks[family.positions[0]]
+                seen = observed_in(mask, records, anatomy, np.random.SeedSequence(0))
+                levels_of(anatomy, [seen])
+                reason = refuses_release(anatomy, user.target, seen)
+                if reason is not None:
+                    return reason
+        except UnsupportedError as error:
+            return str(error)
+        except RuvError:
+            # What is wrong with the study itself is said when it is solved.
+            return None
+        return None
+
+    def plan(self, users: Sequence[Any], masks: Batch, data: Any = None) -> list[list[int]]:
+        """Members of a family are worked on together."""
+        return [list(family.positions) for family in masks.families]
+
+    def solve(
+        self,
+        user: Any,
+        masks: Sequence[Any],
+        *,
+        data: Any = None,
+        replicates: int | None = None,
+        seed: np.random.SeedSequence | None = None,
+        tell: Callable[..., None] | None = None,
+    ) -> Solution:
+        """Uncertainty of the user after each mask."""
+        return self.solve_together([user], masks, data=data, replicates=replicates, seed=seed, tell=tell)[0]
+
+    def solve_together(
+        self,
+        users: Sequence[Any],
+        masks: Sequence[Any],
+        *,
+        data: Any = None,
+        replicates: int | None = None,
+        seed: np.random.SeedSequence | None = None,
+        tell: Callable[..., None] | None = None,
+    ) -> list[Solution]:
+        """Uncertainties of users who share a belief, from the same nodes."""
+        belief = users[0].belief
+        records = records_of(belief, data)
+        n = size_of(belief, data)
+        anatomy = belief.anatomy(n)
+        for user in users:
+            belief.check_names(user.target, n)
+            reason = _refuses_model(anatomy) or refuses_target(anatomy, user.target)
+            if reason is not None:
+                raise refusal(reason)
+        count = (1 if data is not None else PLANNED) if replicates is None else replicates
+        value, error = (np.empty((count, len(users), len(masks))) for _ in range(2))
+        nodes, rough, routes = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
+        for r, (for_data, for_mask, _) in enumerate(replicate_seeds(seed, count)):
+            file = records if records is not None else as_frame(belief.draw(np.random.default_rng(for_data)))
+            seen = [observed_in(mask, file, anatomy, for_mask) for mask in masks]
+            done = 0
+            for places, levels in levels_of(anatomy, seen):
+                found, sizes, off = self._solved(levels, users)
+                for i, answer in enumerate(found):
+                    value[r, i, places], error[r, i, places] = answer
+                nodes[places], rough[places] = np.maximum(nodes[places], sizes), np.maximum(rough[places], off)
+                for place in places:
+                    routes[place] = levels.route
+                done += len(places)
+                if tell is not None:
+                    tell((r + done / len(masks)) / count)
+        spread = replicate_error(value) if count > 1 else error[0]
+        diagnostics = {
+            "converged": [bool(e <= 1e-4) for e in np.max(error / np.maximum(np.abs(value), 1e-300), axis=(0, 1))],
+            "how": ["integrated"] * len(masks),
+            "route": routes,
+            "nodes": nodes.tolist(),
+            "integration_error": rough.tolist(),
+        }
+        before = self._before(anatomy, users)
+        return [
+            Solution(over_replicates(value[:, i]), spread[i], before[i], self.name, diagnostics)
+            for i in range(len(users))
+        ]
+
+    def posterior(self, user: Any, mask: Any, release: Any = None) -> Posterior:
+        """Posterior of the user's target after one release."""
+        if release is None:
+            raise InputError(
+                "A posterior by quadrature needs a release", None, "Pass what mask.release(data, rng) gave back"
+            )
+        belief = user.belief
+        frame = Frame.of(release)
+        n = belief.size if belief.size is not None else frame.n
+        anatomy = belief.anatomy(n)
+        belief.check_names(user.target, n)
+        reason = _refuses_model(anatomy) or refuses_target(anatomy, user.target)
+        if reason is not None:
+            raise refusal(reason)
+        seen = observe(mask, frame.table if frame.kind in ("frame", "series") else release, n)
+        ((_, levels),) = levels_of(anatomy, [seen])
+        levels, frames, _ = _settled(levels)
+        ((_, steps),) = frames.sorted()
+        return Solver(levels, frames, lay_nodes(levels, frames, steps)).law(user)
+
+    # -- a row of releases -----------------------------------------------------------------------------
+
+    def _solved(self, levels: Levels, users: Sequence[Any]) -> tuple[list[Value], Any, Array]:
+        """Answers for every user, how many nodes were used, and how far the records' own nodes may be off."""
+        levels, frames, off = _settled(levels)
+        count = len(levels)
+        answers = [Value(np.zeros(count), np.zeros(count)) for _ in users]
+        used = np.zeros(count, dtype=int)
+        # Records that are summed over nodes make every parameter point dear.
+        dear = isinstance(levels, RouteLevels) and levels.parts[0][2] is not None
+        tolerance, halvings = (max(self.tolerance, 1e-5), 2) if dear else (self.tolerance, 4)
+        for todo, steps in frames.sorted():
+            # Halving the steps of those that need it, three times at most.
+            for halving in range(halvings):
+                some, part = levels.take(todo), frames.take(todo)
+                try:
+                    nodes = lay_nodes(some, part, tuple(step / 2**halving for step in steps))
+                except InputError:
+                    if not halving:
+                        raise
+                    break  # finer would be too many: what is left of the error stays in the map
+                used[todo] = nodes.weights.shape[1]
+                solver = Solver(some, part, nodes)
+                found = [solver.uncertainty(user) for user in users]
+                answers = [
+                    Value(_put(a.value, todo, b.value), _put(a.error, todo, b.error))
+                    for a, b in zip(answers, found, strict=True)
+                ]
+                todo = [i for i in todo if any(a.error[i] > tolerance * abs(a.value[i]) for a in answers)]
+                if not todo or not frames.size:
+                    break
+        doubt = np.where(off > 1e-13, off, 0.0)
+        # A share of an infinite value says nothing.
+        return (
+            [Value(a.value, a.error + doubt * np.where(np.isinf(a.value), 0.0, np.abs(a.value))) for a in answers],
+            used,
+            off,
+        )
+
+    def _before(self, anatomy: Anatomy, users: Sequence[Any]) -> list[float]:
+        """Uncertainties before any release, worked out once; missing where the prior is flat."""
+        keys = [_key(user) for user in users]
+        fresh = [i for i, key in enumerate(keys) if key is None or key not in anatomy.cache]
+        found = dict(zip(fresh, self._fresh_before(anatomy, [users[i] for i in fresh]), strict=True)) if fresh else {}
+        anatomy.cache.update({keys[i]: value for i, value in found.items() if keys[i] is not None})
+        return [found[i] if i in found else float(anatomy.cache[key]) for i, key in enumerate(keys)]
+
+    def _fresh_before(self, anatomy: Anatomy, users: Sequence[Any]) -> list[float]:
+        missing = [float("nan")] * len(users)
+        if anatomy.improper:
+            return missing
+        silent = Observed(tuple(Silent(anatomy.n) for _ in range(anatomy.k)))
+        try:
+            ((_, levels),) = levels_of(anatomy, [silent])
+            return [float(answer.value[0]) for answer in self._solved(levels, users)[0]]
+        except (InputError, UnsupportedError):
+            # A prior so wide that its moments are beyond numbers, or a density that only the release makes simple.
+            return missing
+
+
+def _settled(levels: Levels) -> tuple[Levels, Frames, Array]:
+    """Frames of the posteriors, with the records' own nodes made fine enough first."""
+    frames = _frames(levels)
+    off = np.zeros(len(levels))
+    if not isinstance(levels, RouteLevels) or levels.parts[0][2] is None:
+        return levels, frames, off
+    rng = np.random.default_rng(0)
+    for _ in range(FINER):
+        z = rng.standard_normal((16, frames.size)) * 2
+        off[0] = levels.integration_error(0, frames.u(z)[0])
+        if off[0] <= CLOSE:
+            break
+        levels = levels.finer(0)
+    return levels, _frames(levels, frames.modes), off
+
+
+def _frames(levels: Levels, starts: Any = None) -> Frames:
+    """The first release is climbed from the model's own start, the others from its mode."""
+    if not levels.core.size:
+        return find_frames(levels, np.zeros((len(levels), 0)))
+    bends: Any = None
+    if starts is None:
+        first = levels.take([len(levels) // 2])
+        key = ("quadrature start",)
+        start, bends = levels.core.cache.get(key, (levels.core.initial[None], None))
+        mode, bends = climb(first, start, bends)
+        if np.isfinite(mode).all() and np.isfinite(bends).all():
+            levels.core.cache[key] = mode, bends
+        starts, bends = (np.repeat(a, len(levels), axis=0) for a in (mode, bends))
+    return find_frames(levels, starts, bends)
+
+
+def _refuses_model(anatomy: Anatomy) -> str | None:
+    if anatomy.kind == "joint":
+        return "Quadrature needs records that are independent given the parameters. Use engine=ruv.Sampling()."
+    if not anatomy.continuous:
+        return "Quadrature needs continuous parameters. Sum the discrete ones out, or use engine=ruv.Sampling()."
+    if anatomy.size > PARAMETERS:
+        return f"Quadrature needs at most {PARAMETERS} unknown parameters; this model has {anatomy.size}. Use engine=ruv.Sampling()."
+    return None
+
+
+def _key(user: Any) -> Any:
+    """What the uncertainty before any release depends on, beside the model; None if it cannot be told apart from others."""
+    key = (
+        "quadrature before",
+        user.target,
+        user.loss,
+        None if user.actions is None else repr(np.asarray(user.actions).tolist()),
+    )
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _put(array: Array, places: Any, values: Array) -> Array:
+    fresh = np.array(array, dtype=np.float64)
+    fresh[places] = values
+    return fresh

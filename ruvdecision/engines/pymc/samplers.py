@@ -1,0 +1,256 @@
+"""Running a compiled model: nutpie where it is there, PyMC's own NUTS otherwise. A model is compiled once and given new data."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import shutil
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError
+from ...protocols import Array
+from .graphs import quiet
+
+__all__ = ["Chains", "Sampler", "choose_sampler", "diagnose", "smooth_weights"]
+
+
+PLAIN_ACCEPT = 0.8
+"""Acceptance that both samplers aim at by themselves."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """Draws of the parameters: each variable has shape ``(chains, draws) + its own``."""
+
+    values: Mapping[str, Array]
+    divergences: int
+    chains: int
+    draws: int
+
+    @property
+    def theta(self) -> dict[str, Array]:
+        """The draws laid chain after chain, ``(chains * draws,) + shape``."""
+        return {k: v.reshape((-1, *v.shape[2:])) for k, v in self.values.items()}
+
+    def joined(self, other: Chains) -> Chains:
+        """More draws of the same chains."""
+        values = {k: np.concatenate([v, other.values[k]], axis=1) for k, v in self.values.items()}
+        return Chains(values, self.divergences + other.divergences, self.chains, self.draws + other.draws)
+
+
+class Sampler:
+    """A compiled model. ``kind`` is "nutpie" or "pymc"."""
+
+    def __init__(
+        self,
+        model: Any,
+        kind: str,
+        names: Sequence[str],
+        shapes: Mapping[str, tuple[int, ...]],
+        prefix: str = "release::",
+    ) -> None:
+        self.model, self.kind, self.names, self.shapes, self.prefix = model, kind, tuple(names), dict(shapes), prefix
+        self.recent: dict[Any, Chains] = {}
+        self.steps: dict[float, Any] = {}
+        no_compiler_notice(kind)
+        with quiet():
+            try:
+                if kind == "nutpie":
+                    import nutpie
+
+                    self.compiled: Any = nutpie.compile_pymc_model(model)
+                else:
+                    import pymc as pm
+
+                    with model:
+                        self.compiled = pm.NUTS() if not model.discrete_value_vars else None
+                    self.steps[PLAIN_ACCEPT] = self.compiled
+            except Exception as error:
+                raise _broken(error) from None
+
+    def run(
+        self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float = 0.8
+    ) -> Chains:
+        """Draw from the posterior of the parameters for a release."""
+        named = {f"{self.prefix}{k}": v for k, v in data.items()}
+        with quiet(), _hushed():
+            try:
+                trace = (
+                    self._nutpie(named, draws, tune, chains, seed, accept)
+                    if self.kind == "nutpie"
+                    else self._pymc(named, draws, tune, chains, seed, accept)
+                )
+            except KeyboardInterrupt:
+                raise
+            except Exception as error:
+                raise _broken(error) from None
+        posterior = trace["posterior"]
+        values = {}
+        for name in self.names:
+            array = np.asarray(posterior[name].values, dtype=np.float64)
+            values[name] = array.reshape((*array.shape[:2], *self.shapes[name]))
+        stats = trace["sample_stats"]
+        return Chains(values, int(np.sum(stats["diverging"].values)), chains, draws)
+
+    def _nutpie(self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float) -> Any:
+        import nutpie
+
+        # nutpie knows the data that the density uses, and refuses the rest.
+        keys = getattr(self.compiled, "shared_var_keys", None)
+        used = set(self.compiled.shared_data) if keys is None else {variable.name for variable in keys}
+        ready = self.compiled.with_data(**{k: v for k, v in data.items() if k in used})
+        settings: dict[str, Any] = {"draws": draws, "tune": tune, "chains": chains, "seed": seed, "progress_bar": False}
+        if accept != PLAIN_ACCEPT:
+            settings["target_accept"] = accept
+        return nutpie.sample(ready, **settings)
+
+    def _pymc(self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float) -> Any:
+        import pymc as pm
+
+        if data:
+            pm.set_data(data, model=self.model)
+        settings = {
+            "draws": draws,
+            "tune": tune,
+            "chains": chains,
+            "random_seed": seed,
+            "progressbar": False,
+            "model": self.model,
+        }
+        # Tiny models are quicker one chain after the other than with the cost of starting processes.
+        settings |= {"cores": 1, "compute_convergence_checks": False}
+        if self.compiled is not None:
+            if accept not in self.steps:
+                with self.model:
+                    self.steps[accept] = pm.NUTS(target_accept=accept)
+            settings["step"] = self.steps[accept]
+        return pm.sample(**settings)
+
+
+@cache
+def choose_sampler(wanted: str = "auto") -> str:
+    """The sampler that will be used."""
+    there = importlib.util.find_spec("nutpie") is not None
+    if wanted == "nutpie" and not there:
+        raise InputError("nutpie is not installed", wanted, 'Install it (pip install nutpie), or use sampler="pymc"')
+    return ("nutpie" if there else "pymc") if wanted == "auto" else wanted
+
+
+@cache
+def no_compiler_notice(kind: str) -> None:
+    """Say once if PyMC's own sampler has to run without a C++ compiler."""
+    if kind == "pymc":
+        import pytensor
+
+        if pytensor.config.mode in ("Mode", "FAST_RUN", "CVM", "Cxx") and not (
+            pytensor.config.cxx or shutil.which("g++")
+        ):
+            warnings.warn(
+                "No C++ compiler was found: PyMC's sampler runs in plain Python, much slower. Install g++ or nutpie.",
+                stacklevel=2,
+            )
+
+
+# -- diagnostics -------------------------------------------------------------------------------------------
+
+
+def diagnose(chains: Chains) -> dict[str, float]:
+    """Largest R-hat, least bulk and tail effective sample size over all parameters."""
+    if not chains.values:
+        return {
+            "rhat": 1.0,
+            "ess_bulk": float(chains.chains * chains.draws),
+            "ess_tail": float(chains.chains * chains.draws),
+        }
+    az, xr = quiet_arviz(), _xarray()
+    named = lambda values: xr.Dataset(  # noqa: E731
+        {k: (("chain", "draw", *(f"{k}_{i}" for i in range(v.ndim - 2))), v) for k, v in values.items()}
+    )
+    data, half = named(chains.values), chains.draws // 2
+    # One chain is compared with itself: its first half with its second.
+    parts = (
+        data
+        if chains.chains > 1
+        else named({k: v[:, : 2 * half].reshape(2, half, *v.shape[2:]) for k, v in chains.values.items()})
+    )
+    with quiet(), np.errstate(all="ignore"):
+        rhat = az.rhat(parts) if half > 3 else None
+        bulk, tail = az.ess(data, method="bulk"), az.ess(data, method="tail")
+    largest = lambda d, f: float(f([f(v.values) for v in d.data_vars.values()]))  # noqa: E731
+    return {
+        "rhat": np.nan if rhat is None else largest(rhat, np.max),
+        "ess_bulk": largest(bulk, np.min),
+        "ess_tail": largest(tail, np.min),
+    }
+
+
+def smooth_weights(logs: Array) -> tuple[Array, float]:
+    """Pareto-smoothed importance weights that sum to one, and k-hat (Vehtari et al., 2024)."""
+    logs = np.asarray(logs, dtype=np.float64)
+    if not np.isfinite(logs).all():
+        logs = np.where(np.isnan(logs), -np.inf, logs)
+        if not np.isfinite(logs.max()):
+            return np.full(len(logs), 1.0 / len(logs)), np.inf
+        logs = np.maximum(logs, logs.max() - 700)
+    if np.ptp(logs) < 1e-9:
+        # The anchor itself: constant weights have no tail to fit.
+        return np.full(len(logs), 1.0 / len(logs)), -np.inf
+    az = quiet_arviz()
+    with quiet(), np.errstate(all="ignore"):
+        if hasattr(az, "psislw"):
+            smoothed, k = az.psislw(logs.copy())
+        else:
+            from arviz_stats.base import array_stats
+
+            # ArviZ 1 wants log likelihoods, whose negatives are the log weights of leave-one-out.
+            smoothed, k = array_stats.psislw(-logs)
+    weights = np.exp(np.asarray(smoothed) - np.max(smoothed))
+    return weights / weights.sum(), float(k)
+
+
+def quiet_arviz() -> Any:
+    """ArviZ, imported without the notices that it prints about its own future."""
+    with quiet():
+        import arviz
+    return arviz
+
+
+def _xarray() -> Any:
+    import xarray
+
+    return xarray
+
+
+class _hushed:
+    """PyMC logs what it does at every run; a map has its own progress bar."""
+
+    def __enter__(self) -> None:
+        self.loggers = [
+            logging.getLogger(name) for name in ("pymc", "pymc.sampling.mcmc", "pymc.stats.convergence", "nutpie")
+        ]
+        self.levels = [logger.level for logger in self.loggers]
+        for logger in self.loggers:
+            logger.setLevel(logging.CRITICAL)
+
+    def __exit__(self, *_: object) -> None:
+        for logger, level in zip(self.loggers, self.levels, strict=True):
+            logger.setLevel(level)
+
+
+def _broken(error: Exception) -> InputError:
+    # Only the first line: what follows shows values that the graph held, and records are among them.
+    first = str(error).strip().splitlines()[0][:200] if str(error).strip() else "no message"
+    if "initial" in first.lower() or "logp" in first.lower() or "SamplingError" in type(error).__name__:
+        do = "Check that priors allow the start (initval=), and that the records' law gives density to the release"
+        return InputError("The model cannot be sampled from where it starts", f"{type(error).__name__}: {first}", do)
+    return InputError(
+        "The sampler fails on this model",
+        f"{type(error).__name__}: {first}",
+        "Try pm.sample on builder(n) to see where",
+    )

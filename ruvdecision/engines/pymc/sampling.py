@@ -1,0 +1,293 @@
+"""Posteriors by sampling: user models written in PyMC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ...beliefs.pymc import PyMCBelief
+from ...channels.likelihood import observe
+from ...checks import check_choice, check_flag, check_integer, check_list, check_number
+from ...errors import ConvergenceError, InputError
+from ...masks.base import Batch, Mask
+from ...masks.frame import Frame
+from ...protocols import Posterior, Solution
+from ...running.replication import over_replicates, replicate_error, replicate_seeds
+from ..refusal import has_own_engine
+from .data import as_frame, observed_in, records_of, size_of
+from .draws import Drawer, Point
+
+__all__ = ["Sampling"]
+
+BLOCK = 8
+"""Neighbours in a grid that share draws. Blocks do not depend on each other, whoever works on them."""
+STRONGEST = 1000.0
+"""The largest power of a prior or likelihood; beyond it one draw would have all the weight."""
+PLANNED = 8
+"""Files drawn from the belief where there are no data and nothing else was asked for."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Sample the posterior of a `PyMCBelief` for each release; every number carries its Monte Carlo error.
+
+    Where the records are independent given the parameters and the mask works record by record, the records are integrated out: in
+    closed form for normal records and noise, over nodes otherwise. Then only the parameters are sampled, and the law of a record
+    is averaged over them (Rao and Blackwell). Neighbouring releases of a grid reuse draws by Pareto-smoothed importance
+    weights where k-hat is below 0.7, and are sampled afresh where it is not. The model is compiled once; released data
+    and mask parameters are its data.
+
+    Parameters
+    ----------
+    draws, tune, chains : int
+        Draws kept per chain, draws to tune each chain, and chains.
+    sampler : "auto", "nutpie" or "pymc"
+        nutpie where it is installed, PyMC's own NUTS otherwise.
+    target_accept : float, default 0.8
+        Acceptance that the step size is tuned for; nearer to one where there are divergences (smaller steps, slower).
+    target_mcse : float, optional
+        Go on drawing until the uncertainty of every user is known to this relative error (0.01 for 1 %), which is the relative error
+        of 1/U too, or until ``max_draws``. The map says which.
+    max_draws : int
+        Largest number of draws of one release, all chains together.
+    strict : bool
+        Raise `ConvergenceError` where a point does not converge, instead of marking it.
+    keep : bool or list of masks
+        Keep the parameter draws of all or of some releases, for `RUMap.draws`. The draws go with the map and grow with it.
+    reuse : bool
+        False samples every release afresh.
+    prior_power, likelihood_power : float
+        Raise the prior or the likelihood to a power by importance weights: what a weaker or stronger prior would have given, without
+        sampling again (Kallioinen et al., 2024). At most 1,000. See `power_scaling`.
+
+    A point has converged if R-hat is at most 1.01, bulk and tail effective sample size at least 400 (or a tenth of the draws, if
+    these are fewer than 4,000, but 50), there is no divergence, and k-hat is below 0.7.
+
+    Examples
+    --------
+    >>> Sampling(draws=500, chains=2)
+    Sampling(draws=500, chains=2)
+    """
+
+    draws: int = 1000
+    tune: int = 500
+    chains: int = 4
+    sampler: str = "auto"
+    target_accept: float = 0.8
+    target_mcse: float | None = None
+    max_draws: int = 40_000
+    strict: bool = False
+    keep: Any = False
+    reuse: bool = True
+    prior_power: float = 1.0
+    likelihood_power: float = 1.0
+    name: str = field(default="sampling", init=False, repr=False)
+    keeps_finished: ClassVar[bool] = True
+    """Ctrl-C in the middle of a row of releases loses only the one that is being worked on."""
+
+    def __post_init__(self) -> None:
+        for option, low in (("draws", 10), ("tune", 10), ("chains", 1), ("max_draws", 10)):
+            object.__setattr__(self, option, check_integer(option, getattr(self, option), low=low))
+        for option in ("prior_power", "likelihood_power"):
+            object.__setattr__(
+                self, option, check_number(option, getattr(self, option), low=0, high=STRONGEST, open_low=True)
+            )
+        check_choice("sampler", self.sampler, ["auto", "nutpie", "pymc"])
+        accept = check_number("target_accept", self.target_accept, low=0, high=1, open_low=True, open_high=True)
+        object.__setattr__(self, "target_accept", accept)
+        if self.target_mcse is not None:
+            object.__setattr__(self, "target_mcse", check_number("target_mcse", self.target_mcse, low=0, open_low=True))
+        check_flag("strict", self.strict, "Say whether a chain that did not converge is an error")
+        check_flag("reuse", self.reuse, "Say whether neighbours may share draws")
+        if not isinstance(self.keep, (bool, np.bool_)):
+            do = "Name the releases whose draws you want, or write True or False"
+            masks = (self.keep,) if isinstance(self.keep, Mask) else tuple(check_list("keep", self.keep, do))
+            if not all(isinstance(m, Mask) for m in masks):
+                raise InputError("keep must be True, False or a list of masks", self.keep, do)
+            object.__setattr__(self, "keep", masks)
+
+    def __repr__(self) -> str:
+        default = type(self).__dataclass_fields__
+        shown = [n for n in default if n != "name" and getattr(self, n) != default[n].default]
+        return f"Sampling({', '.join(f'{n}={getattr(self, n)!r}' for n in shown)})"
+
+    # -- the engine's contract -----------------------------------------------------------------------
+
+    def refuses(self, user: Any, masks: Sequence[Any], data: Any = None) -> str | None:
+        """None if the user's belief is a PyMC model that can be asked for the target."""
+        if not isinstance(getattr(user, "belief", None), PyMCBelief):
+            return "Sampling needs a PyMCBelief. Use engine='auto'."
+        elsewhere = has_own_engine("Sampling", user)
+        if elsewhere is not None:
+            return elsewhere
+        records_of(user.belief, data)  # data that do not fit are said before any compiling
+        user.belief.check_names(user.target, size_of(user.belief, data))
+        return None
+
+    def plan(self, users: Sequence[Any], masks: Batch, data: Any = None) -> list[list[int]]:
+        """Blocks of neighbours: members of a family in the order of their numbers."""
+        blocks = []
+        for family in masks.families:
+            order = np.lexsort(family.numbers.T[::-1]) if family.numbers.shape[1] else np.arange(len(family.positions))
+            ranked = [family.positions[i] for i in order]
+            blocks += [ranked[i : i + BLOCK] for i in range(0, len(ranked), BLOCK)]
+        return blocks
+
+    def solve(
+        self,
+        user: Any,
+        masks: Sequence[Any],
+        *,
+        data: Any = None,
+        replicates: int | None = None,
+        seed: np.random.SeedSequence | None = None,
+        tell: Callable[..., None] | None = None,
+    ) -> Solution:
+        """Uncertainty of the user after each mask."""
+        return self.solve_together([user], masks, data=data, replicates=replicates, seed=seed, tell=tell)[0]
+
+    def solve_together(
+        self,
+        users: Sequence[Any],
+        masks: Sequence[Any],
+        *,
+        data: Any = None,
+        replicates: int | None = None,
+        seed: np.random.SeedSequence | None = None,
+        tell: Callable[..., None] | None = None,
+        interruptible: bool = False,
+    ) -> list[Solution]:
+        """Uncertainties of users who share a belief, from the same draws.
+
+        With ``interruptible`` Ctrl-C gives back what is finished; the rest is missing and marked ``unfinished``.
+        """
+        belief = users[0].belief
+        records = records_of(belief, data)
+        count = (1 if data is not None else PLANNED) if replicates is None else replicates
+        n = size_of(belief, data)
+        anatomy = belief.anatomy(n)
+        for user in users:
+            belief.check_names(user.target, n)
+        drawer = Drawer(self, anatomy, users)
+        tally = _Tally(users, masks, count)
+        try:
+            with threadpool_limits(1):
+                for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(seed, count)):
+                    file = records if records is not None else as_frame(belief.draw(np.random.default_rng(for_data)))
+                    seen = [observed_in(mask, file, anatomy, for_mask) for mask in masks]
+                    step = lambda done, note="", r=r: tell((r + done) / count, note) if tell else None  # noqa: E731
+                    for i, point in drawer.points(seen, for_draws, step):
+                        self._check(point, masks[i])
+                        tally.add(r, i, point, self._kept(masks[i]))
+        except KeyboardInterrupt:
+            if not interruptible or not tally.any_done:
+                raise
+        before = [drawer.before(user, seed) for user in users]
+        return tally.solutions(before, self.name)
+
+    def posterior(self, user: Any, mask: Any, release: Any = None) -> Posterior:
+        """Posterior of the user's target after one release."""
+        return self.point(user, mask, release).posteriors[0]
+
+    def point(self, user: Any, mask: Any, release: Any = None, seed: np.random.SeedSequence | None = None) -> Point:
+        """Posterior, uncertainty and diagnostics after one release. Releases of one kind share a compiled model."""
+        if release is None:
+            raise InputError("A sampled posterior needs a release", None, "Pass what mask.release(data, rng) gave back")
+        belief = user.belief
+        frame = Frame.of(release)
+        n = belief.size if belief.size is not None else frame.n
+        anatomy = belief.anatomy(n)
+        belief.check_names(user.target, n)
+        seen = observe(mask, frame.table if frame.kind in ("frame", "series") else release, n)
+        drawer = Drawer(self, anatomy, [user])
+        with threadpool_limits(1):
+            ((_, point),) = drawer.points([seen], np.random.SeedSequence(0) if seed is None else seed, lambda *_: None)
+        self._check(point, mask)
+        return point
+
+    def _check(self, point: Point, mask: Any) -> None:
+        if self.strict and not point.converged:
+            raise ConvergenceError(
+                f"{mask} did not converge",
+                point.trouble,
+                "Draw more (draws=, tune=), reparametrise the model, or use strict=False to mark it",
+            )
+
+    def _kept(self, mask: Any) -> bool:
+        return (
+            bool(self.keep)
+            if isinstance(self.keep, (bool, np.bool_))
+            else any(repr(mask) == repr(m) for m in self.keep)
+        )
+
+
+class _Tally:
+    """Sums over replicates, point by point."""
+
+    def __init__(self, users: Sequence[Any], masks: Sequence[Any], count: int) -> None:
+        self.users, self.masks, self.count = users, masks, count
+        self.value = np.full((count, len(users), len(masks)), np.nan)
+        self.error = np.full_like(self.value, np.nan)
+        self.points: list[list[Point | None]] = [[None] * len(masks) for _ in range(count)]
+        self.kept: dict[int, Any] = {}
+
+    def add(self, r: int, i: int, point: Point, keep: bool) -> None:
+        for u, found in enumerate(point.values):
+            self.value[r, u, i], self.error[r, u, i] = float(found.value), float(found.error)
+        if keep and r == 0:
+            self.kept[i] = point.dataset()
+        self.points[r][i] = point.light()
+
+    @property
+    def done(self) -> Any:
+        return ~np.isnan(self.value).any(axis=(0, 1))
+
+    @property
+    def any_done(self) -> bool:
+        return bool(self.done.any())
+
+    def solutions(self, before: Sequence[float], name: str) -> list[Solution]:
+        many = self.count > 1
+        with np.errstate(invalid="ignore"):
+            value = over_replicates(self.value)
+            # The spread between replicates contains the error within them.
+            error = replicate_error(self.value) if many else self.error[0]
+        columns = self._columns()
+        return [
+            Solution(value[u], error[u], before[u], name, columns, self.kept if u == 0 else {})
+            for u in range(len(self.users))
+        ]
+
+    def _columns(self) -> dict[str, Any]:
+        found: dict[str, list[Any]] = {}
+        done = self.done
+        for i in range(len(self.masks)):
+            own = [row[i] for row in self.points if row[i] is not None]
+            for key, entry in _summary(own).items():  # type: ignore[arg-type]
+                found.setdefault(key, []).append(entry)
+        if not done.all():
+            found["unfinished"] = [not d for d in done]
+        return found
+
+
+def _summary(points: list[Point]) -> dict[str, Any]:
+    """Diagnostics of a release over its replicates: the worst of each."""
+    worst = lambda name, f: float(f([getattr(p, name) for p in points])) if points else np.nan  # noqa: E731
+    words = lambda name: ", ".join(dict.fromkeys(getattr(p, name) for p in points))  # noqa: E731
+    return {
+        "converged": bool(points) and all(p.converged for p in points),
+        "rhat": worst("rhat", np.max),
+        "ess_bulk": worst("ess_bulk", np.min),
+        "ess_tail": worst("ess_tail", np.min),
+        "divergences": int(sum(p.divergences for p in points)),
+        "khat": worst("khat", np.max),
+        "draws": int(sum(p.count for p in points)),
+        "how": words("how"),
+        "route": words("route"),
+        "budget": words("budget"),
+        "integration_error": worst("integration_error", np.max),
+    }

@@ -1,0 +1,1 @@
+"""Snoopers who use a fixed rule instead of Bayes' theorem."""

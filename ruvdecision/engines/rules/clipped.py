@@ -1,0 +1,67 @@
+"""Exact error of a fixed rule on the records at hand when normal noise is cut off at natural bounds, or the rule is a rank.
+
+Section V of Duncan et al. (2001) without simulation: truncated-normal moments for linear rules, Poisson-binomial tails
+for ranks, the expectation of eq. 14 for the scientist.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...losses import Quadratic
+from ...masks.base import Mask
+from ...posteriors.shapes import as_weight_matrix
+from ...protocols import Array
+from ...targets import Parameter
+from ...users.rules import Ranked, Rule
+from .losses import check_sizes
+from .source import Drawing, Source, noise_law, noise_sizes, truth_of
+
+__all__ = ["clipped_error", "has_clipped_error"]
+
+
+def has_clipped_error(user: Any, source: Source, mask: Mask, linear: Rule | None) -> bool:
+    """Whether `clipped_error` knows the case; ``linear`` is the snooper's rule if it is linear."""
+    return (
+        source.table is not None
+        and source.k == 1
+        and source.n > 1
+        and isinstance(user.loss, Quadratic)
+        and (linear is not None or isinstance(user.estimator, Ranked))
+        and _variances(mask, source) is not None
+    )
+
+
+def clipped_error(user: Any, source: Source, mask: Any, linear: Rule | None) -> float:
+    """Expected loss of the rule over the noise, the records being fixed."""
+    # The closed forms live with the scenarios, which need the engines.
+    from .clipped_noise import clipped_moments, position_error, scientist_error
+
+    variances = _variances(mask, source)
+    assert source.table is not None and variances is not None
+    x, bounds = source.table[:, 0], (mask.lower, mask.upper)
+    weight = float(as_weight_matrix(user.loss.weights, (1,))[0, 0])
+    if isinstance(user.target, Parameter):
+        return weight * float(scientist_error(x, variances[None], *bounds)[0])
+    wanted = truth_of(user.target, Drawing(source.table[None]))[0]
+    check_sizes(1, len(wanted), user.estimator)
+    truth = float(wanted[0])
+    if linear is None:
+        rank = user.estimator.target.rank_in(len(x))
+        return weight * float(position_error(x, variances[None], rank, *bounds, target=truth)[0])
+    each = linear.weights(np.ones((len(x), 1), dtype=bool))
+    assert each is not None
+    mean, variance = clipped_moments(x, variances, *bounds)
+    bias = float(each[:, 0] @ (mean - x)) + (float(each[:, 0] @ x) + linear.constant() - truth)
+    return weight * (float(each[:, 0] ** 2 @ variance) + bias**2)
+
+
+def _variances(mask: Mask, source: Source) -> Array | None:
+    """The noise variance of every record; None unless the mask is normal noise, record by record."""
+    law = noise_law(mask)
+    if law is None or law[0] != "normal":
+        return None
+    sizes = noise_sizes(mask, source.table, source.n, 1)
+    return None if sizes is None else np.broadcast_to(np.square(sizes[:, 0]), (source.n,))

@@ -1,0 +1,440 @@
+"""The engine for snoopers: the expected loss of a fixed rule, exact where it can be, otherwise simulated."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...beliefs.normal import NormalBelief
+from ...channels.linear import LinearChannel
+from ...checks import as_generator, check_choice
+from ...errors import InputError, UnsupportedError
+from ...losses import Quadratic
+from ...masks.base import Batch, Mask
+from ...masks.frame import Frame
+from ...posteriors import Gaussian
+from ...protocols import Array, Posterior, Solution, Value
+from ...running.replication import replicate_seeds
+from ...targets import EachRecord, Functional, Parameter, Record, Records
+from ...users.rules import Custom, Linear, Mean, Row, Rule, order_rows
+from ...users.user import Snooper
+from ..normal.exact import Exact, _form
+from .clipped import clipped_error, has_clipped_error
+from .losses import check_sizes, costs, mean_moments, sampling_shares
+from .moments import Wanted, error_law, present, pull
+from .source import Drawing, Seeds, Source, add_noise, draw_noise, noise_law, noise_sizes, truth_of
+
+__all__ = ["REPLICATES", "FixedRule"]
+
+REPLICATES = 200
+"""Releases that are drawn for a snooper when nothing else was asked for, as in Duncan et al., section V."""
+CHUNK = 200_000
+"""Entries of a block of replicates: what is held at any time does not grow with replicates or masks."""
+LARGEST_PROBED = 500
+"""Files with more records than this do not have a callable rule tried for linearity, which takes one call per record."""
+
+
+@dataclass(frozen=True)
+class FixedRule:
+    """Expected loss of a `Snooper`'s rule.
+
+    Exact for linear rules and linear targets, where the release is linear-Gaussian and the records come from a
+    `NormalBelief` or are given, and the loss depends on the error alone: the error is then normal with known
+    mean and covariance. Otherwise releases are simulated. All masks share their random numbers (noise of different
+    size is the same draw, scaled), blocks of replicates are worked on together, and U carries its standard error.
+
+    Parameters
+    ----------
+    method : {"auto", "exact", "simulate"}
+        "auto" is exact where the error is normal, as above. "exact" also integrates the error of linear rules and ranks on
+        records at hand, for normal noise with or without bounds and squared error (Duncan et al., section V); the
+        work for a rank in the middle grows as the square of the number of records.
+
+    A release that holds no value at all for the rule (everything suppressed) leaves the snooper without an estimate: U is
+    infinite. One that holds it only sometimes (a sample without the target's row) is refused, because an infinite
+    U would hide what the other releases give away.
+    """
+
+    method: str = "auto"
+    name = "fixed rule"
+
+    def __post_init__(self) -> None:
+        check_choice("method", self.method, ["auto", "exact", "simulate"])
+
+    def refuses(self, user: Any, masks: Sequence[Mask], data: Any = None) -> str | None:
+        if not isinstance(user, Snooper):
+            return f"FixedRule needs a Snooper; this user is a {type(user).__name__}. Use engine='auto'."
+        if isinstance(user.target, EachRecord):
+            return f"FixedRule needs a target that is one thing; {user.target.describe()} is many. Use engine='auto'."
+        if self.method == "exact":
+            work = _Work(user, Source.of(user.belief, data))
+            for family in Batch.of(masks).families:
+                mask = masks[family.positions[0]]
+                if work.channel(mask, family.numbers[:1]) is not None and not any(
+                    _wiped(masks[i]) for i in family.positions
+                ):
+                    continue
+                if not all(work.clipped(masks[i]) for i in family.positions):
+                    return f"{mask} with {user.estimator!r} has no closed form for a snooper. Use engine='auto', which simulates it."
+        return None
+
+    def solve(
+        self,
+        user: Any,
+        masks: Sequence[Mask],
+        *,
+        data: Any = None,
+        replicates: int | None = None,
+        seed: np.random.SeedSequence | None = None,
+        tell: Callable[[float], None] | None = None,
+    ) -> Solution:
+        work = _Work(user, Source.of(user.belief, data))
+        value, error = np.empty(len(masks)), np.zeros(len(masks))
+        names = ["exact"] * len(masks)
+        solved: set[int] = set()
+        if self.method != "simulate":
+            for family in Batch.of(masks).families:
+                members = [i for i in family.positions if not _wiped(masks[i])]
+                if not members:
+                    continue
+                channel = work.channel(
+                    masks[members[0]], np.array([masks[i].numbers for i in members], dtype=np.float64)
+                )
+                if channel is not None:
+                    value[members], error[members] = work.exact(channel)
+                    solved.update(members)
+        left = [i for i in range(len(masks)) if i not in solved]
+        if self.method == "exact":
+            for i in left:
+                value[i] = clipped_error(user, work.source, masks[i], work._linear_rule())
+        elif left:
+            count = REPLICATES if replicates is None else replicates
+            work.check_flat([masks[i] for i in left], seed)
+            result = work.simulate([masks[i] for i in left], count, seed, tell)
+            value[left], error[left] = result.value, result.error
+            for i in left:
+                names[i] = "simulated"
+        return Solution(value, error, float("nan"), names[0] if len(set(names)) == 1 else names)
+
+    def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
+        """A snooper has none."""
+        raise UnsupportedError(
+            "A snooper uses a fixed rule and has no posterior", type(user).__name__, "Ask for the posterior of a User"
+        )
+
+
+class _Work:
+    """One snooper and the records that the rule is judged on."""
+
+    def __init__(self, user: Snooper, source: Source) -> None:
+        self.user, self.source = user, source
+        self.rule: Rule = user.estimator
+        if isinstance(self.rule, Row) and self.rule.row is None and source.table is not None and source.k == 1:
+            # Index knowledge of the records at hand is a row like any other.
+            self.rule = Row(int(order_rows(source.table, user.target.rank_in(source.n))[0]))
+        if hasattr(user.target, "rank_in"):
+            user.target.rank_in(source.n)
+        if isinstance(self.rule, Row) and self.rule.row is not None:
+            self.rule.place(source.n)
+        self.sampling_variance = source.table is not None and isinstance(user.target, Parameter)
+        if self.sampling_variance:
+            _check_scientist(user, source)
+
+    # -- in closed form ------------------------------------------------------------------------------------
+
+    def channel(self, mask: Mask, numbers: Array) -> LinearChannel | None:
+        """The channel of a family whose exact value is known, or None."""
+        user, source = self.user, self.source
+        loss, target = user.loss, user.target
+        if (
+            not loss.location_free
+            or not hasattr(loss, "expected")
+            or isinstance(target, Records)
+            or self.sampling_variance
+        ):
+            return None
+        if source.table is None and not isinstance(user.belief, NormalBelief):
+            return None
+        rule = self._linear_rule()
+        if (
+            rule is None
+            or (source.table is not None and source.n < 2)
+            or (source.table is None and self._form() is None)
+        ):
+            return None
+        try:
+            channel = Exact()._channel(self._stand_in(), mask, numbers, source.table)
+        except UnsupportedError:
+            return None
+        if channel.location == "known":
+            return channel
+        # Rows that moved or were drawn: only a rule that treats them alike, and one record at most in the target.
+        parts = target.parts if isinstance(target, Functional) else (target,)
+        plain = isinstance(rule, Mean) and sum(isinstance(p, Record) for p in parts) <= 1
+        return channel if plain and source.table is None else None
+
+    def clipped(self, mask: Mask) -> bool:
+        """Whether the error on the records at hand is a known integral."""
+        return has_clipped_error(self.user, self.source, mask, self._linear_rule())
+
+    def exact(self, channel: LinearChannel) -> Value:
+        """Expected loss of the rule for every member of a family."""
+        source, rule = self.source, self._linear_rule()
+        assert rule is not None
+        there = present(channel)
+        weights = rule.weights(there)
+        assert weights is not None
+        if np.any((weights != 0) & ~there) or not np.all(there.any(axis=0)):
+            # Nothing is released that the rule could use.
+            return Value.exact(np.inf)
+        pulled = pull(channel, weights)
+        if source.table is not None:
+            truth = truth_of(self.user.target, Drawing(source.table[None]))[0]
+            centre = np.einsum("nij,nj->i", pulled.records, source.table) + rule.constant()
+            check_sizes(len(centre), len(truth), rule)
+            return self._expected(centre - truth, pulled.noise)
+        form = self._form()
+        check_sizes(source.k, len(form.constant), rule)
+        total: Any = 0.0
+        for share, shaped in self._places(form, channel):
+            mean, covariance = error_law(self.user.belief, pulled, shaped, rule)
+            total = total + share * self._expected(mean, covariance).value
+        return Value.exact(total)
+
+    def _places(self, form: Any, channel: LinearChannel) -> Iterator[tuple[float, Wanted]]:
+        """The target at each kind of place where its record may be, with its share."""
+        n, k = self.source.n, self.source.k
+        wanted = Wanted.of(form, n, k)
+        rows = [i for i, p in enumerate(form.parts) if isinstance(p, Record)]
+        if channel.location == "known" or not rows:
+            yield 1.0, wanted
+            return
+        shape, _, cell = channel.layout.rows()
+        piece = form.matrix[:, rows[0] * k : rows[0] * k + k]
+        here = form.parts[rows[0]].row % n
+        kinds = channel.layout.places(here) if channel.location == "drawn" else channel.layout.classes()
+        for share, t, c in kinds:
+            records = wanted.records.copy()
+            records[here] -= piece
+            records[np.flatnonzero((shape == t) & (cell == c))[0]] += piece
+            yield share, Wanted(wanted.mean, wanted.new, records, wanted.constant)
+
+    def _expected(self, mean: Array, covariance: Array) -> Value:
+        """Expected loss of an error with this law: the truth seen from the estimate."""
+        loss = self.user.loss
+        costs(
+            loss, np.zeros((1, len(mean))), np.zeros((1, len(mean))), self.rule
+        )  # a loss of intervals refuses a number
+        if len(mean) == 1:
+            return loss.expected(
+                Gaussian.scalar(np.full(len(covariance), -mean[0]), covariance[:, 0, 0]), np.zeros(len(covariance))
+            )
+        centre = np.broadcast_to(-mean, (len(covariance), len(mean)))
+        return loss.expected(Gaussian(centre, covariance), np.zeros(centre.shape))
+
+    def _form(self) -> Any:
+        if hasattr(self.user.target, "rank_in"):
+            return None
+        parts = self.user.target.parts if isinstance(self.user.target, Functional) else ()
+        return None if any(hasattr(p, "rank_in") for p in parts) else _form(self.user.belief, self.user.target)
+
+    def _linear_rule(self) -> Rule | None:
+        if isinstance(self.rule, Custom) and not hasattr(self, "_probed"):
+            self._probed = _probe(self.rule, self.source)
+        rule = self._probed if isinstance(self.rule, Custom) else self.rule
+        if rule is None or (isinstance(rule, Row) and rule.row is None):
+            return None
+        return rule if rule.weights(np.ones((self.source.n, self.source.k), dtype=bool)) is not None else None
+
+    def _stand_in(self) -> NormalBelief:
+        """A belief that has the size and the columns of the data; its law is not used."""
+        if self.source.table is None:
+            return self.user.belief  # type: ignore[no-any-return]
+        return NormalBelief(
+            records=self.source.n, covariance=np.eye(self.source.k), prior="flat", columns=self.source.columns
+        )
+
+    # -- by simulation -----------------------------------------------------------------------------------------
+
+    def check_flat(self, masks: Sequence[Mask], seed: Any) -> None:
+        """Refuse a flat prior unless the loss is the same wherever the population mean is."""
+        belief = self.user.belief
+        if self.source.table is not None or not isinstance(belief, NormalBelief) or belief.doubt is not None:
+            return
+        step = 1000.0 * float(np.sqrt(np.diag(belief.spread).max()))
+        here = self._losses(masks, 4, seed, None)[0]
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a rule may overflow so far out, which is an answer too
+            there = self._losses(masks, 4, seed, None, shift=step)[0]
+        scale = np.nanmax(np.abs(here), initial=0.0)
+        if not np.allclose(here, there, rtol=1e-7, atol=1e-7 * scale, equal_nan=True):
+            raise UnsupportedError(
+                "The loss of this rule depends on the population mean, and a flat prior gives no law to average over",
+                do="Give the belief a prior_variance, or pass data=",
+            )
+
+    def simulate(self, masks: Sequence[Mask], count: int, seed: Any, tell: Any) -> Value:
+        losses, correction = self._losses(masks, count, seed, tell)
+        value = losses.mean(axis=1) - correction
+        error = np.full(len(masks), np.nan)
+        if count > 1:
+            # Squares of very large losses are out of reach.
+            unit = np.nanmax(np.abs(losses), axis=1, initial=0.0)
+            unit = np.where(np.isfinite(unit) & (unit > 0), unit, 1.0)
+            error = unit * (losses / unit[:, None]).std(axis=1, ddof=1) / np.sqrt(count)
+        for i, mask in enumerate(masks):
+            lost = np.isnan(losses[i])
+            if np.all(lost):
+                value[i], error[i] = np.inf, 0.0
+            elif np.any(lost):
+                raise UnsupportedError(
+                    f"After {mask} some releases hold no value for the rule {self.rule!r}, others do",
+                    f"{int(lost.sum())} of {count} without",
+                    "Give a callable that says what the snooper does then, such as taking the mean",
+                )
+        return Value(value, error)
+
+    def _losses(
+        self, masks: Sequence[Mask], count: int, seed: Any, tell: Any, shift: float = 0.0
+    ) -> tuple[Array, Array]:
+        """Loss in every replicate, (masks, replicates), and what is to be taken off their mean."""
+        source = self.source
+        seeds = list(replicate_seeds(seed, count))
+        step = max(1, CHUNK // (source.n * source.k))
+        laws: dict[Any, list[tuple[int, Array]]] = {}
+        others = []
+        for i, mask in enumerate(masks):
+            law = noise_law(mask) if self._plain else None
+            sizes = None if law is None else noise_sizes(mask, source.table, source.n, source.k)
+            if sizes is None:
+                others.append(i)
+            else:
+                laws.setdefault(law, []).append((i, sizes))
+        found: list[list[Array]] = [[] for _ in masks]
+        truths = []
+        for start in range(0, count, step):
+            block = seeds[start : start + step]
+            drawn = source.draw(block).moved(shift) if shift else source.draw(block)
+            if not self.sampling_variance:
+                truths.append(truth_of(self.user.target, drawn))
+            index = self._index(drawn.records)
+            for law, members in laws.items():
+                draws = draw_noise(law, source.n, source.k, block)
+                for i, sizes in members:
+                    found[i].append(self._noisy(masks[i], drawn.records, draws, sizes, index))
+            for i in others:
+                found[i].append(
+                    np.stack([self._released(masks[i], drawn.records, index, r, s) for r, s in enumerate(block)])
+                )
+            if tell is not None:
+                tell(min(start + step, count) / count)
+        estimates = [np.concatenate(f) for f in found]
+        if self.sampling_variance:
+            parts = [sampling_shares(e, source, self.user.loss) for e in estimates]
+            return np.stack([p[0] for p in parts]), np.array([p[1] for p in parts])
+        truth = np.concatenate(truths)
+        return np.stack([costs(self.user.loss, e, truth, self.rule) for e in estimates]), np.zeros(len(masks))
+
+    def _index(self, records: Array) -> Any:
+        """Where the target's record stands in each replicate, (replicates, k), if the rule needs to know."""
+        if isinstance(self.rule, Row) and self.rule.row is None:
+            return order_rows(records, self.user.target.rank_in(records.shape[1]))
+        return None
+
+    def _noisy(self, mask: Mask, records: Array, draws: Array, sizes: Array, index: Any) -> Array:
+        """Estimates from releases with noise, all replicates of a block at once."""
+        if isinstance(self.rule, Row) and self.rule.row is not None:
+            j = self.rule.place(records.shape[1])
+            return add_noise(mask, records[:, [j]], draws[:, [j]], sizes[[j]] if len(sizes) > 1 else sizes)[:, 0]
+        released = add_noise(mask, records, draws, sizes)
+        if isinstance(self.rule, Custom):
+            return np.stack([self._asked(y) for y in released])
+        return self._look(released, index)
+
+    @property
+    def _plain(self) -> bool:
+        """Whether a release can be made without a frame; a function of one's own gets the kind of data that was given."""
+        return not isinstance(self.rule, Custom) or self.source.kind in ("vector", "matrix")
+
+    def _asked(self, release: Array) -> Array:
+        """What a function of one's own makes of a released matrix."""
+        return np.asarray(np.atleast_1d(self.rule(release[:, 0] if self.source.kind == "vector" else release))).ravel()
+
+    def _released(self, mask: Mask, records: Array, index: Any, r: int, seeds: Seeds) -> Array:
+        """The estimate from one release of any mask."""
+        rng = as_generator(seeds[1])
+        x = records[r]
+        if isinstance(self.rule, Custom):
+            given = self.source.given
+            if given is None:
+                given = x[:, 0] if self.source.kind == "vector" else x
+            return np.asarray(np.atleast_1d(self.rule(mask.release(given, rng)))).ravel()
+        frame = mask.release(self.source.frame(x), rng)
+        try:
+            values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+        except (TypeError, ValueError):  # a mask that turned numbers into words
+            values, _ = Frame.of(frame).numeric(f"The rule {self.rule!r}", missing=True)
+        labels = frame.index.to_numpy()
+        if len(labels) < len(x) and np.issubdtype(labels.dtype, np.integer) and len(np.unique(labels)) == len(labels):
+            # A sample tells which rows it holds: the others are missing.
+            whole = np.full((len(x), values.shape[1]), np.nan)
+            whole[labels] = values
+            values = whole
+        return self._look(values[None], None if index is None else index[[r]])[0]
+
+    def _look(self, values: Array, index: Any) -> Array:
+        """What the rule makes of released values (replicates, n, k)."""
+        if self.sampling_variance:
+            return mean_moments(values)
+        if index is not None:
+            return np.asarray(np.take_along_axis(values, index[:, None, :], axis=1)[:, 0])
+        return self.rule.of(values)
+
+
+# -- helpers -------------------------------------------------------------------------------------------------
+
+
+def _check_scientist(user: Snooper, source: Source) -> None:
+    """The population mean of given records has a meaning for the released mean and squared error only."""
+    fits = isinstance(user.estimator, Mean) and isinstance(user.loss, Quadratic) and user.target.component is None
+    if not fits or user.target.name != "mu":
+        raise UnsupportedError(
+            "With data the population's parameters are not known; the exception is the released mean for Parameter('mu') under "
+            "squared error (Duncan et al., eqs 13 and 14)",
+            f"rule {user.estimator!r}, {user.target!r}, {user.loss!r}",
+            "Ask for Average() or another function of the records, or use a NormalBelief without data",
+        )
+    if source.n < 2:
+        raise InputError("The error of a mean needs at least two records", source.n, "Give the whole file")
+
+
+def _wiped(mask: Mask) -> bool:
+    """Infinite noise releases missing values, which a rule cannot use."""
+    return bool(np.isinf(mask.numbers).any()) if mask.numbers else False
+
+
+def _probe(rule: Custom, source: Source) -> Linear | None:
+    """The weights of a callable that is linear, found by trying it; None if it is not, or too large to try."""
+    if source.table is not None or source.k != 1 or source.n > LARGEST_PROBED:
+        return None
+    n = source.n
+    shape = (n,) if source.kind == "vector" else (n, 1)
+    rng = np.random.default_rng(0)
+    probes = np.concatenate([rng.standard_normal((4, n)) * s for s in (1e-2, 1.0, 1e3)])
+    points = np.concatenate([np.zeros((1, n)), np.eye(n), probes])
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            seen = np.array([np.asarray(rule(x.reshape(shape))).reshape(()) for x in points], dtype=np.float64)
+    except (InputError, ValueError):
+        return None
+    if not np.all(np.isfinite(seen)):
+        return None
+    offset, coefficients = seen[0], seen[1 : n + 1] - seen[0]
+    told = probes @ coefficients + offset
+    room = 1e-9 * (1.0 + abs(offset) + np.abs(probes) @ np.abs(coefficients))
+    return Linear(coefficients, float(offset)) if np.all(np.abs(seen[n + 1 :] - told) <= room) else None

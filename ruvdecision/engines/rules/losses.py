@@ -1,0 +1,81 @@
+"""What a rule's estimates cost, replicate by replicate, and the error of a released mean for the population mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError
+from ...posteriors.shapes import as_weight_matrix
+from ...protocols import Array
+from ...users.rules import Rule
+from .source import Source
+
+__all__ = ["check_sizes", "costs", "mean_moments", "sampling_shares"]
+
+
+def mean_moments(values: Array) -> Array:
+    """Mean and covariance of the mean, estimated from one release each: shape (replicates, k + k * k)."""
+    present = np.asarray(~np.isnan(values).any(axis=2))
+    count = present.sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        whole = bool(present.all())
+        kept = values if whole else np.where(present[:, :, None], values, 0.0)
+        mean = kept.sum(axis=1) / count[:, None]
+        off = kept - mean[:, None]
+        if not whole:
+            off = np.where(present[:, :, None], off, 0.0)
+        covariance = np.einsum("rna,rnb->rab", off, off) / ((count - 1) * count)[:, None, None]
+    return np.concatenate([mean, covariance.reshape(len(values), -1)], axis=1)
+
+
+def sampling_shares(moments: Array, source: Source, loss: Any) -> tuple[Array, float]:
+    """Eq. 14 as a mean over replicates: each one's share, and the variance of the mean of means, which is taken off."""
+    k, count = source.k, len(moments)
+    assert source.table is not None
+    matrix = as_weight_matrix(loss.weights, (k,))
+    mean, sampling = moments[:, :k], moments[:, k:].reshape(count, k, k)
+    own = np.einsum("rab,ab->r", sampling, matrix)
+    centre = mean.mean(axis=0)
+    bias = centre - source.table.mean(axis=0)
+    # bias' W bias plus its first-order change with each replicate: the spread of these is the error by the delta method.
+    shares = own + bias @ matrix @ bias + 2 * (mean - centre) @ matrix @ bias
+    off = np.trace(matrix @ np.atleast_2d(np.cov(mean, rowvar=False))) / count if count > 1 else 0.0
+    return shares, float(off)
+
+
+def costs(loss: Any, estimates: Array, truth: Array, rule: Rule) -> Array:
+    """Loss in every replicate; NaN where there is no estimate."""
+    count, m = truth.shape
+    lost = np.asarray(np.isnan(estimates).any(axis=1))
+    if np.all(lost):
+        return np.full(count, np.nan)
+    wanted = truth[:, 0] if m == 1 else truth
+    given = estimates[:, 0] if estimates.shape[1] == 1 and m == 1 else estimates
+    # The rows without an estimate are filled, so that the loss sees numbers only, and marked afterwards.
+    filled = np.where(lost[:, None], 0.0, given) if given.ndim == 2 else np.where(lost, 0.0, given)
+    try:
+        values = np.asarray(
+            loss.cost(filled, wanted, m > 1) if hasattr(loss, "cost") else loss(filled, wanted), dtype=np.float64
+        )
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        values = np.empty(0)
+    if values.shape != (count,):
+        check_sizes(estimates.shape[1], m, rule)
+        raise InputError(
+            f"The loss {loss!r} must give one number per estimate", f"shape {values.shape}", "Sum over the components"
+        )
+    return np.where(lost, np.nan, values)
+
+
+def check_sizes(given: int, wanted: int, rule: Any) -> None:
+    """Refuse a rule that gives more or fewer numbers than the target has."""
+    if given != wanted:
+        raise InputError(
+            f"The rule {rule!r} must give {wanted} number{'s' if wanted > 1 else ''}, as many as the target has",
+            given,
+            "Use a callable that gives back what the target is, or a Functional target",
+        )

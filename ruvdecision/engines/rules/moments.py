@@ -1,0 +1,137 @@
+"""Mean and covariance of a linear rule's error when the release is linear in the records plus Gaussian noise.
+
+A rule a'y meets a release y = A x + e, so its error a'y - t is Gaussian. A is never formed: the weights are taken
+back through the channel cell by cell. Differences between the weights on a record and the target's are formed record
+by record, so that what cancels does so exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...beliefs.normal import NormalBelief
+from ...channels.linear import LinearChannel
+from ...protocols import Array
+from ...targets import Average, NewRecord, Parameter, Record
+from ...users.rules import Rule
+
+__all__ = ["Pulled", "Wanted", "error_law", "present", "pull"]
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """A linear target: matrices on mu, on a new record, on each record, and a constant."""
+
+    mean: Array
+    new: Array
+    records: Array
+    """Shape (n, m, k)."""
+    constant: Array
+
+    @classmethod
+    def of(cls, form: Any, n: int, k: int) -> Wanted:
+        """Read the linear form of a target, as the exact engine writes it."""
+        m = len(form.constant)
+        mean, new, records = np.zeros((m, k)), np.zeros((m, k)), np.zeros((n, m, k))
+        for i, part in enumerate(form.parts):
+            piece = form.matrix[:, i * k : i * k + k]
+            if isinstance(part, Parameter):
+                mean += piece
+            elif isinstance(part, NewRecord):
+                new += piece
+            elif isinstance(part, Average):
+                records += piece / n
+            elif isinstance(part, Record):
+                records[part.row % n] += piece
+        return cls(mean, new, records, form.constant)
+
+
+@dataclass(frozen=True, eq=False)
+class Pulled:
+    """A rule taken back through a channel: its weights on the records, and the covariance of the noise in it."""
+
+    records: Array
+    """Shape (n, k, k): the estimate is the sum of records[i] @ x_i."""
+    noise: Array
+    """Shape (masks or 1, k, k)."""
+
+
+def present(channel: LinearChannel) -> NDArray[np.bool_]:
+    """Which entries are in the file, shape (n, k)."""
+    shape, _, cell = channel.layout.rows()
+    found = np.empty((channel.layout.n, channel.columns), dtype=bool)
+    for t, block in enumerate(channel.blocks):
+        mine = shape == t
+        found[mine] = block.alive[cell[mine]]
+    return found
+
+
+def pull(channel: LinearChannel, weights: Array) -> Pulled:
+    """Take the weights ``(n, k)`` of a rule back through the channel.
+
+    No mask of the family may wipe a column out; then the operators on the records are the same for all of them.
+    """
+    n, k = weights.shape
+    shape, copy, cell = channel.layout.rows()
+    records = np.zeros((n, k, k))
+    noise: Array = np.zeros((1, k, k))
+    loading: list[Array] = [np.zeros((1, k, k)) for _ in channel.common]
+    for t, block in enumerate(channel.blocks):
+        mine = np.flatnonzero(shape == t)
+        if mine.size == 0:
+            continue
+        at_copy, at_cell = copy[mine], cell[mine]
+        roots, c = block.shape.roots, len(block.shape.sizes)
+        # Coordinates on the normalised mean of each cell, and what is left within it.
+        sums = np.zeros((block.shape.count, c, k))
+        np.add.at(sums, (at_copy, at_cell), weights[mine])
+        sums /= roots[:, None]
+        rest = weights[mine] - sums[at_copy, at_cell] / roots[at_cell, None]
+        # Rows of B, by cell and column: each column of the estimate uses its own column of the release.
+        b = block.b[0].reshape(c, k, c, k)
+        taken = np.einsum("qca,cadb->qdab", sums, b)
+        records[mine] = taken[at_copy, at_cell] / roots[at_cell, None, None]
+        within = block.w[0] * block.told[:, :, None]
+        records[mine] += rest[:, :, None] * within[at_cell]
+        pairs = np.einsum("qca,qdb->cadb", sums, sums)
+        noise = noise + np.einsum("mcadb,cadb->mab", block.r.reshape(-1, c, k, c, k), pairs)
+        for i in range(c):
+            inside = rest[at_cell == i]
+            noise = noise + (inside.T @ inside) * block.rw[:, i]
+        total = sums.sum(axis=0)
+        for j, load in enumerate(block.loads):
+            loading[j] = loading[j] + np.einsum("ca,mcab->mab", total, load.reshape(-1, c, k, k))
+    for load, covariance in zip(loading, channel.common, strict=True):
+        noise = noise + load @ covariance @ np.swapaxes(load, -1, -2)
+    return Pulled(records, noise)
+
+
+def error_law(belief: NormalBelief, pulled: Pulled, wanted: Wanted, rule: Rule) -> tuple[Array, Array]:
+    """Mean ``(m,)`` and covariance ``(masks or 1, m, m)`` of estimate less target, over records and noise.
+
+    Under a flat prior a rule whose error moves with the population mean has an infinite variance.
+    """
+    gap = pulled.records - wanted.records
+    shift = gap.sum(axis=0) - wanted.mean - wanted.new
+    size = (
+        np.abs(pulled.records).sum(axis=0)
+        + np.abs(wanted.records).sum(axis=0)
+        + np.abs(wanted.mean)
+        + np.abs(wanted.new)
+    )
+    # Unbiased up to rounding is unbiased.
+    shift = np.where(np.abs(shift) <= 1e-12 * size, 0.0, shift)
+    spread = belief.spread
+    covariance = np.einsum("nia,ab,njb->ij", gap, spread, gap) + wanted.new @ spread @ wanted.new.T + pulled.noise
+    mean = rule.constant() - wanted.constant
+    if belief.doubt is not None:
+        return mean + shift @ belief.centre, covariance + shift @ belief.doubt @ shift.T
+    open_ = np.any(shift != 0, axis=1)
+    covariance = np.where(open_[:, None] | open_[None, :], 0.0, covariance)
+    index = np.arange(len(open_))
+    covariance[..., index, index] = np.where(open_, np.inf, covariance[..., index, index])
+    return np.where(open_, 0.0, mean), covariance

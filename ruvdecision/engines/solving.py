@@ -1,0 +1,265 @@
+"""Who solves what: the users of a map, the engine of each, and pieces of work that do not depend on each other.
+
+A piece is some users and some masks. How the work is cut depends on users, masks and engines alone, never on who does it, so
+that a map is the same for any number of workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError, kind_of
+from ..masks.base import Batch
+from ..protocols import Array, Solution, Value
+from ..running.run import Task, placed, run
+from ..users.panel import Panel
+from ..users.user import Snooper, User
+from . import pick
+
+__all__ = ["Role", "Solved", "check_user", "solve"]
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Uncertainties of one user (or panel) for the releases that were finished."""
+
+    value: Value
+    before: float
+    engine: list[str]
+    columns: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Role:
+    """The intruder or the scientist: one user, or a panel of them."""
+
+    name: str
+    user: Any
+
+    def describe(self) -> str:
+        """The user in words; a panel says how it stands in this role."""
+        return str(self.user.describe(self.name) if isinstance(self.user, Panel) else self.user.describe())
+
+    @property
+    def leaves(self) -> list[tuple[str, Any]]:
+        """Every single user, with the name of its columns."""
+        return list(_leaves(self.name, self.user))
+
+
+def check_user(name: str, user: Any) -> Role:
+    """A user, a snooper or a panel of them."""
+    if not isinstance(user, (User, Snooper, Panel)):
+        raise InputError(
+            f"{name} must be a User, a Snooper or a Panel",
+            kind_of(user),
+            f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())",
+        )
+    return Role(name, user)
+
+
+def solve(
+    roles: Sequence[Role],
+    masks: Batch,
+    *,
+    engine: Any,
+    data: Any,
+    replicates: int | None,
+    seed: np.random.SeedSequence,
+    executor: Any = None,
+    checkpoint: Any = None,
+    tell: Callable[..., None] | None = None,
+) -> tuple[list[Solved], Any, dict[str, Any]]:
+    """Solve all users for all masks.
+
+    Returns
+    -------
+    solved, done, kept
+        One `Solved` per role, the positions of the masks that were finished (all of them unless Ctrl-C came), and draws that
+        engines were asked to keep, by user and position.
+    """
+    leaves = [leaf for role in roles for leaf in role.leaves]
+    engines = [pick(engine, user, masks, data) for _, user in leaves]
+    jobs = _jobs(leaves, engines)
+    apart = executor is not None or checkpoint is not None or placed()
+    pieces = [
+        (j, group)
+        for j, job in enumerate(jobs)
+        for group in _groups(engines[job[0]], [leaves[i][1] for i in job], masks, data, apart)
+    ]
+    # Users of the same release stand side by side, so that what is finished early is whole releases.
+    pieces.sort(key=lambda piece: piece[1][0])
+    shared = (masks, [user for _, user in leaves], engines, jobs, data, replicates, seed)
+    results: list[Any] = []
+    if not apart:
+        try:
+            for i, (job, group) in enumerate(pieces):
+                inner = (
+                    None
+                    if tell is None
+                    else lambda share, note="", i=i: tell((i + share) / len(pieces), *([note] if note else []))
+                )
+                results.append(work(shared, job, group, tell=inner, here=True))
+                if results[-1]["unfinished"]:
+                    break
+        except KeyboardInterrupt:
+            if not results:
+                raise
+        results += [None] * (len(pieces) - len(results))
+    else:
+        tasks = [Task(f"{job}-{_span(group)}", work, (job, group)) for job, group in pieces]
+        prints: dict[str, Any] = {"masks": list(masks), "users": [u for _, u in leaves], "engines": engines}
+        prints |= {"data": data, "replicates": replicates, "seed": (seed.entropy, tuple(seed.spawn_key))}
+        outcome = run(tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=prints, tell=tell)
+        results = outcome.results
+        if not any(r is not None for r in results):
+            raise KeyboardInterrupt
+    return _gather(roles, leaves, jobs, pieces, results, len(masks))
+
+
+def work(shared: Any, job: int, group: Sequence[int], tell: Any = None, here: bool = False) -> dict[str, Any]:
+    """One piece of work, on any machine. Done ``here``, an engine that can gives back what was finished when Ctrl-C comes."""
+    masks, users, engines, jobs, data, replicates, seed = shared
+    mine, chosen = jobs[job], masks if len(group) == len(masks) else Batch(masks[i] for i in group)
+    engine, options = engines[mine[0]], {"data": data, "replicates": replicates, "seed": seed, "tell": tell}
+    if hasattr(engine, "solve_together"):
+        if getattr(engine, "keeps_finished", False):
+            options["interruptible"] = here
+        solutions = engine.solve_together([users[i] for i in mine], chosen, **options)
+    else:
+        solutions = [engine.solve(users[mine[0]], chosen, **options)]
+    missing = np.any([s.diagnostics.get("unfinished", np.zeros(len(group), dtype=bool)) for s in solutions], axis=0)
+    return {"solutions": [_plain(s, len(group)) for s in solutions], "unfinished": np.flatnonzero(missing).tolist()}
+
+
+def _plain(solution: Solution, count: int) -> dict[str, Any]:
+    return {
+        "uncertainty": np.broadcast_to(np.asarray(solution.uncertainty, dtype=np.float64), (count,)),
+        "error": np.broadcast_to(np.asarray(solution.error, dtype=np.float64), (count,)),
+        "before": float(solution.before),
+        "engine": [solution.engine] * count if isinstance(solution.engine, str) else list(solution.engine),
+        "diagnostics": {k: list(v) if isinstance(v, tuple) else v for k, v in solution.diagnostics.items()},
+        "draws": dict(solution.draws),
+    }
+
+
+# -- cutting ---------------------------------------------------------------------------------------------
+
+
+def _leaves(name: str, user: Any) -> list[tuple[str, Any]]:
+    if not isinstance(user, Panel):
+        return [(name, user)]
+    return [
+        leaf
+        for label, member in zip(user.names, user.members, strict=True)
+        for leaf in _leaves(f"{name}[{label}]", member)
+    ]
+
+
+def _jobs(leaves: Sequence[tuple[str, Any]], engines: Sequence[Any]) -> list[list[int]]:
+    """Users who share their posterior draws are solved together: one belief, one engine that can."""
+    found: dict[Any, list[int]] = {}
+    for i, ((_, user), engine) in enumerate(zip(leaves, engines, strict=True)):
+        together = hasattr(engine, "solve_together")
+        key = (id(user.belief), type(engine), getattr(engine, "name", "")) if together else ("alone", i)
+        found.setdefault(key, []).append(i)
+    return list(found.values())
+
+
+def _groups(engine: Any, users: Sequence[Any], masks: Batch, data: Any, apart: bool) -> list[list[int]]:
+    """Positions of masks that are solved in one go."""
+    if hasattr(engine, "plan"):
+        return [list(map(int, group)) for group in engine.plan(users, masks, data)]
+    if not apart:
+        return [list(range(len(masks)))]
+    if engine.name == "exact":
+        return [list(family.positions) for family in masks.families]  # a family is one vectorised go
+    return [[i] for i in range(len(masks))]
+
+
+def _span(group: Sequence[int]) -> str:
+    return f"{group[0]}" if len(group) == 1 else f"{group[0]}-{group[-1]}-{len(group)}"
+
+
+# -- gathering -------------------------------------------------------------------------------------------
+
+
+def _gather(
+    roles: Any, leaves: Any, jobs: Any, pieces: Any, results: Any, count: int
+) -> tuple[list[Solved], Any, dict[str, Any]]:
+    value, error = np.full((len(leaves), count), np.nan), np.full((len(leaves), count), np.nan)
+    before = np.full(len(leaves), np.nan)
+    words = [[""] * count for _ in leaves]
+    columns: list[dict[str, list[Any]]] = [{} for _ in leaves]
+    done = np.ones((len(leaves), count), dtype=bool)
+    kept: dict[str, Any] = {}
+    for (job, group), result in zip(pieces, results, strict=True):
+        for place, leaf in enumerate(jobs[job]):
+            if result is None:
+                done[leaf, group] = False
+                continue
+            done[leaf, [group[i] for i in result["unfinished"]]] = False
+            part = result["solutions"][place]
+            value[leaf, group], error[leaf, group], before[leaf] = part["uncertainty"], part["error"], part["before"]
+            for name, entries in part["diagnostics"].items():
+                if name == "unfinished":
+                    continue
+                # Text in some piece and a number in another: text, in all of them.
+                column = columns[leaf].setdefault(name, [None] * count)
+                for i, entry in zip(group, entries, strict=True):
+                    column[i] = entry
+            for i, word in zip(group, part["engine"], strict=True):
+                words[leaf][i] = word
+            for i, draws in part["draws"].items():
+                kept.setdefault(leaves[leaf][0], {})[group[int(i)]] = draws
+    rows = np.flatnonzero(done.all(axis=0))
+    if not len(rows):
+        raise KeyboardInterrupt
+    index = {name: i for i, (name, _) in enumerate(leaves)}
+    solved = []
+    for role in roles:
+        found: dict[str, Any] = {}
+        mine = [index[name] for name, _ in role.leaves]
+        total, start = _merged(role.name, role.name, role.user, index, value[:, rows], error[:, rows], before, found)
+        # Few different ones come again and again: each is put together once.
+        keys = list(zip(*(words[i] for i in mine), strict=True))
+        told = {key: " / ".join(dict.fromkeys(key)) for key in set(keys)}
+        texts = [told[keys[r]] for r in rows.tolist()]
+        for name, _ in role.leaves:
+            found |= {
+                f"{name}_{key}": _column([column[r] for r in rows]) for key, column in columns[index[name]].items()
+            }
+        solved.append(Solved(total, start, texts, found))
+    return solved, rows, kept
+
+
+def _merged(
+    role: str,
+    name: str,
+    user: Any,
+    index: dict[str, int],
+    value: Array,
+    error: Array,
+    before: Array,
+    columns: dict[str, Any],
+) -> tuple[Value, float]:
+    """The uncertainty of a user, or of a panel from its members'; members' curves become columns."""
+    if not isinstance(user, Panel):
+        return Value(value[index[name]], error[index[name]]), float(before[index[name]])
+    parts, starts = [], []
+    for label, member in zip(user.names, user.members, strict=True):
+        own = f"{name}[{label}]"
+        part, start = _merged(role, own, member, index, value, error, before, columns)
+        columns |= {f"{own}_uncertainty": part.value, f"{own}_error": part.error}
+        parts.append(part)
+        starts.append(start)
+    return user.merge(parts, role, before=starts), user.merge_before(starts, role)
+
+
+def _column(entries: list[Any]) -> Any:
+    if any(isinstance(e, str) for e in entries):
+        return ["" if e is None else str(e) for e in entries]
+    return np.array([np.nan if e is None else e for e in entries])

@@ -1,0 +1,402 @@
+"""The engine for users who are wrong or in the dark: they decide by what they believe, and pay by what is so.
+
+A user with ``truth=`` has another belief than the agency; one with ``knows_mask=False`` does not know the mask's numbers.
+U is the loss of the user's estimate, averaged over releases and over the posterior of somebody with the agency's belief
+who knows the mask. It is never below that one's own U.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..beliefs.finite import FiniteBelief
+from ..beliefs.normal import NormalBelief
+from ..beliefs.table.belief import TableBelief
+from ..errors import InputError, UnsupportedError
+from ..losses import LogScore
+from ..masks.base import Batch, Mask
+from ..masks.suppress import Suppress
+from ..posteriors import Gaussian
+from ..protocols import Array, Posterior, Solution, Value
+from ..running.replication import REPLICATES, replicate_error, replicate_seeds
+from ..targets import Average, EachRecord, Identity, Record, Records
+from ..users.user import Snooper, User
+from .finite.enumeration import Enumeration, _codes, _sample_covariance
+from .finite.wrong_belief import FiniteDoubt, cost_of
+from .normal.affine import residual_law
+from .normal.conditioning import Conditioned, _Placed
+from .normal.exact import LARGEST_JOINT, Exact, _Form, _form, _gaussian, _mean_covariance, _mentions_record, as_records
+from .refusal import refusal
+from .unknown_mask import NormalMixture
+
+__all__ = ["Misjudged"]
+
+SAMPLED = 8
+"""Releases that are drawn where posteriors are sampled and nothing else was asked for."""
+
+
+@dataclass(frozen=True)
+class Misjudged:
+    """Expected loss of a user whose belief is not the agency's, or who does not know the mask.
+
+    Exact for normal beliefs, linear-Gaussian masks that are known, and losses of the error alone: the user's estimate is
+    affine in the release, so that its error is normal under the agency's belief, with a cost that does not grow with the
+    number of records. A sum over all releases for finite beliefs, an integral for one number with noise. Otherwise
+    an average over releases (100 unless ``replicates`` says otherwise) of the expected loss under the agency's posterior,
+    with the error of that average. With data the releases are those of the data.
+
+    Parameters
+    ----------
+    engine : "auto", name or engine
+        How the posteriors are computed.
+    """
+
+    engine: Any = "auto"
+    name = "misjudged"
+
+    def refuses(self, user: Any, masks: Sequence[Mask], data: Any = None) -> str | None:
+        if isinstance(user, Snooper):
+            return "Misjudged needs a User; a Snooper has a rule and no posterior. Use engine='auto'."
+        if isinstance(user.target, EachRecord):
+            return f"Misjudged needs a target that is one thing; {user.target.describe()} is many. Use engine='auto'."
+        try:
+            if isinstance(user.target, Identity):
+                raise UnsupportedError(
+                    "Which row is whose is not available for a user with another belief or an unknown mask",
+                    do="Leave out truth= and knows_mask=, or ask for Record(j)",
+                )
+            own, agency = parties(user)
+            self._inner(agency, masks, data)
+            both = isinstance(own.belief, NormalBelief) and isinstance(agency.belief, NormalBelief)
+            if both and own.belief.k != agency.belief.k:
+                got = f"{own.belief.k} and {agency.belief.k}"
+                raise InputError(
+                    "The user's belief and the truth must have the same variables", got, "Both are about one file"
+                )
+            if own.knows_mask:
+                self._inner(own, masks, data)
+            elif not isinstance(own.belief, (NormalBelief, FiniteBelief)):
+                raise UnsupportedError(
+                    f"A mask that is not known needs a NormalBelief or a FiniteBelief; this user has a {type(own.belief).__name__}",
+                    do="Use knows_mask=True, or list the candidate masks in a map of their own",
+                )
+            elif hasattr(own.target, "rank_in"):
+                raise UnsupportedError(
+                    "Order statistics under an unknown mask are not available",
+                    do="Ask for Record(j), or knows_mask=True",
+                )
+            else:
+                for mask in _one_per_family(masks):
+                    if isinstance(own.belief, NormalBelief):
+                        NormalMixture(own, mask, _table(own, data))
+                    else:
+                        FiniteDoubt(own, own.belief, mask, _sample_covariance(own.belief, data))
+        except UnsupportedError as error:
+            return str(error)
+        return None
+
+    def solve(
+        self,
+        user: Any,
+        masks: Sequence[Mask],
+        *,
+        data: Any = None,
+        replicates: int | None = None,
+        seed: np.random.SeedSequence | None = None,
+        tell: Callable[[float], None] | None = None,
+    ) -> Solution:
+        own, agency = parties(user)
+        if own.knows_mask and own.belief is agency.belief:
+            plain = self._inner(agency, masks, data).solve(
+                agency, masks, data=data, replicates=replicates, seed=seed, tell=tell
+            )
+            return plain._replace(diagnostics={**plain.diagnostics, "felt": plain.uncertainty})
+        if isinstance(own.belief, FiniteBelief) and isinstance(agency.belief, FiniteBelief):
+            return self._finite(own, agency, masks, data, replicates, seed, tell)
+        value, error, felt = np.empty(len(masks)), np.zeros(len(masks)), np.empty(len(masks))
+        names = ["exact"] * len(masks)
+        left = list(range(len(masks)))
+        if (
+            isinstance(own.belief, NormalBelief)
+            and isinstance(agency.belief, NormalBelief)
+            and own.knows_mask
+            and data is None
+        ):
+            left = []
+            for family in Batch.of(masks).families:
+                found = self._closed(own, agency, masks[family.positions[0]], family.numbers)
+                if found is None:
+                    left.extend(family.positions)
+                    continue
+                value[family.positions], error[family.positions] = found[0]
+                felt[family.positions] = found[1].value
+        for done, i in enumerate(left):
+            part = None if tell is None else lambda x, done=done: tell((done + x) / len(left))
+            (value[i], error[i]), felt[i] = self._drawn(own, agency, masks[i], data, replicates, seed, part)
+            normal = isinstance(agency.belief, NormalBelief) and not hasattr(own.target, "rank_in")
+            how = "exact" if normal else self._inner(agency, [masks[i]], data).name
+            names[i] = f"{how}, averaged over releases"
+        return Solution(
+            value, error, self._before(own, agency, data), names[0] if len(set(names)) == 1 else names, {"felt": felt}
+        )
+
+    def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
+        """The user's own posterior after one release; where the mask is not known, a mixture over what it may have been."""
+        own, _ = parties(user)
+        if own.knows_mask:
+            return self._inner(own, [mask], None).posterior(own, mask, release)  # type: ignore[no-any-return]
+        if release is None:
+            raise InputError(
+                "What an unknown mask was depends on what is released", None, "Pass release=mask.release(data, rng)"
+            )
+        if isinstance(own.belief, NormalBelief):
+            return NormalMixture(own, mask).after(release, np.random.default_rng(0))
+        if not isinstance(own.belief, FiniteBelief):
+            raise refusal(
+                self.refuses(user, [mask]) or "An unknown mask needs a NormalBelief or a FiniteBelief. Use one of them."
+            )
+        return FiniteDoubt(own, own.belief, mask).after(release)
+
+    # -- finite beliefs ------------------------------------------------------------------------------
+
+    def _finite(
+        self, own: User, agency: User, masks: Sequence[Mask], data: Any, replicates: int | None, seed: Any, tell: Any
+    ) -> Solution:
+        limit = self.engine.limit if isinstance(self.engine, Enumeration) else None
+        scale = _sample_covariance(agency.belief, data)
+        found, first = [], None
+        for i, mask in enumerate(masks):
+            doubt = FiniteDoubt(own, agency.belief, mask, scale, limit)
+            first = first or doubt
+            found.append(doubt.expected(None if data is None else _codes(doubt.truth, data), replicates, seed))
+            if tell is not None:
+                tell((i + 1) / len(masks))
+        assert first is not None
+        value, error = (np.array([float(cost[j]) for cost, _, _ in found]) for j in (0, 1))
+        names = [name for _, _, name in found]
+        felt = np.array([float(f.value) for _, f, _ in found])
+        return Solution(value, error, first.before(), names[0] if len(set(names)) == 1 else names, {"felt": felt})
+
+    # -- normal beliefs in closed form ---------------------------------------------------------------
+
+    def _closed(self, own: User, agency: User, mask: Mask, numbers: Array) -> tuple[Value, Value] | None:
+        """Expected loss for a family of masks, and the loss that the user expects; None if it depends on the release."""
+        loss, target, count = own.loss, own.target, len(numbers)
+        if own.actions is not None or not loss.location_free or hasattr(target, "rank_in"):
+            return None
+        mine, theirs = (Conditioned(u.belief, Exact()._channel(u.belief, mask, numbers, None)) for u in (own, agency))
+        place = mine.channel.location if _mentions_record(target) else "known"
+        second = getattr(loss, "second_order", False)
+        if isinstance(target, Records):
+            weights = getattr(loss, "weights", 1.0)
+            alike = not isinstance(weights, tuple) or len(weights) != mine.n * mine.k or mine.n == 1
+            if not (getattr(loss, "separable", False) or second) or not alike:
+                return self._joint(own, mine, theirs, place, count)
+            form = _form(own.belief, Record(0))
+            assert form is not None
+            found = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in mine.channel.layout.classes()]
+            if any(f is None for _, f in found):
+                return None
+            return tuple(_times(_summed([(w, f[j]) for w, f in found if f is not None], count), mine.n) for j in (0, 1))  # type: ignore[return-value]
+        form = _form(own.belief, target)
+        if form is None:
+            return None
+        if place == "known":
+            pair = self._judged(own, mine, theirs, form, form.parts)
+            return _out(pair[0], count), _out(pair[1], count)
+        if len(form.parts) != 1:
+            return None
+        if place == "unknown":
+            one = self._kind(own, mine, theirs, form, place, 0, 0)
+            return None if one is None else (_out(one[0], count), _out(one[1], count))
+        kinds = mine.channel.layout.places(form.parts[0].row % mine.n)
+        both = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in kinds]
+        return tuple(_summed([(w, f[j]) for w, f in both if f is not None], count) for j in (0, 1))  # type: ignore[return-value]
+
+    def _joint(
+        self, own: User, mine: Conditioned, theirs: Conditioned, place: str, count: int
+    ) -> tuple[Value, Value] | None:
+        """All records together, for a loss that does not add up over them."""
+        size = mine.n * mine.k
+        if place != "known" or size > LARGEST_JOINT:
+            return None
+        parts = tuple(Record(j) for j in range(mine.n))
+        pair = self._judged(own, mine, theirs, _Form(parts, np.eye(size), np.zeros(size), False), parts)
+        return _out(pair[0], count), _out(pair[1], count)
+
+    def _kind(
+        self, own: User, mine: Conditioned, theirs: Conditioned, form: _Form, place: str, t: int, c: int
+    ) -> tuple[Value, Value] | None:
+        """The same for a record of one kind of row, or for one in an unknown row under squared error."""
+        if place != "unknown":
+            return self._judged(own, mine, theirs, form, (_Placed(t, c),))
+        if not getattr(own.loss, "second_order", False):
+            return None
+        # The estimate is that of the average of all records; what is left is a matter of second moments.
+        bias, covariance = residual_law(mine, theirs, [Average()], form.matrix)
+        extra = (
+            covariance - theirs.covariance([Average()], form.matrix) if np.isfinite(covariance).all() else covariance
+        )
+        return self._cost(own, _mean_covariance(mine, form), bias, _mean_covariance(theirs, form) + extra, form)
+
+    def _judged(
+        self, own: User, mine: Conditioned, theirs: Conditioned, form: _Form, parts: Sequence[Any]
+    ) -> tuple[Value, Value]:
+        bias, covariance = residual_law(mine, theirs, parts, form.matrix)
+        return self._cost(own, mine.covariance(parts, form.matrix), bias, covariance, form)
+
+    def _cost(self, own: User, believed: Array, bias: Array, covariance: Array, form: _Form) -> tuple[Value, Value]:
+        """Loss of the estimate from a posterior with covariance ``believed`` when target less mean is N(bias, covariance)."""
+        loss = own.loss
+        felt = loss.uncertainty(_gaussian(believed, form))
+        lead = np.broadcast_shapes(believed.shape[:1], bias.shape[:1], covariance.shape[:1])
+        believed, covariance = (np.broadcast_to(x, lead + x.shape[1:]) for x in (believed, covariance))
+        bias = np.broadcast_to(bias, lead + bias.shape[1:])
+        endless = np.asarray(~np.isfinite(np.diagonal(believed + covariance, axis1=-2, axis2=-1)).all(axis=-1))
+        if endless.any():
+            # Nothing is known about where the target lies, by the user or the agency: one estimate is as good as another.
+            worst = loss.uncertainty(_gaussian(np.where(np.isfinite(believed), covariance, believed), form))
+            value, error = np.array(_out(worst, len(endless)).value), np.zeros(len(endless))
+            if not endless.all():
+                rest = self._cost(own, believed[~endless], bias[~endless], covariance[~endless], form)[0]
+                value[~endless], error[~endless] = rest.value, rest.error
+            return Value(value, error), felt
+        right = Gaussian.scalar(bias[:, 0], covariance[:, 0, 0]) if form.scalar else Gaussian(bias, covariance)
+        guess = (
+            Gaussian.scalar(np.zeros(len(believed)), believed[:, 0, 0])
+            if form.scalar
+            else Gaussian(np.zeros(bias.shape), believed)
+        )
+        same = np.all(bias == 0, axis=-1) & np.all(believed == covariance, axis=(-1, -2))
+        if same.all():
+            # The user is right: the plain uncertainty, to the last digit.
+            return _out(felt, len(same)), felt
+        if isinstance(loss, LogScore):
+            return Value.exact(_cross_entropy(believed, bias, covariance)), felt
+        return cost_of(loss, right, loss.estimate(guess)), felt
+
+    # -- anything else, over drawn releases ----------------------------------------------------------
+
+    def _drawn(
+        self, own: User, agency: User, mask: Mask, data: Any, replicates: int | None, seed: Any, tell: Any
+    ) -> tuple[tuple[float, float], float]:
+        count = REPLICATES if replicates is None else replicates
+        if replicates is None and any(self._sampled(u, mask, data) for u in (own, agency)):
+            count = 1 if data is not None else SAMPLED  # every release is a run of a sampler
+        mine, theirs = self._inverter(own, mask, data), self._inverter(agency, mask, data)
+        loss = own.loss
+        costs, within, felt = np.empty(count), np.zeros(count), np.empty(count)
+        for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(seed, count)):
+            records = agency.belief.draw(np.random.default_rng(for_data)) if data is None else data
+            # A frame keeps the row numbers, which tell who is in a sample; a table of counts has no rows.
+            rows = records if isinstance(agency.belief, TableBelief) else pd.DataFrame(_plain_rows(records))
+            release = mask.release(rows, for_mask)
+            believed = mine(release, np.random.default_rng(for_draws))
+            right = theirs(release, np.random.default_rng(for_draws))
+            result = cost_of(loss, right, loss.estimate(believed, own.actions))
+            costs[r], within[r] = float(result.value), float(result.error)
+            felt[r] = float(loss.uncertainty(believed, own.actions).value)
+            if tell is not None:
+                tell((r + 1) / count)
+        error = replicate_error(costs) if count > 1 else within[0]
+        return (float(costs.mean()), float(error)), float(felt.mean())
+
+    def _sampled(self, user: User, mask: Mask, data: Any) -> bool:
+        """Whether every posterior is a run of a sampler (or as slow)."""
+        return hasattr(self._inner(user, [mask], data), "solve_together")
+
+    def _inverter(self, user: User, mask: Mask, data: Any) -> Callable[[Any, np.random.Generator], Posterior]:
+        """How this user gets from a release to a posterior."""
+        if isinstance(user.belief, NormalBelief) and not hasattr(user.target, "rank_in"):
+            return NormalMixture(user, mask, _table(user, data)).after
+        if not user.knows_mask:
+            return lambda release, rng: self.posterior(user, mask, release)
+        engine = self._inner(user, [mask], data)
+        return lambda release, rng: engine.posterior(user, mask, release)
+
+    def _before(self, own: User, agency: User, data: Any) -> float:
+        """Expected loss before any release."""
+        known = replace(own, knows_mask=True, mask_prior=None)
+        if isinstance(own.belief, NormalBelief) and isinstance(agency.belief, NormalBelief):
+            found = self._closed(known, agency, Suppress(), np.zeros((1, 0)))
+            if found is not None:
+                return float(found[0].value[0])
+        try:
+            engines = [self._inner(u, [Suppress()], data) for u in (known, agency)]
+            nothing = None
+            if any(hasattr(engine, "solve_together") for engine in engines):
+                # A sampler wants to see a release, be it one that tells nothing.
+                rows = agency.belief.draw(np.random.default_rng(0)) if data is None else data
+                nothing = Suppress().release(pd.DataFrame(_plain_rows(rows)), 0)
+            believed, right = (
+                e.posterior(u, Suppress(), nothing) for e, u in zip(engines, (known, agency), strict=True)
+            )
+        except (InputError, UnsupportedError):
+            return float("nan")
+        if not (np.isfinite(believed.var()).all() and np.isfinite(right.var()).all()):
+            endless = believed if not np.isfinite(believed.var()).all() else right
+            return float(own.loss.uncertainty(endless, own.actions).value)
+        return float(cost_of(own.loss, right, own.loss.estimate(believed, own.actions)).value)
+
+    def _inner(self, user: User, masks: Sequence[Mask], data: Any) -> Any:
+        from . import pick
+
+        engine = self.engine if not isinstance(self.engine, Misjudged) else self.engine.engine
+        return pick(engine, replace(user, knows_mask=True, mask_prior=None, truth=None), masks, data)
+
+
+def parties(user: User) -> tuple[User, User]:
+    """The user as he decides, and somebody with the agency's belief who knows the mask."""
+    agency = replace(
+        user, belief=user.belief if user.truth is None else user.truth, truth=None, knows_mask=True, mask_prior=None
+    )
+    return replace(user, truth=None), agency
+
+
+def _cross_entropy(believed: Array, bias: Array, covariance: Array) -> Array:
+    """E of minus the log density of N(0, believed) when the truth is N(bias, covariance)."""
+    moment = covariance + bias[..., :, None] * bias[..., None, :]
+    with np.errstate(divide="ignore"):
+        sign, size = np.linalg.slogdet(2 * np.pi * believed)
+    sharp = sign <= 0
+    if sharp.any():
+        # A user who is sure of a value pays without end unless he is right.
+        wrong = np.trace(moment, axis1=-2, axis2=-1) > 0
+        safe = np.where(sharp[..., None, None], np.eye(believed.shape[-1]), believed)
+        rest = 0.5 * (size + np.trace(np.linalg.solve(safe, moment), axis1=-2, axis2=-1))
+        return np.where(sharp, np.where(wrong, np.inf, -np.inf), rest)
+    return np.asarray(0.5 * (size + np.trace(np.linalg.solve(believed, moment), axis1=-2, axis2=-1)))
+
+
+def _table(user: User, data: Any) -> Array | None:
+    return None if data is None else as_records(user.belief, data)
+
+
+def _plain_rows(records: Any) -> Any:
+    """Records whose index numbers their rows."""
+    return records.reset_index(drop=True) if isinstance(records, (pd.Series, pd.DataFrame)) else records
+
+
+def _one_per_family(masks: Sequence[Mask]) -> list[Mask]:
+    return [masks[f.positions[0]] for f in Batch.of(masks).families]
+
+
+def _out(value: Value, count: int) -> Value:
+    return Value(np.broadcast_to(value.value, (count,)), np.broadcast_to(value.error, (count,)))
+
+
+def _summed(parts: Sequence[tuple[float, Value]], count: int) -> Value:
+    """A weighted sum over kinds of rows; errors are added, since they may hang together."""
+    total, error = np.zeros(count), np.zeros(count)
+    for weight, value in parts:
+        total, error = total + weight * np.asarray(value.value), error + weight * np.asarray(value.error)
+    return Value(total, error)
+
+
+def _times(value: Value, factor: float) -> Value:
+    return Value(value.value * factor, value.error * factor)

@@ -1,0 +1,1 @@
+"""The risk-utility map: its table, scores, columns, storage and text."""

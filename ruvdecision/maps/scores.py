@@ -1,0 +1,482 @@
+"""Risk and utility as strictly decreasing functions of an uncertainty U.
+
+A map stores U; risk and utility are views of it. Any strictly decreasing function puts releases in the same
+order for one fixed U (Trottini and Fienberg 2002, eqs 3, 4 and 15), so the choice of the function is a choice
+of scale: 1/U by default, gains over the uncertainty U0 before the release, -log U, or a function of your own.
+U is averaged over replicates before the function is applied, because the order does not survive averaging 1/U.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..checks import as_float_array, suggest
+from ..errors import InputError
+from ..numerics.monotone import apply_function, check_decreasing, solve_decreasing
+from ..protocols import Array
+
+__all__ = [
+    "Column",
+    "Decreasing",
+    "Gain",
+    "Negative",
+    "NegativeLog",
+    "Reciprocal",
+    "RelativeGain",
+    "Score",
+    "Tabulated",
+    "as_score",
+]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A strictly decreasing function of U. To add one, define ``value``, ``slope`` and ``inverse``.
+
+    ``before`` is U0, the uncertainty before any release: one number, or one per release.
+    """
+
+    name: ClassVar[str] = ""
+    relative: ClassVar[bool] = False
+    """True if the score needs U0."""
+    lowest: ClassVar[float] = -np.inf
+    """No threshold on the score makes sense at or below this value."""
+    highest: ClassVar[float] = np.inf
+
+    def __call__(self, u: Any, before: Any = None) -> Array:
+        """Return f(U). Zero and infinite U have their limits; NaN stays NaN."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self.value(as_float_array("uncertainty", u), self._reference(before)), dtype=np.float64)
+
+    def error(self, u: Any, u_error: Any, before: Any = None) -> Array:
+        """Return the standard error of f(U) by the delta method, |f'(U)| times the error of U.
+
+        It is zero where U is exact, also where the slope is infinite.
+        """
+        u, u_error = np.broadcast_arrays(as_float_array("uncertainty", u), as_float_array("error", u_error))
+        if not np.any(u_error):
+            return np.zeros(u.shape)
+        with np.errstate(all="ignore"):
+            slope = np.abs(self.slope(u, self._reference(before)))
+            return np.where(u_error == 0, 0.0, slope * u_error)
+
+    def value(self, u: Array, before: Any) -> Array:
+        """f(U), elementwise; warnings are off and inputs are arrays."""
+        raise NotImplementedError
+
+    def slope(self, u: Array, before: Any) -> Array:
+        """f'(U), elementwise."""
+        raise NotImplementedError
+
+    def inverse(self, value: float, before: Any = None) -> float:
+        """Return the U at which f(U) is ``value``: risk is at most ``value`` where U is at least this."""
+        raise NotImplementedError
+
+    def check(self, u: Array, before: Any, role: str) -> None:
+        """Raise an `InputError` if the score is not a decreasing function on these U; ``role`` is 'risk' or 'utility'."""
+        if self.relative:
+            reference = np.asarray(self._reference(before))
+            if not np.all(np.isfinite(reference)):
+                raise InputError(
+                    f'{role}="{self.name}" needs a finite uncertainty before the release',
+                    f"U0 = {float(reference.ravel()[~np.isfinite(reference.ravel())][0])}",
+                    f'Give the user a proper prior, or use {role}="reciprocal"',
+                )
+
+    def scale(self, before: Any = None) -> float:
+        """The size against which a difference in the score is small; zero if only its own size counts."""
+        return 0.0
+
+    def words(self, who: str) -> str:
+        """The score in words for an axis; ``who`` is the user's name."""
+        return f"{self.name} of the {who}'s expected loss"
+
+    def _reference(self, before: Any) -> Any:
+        if not self.relative:
+            return before
+        if before is None:
+            raise InputError(
+                f"The {self.name} compares with U0", "no U0", "Give before=, the uncertainty before any release"
+            )
+        return as_float_array("before", before)
+
+    def _needs_positive(self, u: Array, role: str) -> None:
+        lowest = np.fmin.reduce(u, initial=np.inf)
+        if lowest < 0:
+            raise InputError(
+                f'{role}="{self.name}" needs uncertainties that are not negative',
+                f"U = {float(lowest):.6g}",
+                f'Entropies can be negative: use {role}="gain", or a function such as lambda u: np.exp(-u)',
+            )
+
+
+@dataclass(frozen=True)
+class Reciprocal(Score):
+    """1/U, the default: infinite at U = 0, zero at infinite U. Trottini and Fienberg (2002), section 5.
+
+    >>> float(Reciprocal()(2.0))
+    0.5
+    """
+
+    name: ClassVar[str] = "reciprocal"
+    lowest: ClassVar[float] = 0.0
+
+    def value(self, u: Array, before: Any) -> Array:
+        # Minus zero must not become minus infinity. Negative U is refused by `check`.
+        return 1.0 / np.where(u == 0, 0.0, u)
+
+    def slope(self, u: Array, before: Any) -> Array:
+        return -1.0 / (u * u)
+
+    def inverse(self, value: float, before: Any = None) -> float:
+        if not value >= 0:
+            raise InputError("A reciprocal is never negative", value, "Give a positive threshold")
+        return np.inf if value == 0 else 1.0 / value
+
+    def check(self, u: Array, before: Any, role: str) -> None:
+        self._needs_positive(u, role)
+
+    def words(self, who: str) -> str:
+        return f"1 / expected loss of the {who}"
+
+
+@dataclass(frozen=True)
+class RelativeGain(Score):
+    """1 - U/U0: the share of the prior uncertainty that the release takes away; 0 when it tells nothing, 1 when all.
+
+    >>> round(float(RelativeGain()(2.0, before=7.0)), 6)
+    0.714286
+    """
+
+    name: ClassVar[str] = "relative_gain"
+    relative: ClassVar[bool] = True
+    highest: ClassVar[float] = 1.0
+
+    def value(self, u: Array, before: Any) -> Array:
+        return 1.0 - u / before
+
+    def slope(self, u: Array, before: Any) -> Array:
+        return -1.0 / before + np.zeros_like(u)
+
+    def inverse(self, value: float, before: Any = None) -> float:
+        return float(self._one(before) * (1.0 - value))
+
+    def check(self, u: Array, before: Any, role: str) -> None:
+        super().check(u, before, role)
+        lowest = float(np.min(self._reference(before)))
+        if lowest <= 0:
+            raise InputError(
+                f'{role}="{self.name}" divides by the uncertainty before the release, which must be positive',
+                f"U0 = {lowest:.6g}",
+                f'Use {role}="gain"' if lowest < 0 else "The user knows the target already: choose another target",
+            )
+
+    def scale(self, before: Any = None) -> float:
+        return 1.0
+
+    def words(self, who: str) -> str:
+        return f"share of the {who}'s expected loss that the release removes"
+
+    def _one(self, before: Any) -> float:
+        return _single(self._reference(before))
+
+
+@dataclass(frozen=True)
+class Gain(Score):
+    """U0 - U: how much uncertainty the release takes away, in units of the loss.
+
+    >>> float(Gain()(2.0, before=7.0))
+    5.0
+    """
+
+    name: ClassVar[str] = "gain"
+    relative: ClassVar[bool] = True
+
+    def value(self, u: Array, before: Any) -> Array:
+        return before - u
+
+    def slope(self, u: Array, before: Any) -> Array:
+        return -np.ones_like(u)
+
+    def inverse(self, value: float, before: Any = None) -> float:
+        return float(_single(self._reference(before)) - value)
+
+    def scale(self, before: Any = None) -> float:
+        return float(np.max(np.abs(self._reference(before))))
+
+    def words(self, who: str) -> str:
+        return f"fall in the {who}'s expected loss"
+
+
+@dataclass(frozen=True)
+class NegativeLog(Score):
+    """-log U: differences are ratios of U; infinite at U = 0.
+
+    >>> float(NegativeLog()(1.0)) == 0
+    True
+    """
+
+    name: ClassVar[str] = "negative_log"
+
+    def value(self, u: Array, before: Any) -> Array:
+        return -np.log(np.where(u == 0, 0.0, u)) + 0.0
+
+    def slope(self, u: Array, before: Any) -> Array:
+        return -1.0 / u
+
+    def inverse(self, value: float, before: Any = None) -> float:
+        with np.errstate(over="ignore"):
+            return float(np.exp(-np.float64(value)))
+
+    def check(self, u: Array, before: Any, role: str) -> None:
+        self._needs_positive(u, role)
+
+    def scale(self, before: Any = None) -> float:
+        return 1.0
+
+    def words(self, who: str) -> str:
+        return f"−log expected loss of the {who}"
+
+
+@dataclass(frozen=True)
+class Negative(Score):
+    """-U: keeps differences as they are, and takes columns that may be negative.
+
+    >>> float(Negative()(2.0))
+    -2.0
+    """
+
+    name: ClassVar[str] = "negative"
+
+    def value(self, u: Array, before: Any) -> Array:
+        return 0.0 - u
+
+    def slope(self, u: Array, before: Any) -> Array:
+        return -np.ones_like(u)
+
+    def inverse(self, value: float, before: Any = None) -> float:
+        return -float(value)
+
+    def words(self, who: str) -> str:
+        return f"minus expected loss of the {who}"
+
+
+@dataclass(frozen=True)
+class Decreasing(Score):
+    """Any strictly decreasing function of U, vectorised or for one number at a time.
+
+    A map checks that it is decreasing on a fine grid over its own range of U and refuses it otherwise. The
+    slope for the error is a central difference of fourth order.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(U)`` gives one number per U.
+    label : str, optional
+        A name for tables and plots; the function's own name if it has one.
+
+    Examples
+    --------
+    >>> score = Decreasing(lambda u: 1 / (1 + u), "1 / (1 + U)")
+    >>> score.name, float(score(1.0))
+    ('1 / (1 + U)', 0.5)
+    """
+
+    function: Callable[[Any], Any]
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InputError("A score of your own is a function of U", self.function, "Write lambda u: 1 / (1 + u)")
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        own = getattr(self.function, "__name__", type(self.function).__name__)
+        return self.label or ("function of U" if own == "<lambda>" else own)
+
+    def value(self, u: Array, before: Any) -> Array:
+        result = np.full(u.shape, np.nan)
+        known = ~np.isnan(u)
+        if np.any(known):
+            result[known] = apply_function(self.function, u[known], self.name)
+        return result
+
+    def slope(self, u: Array, before: Any) -> Array:
+        u = np.asarray(u, dtype=np.float64)
+        inner = np.isfinite(u) & (u != 0)
+        result = np.where(np.isinf(u), 0.0, np.nan)
+        if np.any(inner):
+            at, h = u[inner], 1e-3 * np.abs(u[inner])
+            f = [self.value(at + k * h, before) for k in (-2, -1, 1, 2)]
+            result[inner] = (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h)
+        zero = u == 0
+        if np.any(zero):
+            # One-sided: the function need not exist for negative U.
+            f = [self.value(np.full(int(zero.sum()), k * 1e-6), before) for k in (0, 1, 2)]
+            result[zero] = np.where(np.isinf(f[0]), -np.inf, (-3 * f[0] + 4 * f[1] - f[2]) / 2e-6)
+        return result
+
+    def inverse(self, value: float, before: Any = None) -> float:
+        """Return the U at which the function is ``value``, by bracketing and Brent's method.
+
+        The search covers positive U and then negative U where the function exists. A value above all of them gives the
+        lowest U that was tried (0 if there are no negative ones), a value below all of them gives infinity.
+        """
+        return solve_decreasing(lambda x: float(self(x)), float(value))
+
+    def check(self, u: Array, before: Any, role: str) -> None:
+        known = np.unique(u[np.isfinite(u)])
+        self(u)  # says where the function fails, infinite U included
+        if known.size:
+            named = "" if self.name == "function of U" else f" {self.name}"
+            check_decreasing(self, known, f"{role} function{named}")
+
+    def words(self, who: str) -> str:
+        return f"{self.name}, U = expected loss of the {who}"
+
+
+@dataclass(frozen=True)
+class Tabulated(Score):
+    """A score that was read from a file: the function itself is not stored, only its values at the map's own U.
+
+    Between two stored values it is interpolated; outside them it is not known (NaN).
+    """
+
+    label: str
+    u: tuple[float, ...] = field(repr=False)
+    values: tuple[float, ...] = field(repr=False)
+    slopes: tuple[float, ...] = field(repr=False)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.label
+
+    def value(self, u: Array, before: Any) -> Array:
+        return self._look_up(u, self.values)
+
+    def slope(self, u: Array, before: Any) -> Array:
+        return self._look_up(u, self.slopes)
+
+    def inverse(self, value: float, before: Any = None) -> float:
+        values, u = np.asarray(self.values)[::-1], np.asarray(self.u)[::-1]
+        if not values[0] <= value <= values[-1]:
+            raise InputError(
+                f"{self.name} is known between {values[0]:g} and {values[-1]:g} only",
+                value,
+                "Give the function again with with_risk(...)",
+            )
+        return float(np.interp(value, values, u))
+
+    def check(self, u: Array, before: Any, role: str) -> None:
+        if np.any(np.isnan(self(u)) & ~np.isnan(u)):
+            raise InputError(
+                f"{self.name} was read from a file and is not known at every U of this map",
+                f"U from {np.nanmin(u):g} to {np.nanmax(u):g}",
+                f"Give the function again, {role}=...",
+            )
+
+    def words(self, who: str) -> str:
+        return f"{self.name}, U = expected loss of the {who}"
+
+    def _look_up(self, u: Array, values: Sequence[float]) -> Array:
+        nodes, table = np.asarray(self.u), np.asarray(values)
+        place = np.clip(np.searchsorted(nodes, u), 0, len(nodes) - 1)
+        exact = nodes[place] == u
+        return np.where(exact, table[place], np.interp(u, nodes, table, left=np.nan, right=np.nan))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the map (an empirical measure) that serves as its risk or its utility.
+
+    Parameters
+    ----------
+    column : str
+        The column's name. Its error is read from the column ``<name>_error`` where there is one.
+    score : str, callable or Score, optional
+        A decreasing function for columns where less is more: ``Column("KL", "reciprocal")`` is a utility,
+        though KL itself grows as a release becomes worse.
+
+    Examples
+    --------
+    >>> Column("linkage").name, Column("KL", "reciprocal").name
+    ('linkage', 'reciprocal of KL')
+    """
+
+    column: str
+    score: Any = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, str) or not self.column:
+            raise InputError("A column is named by text", self.column, 'Write Column("linkage")')
+        if self.score is not None:
+            score = as_score(self.score)
+            if isinstance(score, Column) or score.relative:
+                raise InputError(
+                    "A column takes a function without U0",
+                    self.score,
+                    'Use "reciprocal", "negative_log" or a function of your own',
+                )
+            object.__setattr__(self, "score", score)
+
+    @property
+    def name(self) -> str:
+        return self.column if self.score is None else f"{self.score.name} of {self.column}"
+
+    @property
+    def lowest(self) -> float:
+        return -np.inf if self.score is None else float(self.score.lowest)
+
+    highest: ClassVar[float] = np.inf
+
+    def scale(self, before: Any = None) -> float:
+        return 0.0 if self.score is None else float(self.score.scale())
+
+    def words(self, who: str) -> str:
+        return self.name
+
+
+KNOWN: dict[str, Score] = {s.name: s for s in (Reciprocal(), RelativeGain(), Gain(), NegativeLog(), Negative())}
+
+
+def as_score(obj: Any, columns: Sequence[str] = ()) -> Any:
+    """Return a `Score` (or a `Column`) from a name, a callable or a score.
+
+    Names are "reciprocal", "relative_gain", "gain", "negative_log" and "negative"; a name in ``columns`` gives a `Column`.
+
+    >>> as_score("gain")
+    Gain()
+    """
+    if isinstance(obj, (Score, Column)):
+        return obj
+    if isinstance(obj, str):
+        if obj in KNOWN:
+            return KNOWN[obj]
+        if obj in columns:
+            return Column(obj)
+        options = [*KNOWN, *columns]
+        raise InputError(
+            f"A score must be one of {', '.join(map(repr, options))}, or a function of U", obj, suggest(obj, options)
+        )
+    if isinstance(obj, type) and issubclass(obj, Score):
+        return as_score(obj.name)
+    if callable(obj):
+        return Decreasing(obj)
+    raise InputError(
+        f"A score must be one of {', '.join(map(repr, KNOWN))}, or a function of U", obj, "Write lambda u: 1 / (1 + u)"
+    )
+
+
+def _single(reference: Any) -> float:
+    values = np.unique(np.asarray(reference))
+    if values.size != 1:
+        raise InputError(
+            "A threshold on a gain needs one U0",
+            f"{values.size} different ones",
+            "Take the releases of one user at a time",
+        )
+    return float(values[0])

@@ -1,0 +1,362 @@
+"""Keeping a map in a netCDF file. Masks are stored as text (their class and settings), never as code.
+
+The rule of versions: a map carries the number of its format, in its attribute ``ruvdecision_map``. A change that an older
+version could not read, or would read wrongly, raises the number; a version reads every format up to its own and refuses later ones,
+which says to update. What a later format has in addition gets, in an older file, the value that it had when there was no choice.
+
+1. The map as it is today.
+2. The same, and after the netCDF file a line with the SHA-256 of all bytes before it, which readers of netCDF pass over. It is
+   looked at before anything else is: a byte that changed on a disk or a line would otherwise be a number that changed, or bring the
+   HDF5 library down. A program that edits the file drops the line; such a file is read like one of format 1.
+   Columns of text that HDF5 cannot hold (a NUL, half a character) are kept as JSON and listed under ``escaped``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data.write import check_places, write_files
+from ..errors import InputError, UnsupportedError
+from ..protocols import Value
+from .rumap import RUMap
+from .scores import KNOWN, Column, Tabulated, as_score
+
+__all__ = ["as_bytes", "decode", "encode", "from_bytes", "load", "save"]
+
+FORMAT = 2
+_OURS = ("before", "mask_spec", "score_risk", "score_utility")
+_SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_.+@-]*")
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+_SEAL = re.compile(rb"\nruvdecision sha256 ([0-9a-f]{64})\n\Z")
+_SEAL_LENGTH = len(b"\nruvdecision sha256 \n") + 64
+
+
+def save(rumap: RUMap, path: Any, created: bool = False, *, overwrite: bool = False) -> Path:
+    """Write a map to a netCDF file and return its path.
+
+    The file appears whole or not at all, and one that exists is not written over unless ``overwrite`` says so. The same map
+    gives the same bytes, because no date is stored unless ``created`` asks for it. A score that is a function of
+    your own comes back with its values but not its code; a mask class of your own comes back as None with a note.
+    """
+    check_places([path], overwrite=overwrite)
+    return write_files({path: as_bytes(rumap, created)}, overwrite=overwrite)[0]
+
+
+def load(path: Any) -> RUMap:
+    """Read a map that `save` wrote.
+
+    Classes of masks are looked up by name in `ruvdecision.masks`; nothing in the file is run.
+    """
+    try:
+        target = Path(path)
+    except TypeError:
+        raise InputError("A map file is named by its path", type(path).__name__, 'Write RUMap.load("map.nc")') from None
+    if not target.is_file():
+        raise InputError(
+            "There is no such map file", str(target), "Check the path; maps are written by rumap.save(path)"
+        )
+    try:
+        content = target.read_bytes()
+    except OSError as error:
+        raise InputError(f"{target} cannot be read", error.strerror or str(error), "Check its permissions") from None
+    return from_bytes(content, str(target))
+
+
+def as_bytes(rumap: RUMap, created: bool = False) -> bytes:
+    """The file of a map, as `save` writes it.
+
+    It is made in memory: the HDF5 library does not bear a disk that is full.
+    """
+    import h5netcdf
+    from xarray.backends import H5NetCDFStore
+
+    buffer = io.BytesIO()
+    with h5netcdf.File(buffer, "w") as opened:
+        _to_file(rumap, created).dump_to_store(H5NetCDFStore(opened))
+    content = buffer.getvalue()
+    return content + b"\nruvdecision sha256 " + hashlib.sha256(content).hexdigest().encode() + b"\n"
+
+
+def from_bytes(content: bytes, name: str = "the file") -> RUMap:
+    """Read a map from the bytes of its file; ``name`` is for errors."""
+    import h5py  # type: ignore[import-untyped]
+
+    do = "Give a file that rumap.save(path) wrote"
+    if not content.startswith(_HDF5):
+        older = content.startswith(b"CDF")
+        raise InputError(
+            "The file is not a map", f"{name}, {'an older kind of netCDF' if older else 'no netCDF file'}", do
+        )
+    seal = _SEAL.search(content, max(len(content) - _SEAL_LENGTH, 0))
+    if seal is not None and hashlib.sha256(content[: seal.start()]).hexdigest().encode() != seal[1]:
+        raise InputError(
+            "The map file is damaged",
+            f"{name}: its bytes are not those that were written",
+            "Take a copy, or save the map again",
+        )
+    try:
+        # Not through xarray, which warns about files of others and looks at more than a map needs.
+        with h5py.File(io.BytesIO(content), "r") as opened:
+            described = opened.attrs.get("ruvdecision_map")
+            stored = (
+                {str(k): _array(v) for k, v in opened.items() if isinstance(v, h5py.Dataset)}
+                if isinstance(described, str)
+                else {}
+            )
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        ArithmeticError,
+        MemoryError,
+    ) as problem:
+        raise InputError("The file is not a map", f"{name}: {type(problem).__name__}", do) from problem
+    if not isinstance(described, str):
+        raise InputError("The file is not a map of ruvdecision", name, do)
+    try:
+        meta = json.loads(described)
+        version = meta["format"]
+        if isinstance(version, int) and version > FORMAT:
+            got = f"{name}, format {version}; this version reads formats 1 to {FORMAT}"
+            raise UnsupportedError("The map was saved by a newer version", got, "Update ruvdecision")
+        if not isinstance(version, int) or version < 1:
+            raise TypeError("its format is not a number from 1 on")
+        return _from_file(meta, stored)
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as problem:
+        raise InputError(
+            "The map file is damaged", f"{name}: {type(problem).__name__} {problem}", "Save the map again"
+        ) from None
+
+
+def _array(variable: Any) -> Any:
+    """A variable of a file as it was before xarray wrote it."""
+    import h5py  # type: ignore[import-untyped]
+
+    if h5py.check_string_dtype(variable.dtype) is not None:
+        return np.asarray(variable.asstr()[()], dtype=object)
+    values = np.asarray(variable[()])
+    return values.astype(bool) if variable.attrs.get("dtype") == "bool" else values
+
+
+def encode(value: Any) -> Any:
+    """Turn a mask or a setting into what JSON can hold; raises `TypeError` for what cannot be stored as text."""
+    from .. import masks
+
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, np.generic):
+        return encode(value.item())
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return value if np.isfinite(value) else {"float": repr(value)}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufU":
+        return {"array": encode(value.tolist()), "dtype": value.dtype.str, "shape": list(value.shape)}
+    if isinstance(value, (list, tuple)):
+        items = [encode(v) for v in value]
+        return items if type(value) is list else {"tuple": items} if type(value) is tuple else _refuse(value)
+    if isinstance(value, dict):
+        return {"dict": [[encode(k), encode(v)] for k, v in value.items()]}
+    # The very class, not one that only shares its name: it must come back as what it was.
+    if hasattr(value, "settings") and getattr(masks, type(value).__name__, None) is type(value):
+        return {"mask": type(value).__name__, "settings": [[k, encode(v)] for k, v in value.settings().items()]}
+    return _refuse(value)
+
+
+def decode(stored: Any) -> Any:
+    """Undo `encode`; raises `LookupError` for a mask class that is not there."""
+    from .. import masks
+
+    if isinstance(stored, list):
+        return [decode(v) for v in stored]
+    if not isinstance(stored, dict):
+        return stored
+    if "float" in stored:
+        return float(stored["float"])
+    if "array" in stored:
+        return np.array(decode(stored["array"]), dtype=np.dtype(stored["dtype"])).reshape(stored["shape"])
+    if "tuple" in stored:
+        return tuple(decode(v) for v in stored["tuple"])
+    if "dict" in stored:
+        return {decode(k): decode(v) for k, v in stored["dict"]}
+    name = stored["mask"]
+    known = getattr(masks, name, None) if name in masks.__all__ else None
+    if not (isinstance(known, type) and issubclass(known, masks.Mask)):
+        raise LookupError(name)
+    return known(**{k: decode(v) for k, v in stored["settings"]})
+
+
+def _refuse(value: Any) -> Any:
+    raise TypeError(f"{type(value).__name__} cannot be stored as text")
+
+
+def _to_file(rumap: RUMap, created: bool) -> Any:
+    dataset = rumap.dataset.drop_vars(["risk", "utility", "risk_error", "utility_error"])
+    notes, specs = list(rumap.notes), []
+    for mask in rumap.masks or ():
+        try:
+            specs.append(json.dumps(encode(mask)))
+        except TypeError as problem:
+            specs.append("")
+            notes.append(f"The mask {_clip(mask)} was not stored: {problem}")
+    dataset, escaped = _escape(rumap, dataset)
+    # netCDF forbids some names, a slash for one, and a few are ours; the true names are kept beside the stand-ins.
+    names = {
+        str(k): str(k) if _SAFE.fullmatch(str(k)) and str(k) not in _OURS else f"column_{i}"
+        for i, k in enumerate(dataset.variables)
+    }
+    while len(set(names.values())) != len(names):
+        names = {k: v if k == v else f"_{v}" for k, v in names.items()}
+    dataset = dataset.rename({k: v for k, v in names.items() if k != v})
+    attrs = {**rumap.attrs, **({"created": datetime.now(UTC).isoformat(timespec="seconds")} if created else {})}
+    meta: dict[str, Any] = {
+        "format": FORMAT,
+        "names": {v: k for k, v in names.items() if k != v},
+        "parameters": list(rumap.parameters),
+        "columns": list(rumap.columns),
+        "escaped": escaped,
+        "notes": list(dict.fromkeys(notes)),
+        "attrs": [[k, _attr(v)] for k, v in attrs.items()],
+        "users": [rumap.intruder is not None, rumap.scientist is not None],
+        "masks": rumap.masks is not None,
+    }
+    for role in ("risk", "utility"):
+        meta[role], extra = _score_spec(rumap, role)
+        if extra is not None:
+            dataset[f"score_{role}"] = ((f"{role}_part", f"{role}_node"), extra)
+    dataset["before"] = (("user", "release"), np.stack(rumap.before))
+    if rumap.masks is not None:
+        dataset["mask_spec"] = ("release", np.array(specs, dtype=str))
+    # For readers of other programs; what counts is in the JSON.
+    readable = {
+        _holdable(str(k)): v if isinstance(v, float) or (isinstance(v, int) and abs(v) < 2**62) else _holdable(str(v))
+        for k, v in attrs.items()
+        if v is not None and k
+    }
+    dataset.attrs = {
+        **readable,
+        "risk_function": _holdable(rumap.risk_score.name),
+        "utility_function": _holdable(rumap.utility_score.name),
+        "ruvdecision_map": json.dumps(meta),
+    }
+    return dataset
+
+
+def _escape(rumap: RUMap, dataset: Any) -> tuple[Any, list[str]]:
+    """Turn columns of text that HDF5 cannot hold into JSON, and name them."""
+    # From the map itself: numpy drops a NUL at the end of a text.
+    own = {"release": rumap.releases, "technique": rumap.techniques, "engine": rumap.engine}
+    texts = {str(k): own.get(str(k), v.values.tolist()) for k, v in dataset.variables.items() if v.dtype.kind == "U"}
+    odd = {
+        k: [json.dumps(x) for x in entries] for k, entries in texts.items() if any(_holdable(x) != x for x in entries)
+    }
+    changed = {k: ("release", np.array(entries, dtype=str)) for k, entries in odd.items()}
+    coords = {k: v for k, v in changed.items() if k in dataset.coords}
+    return dataset.assign({k: v for k, v in changed.items() if k not in coords}).assign_coords(coords), list(odd)
+
+
+def _holdable(text: str) -> str:
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _from_file(meta: dict[str, Any], stored: dict[str, Any]) -> RUMap:
+    columns = {meta["names"].get(k, k): v for k, v in stored.items() if k not in _OURS}
+
+    for name in meta.get("escaped", ()):
+        columns[name] = np.array([json.loads(x) for x in columns[name].tolist()], dtype=object)
+
+    def text(name: str) -> list[str]:
+        return [str(x) for x in columns[name].tolist()]
+
+    masks, notes = None, list(meta["notes"])
+    if meta["masks"]:
+        masks = []
+        for label, spec in zip(text("release"), stored["mask_spec"].tolist(), strict=True):
+            masks.append(_mask(label, spec, notes))
+    users = [
+        Value(columns[f"{who}_uncertainty"].astype(float), columns[f"{who}_error"].astype(float)) if there else None
+        for who, there in zip(("intruder", "scientist"), meta["users"], strict=True)
+    ]
+    return RUMap.build(
+        masks=masks,
+        labels=text("release"),
+        intruder=users[0],
+        scientist=users[1],
+        before=(stored["before"][0], stored["before"][1]),
+        engine=text("engine"),
+        risk=_score(meta["risk"], stored.get("score_risk")),
+        utility=_score(meta["utility"], stored.get("score_utility")),
+        columns={k: _typed(columns[k]) for k in meta["columns"]},
+        attrs={k: decode(v) for k, v in meta["attrs"]},
+        technique=text("technique"),
+        parameters={k: _typed(columns[k]) for k in meta["parameters"]},
+        notes=notes,
+    )
+
+
+def _mask(label: str, spec: str, notes: list[str]) -> Any:
+    if not spec:
+        return None
+    try:
+        return decode(json.loads(spec))
+    except (LookupError, TypeError, ValueError) as problem:
+        notes.append(f"The mask {_clip(label)} was not restored: {type(problem).__name__} {problem}")
+        return None
+
+
+def _score_spec(rumap: RUMap, role: str) -> tuple[dict[str, Any], Any]:
+    """How a score is stored: by name if it is ours, by its values at the map's own U if it is a function."""
+    score = getattr(rumap, f"{role}_score")
+    spec: dict[str, Any] = {}
+    if isinstance(score, Column):
+        spec["column"] = score.column
+        if score.score is None:
+            return spec, None
+        u, score = np.asarray(rumap.columns[score.column], dtype=float), score.score
+    else:
+        value = rumap.intruder if role == "risk" else rumap.scientist
+        assert value is not None
+        u = value.value
+    spec["name"] = score.name
+    if score in KNOWN.values():
+        return spec, None
+    spec["tabulated"] = True
+    nodes = np.unique(u[~np.isnan(u)])
+    with np.errstate(all="ignore"):
+        return spec, np.stack([nodes, score(nodes), score.slope(nodes, None)])
+
+
+def _score(spec: dict[str, Any], table: Any) -> Any:
+    score = None
+    if spec.get("tabulated"):
+        score = Tabulated(spec["name"], *(tuple(row.tolist()) for row in table))
+    elif "name" in spec:
+        score = as_score(spec["name"])
+    return Column(spec["column"], score) if "column" in spec else score
+
+
+def _attr(value: Any) -> Any:
+    try:
+        return encode(value)
+    except TypeError:
+        return str(value)
+
+
+def _typed(array: Any) -> Any:
+    return array if array.dtype.kind in "biuf" else np.array([str(x) for x in array.tolist()])
+
+
+def _clip(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 80 else text[:77] + "..."

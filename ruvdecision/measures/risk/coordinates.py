@@ -1,0 +1,180 @@
+"""Known columns as coordinates in which Euclidean distance is the distance that an intruder uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import rankdata
+
+from ...errors import InputError, UnsupportedError
+from ...protocols import Array
+from .. import frames
+from .neighbours import Boxes
+
+__all__ = ["Space", "distinct", "grow"]
+
+
+class Space:
+    """Known columns as coordinates in which Euclidean distance is the wanted distance."""
+
+    def __init__(self, who: str, distance: str, original: pd.DataFrame) -> None:
+        self.who, self.distance, self.original = who, distance, original
+        self.numbers = [
+            c
+            for c in original.columns
+            if frames.is_number(original[c]) and not pd.api.types.is_bool_dtype(original[c].dtype)
+        ]
+        self.times = [c for c in original.columns if _is_time(original[c])]
+        self.categories = [c for c in original.columns if c not in self.numbers and c not in self.times]
+        if distance == "mahalanobis" and self.categories:
+            named = ", ".join(str(c) for c in self.categories)
+            raise UnsupportedError(
+                "Mahalanobis distance needs numeric columns",
+                f"categories in {named}",
+                'Use distance="standardised", or leave them out with known=[...]',
+            )
+        unordered = [
+            c
+            for c in self.categories
+            if not getattr(original[c].dtype, "ordered", False) and not pd.api.types.is_bool_dtype(original[c].dtype)
+        ]
+        if distance == "rank" and unordered:
+            named = ", ".join(str(c) for c in unordered)
+            raise UnsupportedError(
+                "Rank distance needs columns with an order",
+                f"unordered categories in {named}",
+                'Use distance="standardised", or make them ordered categoricals',
+            )
+        self._map = self._affine()
+        self._tree: Boxes | None = None
+        self._left: Array | None = None
+
+    @property
+    def tree(self) -> Boxes:
+        """The originals' tree; built once, whatever the number of releases."""
+        if self._tree is None:
+            assert self._left is not None
+            self._tree = grow(self._left)
+        return self._tree
+
+    def coordinates(self, known: pd.DataFrame | None, released: pd.DataFrame) -> tuple[Array, Array, bool]:
+        """Coordinates of the intruder's file and of the release; the flag says that the former depend on the original alone."""
+        for label in self.original.columns:
+            a, b = self.original[label], released[label]
+            if (frames.is_number(a), _is_time(a)) != (frames.is_number(b), _is_time(b)):
+                kinds = f"{label}: {a.dtype} in the original, {b.dtype} in the release"
+                raise InputError(
+                    f"{self.who} needs a column to be of one kind in both files", kinds, "Convert it in one of them"
+                )
+        left = self.original if known is None else known
+        if self.distance == "rank":
+            return self._ranks(left), self._ranks(released), False
+        if known is None and not self.categories:
+            # The coordinates of the originals are the same for every release, and so is their tree.
+            if self._left is None:
+                self._left = self._numbers(left)
+            return self._left, self._numbers(released), self._left.shape[1] > 0
+        blocks = [(self._numbers(left), self._numbers(released))]
+        blocks += [self._indicators(label, left[label], released[label]) for label in self.categories]
+        both = [np.concatenate(side, axis=1) for side in zip(*blocks, strict=True)]
+        return both[0], both[1], False
+
+    def _affine(self) -> Array | None:
+        """Matrix that turns numeric columns into coordinates; None for ranks."""
+        if self.distance == "rank":
+            return None
+        values = self._floats(self.original)
+        if len(values) < 2:
+            return np.zeros((values.shape[1], 0))
+        # A column of equal numbers may have a standard deviation of rounding size.
+        size = np.ptp(values, axis=0)
+        live = np.flatnonzero(size > 0)
+        scale = np.zeros((values.shape[1], len(live)))
+        # Divided by their range first: squares of tiny numbers would vanish.
+        ranged = values[:, live] / size[live]
+        scale[live, np.arange(len(live))] = 1.0 / ranged.std(axis=0, ddof=1) / size[live]
+        if self.distance == "standardised" or len(live) == 0:
+            return scale
+        correlation = np.corrcoef(ranged, rowvar=False).reshape(len(live), len(live))
+        root, vectors = np.linalg.eigh(correlation)
+        if root[0] <= 1e-12 * len(live):
+            names = [str((self.numbers + self.times)[live[j]]) for j in np.flatnonzero(np.abs(vectors[:, 0]) > 1e-6)]
+            raise InputError(
+                "Mahalanobis distance needs columns that are no linear function of one another",
+                f"collinear {', '.join(names)} in {len(values)} records",
+                'Leave one of them out with known=[...], or use distance="standardised"',
+            )
+        return scale @ (vectors / np.sqrt(root))
+
+    def _floats(self, table: pd.DataFrame) -> Array:
+        which = "the original" if table is self.original else "the release"
+        part = frames.numeric(self.who, table[self.numbers], which) if self.numbers else np.zeros((len(table), 0))
+        if not self.times:
+            return part
+        return np.concatenate([part, *(_seconds(table[c], self.original[c])[:, None] for c in self.times)], axis=1)
+
+    def _numbers(self, table: pd.DataFrame) -> Array:
+        values, matrix = self._floats(table), self._map
+        assert matrix is not None
+        if self.distance == "standardised":
+            live = np.flatnonzero(matrix.any(axis=1))
+            return values[:, live] * matrix.sum(axis=1)[live]
+        return values @ matrix
+
+    def _indicators(self, label: Any, left: pd.Series, right: pd.Series) -> tuple[Array, Array]:
+        """One coordinate per category; a mismatch costs 2 / (1 - sum p^2), whose mean over two random originals is 2."""
+        column = self.original[label]
+        base = frames.levels_of(column)
+        shares = np.bincount(np.asarray(base.codes(column)), minlength=len(base)) / len(column)
+        differ = 1.0 - float(shares @ shares)
+        if differ <= 0:
+            return np.zeros((len(left), 0)), np.zeros((len(right), 0))
+        levels = base.plus(right)
+        height = 1.0 / np.sqrt(differ)
+        a, b = ((np.asarray(levels.codes(c))[:, None] == np.arange(len(levels))) * height for c in (left, right))
+        return a, b
+
+    def _ranks(self, table: pd.DataFrame) -> Array:
+        kept = []
+        for label in table.columns:
+            column = self.original[label]
+            if column.nunique() < 2:
+                continue
+            kept.append(rankdata(self._ordered(label, table[label])) / len(table))
+        return np.stack(kept, axis=1) if kept else np.zeros((len(table), 0))
+
+    def _ordered(self, label: Any, column: pd.Series) -> Any:
+        """A column with an order as numbers."""
+        if label in self.times:
+            return _seconds(column, self.original[label])
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            return column.cat.codes.to_numpy()
+        return frames.numeric(self.who, column.to_frame())[:, 0]
+
+
+def grow(points: Array) -> Boxes:
+    """A tree over the different points, each with its number of records."""
+    different, kinds = distinct(points)
+    return Boxes.of(different, None if kinds is None else np.bincount(kinds).astype(np.float64))
+
+
+def distinct(points: Array) -> tuple[Array, Any]:
+    """The different points and which of them each record is at, where they are few; otherwise all points and None.
+
+    Files of categories repeat a few points, and a search that met each record would take time n^2.
+    """
+    n = len(points)
+    if n > 64 and all(len(np.unique(column)) <= n // 16 for column in points.T):
+        different, kinds = np.unique(points, axis=0, return_inverse=True)
+        return different, kinds.reshape(-1)
+    return points, None
+
+
+def _is_time(column: pd.Series) -> bool:
+    return bool(pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype))
+
+
+def _seconds(column: pd.Series, origin: pd.Series) -> Any:
+    return (column - origin.min()).dt.total_seconds().to_numpy()

@@ -1,0 +1,412 @@
+"""What an intruder learns about values: after linkage, from intervals around released values, and by clustering."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from ...checks import check_choice, check_integer, check_number
+from ...errors import InputError
+from ...protocols import Array
+from .. import frames
+from ..base import Measured
+from ..utility.cluster import cluster_labels
+from .coordinates import Space, distinct
+from .linkage import DISTANCES
+from .neighbours import Boxes, Links, nearest
+from .records import PairedMeasure, Pairs
+
+__all__ = ["AttributeDisclosure", "ClusteringAttack", "IntervalDisclosure", "IntruderError"]
+
+
+@dataclass(frozen=True, repr=False)
+class _AfterLinkage(PairedMeasure):
+    """An intruder who knows some columns reads another one off the released records nearest to what he knows.
+
+    He links original to released. Where several released records are equally near he takes the mean of their numbers,
+    or one of their categories at random.
+    """
+
+    unknown: Any = None
+    known: Any = None
+    distance: str = "standardised"
+
+    @property
+    def follows(self) -> str:
+        """The intruder's file, which has the originals."""
+        return "original"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.unknown is None or isinstance(self.unknown, (list, tuple, set)):
+            raise InputError(
+                "unknown must name the column that the intruder wants", self.unknown, 'Write unknown="income"'
+            )
+        object.__setattr__(self, "known", frames.as_names(self.known))
+        check_choice("distance", self.distance, DISTANCES)
+
+    def uses(self, original: pd.DataFrame) -> list[Any] | None:
+        """The known columns and then the unknown one."""
+        wanted = frames.pick(self.name, [self.unknown], original)[0]
+        known = (
+            [c for c in original.columns if c != wanted]
+            if self.known is None
+            else frames.pick(self.name, self.known, original)
+        )
+        if wanted in known:
+            raise InputError("A column cannot be known and unknown", str(wanted), "Leave it out of known=[...]")
+        if not known:
+            raise InputError("The intruder must know some column", known, "Name one in known=[...]")
+        return [*known, wanted]
+
+    def begin(self, original: pd.DataFrame) -> tuple[Space, pd.Series]:
+        """Scales of the known columns and the truth."""
+        return Space(self.name, self.distance, original.iloc[:, :-1]), original.iloc[:, -1]
+
+    def _read(self, state: tuple[Space, pd.Series], released: pd.DataFrame) -> _Reading:
+        """Link, and look up the unknown column."""
+        space, truth = state
+        pairs = Pairs.of(space.original, released)
+        if len(pairs.original) == 0:
+            raise InputError(
+                f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values"
+            )
+        left, right, _ = space.coordinates(None, released.iloc[:, :-1])
+        if left.shape[1] == 0:
+            left, right = np.zeros((len(left), 1)), np.zeros((len(right), 1))
+        column = released.iloc[:, -1]
+        numbers = frames.is_number(truth), frames.is_number(column)
+        if numbers[0] != numbers[1]:
+            kinds = f"{column.name}: {truth.dtype} in the original, {column.dtype} in the release"
+            raise InputError(
+                f"{self.name} needs a column to be of one kind in both files", kinds, "Convert it in one of them"
+            )
+        number = numbers[0] and not pd.api.types.is_bool_dtype(truth.dtype)
+        if number:
+            a = frames.numeric(self.name, truth.to_frame())[:, 0]
+            b = frames.numeric(self.name, column.to_frame(), "the release")[:, 0]
+        else:
+            levels = frames.levels_of(truth).plus(column)
+            a, b = np.asarray(levels.codes(truth)), np.asarray(levels.codes(column))
+        points, places = distinct(right)
+        links = nearest(Boxes.of(points), left[pairs.original])
+        return _Reading(a, b, np.arange(len(b)) if places is None else places, links, pairs, number)
+
+
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """What an intruder reads: the released values at the points that he links each original to."""
+
+    truth: Array
+    values: Array
+    places: Any
+    """At which point each released record is; records at the same point are all linked."""
+    links: Links
+    pairs: Pairs
+    number: bool
+
+    @property
+    def mine(self) -> Array:
+        """The true values of the linked originals."""
+        return self.truth[self.pairs.original]
+
+    def means(self) -> Array:
+        """Mean released value over the links of each original."""
+        return self._total(np.bincount(self.places, weights=self.values)) / self._total(np.bincount(self.places))
+
+    def hits(self) -> Array:
+        """Share of the links of each original that have its true category."""
+        width = int(max(self.truth.max(), self.values.max())) + 1
+        cells, counts = np.unique(self.places * width + self.values, return_counts=True)
+        wanted = self.links.points * width + np.repeat(self.mine, self.links.counts)
+        at = np.minimum(np.searchsorted(cells, wanted), len(cells) - 1)
+        right = np.where(cells[at] == wanted, counts[at], 0)
+        return np.add.reduceat(right, self.links.edges[:-1]) / self._total(np.bincount(self.places))
+
+    def spread(self, risk: Array) -> Array:
+        """One entry per original, NaN for those without a partner."""
+        records = np.full(len(self.truth), np.nan)
+        records[self.pairs.original] = risk
+        return records
+
+    def _total(self, by_point: Any) -> Array:
+        return np.add.reduceat(by_point[self.links.points], self.links.edges[:-1])
+
+
+@dataclass(frozen=True, repr=False)
+class AttributeDisclosure(_AfterLinkage):
+    """Share of records whose unknown value an intruder gets right after linking on what he knows.
+
+    Right means: within ``within_sd`` of the original's standard deviations for a number, equal for a category (ties of
+    the link count as fractions). A correct value does not need a correct link: in a group of equal values any link will
+    do. ``parts["chance"]`` is the share he gets right without linking: by the release's mean, or by a random category
+    drawn as the release has them.
+
+    Parameters
+    ----------
+    unknown : column name
+        What the intruder wants.
+    known : list of column names, optional
+        What he knows exactly; every other column by default.
+    distance : "standardised", "mahalanobis" or "rank"
+        As in `RecordLinkage`.
+    within_sd : float
+        How near counts as right for a number.
+
+    Examples
+    --------
+    >>> data = pd.DataFrame({"age": [20, 30, 40], "income": [1.0, 2.0, 3.0]})
+    >>> float(AttributeDisclosure("income")(data, data))
+    1.0
+    """
+
+    label: ClassVar[str] = "attribute_disclosure"
+    direction: ClassVar[str] = "lower"
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    reference: ClassVar[str] = "Lambert (1993), Journal of Official Statistics 9, 313-331; Winkler (2004), section 4"
+
+    within_sd: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "within_sd", check_number("within_sd", self.within_sd, low=0))
+
+    def compare(self, state: Any, released: pd.DataFrame) -> Measured:
+        """Link, read, compare."""
+        read = self._read(state, released)
+        if read.number:
+            near = self.within_sd * _sd(read.truth) * (1 + 1e-9)
+            right = (np.abs(read.means() - read.mine) <= near).astype(np.float64)
+            chance = float((np.abs(read.values.mean() - read.mine) <= near).mean())
+        else:
+            right = read.hits()
+            shares = np.bincount(read.values, minlength=read.truth.max() + 1) / len(read.values)
+            chance = float(shares[read.mine].mean())
+        return Measured(float(right.mean()), parts={"chance": chance}, records=read.spread(right))
+
+
+@dataclass(frozen=True, repr=False)
+class IntruderError(_AfterLinkage):
+    """How far an intruder's value of an unknown column is off after linking on what he knows.
+
+    For a number: the root mean squared error in units of the original's standard deviation, about 1 if linkage tells him
+    no more than the mean; ``parts["error"]`` has it in the column's unit. For a category: his share of wrong values.
+    Larger is safer. `per_record` gives the absolute error in the column's unit, or the probability of a wrong category.
+
+    Parameters
+    ----------
+    unknown, known, distance
+        As in `AttributeDisclosure`.
+
+    Examples
+    --------
+    >>> data = pd.DataFrame({"age": [20, 30, 40], "income": [1.0, 2.0, 3.0]})
+    >>> released = data.assign(income=[2.0, 2.0, 2.0])
+    >>> round(float(IntruderError("income")(data, released)), 4)
+    0.8165
+    """
+
+    label: ClassVar[str] = "attribute_error"
+    direction: ClassVar[str] = "higher"
+    range: ClassVar[tuple[float, float]] = (0.0, np.inf)
+    reference: ClassVar[str] = AttributeDisclosure.reference
+
+    def compare(self, state: Any, released: pd.DataFrame) -> Measured:
+        """Link, read, compare."""
+        read = self._read(state, released)
+        if not read.number:
+            wrong = 1.0 - read.hits()
+            return Measured(float(wrong.mean()), parts={"error": float(wrong.mean())}, records=read.spread(wrong))
+        off = np.abs(read.means() - read.mine)
+        error = float(np.sqrt(np.mean(off**2)))
+        sd = _sd(read.truth)
+        if sd == 0:
+            raise InputError(
+                f"{self.name} needs an unknown column that varies",
+                f"{self.unknown} is constant",
+                "Choose another column",
+            )
+        return Measured(error / sd, parts={"error": error}, records=read.spread(off))
+
+
+@dataclass(frozen=True, repr=False)
+class IntervalDisclosure(PairedMeasure):
+    """Share of records whose original values lie in narrow intervals around the released ones.
+
+    Needs no linkage: it says how well the release gives away a record that the intruder has found already. The interval
+    is the released value plus or minus ``width_sd`` of the original's standard deviations (SDID), or runs between the
+    released values whose ranks are ``width_rank`` of the file below and above.
+
+    Parameters
+    ----------
+    columns : list of column names, optional
+        Numeric columns; all by default.
+    width_sd : float, optional
+        Half-width in standard deviations; 0.05 unless ``width_rank`` is given.
+    width_rank : float, optional
+        Half-width in ranks, as a share of the file.
+    across : "all", "any" or "mean"
+        A record counts if all its columns, or any of them, lie inside; or with the share of them that do.
+
+    Examples
+    --------
+    >>> float(IntervalDisclosure(width_sd=0.5)([0.0, 1.0, 2.0], [0.4, 1.0, 3.0]))
+    0.6666666666666666
+    """
+
+    label: ClassVar[str] = "SDID"
+    direction: ClassVar[str] = "lower"
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    reference: ClassVar[str] = (
+        "Mateo-Sanz, Sebe and Domingo-Ferrer (2004), Outlier protection in continuous microdata masking"
+    )
+
+    columns: Any = None
+    width_sd: Any = None
+    width_rank: Any = None
+    across: str = "all"
+
+    def __post_init__(self) -> None:
+        if self.width_sd is not None and self.width_rank is not None:
+            raise InputError(
+                "An interval has one width",
+                f"width_sd={self.width_sd} and width_rank={self.width_rank}",
+                "Give one of them",
+            )
+        if self.width_rank is None:
+            object.__setattr__(
+                self, "width_sd", check_number("width_sd", 0.05 if self.width_sd is None else self.width_sd, low=0)
+            )
+        else:
+            object.__setattr__(self, "width_rank", check_number("width_rank", self.width_rank, low=0, high=1))
+        super().__post_init__()
+        check_choice("across", self.across, ("all", "any", "mean"))
+
+    def default_name(self) -> str:
+        """SDID, or the rank version's name."""
+        return "SDID" if self.width_rank is None else "rank_interval"
+
+    def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, Array]:
+        """The original as numbers."""
+        return original, frames.numeric(self.name, original)
+
+    def compare(self, state: Any, released: pd.DataFrame) -> Measured:
+        """Count the originals inside."""
+        table, values = state
+        pairs = Pairs.of(table, released)
+        if len(pairs.original) == 0:
+            raise InputError(
+                f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values"
+            )
+        masked = frames.numeric(self.name, released, "the release")
+        truth, shown = values[pairs.original], masked[pairs.released]
+        if self.width_rank is None:
+            sd = frames.spreads(values)
+            inside = np.abs(truth - shown) <= self.width_sd * sd * (1 + 1e-9)
+        else:
+            steps = int(self.width_rank * len(masked) + 1e-9)
+            inside = np.empty(truth.shape, dtype=bool)
+            for j in range(masked.shape[1]):
+                ranked = np.sort(masked[:, j])
+                low = ranked[np.maximum(np.searchsorted(ranked, shown[:, j], "left") - steps, 0)]
+                high = ranked[np.minimum(np.searchsorted(ranked, shown[:, j], "right") - 1 + steps, len(ranked) - 1)]
+                inside[:, j] = (low <= truth[:, j]) & (truth[:, j] <= high)
+        risk = {"all": inside.all(axis=1), "any": inside.any(axis=1), "mean": inside.mean(axis=1)}[self.across].astype(
+            np.float64
+        )
+        parts = {str(c): float(v) for c, v in zip(table.columns, inside.mean(axis=0), strict=True)}
+        records = np.full(len(masked), np.nan)
+        records[pairs.released] = risk
+        return Measured(float(risk.mean()), parts=parts, records=records)
+
+
+@dataclass(frozen=True, repr=False)
+class ClusteringAttack(PairedMeasure):
+    """Share of released records linked to their own original by clustering both files together.
+
+    The intruder standardises the known columns, clusters all records of both files and links a released record to an
+    original of its cluster, any of them with the same probability. Without originals in its cluster a record is not
+    linked. With as many clusters as records, clusters are pairs more often than not. Bacher, Brand and Bender (2002).
+
+    Parameters
+    ----------
+    known : list of column names, optional
+        The columns that the intruder knows; all by default.
+    clusters : int, optional
+        How many clusters; as many as there are released records by default, and never more than different points.
+    method : "average" or "kmeans"
+        Average linkage on squared distances (time n^2, memory n) or k-means.
+    seed : int
+        Where k-means starts.
+
+    Examples
+    --------
+    >>> float(ClusteringAttack()([0.0, 5.0, 9.0], [0.1, 5.2, 8.8]))
+    1.0
+    """
+
+    label: ClassVar[str] = "clustering_attack"
+    direction: ClassVar[str] = "lower"
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    reference: ClassVar[str] = "Bacher, Brand and Bender (2002); Winkler (2004), section 4"
+
+    known: Any = None
+    clusters: Any = None
+    method: str = "average"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "known", frames.as_names(self.known))
+        if self.clusters is not None:
+            object.__setattr__(self, "clusters", check_integer("clusters", self.clusters, low=1))
+        check_choice("method", self.method, ("average", "kmeans"))
+        object.__setattr__(self, "seed", check_integer("seed", self.seed, low=0))
+
+    def uses(self, original: pd.DataFrame) -> list[Any] | None:
+        """The known columns."""
+        return None if self.known is None else frames.pick(self.name, self.known, original)
+
+    def begin(self, original: pd.DataFrame) -> Space:
+        """Scales of the known columns."""
+        return Space(self.name, "standardised", original)
+
+    def compare(self, state: Space, released: pd.DataFrame) -> Measured:
+        """Cluster and count."""
+        pairs = Pairs.of(state.original, released)
+        if len(pairs.original) == 0:
+            raise InputError(
+                f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values"
+            )
+        left, right, _ = state.coordinates(None, released)
+        n, m = len(left), len(right)
+        wanted = m if self.clusters is None else self.clusters
+        if wanted > n + m:
+            raise InputError(
+                f"clusters must be at most the number of records of both files, {n + m}",
+                wanted,
+                "Ask for fewer clusters",
+            )
+        if left.shape[1] == 0:
+            labels = np.zeros(n + m, dtype=np.int64)
+        else:
+            pooled = np.concatenate([left, right])
+            # Equal records cannot be told apart, so more clusters than different points would be made by file order alone.
+            wanted = min(wanted, len(np.unique(pooled, axis=0)))
+            labels = cluster_labels(pooled, (wanted,), self.method, self.seed)[0]
+        ours, theirs = labels[n:], labels[:n]
+        originals = np.bincount(theirs, minlength=labels.max() + 1)
+        together = ours[pairs.released] == theirs[pairs.original]
+        risk = np.where(together, 1.0 / np.maximum(originals[ours[pairs.released]], 1), 0.0)
+        records = np.full(m, np.nan)
+        records[pairs.released] = risk
+        return Measured(
+            float(risk.mean()), parts={"clusters": float(wanted), "together": float(together.mean())}, records=records
+        )
+
+
+def _sd(values: Array) -> float:
+    return float(frames.spreads(values))

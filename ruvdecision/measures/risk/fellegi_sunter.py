@@ -1,0 +1,345 @@
+"""Probabilistic record linkage after Fellegi and Sunter, with the probabilities estimated by EM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from ...checks import check_integer, check_number, suggest
+from ...errors import InputError, UnsupportedError
+from ...masks.frame import Frame
+from ...protocols import Array
+from .. import frames
+from ..base import Measured, need
+from .records import PairedMeasure, Pairs
+
+__all__ = ["FellegiSunter", "Mixture", "fit_mixture"]
+
+MOST_COLUMNS = 20
+EDGE = 1e-12
+"""Probabilities stay this far from 0 and 1, so that no pattern gets an infinite weight."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Agreement probabilities of matches and non-matches, and the share of matches among all pairs."""
+
+    m: Array
+    """P(agreement | match), per column."""
+    u: Array
+    """P(agreement | no match), per column."""
+    prevalence: float
+
+    def weights(self, patterns: Any) -> Array:
+        """Sum of log2(m/u) over agreements and log2((1 - m)/(1 - u)) over disagreements, for each pattern.
+
+        Bit j of a pattern's number says that column j agrees.
+        """
+        none = np.log2((1 - self.m) / (1 - self.u))
+        return _bits(patterns, len(self.m)) @ (np.log2(self.m / self.u) - none) + none.sum()
+
+    def probabilities(self, patterns: Any) -> Array:
+        """Posterior probability that a pair with each pattern is a match."""
+        return expit(self.weights(patterns) * np.log(2) + np.log(self.prevalence / (1 - self.prevalence)))
+
+
+def fit_mixture(counts: Any, *, prevalence: float, m: float = 0.9, iterations: int = 200) -> Mixture:
+    """Fit the two-class mixture to counts of agreement patterns by EM.
+
+    Assumes that columns agree independently of one another within matches and within non-matches. Starts at ``m`` for
+    every column, at the observed agreement rates for u, and at ``prevalence``. The likelihood has several maxima; the
+    start decides which one is found.
+
+    Parameters
+    ----------
+    counts : array of length 2^p
+        Pairs with each pattern; bit j of the index says that column j agrees.
+    prevalence : float
+        Share of matches at the start, 1/n for files of the same n records.
+
+    >>> fit = fit_mixture([5.0, 1.0, 1.0, 3.0], prevalence=1 / 3)
+    >>> bool(fit.m[0] > fit.u[0])
+    True
+    """
+    pairs = np.asarray(counts, dtype=np.float64)
+    p = int(pairs.size).bit_length() - 1
+    if (
+        pairs.ndim != 1
+        or pairs.size != 1 << p
+        or p < 1
+        or np.any(pairs < 0)
+        or not np.isfinite(pairs).all()
+        or pairs.sum() <= 0
+    ):
+        raise InputError(
+            "counts must be 2^p numbers that are not negative",
+            f"shape {pairs.shape}",
+            "Count pairs per agreement pattern",
+        )
+    seen = np.flatnonzero(pairs)  # of 2^p patterns few occur
+    pairs, bits = pairs[seen], _bits(seen, p)
+    total = pairs.sum()
+    fit = Mixture(
+        np.full(p, check_number("m", m, low=0, high=1, open_low=True, open_high=True)),
+        _inside(pairs @ bits / total),
+        check_number("prevalence", prevalence, low=0, high=1, open_low=True, open_high=True),
+    )
+    for _ in range(check_integer("iterations", iterations, low=0)):
+        match = fit.probabilities(seen) * pairs
+        rest = pairs - match
+        share = match.sum()
+        if share <= 0 or share >= total:
+            break
+        fit = Mixture(
+            _inside(match @ bits / share),
+            _inside(rest @ bits / rest.sum()),
+            float(np.clip(share / total, EDGE, 1 - EDGE)),
+        )
+    return fit
+
+
+@dataclass(frozen=True, repr=False)
+class FellegiSunter(PairedMeasure):
+    """Share of released records that probabilistic linkage links to their own original.
+
+    Every pair of a released and an original record is described by which columns agree. EM splits the pairs into
+    matches and non-matches without knowing the truth, and every released record is linked to the original with the
+    largest weight; a link shared by k originals counts 1/k. Columns are taken to agree independently of one another
+    given the match status; correlated columns make the fitted probabilities too sure of themselves.
+
+    Parameters
+    ----------
+    known : list of column names, optional
+        The columns that are compared; all of them by default, at most 20.
+    tolerance_sd : number or mapping from column to number, default 0.05
+        Two numbers agree if they differ by at most this many of the original's standard deviations.
+    tolerance : mapping from column to number, optional
+        The same in the column's own unit; it goes before ``tolerance_sd``. Categories agree if they are equal.
+    start_m : float
+        Agreement probability of matches that EM starts from.
+    iterations : int
+        EM steps.
+
+    Notes
+    -----
+    ``records`` gives each released record's share. ``parts`` holds the prevalence, and ``expected``: the mean
+    posterior probability of the chosen links, which an intruder can compute without the truth. ``table`` has m, u and
+    the weight of agreement per column. All pairs are counted, none is stored: time grows with the number of agreeing
+    pairs and memory with the number of records and with 2^columns. Fellegi and Sunter (1969); Winkler (2004), section 4.
+
+    Examples
+    --------
+    >>> round(float(FellegiSunter()([0.0, 10.0, 20.0], [0.1, 10.1, 50.0])), 6)
+    0.777778
+    """
+
+    label: ClassVar[str] = "fellegi_sunter"
+    direction: ClassVar[str] = "lower"
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    reference: ClassVar[str] = "Fellegi and Sunter (1969); Winkler (2004), section 4"
+
+    known: Any = None
+    tolerance_sd: Any = 0.05
+    tolerance: Any = None
+    start_m: float = 0.9
+    iterations: int = 200
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "known", frames.as_names(self.known))
+        object.__setattr__(
+            self, "start_m", check_number("start_m", self.start_m, low=0, high=1, open_low=True, open_high=True)
+        )
+        object.__setattr__(self, "iterations", check_integer("iterations", self.iterations, low=0))
+        for name in ("tolerance_sd", "tolerance"):
+            value = getattr(self, name)
+            if isinstance(value, Mapping):
+                for k, v in value.items():
+                    check_number(f"{name} of {k}", v, low=0)
+            elif name == "tolerance" and value is not None:
+                raise InputError(
+                    "tolerance has a unit and needs a number per column",
+                    value,
+                    'Write tolerance={"age": 2}, or use tolerance_sd',
+                )
+            elif value is not None:
+                check_number(name, value, low=0)
+
+    def uses(self, original: pd.DataFrame) -> list[Any] | None:
+        """The compared columns."""
+        return None if self.known is None else frames.pick(self.name, self.known, original)
+
+    def begin(self, original: pd.DataFrame) -> pd.DataFrame:
+        """Check the columns; agreement needs both files."""
+        if original.shape[1] > MOST_COLUMNS:
+            raise UnsupportedError(
+                f"{self.name} counts 2^columns patterns and takes at most {MOST_COLUMNS} columns",
+                original.shape[1],
+                "Choose some with known=[...]",
+            )
+        for value in (self.tolerance_sd, self.tolerance):
+            for k in value if isinstance(value, Mapping) else ():
+                if k not in original.columns or not frames.is_number(original[k]):
+                    numbers = [str(c) for c in original.columns if frames.is_number(original[c])]
+                    raise InputError(
+                        "A tolerance is for a numeric column that is compared", str(k), suggest(str(k), numbers)
+                    )
+        return original
+
+    def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
+        """Count patterns, fit, link."""
+        pairs = Pairs.of(state, released)
+        if len(pairs.original) == 0:
+            raise InputError(
+                f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values"
+            )
+        task = self._agreement(state, released)
+        counts = compiled("pattern_counts")(*task)
+        fit = fit_mixture(counts, prevalence=min(1.0 / len(state), 0.5), m=self.start_m, iterations=self.iterations)
+        own = np.full(len(released), -1, dtype=np.int64)
+        own[pairs.released] = pairs.original
+        share, best = compiled("best_links")(*task, _all_weights(fit, counts), own)
+        records = np.where(own >= 0, share, np.nan)
+        chance = fit.probabilities(best)
+        table = pd.DataFrame({"m": fit.m, "u": fit.u, "weight": np.log2(fit.m / fit.u)}, index=state.columns)
+        parts = {"prevalence": fit.prevalence, "expected": float(chance.mean())}
+        return Measured(float(share[own >= 0].mean()), parts=parts, table=table, records=records)
+
+    def match_probabilities(self, original: Any, released: Any) -> Array:
+        """Posterior probability that each released record's best link is a match, as an intruder would compute it."""
+        prepared = self.prepare(original)
+        table = frames.align(self.name, prepared.original, Frame.of(released), prepared.used, prepared.every)
+        frames.refuse_missing(self.name, "the release", table, frames.missing_rows(table))
+        task = self._agreement(prepared.state, table)
+        counts = compiled("pattern_counts")(*task)
+        fit = fit_mixture(
+            counts, prevalence=min(1.0 / len(prepared.state), 0.5), m=self.start_m, iterations=self.iterations
+        )
+        best = compiled("best_links")(*task, _all_weights(fit, counts), np.full(len(table), -1, dtype=np.int64))[1]
+        return fit.probabilities(best)
+
+    def _agreement(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Any, ...]:
+        """Per column: originals in order, and for each released record the stretch of them that agrees with it."""
+        p = original.shape[1]
+        order = np.empty((p, len(original)), dtype=np.int64)
+        first = np.empty((p, len(released)), dtype=np.int64)
+        last = np.empty((p, len(released)), dtype=np.int64)
+        for j, label in enumerate(original.columns):
+            a, b, width = self._column(label, original[label], released[label])
+            order[j] = np.argsort(a, kind="stable")
+            ranked = a[order[j]]
+            # The room lets a difference of exactly the tolerance agree, in whatever unit it is written.
+            room = width * 1e-9 + 1e-12 * (np.abs(b) if width else 0.0)
+            first[j] = np.searchsorted(ranked, b - width - room, side="left")
+            last[j] = np.searchsorted(ranked, b + width + room, side="right")
+        return order, first, last
+
+    def _column(self, label: Any, a: pd.Series, b: pd.Series) -> tuple[Array, Array, float]:
+        if frames.is_number(a) != frames.is_number(b):
+            raise InputError(
+                f"{self.name} needs a column to be of one kind in both files",
+                f"{label}: {a.dtype} in the original, {b.dtype} in the release",
+                "Convert it in one of them",
+            )
+        if not frames.is_number(a):
+            levels = frames.levels_of(a).plus(b)
+            return np.asarray(levels.codes(a), dtype=np.float64), np.asarray(levels.codes(b), dtype=np.float64), 0.0
+        left = frames.numeric(self.name, a.to_frame())[:, 0]
+        right = frames.numeric(self.name, b.to_frame(), "the release")[:, 0]
+        if self.tolerance is not None and label in self.tolerance:
+            return left, right, float(self.tolerance[label])
+        size = (
+            self.tolerance_sd.get(label, 0.05) if isinstance(self.tolerance_sd, Mapping) else self.tolerance_sd or 0.0
+        )
+        return left, right, float(size) * float(frames.spreads(left))
+
+
+@cache
+def compiled(name: str) -> Callable[..., Any]:
+    """Return a kernel of this file as machine code."""
+    numba = need("numba", "Fellegi-Sunter linkage")
+    return numba.njit(cache=True, error_model="numpy")(globals()[name])  # type: ignore[no-any-return]
+
+
+def pattern_counts(order: Any, first: Any, last: Any) -> Any:
+    """Pairs with each agreement pattern. Only pairs that agree somewhere are touched."""
+    p, n = order.shape
+    counts = np.zeros(1 << p, dtype=np.int64)
+    code = np.zeros(n, dtype=np.int64)
+    touched = np.empty(n, dtype=np.int64)
+    for i in range(first.shape[1]):
+        size = 0
+        for j in range(p):
+            for t in range(first[j, i], last[j, i]):
+                k = order[j, t]
+                if code[k] == 0:
+                    touched[size] = k
+                    size += 1
+                code[k] |= 1 << j
+        counts[0] += n - size
+        for t in range(size):
+            counts[code[touched[t]]] += 1
+            code[touched[t]] = 0
+    return counts
+
+
+def best_links(order: Any, first: Any, last: Any, weight: Any, own: Any) -> Any:
+    """Own record's share of the largest weight, and the pattern with that weight, per released record."""
+    p, n = order.shape
+    m = first.shape[1]
+    code = np.zeros(n, dtype=np.int64)
+    touched = np.empty(n, dtype=np.int64)
+    share = np.zeros(m)
+    pattern = np.zeros(m, dtype=np.int64)
+    for i in range(m):
+        size = 0
+        for j in range(p):
+            for t in range(first[j, i], last[j, i]):
+                k = order[j, t]
+                if code[k] == 0:
+                    touched[size] = k
+                    size += 1
+                code[k] |= 1 << j
+        best = -np.inf
+        if size < n:
+            best = weight[0]
+        for t in range(size):
+            c = code[touched[t]]
+            if weight[c] > best:
+                best = weight[c]
+                pattern[i] = c
+        room = 1e-9 * (1.0 + abs(best))
+        ties = 0
+        if weight[0] >= best - room:
+            ties = n - size
+        for t in range(size):
+            if weight[code[touched[t]]] >= best - room:
+                ties += 1
+        if own[i] >= 0 and weight[code[own[i]]] >= best - room:
+            share[i] = 1.0 / ties
+        for t in range(size):
+            code[touched[t]] = 0
+    return share, pattern
+
+
+def _bits(patterns: Any, p: int) -> NDArray[np.float64]:
+    return ((np.asarray(patterns)[:, None] >> np.arange(p)) & 1).astype(np.float64)
+
+
+def _all_weights(fit: Mixture, counts: Any) -> Array:
+    """Weights by pattern number; patterns that do not occur are never looked up."""
+    weights = np.full(len(counts), -np.inf)
+    seen = np.flatnonzero(counts)
+    weights[seen] = fit.weights(seen)
+    return weights
+
+
+def _inside(x: Array) -> Array:
+    return np.clip(x, EDGE, 1 - EDGE)

@@ -1,0 +1,279 @@
+"""Record linkage by nearest neighbour: how many released records lie nearest to their own original."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
+
+from ...checks import as_generator, as_seed_sequence, check_choice, check_integer, check_number, suggest
+from ...errors import InputError, UnsupportedError
+from ...masks.frame import Frame
+from ...protocols import Array
+from .. import frames
+from ..base import Measured
+from .coordinates import Space, grow
+from .neighbours import Boxes, nearest, own_share
+from .records import PairedMeasure, Pairs
+
+__all__ = ["RecordLinkage"]
+
+DISTANCES = ("standardised", "mahalanobis", "rank")
+LINKS = ("released to original", "original to released")
+MOST_ASSIGNED = 15_000
+"""Most records in a one-to-one assignment, which holds the matrix of all distances (1.8 GB for so many)."""
+
+
+@dataclass(frozen=True, repr=False)
+class RecordLinkage(PairedMeasure):
+    """Share of records whose nearest neighbour in the other file is their own record.
+
+    An intruder knows some columns of the respondents and links by distance. A link that is shared by m records at the
+    same least distance counts 1/m. The agency knows the true pairs and counts the correct links, so the value is what
+    an intruder with a file of *all* original records would achieve: a conservative experiment (Winkler 2004, section 4).
+
+    Parameters
+    ----------
+    known : list of column names, optional
+        The columns that the intruder knows; all of them by default.
+    distance : "standardised", "mahalanobis" or "rank"
+        ``"standardised"``: Euclidean after division by the original's standard deviation; in a column of categories
+        every mismatch costs the same, and so much that two random originals differ as much on average as in a numeric
+        column. ``"mahalanobis"``: with the original's covariance; numeric columns only. ``"rank"``: Euclidean between
+        mid-ranks, each file ranked apart and divided by its length, so that monotone recodings of a file do not matter.
+        Columns that are constant in the original cannot tell records apart and are left out.
+    link : "released to original" or "original to released"
+        Which record looks for its neighbour in which file. The two shares differ; say which one you report.
+    one_to_one : bool
+        Link all records at once so that no two share a partner and the sum of squared distances is least. The method is
+        defined by the matrix of all distances and holds it. Rows that are equal within a file share their partners;
+        other ties are settled by the solver.
+    error_sd : number or mapping from column to number, optional
+        Standard deviation, in the column's unit, of a normal error in what the intruder knows of numeric columns.
+    error_rate : number or mapping from column to number, optional
+        Probability that the intruder knows a wrong category, drawn evenly from the others, for columns of categories.
+    draws : int
+        How often the intruder's errors are drawn; ``error`` of the result is the standard error over the draws.
+    seed : int, SeedSequence or Generator
+        Where those errors come from.
+
+    Notes
+    -----
+    `per_record` gives the share of each record of the file that looks for neighbours, NaN for records without a partner
+    in the other file or left out for missing values. Reference: Domingo-Ferrer and Torra (2001).
+
+    Examples
+    --------
+    >>> float(RecordLinkage()([0.0, 1.0, 2.0, 10.0], [0.1, 1.9, 0.9, 10.3]))
+    0.5
+    >>> RecordLinkage().per_record([0.0, 1.0], [0.5, 0.5]).tolist()
+    [0.5, 0.5]
+    """
+
+    label: ClassVar[str] = "linkage"
+    direction: ClassVar[str] = "lower"
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    reference: ClassVar[str] = "Domingo-Ferrer and Torra (2001); Winkler (2004), section 4"
+
+    known: Any = None
+    distance: str = "standardised"
+    link: str = "released to original"
+    one_to_one: bool = False
+    error_sd: Any = None
+    error_rate: Any = None
+    draws: int = 1
+    seed: Any = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "known", frames.as_names(self.known))
+        check_choice("distance", self.distance, DISTANCES)
+        check_choice("link", self.link, LINKS)
+        object.__setattr__(self, "draws", check_integer("draws", self.draws, low=1))
+        for name, high in (("error_sd", np.inf), ("error_rate", 1.0)):
+            value = getattr(self, name)
+            if isinstance(value, Mapping):
+                object.__setattr__(
+                    self, name, {k: check_number(f"{name} of {k}", v, low=0, high=high) for k, v in value.items()}
+                )
+            elif value is not None:
+                object.__setattr__(self, name, check_number(name, value, low=0, high=high))
+        if self.seed is None or isinstance(self.seed, np.random.Generator):
+            # Fixed here, so that the same measure gives the same number for the same files.
+            object.__setattr__(self, "seed", as_seed_sequence(self.seed))
+        as_generator(self.seed)
+        if self.draws > 1 and self.error_sd is None and self.error_rate is None:
+            raise InputError(
+                "draws repeats the intruder's errors, and he makes none",
+                self.draws,
+                "Give error_sd or error_rate, or leave draws out",
+            )
+
+    @property
+    def follows(self) -> str:
+        """The file whose records look for neighbours."""
+        return "released" if self.link == LINKS[0] else "original"
+
+    def uses(self, original: pd.DataFrame) -> list[Any] | None:
+        """The known columns."""
+        return None if self.known is None else frames.pick(self.name, self.known, original)
+
+    def begin(self, original: pd.DataFrame) -> Space:
+        """Scales of the original, and its tree where records look for neighbours among the originals."""
+        space = Space(self.name, self.distance, original)
+        self._check_errors(space)
+        return space
+
+    def compare(self, state: Space, released: pd.DataFrame) -> Measured:
+        """Link the release and count correct links."""
+        pairs = Pairs.of(state.original, released)
+        if len(pairs.original) == 0:
+            raise InputError(
+                f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values"
+            )
+        rates, total = [], np.zeros(len(released) if self.link == LINKS[0] else len(state.original))
+        every = len(total)
+        for known in self._knowledge(state):
+            left, right, fixed = state.coordinates(known, released)
+            tree = state.tree if fixed and self.link == LINKS[0] and not self.one_to_one else None
+            share = self._shares(left, right, pairs, tree)
+            rates.append(share.mean())
+            total[pairs.released if self.link == LINKS[0] else pairs.original] += share / self.draws
+        records = np.full(every, np.nan)
+        asked = pairs.released if self.link == LINKS[0] else pairs.original
+        records[asked] = total[asked]
+        spread = float(np.std(rates, ddof=1) / np.sqrt(len(rates))) if len(rates) > 1 else 0.0
+        return Measured(float(np.mean(rates)), error=spread, parts={"linked": float(len(asked))}, records=records)
+
+    def links(self, original: Any, released: Any) -> pd.DataFrame:
+        """Who is linked to whom: row, linked row, weight of the link (ties share) and distance. Confidential.
+
+        Rows are positions in each file. The intruder's errors, if any, are drawn once.
+        """
+        prepared = self.prepare(original)
+        state: Space = prepared.state
+        table = frames.align(self.name, state.original, Frame.of(released), prepared.used, prepared.every)
+        frames.refuse_missing(self.name, "the release", table, frames.missing_rows(table))
+        left, right, _ = state.coordinates(next(self._knowledge(state)), table)
+        places = (
+            state.original.index.to_numpy(),
+            np.arange(len(table)),
+        )  # originals may have been left out for missing values
+        asking, asked = (right, left) if self.link == LINKS[0] else (left, right)
+        rows, linked = places[::-1] if self.link == LINKS[0] else places
+        if self.one_to_one:
+            who, whom, gap = _assignment(self.name, asking, asked)
+            return pd.DataFrame({"row": rows[who], "linked": linked[whom], "weight": 1.0, "distance": np.sqrt(gap)})
+        if asking.shape[1] == 0:
+            asking, asked = np.zeros((len(asking), 1)), np.zeros((len(asked), 1))
+        found = nearest(Boxes.of(asked), asking)
+        row = np.repeat(np.arange(len(asking)), found.counts)
+        weight, distance = 1.0 / found.counts[row], found.distance[row]
+        return pd.DataFrame({"row": rows[row], "linked": linked[found.points], "weight": weight, "distance": distance})
+
+    def _shares(self, left: Array, right: Array, pairs: Pairs, tree: Boxes | None) -> Array:
+        """Share of the own record in each asking record's link, over the pairs."""
+        ours, theirs = (right, left) if self.link == LINKS[0] else (left, right)
+        mine, own = (pairs.released, pairs.original) if self.link == LINKS[0] else (pairs.original, pairs.released)
+        if self.one_to_one:
+            return _assigned_shares(self.name, ours, theirs, mine, own)
+        if theirs.shape[1] == 0:
+            return np.full(len(mine), 1.0 / len(theirs))  # nothing tells records apart: everybody is a tie
+        grown = grow(theirs) if tree is None else tree
+        whole = mine is own and len(mine) == len(ours) == len(theirs)  # the usual case, which needs no copies
+        return own_share(grown, ours if whole else ours[mine], theirs if whole else theirs[own])
+
+    def _knowledge(self, state: Space) -> Any:
+        """The intruder's file, once per draw; None where he knows the originals as they are."""
+        if self.error_sd is None and self.error_rate is None:
+            yield None
+            return
+        rng = as_generator(self.seed)
+        for _ in range(self.draws):
+            table = state.original.copy()
+            for label in table.columns:
+                column = table[label]
+                if label in state.numbers:
+                    sd = _of(self.error_sd, label)
+                    if sd:
+                        table[label] = column.to_numpy(dtype=np.float64) + sd * rng.standard_normal(len(column))
+                else:
+                    rate = _of(self.error_rate, label)
+                    if rate:
+                        table[label] = _misreported(column, rate, rng)
+            yield table
+
+    def _check_errors(self, state: Space) -> None:
+        columns = list(state.original.columns)
+        for name, wanted, kind in (
+            ("error_sd", state.numbers, "numeric"),
+            ("error_rate", state.categories, "a category"),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, Mapping):
+                strange = [k for k in value if k not in wanted]
+                if strange:
+                    do = (
+                        f"It must be {kind}"
+                        if strange[0] in columns
+                        else suggest(str(strange[0]), [str(c) for c in wanted])
+                    )
+                    raise InputError(f"{name} names a column that it cannot be about", str(strange[0]), do)
+            elif value is not None and not wanted:
+                raise InputError(
+                    f"{name} is given but no known column is {kind}", [str(c) for c in columns], f"Leave {name} out"
+                )
+
+
+def _assignment(who: str, asking: Array, asked: Array) -> tuple[Any, Any, Array]:
+    if max(len(asking), len(asked)) > MOST_ASSIGNED:
+        raise UnsupportedError(
+            f"{who} with one_to_one holds the matrix of all distances and stops at {MOST_ASSIGNED} records",
+            f"{len(asking)} and {len(asked)} records",
+            "Use one_to_one=False, or link a sample",
+        )
+    cost = cdist(asking, asked, "sqeuclidean") if asking.shape[1] else np.zeros((len(asking), len(asked)))
+    who_, whom = linear_sum_assignment(cost)
+    return who_, whom, cost[who_, whom]
+
+
+def _assigned_shares(who: str, asking: Array, asked: Array, mine: Any, own: Any) -> Array:
+    """Expected correct links when equal rows exchange their partners at random: any such exchange is as good."""
+    row, linked, _ = _assignment(who, asking, asked)
+    kinds_a, kinds_b = _kinds(asking), _kinds(asked)
+    size_a, size_b = np.bincount(kinds_a), np.bincount(kinds_b)
+    width = len(size_b)
+    links = kinds_a[row].astype(np.int64) * width + kinds_b[linked]
+    cells, counts = np.unique(links, return_counts=True)
+    wanted = kinds_a[mine].astype(np.int64) * width + kinds_b[own]
+    place = np.minimum(np.searchsorted(cells, wanted), len(cells) - 1)
+    found = np.where(cells[place] == wanted, counts[place], 0)
+    return found / (size_a[kinds_a[mine]] * size_b[kinds_b[own]])
+
+
+def _kinds(points: Array) -> Any:
+    """Number of the distinct row that each row equals."""
+    if points.shape[1] == 0:
+        return np.zeros(len(points), dtype=np.int64)
+    return np.unique(points, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _misreported(column: pd.Series, rate: float, rng: np.random.Generator) -> pd.Series:
+    """The column with some values exchanged for another category, each other one as likely."""
+    levels = frames.levels_of(column)
+    codes = np.array(levels.codes(column))
+    wrong = rng.random(len(codes)) < rate
+    if len(levels) > 1:
+        moved = (codes + rng.integers(1, len(levels), size=len(codes))) % len(levels)
+        codes = np.where(wrong, moved, codes)
+    values = pd.Series(pd.Categorical.from_codes(codes, categories=levels.values), index=column.index)
+    return values.astype(column.dtype)
+
+
+def _of(value: Any, label: Any) -> float:
+    return float(value.get(label, 0.0) if isinstance(value, Mapping) else value or 0.0)

@@ -1,0 +1,1 @@
+"""Categorical files as tables."""

@@ -1,0 +1,141 @@
+"""Records as cells of a table: the codes that two files share, their frequencies, their dense tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ...errors import InputError, UnsupportedError
+from ...protocols import Array
+
+__all__ = ["class_sizes", "common_codes", "dense", "frequencies", "is_text", "joint_codes", "merge", "plain"]
+
+Ints = NDArray[np.int64]
+MOST_CELLS = 10_000_000
+
+
+def common_codes(*tables: pd.DataFrame) -> tuple[list[Ints], list[int]]:
+    """Codes of every column in each table (rows by columns), and the number of levels of each column.
+
+    Levels are those of all tables together, so a category that only one file has is kept. A missing value is a level of
+    its own. Numbers are compared as numbers, categories by their values.
+
+    >>> common_codes(pd.DataFrame({"a": ["x", "y"]}), pd.DataFrame({"a": ["z", "x"]}))[1]
+    [3]
+    """
+    first = tables[0]
+    codes = [np.empty(t.shape, dtype=np.int64) for t in tables]
+    levels = []
+    for j, label in enumerate(first.columns):
+        columns = [t[label] for t in tables]
+        found, size = _by_category(columns) or _by_value(columns)
+        levels.append(size)
+        at = 0
+        for part in codes:
+            part[:, j] = found[at : at + len(part)]
+            at += len(part)
+    return codes, levels
+
+
+def _by_value(columns: Sequence[pd.Series]) -> tuple[Ints, int]:
+    """Codes of the columns' values, one after another, and how many there are."""
+    values = [plain(c) for c in columns]
+    if len({is_text(v) for v in values if v.notna().any()}) > 1:
+        kinds = ", ".join(str(c.dtype) for c in columns)
+        raise InputError(
+            "A column must be of one kind in both files", f"{columns[0].name}: {kinds}", "Convert it in one of them"
+        )
+    found, unique = pd.factorize(pd.concat(values, ignore_index=True), use_na_sentinel=False)
+    return found, len(unique)
+
+
+def _by_category(columns: Sequence[pd.Series]) -> tuple[Ints, int] | None:
+    """The same for categories with the same type of values, by looking at each category once; None for other columns."""
+    dtypes = [c.dtype for c in columns]
+    if not all(isinstance(d, pd.CategoricalDtype) and d.categories.dtype == dtypes[0].categories.dtype for d in dtypes):
+        return None
+    every = dtypes[0].categories.append([d.categories for d in dtypes[1:]])
+    places, unique = pd.factorize(every)
+    parts, at = [], 0
+    for column, dtype in zip(columns, dtypes, strict=True):
+        # A missing value has code -1, which takes the last place.
+        own = np.append(places[at : at + len(dtype.categories)], len(unique))
+        parts.append(own[column.cat.codes.to_numpy()])
+        at += len(dtype.categories)
+    return _renumber(np.concatenate(parts), len(unique) + 1)
+
+
+def _renumber(codes: Ints, size: int) -> tuple[Ints, int]:
+    """Codes below ``size`` without those that nobody has, in the same order, and how many are left."""
+    there = np.bincount(codes, minlength=size) > 0
+    return (np.cumsum(there) - 1)[codes], int(there.sum())
+
+
+def merge(codes: Sequence[Ints]) -> tuple[list[Ints], int]:
+    """One code per row from the columns of each part: rows that agree everywhere get the same number, 0, 1, ..."""
+    stacked = np.concatenate(codes)
+    joint, cells = np.zeros(len(stacked), dtype=np.int64), 1
+    for j in range(stacked.shape[1]):
+        # Renumber after each column: the product of many columns would not fit an integer.
+        many = int(stacked[:, j].max(initial=0)) + 1
+        joint, cells = joint * many + stacked[:, j], cells * many
+        if cells <= 4 * len(stacked):
+            joint, cells = _renumber(joint, cells)  # counting is quicker than sorting
+        else:
+            joint = np.unique(joint, return_inverse=True)[1].reshape(-1)
+            cells = int(joint.max(initial=-1)) + 1
+    edges = np.cumsum([len(c) for c in codes])[:-1]
+    return np.split(joint, edges), int(joint.max(initial=-1)) + 1
+
+
+def joint_codes(*tables: pd.DataFrame) -> tuple[list[Ints], int]:
+    """One code per row, shared by the tables, and the number of different rows."""
+    return merge(common_codes(*tables)[0])
+
+
+def frequencies(codes: Ints, cells: int, weights: Array | None = None) -> Array:
+    """Relative frequency of each cell; with ``weights`` each row counts so often."""
+    return np.bincount(codes, weights=weights, minlength=cells) / (len(codes) if weights is None else weights.sum())
+
+
+def class_sizes(table: pd.DataFrame) -> tuple[Ints, Ints]:
+    """Size of the class of equal rows that each row is in, and the sizes of all classes.
+
+    >>> class_sizes(pd.DataFrame({"a": [1, 1, 2]}))[0].tolist()
+    [2, 2, 1]
+    """
+    (codes,), cells = joint_codes(table)
+    sizes = np.bincount(codes, minlength=cells)
+    return sizes[codes], sizes
+
+
+def dense(who: str, codes: Ints, levels: Sequence[int], weights: Array | None = None) -> Array:
+    """The table of counts with one axis per column; with ``weights`` each row counts so often."""
+    cells = int(np.prod([float(k) for k in levels]))
+    if cells > MOST_CELLS:
+        raise UnsupportedError(
+            f"{who} holds the whole table and stops at {MOST_CELLS} cells",
+            f"{cells} cells from {list(levels)} categories",
+            "Choose fewer columns, or recode them",
+        )
+    flat = np.ravel_multi_index(tuple(codes.T), tuple(levels))
+    return np.bincount(flat, weights=weights, minlength=cells).reshape(levels).astype(np.float64)
+
+
+def plain(column: pd.Series) -> pd.Series:
+    """The column as its values, where it is a category."""
+    return column.astype(column.cat.categories.dtype) if isinstance(column.dtype, pd.CategoricalDtype) else column
+
+
+def is_text(column: pd.Series) -> Any:
+    """True unless the column holds numbers, times or nothing at all."""
+    return not (
+        pd.api.types.is_numeric_dtype(column.dtype)
+        or pd.api.types.is_datetime64_any_dtype(column.dtype)
+        or pd.api.types.is_timedelta64_dtype(column.dtype)
+        or column.isna().all()
+    )

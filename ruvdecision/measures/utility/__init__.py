@@ -1,0 +1,1 @@
+"""Empirical utility of numeric and mixed files."""

@@ -1,0 +1,194 @@
+"""Broad utility that any user can read: variable by variable, and pair by pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from ...errors import InputError
+from ...protocols import Array
+from ..base import Measure, Measured
+from ..frames import encode, is_number, levels_of, spreads, vector
+from .distribution_steps import step_differences
+
+__all__ = ["Marginals", "Pairwise"]
+
+
+@dataclass(frozen=True, repr=False)
+class Marginals(Measure):
+    """The mean over variables of the distance between the two files' distributions of that variable, from 0 to 1.
+
+    Kolmogorov-Smirnov for numbers and times, total variation for categories (those of both files together). ``table`` has, by
+    variable, the distance and for numbers both means, standard deviations and medians, and the shift of the mean in the original's
+    standard deviations; for categories the number of categories that only one file has.
+
+    Examples
+    --------
+    >>> Marginals()(pd.DataFrame({"a": ["x", "y"]}), pd.DataFrame({"a": ["x", "x"]}))
+    0.5
+    """
+
+    columns: Any = None
+
+    label: ClassVar[str] = "marginals"
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    reference: ClassVar[str] = "Domingo-Ferrer and Torra (2001)"
+
+    def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, dict[Any, _Margin]]:
+        # The original's times count from their own start; they wait for the release.
+        return original, {c: _Margin.of(vector(self.name, v)) for c, v in original.items() if is_number(v)}
+
+    def compare(self, state: tuple[pd.DataFrame, dict[Any, _Margin]], released: pd.DataFrame) -> Measured:
+        original, known = state
+        rows = {str(c): _variable(self.name, original[c], released[c], known.get(c)) for c in original.columns}
+        parts = {name: row["distance"] for name, row in rows.items()}
+        return Measured(float(np.mean(list(parts.values()))), parts=parts, table=partial(_frame, rows))
+
+
+@dataclass(frozen=True, repr=False)
+class Pairwise(Measure):
+    """The mean over pairs of variables of the absolute change of their association, each between 0 and 1 in size.
+
+    Association is Pearson's correlation for two numbers (halved change, as it runs from -1 to 1), Cramer's V for two categories
+    and the correlation ratio for a number and a category. A constant variable has association 0. ``table`` has every pair,
+    ``parts["correlation distance"]`` the Frobenius norm of the change of the correlation matrix (numbers only).
+
+    Examples
+    --------
+    >>> round(Pairwise()([[0, 0], [1, 1], [2, 2]], [[0, 2], [1, 1], [2, 0]]), 9)
+    1.0
+    """
+
+    columns: Any = None
+
+    label: ClassVar[str] = "pairwise"
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    reference: ClassVar[str] = "Domingo-Ferrer and Torra (2001)"
+
+    def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, dict[tuple[Any, Any], float]]:
+        if original.shape[1] < 2:
+            raise InputError(
+                f"{self.name} needs at least two columns", ", ".join(map(str, original.columns)), "Name more columns"
+            )
+        return original, _associations(self.name, original, "the original")
+
+    def compare(self, state: tuple[pd.DataFrame, dict[tuple[Any, Any], float]], released: pd.DataFrame) -> Measured:
+        original, before = state
+        mixed = [str(c) for c in original.columns if is_number(original[c]) != is_number(released[c])]
+        if mixed:
+            raise InputError(
+                f"{self.name} needs a column to be of one kind in both files",
+                ", ".join(mixed),
+                "Convert it in one of them",
+            )
+        after = _associations(self.name, released, "the release")
+        rows, changes, squares = {}, [], 0.0
+        for (a, b), x in before.items():
+            y = after[a, b]
+            numbers = is_number(original[a]) and is_number(original[b])
+            changes.append(abs(x - y) / (2 if numbers else 1))
+            squares += 2 * (x - y) ** 2 if numbers else 0.0
+            rows[f"{a}, {b}"] = {"original": x, "released": y, "change": changes[-1]}
+        parts = {"correlation distance": float(np.sqrt(squares)), "largest": max(changes)}
+        return Measured(float(np.mean(changes)), parts=parts, table=partial(_frame, rows))
+
+
+@dataclass(frozen=True, eq=False)
+class _Margin:
+    """One variable of one file: its values in order and what the table tells of them."""
+
+    ordered: Array
+    mean: float
+    sd: float
+    median: float
+
+    @classmethod
+    def of(cls, values: Array) -> _Margin:
+        ordered, n = np.sort(values), len(values)
+        middle = float((ordered[(n - 1) // 2] + ordered[n // 2]) / 2)
+        return cls(ordered, float(values.mean()), float(spreads(values)) if n > 1 else 0.0, middle)
+
+
+def _variable(who: str, a: pd.Series, b: pd.Series, known: _Margin | None) -> dict[str, float]:
+    if known is not None and is_number(b):
+        return _numbers(known, _Margin.of(vector(who, b, "the release")))
+    if known is not None or pd.api.types.is_datetime64_any_dtype(a.dtype) or pd.api.types.is_timedelta64_dtype(a.dtype):
+        return _numbers(*(_Margin.of(v[:, 0]) for v in encode(who, a.to_frame(), b.to_frame())[:2]))
+    if is_number(b):
+        raise InputError(
+            f"{who} needs a column to be of one kind in both files",
+            f"{a.name}: {a.dtype} and {b.dtype}",
+            "Convert it in one of them",
+        )
+    levels = levels_of(a).plus(b)
+    shares = [np.bincount(np.asarray(levels.codes(v)), minlength=len(levels)) / len(v) for v in (a, b)]
+    only = int(np.sum((shares[0] == 0) != (shares[1] == 0)))
+    return {
+        "distance": float(0.5 * np.abs(shares[0] - shares[1]).sum()),
+        "categories": float(len(levels)),
+        "in one file only": float(only),
+    }
+
+
+def _numbers(a: _Margin, b: _Margin) -> dict[str, float]:
+    shift = b.mean - a.mean
+    return {
+        "distance": _kolmogorov(a.ordered, b.ordered), "mean": a.mean, "released mean": b.mean, "sd": a.sd, "released sd": b.sd,
+        "median": a.median, "released median": b.median, "shift": shift / a.sd if a.sd > 0 else (0.0 if shift == 0 else np.inf),
+    }  # fmt: skip
+
+
+def _kolmogorov(x: Array, y: Array) -> float:
+    """The largest distance between the distribution functions of two samples in order."""
+    values, gap = step_differences(x, y)
+    return float(np.abs(gap[np.append(values[1:] != values[:-1], True)]).max())
+
+
+def _associations(who: str, table: pd.DataFrame, which: str) -> dict[tuple[Any, Any], float]:
+    numbers: dict[Any, Array] = {}
+    codes: dict[Any, Any] = {}
+    for c in table.columns:
+        if is_number(table[c]):
+            values = vector(who, table[c], which)
+            # A column of equal numbers is zero here, whatever rounding does to its mean.
+            values = values - (values.mean() if np.ptp(values) > 0 else values[0])
+            peak = float(np.abs(values).max())
+            values = values / peak if peak > 0 else values
+            spread = values.std()
+            numbers[c] = values / spread if spread > 0 else values
+        else:
+            codes[c] = np.asarray(levels_of(table[c]).codes(table[c]))
+    found = {}
+    for a, b in combinations(table.columns, 2):
+        if a in numbers and b in numbers:
+            found[a, b] = float(np.clip(numbers[a] @ numbers[b] / len(table), -1, 1))
+        elif a in codes and b in codes:
+            found[a, b] = _cramer(codes[a], codes[b])
+        else:
+            value, code = (numbers[a], codes[b]) if a in numbers else (numbers[b], codes[a])
+            sizes = np.bincount(code)
+            means = np.bincount(code, weights=value) / np.maximum(sizes, 1)
+            found[a, b] = float(np.sqrt(np.clip((sizes * means**2).sum() / len(value), 0, 1)))
+    return found
+
+
+def _cramer(a: Any, b: Any) -> float:
+    counts = (
+        np.bincount(a * (b.max() + 1) + b, minlength=(a.max() + 1) * (b.max() + 1))
+        .reshape(a.max() + 1, b.max() + 1)
+        .astype(np.float64)
+    )
+    size = min(counts.shape) - 1
+    if size == 0:
+        return 0.0
+    expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum()
+    return float(np.sqrt(((counts - expected) ** 2 / expected).sum() / (counts.sum() * size)))
+
+
+def _frame(rows: dict[str, dict[str, float]]) -> pd.DataFrame:
+    return pd.DataFrame.from_dict(rows, orient="index")

@@ -1,0 +1,463 @@
+"""Narrow utility: how far confidence intervals and ellipsoids from the release overlap with those from the original."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from scipy import linalg, special
+
+from ...checks import check_choice, check_integer, check_number, check_vector
+from ...errors import InputError, UnsupportedError
+from ...numerics import generalised_chi2
+from ...protocols import Array
+from ..base import Measure, Measured
+from ..fits.formula import without_levels
+from ..fits.regression import Fit, Linear
+from ..sums import Together
+
+__all__ = ["CoefficientChanges", "EllipsoidOverlap", "IntervalOverlap", "ellipsoid_overlap", "interval_overlap"]
+
+
+@dataclass(frozen=True, repr=False)
+class _Overlap(Measure):
+    """What both overlaps share: one or several models, with weights."""
+
+    model: Any = None
+    weights: Any = None
+    level: float = 0.95
+
+    role: ClassVar[str] = "utility"
+    direction: ClassVar[str] = "higher"
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(
+            self, "level", check_number("level", self.level, low=0, high=1, open_low=True, open_high=True)
+        )
+        models = self._models()
+        if self.weights is not None:
+            weights = check_vector("weights", self.weights, len(models))
+            if np.any(weights < 0) or weights.sum() == 0:
+                raise InputError("weights must be positive", weights.tolist(), "Give one weight per model")
+            object.__setattr__(self, "weights", tuple(float(w) for w in weights))
+
+    def _models(self) -> dict[str, Any]:
+        given = self.model
+        if given is None:
+            raise InputError(
+                f"{type(self).__name__} needs a model", "none", f'Write {type(self).__name__}("y ~ a + b")'
+            )
+        if isinstance(given, Mapping):
+            named = {str(k): _as_model(m) for k, m in given.items()}
+        elif isinstance(given, (list, tuple)):
+            models = [_as_model(m) for m in given]
+            named = {
+                str(m) if [str(x) for x in models].count(str(m)) == 1 else f"{m} ({i + 1})": m
+                for i, m in enumerate(models)
+            }
+        else:
+            model = _as_model(given)
+            named = {str(model): model}
+        if not named:
+            raise InputError(
+                f"{type(self).__name__} needs a model", "none", f'Write {type(self).__name__}("y ~ a + b")'
+            )
+        return named
+
+    def uses(self, original: pd.DataFrame) -> list[Any]:
+        return list(dict.fromkeys(c for m in self._models().values() for c in m.variables(original)))
+
+    def begin(self, original: pd.DataFrame) -> dict[str, Any]:
+        return {name: model.start(original) for name, model in self._models().items()}
+
+    def survey(self, piece: pd.DataFrame) -> Together:
+        return Together({name: _summable(model).survey(piece) for name, model in self._models().items()})
+
+    def settle(self, original: Together, released: Together) -> dict[str, Any]:
+        return {name: model.settle(original.of[name], released.of[name]) for name, model in self._models().items()}
+
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
+        return Together({name: model.partial(piece, plan[name], which) for name, model in self._models().items()})
+
+    def total(self, original: Together, released: Together, plan: Any) -> Measured:
+        models = self._models()
+        return self._judge(
+            {name: models[name].total(original.of[name], released.of[name], plan[name]) for name in models}
+        )
+
+    def compare(self, state: dict[str, Any], released: pd.DataFrame) -> Measured:
+        return self._judge({name: started.against(released) for name, started in state.items()})
+
+    def _judge(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
+        """The measure from the fits of original and release, by model."""
+        raise NotImplementedError
+
+    def _average(self, values: list[float]) -> float:
+        weights = [1.0] * len(values) if self.weights is None else self.weights
+        return sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
+
+
+@dataclass(frozen=True, repr=False)
+class IntervalOverlap(_Overlap):
+    """IO: the overlap of confidence intervals, averaged over coefficients.
+
+    I_k is the mean of two probabilities: of the released interval under the original's law of coefficient k, and of the
+    original interval under the release's. It is ``level`` (0.95) for identical fits and 0 where intervals are far apart.
+    J_k is the length of the common interval relative to both lengths, 1 for identical fits. Karr et al. (2006), eqs. 4 and 5.
+
+    Parameters
+    ----------
+    model : str, model, list or dict
+        A formula for least squares, ``Logistic(...)``, ``Poisson(...)``, ``Means(...)``, ``Quantiles(...)``, ``Correlations(...)``,
+        ``Statistic(...)``, or several of them.
+    weights : list of float, optional
+        Weights of several models; equal unless given.
+    level : float
+        Confidence level of the intervals.
+    kind : "probability" or "length"
+        Whether the value is the mean I_k or the mean J_k; both are in ``parts``.
+    penalty : float
+        Taken off I_k (or J_k) where the intervals do not touch, times their gap in units of the original interval's
+        length: intervals that miss by much then count less than those that miss by little (section 2.2, last remark).
+
+    Notes
+    -----
+    ``parts`` has IO, J, and the numbers of coefficients whose sign switched, whose significance changed, and which only
+    one file can give (a category that the other does not have); those count as no overlap. ``table`` has both fits. An exact
+    fit has intervals of length zero: such an interval overlaps fully if it lies in the other, and has probability zero.
+
+    Examples
+    --------
+    >>> original = pd.DataFrame({"x": [0, 1, 2, 3], "y": [0, 1, 1, 3]})
+    >>> value = IntervalOverlap("y ~ x")(original, original.assign(y=[0, 2, 1, 3]))
+    >>> round(value, 6), round(value.parts["J"], 6)
+    (0.92941, 0.811805)
+    """
+
+    kind: str = "probability"
+    penalty: float = 0.0
+
+    label: ClassVar[str] = "IO"
+    reference: ClassVar[str] = "Karr, Kohnen, Oganian, Reiter and Sanil (2006), section 2.2, eqs. 4 and 5"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("kind", self.kind, ("probability", "length"))
+        object.__setattr__(self, "penalty", check_number("penalty", self.penalty, low=0))
+        if self.penalty:
+            object.__setattr__(self, "range", (-np.inf, 1.0))
+
+    def _judge(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
+        probability, length, chosen = [], [], []
+        switched = changed = lost = 0
+        fits: list[tuple[str, Fit, Fit]] = []
+        for name, (first, second) in pairs.items():
+            fits.append((name, first, second))
+            a, b, only = _common(first, second)
+            i, j, gap = interval_overlap(a, b, self.level)
+            total = len(a.names) + only
+            probability.append(float(i.sum()) / total)
+            length.append(float(j.sum()) / total)
+            base = i if self.kind == "probability" else j
+            chosen.append(float((base - self.penalty * np.where(gap > 0, gap, 0.0)).sum()) / total)
+            switched += int(np.sum(a.estimate * b.estimate < 0))
+            changed += int(np.sum(_significant(a, self.level) != _significant(b, self.level)))
+            lost += only
+        parts = {
+            "IO": self._average(probability),
+            "J": self._average(length),
+            "sign switches": float(switched),
+            "significance changes": float(changed),
+            "lost": float(lost),
+        }
+        if len(fits) > 1:
+            parts |= {name: value for (name, _, _), value in zip(fits, chosen, strict=True)}
+        return Measured(self._average(chosen), parts=parts, table=partial(_table, fits, self.level))
+
+
+@dataclass(frozen=True, repr=False)
+class EllipsoidOverlap(_Overlap):
+    """EO: the overlap of the joint confidence ellipsoids of all coefficients.
+
+    The mean of two probabilities: of the original's ellipsoid under the release's law of the coefficients, and the other
+    way round. It is ``level`` (0.95) for identical fits. Karr et al. (2006), section 2.2, with the t law's scale matrix.
+
+    Parameters
+    ----------
+    model, weights, level
+        As for `IntervalOverlap`; the model must have a joint covariance.
+    method : "exact" or "draws"
+        Quadrature, correct to about 1e-12, or Monte Carlo with a standard error.
+    draws, seed : int
+        Number of draws and where they start, for ``method="draws"``.
+
+    Notes
+    -----
+    ``parts`` has both halves. A coefficient that only one file can give leaves no common space: the model's overlap is 0.
+
+    Examples
+    --------
+    >>> original = pd.DataFrame({"x": [0, 1, 2, 3], "y": [0, 1, 1, 3]})
+    >>> round(EllipsoidOverlap("y ~ x")(original, original.assign(y=[0, 2, 1, 3])), 6)
+    0.928063
+    """
+
+    method: str = "exact"
+    draws: int = 100_000
+    seed: int = 0
+
+    label: ClassVar[str] = "EO"
+    reference: ClassVar[str] = "Karr, Kohnen, Oganian, Reiter and Sanil (2006), section 2.2"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("method", self.method, ("exact", "draws"))
+        object.__setattr__(self, "draws", check_integer("draws", self.draws, low=2))
+        object.__setattr__(self, "seed", check_integer("seed", self.seed, low=0))
+
+    def _judge(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
+        values, spread = [], []
+        parts: dict[str, float] = {}
+        fits: list[tuple[str, Fit, Fit]] = []
+        for name, (first, second) in pairs.items():
+            fits.append((name, first, second))
+            if first.scale is None or second.scale is None:
+                raise UnsupportedError(
+                    f"{name} has no joint covariance, so it has no ellipsoid",
+                    do="Use IntervalOverlap, or a Statistic, whose covariance is bootstrapped",
+                )
+            only = set(first.names) ^ set(second.names)
+            if only:
+                halves, errors = (0.0, 0.0), (0.0, 0.0)
+            elif self.method == "exact":
+                halves, errors = ellipsoid_overlap(first, second, self.level), (0.0, 0.0)
+            else:
+                rng = np.random.default_rng(self.seed)
+                (one, e_one), (two, e_two) = (
+                    _drawn(f, g, self.level, self.draws, rng) for f, g in ((second, first), (first, second))
+                )
+                halves, errors = (one, two), (e_one, e_two)
+            values.append(sum(halves) / 2)
+            spread.append(float(np.hypot(*errors)) / 2)
+            prefix = f"{name}: " if len(pairs) > 1 else ""
+            parts |= {f"{prefix}original's ellipsoid": halves[0], f"{prefix}release's ellipsoid": halves[1]}
+            if len(pairs) > 1:
+                parts[name] = values[-1]
+        weights = np.full(len(values), 1.0) if self.weights is None else np.array(self.weights)
+        error = float(np.sqrt(((weights / weights.sum() * np.array(spread)) ** 2).sum()))
+        return Measured(self._average(values), error, parts, partial(_table, fits, self.level))
+
+
+@dataclass(frozen=True, repr=False)
+class CoefficientChanges(_Overlap):
+    """The number of coefficients that switch their sign, or gain or lose significance, from the original to the release.
+
+    A change of sign mis-states the direction of an effect. Karr et al. (2006), section 4. Several models are added up, with their
+    weights if given. A coefficient that only one file can give counts as a change.
+
+    Parameters
+    ----------
+    model, weights, level
+        As for `IntervalOverlap`; a coefficient is significant if its interval does not hold zero.
+    kind : "sign" or "significance"
+        What is counted. A switch of sign counts only where the original's coefficient is significant, as the paper has it, unless
+        ``kind="any sign"``.
+
+    Examples
+    --------
+    >>> original = pd.DataFrame({"x": [0, 1, 2, 3, 4], "y": [0, 1, 2, 3, 4.1]})
+    >>> CoefficientChanges("y ~ x")(original, original.assign(y=-original.y))
+    1.0
+    """
+
+    kind: str = "sign"
+
+    label: ClassVar[str] = "coefficient changes"
+    direction: ClassVar[str] = "lower"
+    range: ClassVar[tuple[float, float]] = (0.0, np.inf)
+    reference: ClassVar[str] = "Karr, Kohnen, Oganian, Reiter and Sanil (2006), section 4"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("kind", self.kind, ("sign", "any sign", "significance"))
+
+    def _judge(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
+        weights = [1.0] * len(pairs) if self.weights is None else self.weights
+        total, fits = 0.0, []
+        for weight, (name, (first, second)) in zip(weights, pairs.items(), strict=True):
+            fits.append((name, first, second))
+            a, b, only = _common(first, second)
+            if self.kind == "significance":
+                changed = _significant(a, self.level) != _significant(b, self.level)
+            else:
+                changed = (a.estimate * b.estimate < 0) & (_significant(a, self.level) | (self.kind == "any sign"))
+            total += weight * (int(np.sum(changed)) + only)
+        return Measured(total, table=partial(_table, fits, self.level))
+
+
+def interval_overlap(first: Fit, second: Fit, level: float = 0.95) -> tuple[Array, Array, Array]:
+    """I_k and J_k of two fits with the same names, and the gap between intervals in lengths of the first (0 if they touch)."""
+    (low_a, high_a), (low_b, high_b) = _interval(first, level), _interval(second, level)
+    i = 0.5 * (_content(low_b, high_b, first) + _content(low_a, high_a, second))
+    common = np.minimum(high_a, high_b) - np.maximum(low_a, low_b)
+    touch = common >= 0
+    j = np.zeros(len(i))
+    for length in (high_a - low_a, high_b - low_b):
+        j += 0.5 * np.where(touch, np.where(length > 0, common / np.where(length > 0, length, 1.0), 1.0), 0.0)
+    whole = np.where(high_a > low_a, high_a - low_a, 1.0)
+    return i, np.minimum(j, 1.0), np.where(touch, 0.0, -common / whole)
+
+
+def ellipsoid_overlap(first: Fit, second: Fit, level: float = 0.95) -> tuple[float, float]:
+    """Probability of the first fit's ellipsoid under the second's law, and of the second's under the first's."""
+    return _inside(second, first, level), _inside(first, second, level)
+
+
+def _inside(law: Fit, region: Fit, level: float) -> float:
+    assert law.scale is not None and region.scale is not None
+    radius = _radius(region, level)
+    exact = [not np.any(f.scale) for f in (law, region)]
+    if exact[1]:
+        # An ellipsoid that has shrunk to a point catches a law only if that sits on the very point.
+        return float(exact[0] and np.array_equal(law.estimate, region.estimate))
+    shape, root = _shape(region, region)
+    away = (law.estimate - region.estimate) / region.se
+    if exact[0]:
+        inner = linalg.solve_triangular(root, away, lower=True)
+        return float(inner @ inner <= radius)
+    return generalised_chi2.ellipsoid_content(away, _shape(law, region)[0], law.df, np.zeros(len(away)), shape, radius)
+
+
+def _drawn(law: Fit, region: Fit, level: float, draws: int, rng: np.random.Generator) -> tuple[float, float]:
+    assert law.scale is not None and region.scale is not None
+    if not np.any(law.scale) or not np.any(region.scale):
+        return _inside(law, region, level), 0.0
+    z = rng.standard_normal((len(law.estimate), draws))
+    if np.isfinite(law.df):
+        z /= np.sqrt(rng.chisquare(law.df, draws) / law.df)
+    away = ((law.estimate - region.estimate) / region.se)[:, None] + _shape(law, region)[1] @ z
+    inner = linalg.solve_triangular(_shape(region, region)[1], away, lower=True)
+    share = float(np.mean(np.einsum("ij,ij->j", inner, inner) <= _radius(region, level)))
+    # One success or failure more keeps the error above zero when all draws agree.
+    smooth = (share * draws + 1) / (draws + 2)
+    return share, float(np.sqrt(smooth * (1 - smooth) / draws))
+
+
+def _shape(fit: Fit, unit: Fit) -> tuple[Array, Array]:
+    """The fit's scale matrix in units of another one's standard errors, and its Cholesky factor; a singular law is refused.
+
+    A common change of scale alters nothing and spares the quadrature badly scaled matrices.
+    """
+    assert fit.scale is not None
+    known = [name for name, a, b in zip(fit.names, fit.se, unit.se, strict=True) if not (a > 0 and b > 0)]
+    if known:
+        what = "The joint law of the coefficients is singular: some of them are known exactly"
+        raise InputError(what, without_levels(known), "Leave constant columns out, or use IntervalOverlap")
+    # One side after the other: the product of two tiny errors would vanish.
+    shape = fit.scale / unit.se[:, None] / unit.se
+    try:
+        return shape, np.asarray(np.linalg.cholesky(shape))
+    except np.linalg.LinAlgError:
+        what = "The joint law of the coefficients is singular to the last digit"
+        raise InputError(
+            what, without_levels(fit.names), "Centre and rescale the predictors, or use IntervalOverlap"
+        ) from None
+
+
+def _radius(fit: Fit, level: float) -> float:
+    p = len(fit.estimate)
+    return float(special.chdtri(p, 1 - level)) if np.isinf(fit.df) else float(p * special.fdtri(p, fit.df, level))
+
+
+def _interval(fit: Fit, level: float) -> tuple[Array, Array]:
+    half = _quantile(fit.df, level) * fit.se
+    return fit.estimate - half, fit.estimate + half
+
+
+@lru_cache(maxsize=256)
+def _quantile(df: float, level: float) -> float:
+    # All releases of a map have the same few degrees of freedom, and the quantile costs more than the rest of an interval.
+    return float(special.ndtri(0.5 + level / 2) if np.isinf(df) else special.stdtrit(df, 0.5 + level / 2))
+
+
+def _content(low: Array, high: Array, fit: Fit) -> Array:
+    """Probability of the intervals under the fit's marginal laws; a law of scale zero is a point."""
+    point = fit.se == 0
+    se = np.where(point, 1.0, fit.se)
+    a, b = (low - fit.estimate) / se, (high - fit.estimate) / se
+    # Mirror intervals that lie to the right: small upper tails are exact there, differences of numbers near 1 are not.
+    flip = a + b > 0
+    a, b = np.where(flip, -b, a), np.where(flip, -a, b)
+    mass = (
+        special.ndtr(b) - special.ndtr(a) if np.isinf(fit.df) else special.stdtr(fit.df, b) - special.stdtr(fit.df, a)
+    )
+    return np.where(point, (low <= fit.estimate) & (fit.estimate <= high), mass)
+
+
+def _significant(fit: Fit, level: float) -> Any:
+    return np.abs(fit.estimate) > _quantile(fit.df, level) * fit.se
+
+
+def _common(first: Fit, second: Fit) -> tuple[Fit, Fit, int]:
+    if first.names == second.names:
+        return first, second, 0
+    both = [n for n in first.names if n in second.names]
+    return first.take(both), second.take(both), len(set(first.names) ^ set(second.names))
+
+
+def _table(fits: list[tuple[str, Fit, Fit]], level: float) -> pd.DataFrame:
+    """Both fits, coefficient by coefficient."""
+    rows = []
+    for model, first, second in fits:
+        a, b, _ = _common(first, second)
+        i, j, _ = interval_overlap(a, b, level)
+        overlap = dict(zip(a.names, zip(i, j, strict=True), strict=True))
+        for name in dict.fromkeys([*first.names, *second.names]):
+            row: dict[str, Any] = {"model": model, "coefficient": name}
+            for side, fit in (("original", first), ("released", second)):
+                if name in fit.names:
+                    k = fit.names.index(name)
+                    half = _quantile(fit.df, level) * fit.se[k]
+                    row |= {
+                        side: fit.estimate[k],
+                        f"{side}_se": fit.se[k],
+                        f"{side}_low": fit.estimate[k] - half,
+                        f"{side}_high": fit.estimate[k] + half,
+                    }
+            row["I"], row["J"] = overlap.get(name, (0.0, 0.0))
+            if name in overlap:
+                x, y = row["original"], row["released"]
+                row["sign_switch"] = bool(x * y < 0)
+                row["significance_change"] = bool(
+                    (row["original_low"] <= 0 <= row["original_high"])
+                    != (row["released_low"] <= 0 <= row["released_high"])
+                )
+            rows.append(row)
+    return pd.DataFrame(rows).set_index(["model", "coefficient"])
+
+
+def _summable(model: Any) -> Any:
+    if not hasattr(model, "survey"):
+        raise UnsupportedError(
+            f"{model} is not made of sums over records, so it cannot read files in pieces",
+            do="Leave chunksize= out, or use a formula for least squares, Means or Correlations",
+        )
+    return model
+
+
+def _as_model(given: Any) -> Any:
+    if isinstance(given, str):
+        return Linear(given)
+    if hasattr(given, "start") and hasattr(given, "variables") and not isinstance(given, type):
+        return given
+    raise InputError(
+        "A model is a formula, Linear, Logistic, Poisson, Means, Quantiles, Correlations or Statistic",
+        given,
+        'Write "y ~ a + b"',
+    )

@@ -1,0 +1,511 @@
+"""Pictures for slides and papers: several maps side by side, posteriors under several masks, U against noise, three measures at once.
+
+All share the look of `plot_map`: colours that colour-blind readers can tell apart, light or dark paper (``style=``), names written
+where the things are. The map itself is `plot_map`, states of knowledge are `plot_knowledge`, records `plot_record_risk`, sensitivity
+`plot_tornado`. matplotlib is imported when something is drawn, and nothing here calls ``show()``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..checks import check_choice, check_flag, check_integer, check_list, suggest
+from ..decide import choose
+from ..decide.criteria import check_map, directions, value_of
+from ..decide.dominance import undominated
+from ..errors import InfeasibleError, InputError
+from ..maps.rumap import RUMap
+from ..protocols import Array
+from .labels import Labeller
+from .map import LINES, plot_map
+from .posterior import plot_posteriors
+from .theme import MARKERS, axes_on, bare, look_of, new_figure, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["plot_frontier3", "plot_maps", "plot_posteriors", "plot_uncertainty"]
+
+MOST_NAMES = 14
+"""Releases of a frontier that are named in the picture."""
+
+
+def plot_maps(
+    maps: Mapping[str, RUMap] | Sequence[RUMap],
+    max_risk: Any = None,
+    figure: Any = None,
+    *,
+    names: Sequence[str] | None = None,
+    across: int | None = None,
+    share: bool = True,
+    labels: bool = False,
+    style: str | None = None,
+    **options: Any,
+) -> Figure:
+    """Draw several maps side by side, as Trottini and Fienberg's figure 2 does, and return the Figure.
+
+    Parameters
+    ----------
+    maps : mapping from name to map, or list of maps
+        What to draw.
+    max_risk : float or mapping from name to float, optional
+        The threshold of all maps, or of each.
+    figure : matplotlib Figure or SubFigure, optional
+        Where to draw; a new one if not given.
+    names : list of str, optional
+        Names of the maps of a list; ``a``, ``b``, ... if not given.
+    across : int, optional
+        Maps in a row; about twice as many as rows if not given.
+    share : bool
+        Give all maps the same risk axis, so that heights can be compared. They must then measure risk alike.
+    labels : bool
+        Write parameter values along the curves.
+    style : "light" or "dark", optional
+        The paper of a new figure; matplotlib's own settings if not given.
+    **options
+        Further arguments of `plot_map`.
+
+    Examples
+    --------
+    >>> first = RUMap.build(labels=["a", "b"], intruder=[2.0, 1.0], scientist=[0.5, 0.25])
+    >>> [ax.get_title() for ax in plot_maps({"one": first, "half": first.take([0])}).axes]
+    ['one', 'half']
+    """
+    from matplotlib.patches import Rectangle
+
+    found = _named(maps, names)
+    (
+        check_flag("share", share, "Say whether all maps have the same risk axis"),
+        check_flag("labels", labels, "Say whether names are drawn"),
+    )
+    limits = max_risk if isinstance(max_risk, Mapping) else dict.fromkeys(found, max_risk)
+    strange = [k for k in limits if k not in found]
+    if strange:
+        raise InputError("max_risk names a map that is not there", strange, suggest(str(strange[0]), list(found)))
+    if share and len({m.risk_score for m in found.values()}) > 1:
+        scores = sorted({m.risk_score.name for m in found.values()})
+        raise InputError(
+            "Maps that share an axis must measure risk alike", scores, "Use rumap.with_risk(...), or share=False"
+        )
+    if set(options) & {"ax", "legend", "title"}:
+        raise InputError(
+            "plot_maps sets these itself", sorted(set(options) & {"ax", "legend", "title"}), "Leave them out"
+        )
+    if figure is not None and not hasattr(figure, "subplots"):
+        raise InputError("figure must be a figure of matplotlib", figure, "Leave it out, or write plt.figure()")
+    wide = _across(len(found)) if across is None else min(check_integer("across", across, low=1), len(found))
+    high = -(-len(found) // wide)
+    with new_figure(style, figure) as make:
+        drawn = make((3.4 * wide + 1.6, 2.9 * high + 0.4))
+        grid = drawn.subplots(high, wide, squeeze=False)
+        for ax, (name, rumap) in zip(grid.flat, found.items(), strict=False):
+            plot_map(rumap, limits.get(name), ax, legend=False, labels=labels, title=name, **options)
+            if not labels:
+                _say_chosen(ax, rumap, name, limits.get(name), options.get("rule"))
+        used = list(grid.flat)[: len(found)]
+        for ax in list(grid.flat)[len(found) :]:
+            ax.remove()
+        if share and len({ax.get_yscale() for ax in used}) > 1:
+            for ax in used:
+                ax.set_yscale("log" if all(a.get_ylim()[0] > 0 for a in used) else "linear")
+        if share:
+            low, top = min(ax.get_ylim()[0] for ax in used), max(ax.get_ylim()[1] for ax in used)
+            for ax in used:
+                ax.set_ylim(low, top)
+                for shade in ax.patches:  # above the threshold, which reached to the map's own end
+                    if isinstance(shade, Rectangle):
+                        shade.set_height(top - shade.get_y())
+        alike = len({m.utility_score.words("scientist") for m in found.values()}) == 1
+        for i, ax in enumerate(used):
+            # One label per row and column is enough where all say the same.
+            if share and i % wide:
+                ax.set_ylabel("")
+            if alike and i + wide < len(found):
+                ax.set_xlabel("")
+        _common_legend(drawn, used)
+    return drawn  # type: ignore[no-any-return]
+
+
+def plot_uncertainty(
+    rumap: RUMap,
+    parameter: str | None = None,
+    ax: Axes | None = None,
+    *,
+    users: Sequence[str] = ("intruder", "scientist"),
+    relative: bool | None = None,
+    log: bool | None = None,
+    style: str | None = None,
+) -> Axes:
+    """Draw the users' uncertainty as a function of a mask's parameter, and return the Axes.
+
+    Full lines are the intruder's U, dashed ones the scientist's; techniques differ in colour. Bars are one standard error, open
+    markers did not converge. A good mask keeps the intruder's curve high and the scientist's low.
+
+    Parameters
+    ----------
+    rumap : RUMap
+        A map with users.
+    parameter : str, optional
+        A parameter of the masks; the one that takes most values if not given.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure if not given.
+    users : list of "intruder" and "scientist"
+        Whose U.
+    relative : bool, optional
+        Draw U as a share of U before any release, which puts both users on one scale. By default where that U is known.
+    log : bool, optional
+        A logarithmic parameter axis; by default where values are positive and span more than a factor of 30.
+    style : "light" or "dark", optional
+        The paper of a new figure.
+
+    Examples
+    --------
+    >>> import ruvdecision as ruv
+    >>> belief = ruv.NormalBelief(records=10, variance=2, prior_variance=5)
+    >>> masks = [ruv.Noise(variance=v) for v in (0.5, 1, 2, 4)]
+    >>> intruder, scientist = (ruv.User(belief, t, ruv.Quadratic()) for t in (ruv.Record(0), ruv.Parameter("mu")))
+    >>> plot_uncertainty(ruv.evaluate(masks, intruder=intruder, scientist=scientist)).get_xlabel()
+    'variance'
+    """
+    check_map(rumap)
+    for name, flag in (("relative", relative), ("log", log)):
+        if flag is not None:
+            check_flag(name, flag, "Leave it out, or write True or False")
+    users = check_list("users", users, 'Write users=["intruder", "scientist"]')
+    for who in users:
+        check_choice("users", who, ["intruder", "scientist"])
+    shown = [w for w in dict.fromkeys(users) if getattr(rumap, w) is not None]
+    if not shown:
+        raise InputError(
+            "This map has no uncertainty to draw", "a map of measures", "Give a map that evaluate(...) made"
+        )
+    numeric = {k: v for k, v in rumap.parameters.items() if v.dtype.kind == "f"}
+    counts = {k: len(set(v[~np.isnan(v)].tolist())) for k, v in numeric.items()}
+    if parameter is None:
+        parameter = max(counts, key=lambda k: counts[k], default=None)
+    if not isinstance(parameter, str) or parameter not in counts or counts[parameter] < 2:
+        raise InputError(
+            "parameter must be one that varies between the masks",
+            parameter,
+            suggest(str(parameter), [k for k in counts if counts[k] > 1]),
+        )
+    starts = {w: rumap.before[0 if w == "intruder" else 1] for w in shown}
+    known = all(np.isfinite(s).all() and (s > 0).all() for s in starts.values())
+    if relative and not known:
+        raise InputError(
+            "relative=True compares with U before any release", "not known", "Leave relative out, or use proper priors"
+        )
+    relative = known if relative is None else relative
+    curves = _families(rumap, parameter)
+    at = numeric[parameter]
+    with axes_on(style, ax, (7.6, 4.6)) as ax:
+        look = look_of(ax)
+        finite = at[np.isfinite(at)]
+        if log or (log is None and finite.min() > 0 and finite.max() > 30 * finite.min()):
+            if finite.min() <= 0:
+                raise InputError("A logarithmic axis needs positive values", float(finite.min()), "Leave log out")
+            ax.set_xscale("log")
+        for j, (name, rows) in enumerate(curves.items()):
+            for k, who in enumerate(shown):
+                pair, unit = getattr(rumap, who), starts[who][rows] if relative else 1.0
+                y, error = pair.value[rows] / unit, pair.error[rows] / unit
+                place = j if len(curves) > 1 else k
+                colour, line = look.colours[place % len(look.colours)], LINES[0 if who == "intruder" else 1]
+                text = who if len(curves) == 1 else f"{who}, {name}"
+                _curve(ax, at[rows], y, error, rumap.converged[rows], colour, line, MARKERS[place % len(MARKERS)], text)
+        ax.set_xlabel(plain(parameter))
+        ax.set_ylabel("uncertainty U" + (", as a share of U before any release" if relative else " (expected loss)"))
+        if relative:
+            ax.axhline(1.0, color=look.soft, lw=1.0, ls=(0, (5, 3)), zorder=1)
+        ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
+        ax.margins(x=0.02)
+        bare(ax, look, "both", ("top", "right"))
+        _name_ends(ax)
+    return ax
+
+
+def plot_frontier3(
+    rumap: RUMap,
+    columns: Any = None,
+    ax: Axes | None = None,
+    *,
+    names: bool = True,
+    title: str | None = None,
+    style: str | None = None,
+) -> Axes:
+    """Draw the frontier of three measures: two as axes, the third as colour; return the Axes.
+
+    Releases of the frontier are large and coloured, those that another one beats in all three are small and grey. Nothing is drawn in
+    perspective: values can be read off.
+
+    Parameters
+    ----------
+    rumap : RUMap
+        The map.
+    columns : list of three columns or mapping from column to "lower" or "higher", optional
+        The first goes upwards, the second to the right, the third is the colour; ``"risk"`` and ``"utility"`` may be among them. A
+        mapping says which end is better where the map does not know. Without it: risk, utility and the first measure.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure if not given.
+    names : bool
+        Name the releases of the frontier, if they are few.
+    title : str, optional
+        A title; how many releases are on the frontier if not given.
+    style : "light" or "dark", optional
+        The paper of a new figure.
+
+    Examples
+    --------
+    >>> rumap = RUMap.build(
+    ...     labels=["a", "b", "c"], intruder=[3.0, 2.0, 1.0], scientist=[3.0, 1.0, 2.0], columns={"IO": [0.2, 0.3, 0.1]}
+    ... )
+    >>> plot_frontier3(rumap, {"risk": "lower", "utility": "higher", "IO": "higher"}).get_title()
+    '2 of 3 releases are on the frontier of risk, utility and IO'
+    """
+    check_map(rumap)
+    if columns is None:
+        known = rumap.attrs.get("better", {})
+        columns = [
+            "risk",
+            "utility",
+            *[k for k in (known if isinstance(known, Mapping) else {}) if k in rumap.columns][:1],
+        ]
+    better = directions(rumap, columns)
+    if len(better) != 3:
+        raise InputError("plot_frontier3 draws three columns", list(better), 'Write columns=["risk", "IO", "KL"]')
+    values = {k: value_of(rumap, k) for k in better}
+    front = undominated(list(values.values()), list(better.values()))
+    y, x, z = values.values()
+    drawn = np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
+    if not drawn.any():
+        raise InputError(
+            "There is nothing to draw", "no release has all three finite", "Look at the columns of the map"
+        )
+    (down, across, colour), ends = better, better
+    with axes_on(style, ax, (8.2, 5.2)) as ax:
+        look = look_of(ax)
+        rest, best = drawn & ~front, drawn & front
+        good = np.asarray(rumap.converged)
+        ax.plot(
+            x[rest],
+            y[rest],
+            ls="none",
+            marker="o",
+            ms=4,
+            mfc="none",
+            mec=look.soft,
+            alpha=0.6,
+            zorder=2,
+            label="beaten by another release",
+        )
+        # Cividis is made for colour-blind readers and is as dark and bright in grey.
+        low, high = float(z[drawn].min()), float(z[drawn].max())
+        dots = ax.scatter(
+            x[best],
+            y[best],
+            c=z[best],
+            cmap="cividis",
+            vmin=low,
+            vmax=high if high > low else low + 1.0,
+            s=90,
+            ec=look.ink,
+            lw=0.8,
+            zorder=3,
+        )
+        doubt = best & ~good
+        if doubt.any():
+            ax.plot(
+                x[doubt],
+                y[doubt],
+                ls="none",
+                marker="o",
+                ms=14,
+                mfc="none",
+                mec=look.colours[1],
+                mew=1.6,
+                zorder=4,
+                label="not converged",
+            )
+        bar = ax.get_figure().colorbar(dots, ax=ax)  # type: ignore[union-attr]
+        bar.set_label(plain(f"{colour} ({'more' if ends[colour] == 'higher' else 'less'} is better)"))
+        ax.set_xlabel(plain(f"{across}   {_arrow(ends[across], 'x')}"))
+        ax.set_ylabel(plain(f"{down}   {_arrow(ends[down], 'y')}"))
+        gone = int((~drawn).sum())
+        size = f"{int(front.sum()):,} of {len(rumap):,} releases are on the frontier of {down}, {across} and {colour}"
+        ax.set_title(
+            plain(title if title is not None else size + (f"; {gone} not drawn" if gone else "")), fontsize="medium"
+        )
+        bare(ax, look, "both", ("top", "right"))
+        if names and 0 < best.sum() <= MOST_NAMES:
+            _name_points(ax, x, y, [rumap.releases[i] for i in range(len(rumap))], np.flatnonzero(best))
+        if rest.any() or doubt.any():
+            ax.legend(loc="best", frameon=False, fontsize="small")
+    return ax
+
+
+# -- paper ---------------------------------------------------------------------------------------------
+
+
+def _common_legend(figure: Any, axes: Sequence[Any]) -> None:
+    """One legend for all maps. A technique may have another colour in another map: then its entry is there twice."""
+    seen: dict[Any, Any] = {}
+    for ax in axes:
+        for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
+            colour = getattr(handle, "get_color", lambda: "")()
+            seen.setdefault((name, str(colour)), (handle, name))
+    if seen:
+        handles, names = zip(*seen.values(), strict=True)
+        figure.legend(handles, names, loc="outside right upper", frameon=False, fontsize="small")
+
+
+def _across(count: int) -> int:
+    """Maps in a row: wider than high, with as few empty places as can be."""
+    choices = range(int(np.ceil(np.sqrt(count))), int(np.ceil(np.sqrt(2 * count))) + 1)
+    return min(choices, key=lambda wide: (-count % wide, wide))
+
+
+def _say_chosen(ax: Any, rumap: RUMap, name: str, max_risk: Any, rule: Any) -> None:
+    """A small map has no room for texts beside its points: the chosen release goes below its title."""
+    for note in list(ax.texts):
+        note.remove()
+    if max_risk is None and not rule:
+        return
+    try:
+        text = f"chosen: {choose(rumap, max_risk, **(rule or {})).release}"
+    except InfeasibleError:
+        text = "no release meets the threshold"
+    ax.set_title(
+        plain(name) + "\n" + plain("\n".join(textwrap.wrap(text, 44, max_lines=2, placeholder=" …"))), fontsize="small"
+    )
+
+
+def _named(maps: Any, names: Any) -> dict[str, RUMap]:
+    if isinstance(maps, Mapping):
+        if names is not None:
+            raise InputError("The maps have names already", "names beside a mapping", "Leave names out")
+        found = {str(k): m for k, m in maps.items()}
+    else:
+        listed = [maps] if isinstance(maps, RUMap) else check_list("maps", maps, "Write plot_maps([rumap_a, rumap_b])")
+        given = [chr(97 + i) if i < 26 else str(i + 1) for i in range(len(listed))]
+        if names is not None:
+            given = list(map(str, check_list("names", names, "Name each map once")))
+        if len(given) != len(listed) or len(set(given)) != len(given):
+            raise InputError(f"names must be {len(listed)} different texts", given, "Name each map once")
+        found = dict(zip(given, listed, strict=True))
+    if not found or not all(isinstance(m, RUMap) for m in found.values()):
+        got = [type(m).__name__ for m in found.values()] or "none"
+        raise InputError("plot_maps draws maps", got, "Write plot_maps([rumap_a, rumap_b])")
+    return found
+
+
+# -- curves and names ----------------------------------------------------------------------------------
+
+
+def _families(rumap: RUMap, parameter: str) -> dict[str, Any]:
+    """Rows that differ in one parameter alone, in its order, by a name."""
+    at = rumap.parameters[parameter]
+    others = {k: v for k, v in rumap.parameters.items() if k != parameter}
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for i in np.flatnonzero(~np.isnan(at)).tolist():
+        groups.setdefault((rumap.techniques[i], *(str(v[i]) for v in others.values())), []).append(i)
+    named: dict[str, Any] = {}
+    for key, members in groups.items():
+        twins = [k for k in groups if k[0] == key[0]]
+        told = [
+            f"{n}={v}"
+            for j, (n, v) in enumerate(zip(others, key[1:], strict=True))
+            if len({t[j + 1] for t in twins}) > 1
+        ]
+        rows = np.array(members)
+        named[", ".join([key[0], *told])] = rows[np.argsort(at[rows], kind="stable")]
+    if len(named) > len(MARKERS) * 2:
+        raise InputError("Too many curves to tell apart", len(named), "Take some of them with rumap.select(...)")
+    return named
+
+
+def _curve(
+    ax: Any, x: Array, y: Array, error: Array, good: Any, colour: str, line: str, marker: str, name: str
+) -> None:
+    shown = np.isfinite(y)
+    few = shown.sum() <= 40
+    ax.plot(
+        x[shown], y[shown], ls=line, lw=2, color=colour, marker=marker if few else "", ms=4, label=plain(name), zorder=3
+    )
+    ax.plot(
+        x[shown & ~good],
+        y[shown & ~good],
+        ls="none",
+        marker=marker,
+        ms=7,
+        mfc=look_of(ax).paper,
+        mec=colour,
+        mew=1.5,
+        zorder=4,
+    )
+    barred = shown & (error > 0) & np.isfinite(error)
+    if barred.any():
+        ax.errorbar(
+            x[barred],
+            y[barred],
+            error[barred],
+            fmt="none",
+            ecolor=colour,
+            elinewidth=0.9,
+            capsize=2,
+            alpha=0.7,
+            zorder=2.5,
+        )
+
+
+def _name_ends(ax: Any) -> None:
+    """Write the name of every curve at its right end, apart from one another."""
+    curves = [line for line in ax.get_lines() if not line.get_label().startswith("_") and len(line.get_xdata())]
+    figure = ax.get_figure(root=True)
+    figure.draw_without_rendering()
+    ends = [ax.transData.transform((line.get_xdata()[-1], line.get_ydata()[-1]))[1] for line in curves]
+    step = 13 * figure.dpi / 72
+    order = np.argsort(ends)
+    place = np.array(ends, dtype=float)
+    for a, b in itertools.pairwise(order):
+        place[b] = max(place[b], place[a] + step)
+    place -= max(0.0, float(place.max(initial=0.0)) - ax.get_window_extent().y1)
+    for line, end, spot in zip(curves, ends, place, strict=True):
+        ax.annotate(
+            line.get_label(),
+            (line.get_xdata()[-1], line.get_ydata()[-1]),
+            xytext=(7, (spot - end) * 72 / figure.dpi),
+            textcoords="offset points",
+            va="center",
+            fontsize="small",
+            color=line.get_color(),
+            annotation_clip=False,
+        )
+
+
+def _name_points(ax: Any, x: Array, y: Array, names: Sequence[str], rows: Any) -> None:
+    figure = ax.get_figure(root=True)
+    figure.draw_without_rendering()
+    labeller = Labeller(ax, x[np.isfinite(x) & np.isfinite(y)], y[np.isfinite(x) & np.isfinite(y)])
+    path = ax.transData.transform(np.column_stack([x[rows], y[rows]]))
+    look = look_of(ax)
+    count = len(ax.texts)
+    for i, row in enumerate(rows):
+        labeller.beside(_short(names[row]), path[i : i + 1], 0, "black")
+    for note in ax.texts[count:]:
+        note.set_color(look.ink)
+
+
+def _arrow(end: str, axis: str) -> str:
+    return {"x": {"higher": "better →", "lower": "← better"}, "y": {"higher": "better →", "lower": "← better"}}[axis][
+        end
+    ]
+
+
+def _short(text: str, most: int = 34) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,221 @@
+"""Finding free places for texts on a drawing. All measures are in pixels of the settled layout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..protocols import Array
+from .theme import LIGHT, Look, look_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Labeller", "small", "spread_along"]
+
+
+class Labeller:
+    """Places texts so that they cover neither points, nor lines, nor each other, nor leave the axes."""
+
+    def __init__(self, ax: Axes, x: Array, y: Array) -> None:
+        self.ax = ax
+        self.look = look_of(ax)
+        box = ax.get_window_extent()
+        self.frame = (box.x0 + 1, box.y0 + 1, box.x1 - 1, box.y1 - 1)
+        self.dots = ax.transData.transform(np.column_stack([x, y])).reshape(-1, 2)
+        self.boxes: list[tuple[float, float, float, float]] = []
+        self.scale = ax.get_figure(root=True).dpi / 72.0  # type: ignore[union-attr]
+
+    def keep_clear(self, x: Array, y: Array) -> None:
+        """Keep texts off the line through these points (given in data units), not only off the points."""
+        path = self.ax.transData.transform(np.column_stack([x, y]))
+        path = path[np.isfinite(path).all(axis=1)]
+        if len(path) < 2:
+            return
+        length = np.concatenate([[0], np.cumsum(np.hypot(*np.diff(path, axis=0).T))])
+        if length[-1] > 0:
+            at = np.arange(0, length[-1], 4.0)
+            self.dots = np.concatenate(
+                [self.dots, np.column_stack([np.interp(at, length, path[:, j]) for j in (0, 1)])]
+            )
+
+    def beside(self, text: str, path: Array, i: int, colour: str) -> bool:
+        """Write a parameter value beside point ``i`` of a curve, across its direction; False if there is no room."""
+        a, b = path[max(i - 1, 0)], path[min(i + 1, len(path) - 1)]
+        length = np.hypot(*(b - a))
+        # Neighbours may coincide on the page; then any direction is as good as another.
+        along = (b - a) / length if length > 0 else np.array([1.0, 0.0])
+        across = np.array([-along[1], along[0]])
+        sides = [across, -across, across + along, across - along, -across + along, -across - along]
+        note = self.ax.annotate(
+            text.replace("$", r"\$"),
+            tuple(self.ax.transData.inverted().transform(path[i])),
+            xytext=(0, 0),
+            textcoords="offset points",
+            fontsize="x-small",
+            color=small(colour, self.look),
+            zorder=7,
+            in_layout=False,
+        )
+        for reach in (9, 14):
+            for side in sides:
+                if self._try(note, path[i], side / np.hypot(*side), reach):
+                    return True
+        note.remove()
+        return False
+
+    def call_out(self, text: str, x: float, y: float) -> None:
+        """Write a boxed text with a thin arrow to its point; it is always written, at the emptiest place."""
+        point = self.ax.transData.transform((x, y))
+        box = {"boxstyle": "round,pad=0.35", "fc": self.look.paper, "ec": self.look.soft, "lw": 0.8}
+        arrow = {"arrowstyle": "-", "color": self.look.soft, "lw": 0.8, "shrinkB": 7}
+        note = self.ax.annotate(
+            text.replace("$", r"\$"),
+            (x, y),
+            xytext=(0, 0),
+            textcoords="offset points",
+            fontsize="small",
+            color=self.look.ink,
+            bbox=box,
+            arrowprops=arrow,
+            zorder=8,
+            in_layout=False,
+        )
+        angles = np.deg2rad([-45, -20, -70, 135, 160, 110, 20, 45, 70, -110, -135, -160, 0, 90, 180, 270])
+        best: tuple[float, Any, float] = (np.inf, None, 0.0)
+        for reach in (24, 40, 60, 90, 130, 180):
+            for angle in angles:
+                direction = np.array([np.cos(angle), np.sin(angle)])
+                cost = self._cost(self._put(note, point, direction, reach))
+                if cost < best[0]:
+                    best = (cost, direction, reach)
+                if cost == 0:
+                    break
+            if best[0] == 0:
+                break
+        if best[1] is None:
+            best = (0.0, np.array([0.7, -0.7]), 24)
+        box_at = self._put(note, point, best[1], best[2])
+        self.boxes.append(box_at)
+        self.reserve(point, 11 * self.scale)
+        centre = np.array([(box_at[0] + box_at[2]) / 2, (box_at[1] + box_at[3]) / 2])
+        self.dots = np.concatenate([self.dots, np.linspace(point, centre, 40)])
+
+    def reserve(self, point: Array, half: float) -> None:
+        """Keep texts off a square around a point."""
+        self.boxes.append((point[0] - half, point[1] - half, point[0] + half, point[1] + half))
+
+    def on_line(self, text: str, y: float) -> None:
+        """Write a text just above or below a horizontal line, where nothing is."""
+        level = self.ax.transData.transform((self.ax.get_xlim()[0], y))[1]
+        note = self.ax.annotate(
+            text,
+            (0, y),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 0),
+            textcoords="offset points",
+            fontsize="small",
+            color=self.look.soft,
+            zorder=7,
+            in_layout=False,
+        )
+        width = note.get_window_extent().width
+        best: tuple[float, float, int] = (np.inf, 0.0, 1)
+        for up in (1, -1):
+            for share in (1.0, 0.0, 0.5, 0.75, 0.25, 0.875, 0.625, 0.375, 0.125):
+                x = self.frame[0] + 4 + share * (self.frame[2] - self.frame[0] - width - 8) + width / 2
+                cost = self._cost(
+                    self._put(note, np.array([x, level]), np.array([0.0, float(up)]), 3, origin=self.frame[0] - 1)
+                )
+                if cost < best[0]:
+                    best = (cost, x, up)
+        if not np.isfinite(best[0]):
+            note.remove()
+            return
+        self.boxes.append(
+            self._put(note, np.array([best[1], level]), np.array([0.0, float(best[2])]), 3, origin=self.frame[0] - 1)
+        )
+        across = np.arange(self.frame[0], self.frame[2], 4.0)
+        self.dots = np.concatenate([self.dots, np.column_stack([across, np.full(across.size, level)])])
+
+    def _try(self, note: Any, point: Array, direction: Array, reach: float) -> bool:
+        box = self._put(note, point, direction, reach)
+        if self._cost(box) > 0:
+            return False
+        self.boxes.append(box)
+        return True
+
+    def _put(
+        self, note: Any, point: Array, direction: Array, reach: float, origin: float | None = None
+    ) -> tuple[float, float, float, float]:
+        """Move a text so that its near edge is ``reach`` points from the point, and return its box."""
+        size = _extent(note)
+        pad = 2 * 0.35 * note.get_fontsize() * self.scale if note.get_bbox_patch() else 0.0
+        half = (np.array([size.width, size.height]) + pad) / 2
+        centre = (
+            point
+            + direction * reach * self.scale
+            + np.sign(np.round(direction, 6)) * half * np.minimum(1.0, np.abs(direction) * 1.4142136)
+        )
+        anchor = np.array([point[0] if origin is None else origin, point[1]])
+        note.set_position(tuple((centre - anchor) / self.scale))
+        note.set_ha("center")
+        note.set_va("center")
+        return (centre[0] - half[0], centre[1] - half[1], centre[0] + half[0], centre[1] + half[1])
+
+    def _cost(self, box: tuple[float, float, float, float]) -> float:
+        """Infinite outside the axes; otherwise how much is covered, texts counting more than points."""
+        x0, y0, x1, y1 = box
+        fx0, fy0, fx1, fy1 = self.frame
+        if x0 < fx0 or y0 < fy0 or x1 > fx1 or y1 > fy1:
+            return np.inf
+        pad = 3.0
+        dots = np.sum(
+            (self.dots[:, 0] > x0 - pad)
+            & (self.dots[:, 0] < x1 + pad)
+            & (self.dots[:, 1] > y0 - pad)
+            & (self.dots[:, 1] < y1 + pad)
+        )
+        texts = sum(min(x1, b[2]) + 2 > max(x0, b[0]) and min(y1, b[3]) + 2 > max(y0, b[1]) for b in self.boxes)
+        return float(dots + 1000 * texts)
+
+
+def spread_along(path: ArrayLike, values: ArrayLike, most: int = 6, apart: float = 45.0) -> list[int]:
+    """Pick up to ``most`` points of a curve, spread along its drawn length, with values that are short to write.
+
+    Both ends come first if the curve is long enough; neighbours are at least ``apart`` pixels from each other.
+    """
+    points, at = np.asarray(path, dtype=float), np.asarray(values, dtype=float)
+    length = np.concatenate([[0], np.cumsum(np.hypot(*np.diff(points, axis=0).T))])
+    count = int(np.clip(length[-1] // (1.6 * apart) + 1, 1, most))
+    window = 0.4 * length[-1] / (count - 1) if count > 1 else 0.4 * length[-1]
+    chosen: list[int] = []
+    for mark in np.linspace(0, length[-1], count) if count > 1 else [length[-1] / 2]:
+        distance = np.abs(length - mark)
+        near = np.flatnonzero(distance <= max(window, float(distance.min())))
+        # Prefer 2 or 10 to 1.9307: a reader remembers round values.
+        for i in sorted(near, key=lambda j: (_digits(float(at[j])), distance[j])):
+            if all(np.hypot(*(points[i] - points[j])) >= apart for j in chosen):
+                chosen.append(int(i))
+                break
+    return chosen
+
+
+def small(colour: str, look: Look) -> Any:
+    """A colour for small text, which needs more contrast with the paper than a line does."""
+    from matplotlib.colors import to_rgb
+
+    return tuple(0.68 * c if look is LIGHT else 0.35 + 0.65 * c for c in to_rgb(colour))
+
+
+def _digits(value: float) -> int:
+    return len(f"{value:.3e}".split("e")[0].replace(".", "").rstrip("0"))
+
+
+def _extent(note: Any) -> Any:
+    from matplotlib.text import Text
+
+    # Without the arrow, whose length depends on where the text stands.
+    return Text.get_window_extent(note)

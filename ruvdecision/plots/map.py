@@ -1,0 +1,630 @@
+"""Drawing a risk-utility map: utility to the right, risk upwards, as in the papers.
+
+matplotlib is imported when something is drawn, and nothing here calls ``show()``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..checks import check_choice, check_flag, check_number, check_text
+from ..decide import choose, not_dominated
+from ..decide.criteria import check_map
+from ..errors import InfeasibleError, InputError
+from ..maps.rumap import RUMap
+from ..protocols import Array
+from .labels import Labeller, spread_along
+from .theme import DARK, LIGHT, MARKERS, look_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_limit", "plot_map"]
+
+LINES = ("-", "--", "-.", ":")
+MOST_TECHNIQUES = 24  # a legend with more cannot be read; all releases are then one cloud
+MOST_CURVES = 8  # of one technique; more of them are easier to read as a cloud of points
+CROWD = 2000  # of a larger map, markers and bars are pixels in a vector drawing: as shapes they would be megabytes
+
+
+def plot_map(
+    rumap: RUMap,
+    max_risk: float | None = None,
+    ax: Axes | None = None,
+    *,
+    frontier: bool = True,
+    labels: bool = True,
+    legend: bool = True,
+    log: str | bool = "auto",
+    title: str | None = None,
+    limit: Any = None,
+    rule: Mapping[str, Any] | None = None,
+) -> Axes:
+    """Draw a map and return the Axes.
+
+    A technique with a varying parameter is a curve with values of the parameter marked along it; a technique with one
+    release is a marker. A release with infinite risk or utility is drawn as an arrow at the edge; one without a value
+    (NaN) is left out and the legend says so. Open markers have not converged; bars are one standard error. Of a map with
+    more than 2,000 releases, clouds of markers and bars are pixels in SVG and PDF files; the rest of the drawing stays in shapes.
+
+    Parameters
+    ----------
+    rumap : RUMap
+        The map.
+    max_risk : float, optional
+        Draws the threshold and labels the best release that it allows.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure if not given. Close that figure with ``plt.close(ax.figure)`` when it is saved.
+    frontier : bool
+        Emphasise the releases that no other one dominates. The band is a staircase: only releases on the map exist.
+    labels : bool
+        Write parameter values along the curves.
+    legend : bool
+        Put a legend beside the axes, where it covers no data.
+    log : "auto", True, False, "x", "y"
+        Logarithmic axes; "auto" takes one where values are positive and span more than three decades (two, if some are infinite).
+    title : str, optional
+        A title.
+    limit : Limit or True, optional
+        Draws what no mechanism at all can pass (`ruvdecision.analyses.limit.limit`). True computes it from the users of the map, if
+        the map still holds them.
+    rule : mapping, optional
+        Further arguments of `choose`, such as ``{"confidence": 0.95}``: the star is then the release that they choose.
+
+    Dark axes (`theme`, or a matplotlib style) get colours that can be seen on them.
+
+    Examples
+    --------
+    >>> rumap = RUMap.build(labels=["a", "b"], intruder=[2.0, 1.0], scientist=[0.5, 0.25])
+    >>> ax = rumap.plot(max_risk=0.5)
+    """
+    import matplotlib.pyplot as plt
+
+    check_map(rumap)
+    for name, flag in (("frontier", frontier), ("labels", labels), ("legend", legend)):
+        check_flag(name, flag, "Say whether it is drawn")
+    if title is not None:
+        check_text("title", title, "Leave it out, or give a title")
+    if not isinstance(log, (bool, np.bool_)):
+        check_choice("log", log, ["auto", "x", "y"])
+    if max_risk is not None:
+        max_risk = check_number("max_risk", max_risk, infinite=True)
+    chosen, refused = None, ""
+    if max_risk is not None or (rule and {"weights", "order", "loss"} & set(rule)):
+        try:
+            chosen = choose(rumap, max_risk, **(rule or {}))
+        except InfeasibleError:
+            refused = "no release meets the threshold"
+    x, y = rumap.utility, rumap.risk
+    shown = ~(np.isnan(x) | np.isnan(y))
+    if not np.any(shown):
+        raise InputError(
+            "There is nothing to draw", "no release has both risk and utility", "Look at the columns risk and utility"
+        )
+    wall = _limit_of(rumap, limit)
+    own = ax is None
+    if ax is None:
+        _, ax = plt.subplots(figsize=(8.6, 5.2), layout="constrained")
+    look_of(ax)  # says if these are no axes
+    wide, tall = (w[np.isfinite(w)] for w in wall) if wall else (x[:0], y[:0])
+    _set_axes(ax, rumap, np.append(x[shown], wide), np.append(y[shown], tall), max_risk, log)
+
+    colours = cycle([(c, m, s) for s in LINES for c, m in zip(look_of(ax).colours, MARKERS, strict=True)])
+    techniques = dict.fromkeys(rumap.techniques)
+    if len(techniques) > MOST_TECHNIQUES:
+        curves = [_Curve(f"{len(techniques):,} techniques", np.flatnonzero(shown))]
+    else:
+        curves = [c for technique in techniques for c in _curves(rumap, technique, shown)]
+    looks = [(next(colours), curve) for curve in curves]
+    if frontier:
+        _draw_frontier(ax, x, y, shown)
+    if wall:
+        _draw_limit(ax, *wall)
+    for k, (look, curve) in enumerate(looks):
+        _draw_curve(ax, rumap, look, curve, under=_coincide(ax, rumap, curve, [c for _, c in looks[k + 1 :]]))
+    _draw_edges(ax, rumap, looks, shown)
+    if max_risk is not None and np.isfinite(max_risk):
+        _draw_threshold(ax, max_risk)
+    if chosen is not None and np.isfinite([chosen.risk, chosen.utility]).all():
+        ax.plot(
+            chosen.utility,
+            chosen.risk,
+            marker="*",
+            ms=17,
+            mfc="#F0E442",
+            mec="black",
+            mew=1.0,
+            ls="none",
+            zorder=6,
+            label="chosen release",
+        )
+    if title:
+        ax.set_title(_plain(title))
+    if chosen is not None and not np.isfinite([chosen.risk, chosen.utility]).all():
+        refused = f"chosen: {chosen.release}"
+    remarks = _remarks(rumap, shown, refused)
+    if legend:
+        _draw_legend(ax, remarks, own)
+    _write(ax, rumap, looks, chosen, max_risk, labels)
+    return ax
+
+
+def plot_limit(limit: Any, ax: Axes | None = None, **style: Any) -> Axes:
+    """Draw a `Limit` alone (or beside what is on ``ax``) and return the Axes; ``style`` goes to the line."""
+    import matplotlib.pyplot as plt
+
+    x, y = _corner(limit)
+    if ax is None:
+        _, ax = plt.subplots(figsize=(8.6, 5.2), layout="constrained")
+        ax.set_xlabel(_plain(f"data utility ({limit.utility_score.words('scientist')})   better →"))
+        ax.set_ylabel(_plain(f"disclosure risk ({limit.risk_score.words('intruder')})   ← better"))
+    _draw_limit(ax, x, y, **style)
+    return ax
+
+
+def _limit_of(rumap: RUMap, limit: Any) -> tuple[Array, Array] | None:
+    """Utility and risk along the limit that was asked for, or None."""
+    if limit is None or limit is False:
+        return None
+    if limit is True:
+        users = getattr(rumap, "users", None)
+        if users is None:
+            raise InputError(
+                "This map does not hold its users any more",
+                "limit=True",
+                "Write limit=ruv.limit(intruder, scientist, max_risk=grid)",
+            )
+        from ..analyses.limit import limit as compute
+
+        known = np.unique(rumap.risk[np.isfinite(rumap.risk)])
+        # Bounds at the map's own risks, a few dozen of them at most.
+        at = known[np.unique(np.linspace(0, len(known) - 1, 30).astype(int))] if len(known) else None
+        limit = compute(users[0], users[1], at, risk=rumap.risk_score, utility=rumap.utility_score)
+    if not hasattr(limit, "scientist_uncertainty"):
+        raise InputError("limit must be True or a Limit", limit, "Write limit=ruv.limit(intruder, scientist)")
+    if limit.risk_score != rumap.risk_score or limit.utility_score != rumap.utility_score:
+        raise InputError(
+            "The map and the limit must measure risk and utility alike",
+            f"{limit.risk_score.name} and {limit.utility_score.name}",
+            "Give ruv.limit the risk= and utility= of the map",
+        )
+    return _corner(limit)
+
+
+def _corner(limit: Any) -> tuple[Array, Array]:
+    """Utility and risk of the limit, in order of risk."""
+    known = ~np.isnan(limit.utility)
+    if not known.any():
+        raise InputError("There is no limit to draw", "no bound can be met", "Ask for larger risk bounds")
+    order = np.argsort(limit.max_risk[known], kind="stable")
+    return limit.utility[known][order], limit.max_risk[known][order]
+
+
+def _draw_limit(ax: Axes, x: Array, y: Array, **style: Any) -> None:
+    finite = np.isfinite(x) & np.isfinite(y)
+    look: dict[str, Any] = {
+        "color": "black" if look_of(ax) is LIGHT else DARK.ink,
+        "lw": 1.6,
+        "ls": (0, (1, 1.2)),
+        "zorder": 2.8,
+        "label": "limit: no mechanism lies to the right of it",
+    }
+    ax.plot(x[finite], y[finite], **(look | style))
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """Releases that are drawn as one: a line in order of a parameter, a single marker, or a cloud (no parameter)."""
+
+    name: str
+    rows: Any
+    parameter: str | None = None
+    at: Any = None
+
+
+def _curves(rumap: RUMap, technique: str, shown: Any) -> list[_Curve]:
+    """Split a technique into lines along which one parameter varies and the others are fixed."""
+    rows = np.flatnonzero((np.array(rumap.techniques, dtype=object) == technique) & shown)
+    if rows.size <= 1:
+        return [_Curve(technique, rows)] if rows.size else []
+    numbers, words = _coordinates(rumap, rows)
+    varying = [k for k, v in numbers.items() if len(set(v.tolist())) > 1]
+    if not varying:
+        return [_Curve(technique, rows)]
+    keys = {k: [str(w) for w in v] for k, v in words.items()} | {k: v.tolist() for k, v in numbers.items()}
+    lines: list[_Curve] = []
+    left = np.arange(rows.size)
+    while left.size:
+        best: tuple[int, str, Any] = (0, "", None)
+        for name in varying:
+            groups: dict[Any, list[int]] = {}
+            for i in left:
+                groups.setdefault(tuple(v[i] for k, v in keys.items() if k != name), []).append(int(i))
+            longest = max(groups.values(), key=len)
+            if len(longest) > best[0]:
+                best = (len(longest), name, longest)
+        size, name, members = best
+        if size < 2 or len(lines) == MOST_CURVES:
+            break
+        order = np.array(members)[np.argsort(numbers[name][members], kind="stable")]
+        fixed = [
+            f"{k}={keys[k][order[0]]:g}" if k in numbers else f"{k}={keys[k][order[0]]}"
+            for k in keys
+            if k != name and len(set(keys[k])) > 1
+        ]
+        lines.append(
+            _Curve(technique + (f", {', '.join(fixed)}" if fixed else ""), rows[order], name, numbers[name][order])
+        )
+        left = np.setdiff1d(left, order)
+    # A few strays beside the lines are a cloud of their own; many mean that lines were the wrong idea.
+    if left.size > 0.2 * rows.size or any(c.rows.size < 3 for c in lines[1:]):
+        return [_Curve(technique, rows)]
+    if len(lines) == 1 and not left.size:
+        lines = [_Curve(technique, lines[0].rows, lines[0].parameter, lines[0].at)]
+    return lines + ([_Curve(f"{technique}, others", rows[left])] if left.size else [])
+
+
+def _coordinates(rumap: RUMap, rows: Any) -> tuple[dict[str, Array], dict[str, Any]]:
+    """The parameters of these releases: numbers, and words. A vector of numbers counts as its components."""
+    numbers = {k: v[rows] for k, v in rumap.parameters.items() if v.dtype.kind == "f" and not np.any(np.isnan(v[rows]))}
+    words = {k: v[rows] for k, v in rumap.parameters.items() if v.dtype.kind in "US" and len(set(v[rows].tolist())) > 1}
+    if len(words) == 1 and rumap.masks is not None:
+        ((name, _),) = words.items()
+        inside = [getattr(rumap.masks[i], "numbers", ()) for i in rows]
+        plain = [v for k, v in numbers.items() if len(set(v.tolist())) > 1]
+        if not plain and len({len(v) for v in inside}) == 1 and len(set(inside)) == len(inside):
+            table = np.array(inside, dtype=float)
+            free = [j for j in range(table.shape[1]) if len(set(table[:, j].tolist())) > 1]
+            return numbers | {
+                f"{name}[{j}]" if len(free) > 1 or table.shape[1] > 1 else name: table[:, j] for j in free
+            }, {}
+    return numbers, words
+
+
+def _set_axes(ax: Axes, rumap: RUMap, x: Array, y: Array, max_risk: float | None, log: str | bool) -> None:
+    y_all = np.append(y, max_risk) if max_risk is not None else y
+    for axis, values, letter in (("x", x, "x"), ("y", y_all, "y")):
+        known = values[np.isfinite(values)]
+        positive = known[known > 0]
+        # Infinite values make the other end of the axis the interesting one: count them as a decade.
+        decades = 2 if np.any(np.isposinf(values)) else 3
+        spans = positive.size > 1 and positive.size == known.size and positive.max() > 10**decades * positive.min()
+        wanted = log is True or log == letter or (log == "auto" and spans)
+        if wanted and positive.size < known.size:
+            raise InputError(f"A logarithmic {letter} axis needs positive values", float(known.min()), 'Use log="auto"')
+        low, high = _limits(known, wanted and positive.size > 0, bool(np.any(np.isinf(values))))
+        if wanted and positive.size:
+            getattr(ax, f"set_{axis}scale")("log")
+        getattr(ax, f"set_{axis}lim")(low, high)
+    ax.set_xlabel(_plain(f"data utility ({rumap.utility_score.words('scientist')})   better →"))
+    ax.set_ylabel(_plain(f"disclosure risk ({rumap.risk_score.words('intruder')})   ← better"))
+    ax.grid(True, color=look_of(ax).grid, lw=0.8, zorder=0)
+    ax.set_axisbelow(True)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+
+
+LARGEST = 1e200
+"""What is larger is drawn at the edge."""
+
+
+def _limits(known: Array, log: bool, room: bool) -> tuple[float, float]:
+    """Limits with a margin; more of it where an arrow stands at the edge."""
+    if known.size == 0:
+        return (0.0, 1.0)
+    low, high = float(known.min()), float(known.max())
+    if log:
+        span = max(np.log10(high) - np.log10(low), 0.1)
+        with np.errstate(over="ignore"):  # what is too large is cut off
+            return _drawable(low / 10 ** (0.07 * span), high * 10 ** ((0.14 if room else 0.07) * span), log)
+    span = min(high, LARGEST) - max(low, -LARGEST)
+    if span <= 1e-9 * max(abs(low), abs(high)):
+        span = abs(high) or 1.0
+    return _drawable(low - 0.07 * span, high + (0.14 if room else 0.07) * span, log)
+
+
+def _drawable(low: float, high: float, log: bool) -> tuple[float, float]:
+    """Ends that matplotlib can draw: it takes their difference, and its tick marks go beyond them."""
+    return max(low, 1 / LARGEST if log else -LARGEST), min(high, LARGEST)
+
+
+def _draw_frontier(ax: Axes, x: Array, y: Array, shown: Any) -> None:
+    rows = np.flatnonzero(not_dominated(y, x) & shown & np.isfinite(x) & np.isfinite(y))
+    if rows.size == 0:
+        return
+    rows = rows[np.lexsort((y[rows], x[rows]))]
+    label = "frontier: none is safer and as useful"
+    if rows.size == 1:
+        ax.plot(
+            x[rows], y[rows], marker="o", ms=15, ls="none", mew=0, color="0.55", alpha=0.35, zorder=1.5, label=label
+        )
+        return
+    ax.plot(
+        *_staircase(ax, x[rows], y[rows]),
+        lw=8,
+        color="0.55",
+        alpha=0.35,
+        zorder=1.5,
+        solid_capstyle="round",
+        solid_joinstyle="round",
+        label=label,
+    )
+    if rows.size <= 40:
+        ax.plot(x[rows], y[rows], marker="o", ms=13, ls="none", mew=0, color="0.55", alpha=0.35, zorder=1.5)
+
+
+def _coincide(ax: Axes, rumap: RUMap, curve: _Curve, later: Sequence[_Curve]) -> int:
+    """How many markers or lines will cover this one; it is drawn larger, so that a tie shows as a ring or a rim."""
+    places = ax.transData.transform(np.column_stack([rumap.utility[curve.rows], rumap.risk[curve.rows]]))
+    places = places[np.isfinite(places).all(axis=1)]
+    places = places[np.linspace(0, len(places) - 1, min(len(places), 40)).astype(int)] if len(places) else places
+    count = 0
+    for other in later:
+        if (
+            not len(places)
+            or (other.rows.size == 1) != (curve.rows.size == 1)
+            or (other.parameter is None) != (curve.parameter is None)
+        ):
+            continue
+        path = ax.transData.transform(np.column_stack([rumap.utility[other.rows], rumap.risk[other.rows]]))
+        path = path[np.isfinite(path).all(axis=1)][:: max(1, other.rows.size // 400)]
+        if len(path):
+            nearest = np.hypot(*(places[:, None, :] - path[None, :, :]).transpose(2, 0, 1)).min(axis=1)
+            count += bool(np.quantile(nearest, 0.9) < (4 if curve.parameter is None else 0.5))
+    return min(count, 3 if curve.parameter is None else 1)
+
+
+def _staircase(ax: Axes, x: Array, y: Array) -> tuple[Array, Array]:
+    """Corners between frontier points: more utility than one release needs the risk of the next.
+
+    Points that are closer than a few pixels are joined directly, which looks the same and draws smoothly.
+    """
+    gap = np.abs(np.diff(ax.transData.transform(np.column_stack([x, y])), axis=0)).min(axis=1)
+    corner = np.flatnonzero(gap > 6)
+    return np.insert(x, corner + 1, x[corner]), np.insert(y, corner + 1, y[corner + 1])
+
+
+def _draw_curve(ax: Axes, rumap: RUMap, look: tuple[str, str, str], curve: _Curve, under: int) -> None:
+    colour, marker, line = look
+    finite = np.isfinite(rumap.utility[curve.rows]) & np.isfinite(rumap.risk[curve.rows])
+    rows = curve.rows[finite]
+    x, y = rumap.utility[rows], rumap.risk[rows]
+    one, many = rows.size == 1, rows.size > 40
+    style: dict[str, Any] = {"color": colour, "zorder": 3, "label": _plain(_wrap(curve.name))}
+    dense: dict[str, Any] = {
+        "marker": marker,
+        "ms": 8 + 5 * under if one else 3 if rows.size > 200 else 5,
+        "alpha": 0.6 if rows.size > 200 else 1.0,
+    }
+    if rows.size == 0:
+        # Only at the edge; an empty line keeps its place in the legend.
+        ax.plot([], [], ls="none", marker=marker, ms=8, **style)
+        return
+    good = rumap.converged[rows]
+    crowd = len(rumap) > CROWD
+    if curve.parameter is None:
+        dense["rasterized"] = crowd
+        ax.plot(x, y, ls="none", mfc=colour if np.all(good) else "none", mec=colour, **dense, **style)
+        if not np.all(good):
+            ax.plot(x[good], y[good], ls="none", color=colour, zorder=3, **dense)
+    elif many:
+        ax.plot(x, y, ls=line, lw=2 + 3 * under, **style)
+        ax.plot(x[~good], y[~good], ls="none", marker=marker, ms=5, mfc=look_of(ax).paper, mec=colour, zorder=4)
+    else:
+        ax.plot(x, y, ls=line, lw=2 + 3 * under, marker=marker, ms=4, **style)
+        ax.plot(x[~good], y[~good], ls="none", marker=marker, ms=6, mfc=look_of(ax).paper, mec=colour, zorder=4)
+    dx, dy = rumap.utility_error[rows], rumap.risk_error[rows]
+    barred = (dx > 0) | (dy > 0)
+    if crowd and np.any(barred):
+        _draw_bars(ax, x[barred], y[barred], dx[barred], dy[barred], colour)
+    elif np.any(barred):
+        bars = {k: np.where(np.isfinite(e), e, 0.0)[barred] for k, e in (("xerr", dx), ("yerr", dy))}
+        ax.errorbar(
+            x[barred],
+            y[barred],
+            fmt="none",
+            ecolor=colour,
+            elinewidth=0.9,
+            capsize=0 if many else 2,
+            alpha=0.7,
+            zorder=2.5,
+            **bars,
+        )
+
+
+def _draw_bars(ax: Axes, x: Array, y: Array, dx: Array, dy: Array, colour: str) -> None:
+    """The bars of a crowd, without the work that `errorbar` spends on each of them."""
+    from matplotlib.collections import LineCollection
+
+    dx, dy = (np.where(np.isfinite(e), e, 0.0) for e in (dx, dy))
+    lying = np.stack([np.column_stack([x - dx, y]), np.column_stack([x + dx, y])], axis=1)
+    standing = np.stack([np.column_stack([x, y - dy]), np.column_stack([x, y + dy])], axis=1)
+    for bars in (lying, standing):
+        segments: Any = bars
+        lines = LineCollection(segments, colors=colour, linewidths=0.9, alpha=0.7, zorder=2.5, rasterized=True)
+        ax.add_collection(lines, autolim=False)
+
+
+def _draw_edges(ax: Axes, rumap: RUMap, looks: Sequence[Any], shown: Any) -> None:
+    """Draw releases with an infinite coordinate as triangles at the edge, pointing outwards."""
+    (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
+    for (colour, _, _), curve in looks:
+        x, y = rumap.utility[curve.rows], rumap.risk[curve.rows]
+        for direction, marker in ((np.inf, "^"), (-np.inf, "v")):
+            rows = y == direction
+            if np.any(rows):
+                ax.plot(
+                    _inside(x[rows], left, right, ax.get_xscale()),
+                    np.full(int(rows.sum()), _inset(bottom, top, 0.975 if direction > 0 else 0.025, ax.get_yscale())),
+                    ls="none",
+                    marker=marker,
+                    ms=10,
+                    color=colour,
+                    zorder=5,
+                    clip_on=False,
+                )
+        for direction, marker in ((np.inf, ">"), (-np.inf, "<")):
+            rows = (x == direction) & np.isfinite(y)
+            if np.any(rows):
+                ax.plot(
+                    np.full(int(rows.sum()), _inset(left, right, 0.985 if direction > 0 else 0.015, ax.get_xscale())),
+                    y[rows],
+                    ls="none",
+                    marker=marker,
+                    ms=10,
+                    color=colour,
+                    zorder=5,
+                    clip_on=False,
+                )
+
+
+def _inset(low: float, high: float, share: float, scale: str) -> float:
+    return float(low * (high / low) ** share) if scale == "log" else low + share * (high - low)
+
+
+def _inside(x: Array, low: float, high: float, scale: str) -> Array:
+    return np.clip(x, _inset(low, high, 0.015, scale), _inset(low, high, 0.985, scale))
+
+
+def _draw_threshold(ax: Axes, max_risk: float) -> None:
+    ax.axhline(
+        max_risk,
+        color=look_of(ax).soft,
+        lw=1.2,
+        ls=(0, (5, 3)),
+        zorder=2,
+        label=f"threshold: risk at most {max_risk:.4g}",
+    )
+    ax.axhspan(max_risk, ax.get_ylim()[1], color="0.5", alpha=0.06, lw=0, zorder=0)
+
+
+def _remarks(rumap: RUMap, shown: Any, refused: str) -> list[str]:
+    remarks = [refused] if refused else []
+    infinite = shown & (np.isinf(rumap.risk) | np.isinf(rumap.utility))
+    if np.any(infinite):
+        remarks.append("triangle at the edge: infinite")
+    if np.any(~rumap.converged[shown]):
+        remarks.append("open marker: not converged")
+    if np.any((rumap.risk_error[shown] > 0) | (rumap.utility_error[shown] > 0)):
+        remarks.append("bars: one standard error")
+    gone = int(np.sum(~shown))
+    if gone:
+        remarks.append(f"not drawn: {gone} (no value)")
+    return remarks
+
+
+def _draw_legend(ax: Axes, remarks: Sequence[str], own: bool) -> None:
+    from matplotlib.lines import Line2D
+
+    handles, names = ax.get_legend_handles_labels()
+    handles += [Line2D([], [], ls="none") for _ in remarks]
+    names += [_plain(_wrap(r)) for r in remarks]
+    box = ax.legend(
+        handles,
+        names,
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1.0),
+        borderaxespad=0,
+        frameon=False,
+        fontsize="small",
+        alignment="left",
+    )
+    for handle in box.legend_handles:
+        if isinstance(handle, Line2D):
+            handle.set_markersize(min(handle.get_markersize(), 12))
+    figure = ax.get_figure(root=True)
+    if not own and figure is not None and figure.get_layout_engine() is None:
+        # No layout engine makes room for the legend in the caller's figure, so take it from the axes.
+        figure.draw_without_rendering()
+        place = ax.get_position()
+        over = box.get_window_extent().width / figure.bbox.width
+        width = max(place.width - over - 0.01, 0.3 * place.width)
+        ax.set_position((place.x0, place.y0, width, place.height))
+
+
+def _write(ax: Axes, rumap: RUMap, looks: Sequence[Any], chosen: Any, max_risk: float | None, labels: bool) -> None:
+    """Write on the drawing, the most important first; a text that finds no free place is left out, except the choice."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()  # the layout must be settled before places are measured in pixels
+    if _fold_labels(ax, rumap):
+        figure.draw_without_rendering()
+    finite = np.isfinite(rumap.utility) & np.isfinite(rumap.risk)
+    labeller = Labeller(ax, rumap.utility[finite], rumap.risk[finite])
+    for _, curve in looks:
+        if curve.parameter is not None:
+            labeller.keep_clear(rumap.utility[curve.rows], rumap.risk[curve.rows])
+    for i in np.flatnonzero(finite & ((rumap.utility_error > 0) | (rumap.risk_error > 0)))[:500]:
+        x, y, dx, dy = rumap.utility[i], rumap.risk[i], rumap.utility_error[i], rumap.risk_error[i]
+        labeller.keep_clear(np.array([x - dx, x + dx]), np.array([y, y]))
+        labeller.keep_clear(np.array([x, x]), np.array([y - dy, y + dy]))
+    if chosen is not None and np.isfinite([chosen.risk, chosen.utility]).all():
+        text = _wrap(chosen.release, 30) + f"\nrisk {chosen.risk:.4g}, utility {chosen.utility:.4g}"
+        labeller.call_out(text, chosen.utility, chosen.risk)
+    if max_risk is not None and np.isfinite(max_risk):
+        labeller.on_line(f"threshold {max_risk:.4g}", max_risk)
+    if not labels:
+        return
+    for (colour, _, _), curve in looks:
+        if curve.parameter is None:
+            continue
+        good = np.isfinite(rumap.utility[curve.rows]) & np.isfinite(rumap.risk[curve.rows])
+        x, y, at = rumap.utility[curve.rows][good], rumap.risk[curve.rows][good], curve.at[good]
+        if at.size < 2:
+            continue
+        path = ax.transData.transform(np.column_stack([x, y]))
+        first = True
+        for i in spread_along(path, at):
+            text = f"{curve.parameter} {_number(at[i])}" if first else _number(at[i])
+            if labeller.beside(text, path, i, colour):
+                # An open marker means one thing only: it did not converge.
+                inside = colour if rumap.converged[curve.rows][good][i] else look_of(ax).paper
+                ax.plot(x[i], y[i], marker="o", ms=5, mfc=inside, mec=colour, mew=1.5, ls="none", zorder=4.5)
+                first = False
+
+
+def _fold_labels(ax: Axes, rumap: RUMap) -> bool:
+    """Write an axis label in two lines if it is longer than its axis."""
+    box = ax.get_window_extent()
+    wide, tall = (
+        ax.xaxis.label.get_window_extent().width > box.width,
+        ax.yaxis.label.get_window_extent().height > box.height,
+    )
+    if wide:
+        ax.set_xlabel(_plain(f"data utility   better →\n({_wrap(rumap.utility_score.words('scientist'), 40)})"))
+    if tall:
+        ax.set_ylabel(_plain(f"disclosure risk   ← better\n({_wrap(rumap.risk_score.words('intruder'), 40)})"))
+    figure = ax.get_figure(root=True)
+    if (wide or tall) and figure is not None and figure.get_layout_engine() is None:
+        figure.draw_without_rendering()
+        # Nobody else makes room for the second line.
+        up = max(0.0, 4 - ax.xaxis.label.get_window_extent().y0) / figure.bbox.height
+        right = max(0.0, 4 - ax.yaxis.label.get_window_extent().x0) / figure.bbox.width
+        place = ax.get_position()
+        ax.set_position((place.x0 + right, place.y0 + up, max(place.width - right, 0.05), max(place.height - up, 0.05)))
+    return bool(wide or tall)
+
+
+def _number(value: float) -> str:
+    text = f"{value:.4g}"
+    if "e" in text and 1 <= abs(value) < 1e7:
+        text = f"{value:.0f}"
+    return text.replace("inf", "∞")
+
+
+def _wrap(text: str, width: int = 30) -> str:
+    """Break a long name after a bar or a comma, so that the legend stays narrow."""
+    import textwrap
+
+    return "\n".join(textwrap.wrap(text, width, break_long_words=True, break_on_hyphens=False)) or text
+
+
+def _plain(text: str) -> str:
+    """Keep matplotlib from reading a name as mathematics, or as a label to be left out."""
+    text = text.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text

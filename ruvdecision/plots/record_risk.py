@@ -1,0 +1,224 @@
+"""Drawing the risk of every record, and the price of publishing.
+
+matplotlib is imported when something is drawn, and nothing here calls ``show()``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..analyses.publishing import PublishingPrice
+from ..analyses.record_risk import RecordRisk
+from ..checks import check_number
+from ..errors import InputError
+from .theme import look_of, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_publishing", "plot_record_risk"]
+
+LINES = ("-", "--", ":", "-.")
+LOG_FROM = 30.0
+"""A risk axis whose values span more than this factor is logarithmic."""
+LONGEST = 44
+"""Longest label in a legend."""
+MOST = 12
+"""Most curves that one drawing can hold and still be read."""
+
+
+def plot_record_risk(
+    found: RecordRisk,
+    release: Any = None,
+    ax: Axes | None = None,
+    *,
+    by_group: bool = False,
+    max_risk: float | None = None,
+) -> Axes:
+    """Draw how the records' risks are distributed.
+
+    One release gives a histogram, stacked by group if asked for. Several give a curve each: the share of records whose
+    risk is larger. Records with infinite risk are counted in the title.
+
+    Parameters
+    ----------
+    found : RecordRisk
+        From `record_risk`.
+    release : position, label or mask, optional
+        One release; all of them if not given.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure if not given.
+    by_group : bool
+        Tell groups apart. With several releases, choose one.
+    max_risk : float, optional
+        Draws the threshold.
+
+    Returns
+    -------
+    Axes
+    """
+    import matplotlib.pyplot as plt
+
+    if not isinstance(found, RecordRisk):
+        raise InputError(
+            "plot_record_risk draws what record_risk gives back", type(found).__name__, "Call record_risk(...) first"
+        )
+    if by_group and found.groups is None:
+        raise InputError("Risk by group needs groups", "none", "Pass groups= to record_risk, one label per record")
+    places = list(range(len(found.masks))) if release is None else [found._place(release)]
+    if by_group and len(places) > 1:
+        raise InputError("Groups are drawn for one release", f"{len(places)} releases", "Choose one with release=")
+    if len(places) > MOST:
+        raise InputError(f"At most {MOST} releases can be told apart", len(places), "Choose one with release=")
+    if ax is None:
+        _, ax = plt.subplots(figsize=(7.2, 4.4), layout="constrained")
+    look = look_of(ax)
+    risk = found.risk
+    finite = np.isfinite(risk[places])
+    if not finite.any():
+        raise InputError("There is nothing to draw", "no record has a finite risk", "Look at riskiest()")
+    drawn = risk[places][finite]
+    log = bool(drawn.min() > 0 and drawn.max() > LOG_FROM * drawn.min())
+    if log:
+        ax.set_xscale("log")
+    if len(places) == 1:
+        _histogram(ax, found, places[0], by_group, log)
+    else:
+        for j, i in enumerate(places):
+            x = np.sort(risk[i][np.isfinite(risk[i])])
+            share = 1.0 - np.arange(len(x) + 1) / risk.shape[1]
+            line = LINES[(j // len(look.colours)) % len(LINES)]
+            colour = look.colours[j % len(look.colours)]
+            ax.step(
+                np.concatenate([x[:1], x]),
+                share,
+                where="post",
+                label=_short(found.releases[i]),
+                color=colour,
+                ls=line,
+                lw=1.6,
+            )
+        ax.set_ylabel("share of records with more risk")
+        ax.set_ylim(-0.02, 1.02)
+        ax.legend(fontsize="small")
+    endless = int(np.sum(~finite))
+    title = f"{len(found.rows):,} records" + (f", {endless:,} with infinite risk not drawn" if endless else "")
+    ax.set_title(title, fontsize="medium")
+    ax.set_xlabel(f"risk of a record ({found.score.words('intruder')})   ← better")
+    if max_risk is not None:
+        ax.axvline(check_number("max_risk", max_risk), color=look.soft, lw=1.1, ls=(0, (5, 3)))
+    return ax
+
+
+def plot_publishing(price: PublishingPrice, ax: Axes | None = None, *, max_risk: float | None = None) -> Axes:
+    """Draw every release twice on the map, with an arrow from the mask kept secret (open) to the mask published (full).
+
+    Parameters
+    ----------
+    price : PublishingPrice
+        From `price_of_publishing`.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure if not given.
+    max_risk : float, optional
+        Draws the threshold.
+
+    Returns
+    -------
+    Axes
+    """
+    import matplotlib.pyplot as plt
+
+    if not isinstance(price, PublishingPrice):
+        raise InputError(
+            "plot_publishing draws what price_of_publishing gives back",
+            type(price).__name__,
+            "Call price_of_publishing(...) first",
+        )
+    told, secret = price.published, price.unpublished
+    shown = np.isfinite(told.risk) & np.isfinite(told.utility) & np.isfinite(secret.risk) & np.isfinite(secret.utility)
+    if not shown.any():
+        raise InputError(
+            "There is nothing to draw", "no release has a finite risk and utility", "Look at to_dataframe()"
+        )
+    if ax is None:
+        _, ax = plt.subplots(figsize=(7.2, 4.8), layout="constrained")
+    look = look_of(ax)
+    techniques = np.array(told.techniques, dtype=str)
+    for j, technique in enumerate(dict.fromkeys(techniques[shown])):
+        mine = shown & (techniques == technique)
+        colour = look.colours[j % len(look.colours)]
+        bars: dict[str, Any] = {"color": colour, "elinewidth": 0.8, "ls": "none", "ms": 5}
+        ax.errorbar(
+            told.utility[mine],
+            told.risk[mine],
+            told.risk_error[mine],
+            told.utility_error[mine],
+            fmt="o",
+            label=f"{_short(technique)}, published",
+            **bars,
+        )
+        ax.errorbar(
+            secret.utility[mine],
+            secret.risk[mine],
+            secret.risk_error[mine],
+            secret.utility_error[mine],
+            fmt="o",
+            mfc=look.paper,
+            label=f"{_short(technique)}, kept secret",
+            **bars,
+        )
+        for i in np.flatnonzero(mine):
+            ends = (secret.utility[i], secret.risk[i]), (told.utility[i], told.risk[i])
+            if ends[0] != ends[1]:
+                ax.annotate(
+                    "", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": colour, "lw": 0.9, "alpha": 0.7}
+                )
+    ax.set_xlabel(f"data utility ({told.utility_score.words('scientist')})   better →")
+    ax.set_ylabel(f"disclosure risk ({told.risk_score.words('intruder')})   ← better")
+    ax.set_title("The price of publishing the mask", fontsize="medium")
+    if max_risk is not None:
+        ax.axhline(check_number("max_risk", max_risk), color=look.soft, lw=1.1, ls=(0, (5, 3)))
+    ax.legend(fontsize="small")
+    return ax
+
+
+def _histogram(ax: Axes, found: RecordRisk, place: int, by_group: bool, log: bool) -> None:
+    """How many records have which risk under one release."""
+    look = look_of(ax)
+    risk = found.risk[place]
+    finite = np.isfinite(risk)
+    low, high = float(risk[finite].min()), float(risk[finite].max())
+    if high - low <= 1e-9 * max(abs(high), 1e-300):
+        # All alike: one bar of some width.
+        low, high = low - 0.05 * abs(low) - 1e-12, high + 0.05 * abs(high) + 1e-12
+        edges = np.array([low, high])
+    else:
+        bins = min(50, max(5, int(np.sqrt(finite.sum()))))
+        edges = np.geomspace(low, high, bins + 1) if log else np.linspace(low, high, bins + 1)
+        edges[0], edges[-1] = low, high  # rounding must not leave the ends out
+    if not by_group or found.groups is None:
+        ax.hist(risk[finite], bins=edges.tolist(), color=look.colours[0], edgecolor=look.paper, linewidth=0.4)
+    else:
+        import pandas as pd
+
+        codes, names = pd.factorize(pd.Series(found.groups).astype(str), sort=True)
+        parts = [risk[finite & (codes == c)] for c in range(len(names))]
+        colours = [look.colours[c % len(look.colours)] for c in range(len(names))]
+        ax.hist(
+            parts,
+            bins=edges.tolist(),
+            stacked=True,
+            color=colours,
+            label=[_short(str(n)) for n in names],
+            edgecolor=look.paper,
+            linewidth=0.4,
+        )
+        ax.legend(fontsize="small")
+    ax.set_ylabel("records")
+
+
+def _short(text: str) -> str:
+    """Text no longer than a legend bears."""
+    return plain(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")

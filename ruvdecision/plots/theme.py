@@ -1,0 +1,117 @@
+"""The paper that pictures are drawn on: colours for light and dark, and new figures of either kind.
+
+matplotlib is imported when something is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ..checks import check_choice
+from ..errors import InputError
+
+__all__ = ["Look", "axes_on", "bare", "look_of", "new_figure", "plain", "theme"]
+
+# Okabe and Ito's palette without its yellow, which is too light for lines: safe for colour-blind readers.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
+# The same idea on dark paper: every colour has a contrast of at least 4.5 with it.
+ON_DARK = ("#56B4E9", "#E69F00", "#2FBF92", "#E08BBD", "#F2793A", "#9DB2FF", "#FFFFFF", "#A6A6A6")
+MARKERS = ("o", "s", "D", "v", "P", "X", "h", "^")
+
+
+@dataclass(frozen=True)
+class Look:
+    """Colours of a drawing: of its curves, of what is written, of what is less important, of grid lines and of the paper."""
+
+    colours: tuple[str, ...]
+    ink: str
+    soft: str
+    grid: str
+    paper: str
+
+
+LIGHT = Look(COLOURS, "black", "0.25", "0.92", "white")
+DARK = Look(ON_DARK, "#E6E9EC", "#B4BCC4", "#2D343C", "#14181D")
+STYLES = {"light": LIGHT, "dark": DARK}
+
+
+def look_of(ax: Any) -> Look:
+    """The colours for drawing on these axes, by how dark they are.
+
+    >>> import matplotlib.pyplot as plt
+    >>> with theme("dark"):
+    ...     _, ax = plt.subplots()
+    >>> look_of(ax).ink
+    '#E6E9EC'
+    """
+    if not hasattr(ax, "get_facecolor"):
+        raise InputError("ax must be axes of matplotlib", ax, "Leave it out, or write _, ax = plt.subplots()")
+    from matplotlib.colors import to_rgba
+
+    face, behind = to_rgba(ax.get_facecolor()), to_rgba(ax.get_figure(root=True).get_facecolor())
+    if face[3] < 0.5:  # transparent axes show the figure
+        face = behind
+    return DARK if face[3] >= 0.5 and 0.299 * face[0] + 0.587 * face[1] + 0.114 * face[2] < 0.5 else LIGHT
+
+
+@contextmanager
+def theme(style: str | None = None) -> Iterator[None]:
+    """Draw new figures on light or dark paper; None leaves matplotlib's own settings.
+
+    >>> import matplotlib.pyplot as plt
+    >>> with theme("dark"):
+    ...     ax = plt.figure().subplots()
+    >>> look_of(ax).paper
+    '#14181D'
+    """
+    import matplotlib as mpl
+
+    if style is not None:
+        check_choice("style", style, list(STYLES))
+    look = STYLES.get(style or "")
+    settings: Any = {}
+    if look is not None:
+        settings = {f"{part}.facecolor": look.paper for part in ("figure", "axes", "savefig")}
+        settings |= {f"{part}.color": look.ink for part in ("text", "xtick", "ytick")}
+        settings |= {
+            "axes.labelcolor": look.ink,
+            "axes.titlecolor": look.ink,
+            "axes.edgecolor": look.soft,
+            "legend.labelcolor": look.ink,
+        }
+    with mpl.rc_context(settings):
+        yield
+
+
+@contextmanager
+def new_figure(style: str | None, figure: Any) -> Iterator[Any]:
+    """A function that gives the figure to draw on: the caller's, or a new one of a size."""
+    import matplotlib.pyplot as plt
+
+    if figure is not None and style is not None:
+        raise InputError("style is for a new figure", style, "Leave it out, or draw within `with theme(...)`")
+    with theme(style):
+        yield lambda size: figure if figure is not None else plt.figure(figsize=size, layout="constrained")
+
+
+@contextmanager
+def axes_on(style: str | None, ax: Any, size: tuple[float, float]) -> Iterator[Any]:
+    """The axes to draw on: the caller's, or new ones of a size."""
+    with new_figure(style, ax) as make:
+        yield ax if ax is not None else make(size).subplots()
+
+
+def bare(ax: Any, look: Any, axis: str, sides: Sequence[str]) -> None:
+    """Grid lines that stay behind, and no frame on these sides."""
+    ax.grid(True, axis=axis, color=look.grid, lw=0.8, zorder=0)
+    ax.set_axisbelow(True)
+    for side in sides:
+        ax.spines[side].set_visible(False)
+
+
+def plain(text: str) -> str:
+    """Keep matplotlib from reading a name as mathematics."""
+    return text.replace("$", r"\$")

@@ -1,0 +1,230 @@
+"""What a user thinks the mask may have been, where its numbers are not published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import product
+from operator import or_
+from typing import Any
+
+import numpy as np
+
+from ..checks import as_float_array, check_finite, check_integer, check_list, check_number, check_shares, is_single
+from ..errors import InputError
+from ..masks.base import Mask, show_number
+from ..masks.noise import Noise
+from ..protocols import Array
+
+__all__ = ["MaskPrior", "as_mask_prior"]
+
+LOW, HIGH = 1e-3, 10.0
+"""The default range of the noise variance, in variances of a record."""
+POINTS, MOST_POINTS = 61, 2001
+LARGEST = 5000
+"""Most candidates for one release."""
+
+
+@dataclass(frozen=True, eq=False)
+class MaskPrior:
+    """A prior on the mask that made a release.
+
+    The technique is known and the size of its noise is not: a candidate is the same chain with another variance in its
+    `Noise`. The variance meant is the average over columns and records; the shape of a covariance, a share, or of sizes that
+    differ between records is known. Each `Noise` of a chain has a variance of its own with this prior. A mask without
+    noise has no number to hide. A list of masks is taken as it is, whatever was released.
+
+    Without arguments the variance is log-uniform between 1/1000 and 10 times the variance of a record: the range depends on
+    the user's belief and never on the mask that was used, which would tell the secret. The grid is fine enough for
+    what a file of n records can tell: steps of half the relative posterior standard deviation sqrt(2 / n).
+
+    Parameters
+    ----------
+    variances : array, optional
+        What the noise variance may be; 0 is no noise.
+    masks : list of masks, optional
+        What the mask may be, instead of variances.
+    weights : array, optional
+        Prior weights of either, equal if not given; they are divided by their sum.
+    low, high : float, optional
+        Range of the log-uniform prior, in the units of the records.
+    points : int, optional
+        Points of its grid.
+
+    Examples
+    --------
+    >>> prior = MaskPrior(variances=[1.0, 4.0], weights=[3, 1])
+    >>> prior.candidates(Noise(sd=1.5), scale=1.0)
+    ((Noise(sd=1), Noise(sd=2)), array([0.75, 0.25]))
+    """
+
+    variances: Any = None
+    masks: Any = None
+    weights: Any = None
+    low: float | None = None
+    high: float | None = None
+    points: int | None = None
+
+    def __post_init__(self) -> None:
+        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        if self.variances is not None and self.masks is not None:
+            raise InputError("MaskPrior takes variances or masks", "both", "Leave one of them out")
+        listed = self.variances is not None or self.masks is not None
+        if listed and not (self.low is self.high is self.points is None):
+            raise InputError(
+                "low, high and points belong to the log-uniform prior", "a list beside them", "Leave them out"
+            )
+        if self.variances is not None:
+            found = check_finite("variances", as_float_array("variances", self.variances))
+            if found.ndim != 1 or found.size == 0 or np.any(found < 0) or len(np.unique(found)) != found.size:
+                raise InputError(
+                    "variances must be different numbers that are not negative",
+                    f"shape {found.shape}",
+                    "Give a flat list",
+                )
+            put("variances", tuple(found.tolist()))
+        if self.masks is not None:
+            do = "Write [ruv.Noise(variance=1), ruv.Noise(variance=4)]"
+            masks = (self.masks,) if isinstance(self.masks, Mask) else tuple(check_list("masks", self.masks, do))
+            if not masks or not all(isinstance(m, Mask) for m in masks):
+                raise InputError("masks must be a list of masks", self.masks, do)
+            put("masks", masks)
+        if self.weights is not None:
+            size = len(self.variances if self.variances is not None else self.masks if self.masks is not None else ())
+            if not size:
+                raise InputError("weights belong to a list", "no list", "Give variances= or masks= too")
+            put(
+                "weights",
+                tuple(check_shares("weights", self.weights, (size,), "Give one for each variance or mask").tolist()),
+            )
+        for name in ("low", "high"):
+            if getattr(self, name) is not None:
+                put(name, check_number(name, getattr(self, name), low=0, open_low=True))
+        if self.low is not None and self.high is not None and self.low >= self.high:
+            raise InputError("low must be below high", (self.low, self.high), "Give the range of the noise variance")
+        if self.points is not None:
+            put("points", check_integer("points", self.points, low=2, high=LARGEST))
+
+    @classmethod
+    def from_law(cls, law: Any, points: int = 101) -> MaskPrior:
+        """A prior on the variance from a frozen scipy distribution, by equally likely points (the midpoints of its quantiles).
+
+        >>> import scipy.stats
+        >>> MaskPrior.from_law(scipy.stats.gamma(2.0), points=3).variances[1].__round__(3)
+        1.678
+        """
+        if not hasattr(law, "ppf"):
+            raise InputError(
+                "law must be a frozen scipy distribution", law, "Write scipy.stats.gamma(2.0, scale=3.0), for example"
+            )
+        points = check_integer("points", points, low=1, high=LARGEST)
+        return cls(variances=np.unique(law.ppf((np.arange(points) + 0.5) / points)))
+
+    def candidates(self, mask: Mask, scale: float, records: int = 1) -> tuple[tuple[Mask, ...], Array]:
+        """What ``mask`` may have been in the eyes of the user, with prior probabilities.
+
+        ``scale`` is the variance of a record under the user's belief, ``records`` the size of the file.
+        """
+        if self.masks is not None:
+            weights = (
+                np.full(len(self.masks), 1.0 / len(self.masks)) if self.weights is None else np.array(self.weights)
+            )
+            return self.masks, weights
+        noisy = [i for i, step in enumerate(mask.parts) if hidden(step)]
+        if not noisy:
+            return (mask,), np.ones(1)
+        sizes, weights = self.grid(scale, records)
+        if len(sizes) ** len(noisy) > LARGEST:
+            # Several unknown sizes: as many points for each as fit.
+            fewer = max(2, int(LARGEST ** (1 / len(noisy))))
+            if self.variances is not None:
+                raise InputError(
+                    f"{mask} hides {len(noisy)} sizes, too many combinations of {len(sizes)} variances",
+                    LARGEST,
+                    "Give fewer, or masks=",
+                )
+            sizes, weights = replace(self, points=fewer).grid(scale, records)
+        found, chances = [], []
+        for choice in product(range(len(sizes)), repeat=len(noisy)):
+            steps = list(mask.parts)
+            for i, c in zip(noisy, choice, strict=True):
+                steps[i] = resized(steps[i], float(sizes[c]), scale)
+            found.append(reduce(or_, steps) if len(steps) > 1 else steps[0])
+            chances.append(float(np.prod(weights[list(choice)])))
+        return tuple(found), np.array(chances)
+
+    def grid(self, scale: float, records: int = 1) -> tuple[Array, Array]:
+        """The variances and their prior probabilities."""
+        if self.variances is not None:
+            sizes = np.array(self.variances)
+            return sizes, np.full(len(sizes), 1.0 / len(sizes)) if self.weights is None else np.array(self.weights)
+        low = LOW * scale if self.low is None else self.low
+        high = HIGH * scale if self.high is None else self.high
+        if low >= high:
+            raise InputError("low must be below high", (low, high), "Give both ends of the range of the noise variance")
+        points = self.points
+        if points is None:
+            step = 0.5 * np.sqrt(2.0 / records)
+            points = int(np.clip(np.ceil(np.log(high / low) / step) + 1, POINTS, MOST_POINTS))
+        sizes = np.geomspace(low, high, points)
+        return sizes, np.full(points, 1.0 / points)
+
+    def describe(self) -> str:
+        """A phrase for reports."""
+        if self.masks is not None:
+            return f"it may be one of {len(self.masks)} masks"
+        if self.variances is not None:
+            return f"its variance may be one of {len(self.variances)} values"
+        low = f"{LOW:g} variances of a record" if self.low is None else f"{self.low:g}"
+        high = f"{HIGH:g} variances of a record" if self.high is None else f"{self.high:g}"
+        return f"its variance is log-uniform from {low} to {high}"
+
+    def __repr__(self) -> str:
+        shown = [f"{n}={show_number(v)}" for n in self.__dataclass_fields__ if (v := getattr(self, n)) is not None]
+        return f"MaskPrior({', '.join(shown)})"
+
+
+def as_mask_prior(given: Any) -> MaskPrior:
+    """A `MaskPrior` from one, from a list of masks or of variances, or from a scipy distribution of the variance."""
+    if isinstance(given, MaskPrior):
+        return given
+    if isinstance(given, Mask):
+        return MaskPrior(masks=[given])
+    if hasattr(given, "ppf"):
+        return MaskPrior.from_law(given)
+    if isinstance(given, (Sequence, np.ndarray)) and not is_single(given) and len(given):
+        return MaskPrior(masks=given) if any(isinstance(g, Mask) for g in given) else MaskPrior(variances=given)
+    raise InputError(
+        "mask_prior must say what the mask may have been", given, "Give MaskPrior(...), a list of masks or of variances"
+    )
+
+
+def hidden(step: Mask) -> bool:
+    """Whether a mask adds noise of a size that can be kept secret."""
+    if not isinstance(step, Noise) or step.unit == "matching_residuals":
+        return False
+    value = getattr(step, step.unit)
+    return not callable(value) and bool(np.all(np.isfinite(np.asarray(value, dtype=np.float64))))
+
+
+def resized(step: Any, variance: float, scale: float) -> Noise:
+    """The same noise with another average variance; ``scale`` is the variance of a record, for noise that is a share of it."""
+    unit = step.unit
+    value = np.asarray(getattr(step, unit), dtype=np.float64)
+    if unit != "share" and not value.any():
+        value = (
+            np.eye(len(value)) if value.ndim == 2 else np.ones_like(value)
+        )  # no noise at all has no shape of its own
+    now: Any
+    if unit == "share":
+        now = variance / scale
+    elif unit == "covariance":
+        now = value * (variance / np.trace(np.atleast_2d(value)) * len(np.atleast_2d(value)))
+    elif unit == "sd":
+        now = value * np.sqrt(variance / np.mean(value**2))
+    else:
+        now = value * (variance / np.mean(value))
+    fields: dict[str, Any] = {name: v for name, v in step.settings().items() if name != unit}
+    fields[unit] = float(now) if np.ndim(now) == 0 else now
+    return Noise(**fields)

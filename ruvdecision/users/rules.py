@@ -1,0 +1,301 @@
+"""Fixed rules: what a snooper makes of a release instead of using Bayes' rule.
+
+A rule takes a release and gives back an estimate. `as_rule` reads one from a name, a target (the same function of the
+release that the target is of the records) or any callable. To add one, derive from `Rule` and define `of`; define
+`weights` too if it is linear, and closed forms understand it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import as_float_array, check_finite, check_index, check_integer, check_number, suggest
+from ..errors import InputError, failure
+from ..masks.frame import Frame
+from ..protocols import Array
+from ..targets import Average, Maximum, Minimum, OrderStatistic, Percentile, Record
+
+__all__ = ["Custom", "Linear", "Mean", "Ranked", "Row", "Rule", "as_rule", "order_rows"]
+
+NAMES = ("mean", "median", "row", "max", "min")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Base of all rules."""
+
+    def of(self, values: Array) -> Array:
+        """Estimates from released values ``(..., n, k)``, shape ``(..., k)``; NaN where nothing was released for them."""
+        raise NotImplementedError
+
+    def weights(self, present: NDArray[np.bool_]) -> Array | None:
+        """Weight of every released entry ``(n, k)`` if the rule is linear, else None; ``present`` says what is released."""
+        return None
+
+    def constant(self) -> float:
+        """What a linear rule adds."""
+        return 0.0
+
+    def describe(self) -> str:
+        raise NotImplementedError
+
+    def __call__(self, release: Any) -> Any:
+        """The estimate from one release of any kind: a number, or a vector for several variables."""
+        frame = Frame.of(release)
+        found = self.of(frame.numeric(f"The rule {self}", missing=True)[0])
+        return float(found[0]) if found.shape == (1,) else found
+
+
+@dataclass(frozen=True)
+class Mean(Rule):
+    """The mean of the released values, of each variable apart.
+
+    >>> Mean()([1.0, 2.0, 6.0])
+    3.0
+    """
+
+    def of(self, values: Array) -> Array:
+        if not np.isnan(values).any():
+            return np.asarray(values.mean(axis=-2))
+        present = ~np.isnan(values)
+        count = present.sum(axis=-2)
+        total = np.where(present, values, 0.0).sum(axis=-2)
+        return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+
+    def weights(self, present: NDArray[np.bool_]) -> Array:
+        count = present.sum(axis=0)
+        return np.where(present, 1.0 / np.maximum(count, 1), 0.0)
+
+    def describe(self) -> str:
+        return "the mean of the release"
+
+
+@dataclass(frozen=True)
+class Row(Rule):
+    """One row of the release, counted from 0; without a number the row of the target's own record.
+
+    ``Row()`` is index knowledge: for `Record(j)` it is row j, for `Maximum()` the row in which the largest
+    confidential record stands. Duncan et al. (2001), eq. 4 and section V.
+
+    >>> Row(1)([1.0, 2.0, 6.0])
+    2.0
+    """
+
+    row: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.row is not None:
+            object.__setattr__(self, "row", check_integer("row", self.row))
+
+    def of(self, values: Array) -> Array:
+        return np.asarray(values[..., self.place(values.shape[-2]), :])
+
+    def weights(self, present: NDArray[np.bool_]) -> Array:
+        found = np.zeros(present.shape)
+        found[self.place(len(present))] = 1.0
+        return found
+
+    def place(self, n: int) -> int:
+        """The row as a position among ``n``."""
+        if self.row is None:
+            raise InputError(
+                "Row() stands for the row of the target's record, which a release does not tell",
+                None,
+                "Give the row, Row(3)",
+            )
+        return check_index("The row of a rule", self.row, n)
+
+    def describe(self) -> str:
+        return "the released row of the target" if self.row is None else f"row {self.row} of the release"
+
+
+@dataclass(frozen=True)
+class Ranked(Rule):
+    """The released value of a given rank: position knowledge. ``target`` says which rank, as it does for records.
+
+    Among m released values `Percentile(p)` is the one of rank ceil(m p). Duncan et al. (2001), section V.
+
+    >>> Ranked(Percentile(0.5))([1.0, 6.0, 2.0, 9.0])
+    2.0
+    """
+
+    target: Any
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.target, "rank_in"):
+            raise InputError(
+                "Ranked needs a target with a rank",
+                self.target,
+                "Use Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank)",
+            )
+
+    def of(self, values: Array) -> Array:
+        n = values.shape[-2]
+        missing = np.isnan(values)
+        if missing.any():
+            return self._of_present(values, missing)
+        rank = self.target.rank_in(n)
+        if rank == n:
+            return np.asarray(values.max(axis=-2))
+        if rank == 1:
+            return np.asarray(values.min(axis=-2))
+        # Rows last: numpy sorts runs of neighbouring numbers several times faster.
+        return np.asarray(np.sort(np.ascontiguousarray(np.swapaxes(values, -1, -2)), axis=-1)[..., rank - 1])
+
+    def _of_present(self, values: Array, missing: NDArray[np.bool_]) -> Array:
+        count = values.shape[-2] - missing.sum(axis=-2)
+        ranks = np.zeros(count.shape, dtype=np.int64)
+        for m in np.unique(count[count > 0]):
+            ranks[count == m] = self.target.rank_in(int(m)) - 1
+        # NaN is sorted to the end.
+        found = np.take_along_axis(np.sort(values, axis=-2), ranks[..., None, :], axis=-2)[..., 0, :]
+        return np.asarray(np.where(count > 0, found, np.nan))
+
+    def describe(self) -> str:
+        return self.target.describe().replace("record", "released value").replace(" n)", " m) of the m released")
+
+
+@dataclass(frozen=True)
+class Linear(Rule):
+    """A weighted sum of the released rows plus a constant, such as a mean that is shrunk.
+
+    Parameters
+    ----------
+    coefficients : vector
+        One weight per row, the same for every variable.
+    offset : float, default 0
+        What is added.
+
+    >>> Linear([0.5, 0.5, 0.0], offset=1.0)([1.0, 2.0, 6.0])
+    2.5
+    """
+
+    coefficients: Any
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        array = check_finite("coefficients", as_float_array("coefficients", self.coefficients))
+        if array.ndim != 1 or array.size == 0:
+            raise InputError(
+                "coefficients must be one number per row", f"shape {array.shape}", "Write Linear([0.5, 0.5])"
+            )
+        object.__setattr__(self, "coefficients", tuple(array.tolist()))
+        object.__setattr__(self, "offset", check_number("offset", self.offset))
+
+    def of(self, values: Array) -> Array:
+        each = self._fitting(values.shape[-2])
+        used = each != 0
+        return np.asarray(np.einsum("...nk,n->...k", values[..., used, :], each[used]) + self.offset)
+
+    def weights(self, present: NDArray[np.bool_]) -> Array:
+        return np.broadcast_to(self._fitting(len(present))[:, None], present.shape).copy()
+
+    def constant(self) -> float:
+        return self.offset
+
+    def _fitting(self, n: int) -> Array:
+        if len(self.coefficients) != n:
+            raise InputError(
+                f"The rule needs one coefficient for each of the {n} rows",
+                len(self.coefficients),
+                "Give one weight per row",
+            )
+        return np.asarray(self.coefficients)
+
+    def describe(self) -> str:
+        return "a weighted sum of the release"
+
+
+@dataclass(frozen=True)
+class Custom(Rule):
+    """Any function of a release that gives back a number or a vector.
+
+    The function gets the release as the mask gave it out: of the kind that the data are, an array where they are
+    drawn from a belief.
+    """
+
+    function: Callable[[Any], Any]
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InputError(
+                "A rule must be a function of the release", self.function, "Write lambda release: release.mean()"
+            )
+
+    def __call__(self, release: Any) -> Any:
+        """The estimate as an array of numbers."""
+        try:
+            found = np.asarray(self.function(release), dtype=np.float64)
+        except (TypeError, ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError) as error:
+            raise InputError(
+                f"{self.describe()[0].upper()}{self.describe()[1:]} fails on a release",
+                failure(error),
+                "Check the function",
+            ) from None
+        return found
+
+    @property
+    def title(self) -> str:
+        name = str(getattr(self.function, "__name__", type(self.function).__name__))
+        return "" if name == "<lambda>" else name
+
+    def describe(self) -> str:
+        return f"the rule {self.title}" if self.title else "a rule of their own"
+
+
+def as_rule(estimator: Any) -> Rule:
+    """Return a rule from a rule, a name, a target or a callable.
+
+    >>> as_rule("max"), as_rule(Record(3))
+    (Ranked(target=Maximum()), Row(row=3))
+    """
+    if isinstance(estimator, Rule):
+        return estimator
+    if isinstance(estimator, str):
+        named = {
+            "mean": Mean(),
+            "median": Ranked(Percentile(0.5)),
+            "row": Row(),
+            "max": Ranked(Maximum()),
+            "min": Ranked(Minimum()),
+        }
+        if estimator not in named:
+            raise InputError(
+                f"An estimator's name must be one of {', '.join(map(repr, NAMES))}",
+                estimator,
+                suggest(estimator, NAMES),
+            )
+        return named[estimator]
+    if isinstance(estimator, type):
+        raise InputError(
+            "An estimator must be an object", f"the class {estimator.__name__}", f"Write {estimator.__name__}(...)"
+        )
+    if isinstance(estimator, Average):
+        return Mean()
+    if isinstance(estimator, Record):
+        return Row(estimator.row)
+    if isinstance(estimator, (Maximum, Minimum, OrderStatistic, Percentile)):
+        return Ranked(estimator)
+    if callable(estimator):
+        return Custom(estimator)
+    names = ", ".join(map(repr, NAMES))
+    raise InputError(
+        f"An estimator must be one of {names}, a rule, or a function of the release",
+        estimator,
+        'Use "mean" or Row(3), for example',
+    )
+
+
+def order_rows(values: Array, rank: int) -> NDArray[np.int64]:
+    """Which row holds the record of a rank, for each variable: ``(..., n, k)`` to ``(..., k)``. Ties in file order."""
+    if rank == 1:
+        return np.argmin(values, axis=-2)
+    if rank == values.shape[-2]:
+        # The last of equals has the highest rank.
+        return np.asarray(values.shape[-2] - 1 - np.argmax(np.flip(values, axis=-2), axis=-2))
+    return np.take(np.argsort(values, axis=-2, kind="stable"), rank - 1, axis=-2)

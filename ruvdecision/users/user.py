@@ -1,0 +1,288 @@
+"""A user: belief, target and loss. The intruder and the scientist are two users. A snooper has a fixed rule instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..checks import as_float_array, check_choice, check_finite, check_flag, check_text
+from ..errors import InputError, kind_of
+from ..losses import Quadratic, as_loss
+from ..targets import EachRecord, Record, is_target
+from .mask_prior import MaskPrior, as_mask_prior
+from .rules import Row, as_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..protocols import Belief, Loss, Target
+
+__all__ = ["Snooper", "User"]
+
+
+@dataclass(frozen=True)
+class User:
+    """A Bayesian decision maker who waits for a release.
+
+    Parameters
+    ----------
+    belief : Belief
+        What the user believes before the release.
+    target : Target
+        What the user wants to know.
+    loss : Loss or callable
+        What it costs to be wrong; a callable ``loss(estimate, truth)`` will do.
+    estimates : "free", "target" or array, default "free"
+        Which estimates the user may give. ``"free"`` is the natural action space (the reals, a vector space,
+        all distributions), which every closed form of Trottini and Fienberg needs. ``"target"`` restricts
+        estimates to the finite set of target values, as their step 2 says; U is then never smaller. An array
+        lists the allowed estimates.
+    name : str, optional
+        A name for tables and plots.
+    truth : Belief, optional
+        What the agency believes, where the user is thought to be wrong: he decides by ``belief``, and his loss is
+        averaged over ``truth`` (the records that are drawn, and the law of the target after a release). U is then
+        never below that of one who believes ``truth``, and the same where the two beliefs are.
+    knows_mask : bool, default True
+        Whether the user is told the mask's numbers. One who is not knows the technique, treats the size of the noise as
+        unknown with the prior ``mask_prior``, and decides by the mixture over what the mask may have been; his loss is
+        averaged over the mask that was really used. Not to publish therefore never lowers U. (What he himself would
+        say his uncertainty is stands in the map's column ``intruder_felt`` or ``scientist_felt``.)
+    mask_prior : MaskPrior, list of masks, list of variances or scipy distribution, optional
+        See `MaskPrior`; log-uniform around the variance of a record if not given.
+
+    Examples
+    --------
+    >>> from ruvdecision.beliefs import NormalBelief
+    >>> from ruvdecision.losses import Quadratic
+    >>> User(NormalBelief(records=3, variance=1, prior="flat"), Record(0), Quadratic()).target
+    Record(0)
+    """
+
+    belief: Any
+    target: Any
+    loss: Any
+    estimates: Any = field(default="free")
+    name: str | None = None
+    truth: Any = None
+    knows_mask: bool = True
+    mask_prior: Any = None
+
+    if TYPE_CHECKING:
+        # What may be given. The fields stay open: engines ask a belief, target or loss for more than every one must have.
+        def __init__(
+            self,
+            belief: Belief,
+            target: Target,
+            loss: Loss | Callable[[Any, Any], Any],
+            estimates: Any = "free",
+            name: str | None = None,
+            truth: Belief | None = None,
+            knows_mask: bool = True,
+            mask_prior: Any = None,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.belief, "draw") or isinstance(self.belief, type):
+            raise InputError(
+                "A user needs a belief", kind_of(self.belief), "Use NormalBelief, FiniteBelief or TableBelief"
+            )
+        if not is_target(self.target):
+            hint = 'Use Record(0), Parameter("mu"), NewRecord(), Identity(0) or Functional(...)'
+            raise InputError("A user needs a target", kind_of(self.target), hint)
+        object.__setattr__(self, "loss", as_loss(self.loss))
+        if isinstance(self.estimates, str):
+            check_choice("estimates", self.estimates, ["free", "target"])
+        else:
+            listed = check_finite("estimates", as_float_array("estimates", self.estimates))
+            if listed.ndim == 0 or listed.size == 0:
+                do = 'List the allowed estimates, or write "free" or "target"'
+                raise InputError("estimates must be a list of the allowed ones", f"shape {listed.shape}", do)
+            object.__setattr__(self, "estimates", listed)
+        self._check_beliefs()
+        object.__setattr__(
+            self,
+            "knows_mask",
+            check_flag("knows_mask", self.knows_mask, "Say whether the user is told the mask's numbers"),
+        )
+        _check_name(self.name)
+        if self.mask_prior is not None:
+            if self.knows_mask:
+                raise InputError(
+                    "mask_prior is for a user who does not know the mask",
+                    "knows_mask=True",
+                    "Give knows_mask=False too",
+                )
+            object.__setattr__(self, "mask_prior", as_mask_prior(self.mask_prior))
+
+    def _check_beliefs(self) -> None:
+        for belief in (self.belief,) if self.truth is None else (self.belief, self.truth):
+            if not hasattr(belief, "draw") or isinstance(belief, type):
+                raise InputError(
+                    "truth must be a belief, the agency's",
+                    kind_of(belief),
+                    "Use NormalBelief, FiniteBelief or TableBelief",
+                )
+            check = getattr(belief, "check_target", None)
+            if check is not None and isinstance(self.target, EachRecord):
+                for row in self.target.rows or (0,):
+                    check(Record(row))
+            elif check is not None:
+                check(self.target)
+        if self.truth is not None:
+            sizes = [_size_of(belief) for belief in (self.belief, self.truth)]
+            if None not in sizes and sizes[0] != sizes[1]:
+                do = "Both are about one file: set records= alike"
+                raise InputError(
+                    "The user's belief and the truth must have the same number of records",
+                    f"{sizes[0]} and {sizes[1]}",
+                    do,
+                )
+
+    @property
+    def plain(self) -> bool:
+        """Whether the user is right about everything but what he is after: no ``truth`` of another, and the mask is known."""
+        return self.truth is None and self.knows_mask
+
+    @property
+    def actions(self) -> Any:
+        """The allowed estimates as the losses take them: None, ``"target"`` or an array."""
+        return None if isinstance(self.estimates, str) and self.estimates == "free" else self.estimates
+
+    def describe(self) -> str:
+        """One sentence about the user."""
+        name = self.name or "The user"
+        belief = self.belief.describe() if hasattr(self.belief, "describe") else repr(self.belief)
+        limits = (
+            ""
+            if self.actions is None
+            else (
+                " and may only name values of the target"
+                if isinstance(self.estimates, str)
+                else f" and may name {np.shape(self.estimates)[0]} values"
+            )
+        )
+        known = (
+            ""
+            if self.knows_mask
+            else f" The size of the noise is not told: {(self.mask_prior or MaskPrior()).describe()}."
+        )
+        truth = self.truth.describe() if hasattr(self.truth, "describe") else repr(self.truth)
+        apart = "" if self.truth is None else f" The loss is averaged over the agency's belief, {truth}."
+        return f"{name} believes {belief}, wants {self.target.describe()} and pays {self.loss}{limits}.{known}{apart}"
+
+
+@dataclass(frozen=True)
+class Snooper:
+    """A user with a fixed rule instead of Bayes' rule, as in Duncan, Keller-McNulty and Stokes (2001).
+
+    The rule need not be good: U is its expected loss, over the records and the mask's randomness. Without data the
+    records are drawn from ``belief``; with data they are the records at hand, and only the mask is random. Exact where
+    the rule is linear and the release linear-Gaussian, otherwise averaged over releases (200 unless ``replicates`` says
+    otherwise) with the error of that average; ``engine="exact"`` integrates ranks and cut-off noise on records at hand
+    instead (normal noise, squared error). Nothing is known before the release, so U0 is not defined.
+
+    Parameters
+    ----------
+    estimator : name, rule, target or callable
+        ``"mean"``, ``"median"``, ``"max"``, ``"min"``, ``"row"`` (the row of the target's record: index knowledge),
+        `Row(j)`, `Linear(weights)`, or any ``callable(release)`` that gives a number or a vector. A target stands for the
+        same function of the release: ``Percentile(0.99)`` takes Y of rank ceil(n p) (position knowledge).
+    target : Target
+        What the snooper wants. With data it must be a function of the records, with one exception: the released mean
+        for ``Parameter("mu")`` under squared error is valued by eqs 13 and 14, s^2/n plus the squared bias of the
+        release, averaged over releases. (The variance of that average is taken off the squared bias, so that U does
+        not depend on how many releases there are.)
+    loss : Loss or callable, default squared error
+        What it costs to be wrong.
+    belief : Belief, optional
+        Law of the records; needed, and used, only where no data are given. Under a flat prior the rule's error must not
+        depend on the population mean.
+    name : str, optional
+        A name for tables and plots.
+
+    Examples
+    --------
+    >>> from ruvdecision.targets import Maximum, Record
+    >>> Snooper("row", Record(3)).describe()
+    'The snooper takes row 3 of the release for record 3 and pays the squared error.'
+    >>> Snooper("max", Maximum()).estimator
+    Ranked(target=Maximum())
+    """
+
+    estimator: Any
+    target: Any
+    loss: Any = field(default_factory=Quadratic)
+    belief: Any = None
+    name: str | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            estimator: Any,
+            target: Target,
+            loss: Loss | Callable[[Any, Any], Any] = ...,
+            belief: Belief | None = None,
+            name: str | None = None,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        rule = as_rule(self.estimator)
+        if not is_target(self.target):
+            raise InputError(
+                "A snooper needs a target", self.target, "Use Record(0), Maximum(), Percentile(0.99), Average() ..."
+            )
+        if isinstance(rule, Row) and rule.row is None:
+            if isinstance(self.target, Record):
+                rule = Row(self.target.row)
+            elif not isinstance(self.target, EachRecord) and not hasattr(self.target, "rank_in"):
+                do = "Use it with Record(j), Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank), or give the row: Row(3)"
+                raise InputError(
+                    '"row" is the row of the target\'s record, and this target is not one record', self.target, do
+                )
+        object.__setattr__(self, "estimator", rule)
+        object.__setattr__(self, "loss", as_loss(self.loss))
+        _check_name(self.name)
+        if self.belief is not None:
+            if not hasattr(self.belief, "draw"):
+                raise InputError(
+                    "A snooper's belief must be a belief",
+                    self.belief,
+                    "Use NormalBelief(...), or leave it out and pass data=",
+                )
+            check = getattr(self.belief, "check_target", None)
+            if hasattr(self.target, "rank_in"):
+                self.target.rank_in(self.belief.records)
+            elif check is not None and isinstance(self.target, EachRecord):
+                for row in self.target.rows or (0,):
+                    check(Record(row))
+            elif check is not None:
+                check(self.target)
+
+    def describe(self) -> str:
+        """One sentence about the snooper."""
+        name = self.name or "The snooper"
+        belief = (
+            ""
+            if self.belief is None
+            else f" believes {self.belief.describe()},"
+            if hasattr(self.belief, "describe")
+            else ""
+        )
+        return f"{name}{belief} takes {self.estimator.describe()} for {self.target.describe()} and pays {self.loss}."
+
+
+def _check_name(name: Any) -> None:
+    if name is not None:
+        check_text("name", name, "Leave it out, or give a name for tables and plots")
+
+
+def _size_of(belief: Any) -> int | None:
+    """How many records a belief is about, None if only the data can tell."""
+    try:
+        return int(belief.records)
+    except InputError:
+        return None

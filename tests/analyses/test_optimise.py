@@ -1,0 +1,336 @@
+"""The best mask of families: exact, averaged over common random numbers, and noisy objectives."""
+
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ruvdecision.analyses.optimise import Optimum, optimise
+from ruvdecision.analyses.optimise.families import as_families, inwards, outwards
+from ruvdecision.analyses.optimise.problem import ByMap, Problem
+from ruvdecision.analyses.optimise.surface import is_rough
+from ruvdecision.beliefs import NormalBelief
+from ruvdecision.errors import InfeasibleError, InputError
+from ruvdecision.evaluate import evaluate
+from ruvdecision.losses import Absolute, Quadratic
+from ruvdecision.maps.rumap import RUMap
+from ruvdecision.masks import Microaggregate, Noise, Release, Shuffle, Suppress
+from ruvdecision.measure import measure
+from ruvdecision.measures import NormalKL, RecordLinkage
+from ruvdecision.protocols import Value
+from ruvdecision.targets import Parameter, Record
+from ruvdecision.users.user import User
+
+AVERAGE = Microaggregate(groups=1)
+BELIEF = NormalBelief(records=10, variance=2, prior_mean=0, prior_variance=5)
+USERS = {"intruder": User(BELIEF, Record(0), Quadratic()), "scientist": User(BELIEF, Parameter("mu"), Quadratic())}
+TWO = NormalBelief(
+    records=20, covariance=[[1, 0.3], [0.3, 2]], prior_mean=[0, 0], prior_covariance=[[2, 0.5], [0.5, 3]]
+)
+PAIR = {"intruder": User(TWO, Record(0), Quadratic()), "scientist": User(TWO, Parameter("mu"), Quadratic())}
+
+
+def noisy_average(variance):
+    return Noise(variance=variance) | AVERAGE
+
+
+def two_columns(a, b):
+    return Noise(variance=[a, b]) | AVERAGE
+
+
+def rough(users, size):
+    """The exact map with errors that jump from mask to mask, as a sampler's do."""
+
+    def by(masks):
+        exact = evaluate(masks, **users)
+        keys = [zlib.crc32(repr(m.numbers).encode()) for m in masks]
+        z = np.array([np.random.default_rng(k).standard_normal(2) for k in keys])
+        values = [
+            Value(u * (1 + size * z[:, j]), size * u)
+            for j, u in enumerate((exact.intruder_uncertainty, exact.scientist_uncertainty))
+        ]
+        return RUMap.build(masks=masks, intruder=values[0], scientist=values[1])
+
+    return by
+
+
+# -- exact ---------------------------------------------------------------------------------------------
+
+
+def test_example_1_of_trottini_and_fienberg():
+    best = optimise(noisy_average, max_risk=0.5, **USERS)
+    assert best.parameters["variance"] == pytest.approx(2.08, rel=1e-10)
+    assert best.utility == pytest.approx(2.650980392, rel=1e-9)
+    assert (best.method, best.risk_error, best.utility_error, best.meets, best.binding) == (
+        "exact",
+        0.0,
+        0.0,
+        1.0,
+        ("max_risk",),
+    )
+    assert not any(best.parameters_error.values())
+    # The same through a map, where nothing is known but risk and utility.
+    mapped = optimise(noisy_average, max_risk=0.5, by=lambda masks: evaluate(masks, **USERS))
+    assert mapped.method == "exact"
+    assert mapped.parameters["variance"] == pytest.approx(2.08, rel=1e-9)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.floats(0.15, 0.55), st.floats(0.5, 4), st.integers(2, 40))
+def test_nothing_on_a_fine_grid_is_better(limit, variance, records):
+    belief = NormalBelief(records=records, variance=variance, prior_variance=5)
+    users = {"intruder": User(belief, Record(0), Quadratic()), "scientist": User(belief, Parameter("mu"), Quadratic())}
+    grid = evaluate([Suppress(), *(noisy_average(float(v)) for v in np.geomspace(1e-4, 1e6, 100))], **users)
+    if grid.risk.min() > limit:
+        with pytest.raises(InfeasibleError):
+            optimise(noisy_average, max_risk=limit, **users)
+        return
+    best = optimise(noisy_average, max_risk=limit, **users)
+    assert best.risk <= limit * (1 + 1e-9)
+    assert best.utility >= grid.choose(limit).utility * (1 - 1e-9)
+
+
+def test_several_parameters_beat_a_grid():
+    best = optimise(two_columns, max_risk=0.32, **PAIR)
+    grid = np.r_[0, np.geomspace(0.01, 1e4, 30)]
+    rumap = evaluate([two_columns(float(a), float(b)) for a in grid for b in grid], **PAIR)
+    assert best.risk <= 0.32 * (1 + 1e-9)
+    assert best.utility >= rumap.choose(0.32).utility
+    mapped = optimise(two_columns, max_risk=0.32, by=lambda masks: evaluate(masks, **PAIR))
+    assert mapped.utility == pytest.approx(best.utility, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_a_wide_range_does_not_hide_a_small_optimum():
+    """Noise of rank one: the direction is an angle, the size lies five decades below its bound."""
+
+    def family(angle, size):
+        u = np.array([np.cos(angle), np.sin(angle)])
+        return Noise(covariance=size * np.outer(u, u)) | AVERAGE
+
+    narrow = optimise(family, bounds={"angle": (0.0, np.pi), "size": (0.0, 50.0)}, max_risk=0.32, **PAIR)
+    wide = optimise(family, bounds={"angle": (0.0, np.pi), "size": (0.0, 1e6)}, max_risk=0.32, **PAIR)
+    assert wide.utility == pytest.approx(narrow.utility, rel=1e-6)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.floats(0, 1), st.floats(-5, 5), st.floats(1e-3, 1e6), st.floats(1e-6, 0.5))
+def test_coordinates_go_there_and_back(t, low, width, share):
+    for high, scale in ((low + width, share * width), (np.inf, width)):
+        value = outwards([t], [(low, high)], [scale])
+        assert low <= value[0] <= high
+        if np.isfinite(value[0]) and value[0] - low > 1e-9 * abs(low):
+            assert inwards(value, [(low, high)], [scale])[0] == pytest.approx(t, rel=1e-5, abs=1e-9)
+    assert outwards([0.5], [(low, low + width)], [share * width])[0] == pytest.approx(
+        low + share * width, rel=1e-9, abs=1e-9
+    )
+
+
+# -- families and listed values ------------------------------------------------------------------------
+
+
+def test_the_best_of_several_families():
+    families = {
+        "noise": lambda variance: Noise(variance=variance),
+        "noisy average": noisy_average,
+        "nothing": Suppress(),
+    }
+    best = optimise(families, max_risk=0.5, **USERS)
+    each = {k: optimise(f, max_risk=0.5, **USERS).utility for k, f in list(families.items())[:2]}
+    assert best.family == max(each, key=each.get)
+    assert best.utility == pytest.approx(max(each.values()), rel=1e-9)
+    assert best.contenders[0].family == best.family
+    assert {c.family for c in best.contenders} == set(families)
+    table = best.to_dataframe()
+    assert table["utility"].is_monotonic_decreasing
+    assert f"Best of {best.family}" in str(best)
+    assert "the next family is" in str(best)
+    # One that cannot meet the threshold does not cost the others.
+    some = optimise([Release(), noisy_average], max_risk=0.5, **USERS)
+    assert some.family == "noisy_average"
+    assert some.contenders[1].optimum is None
+    assert "No mask of the family" in some.to_dataframe()["remark"][1]
+    with pytest.raises(InfeasibleError, match="any family"):
+        optimise({"all": Release(), "mean": AVERAGE}, max_risk=0.2, **USERS)
+
+
+def test_listed_values_are_tried_one_by_one():
+    family = lambda variance, groups: Noise(variance=variance) | Microaggregate(groups=groups)  # noqa: E731
+    best = optimise(family, bounds={"groups": range(1, 6)}, max_risk=0.5, **USERS)
+    each = {
+        g: optimise(lambda variance, g=g: family(variance, g), bounds={"variance": (0, np.inf)}, max_risk=0.5, **USERS)
+        for g in range(1, 6)
+    }
+    winner = max(each, key=lambda g: each[g].utility)
+    assert best.parameters["groups"] == winner
+    assert best.utility == pytest.approx(each[winner].utility, rel=1e-9)
+    only = optimise(lambda groups: Microaggregate(groups=groups), bounds={"groups": {1, 2, 5}}, max_risk=0.7, **USERS)
+    rumap = evaluate([Microaggregate(groups=g) for g in (1, 2, 5)], **USERS)
+    assert only.release == rumap.choose(0.7).release
+    with pytest.raises(InfeasibleError, match="No mask of the family"):
+        optimise(lambda groups: Microaggregate(groups=groups), bounds={"groups": {1, 2, 5}}, max_risk=0.1, **USERS)
+
+
+def test_bounds_for_all_families_or_for_each():
+    families = {"a": lambda variance: Noise(variance=variance), "b": noisy_average}
+    common, _ = as_families(families, {"variance": (1, 2)})
+    apart, several = as_families(families, {"a": {"variance": (1, 2)}})
+    assert several
+    assert common["a"][0].box == common["b"][0].box == apart["a"][0].box == ((1.0, 2.0),)
+    assert apart["b"][0].box == ((0.0, np.inf),)
+    with pytest.raises(InputError, match="no family has"):
+        as_families(families, {"spread": (1, 2)})
+
+
+# -- averaged over common random numbers ---------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_averages_are_solved_exactly_and_carry_their_error():
+    intruder = User(BELIEF, Record(0), Absolute())
+    settings = {
+        "bounds": {"variance": (0.1, 30)},
+        "intruder": intruder,
+        "scientist": USERS["scientist"],
+        "replicates": 3,
+        "max_risk": 0.9,
+    }
+    family = lambda variance: Noise(variance=variance) | Shuffle()  # noqa: E731
+    best = optimise(family, **settings)
+    assert best.method == "exact"
+    assert best.risk == pytest.approx(0.9, rel=1e-9)
+    assert best.risk_error > 0
+    assert best.meets == pytest.approx(0.5, abs=1e-6)
+    # The parameter's error is the risk's error over the slope there.
+    v = best.parameters["variance"]
+    near = evaluate(
+        [family(v * 0.98), family(v * 1.02)], intruder=intruder, scientist=USERS["scientist"], replicates=3, seed=0
+    )
+    slope = np.diff(near.intruder_uncertainty)[0] / (0.04 * v)
+    error = evaluate([family(v)], intruder=intruder, scientist=USERS["scientist"], replicates=3, seed=0)[
+        0
+    ].intruder_error
+    assert best.parameters_error["variance"] == pytest.approx(error / slope, rel=0.35)
+    sure = optimise(family, confidence=0.9, **settings)
+    assert sure.risk < best.risk
+    assert sure.meets == pytest.approx(0.9, abs=1e-6)  # Student's t with two degrees of freedom
+
+
+# -- noisy ---------------------------------------------------------------------------------------------
+
+
+def test_roughness_is_seen():
+    box = as_families(noisy_average, {"variance": (0.1, 20)})[0]["the family"][0]
+    assert is_rough(Problem(box, ByMap(rough(USERS, 0.01), 0.5)))
+    assert not is_rough(Problem(box, ByMap(lambda masks: evaluate(masks, **USERS), 0.5)))
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_a_noisy_optimum_lies_within_its_error(seed):
+    best = optimise(noisy_average, by=rough(USERS, 0.01), max_risk=0.5, seed=seed)
+    assert best.method == "surface"
+    assert best.risk <= 0.5
+    assert best.evaluations < 110
+    assert 0.05 < best.parameters_error["variance"] < 0.5
+    assert abs(best.parameters["variance"] - 2.08) < 3 * best.parameters_error["variance"]
+    true = evaluate([best.mask], **USERS)
+    assert abs(true.utility[0] - 2.651) < 3 * 0.25 * 2.651 * 0.1 + 3 * best.utility_error
+    again = optimise(noisy_average, by=rough(USERS, 0.01), max_risk=0.5, seed=seed)
+    assert again == best
+
+
+def test_noise_in_two_parameters_finds_the_edge():
+    exact = optimise(two_columns, max_risk=0.32, **PAIR)
+    best = optimise(two_columns, by=rough(PAIR, 0.005), max_risk=0.32)
+    true = evaluate([best.mask], **PAIR)
+    assert true.utility[0] == pytest.approx(exact.utility, rel=0.03)
+    assert true.risk[0] <= 0.32 * (1 + 3 * 0.005)
+
+
+def test_confidence_keeps_a_noisy_choice_away_from_the_threshold():
+    best = optimise(noisy_average, by=rough(USERS, 0.01), max_risk=0.5, confidence=0.95)
+    assert best.meets >= 0.95
+    assert evaluate([best.mask], **USERS).risk[0] < 0.5
+    assert best.risk + 1.6 * best.risk_error <= 0.5
+
+
+def test_measures_are_optimised_too():
+    data = np.random.default_rng(1).multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], 120)
+    by = lambda masks: measure(data, masks, measures=[RecordLinkage(), NormalKL()], replicates=3, seed=3)  # noqa: E731
+    best = optimise(lambda sd: Noise(sd=sd), by=by, bounds={"sd": (0.01, 2)}, max_risk=0.1, evaluations=30)
+    assert best.risk <= 0.1
+    grid = by([Noise(sd=float(s)) for s in np.linspace(0.05, 2, 25)])
+    assert best.utility >= 0.9 * grid.choose(0.1).utility
+
+
+def test_a_budget_is_kept():
+    calls = []
+
+    def by(masks):
+        calls.append(len(masks))
+        return rough(USERS, 0.02)(masks)
+
+    best = optimise(noisy_average, by=by, bounds={"variance": (0.1, 20)}, max_risk=0.5, evaluations=20)
+    assert best.evaluations <= 20 + 12 + 10 + 1  # the search, the last steps inside, the look at roughness
+    assert sum(calls) == best.evaluations + 1
+
+
+def test_what_did_not_converge_is_never_chosen():
+    def by(masks):
+        exact = evaluate(masks, **USERS)
+        good = [m.numbers[0] > 3 for m in masks]
+        values = (exact.intruder_uncertainty, exact.scientist_uncertainty)
+        return RUMap.build(masks=masks, intruder=values[0], scientist=values[1], columns={"intruder_converged": good})
+
+    best = optimise(noisy_average, by=by, bounds={"variance": (0.5, 20)}, max_risk=0.5, method="exact")
+    assert best.parameters["variance"] >= 3
+    assert best.unconverged > 0
+    assert "did not converge" in str(best)
+    with pytest.raises(InfeasibleError, match="has converged"):
+        optimise(noisy_average, by=by, bounds={"variance": (0.5, 2)}, max_risk=0.5, method="exact")
+
+
+# -- bad input -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"intruder": None}, "intruder"),
+        ({"by": lambda masks: 3}, "instead of users"),
+        ({"method": "grid"}, "'auto', 'exact', 'surface'"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"confidence": 0.2}, "confidence"),
+        ({"evaluations": 3}, "evaluations"),
+        ({"starts": 0}, "starts"),
+        ({"method": "exact", "evaluations": 50}, "what surfaces may ask for"),
+        ({"bounds": {"variance": (2, 1)}}, "must rise"),
+        ({"bounds": {"variance": 3}}, "pair"),
+        ({"bounds": {"variance": range(0)}}, "no value"),
+        ({"bounds": {"spread": (0, 1)}}, "does not have"),
+        ({"bounds": [1, 2]}, "bounds"),
+        ({"max_risk": -1}, "more than 0"),
+        ({"max_risk": "low"}, "max_risk"),
+    ],
+)
+def test_what_cannot_be_searched(bad, message):
+    with pytest.raises(InputError, match=message):
+        optimise(noisy_average, **{"max_risk": 0.5, **USERS, **bad})
+
+
+def test_families_that_are_none():
+    for family, message in (
+        ([], "no family"),
+        (3, "callable"),
+        (lambda: AVERAGE, "at least one parameter"),
+        (lambda variance: 3, "a mask"),
+    ):
+        with pytest.raises(InputError, match=message):
+            optimise(family, max_risk=0.5, **USERS)
+    with pytest.raises(InputError, match="by and risk"):
+        optimise(noisy_average, by=lambda masks: evaluate(masks, **USERS), risk="gain", max_risk=0.5)
+    with pytest.raises(InputError, match="one release per mask"):
+        optimise(noisy_average, by=lambda masks: evaluate(masks[:1], **USERS), max_risk=0.5)
+    assert Optimum.__dataclass_params__.frozen

@@ -1,0 +1,261 @@
+"""``ruvdecision measure``: releases that other tools made, from files to table, map and choice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import ruvdecision as ruv
+from ruvdecision import cli
+from ruvdecision.cli.measure_names import known_measures, spell_measures, split_names
+from ruvdecision.errors import InputError
+from ruvdecision.maps.rumap import RUMap
+from ruvdecision.measures import (
+    Cluster,
+    EllipsoidOverlap,
+    IntervalOverlap,
+    KAnonymity,
+    Measure,
+    NormalKL,
+    Propensity,
+    RecordLinkage,
+)
+
+NUMBERS = ["income", "age", "tax"]
+MODEL = "income ~ age + region"
+
+
+@pytest.fixture(scope="module")
+def original() -> pd.DataFrame:
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame(rng.normal(size=(150, 3)), columns=NUMBERS)
+    table["income"] += table["age"] + table["tax"]
+    table["region"] = rng.choice(["north", "south", "west"], 150)
+    table["id"] = rng.permutation(np.arange(1000, 1150))
+    return table
+
+
+@pytest.fixture(scope="module")
+def noisy(original: pd.DataFrame) -> pd.DataFrame:
+    return ruv.Noise(sd=0.3, columns=NUMBERS).release(original, 1)
+
+
+@pytest.fixture
+def files(tmp_path: Path, original: pd.DataFrame, noisy: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An original and three releases: a CSV whose rows are mixed, a Stata file, and the original itself."""
+    monkeypatch.chdir(tmp_path)
+    original.to_csv("original.csv", index=False)
+    noisy.sample(frac=1, random_state=2).to_csv("noise.csv", index=False)
+    ruv.RankSwap(within=0.1, columns=NUMBERS).release(original, 1).to_stata("swap.dta", write_index=False)
+    original.to_csv("same.csv", index=False)
+    return tmp_path
+
+
+def run(*arguments: object) -> int:
+    return cli.main(["measure", *map(str, arguments)])
+
+
+def fails(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert run(*arguments) == 2
+    captured = capsys.readouterr()
+    lines = captured.err.splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("ruvdecision: error: ")
+    return lines[0]
+
+
+def test_table_map_frontier_and_files(files, original, noisy, capsys):
+    released = ["noise.csv", "swap.dta", "same.csv"]
+    assert (
+        run(
+            "original.csv",
+            *released,
+            "--known",
+            "age,region",
+            "--model",
+            MODEL,
+            "--key",
+            "id",
+            "--max-risk",
+            0.5,
+            "--out",
+            "out",
+        )
+        == 0
+    )
+    out = capsys.readouterr().out
+    assert "3 releases of original.csv (150 records)" in out
+    for head in ("risk (linkage)", "utility (IO)", "EO"):
+        assert head in out
+    assert "Release noise" in out
+    assert "Frontier of linkage and IO: swap, noise, same" in out
+    assert "Frontier of linkage, IO, EO" in out
+    assert {"map.nc", "map.csv", "map.png"} <= {p.name for p in (files / "out").iterdir()}
+    rumap = RUMap.load(files / "out" / "map.nc")
+    assert rumap.releases == ("noise", "swap", "same")
+    data = original.drop(columns="id")
+    assert rumap.columns["linkage"][0] == pytest.approx(
+        float(RecordLinkage(known=["age", "region"])(data, noisy.drop(columns="id")))
+    )
+    assert rumap.columns["IO"][0] == pytest.approx(float(IntervalOverlap(MODEL)(data, noisy)))
+    assert rumap.columns["EO"][0] == pytest.approx(float(EllipsoidOverlap(MODEL)(data, noisy)))
+    assert rumap.columns["linkage"][2] == 1.0
+    assert rumap.columns["IO"][2] == pytest.approx(0.95)
+    table = pd.read_csv(files / "out" / "map.csv")
+    assert table["release"].tolist() == ["noise", "swap", "same"]
+    assert table["linkage"].tolist() == pytest.approx(rumap.risk.tolist())
+
+
+def test_position_matching_needs_rows_in_order(files, capsys):
+    """Without the key the mixed rows link to nobody: the same file has far less risk."""
+    for arguments, low, high in ((("--key", "id"), 0.2, 1.0), ((), 0.0, 0.1)):
+        assert (
+            run(
+                "original.csv",
+                "noise.csv",
+                "--columns",
+                "income,age,tax",
+                "--measures",
+                f"linkage(known={NUMBERS}),KL",
+                "--out",
+                "o",
+                "--force",
+                *arguments,
+            )
+            == 0
+        )
+        assert low <= RUMap.load(files / "o" / "map.nc").risk[0] <= high
+    capsys.readouterr()
+
+
+def test_measures_axes_and_quiet(files, capsys):
+    common = ["original.csv", "noise.csv", "swap.dta", "--key", "id", "--columns", "income,age,tax"]
+    assert (
+        run(
+            *common,
+            "--measures",
+            "KL, Cluster(clusters=20)",
+            "--measures",
+            "linkage",
+            "--utility",
+            "cluster",
+            "--max-risk",
+            1,
+        )
+        == 0
+    )
+    out = capsys.readouterr().out
+    assert "utility (reciprocal of cluster)" in out
+    assert run(*common, "--measures", "KL,linkage", "--max-risk", 1, "--quiet") == 0
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) == 1
+    assert out.startswith("Release ")
+    assert run(*common, "--measures", "KL") == 0
+    assert "No measure of risk was given" in capsys.readouterr().out
+
+
+def test_names_of_releases(files, capsys, original):
+    (files / "b").mkdir()
+    original.to_csv(files / "b" / "same.csv", index=False)
+    assert run("original.csv", "same.csv", "b/same.csv", "--measures", "pMSE,linkage") == 0
+    out = capsys.readouterr().out
+    assert "b/same.csv" in out
+    assert "listed twice" in fails(capsys, "original.csv", "same.csv", "same.csv")
+
+
+def test_missing_values(files, capsys, original):
+    original.assign(tax=original["tax"].where(original["tax"] > -1)).to_csv("holes.csv", index=False)
+    message = fails(capsys, "original.csv", "holes.csv", "--measures", "KL", "--columns", "income,tax")
+    assert "holes: KL cannot take missing values in the release" in message
+    assert "tax" in message
+    assert run("original.csv", "holes.csv", "--measures", "KL", "--columns", "income,tax", "--missing", "omit") == 0
+
+
+def test_errors_in_one_line(files, capsys, original):
+    assert "no such data file; got nope.csv" in fails(capsys, "original.csv", "noise.csv", "nope.csv")
+    assert "no such data file; got nope.csv" in fails(capsys, "nope.csv", "noise.csv")
+    assert "There is no such measure; got KLL. Did you mean 'KL'?" in fails(
+        capsys, "original.csv", "noise.csv", "--measures", "KLL"
+    )
+    assert "needs a model" in fails(capsys, "original.csv", "noise.csv", "--measures", "IO")
+    assert "key is not a column of the original; got person" in fails(
+        capsys, "original.csv", "noise.csv", "--key", "person"
+    )
+    assert "does not have; got wages" in fails(capsys, "original.csv", "same.csv", "--known", "wages")
+    assert "wages" in fails(capsys, "original.csv", "same.csv", "--model", "wages ~ age")
+    original.drop(columns="tax").to_csv("short.csv", index=False)
+    assert "short: linkage needs the same columns in both files; got not in the release: tax" in fails(
+        capsys, "original.csv", "short.csv"
+    )
+    original.head(20).to_csv("few.csv", index=False)
+    assert "few: linkage cannot tell whose rows were released" in fails(capsys, "original.csv", "few.csv")
+    assert "No release has risk at most 0.001" in fails(capsys, "original.csv", "same.csv", "--max-risk", 0.001)
+    assert "The risk names a column that is not there; got nothing" in fails(
+        capsys, "original.csv", "same.csv", "--risk", "nothing"
+    )
+    assert "required" in fails(capsys, "original.csv")
+    assert "must be a number" in fails(capsys, "original.csv", "same.csv", "--max-risk", "low")
+
+
+def test_files_are_not_written_over(files, capsys):
+    arguments = ["original.csv", "same.csv", "--measures", "pMSE,linkage", "--out", "out"]
+    assert run(*arguments) == 0
+    before = (files / "out" / "map.nc").read_bytes()
+    assert "Files exist already" in fails(capsys, *arguments)
+    assert (files / "out" / "map.nc").read_bytes() == before
+    assert run(*arguments, "--force") == 0
+
+
+# -- spelling ------------------------------------------------------------------------------------------
+
+
+def test_spelling():
+    made = spell_measures(
+        ["linkage(distance='rank'), KL", "Cluster(clusters=[5, 9], standardise=True)"], known=["a"], columns=["a", "b"]
+    )
+    assert made == [
+        RecordLinkage(known=["a"], distance="rank"),
+        NormalKL(columns=["a", "b"]),
+        Cluster(clusters=[5, 9], standardise=True, columns=["a", "b"]),
+    ]
+    assert spell_measures([], models=["y ~ a"]) == [
+        RecordLinkage(),
+        IntervalOverlap("y ~ a"),
+        EllipsoidOverlap("y ~ a"),
+    ]
+    assert spell_measures([]) == [RecordLinkage(), Propensity()]
+    assert spell_measures(["IO"], models=["y ~ a", "y ~ b"]) == [IntervalOverlap(["y ~ a", "y ~ b"])]
+    assert spell_measures(['IO("y ~ a", level=0.9)'], models=["z ~ b"]) == [IntervalOverlap("y ~ a", level=0.9)]
+    assert spell_measures(["k-anonymity"], known=["a"], missing="omit") == [KAnonymity(keys=["a"], nan_policy="omit")]
+    assert spell_measures(["INTERVAL overlap(model='y ~ a')"]) == [IntervalOverlap("y ~ a")]
+    assert split_names(["a, b", " c ,"]) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("KL(under=)", "cannot be read"),
+        ("KL(under=__import__('os'))", "cannot be read"),
+        ("KL(**{'under': 'both'})", "cannot be read"),
+        ("KL(beneath='both')", "no argument of that name; got beneath"),
+        ("KL('both', ['a'], 3)", "takes fewer arguments"),
+        ("KL('both', under='both')", "given twice; got under"),
+        ("KL(under='sideways')", "under must be one of"),
+        ("KL((", "cannot be read|spelled"),
+        ("(3)", "spelled"),
+        ("nothing", "no such measure"),
+    ],
+)
+def test_bad_spelling(text, message):
+    with pytest.raises(InputError, match=message):
+        spell_measures([text])
+
+
+def test_every_measure_can_be_spelled():
+    every = known_measures()
+    assert len(every) >= 30
+    assert all(issubclass(c, Measure) for c in every.values())
+    assert {"IO", "EO", "KL", "MD", "MCM", "pMSE", "linkage", "fellegi_sunter", "k_anonymity"} <= set(every)

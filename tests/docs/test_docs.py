@@ -1,0 +1,195 @@
+"""The documentation: its code runs, its references to tests hold, it covers every public name, and it builds without a warning."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import os
+import re
+import subprocess
+import sys
+import types
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import places
+import pytest
+
+import ruvdecision
+
+ROOT = places.ROOT
+DOCS = ROOT / "docs"
+PAGES = [
+    p for p in sorted(DOCS.rglob("*.md")) if p.relative_to(DOCS).parts[0] not in ("reference", "notebooks", "_build")
+]
+CODE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def relative(page: Path) -> str:
+    return page.relative_to(DOCS).as_posix()
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if CODE.search(p.read_text(encoding="utf-8"))], ids=relative)
+def test_code_runs_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import matplotlib.pyplot as plt
+
+    monkeypatch.chdir(tmp_path)
+    module = types.ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)
+    text = page.read_text(encoding="utf-8")
+    for found in CODE.finditer(text):
+        # Blank lines in front make a traceback name the page's own line.
+        line = text[: found.start()].count("\n") + 1
+        exec(compile("\n" * line + found[1], str(page), "exec", dont_inherit=True), module.__dict__)
+    plt.close("all")
+
+
+def test_the_pages_that_were_promised_are_there() -> None:
+    names = {relative(p) for p in PAGES}
+    assert {
+        "tutorial.md",
+        "howto/other_tools.md",
+        "howto/top_earner.md",
+        "howto/several_intruders.md",
+        "glossary.md",
+        "papers.md",
+    } <= names
+
+
+def test_commands_on_the_pages_exist() -> None:
+    import shlex
+
+    from ruvdecision.cli import _parser
+
+    found = [
+        c
+        for p in PAGES
+        for c in re.findall(
+            r"(?:^|`)(ruvdecision (?:run|measure|models|explore)\b[^`\n]*)", p.read_text(encoding="utf-8"), flags=re.M
+        )
+    ]
+    assert len(found) >= 2
+    for command in found:
+        options = _parser().parse_args(shlex.split(command)[1:])
+        if command.startswith("ruvdecision run"):
+            assert (ROOT / options.file).is_file()
+
+
+def test_tests_that_are_named_exist() -> None:
+    text = (DOCS / "papers.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(tests/\w+\.py)::(\w+)`", text))
+    assert len(named) >= 20
+    for file, test in named:
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        assert test in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, (
+            f"{file} has no {test}"
+        )
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        files = re.findall(r"`((?:tests|models|notebooks)/[\w./]*)`", text)
+        assert [f for f in files if not (ROOT / f).exists()] == [], page
+
+
+def test_every_row_of_the_misprints_has_a_proof_or_says_that_there_is_none() -> None:
+    rows = [
+        r
+        for r in (DOCS / "papers.md").read_text(encoding="utf-8").splitlines()
+        if r.startswith("| ") and not r.startswith("| where")
+    ]
+    assert len(rows) >= 40
+    for row in rows:
+        last = row.rstrip("| ").rsplit(" | ", 1)[1]
+        assert last.startswith("`tests/") or last in ("notation only", "wording only"), row
+
+
+def test_the_glossary_is_the_vocabulary() -> None:
+    glossary = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    words = re.findall(r"^([a-z][a-z -]*)\n: ", glossary, flags=re.MULTILINE)
+    assert words == sorted(words)
+    table = (ROOT / "README.md").read_text(encoding="utf-8").split("## Words")[1].split("\n## ")[0]
+    readme = {
+        w.strip() for row in re.findall(r"^\| ([a-z, ]+) \|", table, flags=re.MULTILINE) for w in row.split(",")
+    } - {"word"}
+    assert len(readme) > 10
+    assert readme <= set(words)
+    for name in re.findall(r"`([A-Z]\w+)(?:\(.*?\))?`", glossary):
+        assert hasattr(ruvdecision, name), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_pages_have_headings_in_order_and_pictures_with_words(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    levels = [len(m) for m in re.findall(r"^(#+) ", text, flags=re.MULTILINE)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    assert "![](" not in text
+
+
+class Page(HTMLParser):
+    """What a built page fetches, and its pictures."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.silent: list[Any] = []
+        self.formulas = self.folds = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        for key in ("src", "href"):
+            if tag in ("script", "link", "img", "iframe") and (found.get(key) or "").startswith(
+                ("http:", "https:", "//")
+            ):
+                self.fetched.append(str(found[key]))
+        if tag == "img" and not (found.get("alt") or "").strip():
+            self.silent.append(found.get("src"))
+        self.formulas += tag == "math"
+        self.folds += tag == "details"
+
+
+def read(path: Path) -> Page:
+    page = Page()
+    page.feed(path.read_text(encoding="utf-8"))
+    return page
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:
+    for needed in ("sphinx", "myst_nb", "numpydoc", "furo"):
+        pytest.importorskip(needed, reason="the documentation needs the extra docs")
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-E",
+        "-d",
+        str(tmp_path / "trees"),
+        "-b",
+        "html",
+        str(DOCS),
+        str(tmp_path / "site"),
+    ]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])),
+    }
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "warning" not in done.stderr.lower(), done.stderr[-4000:]
+    site = tmp_path / "site"
+    pages = {p.relative_to(site).as_posix(): read(p) for p in site.rglob("*.html")}
+    assert {name: p.fetched for name, p in pages.items() if p.fetched} == {}
+    assert {name: p.silent for name, p in pages.items() if p.silent} == {}
+    assert pages["reference.html"].formulas > 20 and pages["papers.html"].formulas > 20
+    assert all(p.folds >= 2 for name, p in pages.items() if re.match(r"notebooks/\d", name))
+    text = "".join(p.read_text(encoding="utf-8") for p in (site / "reference").glob("*.html"))
+    missing = [
+        n
+        for n in ruvdecision.__all__
+        if not n.startswith("_") and f'id="ruvdecision.{n}"' not in text and f">{n}<" not in text
+    ]
+    assert missing == []

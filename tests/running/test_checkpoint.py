@@ -1,0 +1,505 @@
+"""Checkpoints: nothing finished is lost, nothing foreign is taken, and the end is the same to the last bit."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import places
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+import ruvdecision as ruv
+from ruvdecision.errors import InputError, RuvError, UnsupportedError
+from ruvdecision.measure import measure
+from ruvdecision.measures import NormalKL, RecordLinkage
+from ruvdecision.measures.results import Outcome
+from ruvdecision.protocols import Solution, Value
+from ruvdecision.running import checkpoint as module
+from ruvdecision.running.checkpoint import Checkpoint
+from ruvdecision.running.digests import digest
+from ruvdecision.running.encoding import decode, encode
+from ruvdecision.running.run import Task, run, using
+
+ROOT = places.ROOT
+MEASURES = [RecordLinkage(), NormalKL()]
+MASKS = [ruv.Noise(sd=0.2), ruv.Noise(sd=0.5) | ruv.Microaggregate(size=3, by="mdav"), ruv.RankSwap(within=0.2)]
+
+
+def square(log: Path, i: int) -> dict[str, Any]:
+    with open(log, "a") as opened:
+        opened.write(f"{i}\n")
+    return {"square": np.float64(i) ** 2, "odd": bool(i % 2)}
+
+
+def tasks(count: int) -> list[Task]:
+    return [Task(f"task {i}", square, (i,)) for i in range(count)]
+
+
+def data(seed: int = 1) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(rng.normal(size=(60, 3)), columns=["a", "b", "c"])
+
+
+# -- results as text -----------------------------------------------------------------------------------
+
+leaves = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False),
+    st.text(max_size=8),
+    st.floats(width=32, allow_nan=False).map(np.float32),
+    st.integers(0, 255).map(np.uint8),
+    st.lists(st.floats(), max_size=4).map(np.array),
+    st.lists(st.text(max_size=3), min_size=1, max_size=3).map(np.array),
+)
+trees = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.one_of(st.text(max_size=4), st.integers(), st.just("@")), inner, max_size=3),
+    ),
+    max_leaves=12,
+)
+
+
+def same(a: Any, b: Any) -> bool:
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (np.ndarray, np.generic)):
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    return bool(a == b) and (not isinstance(a, float) or np.signbit(a) == np.signbit(b))
+
+
+@settings(deadline=None, max_examples=60)
+@given(trees)
+def test_results_come_back_to_the_last_bit(tree: Any) -> None:
+    assert same(decode(encode(tree)), tree)
+
+
+def test_the_packages_own_records_come_back() -> None:
+    matrix = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    solution = Solution(
+        np.array([0.1, np.nan]), np.zeros(2), 1 / 3, ["exact", "draws"], {"rhat": np.array([1.0, np.inf]), "m": matrix}
+    )
+    again = decode(encode([solution, Value(np.array(1.0), np.array(0.0)), Outcome(0.5, 0.1, {"J": 1.0})]))
+    assert isinstance(again[0], Solution) and same(tuple(again[0]), tuple(solution))
+    assert again[0].diagnostics["m"].flags.f_contiguous and again[2] == Outcome(0.5, 0.1, {"J": 1.0})
+    objects = np.array(["a", None, 1.5], dtype=object)
+    assert_array_equal(decode(encode(objects)), objects)
+
+
+@dataclass(frozen=True)
+class Foreign:
+    x: int = 1
+
+
+@pytest.mark.parametrize("value", [Foreign(), {1, 2}, object(), lambda: 1, b"bytes", np.zeros(2, dtype=[("a", float)])])
+def test_what_needs_code_to_be_read_is_refused(value: object) -> None:
+    with pytest.raises(UnsupportedError, match="A checkpoint cannot hold this result"):
+        encode([value])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "os:system",
+        "subprocess:Popen",
+        "ruvdecision.data.read:read_data",
+        "ruvdecision.cli:os",
+        "ruvdecision.errors:RuvError",
+    ],
+)
+def test_a_file_cannot_name_code_to_run(name: str) -> None:
+    with pytest.raises(ValueError, match="is not a record of this package"):
+        decode(json.dumps({"@": name, "of": {}}))
+
+
+# -- digests -------------------------------------------------------------------------------------------
+
+
+def close_over(x: float) -> Any:
+    return lambda u: u + x
+
+
+HALF = 0.5
+
+
+def uses_half(u: float) -> float:
+    return u * HALF
+
+
+FRAME = pd.DataFrame(
+    {
+        "a": [1.0, 2.0],
+        "b": ["x", None],
+        "c": pd.Categorical(["u", "v"]),
+        "t": pd.to_datetime(["2020-01-01", "2021-01-01"]),
+    }
+)
+DIFFERENT = [
+    None, 0, 1, True, 1.0, np.float32(1), "1", b"1", [1], (1,), {"a": 1}, {"a": 2}, {1}, -0.0, 0.0, np.nan, 1.0 + 2**-52,
+    np.array([1.0]), np.array([[1.0]]), np.array([1]), np.array(["x"]), np.array(["x", None], dtype=object),
+    FRAME, FRAME.iloc[::-1], FRAME.rename(columns={"a": "z"}), FRAME.assign(b=["x", "None"]), FRAME.assign(b=["x", "y"]),
+    FRAME.set_index("b"), FRAME["a"], FRAME.assign(a=[1, 2]), FRAME.assign(c=["u", "v"]), FRAME.assign(a=[1.0, np.nan]),
+    pd.Series(["1", "2"]), pd.Series([1, 2], dtype=object), pd.Series([1, 2], dtype="Int64"),
+    np.random.SeedSequence(1), np.random.SeedSequence(1, spawn_key=(1,)), np.random.default_rng(1), np.random.default_rng(2),
+    ruv.Noise(sd=1), ruv.Noise(sd=1.5), ruv.Noise(sd=1) | ruv.Microaggregate(size=3), NormalKL(), NormalKL("both"),
+    ruv.NormalBelief(records=3, variance=1, prior="flat"), ruv.NormalBelief(records=3, variance=2, prior="flat"),
+    ruv.Record(0), ruv.Record(1),
+    close_over(1.0), close_over(2.0), lambda u: u + 1, lambda u: u + 2, lambda u: "mean", lambda u: "sum", partial(pow, 2), partial(pow, 3),
+    scipy.stats.norm(0, 1), scipy.stats.norm(0, 2), scipy.stats.t(3), int, float, np,
+]  # fmt: skip
+
+
+def test_digests_tell_things_apart() -> None:
+    found = [digest(value, b"salt") for value in DIFFERENT]
+    twins = [(i, j) for i in range(len(found)) for j in range(i) if found[i] == found[j]]
+    assert not twins, [(DIFFERENT[i], DIFFERENT[j]) for i, j in twins]
+    assert found == [digest(value, b"salt") for value in DIFFERENT]
+    assert not set(found) & {digest(value, b"other") for value in DIFFERENT}
+
+
+def test_digests_follow_what_a_function_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = digest(uses_half, b"")
+    monkeypatch.setattr(sys.modules[__name__], "HALF", 0.25)
+    assert digest(uses_half, b"") != before
+
+
+def test_digests_end_for_things_that_hold_themselves() -> None:
+    ring: list[Any] = [1]
+    ring.append(ring)
+    assert digest(ring, b"") == digest(ring, b"")
+
+
+def test_digests_do_not_depend_on_the_layout_or_the_process() -> None:
+    wide = np.arange(12.0).reshape(3, 4)
+    assert digest(wide, b"") == digest(np.asfortranarray(wide), b"")
+    assert digest(pd.DataFrame(wide)[::2], b"") == digest(pd.DataFrame(wide)[::2].copy(), b"")
+    code = "from ruvdecision.running.digests import digest; import ruvdecision as ruv\n"
+    code += "print(digest([{'a', 'b', 'c'}, ruv.Noise(sd=1), {'k': 1.5}], b'x'))"
+    shown = set()
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed}
+        shown.add(subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True).stdout)
+    assert len(shown) == 1
+
+
+# -- the directory -------------------------------------------------------------------------------------
+
+
+def test_finished_tasks_are_not_done_again(tmp_path: Path) -> None:
+    log, folder = tmp_path / "log", tmp_path / "run"
+    first = run(tasks(6), shared=log, checkpoint=folder)
+    (next((folder / "tasks").glob("task_2-*"))).unlink()
+    damaged = next((folder / "tasks").glob("task_4-*"))
+    damaged.write_text(damaged.read_text().replace("16", "17").replace("true", "false")[:-3])
+    (folder / "tasks" / ".tmp-1-task").write_text("half a fi")
+    told: list[float] = []
+    again = run(tasks(6), shared=log, checkpoint=folder, tell=told.append)
+    assert same(again.results, first.results)
+    assert log.read_text().split() == ["0", "1", "2", "3", "4", "5", "2", "4"]
+    assert told == [4 / 6, 5 / 6, 1.0]
+    assert not list((folder / "tasks").glob(".tmp-*"))
+    assert same(run(tasks(6), shared=log, checkpoint=folder).results, first.results)
+
+
+def test_workers_may_change_between_runs(tmp_path: Path) -> None:
+    alone = measure(data(), MASKS, measures=MEASURES, replicates=4, seed=3)
+    with ProcessPoolExecutor(2) as pool:
+        first = measure(
+            data(), MASKS, measures=MEASURES, replicates=4, seed=3, executor=pool, checkpoint=tmp_path / "run"
+        )
+    files = sorted((tmp_path / "run" / "tasks").iterdir())
+    assert len(files) == 12
+    for path in files[::2]:
+        path.unlink()
+    second = measure(data(), MASKS, measures=MEASURES, replicates=4, seed=3, checkpoint=tmp_path / "run")
+    for rumap in (first, second):
+        for name, values in alone.columns.items():
+            assert rumap.columns[name].tobytes() == values.tobytes(), name
+
+
+def other_cell(table: pd.DataFrame) -> pd.DataFrame:
+    changed = table.copy()
+    changed.iloc[59, 2] = np.nextafter(changed.iloc[59, 2], 9)
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"data": other_cell(data())}, "data"),
+        ({"masks": [*MASKS[:2], ruv.RankSwap(within=0.25)]}, "masks"),
+        ({"measures": [RecordLinkage(known=["a"]), NormalKL()]}, "measures"),
+        ({"seed": 4}, "seed"),
+        ({"replicates": 5}, "replicates and work"),
+        ({"releases": {"r": data(2)}}, "releases and work"),
+    ],
+)
+def test_another_study_is_refused(tmp_path: Path, change: dict[str, Any], part: str) -> None:
+    arguments: dict[str, Any] = {
+        "data": data(),
+        "masks": MASKS,
+        "measures": MEASURES,
+        "replicates": 4,
+        "seed": 3,
+        "checkpoint": tmp_path / "run",
+    }
+    measure(**arguments)
+    with pytest.raises(InputError, match=rf"belongs to another study; got other {part}\. Run the study"):
+        measure(**arguments | change)
+    measure(**arguments)  # and it is still good for its own
+
+
+def test_a_run_without_a_seed_goes_on_too(tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {"measures": MEASURES, "replicates": 3, "checkpoint": tmp_path / "run"}
+    first = measure(data(), MASKS, **arguments)
+    for path in list((tmp_path / "run" / "tasks").iterdir())[:5]:
+        path.unlink()
+    again = measure(data(), MASKS, **arguments)
+    assert first.attrs["seed"] == again.attrs["seed"]
+    assert_array_equal(first.columns["KL"], again.columns["KL"])
+    assert measure(data(), MASKS, measures=MEASURES).attrs["seed"] != first.attrs["seed"]
+    with using(checkpoint=tmp_path / "place"):
+        measure(data(), MASKS, measures=MEASURES)
+    with using(checkpoint=tmp_path / "place"):
+        measure(data(), MASKS, measures=MEASURES)
+    (tmp_path / "run" / "seed.json").write_text("{}")
+    with pytest.raises(InputError, match="The seed of the checkpoint"):
+        measure(data(), MASKS, **arguments)
+
+
+def test_files_are_known_by_their_content(tmp_path: Path) -> None:
+    data(2).to_csv(tmp_path / "r.csv", index=False)
+    arguments = {"releases": {"r": tmp_path / "r.csv"}, "measures": MEASURES, "checkpoint": tmp_path / "run"}
+    first = measure(data(), **arguments)
+    os.rename(tmp_path / "r.csv", tmp_path / "moved.csv")
+    again = measure(data(), **arguments | {"releases": {"r": tmp_path / "moved.csv"}})
+    assert_array_equal(first.columns["KL"], again.columns["KL"])
+    other_cell(data(2)).to_csv(tmp_path / "moved.csv", index=False)
+    with pytest.raises(InputError, match="other releases"):
+        measure(data(), **arguments | {"releases": {"r": tmp_path / "moved.csv"}})
+
+
+def test_other_software_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tasks(2), shared=tmp_path / "log", checkpoint=tmp_path / "run")
+    real = module._software()
+    monkeypatch.setattr(module, "_software", lambda: real | {"numpy": "0.1"})
+    with pytest.raises(InputError, match=rf"last bits; got numpy {np.__version__} then, 0\.1 now"):
+        run(tasks(2), shared=tmp_path / "log", checkpoint=tmp_path / "run")
+
+
+def test_places_that_are_no_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="must be a directory; got the file"):
+        run(tasks(1), shared=tmp_path / "log", checkpoint=tmp_path / "file")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("dear")
+    with pytest.raises(InputError, match="is not a checkpoint; got a directory with 1 other files"):
+        run(tasks(1), shared=tmp_path / "log", checkpoint=tmp_path / "full")
+    with pytest.raises(InputError, match="checkpoint must be a directory; got int"):
+        run(tasks(1), shared=tmp_path / "log", checkpoint=3)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / ".tmp-3-manifest.json").write_text("{")  # killed while it was being made
+    assert len(run(tasks(1), shared=tmp_path / "log", checkpoint=tmp_path / "empty").results) == 1
+    (tmp_path / "empty" / "manifest.json").write_text("{}")
+    with pytest.raises(InputError, match="cannot be read"):
+        run(tasks(1), shared=tmp_path / "log", checkpoint=tmp_path / "empty")
+    manifest = {"format": module.FORMAT, "schema": 99, "software": {}, "parts": {}, "salt": "00"}
+    (tmp_path / "empty" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="another kind; got ruvdecision checkpoint, schema 99"):
+        run(tasks(1), shared=tmp_path / "log", checkpoint=tmp_path / "empty")
+
+
+def test_one_run_at_a_time(tmp_path: Path) -> None:
+    with Checkpoint(tmp_path / "run", {"seed": 1}), pytest.raises(InputError, match="Another run is working"):
+        Checkpoint(tmp_path / "run", {"seed": 1}).__enter__()
+    script = "import sys, time; from ruvdecision.running.checkpoint import Checkpoint"
+    script += "; kept = Checkpoint(sys.argv[1], {'seed': 1}).__enter__(); print('in', flush=True); time.sleep(60)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, tmp_path / "run"], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stdout is not None and process.stdout.readline() == "in\n"
+    with pytest.raises(InputError, match="Another run is working"):
+        Checkpoint(tmp_path / "run", {"seed": 1}).__enter__()
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    with Checkpoint(tmp_path / "run", {"seed": 1}):
+        pass
+
+
+def test_no_record_is_in_a_checkpoint(tmp_path: Path) -> None:
+    table = pd.DataFrame({"name": [f"Zebedee{i}" for i in range(40)], "income": 700_000.125 + np.arange(40)})
+    masks = [ruv.Noise(sd=100.0, columns=["income"]), ruv.RankSwap(within=0.3, columns=["income"])]
+    measure(
+        table,
+        masks,
+        measures=[RecordLinkage(known=["income"]), NormalKL(columns=["income"])],
+        seed=1,
+        checkpoint=tmp_path / "run",
+    )
+    texts = [path.read_text() for path in (tmp_path / "run").rglob("*.json")]
+    assert len(texts) == 3
+    assert not any("Zebedee" in text or "7000" in text for text in texts)
+    with Checkpoint(tmp_path / "one", {"data": table}), Checkpoint(tmp_path / "two", {"data": table}):
+        pass
+    first, second = (json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("one", "two"))
+    assert first["salt"] != second["salt"] and first["parts"] != second["parts"]
+
+
+# -- faults --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["fsync", "replace"])
+def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    log, folder = tmp_path / "log", tmp_path / "run"
+    whole = run(tasks(9), shared=log)
+    real, left = getattr(os, fault), [5 + (2 if fault == "fsync" else 1)]  # the manifest comes first
+
+    def full(*args: Any, **kwargs: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(*args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, fault, full)
+        with pytest.raises(
+            RuvError, match="could not be written: No space left on device; got 5 finished tasks, which are kept"
+        ) as caught:
+            run(tasks(9), shared=log, checkpoint=folder)
+    assert isinstance(caught.value.__cause__, OSError)
+    assert len(list((folder / "tasks").iterdir())) == 5  # whole files only
+    log.write_text("")
+    again = run(tasks(9), shared=log, checkpoint=folder)
+    assert same(again.results, whole.results)
+    assert log.read_text().split() == ["5", "6", "7", "8"]
+
+
+def test_a_full_disk_with_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, left = os.replace, [4]
+
+    def full(*args: Any) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(*args)
+
+    with ProcessPoolExecutor(2) as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", full)
+            with pytest.raises(RuvError, match="3 finished tasks, which are kept"):
+                run(tasks(40), shared=tmp_path / "log", checkpoint=tmp_path / "run", executor=pool)
+        again = run(tasks(40), shared=tmp_path / "log", checkpoint=tmp_path / "run", executor=pool)
+    assert same(again.results, run(tasks(40), shared=tmp_path / "log").results)
+
+
+KILLED = """
+import os, random, signal, sys, time
+from concurrent.futures import ProcessPoolExecutor
+import numpy as np
+import ruvdecision as ruv
+from ruvdecision.measure import measure
+from ruvdecision.report.fingerprint import fingerprint
+from ruvdecision.running.sharing import begin_worker
+
+folder, rng = sys.argv[1], random.Random(7)
+data = np.random.default_rng(1).normal(size=(250, 3))
+masks = [ruv.Noise(sd=0.1 * k) for k in range(1, 7)]
+measures = [ruv.RecordLinkage(), ruv.NormalKL()]
+
+def work(checkpoint, executor=None):
+    return measure(data, masks, measures=measures, replicates=10, seed=1, checkpoint=checkpoint, executor=executor)
+
+whole = fingerprint(work(None))
+start = time.monotonic()
+work(folder + "/timed")
+span = time.monotonic() - start
+kills, ends, progress = 0, 0, []
+while kills < 20:
+    child = os.fork()
+    if child == 0:
+        if kills % 4 == 3:
+            with ProcessPoolExecutor(2, initializer=begin_worker) as pool:
+                found = work(folder + "/run", pool)
+        else:
+            found = work(folder + "/run")
+        os._exit(0 if fingerprint(found) == whole else 7)
+    time.sleep(rng.uniform(0.0, 0.6 * span))
+    os.kill(child, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, -signal.SIGKILL), code
+    kills += code != 0
+    if code == 0:
+        ends += 1
+        for name in os.listdir(folder + "/run/tasks")[:45]:
+            os.remove(folder + "/run/tasks/" + name)
+    tasks = folder + "/run/tasks"
+    progress.append(len([n for n in os.listdir(tasks) if not n.startswith(".")]) if os.path.isdir(tasks) else 0)
+assert fingerprint(work(folder + "/run")) == whole
+print("same", kills, len(set(progress)) > 3)
+"""
+
+
+@pytest.mark.slow
+def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "killed.py"
+    script.write_text(textwrap.dedent(KILLED))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, script, tmp_path], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout == "same 20 True\n", done.stdout + done.stderr
+
+
+def test_a_partial_map_after_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    @dataclass(frozen=True)
+    class Impatient:
+        name = "impatient"
+        role = "utility"
+
+        def __call__(self, original: Any, released: Any) -> float:
+            asked.append(1)
+            if len(asked) == 8:
+                raise KeyboardInterrupt
+            return 1.0
+
+    arguments: dict[str, Any] = {"measures": [NormalKL(), Impatient()], "replicates": 3, "seed": 1}
+    rumap = measure(data(), MASKS, **arguments)
+    assert list(rumap.releases) == [str(MASKS[0]), str(MASKS[1])] and rumap.attrs["partial"] == "yes"
+    assert rumap.notes[0] == "Stopped before the end: 2 of 3 releases were finished."
+    whole = measure(data(), MASKS, measures=[NormalKL()], replicates=3, seed=1)
+    assert_array_equal(rumap.columns["KL"], whole.columns["KL"][:2])
+    asked[:] = [1] * 6
+    with pytest.raises(KeyboardInterrupt):
+        measure(data(), MASKS, **arguments)
+
+
+def test_a_solution_with_other_numbers_is_another_result() -> None:
+    outcome = Outcome(0.5, 0.1, {})
+    assert encode(outcome) != encode(replace(outcome, value=np.nextafter(0.5, 1)))
