@@ -54,9 +54,30 @@ def _program(inputs: Sequence[Any], outputs: Sequence[Any], stable: bool) -> Pro
 
     shared = [v for v in graph_inputs(list(outputs)) if isinstance(v, SharedVariable) and v not in inputs]
     graph = FunctionGraph([*inputs, *shared], list(outputs), clone=True)
+    _allocate_at_once(graph)
     if stable:
         cheap_mode().optimizer.rewrite(graph)
     return Program.of(graph, len(inputs))
+
+
+def _allocate_at_once(graph: Any) -> None:
+    """One allocation for all points instead of one for each: the lengths are the same for all of them."""
+    import pytensor.tensor as pt
+    from pytensor.tensor.basic import Alloc
+    from pytensor.tensor.blockwise import Blockwise
+
+    for node in graph.toposort():
+        if not isinstance(node.op, Blockwise) or not isinstance(node.op.core_op, Alloc):
+            continue
+        value, *lengths = node.inputs
+        out = node.outputs[0]
+        many = out.type.ndim - len(lengths)
+        own = value.type.ndim - many
+        value = value.dimshuffle(*range(many), *["x"] * (len(lengths) - own), *range(many, value.type.ndim))
+        # Of several inputs that are laid along an axis of points one with its full length tells how many there are.
+        batch = [next((v for v in node.inputs if not v.type.broadcastable[i]), value).shape[i] for i in range(many)]
+        found = pt.alloc(value, *batch, *(length.ravel()[0] for length in lengths))
+        graph.replace(out, found.astype(out.dtype), import_missing=True)
 
 
 def _forgiving(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
