@@ -17,18 +17,21 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-# The slow tests run too when CI=true.
-SELECT := $(if $(filter true,$(CI)),,-m "not slow")
+# Which tests: the quick ones; the slow ones too when CI=true. The long campaigns run with `make test-long` alone.
+SELECT := -m "$(if $(filter true,$(CI)),not long,not slow and not long)"
+# Where: everywhere, or some folders and files of tests/.
+TESTS ?=
 
 # The benchmarks run with their peers where `make bench-peers` has set them up, and without them otherwise.
 BENCH = $(if $(wildcard .venv-bench/.ready),.venv-bench/bin/python,$(BIN)/python)
 BENCH_ARGS ?=
 
-.PHONY: help setup demo test lint format bench bench-quick bench-peers docs notebooks build clean
+.PHONY: help setup demo test test-long lint format bench bench-quick bench-peers docs notebooks build clean
 
 help:
 	@echo "make demo    run the first study and draw its map into out/"
 	@echo "make test    run the tests (CI=true includes the slow ones)"
+	@echo "make test-long  run every test, the long campaigns too"
 	@echo "make lint    check style and types"
 	@echo "make format  put the code into the house style"
 	@echo "make bench   print our times as ratios against the alternatives, load large files and maps, keep benchmarks/RESULTS.md"
@@ -58,7 +61,10 @@ demo: setup
 	@echo "The map is drawn in out/map.png, its numbers are in out/map.csv and out/map.nc; out/report.html tells the whole story."
 
 test: setup
-	$(BIN)/python -m pytest $(PYTEST_ARGS) $(SELECT)
+	$(BIN)/python -m pytest $(PYTEST_ARGS) $(SELECT) $(TESTS)
+
+test-long: setup
+	$(BIN)/python -m pytest $(PYTEST_ARGS) $(TESTS)
 
 lint: setup
 	$(BIN)/ruff check .

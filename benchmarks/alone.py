@@ -1,8 +1,8 @@
 """One case in a process of its own: how long it took and how much memory it had at its peak.
 
-``python -m benchmarks.alone CASE N,P,RELEASES ...`` prints one line of JSON per size. The peak is that of the resident set while the case
-ran, with the data and the libraries in it; ``before`` is what was resident when it started. Linux lets a process forget its
-earlier peak; elsewhere the making of the data counts too.
+``python -m benchmarks.alone CASE N,P,RELEASES ...`` prints one line of JSON per size. The peak is that of the resident
+set while the case ran, with the data and the libraries in it; ``before`` is what was resident when it started. Linux
+lets a process forget its earlier peak; elsewhere the making of the data counts too.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ SHORT = 5.0
 def alone(case: str, sizes: Sequence[Size], limit: float = 600.0) -> list[dict[str, Any]]:
     """Run the case at each size in one fresh process.
 
-    Gives back ``size``, ``seconds``, ``peak`` and ``before`` (bytes) for each that was reached, and ``failed`` with the reason for
-    the first that was not.
+    Gives back ``size``, ``seconds``, ``peak`` and ``before`` (bytes) for each that was reached, and ``failed`` with the
+    reason for the first that was not.
     """
     command = [sys.executable, "-m", "benchmarks.alone", case, *(",".join(map(str, s)) for s in sizes)]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))

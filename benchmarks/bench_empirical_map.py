@@ -1,8 +1,8 @@
 """A whole empirical map against the loop that a user would write with statsmodels and scikit-learn.
 
 Eight masks with several values and replicates, five measures: interval and ellipsoid overlap, normal KL, pMSE and
-linkage. The masks are applied by the package on both sides; only the measuring differs. Scaled down to a few releases at
-n = 10,000 by default, because the loop takes about a second a release.
+linkage. The masks are applied by the package on both sides; only the measuring differs. Scaled down to a few releases
+at n = 10,000 by default, because the loop takes about a second a release.
 """
 
 from __future__ import annotations
@@ -90,11 +90,11 @@ def run(values=1, replicates=2, quick=False):
     """Yield (name, ours, theirs, ratio, wanted)."""
     data, masks = _data(1_000 if quick else 10_000), _masks(values)
     measures = [
-        ruv.IntervalOverlap(FORMULA),
-        ruv.EllipsoidOverlap(FORMULA),
-        ruv.NormalKL(),
-        ruv.Propensity(),
-        ruv.RecordLinkage(),
+        ruv.measures.IntervalOverlap(FORMULA),
+        ruv.measures.EllipsoidOverlap(FORMULA),
+        ruv.measures.NormalKL(),
+        ruv.measures.Propensity(),
+        ruv.measures.RecordLinkage(),
     ]
     # Compile what is compiled once on a machine.
     ruv.measure(data.head(500), masks, measures=measures, seed=1)

@@ -1,7 +1,8 @@
 """Measures against SDMetrics, SynthEval, anonymeter, recordlinkage and scipy: the numbers must agree before the clocks are compared.
 
-Every ratio is theirs / ours, so that below one we lose. Where a peer computes another quantity than ours the row says "other quantity":
-the task is the same, the number is not, and the ratio tells what an answer to the same question costs.
+Every ratio is theirs / ours, so that below one we lose. Where a peer computes another quantity than ours the row says
+"other quantity": the task is the same, the number is not, and the ratio tells what an answer to the same question
+costs.
 """
 
 from __future__ import annotations
@@ -60,13 +61,13 @@ def with_scipy(data: pd.DataFrame, released: pd.DataFrame) -> Iterator[Any]:
     from scipy.stats import energy_distance, wasserstein_distance
 
     a, b = data["v1"].to_numpy(), released["v1"].to_numpy()
-    ours = ruv.Wasserstein(columns=["v1"], standardise=False)
+    ours = ruv.measures.Wasserstein(columns=["v1"], standardise=False)
     yield against(
         "scipy wasserstein_distance / Wasserstein, one column",
         lambda: ours(data, released),
         lambda: wasserstein_distance(a, b),
     )
-    energy = ruv.EnergyDistance(columns=["v1"], standardise=False)
+    energy = ruv.measures.EnergyDistance(columns=["v1"], standardise=False)
     # scipy gives the root of the distance.
     yield against(
         "scipy energy_distance / EnergyDistance, one column",
@@ -90,7 +91,11 @@ def with_sdmetrics(data: pd.DataFrame, released: pd.DataFrame) -> Iterator[Any]:
 
     title = f"n = {len(data):,}"
     pairs = [list(c) for c in combinations(numbers, 2)]
-    ks, tv, correlation = ruv.Marginals(columns=numbers), ruv.Marginals(columns=words), ruv.Pairwise(columns=numbers)
+    ks, tv, correlation = (
+        ruv.measures.Marginals(columns=numbers),
+        ruv.measures.Marginals(columns=words),
+        ruv.measures.Pairwise(columns=numbers),
+    )
     # They round to 15 decimals first, which moves no step by more than one record.
     yield against(
         f"SDMetrics KSComplement / Marginals, {len(numbers)} numbers, {title}",
@@ -107,14 +112,14 @@ def with_sdmetrics(data: pd.DataFrame, released: pd.DataFrame) -> Iterator[Any]:
         lambda: correlation(data, released),
         lambda: mean(CorrelationSimilarity, pairs),
     )
-    two = ruv.TotalVariation(columns=words, way=2)
+    two = ruv.measures.TotalVariation(columns=words, way=2)
     yield against(
         f"SDMetrics ContingencySimilarity / TotalVariation, {len(words)} categories, {title}",
         lambda: two(data, released),
         lambda: mean(ContingencySimilarity, [list(c) for c in combinations(words, 2)]),
     )
     metadata = {"columns": {c: {"sdtype": "numerical"} for c in numbers}}
-    propensity = ruv.Propensity(columns=numbers)
+    propensity = ruv.measures.Propensity(columns=numbers)
     yield against(
         f"SDMetrics LogisticDetection / Propensity, {title} (other quantity: cross-validated AUC)",
         lambda: propensity(data, released),
@@ -154,7 +159,10 @@ def with_syntheval(data: pd.DataFrame, released: pd.DataFrame) -> Iterator[Any]:
 
         return work
 
-    marginals, means = ruv.Marginals(), ruv.IntervalOverlap(ruv.Means(numbers), kind="length")
+    marginals, means = (
+        ruv.measures.Marginals(),
+        ruv.measures.IntervalOverlap(ruv.measures.Means(numbers), kind="length"),
+    )
     yield against(
         f"SynthEval ks_test / Marginals, {title}", lambda: marginals(a, b), theirs(KolmogorovSmirnovTest, "avg ks")
     )
@@ -165,7 +173,7 @@ def with_syntheval(data: pd.DataFrame, released: pd.DataFrame) -> Iterator[Any]:
         theirs(ConfidenceIntervalOverlap, "avg overlap", ci="sem"),
         within=1e-3,
     )
-    propensity = ruv.Propensity()
+    propensity = ruv.measures.Propensity()
     yield against(
         f"SynthEval p_mse / Propensity, {title} (other quantity: 5 folds, penalised)",
         lambda: propensity(a, b),
@@ -173,7 +181,7 @@ def with_syntheval(data: pd.DataFrame, released: pd.DataFrame) -> Iterator[Any]:
         within=None,
         rounds=1,
     )
-    linkage = ruv.RecordLinkage()
+    linkage = ruv.measures.RecordLinkage()
     few = min(len(data), 2_000)
     a, b = a.head(few), b.head(few)
     yield against(
@@ -197,7 +205,7 @@ def with_recordlinkage(data: pd.DataFrame, released: pd.DataFrame, n: int) -> It
     known = ["v1", "v2", "v3", "v4"]
     a, b = data[known].head(n), released[known].head(n)
     width = {c: 0.2 * float(a[c].std(ddof=1)) for c in known}
-    measure = ruv.FellegiSunter(known=known, tolerance=width)
+    measure = ruv.measures.FellegiSunter(known=known, tolerance=width)
 
     def theirs() -> float:
         index = recordlinkage.Index()
@@ -232,16 +240,16 @@ def with_anonymeter(data: pd.DataFrame, released: pd.DataFrame, attacks: int) ->
     every = f"{attacks:,} of n = {len(data):,} attacked"
     mine = {
         "linkability": (
-            ruv.RecordLinkage(known=numbers[:6]),
+            ruv.measures.RecordLinkage(known=numbers[:6]),
             "RecordLinkage",
             "its two halves meet at one released record",
         ),
         "inference": (
-            ruv.AttributeDisclosure(unknown="v0", known=numbers[1:6]),
+            ruv.measures.AttributeDisclosure(unknown="v0", known=numbers[1:6]),
             "AttributeDisclosure",
             "Gower distance, within 5 %",
         ),
-        "singling out": (ruv.SampleUniques(keys=numbers[:3]), "SampleUniques", "random predicates"),
+        "singling out": (ruv.measures.SampleUniques(keys=numbers[:3]), "SampleUniques", "random predicates"),
     }
     for attack, (measure, name, why) in mine.items():
         if attack not in found:
@@ -266,17 +274,17 @@ def with_r(data: pd.DataFrame, released: pd.DataFrame) -> Iterator[Any]:
     ours: dict[str, tuple[str, Callable[[], float], float | None]] = {
         "base R, two lm() and confint()": (
             "IntervalOverlap",
-            _value(ruv.IntervalOverlap(formula, kind="length"), a, b),
+            _value(ruv.measures.IntervalOverlap(formula, kind="length"), a, b),
             1e-6,
         ),
-        "base R, glm() of the pooled file": ("Propensity", _value(ruv.Propensity(), a, b), 1e-6),
-        "base R, ks.test() per column": ("Marginals", _value(ruv.Marginals(), a, b), 1e-9),
+        "base R, glm() of the pooled file": ("Propensity", _value(ruv.measures.Propensity(), a, b), 1e-6),
+        "base R, ks.test() per column": ("Marginals", _value(ruv.measures.Marginals(), a, b), 1e-9),
         "sdcMicro microaggregation(mdav)": ("Microaggregate", _mask(ruv.Microaggregate(size=3, by="mdav"), a), None),
         "sdcMicro rankSwap": ("RankSwap", _mask(ruv.RankSwap(within=0.05), a), None),
         "sdcMicro addNoise": ("Noise", _mask(ruv.Noise(share=0.16), a), None),
-        "sdcMicro dUtility(IL1)": ("IL1s", _value(ruv.IL1s(), a, b), None),
+        "sdcMicro dUtility(IL1)": ("IL1s", _value(ruv.measures.IL1s(), a, b), None),
         "synthpop syn(cart)": ("Synthesize", _mask(ruv.Synthesize(method="cart"), a), None),
-        "synthpop utility.gen(logit)": ("Propensity", _value(ruv.Propensity(), a, b), None),
+        "synthpop utility.gen(logit)": ("Propensity", _value(ruv.measures.Propensity(), a, b), None),
     }
     for name, (mine, work, within) in ours.items():
         if name not in found:

@@ -1,8 +1,8 @@
 """Two workers against one, and a run with a checkpoint against one without, for an empirical map.
 
-Eight kinds of masks with ten values each, twenty replicates, n = 10,000: 1,600 releases, 960 of them drawn and each of the rest
-the same every time. BLAS has one thread on all sides, or the single worker would have both cores. With fewer than two free
-cores the first ratio says nothing.
+Eight kinds of masks with ten values each, twenty replicates, n = 10,000: 1,600 releases, 960 of them drawn and each of
+the rest the same every time. BLAS has one thread on all sides, or the single worker would have both cores. With fewer
+than two free cores the first ratio says nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def run(values=10, replicates=20, quick=False):
     if quick:
         values, replicates = 2, 3
     data, masks = _data(), _masks(values)
-    measures = [ruv.IntervalOverlap(FORMULA), ruv.NormalKL(), ruv.RecordLinkage()]
+    measures = [ruv.measures.IntervalOverlap(FORMULA), ruv.measures.NormalKL(), ruv.measures.RecordLinkage()]
     ruv.measure(data.head(500), masks[:8], measures=measures, seed=1)  # compile what is compiled once on a machine
     alone, first = _timed(data, masks, measures, replicates)
     with ProcessPoolExecutor(2) as pool:

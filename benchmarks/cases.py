@@ -1,8 +1,8 @@
 """What is loaded: masks, measures and maps with the order that each promises, made for any size.
 
-A case makes its own data, so that it can run in a process of its own. ``time`` and ``memory`` are the exponents that are promised
-against the number of records, of columns and of releases; "n log n" is promised as ``LOG`` a little above one, because that is
-what a straight line through its times shows at these sizes.
+A case makes its own data, so that it can run in a process of its own. ``time`` and ``memory`` are the exponents that
+are promised against the number of records, of columns and of releases; "n log n" is promised as ``LOG`` a little above
+one, because that is what a straight line through its times shows at these sizes.
 """
 
 from __future__ import annotations
@@ -173,9 +173,9 @@ def _replicates(n: int, p: int, releases: int) -> Callable[[], Any]:
     data = file(n, p)
     numbers, _ = names(p)
     measures = [
-        ruv.IntervalOverlap(f"v0 ~ {' + '.join(numbers[1:4])}"),
-        ruv.NormalKL(columns=numbers),
-        ruv.RecordLinkage(known=numbers[1:4]),
+        ruv.measures.IntervalOverlap(f"v0 ~ {' + '.join(numbers[1:4])}"),
+        ruv.measures.NormalKL(columns=numbers),
+        ruv.measures.RecordLinkage(known=numbers[1:4]),
     ]
     masks = [ruv.Noise(share=0.16, columns=numbers)]
     ruv.measure(data.head(300), masks, measures=measures, replicates=2, seed=1)
@@ -193,7 +193,7 @@ def _chunked(n: int, p: int, releases: int) -> Callable[[], Any]:
         part = file(min(CHUNK, n - start), p, seed=1 + start)[numbers]
         for path, frame in zip(paths, (part, noise.release(part, start)), strict=True):
             frame.to_csv(path, index=False, mode="a" if start else "w", header=not start, float_format="%.6g")
-    measures = [ruv.NormalKL(), ruv.IntervalOverlap(f"v0 ~ {' + '.join(numbers[1:4])}")]
+    measures = [ruv.measures.NormalKL(), ruv.measures.IntervalOverlap(f"v0 ~ {' + '.join(numbers[1:4])}")]
 
     return lambda: ruv.measure(str(paths[0]), releases={"released": str(paths[1])}, measures=measures, chunksize=CHUNK)
 
@@ -221,7 +221,7 @@ CASES: dict[str, Case] = {
         releases=1.3,
     ),
     "plot, with errors": doubtful(_plot),
-    "dominated": doubtful(lambda m: ruv.dominated(m), order="releases^2", releases=2.0, most_releases=20_000),
+    "dominated": doubtful(lambda m: ruv.decide.dominated(m), order="releases^2", releases=2.0, most_releases=20_000),
     # -- masks -----------------------------------------------------------------------------------------
     "Noise": mask(lambda v, c: ruv.Noise(share=0.16, columns=v)),
     "Noise, moments kept": mask(lambda v, c: ruv.Noise(share=0.16, columns=v, keep_moments=True), order="n p^2", p=2.0),
@@ -256,41 +256,49 @@ CASES: dict[str, Case] = {
         lambda v, c: ruv.Synthesize(method="cart"), order="n log n p^2", n=1.3, p=2.2, most=100_000
     ),
     # -- measures --------------------------------------------------------------------------------------
-    "NormalKL": measure(lambda v, c: ruv.NormalKL(columns=v), order="n p^2", p=2.0),
-    "IntervalOverlap": measure(lambda v, c: ruv.IntervalOverlap(_formula(v)), order="n p^2", p=2.0),
-    "EllipsoidOverlap": measure(lambda v, c: ruv.EllipsoidOverlap(_formula(v)), order="n p^2", p=2.0),
-    "Propensity": measure(lambda v, c: ruv.Propensity(columns=v), order="n p^2", p=2.0),
-    "TreePropensity": measure(lambda v, c: ruv.TreePropensity(columns=v), order="n log n p", n=1.3, most=200_000),
-    "ClusteredPropensity": measure(lambda v, c: ruv.ClusteredPropensity(columns=v), order="n^2 p", n=2.0, most=10_000),
-    "Wasserstein": measure(lambda v, c: ruv.Wasserstein(columns=v), order="n log n p", n=LOG),
-    "SlicedWasserstein": measure(lambda v, c: ruv.SlicedWasserstein(columns=v), order="n log n p", n=LOG),
-    "IL1s": measure(lambda v, c: ruv.IL1s(columns=v)),
-    "Mahalanobis": measure(lambda v, c: ruv.Mahalanobis(columns=v), order="n p^2", p=2.0),
-    "Eigenvalues": measure(lambda v, c: ruv.Eigenvalues(columns=v), order="n p^2", p=2.0),
-    "Marginals": measure(lambda v, c: ruv.Marginals(), order="n log n p", n=LOG),
-    "Pairwise": measure(lambda v, c: ruv.Pairwise(), order="n log n + n p^2", n=LOG, p=2.0),
-    "Hellinger": measure(lambda v, c: ruv.Hellinger(columns=c), order="n p^2", p=2.0),
-    "TotalVariation": measure(lambda v, c: ruv.TotalVariation(columns=c), order="n p^2", p=2.0),
-    "CramersV": measure(lambda v, c: ruv.CramersV(columns=c), order="n p^2", p=2.0),
-    "KAnonymity": measure(lambda v, c: ruv.KAnonymity(keys=c), order="n log n p", n=LOG),
-    "SampleUniques": measure(lambda v, c: ruv.SampleUniques(keys=c), order="n log n p", n=LOG),
-    "SpecialUniques": measure(lambda v, c: ruv.SpecialUniques(keys=c), order="n log n p^3", n=LOG, p=3.0),
-    "IntervalDisclosure": measure(lambda v, c: ruv.IntervalDisclosure(columns=v, width_sd=0.1)),
-    "RecordLinkage, 3 known": measure(lambda v, c: ruv.RecordLinkage(known=v[:3]), order="n log n", n=1.3, p=0.5),
-    "RecordLinkage, 6 known": measure(
-        lambda v, c: ruv.RecordLinkage(known=v[:6]), order="n log n to n^2", n=1.6, p=0.5
+    "NormalKL": measure(lambda v, c: ruv.measures.NormalKL(columns=v), order="n p^2", p=2.0),
+    "IntervalOverlap": measure(lambda v, c: ruv.measures.IntervalOverlap(_formula(v)), order="n p^2", p=2.0),
+    "EllipsoidOverlap": measure(lambda v, c: ruv.measures.EllipsoidOverlap(_formula(v)), order="n p^2", p=2.0),
+    "Propensity": measure(lambda v, c: ruv.measures.Propensity(columns=v), order="n p^2", p=2.0),
+    "TreePropensity": measure(
+        lambda v, c: ruv.measures.TreePropensity(columns=v), order="n log n p", n=1.3, most=200_000
     ),
-    "MD, 2 columns": measure(lambda v, c: ruv.MD(columns=v[:2]), order="n log n", n=LOG, p=0.5),
-    "MD, all columns": measure(lambda v, c: ruv.MD(columns=v), order="n^2 p", n=2.0, most=100_000),
-    "EnergyDistance": measure(lambda v, c: ruv.EnergyDistance(columns=v), order="n^2 p", n=2.0, most=50_000),
-    "FellegiSunter": measure(lambda v, c: ruv.FellegiSunter(known=v[:6]), order="n^2", n=2.0, p=0.5, most=50_000),
+    "ClusteredPropensity": measure(
+        lambda v, c: ruv.measures.ClusteredPropensity(columns=v), order="n^2 p", n=2.0, most=10_000
+    ),
+    "Wasserstein": measure(lambda v, c: ruv.measures.Wasserstein(columns=v), order="n log n p", n=LOG),
+    "SlicedWasserstein": measure(lambda v, c: ruv.measures.SlicedWasserstein(columns=v), order="n log n p", n=LOG),
+    "IL1s": measure(lambda v, c: ruv.measures.IL1s(columns=v)),
+    "Mahalanobis": measure(lambda v, c: ruv.measures.Mahalanobis(columns=v), order="n p^2", p=2.0),
+    "Eigenvalues": measure(lambda v, c: ruv.measures.Eigenvalues(columns=v), order="n p^2", p=2.0),
+    "Marginals": measure(lambda v, c: ruv.measures.Marginals(), order="n log n p", n=LOG),
+    "Pairwise": measure(lambda v, c: ruv.measures.Pairwise(), order="n log n + n p^2", n=LOG, p=2.0),
+    "Hellinger": measure(lambda v, c: ruv.measures.Hellinger(columns=c), order="n p^2", p=2.0),
+    "TotalVariation": measure(lambda v, c: ruv.measures.TotalVariation(columns=c), order="n p^2", p=2.0),
+    "CramersV": measure(lambda v, c: ruv.measures.CramersV(columns=c), order="n p^2", p=2.0),
+    "KAnonymity": measure(lambda v, c: ruv.measures.KAnonymity(keys=c), order="n log n p", n=LOG),
+    "SampleUniques": measure(lambda v, c: ruv.measures.SampleUniques(keys=c), order="n log n p", n=LOG),
+    "SpecialUniques": measure(lambda v, c: ruv.measures.SpecialUniques(keys=c), order="n log n p^3", n=LOG, p=3.0),
+    "IntervalDisclosure": measure(lambda v, c: ruv.measures.IntervalDisclosure(columns=v, width_sd=0.1)),
+    "RecordLinkage, 3 known": measure(
+        lambda v, c: ruv.measures.RecordLinkage(known=v[:3]), order="n log n", n=1.3, p=0.5
+    ),
+    "RecordLinkage, 6 known": measure(
+        lambda v, c: ruv.measures.RecordLinkage(known=v[:6]), order="n log n to n^2", n=1.6, p=0.5
+    ),
+    "MD, 2 columns": measure(lambda v, c: ruv.measures.MD(columns=v[:2]), order="n log n", n=LOG, p=0.5),
+    "MD, all columns": measure(lambda v, c: ruv.measures.MD(columns=v), order="n^2 p", n=2.0, most=100_000),
+    "EnergyDistance": measure(lambda v, c: ruv.measures.EnergyDistance(columns=v), order="n^2 p", n=2.0, most=50_000),
+    "FellegiSunter": measure(
+        lambda v, c: ruv.measures.FellegiSunter(known=v[:6]), order="n^2", n=2.0, p=0.5, most=50_000
+    ),
     "Cluster, average": measure(
-        lambda v, c: ruv.Cluster(clusters=100, columns=v[:4]), order="n^2", n=2.0, p=0.5, most=20_000
+        lambda v, c: ruv.measures.Cluster(clusters=100, columns=v[:4]), order="n^2", n=2.0, p=0.5, most=20_000
     ),
     "Cluster, k-means": measure(
-        lambda v, c: ruv.Cluster(clusters=100, columns=v, method="kmeans"), order="n p clusters", most=100_000
+        lambda v, c: ruv.measures.Cluster(clusters=100, columns=v, method="kmeans"), order="n p clusters", most=100_000
     ),
-    "DensityKL": measure(lambda v, c: ruv.DensityKL(columns=v[:3]), order="n + cells", p=0.5),
+    "DensityKL": measure(lambda v, c: ruv.measures.DensityKL(columns=v[:3]), order="n + cells", p=0.5),
     # -- runs ------------------------------------------------------------------------------------------
     "measure with replicates": Case("run", _replicates, order="n log n replicates", n=1.3, p=2.0, memory_releases=0.0),
     "measure in pieces from csv": Case("run", _chunked, order="n p^2", p=2.0, memory=0.0),

@@ -1,7 +1,7 @@
 """Peers that cannot live in our environment: they read the two files, time themselves and print what they found.
 
-anonymeter wants an older numpy than ours and has an environment of its own, `.venv-anonymeter` (``make bench-peers``); R has its packages.
-Each gives back a reason instead of numbers where it is not here.
+anonymeter wants an older numpy than ours and has an environment of its own, `.venv-anonymeter` (``make bench-peers``);
+R has its packages. Each gives back a reason instead of numbers where it is not here.
 """
 
 from __future__ import annotations

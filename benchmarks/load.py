@@ -64,7 +64,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"kept in {asked.out}")
     bad = [f["case"] for f in heavy if "failed" in f] + [c.case for c in curves if c.verdict == "failed"]
     print(
-        f"\n{len(heavy)} loads, {len(curves)} curves, {sum(c.verdict == 'MISS' for c in curves)} not of the stated order",
+        f"\n{len(heavy)} loads, {len(curves)} curves, {sum(c.verdict == 'MISS' for c in curves)} not of the stated "
+        "order",
         end="",
     )
     print(f"; failed: {', '.join(bad)}" if bad else "")
@@ -126,20 +127,24 @@ def as_markdown(kept: dict[str, Any]) -> str:
     """The load as a part of the page."""
     lines = [
         "## Load\n",
-        "Each line ran alone in a process of its own. The peak is that of the whole process, with Python, the libraries and the data;",
+        "Each line ran alone in a process of its own. The peak is that of the whole process, with Python, the "
+        "libraries and the data;",
     ]
     lines += [
-        "what the work itself added is in brackets. Cases whose order is quadratic run at fewer records, and their documentation says so.\n"
+        "what the work itself added is in brackets. Cases whose order is quadratic run at fewer records, and their "
+        "documentation says so.\n"
     ]
     lines += ["| case | size | time | peak (added) | stated order |", "|---|---|--:|--:|---|"]
     for f in kept["load"]:
         lines.append(f"| {f['case']} | {_size(f)} | {_time(f)} | {_peak(f)} | {f['order']} |")
     lines += [
         "\n## Growth\n",
-        "![Time and peak memory against records, columns and releases, with the slopes found and promised](growth.png)\n",
+        "![Time and peak memory against records, columns and releases, with the slopes found and "
+        "promised](growth.png)\n",
     ]
     lines += [
-        "The exponent is the slope of logarithms over the three largest sizes (of memory, over those that add 16 MB or more); "
+        "The exponent is the slope of logarithms over the three largest sizes (of memory, over those that add 16 MB or "
+        "more); "
         "0.2 above the promise is a MISS.\n"
     ]
     lines += [

@@ -1,7 +1,7 @@
 """The kept page: the machine, the versions, the table of ratios, where we lose, and the load, in one Markdown file.
 
-The two halves (``python -m benchmarks --out PAGE`` and ``python -m benchmarks.load --out PAGE``) are kept as numbers in `out/benchmarks/`
-beside the project, so that either may run alone and the page still has both.
+The two halves (``python -m benchmarks --out PAGE`` and ``python -m benchmarks.load --out PAGE``) are kept as numbers in
+`out/benchmarks/` beside the project, so that either may run alone and the page still has both.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ def _processor() -> str:
 def compose(table: dict[str, Any] | None, load: dict[str, Any] | None) -> str:
     """The page, from what was kept."""
     parts = [
-        "# Benchmarks: what was measured\n\nWritten by `make bench`; do not edit. `README.md` here says how it is measured.\n"
+        "# Benchmarks: what was measured\n\nWritten by `make bench`; do not edit. `README.md` here says how it is "
+        "measured.\n"
     ]
     for name, half in (("table of ratios", table), ("load", load)):
         if half is not None:
@@ -122,7 +123,8 @@ def compose(table: dict[str, Any] | None, load: dict[str, Any] | None) -> str:
         parts += [
             _losses(tables, load),
             _absent(tables),
-            "## Ratios\n\nTimes are the best of several rounds, taken in turns; each row says which way round its ratio goes.\n",
+            "## Ratios\n\nTimes are the best of several rounds, taken in turns; each row says which way round its "
+            "ratio goes.\n",
         ]
         parts += [_markdown(t) for t in tables]
     if load is None:

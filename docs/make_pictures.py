@@ -50,7 +50,11 @@ def measured() -> ruv.RUMap:
     )
     masks = [ruv.Noise(share=s) for s in (0.05, 0.2, 0.5)] + [ruv.Microaggregate(size=k, by="mdav") for k in (3, 10)]
     masks += [ruv.RankSwap(within=w) for w in (0.05, 0.15)]
-    measures = [ruv.RecordLinkage(known=["a", "b"]), ruv.IntervalOverlap("y ~ a + b"), ruv.NormalKL()]
+    measures = [
+        ruv.measures.RecordLinkage(known=["a", "b"]),
+        ruv.measures.IntervalOverlap("y ~ a + b"),
+        ruv.measures.NormalKL(),
+    ]
     return ruv.measure(file, masks, measures=measures, replicates=3, seed=7)
 
 

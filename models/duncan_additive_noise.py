@@ -1,9 +1,9 @@
 """Duncan, Keller-McNulty and Stokes (2001), section IV: additive noise against snoopers who know more or less.
 
-n normal records get normal noise. The scientist takes the released mean; the snooper knows a row (eq. 4), that the target
-belongs to the population (eq. 2), that it is the 99th population percentile (eq. 8) or the largest record (eq. 10). The
-maps show figures 2, 3 and 4 with the formulas as printed, with the exact error of the same rules, and for a snooper
-who uses Bayes' rule and knows the noise variance.
+n normal records get normal noise. The scientist takes the released mean; the snooper knows a row (eq. 4), that the
+target belongs to the population (eq. 2), that it is the 99th population percentile (eq. 8) or the largest record (eq.
+10). The maps show figures 2, 3 and 4 with the formulas as printed, with the exact error of the same rules, and for a
+snooper who uses Bayes' rule and knows the noise variance.
 
 Run it with ``ruvdecision run models/duncan_additive_noise.py --out out/``.
 """
@@ -18,7 +18,10 @@ from ruvdecision.plots.knowledge import plot_knowledge
 from ruvdecision.scenarios import Curve, crossings, map_curves, optimal_noise
 
 RISK = 5.0
-"""The paper's largest tolerable risk. It is a threshold for each state of knowledge, so the maps themselves have no one choice."""
+"""The paper's largest tolerable risk.
+
+It is a threshold for each state of knowledge, so the maps themselves have no one choice.
+"""
 PAPER = {"n": 200, "variance": 1.0, "p": 0.99}
 METHODS = {"paper": "as printed", "exact": "exact error of the same rules", "bayes": "Bayes' rule, flat prior"}
 
@@ -86,7 +89,8 @@ def notes(result):
     yield (
         f"  A snooper who uses Bayes' rule needs more noise: {_need(known)} with the mean known, "
         f"{_need(curve['bayes']['record'])} with a flat prior. "
-        f"At the plug-in optimum their risk is {float(curve['bayes']['record'].risk(best.noise_variance)):.4f} (flat prior)."
+        f"At the plug-in optimum their risk is {float(curve['bayes']['record'].risk(best.noise_variance)):.4f} (flat "
+        "prior)."
     )
     open_ = curve["paper"]["population"]
     yield f"  Row unknown: risk {float(open_.risk(0.0)):.4f} without any noise." + say(
@@ -108,14 +112,16 @@ def notes(result):
 
     constants, moments = extreme_constants(n), normal_moments(n, n)
     yield (
-        f"Figure 4, the maximum: K_n1 = {constants.mean:.6f} and K_n2 = {constants.variance:.6f} are asymptotic; exactly "
+        f"Figure 4, the maximum: K_n1 = {constants.mean:.6f} and K_n2 = {constants.variance:.6f} are asymptotic; "
+        "exactly "
         f"{moments.mean:.6f} and {moments.variance:.6f}."
     )
     for method, word in (("paper", "eq. 10"), ("exact", "exact"), ("bayes", "Bayes")):
         risks = ", ".join(f"{float(curve[method]['maximum'].risk(v * s2)):.6g}" for v in (0.05, 0.21, 1.0))
         yield f"  {word}: risk {risks} at noise variance .05, .21, 1 (times s2)."
     yield (
-        "  Paper: knowing that the target is the extreme helps least. Not so: eq. 10 treats the largest record and the largest released "
+        "  Paper: knowing that the target is the extreme helps least. Not so: eq. 10 treats the largest record and the "
+        "largest released "
         "value as independent. Exactly, the risk has no upper limit, and up to noise variance "
         f"{_meet(curve['exact']['maximum'], curve['exact']['record'])} it exceeds that of the known row."
     )

@@ -117,12 +117,14 @@ def notes(result):
         f"n = 77 (printed above eq. 12) would give {77 / SD**2:.3g}."
     )
     yield (
-        f"  With n = 77 the 99th percentile has rank ceil(76.23) = {percentile_rank(77, 0.99)}, the maximum itself, but Table 1 has "
+        f"  With n = 77 the 99th percentile has rank ceil(76.23) = {percentile_rank(77, 0.99)}, the maximum itself, "
+        "but Table 1 has "
         "70K and 95.2K. So the paper's n is about 177."
     )
     yield from _maximum(x)
     yield (
-        f"Claim, no noise is enough for the minimum: true for a known rank, risk at least {1 / x[0] ** 2:.3g} because the release stops "
+        f"Claim, no noise is enough for the minimum: true for a known rank, risk at least {1 / x[0] ** 2:.3g} because "
+        "the release stops "
         f"at 0. With the row known {needed(x, 1, knowledge='index') / s2:.5f} S2 is enough."
     )
     every = result["all targets"]
@@ -130,11 +132,13 @@ def notes(result):
         index, position = (every.select(target=target, knowledge=k).risk for k in ("index", "position"))
         ratio = position / index
         yield (
-            f"Claim, the rank gives away more than the row, {target}: {_verdict(ratio)}, the ratio of risks is {ratio.min():.4g} to "
+            f"Claim, the rank gives away more than the row, {target}: {_verdict(ratio)}, the ratio of risks is "
+            f"{ratio.min():.4g} to "
             f"{ratio.max():.4g} over the grid."
         )
     yield (
-        "  That is no theorem: for normal records, n = 200, the row is worth more than the rank of the maximum once the noise variance "
+        "  That is no theorem: for normal records, n = 200, the row is worth more than the rank of the maximum once "
+        "the noise variance "
         "exceeds .2573 of theirs."
     )
     for p in (0.99, 0.9):
@@ -154,20 +158,24 @@ def _maximum(x):
     need, claimed = needed(x, n), 0.12 * s2
     chance = stats.chi2.sf(200 / RISK / exact.index_error(x[-1], claimed), 200)
     yield (
-        f"Claim, .12 S2 meets 4E-08 for the maximum: {_truth(risk(claimed) <= RISK)} with the variance of the records, risk "
-        f"{risk(claimed):.4g}; the need is {need / s2:.5f} S2. 200 replicates have a relative error of {np.sqrt(2 / 200):.0%} and show "
+        f"Claim, .12 S2 meets 4E-08 for the maximum: {_truth(risk(claimed) <= RISK)} with the variance of the records, "
+        "risk "
+        f"{risk(claimed):.4g}; the need is {need / s2:.5f} S2. 200 replicates have a relative error of "
+        f"{np.sqrt(2 / 200):.0%} and show "
         f"4E-08 or less with probability {chance:.3f}."
     )
     share = optimize.brentq(lambda s: s - 0.12 * exact.released_variance(x, s * s2)[0] / s2, 0.05, 0.5)
     printed = share * s2
     yield (
-        f"  With .12 of the released variance S_y2, as printed, lambda2 is {share:.4f} S2 and the risk {risk(printed):.4g}: "
+        f"  With .12 of the released variance S_y2, as printed, lambda2 is {share:.4f} S2 and the risk "
+        f"{risk(printed):.4g}: "
         f"{_truth(risk(printed) <= RISK)} too."
     )
     utility = 1 / exact.scientist_error(x, printed)[0]
     holds = round(utility * 1e7, 1) == 8.9 and round(100 * efficiency(printed)) == 89
     yield (
-        f"Claim, utility 8.9E-07 and efficiency 89 % there: {_truth(holds)}, {utility:.3g} and {efficiency(printed):.1%} with S_y2; "
+        f"Claim, utility 8.9E-07 and efficiency 89 % there: {_truth(holds)}, {utility:.3g} and "
+        f"{efficiency(printed):.1%} with S_y2; "
         f"{efficiency(claimed):.1%} with S_x2, {efficiency(need):.1%} at the exact need."
     )
 
@@ -183,8 +191,10 @@ def _unequal(x, p):
     )
     why = "" if x[rank - 1] > SENSITIVE else " 35K is not above 35K, so the target's own noise is not doubled."
     return (
-        f"Claim, unequal variance keeps more utility, {p:.0%} target: {_truth(after < before)}, base variance {unequal / s2:.5f} against "
-        f"{equal / s2:.5f} S2, utility {1 / after:.4g} against {1 / before:.4g}, efficiency {s2 / n / after:.1%} against "
+        f"Claim, unequal variance keeps more utility, {p:.0%} target: {_truth(after < before)}, base variance "
+        f"{unequal / s2:.5f} against "
+        f"{equal / s2:.5f} S2, utility {1 / after:.4g} against {1 / before:.4g}, efficiency {s2 / n / after:.1%} "
+        "against "
         f"{s2 / n / before:.1%}.{why}"
     )
 

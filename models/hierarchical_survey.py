@@ -1,12 +1,14 @@
 """A survey in areas with partial pooling: noise and topcoding compared on one map.
 
-Records are normal around the mean of their area, the area means are normal around a common mean, and both spreads are unknown: small areas
-borrow from large ones. The scientist wants all area means and pays the sum of squared errors. The intruder wants one record and
-pays the squared error: the largest value in the smallest area, a respondent who stands out and has few to hide among. He knows the row.
+Records are normal around the mean of their area, the area means are normal around a common mean, and both spreads are
+unknown: small areas borrow from large ones. The scientist wants all area means and pays the sum of squared errors. The
+intruder wants one record and pays the squared error: the largest value in the smallest area, a respondent who stands
+out and has few to hide among. He knows the row.
 
-Noise hides every record alike and costs every area mean something. Topcoding reports values above a threshold as the threshold: it hides
-high values only, and those below are released as they are. As long as the threshold lies below the target's value, the intruder is left
-with the tail of an area's law, which the other areas help him to know. A threshold above the target's value gives the value away.
+Noise hides every record alike and costs every area mean something. Topcoding reports values above a threshold as the
+threshold: it hides high values only, and those below are released as they are. As long as the threshold lies below the
+target's value, the intruder is left with the tail of an area's law, which the other areas help him to know. A threshold
+above the target's value gives the value away.
 
 Run it with ``ruvdecision run models/hierarchical_survey.py --out out/``.
 """
@@ -54,7 +56,7 @@ def records(sizes=SIZES, mean=50.0, between=6.0, within=8.0, seed=33):
     return rng.normal(np.repeat(means, sizes), within)
 
 
-def study(sizes=SIZES, points=5, draws=1000, tune=500, chains=4, seed=33):
+def study(sizes=SIZES, points=5, draws=1000, tune=500, chains=4, seed=33, executor=None, checkpoint=None):
     """Noise from a fifth to three times the spread within areas, and thresholds from just below the target's value down to the middle."""
     sizes = tuple(int(s) for s in sizes)
     if len(sizes) < 2 or min(sizes) < 1:
@@ -69,12 +71,14 @@ def study(sizes=SIZES, points=5, draws=1000, tune=500, chains=4, seed=33):
     intruder = ruv.User(common, ruv.Record(target), ruv.Quadratic(), name="The intruder")
     scientist = ruv.User(common, ruv.Parameter("area_mean"), ruv.Quadratic(), name="The scientist")
     noise = [ruv.Noise(sd=float(f"{s:.2g}")) for s in np.geomspace(1.6, 24.0, points)]
-    # One digit after the point, all of them below the target's value: above it there is nothing to sample, it is given away.
+    # One digit after the point, all of them below the target's value: above it there is nothing to sample, it is given
+    # away.
     low, high = min(float(np.quantile(x, 0.4)), float(x[target]) - 1.0), float(x[target])
     cuts = np.unique(np.floor(10 * np.linspace(low, high - 0.1, points)) / 10)
     masks = [*noise, *(ruv.Topcode(at=float(c)) for c in cuts if c < high), ruv.Suppress()]
     engine = Sampling(draws=draws, tune=tune, chains=chains, target_accept=0.95, reuse=False)
-    rumap = ruv.evaluate(masks, intruder=intruder, scientist=scientist, data=x, engine=engine, seed=seed)
+    users = {"intruder": intruder, "scientist": scientist}
+    rumap = ruv.evaluate(masks, **users, data=x, engine=engine, seed=seed, executor=executor, checkpoint=checkpoint)
     hidden = [int(np.sum(x > mask.at)) if isinstance(mask, ruv.Topcode) else 0 for mask in masks]
     return replace(rumap, attrs={**rumap.attrs, "sizes": list(sizes), "target_area": small, "hidden": hidden})
 
@@ -98,7 +102,8 @@ def notes(rumap):
         if len(allowed):
             best = allowed[np.argmax(own.utility[allowed])]
             yield (
-                f"{technique}: the most utility with risk at most {MAX_RISK:g} has {own.releases[best]}, risk {own.risk[best]:.4f} ± "
+                f"{technique}: the most utility with risk at most {MAX_RISK:g} has {own.releases[best]}, risk "
+                f"{own.risk[best]:.4f} ± "
                 f"{own.risk_error[best]:.4f}, utility {own.utility[best]:.4f} ± {own.utility_error[best]:.4f}."
             )
         else:
@@ -106,8 +111,10 @@ def notes(rumap):
     coded = rumap.select(technique="Topcode")
     above = [k for k, t in zip(rumap.attrs["hidden"], rumap.techniques, strict=True) if t == "Topcode"]
     yield (
-        f"Topcoding at {coded.parameters['at'][-1]:g} hides {above[-1]} of {n} records and leaves the intruder a standard deviation of "
-        f"{np.sqrt(coded.intruder_uncertainty[-1]):.2f}; at {coded.parameters['at'][0]:g} it hides {above[0]} and leaves "
+        f"Topcoding at {coded.parameters['at'][-1]:g} hides {above[-1]} of {n} records and leaves the intruder a "
+        "standard deviation of "
+        f"{np.sqrt(coded.intruder_uncertainty[-1]):.2f}; at {coded.parameters['at'][0]:g} it hides {above[0]} and "
+        "leaves "
         f"{np.sqrt(coded.intruder_uncertainty[0]):.2f}. Thresholds above the target's value would give it away."
     )
     for route in dict.fromkeys(rumap.columns["intruder_route"].tolist()):

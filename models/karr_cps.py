@@ -1,13 +1,14 @@
 """Karr et al. (2006), application 1: eight masks on 1,080 records of the 1995 Current Population Survey.
 
 Twelve numeric variables, some of them an exact linear function of others. An intruder knows six of them exactly and
-links by the method of Fellegi and Sunter, which the paper names without its settings; nearest neighbours are the alternative,
-``--set risk=linkage``. Fellegi and Sunter became the default after both were tried, because its frontier is closer to the
-paper's, so that closeness is no confirmation. A scientist regresses adjusted gross income on five variables. Figure 1
-shows IO and EO against risk.
+links by the method of Fellegi and Sunter, which the paper names without its settings; nearest neighbours are the
+alternative, ``--set risk=linkage``. Fellegi and Sunter became the default after both were tried, because its frontier
+is closer to the paper's, so that closeness is no confirmation. A scientist regresses adjusted gross income on five
+variables. Figure 1 shows IO and EO against risk.
 
-The file is the CASC project's test file ``casc_census1995.csv``, without the weight AFNLWGT. It is not part of this project:
-where it is not found beside it (or under ``--set file=...``), a stand-in with the same variables is generated, and the notes say so.
+The file is the CASC project's test file ``casc_census1995.csv``, without the weight AFNLWGT. It is not part of this
+project: where it is not found beside it (or under ``--set file=...``), a stand-in with the same variables is generated,
+and the notes say so.
 """
 
 from pathlib import Path
@@ -70,7 +71,7 @@ def stand_in(seed=1, n=1080):
     return pd.DataFrame(table)
 
 
-def study(file="", risk="fellegi_sunter", replicates=10, seed=1):
+def study(file="", risk="fellegi_sunter", replicates=10, seed=1, executor=None, checkpoint=None):
     """Two maps of the same releases: utility IO and utility EO. ``risk`` is "fellegi_sunter" or "linkage"."""
     data, source = records(file, seed)
     measures = [
@@ -79,7 +80,8 @@ def study(file="", risk="fellegi_sunter", replicates=10, seed=1):
         IntervalOverlap(MODEL),
         EllipsoidOverlap(MODEL),
     ]
-    found = measure(data, list(MASKS.values()), measures=measures, replicates=replicates, seed=seed)
+    running = {"executor": executor, "checkpoint": checkpoint}
+    found = measure(data, list(MASKS.values()), measures=measures, replicates=replicates, seed=seed, **running)
     rumap = ruv.RUMap.build(
         masks=list(MASKS.values()),
         labels=list(MASKS),

@@ -1,13 +1,16 @@
 """Karr et al. (2006), application 2: eight masks on normal data of six kinds, with EO, IO, KL and linkage risk.
 
-Data are normal with three, six or ten variables and low or high correlation; the first variable is regressed on the others.
-The paper prints neither the correlations nor the means, and its record linkage software is not described. The correlations
-below were *fitted* to the printed tables: they show that some covariance gives such tables, and are not the authors'
-own. Means are 2, because with means of zero the intercept alone would keep IO above .95/p, which the tables contradict.
+Data are normal with three, six or ten variables and low or high correlation; the first variable is regressed on the
+others. The paper prints neither the correlations nor the means, and its record linkage software is not described. The
+correlations below were *fitted* to the printed tables: they show that some covariance gives such tables, and are not
+the authors' own. Means are 2, because with means of zero the intercept alone would keep IO above .95/p, which the
+tables contradict.
 
-The paper has n = 10,000 and five data sets of each kind, and so has the default, which takes about a quarter of a minute.
-A quicker look is ``ruvdecision run models/karr_simulation.py --set n=2000 --set replicates=2``.
+The paper has n = 10,000 and five data sets of each kind, and so has the default, which takes about a quarter of a
+minute. A quicker look is ``ruvdecision run models/karr_simulation.py --set n=2000 --set replicates=2``.
 """
+
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -145,12 +148,13 @@ def correlation(kind, p):
     return matrix
 
 
-def study(n=PAPER_N, replicates=5, seed=1):
+def study(n=PAPER_N, replicates=5, seed=1, executor=None, checkpoint=None):
     """One map per kind of data; each number is an average over ``replicates`` data sets of ``n`` records."""
-    return {f"{kind} {p}": cell(kind, p, n, replicates, seed) for kind, p in FITTED}
+    places = {pair: None if checkpoint is None else Path(checkpoint) / "{} {}".format(*pair) for pair in FITTED}
+    return {f"{k} {p}": cell(k, p, n, replicates, seed, executor, places[k, p]) for k, p in FITTED}
 
 
-def cell(kind, p, n, replicates, seed):
+def cell(kind, p, n, replicates, seed, executor=None, checkpoint=None):
     """The map of one kind of data. Every data set is masked once by every method, as in the paper."""
     names = ["y", *(f"x{j}" for j in range(1, p))]
     model = f"y ~ {' + '.join(names[1:])}"
@@ -160,9 +164,9 @@ def cell(kind, p, n, replicates, seed):
     for r in range(replicates):
         draws, masking = (np.random.SeedSequence([seed, r, part]) for part in range(2))
         data = pd.DataFrame(2 + np.random.default_rng(draws).standard_normal((n, p)) @ root.T, columns=names)
-        tables.append(
-            measure(data, list(MASKS.values()), measures=measures, seed=masking, progress=False).to_dataframe()
-        )
+        running = {"executor": executor, "checkpoint": None if checkpoint is None else checkpoint / str(r)}
+        rumap = measure(data, list(MASKS.values()), measures=measures, seed=masking, progress=False, **running)
+        tables.append(rumap.to_dataframe())
     columns = {}
     for name in BETTER:
         values = np.array([t[name] for t in tables])
@@ -235,12 +239,15 @@ def notes(maps):
             yield f"{kind} {p:>2} {name:<11} {', '.join(said)}, risk {rumap.risk[i]:.3g} ({printed[i][3]:.3g})"
     yield "Agreement: " + ", ".join(f"{m} {sum(a)} of {len(a)}" for m, a in agreed.items() if a) + "."
     yield (
-        "Free of any fitted number: KL of Noise is p/2 (ln 1.16 + 1/1.16 - 1) = .0157, .0315, .0524 and KL of Micp and Micz is "
-        "(p - 1)(2 - ln 3)/2 = .901, 2.253, 4.056 whatever the correlations; the limits of EO for Noise are .905, .881, .856."
+        "Free of any fitted number: KL of Noise is p/2 (ln 1.16 + 1/1.16 - 1) = .0157, .0315, .0524 and KL of Micp and "
+        "Micz is "
+        "(p - 1)(2 - ln 3)/2 = .901, 2.253, 4.056 whatever the correlations; the limits of EO for Noise are .905, "
+        ".881, .856."
     )
     yield "These are d(original || released), though the paper's text writes d(released || original)."
     yield (
-        "Cannot be reproduced: the whole of high 6 and high 10 (15 and 45 unknown correlations), KL of Rank, and the risk, whose "
+        "Cannot be reproduced: the whole of high 6 and high 10 (15 and 45 unknown correlations), KL of Rank, and the "
+        "risk, whose "
         "linkage software is not described; nearest neighbours are far stronger than it for Micir and Resamp."
     )
     found = table_3(PRINTED)

@@ -6,15 +6,16 @@ below zero as zero. The intruder wants the largest income and pays the absolute 
 earner's row, or only that the target is the largest. The scientist wants the population's median and pays the
 absolute error too. No closed form is known, so both are sampled, and every point has its standard error.
 
-Beside them stand the snoopers of Duncan, Keller-McNulty and Stokes (2001) on the same records and the same scale: one takes
-the released value of the top earner's row, the other the largest released value. Their loss is averaged over
-releases of these records; a Bayesian's is what he himself expects after the release that he sees. Utility is the Bayesian
-scientist's for every curve.
+Beside them stand the snoopers of Duncan, Keller-McNulty and Stokes (2001) on the same records and the same scale: one
+takes the released value of the top earner's row, the other the largest released value. Their loss is averaged over
+releases of these records; a Bayesian's is what he himself expects after the release that he sees. Utility is the
+Bayesian scientist's for every curve.
 
 Run it with ``ruvdecision run models/lognormal_income.py --out out/``.
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -73,11 +74,13 @@ def study(
     releases=1,
     replicates=400,
     seed=177,
+    executor=None,
+    checkpoint=None,
 ):
     """Four curves for noise variances from 5 to 100 % of the sample's.
 
-    ``releases`` are averaged over for the sampled users, ``replicates`` for the snoopers. With the row known more draws are taken until
-    both uncertainties are known to ``target_mcse``.
+    ``releases`` are averaged over for the sampled users, ``replicates`` for the snoopers. With the row known more draws
+    are taken until both uncertainties are known to ``target_mcse``.
     """
     x = records(source, n, seed)
     top = int(np.argmax(x))
@@ -86,14 +89,23 @@ def study(
     scientist = ruv.User(common, ruv.Parameter("median"), loss, name="The scientist")
     few = Sampling(draws=draws, tune=tune, chains=chains)
     maps = {}
-    # The largest of many records is drawn file by file from a part of the draws: more draws would not make it better known.
+    # The largest of many records is drawn file by file from a part of the draws: more draws would not make it better
+    # known.
     for name, target, engine in (
         ("Bayes, row known", ruv.Record(top), replace(few, target_mcse=target_mcse)),
         ("Bayes, rank known", Maximum(), few),
     ):
         intruder = ruv.User(common, target, loss, name="The intruder")
         maps[name] = ruv.evaluate(
-            masks, intruder=intruder, scientist=scientist, data=x, engine=engine, replicates=releases, seed=seed
+            masks,
+            intruder=intruder,
+            scientist=scientist,
+            data=x,
+            engine=engine,
+            replicates=releases,
+            seed=seed,
+            executor=executor,
+            checkpoint=None if checkpoint is None else Path(checkpoint) / name,
         )
     told = maps["Bayes, row known"]
     utility = Value(told.scientist_uncertainty, told.scientist.error)
@@ -146,8 +158,10 @@ def notes(result):
         yield f"{name}: an expected error of ${threshold:,.0f} needs {need} against {CURVES[name]}."
     ratio = result["plug-in, row known"].intruder_uncertainty / first.intruder_uncertainty
     yield (
-        f"With the row known, the plug-in's mean error on these records is {ratio.min():.3f} to {ratio.max():.3f} times what the Bayesian "
-        "expects; for a Gaussian it could not be below 1. Here it can: the plug-in is judged on the records, the Bayesian by his belief."
+        f"With the row known, the plug-in's mean error on these records is {ratio.min():.3f} to {ratio.max():.3f} "
+        "times what the Bayesian "
+        "expects; for a Gaussian it could not be below 1. Here it can: the plug-in is judged on the records, the "
+        "Bayesian by his belief."
     )
     for name in ("Bayes, row known", "Bayes, rank known"):
         rumap = result[name]
@@ -155,7 +169,8 @@ def notes(result):
         other = np.max(rumap.scientist.error / rumap.scientist_uncertainty)
         how = rumap.columns["intruder_how"].tolist()
         yield (
-            f"{name}: standard errors at most {share:.2%} (intruder) and {other:.2%} (scientist); {how.count('sampled')} of {len(how)} "
+            f"{name}: standard errors at most {share:.2%} (intruder) and {other:.2%} (scientist); "
+            f"{how.count('sampled')} of {len(how)} "
             f"releases sampled, the rest reweighted; {int(np.sum(~rumap.converged))} not converged."
         )
     yield _checked(first)

@@ -1,25 +1,27 @@
 r"""Randomised response: a yes-no trait under PRAM, in closed form beside sampled.
 
-Each of n respondents has a sensitive trait, x = 1, with the unknown probability p, and p has a Beta(a, b) prior. Every answer is
-kept with probability s and turned round otherwise: Warner's (1965) design, which is PRAM with two categories. The intruder
-wants one respondent's trait, the scientist the proportion p; both pay the squared error, so that the intruder's U is
-pi (1 - pi), with pi his chance that the respondent has the trait.
+Each of n respondents has a sensitive trait, x = 1, with the unknown probability p, and p has a Beta(a, b) prior. Every
+answer is kept with probability s and turned round otherwise: Warner's (1965) design, which is PRAM with two categories.
+The intruder wants one respondent's trait, the scientist the proportion p; both pay the squared error, so that the
+intruder's U is pi (1 - pi), with pi his chance that the respondent has the trait.
 
-The posterior is a finite mixture. With K = the sum of the records, T = the sum of the released answers and B the beta function,
+The posterior is a finite mixture. With K = the sum of the records, T = the sum of the released answers and B the beta
+function,
 
     P(K = k)         = C(n, k) B(a + k, b + n - k) / B(a, b)
     P(T = t | K = k) = sum_j C(k, j) s^j (1 - s)^(k - j)  C(n - k, t - j) (1 - s)^(t - j) s^(n - k - t + j)
     p | T = t        ~ sum_k P(K = k | T = t) Beta(a + k, b + n - k).
 
-It is the same law as the density proportional to p^(a-1) (1-p)^(b-1) q^t (1-q)^(n-t), q = s p + (1-s)(1-p), expanded in powers of p. For
-the intruder the target's own answer y counts apart from the others': with K' and T' the sums over these,
+It is the same law as the density proportional to p^(a-1) (1-p)^(b-1) q^t (1-q)^(n-t), q = s p + (1-s)(1-p), expanded in
+powers of p. For the intruder the target's own answer y counts apart from the others': with K' and T' the sums over
+these,
 
     P(x = i, K' = k, T' = t, y) = C(n-1, k) B(a + i + k, b + n - i - k) / B(a, b)  P(T' = t | K' = k)  P(y | x = i).
 
-All sums are finite, so the mean of U over the releases that the belief expects is a finite sum too: the exact map, drawn before any
-data exist. The sampled map takes one drawn file, samples p given each release of it, and is held against the closed form for the very
-same releases. A single release may leave an intruder less sure than he was, where the answer is not the one that he expected: his gain
-is then negative, while the expected one never is.
+All sums are finite, so the mean of U over the releases that the belief expects is a finite sum too: the exact map,
+drawn before any data exist. The sampled map takes one drawn file, samples p given each release of it, and is held
+against the closed form for the very same releases. A single release may leave an intruder less sure than he was, where
+the answer is not the one that he expected: his gain is then negative, while the expected one never is.
 
 Run it with ``ruvdecision run models/randomised_response.py --out out/``.
 """
@@ -78,7 +80,8 @@ def scientist_table(n, a, b, stay):
     k = np.arange(n + 1)
     joint = sum_law(n, a, b)[:, None] * release_law(n, stay)
     chance = joint.sum(axis=0)
-    # A total that cannot occur (all answers kept or all turned round, and no such K) has no posterior and counts for nothing.
+    # A total that cannot occur (all answers kept or all turned round, and no such K) has no posterior and counts for
+    # nothing.
     weight = np.divide(joint, chance, out=np.zeros_like(joint), where=chance > 0)
     total = a + b + n
     first, second = (a + k) / total, (a + k) * (a + k + 1) / total / (total + 1)
@@ -113,7 +116,7 @@ def given(release, a, b, stay, row=0):
     return float(pi * (1 - pi)), float(scientist_table(len(y), a, b, stay)[1][y.sum()])
 
 
-def study(n=100, a=2.0, b=6.0, points=9, draws=1000, tune=500, chains=4, seed=1965):
+def study(n=100, a=2.0, b=6.0, points=9, draws=1000, tune=500, chains=4, seed=1965, executor=None, checkpoint=None):
     """Three maps over the chance that an answer is kept: expected U, and U given one drawn file's releases, exact and sampled."""
     if n < 2:
         raise ruv.InputError("n must be at least 2", n, "One respondent and somebody to hide among")
@@ -138,6 +141,8 @@ def study(n=100, a=2.0, b=6.0, points=9, draws=1000, tune=500, chains=4, seed=19
         data=data,
         engine=Sampling(draws=draws, tune=tune, chains=chains),
         seed=seed,
+        executor=executor,
+        checkpoint=checkpoint,
         **SCORE,
     )
     seen = np.array([given(_released(m, data, seed), a, b, s) for m, s in zip(masks, grid, strict=True)])
@@ -228,12 +233,14 @@ def notes(result):
     stay = np.asarray(mean.parameters["stay"])
     best = mean.choose(max_risk=MAX_RISK)
     yield (
-        f"Before any data: the most utility with risk at most {MAX_RISK:g} has {best.release}, risk {best.risk:.4f} and utility "
+        f"Before any data: the most utility with risk at most {MAX_RISK:g} has {best.release}, risk {best.risk:.4f} "
+        "and utility "
         f"{best.utility:.4f}."
     )
     half, whole = (int(np.flatnonzero(stay == s)[0]) for s in (0.5, 1.0))
     yield (
-        f"A fair coin (0.5) tells nothing: U is {mean.intruder_uncertainty[half]:.6f} and {mean.scientist_uncertainty[half]:.6f}, "
+        f"A fair coin (0.5) tells nothing: U is {mean.intruder_uncertainty[half]:.6f} and "
+        f"{mean.scientist_uncertainty[half]:.6f}, "
         f"the prior's {before(a, b)[0]:.6f} and {before(a, b)[1]:.6f}."
     )
     plain = a * b / (a + b) / (a + b + 1) / (a + b + n)
@@ -242,7 +249,8 @@ def notes(result):
         f"the sum gives {mean.scientist_uncertainty[whole]:.6f}."
     )
     yield (
-        f"Sampled against closed form for the same releases: at most {np.abs(gaps[:, 0]).max():.2f} standard errors apart for the "
+        f"Sampled against closed form for the same releases: at most {np.abs(gaps[:, 0]).max():.2f} standard errors "
+        "apart for the "
         f"intruder, {np.abs(gaps[:, 1]).max():.2f} for the scientist, over {len(gaps)} releases."
     )
     sampled = result["sampled"]

@@ -1,8 +1,8 @@
 """Suppressing cells of a 2 x 2 table: how many tables a reader holds possible, and one cell as the intruder sees it.
 
 Trottini and Fienberg (2002, section 4.1) measure the scientist's loss of utility by log M(S), M(S) being the number of
-tables that agree with what is published. Their table did not survive; four cells, a total of 258 and M(S) = 114 did. The table
-[[50, 63], [70, 75]] with all cells suppressed and its margins published agrees with them.
+tables that agree with what is published. Their table did not survive; four cells, a total of 258 and M(S) = 114 did.
+The table [[50, 63], [70, 75]] with all cells suppressed and its margins published agrees with them.
 
 The scientist wants the whole table under the logarithmic score. The intruder wants one cell under quadratic loss.
 """

@@ -69,7 +69,8 @@ def notes(rumap):
     none, mean = row(ruv.Suppress()), row(average)
     yield f"M0, suppression: risk {none.risk:.4f}, utility {none.utility:.4f}. Paper: 1/(s2 + f2) = 0.1429 and 1/f2 = 0.2."
     yield (
-        f"M1, the average: risk {mean.risk:.4f}, utility {mean.utility:.4f}. The paper prints the risk as (1/n)/((n-1) s2) = 0.0056, "
+        f"M1, the average: risk {mean.risk:.4f}, utility {mean.utility:.4f}. The paper prints the risk as (1/n)/((n-1) "
+        "s2) = 0.0056, "
         "a misprint for n/((n-1) s2) = 0.5556."
     )
     found = best(lambda variance: ruv.Noise(variance=variance) | average)
@@ -77,12 +78,14 @@ def notes(rumap):
     printed, literal = row(ruv.Noise(variance=2.081) | average), row(ruv.Noise(sd=2.081) | average)
     yield f"M2 at risk 0.5: noise variance {v:.6g} (sd {np.sqrt(v):.8g}), utility {found.utility:.10g}. Paper: r = 2.081, utility 2.65."
     yield (
-        f"  The paper's 2.081 is the variance on a grid: variance 2.081 has risk {printed.risk:.8f} and utility {printed.utility:.8f}; "
+        f"  The paper's 2.081 is the variance on a grid: variance 2.081 has risk {printed.risk:.8f} and utility "
+        f"{printed.utility:.8f}; "
         f"as a standard deviation it would give risk {literal.risk:.8f} and utility {literal.utility:.8f}."
     )
     alone = best(lambda variance: ruv.Noise(variance=variance))
     yield (
-        f"Claim (ii), noise and average beat noise alone. Row known: true; noise alone needs variance {alone.parameters['variance']:.9g} "
+        "Claim (ii), noise and average beat noise alone. Row known: true; noise alone needs variance "
+        f"{alone.parameters['variance']:.9g} "
         f"and leaves utility {alone.utility:.9g}."
     )
     hidden = row(ruv.Shuffle() | ruv.Noise(variance=2.08))
@@ -95,7 +98,8 @@ def notes(rumap):
         known = row(ruv.Microaggregate(groups=g))
         unknown = row(ruv.Shuffle() | ruv.Microaggregate(groups=g))
         yield (
-            f"Claim (i), one group is best. {g} group{'s' if g > 1 else ' '}: risk {known.risk:.4f} with the group known, "
+            f"Claim (i), one group is best. {g} group{'s' if g > 1 else ' '}: risk {known.risk:.4f} with the group "
+            "known, "
             f"{unknown.risk:.4f} with the group unknown."
         )
     yield "  So (i) holds for a known group and is a tie in mean U for an unknown one."

@@ -1,10 +1,10 @@
 """Trottini and Fienberg (2002), example 1, by sampling: the sampled map laid over the exact one.
 
-The same ten normal records and the same two users as in `trottini_fienberg_normal`, but their belief is written as a PyMC model and
-nothing is told to the sampler of the closed form. The posterior variances of a normal model do not depend on what is released, so one
-drawn file and one release of it are enough, and every sampled uncertainty must lie within a few of its standard errors of the exact
-one. Noise alone leaves records that are integrated out; averages tie them together, and their records are sampled with one
-coordinate of each exact average eliminated.
+The same ten normal records and the same two users as in `trottini_fienberg_normal`, but their belief is written as a
+PyMC model and nothing is told to the sampler of the closed form. The posterior variances of a normal model do not
+depend on what is released, so one drawn file and one release of it are enough, and every sampled uncertainty must lie
+within a few of its standard errors of the exact one. Noise alone leaves records that are integrated out; averages tie
+them together, and their records are sampled with one coordinate of each exact average eliminated.
 
 Run it with ``ruvdecision run models/trottini_fienberg_sampled.py --max-risk 0.5 --out out/``.
 """
@@ -46,7 +46,19 @@ def users(belief):
     }
 
 
-def study(n=10, variance=2.0, prior_variance=5.0, largest=200.0, points=8, draws=1000, tune=500, chains=4, seed=10):
+def study(
+    n=10,
+    variance=2.0,
+    prior_variance=5.0,
+    largest=200.0,
+    points=8,
+    draws=1000,
+    tune=500,
+    chains=4,
+    seed=10,
+    executor=None,
+    checkpoint=None,
+):
     """Suppression, the average, noise and then the average, and noise alone: exact on a fine grid, sampled at ``points`` of it."""
     exact, sampled = beliefs(n, variance, prior_variance)
     marks = [float(f"{v:.2g}") for v in np.geomspace(0.2, largest, points)]
@@ -68,7 +80,15 @@ def study(n=10, variance=2.0, prior_variance=5.0, largest=200.0, points=8, draws
     data = exact.draw(np.random.default_rng(seed))
     engine = Sampling(draws=draws, tune=tune, chains=chains)
     return {
-        "sampled": ruv.evaluate(masks, **users(sampled), data=data, engine=engine, seed=seed),
+        "sampled": ruv.evaluate(
+            masks,
+            **users(sampled),
+            data=data,
+            engine=engine,
+            seed=seed,
+            executor=executor,
+            checkpoint=checkpoint,
+        ),
         "exact": ruv.evaluate(curve, **users(exact)),
     }
 
@@ -150,8 +170,10 @@ def notes(result):
     worst = np.unravel_index(np.argmax(np.abs(gaps)), gaps.shape)
     limit = stats.norm.isf(0.05 / 2 / gaps.size)
     yield (
-        f"{len(sampled)} releases, two users each: the largest gap between sampled and exact U is {abs(gaps[worst]):.2f} standard errors "
-        f"({sampled.releases[worst[0]]}, the {('intruder', 'scientist')[worst[1]]}); {limit:.2f} would be exceeded by chance in one of 20 "
+        f"{len(sampled)} releases, two users each: the largest gap between sampled and exact U is "
+        f"{abs(gaps[worst]):.2f} standard errors "
+        f"({sampled.releases[worst[0]]}, the {('intruder', 'scientist')[worst[1]]}); {limit:.2f} would be exceeded by "
+        "chance in one of 20 "
         "runs."
     )
     for role, j in (("intruder", 0), ("scientist", 1)):
@@ -172,7 +194,8 @@ def notes(result):
     if chosen:
         i = chosen[0]
         yield (
-            f"The paper's choice, {sampled.releases[i]}: risk {sampled.risk[i]:.4f} ± {sampled.risk_error[i]:.4f} and utility "
+            f"The paper's choice, {sampled.releases[i]}: risk {sampled.risk[i]:.4f} ± {sampled.risk_error[i]:.4f} and "
+            "utility "
             f"{sampled.utility[i]:.3f} ± {sampled.utility_error[i]:.3f}. Exact: 0.5 and 2.651."
         )
 

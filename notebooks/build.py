@@ -1,7 +1,8 @@
 """Build the notebooks: run each source (MyST Markdown) and write it as .ipynb, with its outputs, beside it.
 
-``python notebooks/build.py`` builds all of them, ``python notebooks/build.py 02 04`` the second and the fourth, and ``--check`` says
-which are older than their sources without running anything. It needs jupytext, nbclient and ipykernel (the extra ``docs``).
+``python notebooks/build.py`` builds all of them, ``python notebooks/build.py 02 04`` the second and the fourth, and
+``--check`` says which are older than their sources without running anything. It needs jupytext, nbclient and ipykernel
+(the extra ``docs``).
 """
 
 from __future__ import annotations

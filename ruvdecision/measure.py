@@ -248,9 +248,9 @@ class Comparison(Findings):
         for i in range(len(masks)):
             done = results[i * len(starts) : (i + 1) * len(starts)]
             self.found.append(
-                [] if any(part is None for part in done) else [outcome for part in done for outcome in part]
+                [] if any(part is None for part in done) else _outcomes([found for part in done for found in part])
             )
-        self.found += [item or [] for item in results[len(masks) * len(starts) :]]
+        self.found += [_outcomes(item or []) for item in results[len(masks) * len(starts) :]]
         return interrupted
 
     def add(self, name: str, release: Any) -> None:
@@ -272,6 +272,11 @@ def _check_axes(risk: Any, utility: Any, columns: Sequence[str]) -> None:
 
 
 # -- the work ------------------------------------------------------------------------------------------
+
+
+def _outcomes(replicates: Sequence[Sequence[Sequence[Any]]]) -> list[list[Outcome]]:
+    """Results as a checkpoint gives them back, with their names."""
+    return [[Outcome(*outcome) for outcome in found] for found in replicates]
 
 
 def _compare(prepared: Sequence[Callable[[Any], Any]], released: Any) -> list[Outcome]:

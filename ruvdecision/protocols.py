@@ -91,6 +91,10 @@ class Posterior(Protocol):
         """Independent draws, ``(size,) + batch + event``."""
         ...
 
+    def spaced(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws as independent as they come: of a chain those far apart, and none twice."""
+        ...
+
     def log_density(self, at: Any) -> Array:
         """Log density, or log probability on a finite set, a joint quantity."""
         ...
@@ -101,6 +105,10 @@ class Posterior(Protocol):
         f receives an array of shape ``(points,) + batch + event`` (or broadcastable to it) and gives back
         ``(points,) + batch``.
         """
+        ...
+
+    def through(self, ask: Callable[[Posterior, Array], Value], f: Callable[[Array], Array], at: Any) -> Value:
+        """E f(theta), where ``ask(law, at)`` is the same in closed form for each law that this one may be made of."""
         ...
 
     def quadratic(self, weights: Any = 1.0) -> Value:
@@ -131,8 +139,8 @@ class Posterior(Protocol):
         """Log E exp(t theta) for each component; ``centred`` takes theta less its mean."""
         ...
 
-    def spread(self) -> Value:
-        """E |theta - theta'| for two independent copies, each component."""
+    def mean_difference(self) -> Value:
+        """Gini's mean difference, E |theta - theta'| for two independent copies, each component."""
         ...
 
     def entropy(self) -> Value:

@@ -10,6 +10,10 @@ a list or a dict of them (a panel). The first line of its docstring says what it
 ``figure(result)``
     a matplotlib Figure to write instead of the default picture; it may take ``max_risk`` too.
 
+A study that takes ``executor`` and ``checkpoint`` and hands them to `evaluate` or `measure` can be run by workers, and
+go on after it was killed: ``--workers``, ``--dask`` and ``--checkpoint`` on the command line give them. They are no
+settings.
+
 A study file is code: to load it is to run it. `find_studies` only reads.
 """
 
@@ -24,6 +28,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +44,9 @@ if TYPE_CHECKING:
     from .maps.rumap import RUMap
 
 __all__ = ["Listing", "Outcome", "Study", "find_studies", "load_study", "parse_settings"]
+
+#: What a study may take that says how it is run, not what it finds.
+RUNNING = ("executor", "checkpoint")
 
 #: Words that a person types and Python does not read as values.
 _WORDS: dict[str, Any] = {
@@ -137,7 +145,8 @@ class Study:
     def settings(self) -> dict[str, Any]:
         """The names that ``study`` takes, with their defaults; a name without one has `inspect.Parameter.empty`."""
         plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        return {name: p.default for name, p in inspect.signature(self.function).parameters.items() if p.kind in plain}
+        parameters = inspect.signature(self.function).parameters.items()
+        return {name: p.default for name, p in parameters if p.kind in plain and name not in RUNNING}
 
     def check(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return ``settings`` if ``study`` takes them; the error lists the names and their defaults."""
@@ -158,11 +167,19 @@ class Study:
             raise InputError(f"{self.name} needs a value for {', '.join(missing)}", do=f"Add --set {missing[0]}=VALUE")
         return dict(settings)
 
-    def run(self, **settings: Any) -> Outcome:
+    def run(
+        self, *, executor: Executor | None = None, checkpoint: str | Path | None = None, **settings: Any
+    ) -> Outcome:
         """Run the study and name its maps. An exception inside it becomes a `RuvError` of one line."""
         settings = self.check(settings)
+        given = {"executor": executor, "checkpoint": checkpoint}
+        running = {name: value for name, value in given.items() if value is not None}
+        lacking = sorted(running.keys() - inspect.signature(self.function).parameters.keys())
+        if lacking:
+            do = f"Write def study(..., {lacking[0]}=None) in it, and hand {lacking[0]} to evaluate or measure"
+            raise InputError(f"{self.name} takes no {' and no '.join(lacking)}", do=do)
         with _inside(self, "study"):
-            result = self.function(**settings)
+            result = self.function(**settings, **running)
         # A panel may come as an iterator; keep what it gives, because notes and figure see it again.
         if isinstance(result, Iterator):
             with _inside(self, "study"):

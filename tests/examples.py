@@ -25,12 +25,14 @@ LOSSES = {
     "ZeroOne": ruv.ZeroOne(tolerance=0.3),
 }
 POSTERIORS = {
-    "Gaussian": ruv.Gaussian.scalar(0.3, 1.7),
-    "Finite": ruv.Finite([0.0, 1.0, 2.5], [0.2, 0.5, 0.3]),
-    "GaussianMixture": ruv.GaussianMixture([0.4, 0.6], [0.0, 2.0], [1.0, 0.5]),
-    "Drawn": ruv.Drawn(np.random.default_rng(0).standard_normal(500)),
-    "Averaged": ruv.Averaged(ruv.Gaussian.scalar(np.linspace(-1, 1, 40), 1.5)),
-    "Curve": ruv.Curve(np.linspace(-8, 8, 161), -(np.linspace(-8, 8, 161) ** 2) / 2),
+    "Gaussian": ruv.posteriors.Gaussian.scalar(0.3, 1.7),
+    "Finite": ruv.posteriors.Finite([0.0, 1.0, 2.5], [0.2, 0.5, 0.3]),
+    "Mixture": ruv.posteriors.Mixture(ruv.posteriors.Gaussian.scalar([0.0, 2.0], [1.0, 0.5]), [0.4, 0.6]),
+    "Drawn": ruv.posteriors.Drawn(np.random.default_rng(0).standard_normal(500)),
+    "sampled Mixture": ruv.posteriors.Mixture(
+        ruv.posteriors.Gaussian.scalar(np.linspace(-1, 1, 40), 1.5), sampled=True
+    ),
+    "Curve": ruv.posteriors.Curve(np.linspace(-8, 8, 161), -(np.linspace(-8, 8, 161) ** 2) / 2),
 }
 TARGETS = {
     "Record": ruv.Record(0),
@@ -68,10 +70,10 @@ MASKS = {
     "PRAM": ruv.PRAM(stay=0.8, columns=[0]),
     "LocalSuppress": ruv.LocalSuppress(k=2, keys=[0]),
     "DataShuffle": ruv.DataShuffle(columns=[0]),
-    "MicroaggregateMixed": ruv.MicroaggregateMixed(size=2),
-    "Mechanism": ruv.Mechanism(np.ones((7, 1)), outputs=[0.5], outcomes=[0, 1], records=6),
-    "Apart": ruv.Apart(rows=[0]),
-    "Combine": ruv.Combine([[1.0]], [[0.5]]),
+    "MicroaggregateMixed": ruv.masks.MicroaggregateMixed(size=2),
+    "Mechanism": ruv.masks.Mechanism(np.ones((7, 1)), outputs=[0.5], outcomes=[0, 1], records=6),
+    "Apart": ruv.masks.Apart(rows=[0]),
+    "Combine": ruv.masks.Combine([[1.0]], [[0.5]]),
 }
 BELIEFS = {
     "NormalBelief": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -549,7 +550,8 @@ def test_parquet_and_spss(tmp_path, data):
     ("ending", "package"), [(".parquet", "pyarrow"), (".sav", "pyreadstat"), (".xpt", "pyreadstat")]
 )
 def test_packages_that_are_not_there_are_named(tmp_path, monkeypatch, ending, package):
-    monkeypatch.setattr("ruvdecision.data.read.find_spec", lambda name: None)
+    for name in ("pyarrow", "fastparquet", "pyreadstat"):
+        monkeypatch.setitem(sys.modules, name, None)
     (tmp_path / f"x{ending}").write_bytes(b"HEADER RECORD*******LIBV8   HEADER RECORD!!!!!!!")
     with pytest.raises(UnsupportedError, match=f"needs the package {package}.*Install {package}"):
         read_data(tmp_path / f"x{ending}")

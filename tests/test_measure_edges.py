@@ -83,7 +83,9 @@ def test_masks_at_the_edge(mask: Any) -> None:
     for edge in EDGES:
         data = files(edge)[0]
         found = attempt(
-            lambda d: ruv.measure(d, [mask], measures=[ruv.MD(), ruv.RecordLinkage()], replicates=2, seed=3),
+            lambda d: ruv.measure(
+                d, [mask], measures=[ruv.measures.MD(), ruv.measures.RecordLinkage()], replicates=2, seed=3
+            ),
             data,
             kind="maps",
         )
@@ -125,4 +127,4 @@ def test_divergence_of_very_different_variances(ratio: float) -> None:
     excess = ratio - 1
     exact = 0.5 * (excess - (np.log1p(excess) if abs(excess) < 0.5 else np.log(ratio)))
     released = np.array([-1.0, 1.0] * 5)
-    assert float(ruv.NormalKL()(sd * released, released)) == pytest.approx(exact, rel=1e-9, abs=1e-15)
+    assert float(ruv.measures.NormalKL()(sd * released, released)) == pytest.approx(exact, rel=1e-9, abs=1e-15)

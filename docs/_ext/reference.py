@@ -1,4 +1,4 @@
-"""The reference follows the public names: one page per chapter, generated from ``ruvdecision.__all__``.
+"""The reference follows the public names: one page per chapter, generated from the names at the top and in the rooms.
 
 A name that is exported and stands in no chapter is an error, so that the reference cannot fall behind the package.
 """
@@ -45,73 +45,57 @@ HOMES = {
     "targets": "targets",
     "losses": "losses",
     "users": "users",
-    "panels": "users",
-    "maskprior": "users",
-    "rules": "users",
     "masks": "masks",
     "posteriors": "posteriors",
     "channels": "posteriors",
-    "layout": "posteriors",
-    "observations": "posteriors",
     "engines": "engines",
-    "importance": "engines",
-    "rumap": "maps",
+    "maps": "maps",
     "evaluate": "maps",
-    "empirical": "maps",
-    "chunked": "maps",
-    "checkpoint": "maps",
-    "datafingerprint": "maps",
-    "digests": "maps",
+    "measure": "maps",
+    "running": "maps",
     "decide": "choosing",
-    "optimise": "choosing",
-    "limit": "choosing",
-    "limits": "choosing",
-    "blackwell": "choosing",
-    "sensitivity": "doubt",
-    "recordrisk": "doubt",
-    "publishing": "doubt",
-    "calibrate": "doubt",
-    "calibration": "doubt",
-    "worth": "doubt",
-    "information": "doubt",
+    "analyses": "doubt",
+    "analyses.optimise": "choosing",
+    "analyses.limit": "choosing",
+    "analyses.blackwell": "choosing",
     "scenarios": "scenarios",
-    "orderstatistics": "scenarios",
     "measures": "measures",
     "plots": "showing",
-    "knowledgeplot": "showing",
-    "riskplots": "showing",
-    "tornado": "showing",
-    "gallery": "showing",
-    "paper": "showing",
-    "posteriorplot": "showing",
-    "pictures": "showing",
     "report": "showing",
     "explore": "showing",
-    "studies": "showing",
     "errors": "errors",
     "protocols": "errors",
-    "scores": "errors",
 }
+ROOMS = ("masks", "posteriors", "channels", "users", "engines", "measures", "decide", "analyses", "plots")
+"""Rooms whose public names have an entry of their own, beside those at the top of the package."""
+
+
+def public_names() -> dict[str, Any]:
+    """Every public name as one writes it behind ``ruv.``, and what it stands for; a name at the top stands there alone."""
+    package = importlib.import_module("ruvdecision")
+    found = {name: getattr(package, name) for name in package.__all__ if not name.startswith("_")}
+    top = {id(thing) for thing in found.values()}
+    for room in ROOMS:
+        names = {f"{room}.{name}": getattr(getattr(package, room), name) for name in getattr(package, room).__all__}
+        found |= {name: thing for name, thing in names.items() if id(thing) not in top}
+    return found
 
 
 def chapters() -> dict[str, list[tuple[str, Any]]]:
     """Public names by chapter, with what they stand for."""
-    package = importlib.import_module("ruvdecision")
     found: dict[str, list[tuple[str, Any]]] = {chapter: [] for chapter in CHAPTERS}
-    for name in package.__all__:
-        if name.startswith("_"):
-            continue
-        thing = getattr(package, name)
+    for name, thing in public_names().items():
         module = (
             thing.__name__
             if isinstance(thing, types.ModuleType)
             else getattr(thing, "__module__", type(thing).__module__)
         )
         parts = str(module).split(".")
-        home = HOMES.get(parts[1] if len(parts) > 1 else "")
+        home = HOMES.get(".".join(parts[1:3])) or HOMES.get(parts[1] if len(parts) > 1 else "")
         if home is None:
             raise ExtensionError(
-                f"ruvdecision.{name} ({module}) is in no chapter of the reference: add its module to HOMES in {__file__}"
+                f"ruvdecision.{name} ({module}) is in no chapter of the reference: add its module to HOMES in "
+                f"{__file__}"
             )
         found[home].append((name, thing))
     return found
@@ -128,7 +112,7 @@ def page(chapter: str, names: list[tuple[str, Any]]) -> str:
         if isinstance(thing, types.ModuleType):
             lines += [
                 f".. automodule:: {thing.__name__}",
-                "   :no-members:" if thing.__name__.endswith(("masks", "measures")) else "   :members:",
+                "   :no-members:" if thing.__name__.removeprefix("ruvdecision.") in ROOMS else "   :members:",
             ]
             lines += ["   :no-index:"]
         elif inspect.isclass(thing):

@@ -121,7 +121,7 @@ def calibrate(
     root = root_seed(seed, checkpoint)
     shared = (user, mask, chosen, draws, simulations, root)
     tasks = [Task(f"{i}", simulate, (i, min(i + BLOCK, simulations))) for i in range(0, simulations, BLOCK)]
-    prints = {
+    prints: dict[str, object] = {
         "user": user.describe(),
         "mask": repr(mask),
         "engine": repr(chosen),
@@ -129,7 +129,9 @@ def calibrate(
         "seed": (root.entropy, tuple(root.spawn_key)),
     }
     with Bar(f"Calibrating on {simulations:,} simulations", progress) as bar:
-        outcome = run(tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=prints, tell=bar.tell)
+        outcome = run(
+            tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=lambda: prints, tell=bar.tell
+        )
     finished = [r for r in outcome.results if r is not None]
     if not finished:
         raise KeyboardInterrupt
@@ -364,7 +366,7 @@ def simulate(shared: Any, start: int, stop: int) -> dict[str, Any]:
                 found.setdefault(name, []).append(value)
         else:
             posterior = engine.posterior(user, mask, release)
-        found["ranks"].append(_rank(truth, _spaced(posterior, draws, rng).reshape(draws, -1), rng))
+        found["ranks"].append(_rank(truth, posterior.spaced(draws, rng).reshape(draws, -1), rng))
     return {name: np.asarray(values) for name, values in found.items()}
 
 
@@ -373,16 +375,6 @@ def _rank(truth: Array, values: Array, rng: np.random.Generator) -> Ints:
     room = 1e-11 * np.maximum(np.abs(truth), np.abs(values).max(axis=0))
     below, equal = np.sum(values < truth - room, axis=0), np.sum(np.abs(values - truth) <= room, axis=0)
     return np.asarray(below + rng.integers(0, equal + 1), dtype=np.int64)
-
-
-def _spaced(posterior: Any, size: int, rng: np.random.Generator) -> Array:
-    """Draws from a posterior as independent as they come; those of a chain far apart and none twice."""
-    many = getattr(posterior, "components", None)
-    weights: Any = getattr(posterior, "weights", ()) if getattr(posterior, "chains", None) is not None else ()
-    if len(weights) < size or np.ptp(weights) > 0:
-        return np.asarray(posterior.sample(size, rng))
-    places = ((np.arange(size) + rng.random()) * (len(weights) / size)).astype(int)
-    return np.asarray(posterior.draws[places] if many is None else many.select(places).sample(1, rng)[0])
 
 
 class _Made(NamedTuple):

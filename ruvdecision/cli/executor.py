@@ -1,19 +1,21 @@
-"""Who does the work: this process, several of this machine, or a dask cluster."""
+"""The executor of a command: none, processes of this machine, or a dask cluster."""
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import signal
 from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
-from typing import Any
 
 from ..errors import InputError, UnsupportedError
 
-__all__ = ["hands"]
+__all__ = ["executor_of"]
 
 
 @contextmanager
-def hands(options: argparse.Namespace) -> Iterator[Any]:
+def executor_of(options: argparse.Namespace) -> Iterator[Executor | None]:
     """The executor that --workers or --dask ask for, or None."""
     if options.dask is not None:
         if options.workers is not None:
@@ -39,16 +41,12 @@ def hands(options: argparse.Namespace) -> Iterator[Any]:
     if options.workers is None or options.workers == 1:
         yield None
         return
-    from concurrent.futures import ProcessPoolExecutor
-
-    from ..running.sharing import begin_worker
 
     # Ctrl-C is for this process, which then ends its workers: they should not answer it with tracebacks of their own.
-    pool = ProcessPoolExecutor(options.workers, initializer=begin_worker)
+    pool = ProcessPoolExecutor(options.workers, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
     try:
         yield pool
     finally:
-        workers = list((getattr(pool, "_processes", None) or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)
-        for worker in workers:
+        for worker in multiprocessing.active_children():
             worker.terminate()

@@ -15,7 +15,8 @@ def add(commands: Any) -> None:
     page = commands.add_parser(
         "explore",
         help="open a page with sliders: the lessons, or a study",
-        description="Serve a page from this machine to this machine, until Ctrl-C. A study is code: open only files that you trust.",
+        description="Serve a page from this machine to this machine, until Ctrl-C. A study is code: open only files "
+        "that you trust.",
     )
     page.add_argument(
         "file", metavar="FILE", nargs="?", help="a study whose numeric settings become sliders (default: the lessons)"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from .executor import hands
+from .executor import executor_of
 from .options import add_report_options, add_running_options, count, number
 from .outcomes import choose, close
 from .output import check_out, write
@@ -22,7 +22,8 @@ def add(commands: Any) -> None:
     comparer = commands.add_parser(
         "measure",
         help="map releases that other tools made: compare data files with the original",
-        description="Compare released data files with the original: CSV, parquet, Stata, SPSS or SAS, by their endings.",
+        description="Compare released data files with the original: CSV, parquet, Stata, SPSS or SAS, by their "
+        "endings.",
     )
     comparer.add_argument("original", metavar="ORIGINAL", help="the confidential file")
     comparer.add_argument(
@@ -108,7 +109,7 @@ def measure(options: argparse.Namespace) -> int:
     with progress_line(options.quiet) as say:
         say(f"reading {options.original}")
         original = read_data(options.original) if options.chunksize is None else options.original
-        with hands(options) as executor:
+        with executor_of(options) as executor:
             rumap = compare(
                 original,
                 releases=names,

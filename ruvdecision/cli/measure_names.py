@@ -30,7 +30,8 @@ def spell_measures(
     Parameters
     ----------
     texts : list of str
-        Each may hold several, separated by commas. Without any: linkage; IO and EO where there is a model, pMSE otherwise.
+        Each may hold several, separated by commas. Without any: linkage; IO and EO where there is a model, pMSE
+        otherwise.
     known : list of str
         Columns that the intruder knows, for measures with an argument ``known`` or ``keys``.
     models : list of str

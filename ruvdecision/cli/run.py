@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .executor import hands
+from .executor import executor_of
 from .options import add_report_options, add_running_options, number
 from .outcomes import choose, close
 from .output import check_out, write
@@ -43,7 +43,6 @@ def run(options: argparse.Namespace) -> int:
     """Carry out the command."""
     from ..running.fingerprint import own_key
     from ..running.progress import host
-    from ..running.run import using
     from ..studies import load_study, parse_settings
 
     settings = parse_settings(options.set)
@@ -55,8 +54,8 @@ def run(options: argparse.Namespace) -> int:
         say(f"running {study.name}")
         if out is not None:
             own_key(create=True)  # so that the report can name the data
-        with host(say), hands(options) as executor, using(executor, options.checkpoint):
-            outcome = study.run(**settings)
+        with host(say), executor_of(options) as executor:
+            outcome = study.run(**settings, executor=executor, checkpoint=options.checkpoint)
         max_risk = study.max_risk if options.max_risk is None else options.max_risk
         choices, misses = choose(outcome, max_risk)
         # Write before printing: a reader of stdout that goes away early must not cost the files.

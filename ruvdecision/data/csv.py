@@ -3,58 +3,162 @@
 from __future__ import annotations
 
 import csv
+import functools
 import itertools
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+import numpy as np
 import pandas as pd
+from pandas.io.common import get_handle
 
 from ..errors import InputError
 
-__all__ = [
-    "csv_settings",
-    "decimal_commas",
-    "misses_last",
-    "read_csv",
-    "refuse_long_rows",
-    "refuse_short_rows",
-    "refuse_thousands",
-    "strict",
-    "thousands",
-]
+__all__ = ["csv_pieces", "read_csv"]
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_COMMA = r"\s*[+-]?\d*,?\d+([eE][+-]?\d+)?\s*"
 _GROUPED = r"\s*[+-]?(\d+|\d{1,3}([,.'\u00a0\u202f]\d{3})+)([.,]\d+)?\s*"
+_SEPARATOR = r"\d[,.'\u00a0\u202f]\d{3}(?!\d)"
 
 
 def read_csv(file: Path) -> pd.DataFrame:
     """All of a CSV file."""
-    settings = csv_settings(file)
-    with strict():
-        table = pd.read_csv(file, **settings)
-        if settings["sep"] == ";" and any(decimal_commas(table[c]) for c in table.columns):
-            table = pd.read_csv(file, **(settings | {"decimal": ","}))
-    refuse_thousands(file, [name for name in table.columns if all(thousands(table[name]))])
-    if misses_last(table):
-        refuse_short_rows(file, settings["sep"])
+    return _stripped(_survey(file, None)[1].last)
+
+
+def csv_pieces(file: Path, size: int) -> Iterator[pd.DataFrame]:
+    """A CSV file in pieces of ``size`` records, with one type per column: a piece may look like numbers where the file has text."""
+    status = file.stat()
+    settings, types = _plan(file.resolve(), size, status.st_size, status.st_mtime_ns)
+    return map(_stripped, _parse(file, settings, size, types))
+
+
+def _stripped(table: pd.DataFrame) -> pd.DataFrame:
     # A name such as " age" would never be found by somebody who types "age".
     return table.rename(columns=lambda c: c.strip() if isinstance(c, str) else c)
 
 
-def csv_settings(file: Path) -> dict[str, Any]:
+@functools.lru_cache(maxsize=1)
+def _plan(file: Path, size: int, *_stamp: int) -> tuple[dict[str, Any], dict[Hashable, type]]:
+    """How to read a file in pieces. It costs a pass over it, so the last one is kept while size and time are the same."""
+    settings, survey = _survey(file, size)
+    return settings, {name: column.type for name, column in survey.columns.items()}
+
+
+def _survey(file: Path, size: int | None) -> tuple[dict[str, Any], _Survey]:
+    settings = _settings(file)
+    survey = _Survey.of(_parse(file, settings, size))
+    if settings["sep"] == ";" and any(column.has_text and column.commas for column in survey.columns.values()):
+        settings["decimal"] = ","
+        survey = _Survey.of(_parse(file, settings, size))
+    grouped = [str(name) for name, column in survey.columns.items() if column.numbers and column.grouped]
+    if grouped:
+        what = f"A column of {file} holds numbers with separators of thousands"
+        raise InputError(what, ", ".join(grouped), "Write 1234.5, with a point and no separator of thousands")
+    # Before version 3 pandas drops entries of a long row without a word where a piece begins with it.
+    long = size is not None and int(pd.__version__.split(".")[0]) < 3
+    if survey.gaps or long:
+        _check_rows(file, settings["sep"], long)
+    return settings, survey
+
+
+@dataclass
+class _Column:
+    """What all pieces of a column say together."""
+
+    kinds: set[str] = field(default_factory=set)
+    commas: bool = True
+    """Whether all text is numbers with a decimal comma."""
+    numbers: bool = True
+    """Whether all text is numbers, perhaps with separators of thousands."""
+    grouped: bool = False
+    """Whether some text has separators of thousands."""
+
+    def add(self, column: pd.Series[Any]) -> None:
+        known = column.dropna()
+        if len(known) == 0:
+            self.kinds.add("f")
+        elif pd.api.types.is_numeric_dtype(column.dtype):
+            self.kinds.add(column.dtype.kind)
+        else:
+            self.kinds.add("O")
+            text = known.astype(str)
+            self.commas = self.commas and bool(text.str.fullmatch(_COMMA).all())
+            # Most text is known by its first entry.
+            self.numbers = self.numbers and re.fullmatch(_GROUPED, text.iloc[0]) is not None
+            self.numbers = self.numbers and bool(text.str.fullmatch(_GROUPED).all())
+            self.grouped = self.grouped or (self.numbers and bool(text.str.contains(_SEPARATOR, regex=True).any()))
+
+    @property
+    def has_text(self) -> bool:
+        return "O" in self.kinds
+
+    @property
+    def type(self) -> type:
+        if self.has_text or ("b" in self.kinds and len(self.kinds) > 1):
+            return str  # truth values with gaps are no numbers
+        if self.kinds <= {"b"}:
+            return np.bool_
+        return np.float64 if "f" in self.kinds else np.uint64 if "u" in self.kinds else np.int64
+
+
+@dataclass
+class _Survey:
+    """What is known of a file after it was read once."""
+
+    columns: dict[Hashable, _Column]
+    gaps: bool
+    """Whether the last of several columns has missing values: only then can a row be too short."""
+    last: pd.DataFrame
+
+    @classmethod
+    def of(cls, pieces: Iterable[pd.DataFrame]) -> _Survey:
+        found = cls({}, False, pd.DataFrame())
+        for found.last in pieces:
+            for name in found.last.columns:
+                found.columns.setdefault(name, _Column()).add(found.last[name])
+            found.gaps = found.gaps or (found.last.shape[1] > 1 and bool(found.last.iloc[:, -1].isna().any()))
+        return found
+
+
+def _parse(
+    file: Path, settings: Mapping[str, Any], size: int | None, types: Mapping[Hashable, type] | None = None
+) -> Iterator[pd.DataFrame]:
+    with _strict():
+        read = pd.read_csv(file, **settings, dtype=types, chunksize=size)
+    if size is None:
+        yield read
+        return
+    with read:
+        while True:
+            with _strict():  # not while the caller has the piece
+                piece = next(read, None)
+            if piece is None:
+                return
+            yield piece
+
+
+@contextmanager
+def _strict() -> Iterator[None]:
+    """Let pandas fail where it would drop entries of long rows and only warn of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        yield
+
+
+def _settings(file: Path) -> dict[str, Any]:
     """How pandas should read a CSV file, from its first line."""
     names, separator = _header(file)
     if _is_record(names):
-        raise InputError(
-            f"The first line of {file} holds numbers",
-            "no names of columns",
-            "Write the names of its columns in the first line",
-        )
+        do = "Write the names of its columns in the first line"
+        raise InputError(f"The first line of {file} holds numbers", "no names of columns", do)
     twice = [name for name, count in Counter(names).items() if count > 1 and name]
     if twice:
         # pandas would rename the second one in silence.
@@ -63,13 +167,8 @@ def csv_settings(file: Path) -> dict[str, Any]:
     if unnamed and unnamed != [1]:
         raise InputError(f"{file} has columns without a name", f"columns {unnamed}", "Name them in the first line")
     # All of a column at once (not low_memory): pandas would guess the types of a long one in parts.
-    return {
-        "sep": separator,
-        "decimal": ".",
-        "encoding": "utf-8-sig",
-        "index_col": 0 if unnamed else False,
-        "low_memory": False,
-    }
+    label = 0 if unnamed else False
+    return {"sep": separator, "decimal": ".", "encoding": "utf-8-sig", "index_col": label, "low_memory": False}
 
 
 def _is_record(names: Sequence[str]) -> bool:
@@ -84,112 +183,46 @@ def _is_record(names: Sequence[str]) -> bool:
     return bool(whole) and len(whole) == len(given) and any(int(a) >= int(b) for a, b in itertools.pairwise(whole))
 
 
-@contextmanager
-def strict() -> Iterator[None]:
-    """Let pandas fail where it would drop entries of long rows and only warn of it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        yield
-
-
 def _header(file: Path) -> tuple[list[str], str]:
     """The names in the first line, and the separator that occurs most often there."""
     with _opened(file) as lines:
-        line = ""
-        while not line.strip():
-            line = lines.readline()
-            if not line:
-                return [], ","
+        line = next((line for line in iter(lines.readline, "") if line.strip()), "")
         if "\0" in line:
             raise InputError(f"{file} is not a text file", "NUL bytes", "Save it as UTF-8")
         bare = re.sub(r'"[^"]*"', "", line)
         separator = max(",;\t|", key=bare.count)
         try:
             # A name in quotes may go on in the next line.
-            names = next(csv.reader(itertools.chain([line], lines), delimiter=separator), [])
+            names = next(csv.reader(itertools.chain([line], lines), delimiter=separator), []) if line else []
         except csv.Error:
-            raise InputError(
-                f"The first line of {file} cannot be read", "a name without end", "Check the quotes in it"
-            ) from None
+            what = f"The first line of {file} cannot be read"
+            raise InputError(what, "a name without end", "Check the quotes in it") from None
     return [name.strip() for name in names], separator
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[Any]:
-    from pandas.io.common import get_handle
-
+def _opened(file: Path) -> Iterator[IO[str]]:
     with get_handle(file, "r", encoding="utf-8-sig", compression="infer") as opened:
-        yield opened.handle
+        yield opened.handle  # type: ignore[misc]
 
 
-def decimal_commas(column: pd.Series[Any]) -> bool:
-    """True for a column of text that holds numbers with a decimal comma."""
-    known = column.dropna()
-    return (
-        not pd.api.types.is_numeric_dtype(column.dtype)
-        and len(known) > 0
-        and known.astype(str).str.fullmatch(r"\s*[+-]?\d*,?\d+([eE][+-]?\d+)?\s*").all()
-    )
-
-
-def thousands(column: pd.Series[Any]) -> tuple[bool, bool]:
-    """Whether a column, or a piece of it, is text that holds numbers only, and whether some have separators of thousands."""
-    known = column.dropna()
-    if pd.api.types.is_numeric_dtype(column.dtype):
-        return False, False
-    if len(known) and not re.fullmatch(_GROUPED, str(known.iloc[0])):
-        return False, False  # most text is known by its first entry
-    text = known.astype(str)
-    return bool(text.str.fullmatch(_GROUPED).all()), bool(
-        text.str.contains(r"\d[,.'\u00a0\u202f]\d{3}(?!\d)", regex=True).any()
-    )
-
-
-def refuse_thousands(file: Path, names: Sequence[Any]) -> None:
-    """Refuse columns of numbers with separators of thousands, which would be taken for text."""
-    if names:
-        do = "Write 1234.5, with a point and no separator of thousands"
-        raise InputError(
-            f"A column of {file} holds numbers with separators of thousands", ", ".join(map(str, names)), do
-        )
-
-
-def misses_last(table: pd.DataFrame) -> bool:
-    """Whether the last of several columns has missing values: only then can a row be too short."""
-    return table.shape[1] > 1 and bool(table.iloc[:, -1].isna().any())
-
-
-def refuse_long_rows(file: Path, separator: str) -> None:
-    """Refuse rows with more entries than there are names, in a file that is read in pieces.
-
-    From version 3 on pandas does so itself. Before, it drops the entries without a word where a piece begins with such a row.
-    """
-    if int(pd.__version__.split(".")[0]) >= 3:
-        return
+def _check_rows(file: Path, separator: str, long: bool) -> None:
+    """Refuse rows that end too early, such as a line that was cut off, which pandas fills up in silence; and ``long`` rows."""
+    short = []
     with _opened(file) as lines:
         rows = csv.reader(lines, delimiter=separator)
         try:
             names = next((row for row in rows if "".join(row).strip()), [])
             for row in rows:
-                if any(row[len(names) :]):
+                if long and any(row[len(names) :]):
                     raise pd.errors.ParserError(f"Expected {len(names)} fields in line {rows.line_num}, saw {len(row)}")
-        except csv.Error:
-            return  # an entry that is too long for Python's reader, though not for pandas
-
-
-def refuse_short_rows(file: Path, separator: str) -> None:
-    """Refuse rows that end too early, such as that of a line which was cut off: pandas fills them up without a word."""
-    with _opened(file) as lines:
-        rows = csv.reader(lines, delimiter=separator)
-        try:
-            names = next((row for row in rows if "".join(row).strip()), [])
-            short = [rows.line_num for row in rows if len(row) < len(names) and "".join(row).strip()]
+                if len(row) < len(names) and "".join(row).strip():
+                    short.append(rows.line_num)
         except csv.Error:
             return  # an entry that is too long for Python's reader, though not for pandas
     if short:
-        got = f"{len(short)} rows, the first in line {short[0]}"
         raise InputError(
             f"{file} has rows with fewer entries than there are names",
-            got,
+            f"{len(short)} rows, the first in line {short[0]}",
             "Fill them up, or check whether it was cut short",
         )

@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "SAS": (".sas7bdat", ".xpt"),
 }
 """The kinds of file that can be read, with the endings of their names."""
+
+NEEDED = {"parquet": "pyarrow", "SPSS": "pyreadstat", "SAS": "pyreadstat"}
+"""Packages that some kinds need."""
 
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
@@ -87,10 +89,9 @@ def reading(file: Path, kind: str) -> Iterator[None]:
             f"{file} has rows with more entries than there are names", "a long row", "Name every column once"
         ) from None
     except ImportError as error:
-        do = "Install it, or save the file in another way"
-        raise UnsupportedError(
-            f"Reading {file} needs a package that is not installed", error.name or type(error).__name__, do
-        ) from error
+        package = NEEDED.get(kind, error.name)
+        what = f"Reading {file.name} needs the package {package}, which is not installed"
+        raise UnsupportedError(what, do=f"Install {package}, or save the file as CSV") from None
     except Exception as error:
         # Each library has its own errors for damaged files; all mean the same to the caller. Their messages may quote records,
         # but for that of the CSV parser, which counts lines.
@@ -141,15 +142,6 @@ def _kind(file: Path) -> str:
 # -- one reader per kind -------------------------------------------------------------------------------
 
 
-def _read_parquet(file: Path) -> pd.DataFrame:
-    if find_spec("pyarrow") is None and find_spec("fastparquet") is None:
-        raise UnsupportedError(
-            "Reading parquet needs the package pyarrow, which is not installed",
-            do="Install pyarrow, or save the file as CSV",
-        )
-    return pd.read_parquet(file)
-
-
 def _read_stata(file: Path) -> pd.DataFrame:
     try:
         return pd.read_stata(file)
@@ -161,14 +153,9 @@ def _read_stata(file: Path) -> pd.DataFrame:
 
 
 def _read_spss(file: Path) -> pd.DataFrame:
-    if find_spec("pyreadstat") is None:
-        raise UnsupportedError(
-            "Reading SPSS files needs the package pyreadstat, which is not installed",
-            do="Install pyreadstat, or save the file as CSV",
-        )
-    import pyreadstat  # type: ignore[import-not-found]
-
     if file.suffix.lower() == ".por":
+        import pyreadstat  # type: ignore[import-not-found]
+
         return pyreadstat.read_por(str(file), apply_value_formats=True)[0]  # type: ignore[no-any-return]
     return pd.read_spss(file)
 
@@ -180,11 +167,6 @@ def _read_sas(file: Path) -> pd.DataFrame:
         newer = b"LIBV8" in opened.read(80)
     if newer:
         # pandas reads transport files of version 5 only.
-        if find_spec("pyreadstat") is None:
-            do = "Install pyreadstat, or save the file as CSV"
-            raise UnsupportedError(
-                "Reading SAS transport files of version 8 needs the package pyreadstat, which is not installed", do=do
-            )
         import pyreadstat
 
         return pyreadstat.read_xport(str(file))[0]  # type: ignore[no-any-return]
@@ -197,7 +179,7 @@ def _read_sas(file: Path) -> pd.DataFrame:
 
 _READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     "CSV": read_csv,
-    "parquet": _read_parquet,
+    "parquet": pd.read_parquet,
     "Stata": _read_stata,
     "SPSS": _read_spss,
     "SAS": _read_sas,

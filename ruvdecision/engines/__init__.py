@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import lazy_loader
+
 from ..beliefs.finite import FiniteBelief
 from ..beliefs.normal import NormalBelief
 from ..beliefs.pymc import PyMCBelief
 from ..errors import InputError
-from ..lazy import attach
 from ..targets import EachRecord, Identity
 from ..users.user import Snooper, User
 from .finite.enumeration import Enumeration
@@ -28,15 +29,15 @@ if TYPE_CHECKING:
 
 # They need masks that are imported when they are first used, or few need them.
 LATER = {
-    "EachRecords": "each_record",
-    "Identification": "identity.identity",
-    "Misjudged": "wrong_belief",
-    "Quadrature": "pymc.quadrature",
-    "Sampling": "pymc.sampling",
-    "WholeFile": "finite.whole_file",
+    "each_record": ["EachRecords"],
+    "finite.whole_file": ["WholeFile"],
+    "identity.identity": ["Identification"],
+    "pymc.quadrature": ["Quadrature"],
+    "pymc.sampling": ["Sampling"],
+    "wrong_belief": ["Misjudged"],
 }
 if not TYPE_CHECKING:  # or every name would be taken to exist, and to be of any type
-    __getattr__, __dir__, _ = attach(__name__, LATER)
+    __getattr__, __dir__, _ = lazy_loader.attach(__name__, submod_attrs=LATER)
 
 __all__ = [
     "EachRecords",

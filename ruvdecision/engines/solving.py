@@ -15,12 +15,18 @@ import numpy as np
 from ..errors import InputError, kind_of
 from ..masks.base import Batch
 from ..protocols import Array, Solution, Value
-from ..running.run import Task, placed, run
+from ..running.run import Task, run
 from ..users.panel import Panel
 from ..users.user import Snooper, User
 from . import pick
 
 __all__ = ["Role", "Solved", "check_user", "solve"]
+
+PIECES = 16
+"""Pieces that the masks of a user are cut into where an engine has no plan of its own.
+
+What an engine does once for all masks, such as the uncertainty before any release, is done once per piece.
+"""
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ def solve(
     leaves = [leaf for role in roles for leaf in role.leaves]
     engines = [pick(engine, user, masks, data) for _, user in leaves]
     jobs = _jobs(leaves, engines)
-    apart = executor is not None or checkpoint is not None or placed()
+    apart = executor is not None or checkpoint is not None
     pieces = [
         (j, group)
         for j, job in enumerate(jobs)
@@ -113,7 +119,9 @@ def solve(
         tasks = [Task(f"{job}-{_span(group)}", work, (job, group)) for job, group in pieces]
         prints: dict[str, Any] = {"masks": list(masks), "users": [u for _, u in leaves], "engines": engines}
         prints |= {"data": data, "replicates": replicates, "seed": (seed.entropy, tuple(seed.spawn_key))}
-        outcome = run(tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=prints, tell=tell)
+        outcome = run(
+            tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=lambda: prints, tell=tell
+        )
         results = outcome.results
         if not any(r is not None for r in results):
             raise KeyboardInterrupt
@@ -177,7 +185,8 @@ def _groups(engine: Any, users: Sequence[Any], masks: Batch, data: Any, apart: b
         return [list(range(len(masks)))]
     if engine.name == "exact":
         return [list(family.positions) for family in masks.families]  # a family is one vectorised go
-    return [[i] for i in range(len(masks))]
+    size = -(-len(masks) // PIECES)
+    return [list(range(i, min(i + size, len(masks)))) for i in range(0, len(masks), size)]
 
 
 def _span(group: Sequence[int]) -> str:

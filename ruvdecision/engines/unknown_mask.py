@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Batch, Mask
-from ..posteriors import Drawn, GaussianMixture
+from ..posteriors import Drawn, Gaussian, Mixture
 from ..protocols import Array, Posterior
 from ..targets import Functional, Record, Records
 from ..users.mask_prior import MaskPrior
@@ -120,7 +120,7 @@ class NormalMixture:
         means, covariances = means[kept] + constant, covariances[kept]
         if form is None and isinstance(user.target, Functional):
             sizes, scalars = _sizes(self.belief, parts)
-            draws = user.target(GaussianMixture(chances, means, covariances).sample(DRAWS, rng), sizes, scalars)
+            draws = user.target(Mixture(Gaussian(means, covariances), chances).sample(DRAWS, rng), sizes, scalars)
             if not np.all(np.isfinite(draws)):
                 raise InputError(
                     f"The target, {user.target.describe()}, must be a number for every value that is possible",
@@ -129,8 +129,8 @@ class NormalMixture:
                 )
             return Drawn(draws)
         if scalar:
-            return GaussianMixture.scalar(chances, means[:, 0], covariances[:, 0, 0])
-        return GaussianMixture(chances, means, covariances)
+            return Mixture(Gaussian.scalar(means[:, 0], covariances[:, 0, 0]), chances)
+        return Mixture(Gaussian(means, covariances), chances)
 
     def _moments(self, target: Any, parts: Sequence[Any], matrix: Array, values: Array) -> tuple[Array, Array]:
         """Posterior mean and covariance of a linear target under every candidate."""
@@ -163,14 +163,11 @@ class NormalMixture:
                 )
             parts.append(Exact()._mixture(form, self._singles[int(i)], values))
         chances = weights[kept] / weights[kept].sum()
-        n = self.belief.records
-        joined = np.concatenate([c * p.weights for c, p in zip(chances, parts, strict=True)])  # type: ignore[attr-defined]
-        means = np.concatenate([p.means for p in parts])  # type: ignore[attr-defined]
-        spreads = np.concatenate([np.broadcast_to(p.spreads, (n, *p.spreads.shape[1:])) for p in parts])  # type: ignore[attr-defined]
-        joined = joined / joined.sum()
+        joined = np.concatenate([c * p.weights for c, p in zip(chances, parts, strict=True)])
+        means = np.concatenate([p.parts.mean() for p in parts])
         if parts[0].event:
-            return GaussianMixture(joined, means, spreads)
-        return GaussianMixture.scalar(joined, means, spreads)
+            return Mixture(Gaussian(means, np.concatenate([p.parts.cov() for p in parts])), joined)
+        return Mixture(Gaussian.scalar(means, np.concatenate([p.parts.var() for p in parts])), joined)
 
 
 def combined_weights(prior: Array, log: Array, rank: Array) -> Array:

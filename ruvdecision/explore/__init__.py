@@ -1,8 +1,8 @@
 """The page to play with: ``ruvdecision explore`` serves it from this machine to this machine.
 
 A student moves sliders and sees the map, the chosen release, both posteriors and the sentence that explains the choice
-change at once. Every number and every drawing is made by this package, on the server; the page itself holds no formula. It
-is a small server of the standard library and one hand-written page with native controls, and not Panel or a like
+change at once. Every number and every drawing is made by this package, on the server; the page itself holds no formula.
+It is a small server of the standard library and one hand-written page with native controls, and not Panel or a like
 framework, because then it
 
 - needs nothing to be installed, starts as fast as the package is imported, and fetches nothing from a network;
@@ -10,8 +10,8 @@ framework, because then it
 - answers a slider in a few hundredths of a second: one small request, one drawing;
 - can be held to a strict policy: no inline script, no other site, no state on the server but the last few maps.
 
-State lives in the page's address, so a setting is shared by sharing a link; no record is ever part of it. `lessons` has the
-built-in topics, `study` turns a study file into one, `desk` answers, `server` speaks HTTP.
+State lives in the page's address, so a setting is shared by sharing a link; no record is ever part of it. `lessons` has
+the built-in topics, `study` turns a study file into one, `desk` answers, `server` speaks HTTP.
 """
 
 from __future__ import annotations

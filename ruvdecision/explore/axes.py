@@ -87,7 +87,10 @@ class Scale:
 
 
 class Sheet:
-    """An SVG drawing that grows element by element. Every text is escaped here; looks come from the page's style sheet."""
+    """An SVG drawing that grows element by element.
+
+    Every text is escaped here; looks come from the page's style sheet.
+    """
 
     def __init__(self, width: float, height: float, words: str) -> None:
         self.parts = [

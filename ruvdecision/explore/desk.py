@@ -198,7 +198,8 @@ class Desk:
         if "max_risk" not in query:
             return threshold.default
         if not fixed:
-            # A study's slider moves with its map, so a shared link may lie beyond it; `choose` says what makes no sense.
+            # A study's slider moves with its map, so a shared link may lie beyond it; `choose` says what makes no
+            # sense.
             threshold = Slider("max_risk", threshold.label, (-1e12, 1e12), 0.0)
         return threshold.read(query["max_risk"])
 

@@ -1,8 +1,8 @@
 """Posteriors after one release of an example file.
 
 A map averages over releases; a posterior needs one. The page draws a file from the belief itself (so it is nobody's
-record), masks it and shows what both users then believe. The same example number gives the same file and the same random
-numbers for every mask, so that only the settings move the picture.
+record), masks it and shows what both users then believe. The same example number gives the same file and the same
+random numbers for every mask, so that only the settings move the picture.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def panel_of(who: str, user: Any, mask: Any, made: tuple[Any, Any], example: int
         engine = pick("auto", user, [mask], None)
         if engine.name in SLOW:
             return Panel(who, title, words="This posterior is sampled, which takes too long to draw while you look.")
-        # One child of the example's seed whatever the mask: common random numbers, and none that the file was drawn with.
+        # One child of the example's seed whatever the mask: common random numbers, and none that the file was drawn
+        # with.
         release = mask.release(records, as_seed_sequence(example).spawn(1)[0])
         posterior = engine.posterior(user, mask, release)
         estimate = np.ravel(np.asarray(user.loss.estimate(posterior, user.actions), dtype=float))

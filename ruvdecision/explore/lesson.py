@@ -46,7 +46,8 @@ class Built:
     rumap : RUMap
         The map.
     panels : callable, optional
-        ``panels(mask, example)`` gives the posteriors after one release of an example file, whose number is ``example``.
+        ``panels(mask, example)`` gives the posteriors after one release of an example file, whose number is
+        ``example``.
     own : int, optional
         Row of the release that the reader's own settings describe.
     notes : sequence of str

@@ -1,7 +1,8 @@
 """The map as the page draws it: utility to the right, risk upwards, the frontier, the threshold and the choice.
 
-`ruvdecision.plots.map` makes the picture for papers; this one is made anew at every move of a slider, so it is plain SVG, it
-takes its colours from the page (light or dark), and it says where every release lies, so that a pointer can find it.
+`ruvdecision.plots.map` makes the picture for papers; this one is made anew at every move of a slider, so it is plain
+SVG, it takes its colours from the page (light or dark), and it says where every release lies, so that a pointer can
+find it.
 """
 
 from __future__ import annotations

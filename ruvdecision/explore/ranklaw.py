@@ -1,7 +1,8 @@
 """The posterior of a record by its rank, tabulated so that it can be drawn while a slider moves.
 
-`scenarios.RankPosterior` integrates over the unknown mean at every point it is asked for. Here its distribution function given
-the mean is tabulated once and the mean's normal shift is added to the table, which is the same law for a fraction of the work.
+`scenarios.RankPosterior` integrates over the unknown mean at every point it is asked for. Here its distribution
+function given the mean is tabulated once and the mean's normal shift is added to the table, which is the same law for a
+fraction of the work.
 """
 
 from __future__ import annotations

@@ -143,13 +143,15 @@ def _facts(rumap: RUMap, choice: Any, max_risk: float) -> list[str]:
         best = int(known[np.argmax(rumap.utility[known])])
         if rumap.utility[best] > choice.utility:
             facts.append(
-                f"Without the threshold it would be {rumap.releases[best]}, with utility {number(float(rumap.utility[best]), 4)} "
+                f"Without the threshold it would be {rumap.releases[best]}, with utility "
+                f"{number(float(rumap.utility[best]), 4)} "
                 f"and risk {number(float(rumap.risk[best]), 4)}."
             )
     front = int(not_dominated(rumap.risk, rumap.utility).sum())
     if front:
         facts.append(
-            f"{count(front, 'release')} {'is' if front == 1 else 'are'} on the frontier: no other one is as safe and more useful."
+            f"{count(front, 'release')} {'is' if front == 1 else 'are'} on the frontier: no other one is as safe and "
+            "more useful."
         )
     return facts
 

@@ -1,8 +1,8 @@
 """The page's server: the standard library's, bound to this machine, for one reader and their own browser.
 
 It serves three files of its own and the answers of `desk`, and is strict about who asks. A page from elsewhere must not
-reach it, so requests whose ``Host`` is not this machine are refused (DNS rebinding), and so are requests that a browser marks
-as coming from another site. A link to the page itself may come from anywhere, so that settings can be shared.
+reach it, so requests whose ``Host`` is not this machine are refused (DNS rebinding), and so are requests that a browser
+marks as coming from another site. A link to the page itself may come from anywhere, so that settings can be shared.
 """
 
 from __future__ import annotations
@@ -187,7 +187,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, post: bool) -> None:
         if post or self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
-            # Requests carry all they say in their address. A body is neither wanted nor read, nor taken for the next request.
+            # Requests carry all they say in their address. A body is neither wanted nor read, nor taken for the next
+            # request.
             self.close_connection = True
         try:
             path = urlsplit(self.path)

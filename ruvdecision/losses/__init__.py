@@ -1,4 +1,7 @@
-"""What it costs a user to be wrong. Each loss gives the Bayes estimate and the uncertainty from what a posterior offers."""
+"""What it costs a user to be wrong.
+
+Each loss gives the Bayes estimate and the uncertainty from what a posterior offers.
+"""
 
 from __future__ import annotations
 

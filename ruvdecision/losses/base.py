@@ -184,10 +184,8 @@ class Componentwise(BayesLoss):
         parts = self.parts(posterior, estimate)
         if np.any(parts.error):
             # The errors of parts are correlated; their sum is one mean, whose error the posterior knows.
-            through = getattr(posterior, "through", None)
-            if through is not None and posterior.event:
-                return through(lambda law: self.expected(law, estimate))  # type: ignore[no-any-return]
-            return super().expected(posterior, estimate)
+            vector = bool(posterior.event)
+            return posterior.through(self.expected, lambda theta: self.cost(estimate, theta, vector), estimate)
         return Value.exact(self.total(parts.value, posterior.event))
 
     def table(self, posterior: Posterior, actions: Array) -> Array:

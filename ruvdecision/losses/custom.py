@@ -22,9 +22,9 @@ __all__ = ["CustomLoss", "as_loss"]
 class CustomLoss(BayesLoss):
     """A loss given by a function; its estimate is found by numerical minimisation of the expected loss.
 
-    For numbers the whole line is scanned and the deepest valleys searched, so that the loss need not be convex;
-    for vectors a quasi-Newton search and a simplex start from several points. The values of a finite target are always tried.
-    Expectations are split at the estimate, where a loss has its kink most often.
+    For numbers the whole line is scanned and the deepest valleys searched, so that the loss need not be convex; for
+    vectors a quasi-Newton search and a simplex start from several points. The values of a finite target are always
+    tried. Expectations are split at the estimate, where a loss has its kink most often.
 
     Parameters
     ----------
@@ -34,7 +34,8 @@ class CustomLoss(BayesLoss):
     name : str, optional
         A name for tables and reports.
     location_free : bool, default False
-        True if the loss depends on the difference alone, so that its uncertainty does not depend on where the posterior lies.
+        True if the loss depends on the difference alone, so that its uncertainty does not depend on where the posterior
+        lies.
 
     Examples
     --------

@@ -182,7 +182,10 @@ class Huber(Componentwise):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Pinball(Componentwise):
-    """(theta - e)(q - 1{theta < e}), summed over components. The estimate is the q-quantile; U = s phi(z_q) for a normal."""
+    """(theta - e)(q - 1{theta < e}), summed over components.
+
+    The estimate is the q-quantile; U = s phi(z_q) for a normal.
+    """
 
     q: float
     weights: Weights = 1.0
@@ -253,8 +256,8 @@ class Linex(Componentwise):
 class ZeroOne(BayesLoss):
     """One if any component of the estimate is farther than ``tolerance`` from the truth, else zero.
 
-    The estimate is the mode, or the centre of the most probable window. On a continuum with tolerance 0 nobody ever hits
-    the truth, so that U = 1. For a normal number U = 2 Phi(-tolerance / s). With draws the window is chosen on the
+    The estimate is the mode, or the centre of the most probable window. On a continuum with tolerance 0 nobody ever
+    hits the truth, so that U = 1. For a normal number U = 2 Phi(-tolerance / s). With draws the window is chosen on the
     draws themselves, so that U is a little low. FORMULAS section 1.
 
     Parameters

@@ -125,8 +125,8 @@ class CRPS(Componentwise):
     """Continuous ranked probability score, summed over components: E |theta' - theta| - E |theta' - theta''| / 2 under the estimate.
 
     The estimate is the posterior and U = E |theta - theta'| / 2; s / sqrt(pi) for a normal. Estimates that are
-    restricted to values are point masses, for which the score is |e - theta|. For vectors of draws the errors of the components
-    are added, a bound. FORMULAS section 1.
+    restricted to values are point masses, for which the score is |e - theta|. For vectors of draws the errors of the
+    components are added, a bound. FORMULAS section 1.
     """
 
     weights: Weights = 1.0
@@ -136,9 +136,9 @@ class CRPS(Componentwise):
 
     def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
         """Score of a posterior, or of a value (a point mass), when the target is ``truth``."""
-        if not hasattr(estimate, "spread"):
+        if not hasattr(estimate, "mean_difference"):
             return super().__call__(estimate, truth, vector=vector)
-        parts = estimate.power(as_float_array("truth", truth), 1.0).value - 0.5 * estimate.spread().value
+        parts = estimate.power(as_float_array("truth", truth), 1.0).value - 0.5 * estimate.mean_difference().value
         return self.total(parts, estimate.event)
 
     def each(self, estimate: Array, truth: Array) -> Array:
@@ -151,8 +151,7 @@ class CRPS(Componentwise):
         return posterior
 
     def free(self, posterior: Posterior) -> Value:
-        spread = posterior.spread()
-        value, error = (0.5 * self.total(part, posterior.event) for part in spread)
+        value, error = (0.5 * self.total(part, posterior.event) for part in posterior.mean_difference())
         return Value(np.asarray(value), np.asarray(error))
 
     def phrase(self) -> str:
@@ -163,8 +162,8 @@ class CRPS(Componentwise):
 class IntervalScore(Componentwise):
     """Score of an interval (l, u) at coverage 1 - alpha, summed over components: u - l + (2/alpha) times what sticks out.
 
-    The estimate is the pair of quantiles alpha/2 and 1 - alpha/2, shape ``batch + event + (2,)``; U = 4 s phi(z) / alpha for
-    a normal. Actions restrict the ends of the interval to the listed values. FORMULAS section 1.
+    The estimate is the pair of quantiles alpha/2 and 1 - alpha/2, shape ``batch + event + (2,)``; U = 4 s phi(z) /
+    alpha for a normal. Actions restrict the ends of the interval to the listed values. FORMULAS section 1.
 
     Parameters
     ----------

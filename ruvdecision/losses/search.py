@@ -19,7 +19,8 @@ _ATOMS = 2048
 def convex_point(posterior: Posterior, slope: Callable[[Array], Array], flat: float = 0.0) -> Array:
     """Where the increasing ``slope`` of a convex expected loss crosses zero, for every component at once.
 
-    ``flat`` is the size of a slope that counts as zero; where a stretch of estimates is equally good, its lower end is given.
+    ``flat`` is the size of a slope that counts as zero; where a stretch of estimates is equally good, its lower end is
+    given.
     """
     mean, var = np.asarray(posterior.mean()), posterior.var()
     sd = np.sqrt(np.where(np.isfinite(var), var, 1.0))

@@ -106,7 +106,7 @@ class ChunkedComparison(Findings):
         results, interrupted = run(
             tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, tell=tell
         )
-        self.found += [item or [] for item in results]
+        self.found += [[[Outcome(*o) for o in copy] for copy in item or []] for item in results]
         self.rows, self.width = shared.rows, head.shape[1]
         return interrupted
 
@@ -136,7 +136,8 @@ class _Source:
             yield piece.drop(columns=[self.key])
 
     def content(self) -> Any:
-        return file_digest(self.pieces.source) if self.pieces.is_file else self.pieces.source
+        source = self.pieces.source
+        return source if isinstance(source, pd.DataFrame) else file_digest(source)
 
 
 @dataclass(frozen=True)

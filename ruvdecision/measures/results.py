@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,8 +17,7 @@ __all__ = ["ROLES", "Findings", "Outcome", "better_end", "check_measures"]
 ROLES = ("risk", "utility")
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What one measure said of one release: numbers only, nothing about single records."""
 
     value: float
@@ -100,11 +98,13 @@ def check_measures(measures: Any) -> list[Any]:
         raise InputError(
             "measures must be a list of measures",
             kind_of(measures),
-            "Write measures=[ruv.RecordLinkage(), ruv.NormalKL()]",
+            "Write measures=[ruv.measures.RecordLinkage(), ruv.measures.NormalKL()]",
         )
     chosen = list(measures) if several else [measures]
     if not chosen:
-        raise InputError("measures must not be empty", [], "Write measures=[ruv.RecordLinkage(), ruv.NormalKL()]")
+        raise InputError(
+            "measures must not be empty", [], "Write measures=[ruv.measures.RecordLinkage(), ruv.measures.NormalKL()]"
+        )
     for i, item in enumerate(chosen):
         if isinstance(item, type):
             raise InputError(f"measures[{i}] is a class", item.__name__, f"Write {item.__name__}()")
@@ -112,7 +112,7 @@ def check_measures(measures: Any) -> list[Any]:
             raise InputError(
                 f"measures[{i}] must be a measure, with a name, a role and a call",
                 kind_of(item),
-                "Write ruv.NormalKL()",
+                "Write ruv.measures.NormalKL()",
             )
         if getattr(item, "role", None) not in ROLES:
             raise InputError(

@@ -1,8 +1,9 @@
 """Pictures for slides and papers: several maps side by side, posteriors under several masks, U against noise, three measures at once.
 
-All share the look of `plot_map`: colours that colour-blind readers can tell apart, light or dark paper (``style=``), names written
-where the things are. The map itself is `plot_map`, states of knowledge are `plot_knowledge`, records `plot_record_risk`, sensitivity
-`plot_tornado`. matplotlib is imported when something is drawn, and nothing here calls ``show()``.
+All share the look of `plot_map`: colours that colour-blind readers can tell apart, light or dark paper (``style=``),
+names written where the things are. The map itself is `plot_map`, states of knowledge are `plot_knowledge`, records
+`plot_record_risk`, sensitivity `plot_tornado`. matplotlib is imported when something is drawn, and nothing here calls
+``show()``.
 """
 
 from __future__ import annotations
@@ -144,8 +145,8 @@ def plot_uncertainty(
 ) -> Axes:
     """Draw the users' uncertainty as a function of a mask's parameter, and return the Axes.
 
-    Full lines are the intruder's U, dashed ones the scientist's; techniques differ in colour. Bars are one standard error, open
-    markers did not converge. A good mask keeps the intruder's curve high and the scientist's low.
+    Full lines are the intruder's U, dashed ones the scientist's; techniques differ in colour. Bars are one standard
+    error, open markers did not converge. A good mask keeps the intruder's curve high and the scientist's low.
 
     Parameters
     ----------
@@ -241,16 +242,17 @@ def plot_frontier3(
 ) -> Axes:
     """Draw the frontier of three measures: two as axes, the third as colour; return the Axes.
 
-    Releases of the frontier are large and coloured, those that another one beats in all three are small and grey. Nothing is drawn in
-    perspective: values can be read off.
+    Releases of the frontier are large and coloured, those that another one beats in all three are small and grey.
+    Nothing is drawn in perspective: values can be read off.
 
     Parameters
     ----------
     rumap : RUMap
         The map.
     columns : list of three columns or mapping from column to "lower" or "higher", optional
-        The first goes upwards, the second to the right, the third is the colour; ``"risk"`` and ``"utility"`` may be among them. A
-        mapping says which end is better where the map does not know. Without it: risk, utility and the first measure.
+        The first goes upwards, the second to the right, the third is the colour; ``"risk"`` and ``"utility"`` may be
+        among them. A mapping says which end is better where the map does not know. Without it: risk, utility and the
+        first measure.
     ax : matplotlib Axes, optional
         Where to draw; a new figure if not given.
     names : bool

@@ -44,10 +44,10 @@ def plot_knowledge(
     """Draw risk against utility (or a parameter of the mask) for every state of knowledge in a map.
 
     Curves of one target and state of knowledge share a colour; methods (paper, exact, simulate, ...) differ in line.
-    Simulated values are points with bars of one standard error, the others are lines. Names stand on the curves; a
-    name that finds no room goes to the legend. A curve that runs to infinite risk ends in a triangle at the upper edge.
-    Where a curve crosses the threshold it is marked with the mask's parameter there, found between its two neighbours on the map by
-    logarithms; the line is drawn through the mark.
+    Simulated values are points with bars of one standard error, the others are lines. Names stand on the curves; a name
+    that finds no room goes to the legend. A curve that runs to infinite risk ends in a triangle at the upper edge.
+    Where a curve crosses the threshold it is marked with the mask's parameter there, found between its two neighbours
+    on the map by logarithms; the line is drawn through the mark.
 
     Parameters
     ----------

@@ -49,8 +49,9 @@ def plot_map(
 
     A technique with a varying parameter is a curve with values of the parameter marked along it; a technique with one
     release is a marker. A release with infinite risk or utility is drawn as an arrow at the edge; one without a value
-    (NaN) is left out and the legend says so. Open markers have not converged; bars are one standard error. Of a map with
-    more than 2,000 releases, clouds of markers and bars are pixels in SVG and PDF files; the rest of the drawing stays in shapes.
+    (NaN) is left out and the legend says so. Open markers have not converged; bars are one standard error. Of a map
+    with more than 2,000 releases, clouds of markers and bars are pixels in SVG and PDF files; the rest of the drawing
+    stays in shapes.
 
     Parameters
     ----------
@@ -67,12 +68,13 @@ def plot_map(
     legend : bool
         Put a legend beside the axes, where it covers no data.
     log : "auto", True, False, "x", "y"
-        Logarithmic axes; "auto" takes one where values are positive and span more than three decades (two, if some are infinite).
+        Logarithmic axes; "auto" takes one where values are positive and span more than three decades (two, if some are
+        infinite).
     title : str, optional
         A title.
     limit : Limit or True, optional
-        Draws what no mechanism at all can pass (`ruvdecision.analyses.limit.limit`). True computes it from the users of the map, if
-        the map still holds them.
+        Draws what no mechanism at all can pass (`ruvdecision.analyses.limit.limit`). True computes it from the users of
+        the map, if the map still holds them.
     rule : mapping, optional
         Further arguments of `choose`, such as ``{"confidence": 0.95}``: the star is then the release that they choose.
 

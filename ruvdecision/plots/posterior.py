@@ -45,8 +45,8 @@ def plot_posteriors(
 ) -> Axes:
     """Draw a user's target before and after a release, one row per mask, and return the Axes.
 
-    Every row is a posterior with the user's estimate (dot) and U; the dashed outline is the prior. All rows have the same area,
-    so that a narrow one is a high one.
+    Every row is a posterior with the user's estimate (dot) and U; the dashed outline is the prior. All rows have the
+    same area, so that a narrow one is a high one.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ def plot_posteriors(
     ax : matplotlib Axes, optional
         Where to draw; a new figure if not given.
     data : DataFrame or array, optional
-        The confidential records; every mask is applied to them with the same random numbers. Without data and releases the
-        records are drawn from the user's belief.
+        The confidential records; every mask is applied to them with the same random numbers. Without data and releases
+        the records are drawn from the user's belief.
     release : list of data or mapping from mask label to data, optional
         What was released under each mask, instead of ``data``.
     seed : int, SeedSequence or Generator, optional
@@ -104,7 +104,8 @@ def plot_posteriors(
         look = look_of(ax)
         for row, (law, (x, y, kind)) in enumerate(zip(laws, shapes, strict=True)):
             base, colour = -float(row), look.colours[0]
-            # The highest row just fits; a prior that is much flatter than its posterior is still seen, as heights are not cut off.
+            # The highest row just fits; a prior that is much flatter than its posterior is still seen, as heights are
+            # not cut off.
             scale = 0.85 / top
             if outline is not None:
                 _outline(ax, outline, base, scale, look.soft, "prior" if row == 0 else None)

@@ -39,9 +39,9 @@ def plot_tornado(
 ) -> Axes:
     """Draw how far each setting moves a number, and return the Axes.
 
-    A bar reaches from the lowest to the highest value that a setting gives, through the base value (the vertical line); its ends name
-    the setting's value there. The dashed line is the threshold, where risk is drawn. A bar that runs to infinity ends in an
-    arrow at the edge.
+    A bar reaches from the lowest to the highest value that a setting gives, through the base value (the vertical line);
+    its ends name the setting's value there. The dashed line is the threshold, where risk is drawn. A bar that runs to
+    infinity ends in an arrow at the edge.
 
     Parameters
     ----------

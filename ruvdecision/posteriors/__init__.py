@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .averaged import Averaged
+from .base import BasePosterior
 from .curve import Curve
 from .drawn import Drawn
 from .finite import Finite
 from .gaussian import Gaussian
-from .mixture import GaussianMixture
+from .mixture import Mixture
 
-__all__ = ["Averaged", "Curve", "Drawn", "Finite", "Gaussian", "GaussianMixture"]
+__all__ = ["BasePosterior", "Curve", "Drawn", "Finite", "Gaussian", "Mixture"]

@@ -8,29 +8,29 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
 from ..checks import as_float_array, check_finite
 from ..errors import InputError
 from ..protocols import Array, Value
+from .base import BLOCK, BasePosterior
 from .curvespline import Splines, cut_pieces, trim_pieces
-from .finite import _expm1_less
-from .gaussian import _shaped
 from .integrate import adaptive
-from .roots import least_near, monotone_root
-from .shapes import as_weight_matrix, check_level, check_width
+from .normal import expm1_less
+from .roots import monotone_root
+from .shapes import as_weight_matrix, check_level, check_width, shaped
 
 __all__ = ["Curve"]
 
-_BLOCK = 4_000_000
 _CUT = 12
 """Gauss nodes on each side of a kink."""
 _SURE = 1e-9
-"""Doubt about the grid that counts as nothing."""
+"""Share of the mass that counts as nothing."""
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Curve:
+class Curve(BasePosterior):
     """A batch of laws on the line, each known by its log density on one common grid.
 
     Between the points the log density is a spline of degree seven, and the law normalises itself. The density is zero outside
@@ -46,7 +46,7 @@ class Curve:
     breaks : array, optional
         Points of the grid where the density has a kink but no jump.
 
-    A grid that is somewhat coarse gives every answer an error, the share of the mass that it leaves in doubt; one that
+    A grid that is somewhat coarse gives every answer an error, the share of the mass that it leaves uncertain; one that
     is far too coarse is refused.
 
     Examples
@@ -59,9 +59,8 @@ class Curve:
 
     splines: Splines
     lost: Array
-    batch: tuple[int, ...]
 
-    def __init__(self, x: Any, log_density: Any, breaks: Any = None) -> None:
+    def __init__(self, x: ArrayLike, log_density: ArrayLike, breaks: ArrayLike | None = None) -> None:
         grid = check_finite("x", as_float_array("x", x))
         values = as_float_array("log_density", log_density)
         if (
@@ -96,13 +95,14 @@ class Curve:
                 f"{int(np.sum(~(values < np.inf)))} others",
                 "Check the law",
             )
-        kinks = np.zeros(0) if breaks is None else np.unique(check_finite("breaks", as_float_array("breaks", breaks)))
-        if np.ndim(breaks) > 1:
+        named = check_finite("breaks", as_float_array("breaks", [] if breaks is None else breaks))
+        if named.ndim > 1:
             raise InputError(
                 "breaks must be a list of points",
-                f"shape {np.shape(breaks)}",
+                f"shape {named.shape}",
                 "Name the points where the density has a kink",
             )
+        kinks = np.unique(named)
         inside = kinks[(kinks > grid[0]) & (kinks < grid[-1])]
         if not np.isin(inside, grid).all():
             raise InputError(
@@ -111,36 +111,26 @@ class Curve:
         inside = inside[~np.isin(inside, grid[:-1][np.diff(grid) == 0])]
         rows = values.reshape(-1, len(grid)).T
         grids, pieces, lost = cut_pieces(grid, rows, inside)
-        self._fill(Splines(tuple(grids), tuple(pieces)), lost, values.shape[:-1])
-        doubt = float(np.max(self.splines.doubt + lost, initial=0.0))
-        if not doubt < 0.01:
+        self.__dict__.update(splines=Splines(tuple(grids), tuple(pieces)), lost=lost, batch=values.shape[:-1])
+        error = float(np.max(self.splines.error + lost, initial=0.0))
+        if not error < 0.01:
+            times = np.clip((error / 1e-9) ** 0.125, 2.0, 20.0)
             raise InputError(
                 "The grid is too coarse for its density",
-                f"{len(grid)} points that leave {min(doubt, 1.0):.2g} of the mass in doubt",
-                f"Use at least {int(np.ceil(len(grid) * np.clip((doubt / 1e-9) ** 0.125, 2.0, 20.0)))} points, or name kinks in breaks",
+                f"{len(grid)} points that leave {min(error, 1.0):.2g} of the mass uncertain",
+                f"Use at least {int(np.ceil(len(grid) * times))} points, or name kinks in breaks",
             )
 
     @classmethod
     def from_pieces(cls, grids: Sequence[Array], log_densities: Sequence[Array]) -> Curve:
         """A law whose density may jump from one piece of the line to the next.
 
-        ``log_densities`` has one array ``batch + (points,)`` for each grid. A grid that is too coarse is taken as it is: `doubt` says
-        how far the law is off.
+        ``log_densities`` has one array ``batch + (points,)`` for each grid. A grid that is too coarse is taken as it
+        is: `error` says how far the law is off.
         """
-        batch = log_densities[0].shape[:-1]
         rows = [values.reshape(-1, values.shape[-1]).T for values in log_densities]
-        kept, pieces, hidden = trim_pieces(grids, rows, gaps=True)
-        return cls._make(Splines(tuple(kept), tuple(pieces)), hidden, batch)
-
-    def _fill(self, splines: Splines, lost: Array, batch: tuple[int, ...]) -> None:
-        for name, thing in (("splines", splines), ("lost", lost), ("batch", batch)):
-            object.__setattr__(self, name, thing)
-
-    @classmethod
-    def _make(cls, splines: Splines, lost: Array, batch: tuple[int, ...]) -> Curve:
-        self = object.__new__(cls)
-        self._fill(splines, lost, batch)
-        return self
+        kept, pieces, lost = trim_pieces(grids, rows, gaps=True)
+        return cls._of(splines=Splines(tuple(kept), tuple(pieces)), lost=lost, batch=log_densities[0].shape[:-1])
 
     def __repr__(self) -> str:
         low, high = self.ends
@@ -149,50 +139,36 @@ class Curve:
     # -- shape and place -----------------------------------------------------------------------------
 
     @property
-    def event(self) -> tuple[int, ...]:
-        return ()
-
-    @property
-    def support(self) -> None:
-        """None: the target lies on a continuum."""
-        return None
-
-    @property
-    def centre(self) -> None:
-        """None: nothing is assumed about the shape."""
-        return None
-
-    @property
     def ends(self) -> tuple[float, float]:
         """The ends of the grid, where the law ends."""
         return float(self.splines.grids[0][0]), float(self.splines.grids[-1][-1])
 
     @property
-    def doubt(self) -> Array:
-        """Share of the mass that the grid leaves in doubt; zero if it is fine enough."""
-        return self._back(self._doubt)
+    def error(self) -> Array:
+        """Share of the mass that the grid leaves uncertain; zero if it is fine enough."""
+        return self._back(self._errors)
 
-    def doubting(self, more: float) -> Curve:
-        """The same law with another share of its mass in doubt."""
-        return self._make(self.splines, self.lost + more, self.batch)
-
-    def recentred(self) -> Curve:
-        """Itself: sums of differences keep their digits wherever the grid lies."""
-        return self
+    def less_certain(self, more: float) -> Curve:
+        """The same law with another share of its mass uncertain."""
+        return self._of(splines=self.splines, lost=self.lost + more, batch=self.batch)
 
     def select(self, index: Any) -> Curve:
-        """The posteriors at ``index`` of the batch."""
         rows = np.arange(self.splines.rows).reshape(self.batch)[index]
-        return self._make(self.splines.take(np.ravel(rows)), self.lost[np.ravel(rows)], np.shape(rows))
+        flat = np.ravel(rows)
+        return self._of(splines=self.splines.take(flat), lost=self.lost[flat], batch=np.shape(rows))
 
     def mixed(self, weights: Array) -> Curve:
-        """The average of the laws of a batch ``(S,)``, as one law."""
+        """The average along the last axis of the batch, as one law on the same grid."""
+        share = np.broadcast_to(weights, self.batch)
+        rows, count = (int(np.prod(self.batch[:-1])), self.batch[-1])
         with np.errstate(divide="ignore"):
-            shares = np.log(weights) - self._log_mass
-        values = tuple(special.logsumexp(v + shares, axis=1)[:, None] for v in self.splines.values)
-        top = max(float(v.max()) for v in values)
-        return self._make(
-            Splines(self.splines.grids, tuple(v - top for v in values)), np.atleast_1d(weights @ self.lost), ()
+            logs = np.log(share).ravel() - self._log_mass
+        values = [special.logsumexp((v + logs).reshape(-1, rows, count), axis=2) for v in self.splines.values]
+        top = np.max([v.max(axis=0) for v in values], axis=0)
+        return self._of(
+            splines=Splines(self.splines.grids, tuple(v - top for v in values)),
+            lost=np.sum(share.reshape(rows, count) * self.lost.reshape(rows, count), axis=1),
+            batch=self.batch[:-1],
         )
 
     # -- summaries -----------------------------------------------------------------------------------
@@ -203,23 +179,16 @@ class Curve:
     def var(self) -> Array:
         return self._back(self._mass(np.square(self._gap)))
 
-    def cov(self) -> Array:
-        return self.var()[..., None, None]
-
     def quantile(self, q: float) -> Array:
         """A root of the distribution function within its interval, to the last digits."""
         level = np.full(self.splines.rows, check_level("q", q))
         return self._back(self._solve(level, np.arange(self.splines.rows)))
 
-    def upper_quantile(self, tail: float) -> Array:
-        # A grid ends somewhere, so that rounding to one does no harm.
-        return self.quantile(1 - tail)
-
-    def cdf(self, at: Any) -> Array:
+    def cdf(self, at: ArrayLike) -> Array:
         below = self._cut(lambda x, a: (x <= a).astype(np.float64), at, [0.0])
         return np.minimum(below, 1.0)
 
-    def log_density(self, at: Any) -> Array:
+    def log_density(self, at: ArrayLike) -> Array:
         """Log density, minus infinity outside the grid; at a jump the higher side."""
         at = np.asarray(at, dtype=np.float64)
         shape = np.broadcast_shapes(at.shape, self.batch)
@@ -234,23 +203,6 @@ class Curve:
             out[inside] = np.maximum(out[inside], seen)
         return np.asarray(out.reshape(shape))
 
-    def mode(self, width: Any = 0.0) -> Array:
-        """The highest point of the density, or centre of the best window: a scan of the grid, refined."""
-        half = float(check_width(width, ()))
-        if half:
-            low, high = self.ends
-            points = np.concatenate([g[:: max(1, len(g) // 256)] for g in self.splines.grids])
-            points = np.clip(np.concatenate([points, [low + half, high - half]]), low, high)
-        else:
-            points = np.concatenate(self.splines.grids)
-        points = np.unique(points).reshape((-1,) + (1,) * len(self.batch))
-        grid = np.broadcast_to(points, (len(points), *self.batch))
-
-        def badness(x: Array) -> Array:
-            return np.asarray(self.outside(x, half).value if half else -self.log_density(x))
-
-        return np.asarray(least_near(badness, grid, badness(points) if half else badness(grid), tries=3)[0])
-
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         level = rng.random((size, *self.batch))
         row = np.broadcast_to(np.arange(self.splines.rows).reshape(self.batch), level.shape).ravel()
@@ -258,7 +210,7 @@ class Curve:
 
     # -- expectations --------------------------------------------------------------------------------
 
-    def expect(self, f: Callable[[Array], Array], at: Any = None) -> Value:
+    def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
         """E f by adaptive quadrature between points of the grid and the kinks ``at``."""
         rows = np.arange(self.splines.rows).reshape(self.batch)
         total, error = np.zeros(self.batch), np.zeros(self.batch)
@@ -273,66 +225,58 @@ class Curve:
             def integrand(x: Array, i: int = i) -> Array:
                 row = np.broadcast_to(rows, x.shape).ravel()
                 logs = self.splines.single(x.ravel(), np.full(x.size, i), row) - self._log_mass[row]
-                return np.asarray(_shaped(f(x), x.shape) * np.exp(logs).reshape(x.shape))
+                return np.asarray(shaped(f(x), x.shape) * np.exp(logs).reshape(x.shape))
 
             found = adaptive(integrand, edges, relative=1e-12)
             total, error = total + found.value, error + found.error
-        return Value(total, error + self.doubt * np.abs(total))
+        return Value(total, error + self.error * np.abs(total))
 
-    def shared_expect(self, f: Callable[[Array], Array], cuts: Array | None) -> Value:
-        """E f of every law of the batch for a function of points ``(points,)`` alone, smooth but for kinks at ``cuts``."""
+    def expect_last(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
+        """E f of every law on nodes that all of them share, for f that is smooth but for kinks at ``at``."""
+        if len(self.batch) > 1:
+            return super().expect_last(f, at)
+        cuts = None if at is None else np.ravel(np.asarray(at, dtype=np.float64))
         nodes, weights = self._nodes
-        seen = _shaped(f(nodes.ravel()), (nodes.size,)).reshape(nodes.shape) * weights
+        seen = shaped(f(nodes.ravel()), (nodes.size,)).reshape(nodes.shape) * weights
         if cuts is None or not len(cuts):
             value = seen.ravel() @ self._density
         else:
             x, w, piece, hit = self._pieces_at(np.sort(cuts)[None], 0.0, graded=True)
             seen[hit[0]] = 0.0
-            extra = _shaped(f(x[0]), x.shape[1:]) * w[0]
+            extra = shaped(f(x[0]), x.shape[1:]) * w[0]
             value = seen.ravel() @ self._density + extra @ np.exp(self.splines.shared(x[0], piece[0]) - self._log_mass)
         return self._sure(self._back(value))
 
-    def quadratic(self, weights: Any = 1.0) -> Value:
+    def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         return self._sure(float(as_weight_matrix(weights, ())[0, 0]) * self.var())
 
-    def below(self, at: Any) -> Value:
-        return self._sure(self._cut(lambda x, a: np.maximum(a - x, 0.0), at, [0.0]))
-
-    def above(self, at: Any) -> Value:
-        return self._sure(self._cut(lambda x, a: np.maximum(x - a, 0.0), at, [0.0]))
-
-    def power(self, at: Any, p: float, *, signed: bool = False) -> Value:
+    def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
         def g(x: Array, a: Array) -> Array:
             gap = x - a
             return np.asarray(np.abs(gap) ** p * (np.sign(gap) if signed else 1.0))
 
         return self._sure(self._cut(g, at, [0.0], power=0.0 if float(p).is_integer() else p, signed=signed))
 
-    def huber(self, at: Any, delta: float) -> Value:
-        return self._sure(self._cut(lambda x, a: np.asarray(special.huber(delta, x - a)), at, [-delta, delta]))
-
-    def outside(self, at: Any, width: Any) -> Value:
-        half = float(check_width(width, ()))
-        if not half:
+    def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
+        if not check_width(width, ()).any():
             # Nobody hits a point of a continuum.
             return Value.exact(np.ones(np.broadcast_shapes(np.shape(at), self.batch)))
-        return self._sure(
-            np.minimum(self._cut(lambda x, a: (np.abs(x - a) > half).astype(np.float64), at, [-half, half]), 1.0)
-        )
+        found = super().outside(at, width)
+        return Value(np.minimum(found.value, 1.0), found.error)
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
         u = t * self._gap
         top = max(t * (end - m) for end in self.ends for m in (float(self._middle.min()), float(self._middle.max())))
         with np.errstate(divide="ignore"):
             if top <= 1.0:
-                value = np.log1p(self._mass(_expm1_less(u)))
+                value = np.log1p(self._mass(expm1_less(u)))
             else:
                 logs = u + np.log(self._nodes[1]).reshape(-1, 1) + np.log(np.maximum(self._density, 1e-300))
                 value = special.logsumexp(logs, axis=0)
         found = self._back(value)
-        return Value(np.asarray(found if centred else found + t * self.mean()), self.doubt * np.abs(found))
+        return Value(np.asarray(found if centred else found + t * self.mean()), self.error * np.abs(found))
 
-    def spread(self) -> Value:
+    def mean_difference(self) -> Value:
         """Twice the integral of F (1 - F)."""
         nodes, weights = self._nodes
         step = weights.sum(axis=1)
@@ -343,9 +287,28 @@ class Curve:
 
     def entropy(self) -> Value:
         found = self._back(self._mass_of(special.entr(self._density).reshape(*self._nodes[0].shape, -1)))
-        return Value(found, self.doubt * (1 + np.abs(found)))
+        return Value(found, self.error * (1 + np.abs(found)))
 
     # -- helpers -------------------------------------------------------------------------------------
+
+    def _scan(self, half: float) -> Array:
+        points = np.concatenate(self.splines.grids)
+        if half:
+            low, high = self.ends
+            points = np.concatenate([g[:: max(1, len(g) // 256)] for g in self.splines.grids])
+            points = np.clip(np.concatenate([points, [low + half, high - half]]), low, high)
+        return np.unique(points).reshape((-1,) + (1,) * len(self.batch))
+
+    def _average(
+        self,
+        g: Callable[[Array, Array], Array],
+        at: ArrayLike = 0.0,
+        kinks: Sequence[float] = (),
+        *,
+        joint: bool = False,
+        growth: tuple[float, float] = (0.0, 0.0),
+    ) -> Value:
+        return self._sure(self._cut(g, at, list(kinks)))
 
     @cached_property
     def _nodes(self) -> tuple[Array, Array]:
@@ -372,8 +335,8 @@ class Curve:
         return self._raw[1]
 
     @cached_property
-    def _doubt(self) -> Array:
-        total = self.splines.doubt + self.lost
+    def _errors(self) -> Array:
+        total = self.splines.error + self.lost
         return np.where(total < _SURE, 0.0, total)
 
     @cached_property
@@ -406,12 +369,12 @@ class Curve:
 
     def _sure(self, value: Array) -> Value:
         value = np.asarray(value)
-        return Value(value, np.broadcast_to(self.doubt * np.abs(value), value.shape))
+        return Value(value, np.broadcast_to(self.error * np.abs(value), value.shape))
 
     def _cut(
         self,
         g: Callable[[Array, Array], Array],
-        at: Any,
+        at: ArrayLike,
         kinks: list[float],
         *,
         power: float = 0.0,
@@ -433,7 +396,7 @@ class Curve:
             full = np.broadcast_to(at, lead + self.batch)
             points = full.ravel()
             row = np.broadcast_to(np.arange(self.splines.rows).reshape(self.batch), full.shape).ravel()
-        step = max(1, _BLOCK // (nodes.size + (100 * self.splines.rows if shared else 100)))
+        step = max(1, BLOCK // (nodes.size + (100 * self.splines.rows if shared else 100)))
         found = []
         for start in range(0, len(points), step):
             a = points[start : start + step]

@@ -53,8 +53,8 @@ class Splines:
         return [_fit(g, v) for g, v in zip(self.grids, self.values, strict=True)]
 
     @cached_property
-    def doubt(self) -> Array:
-        """Share of the mass that the grid leaves in doubt, one per row.
+    def error(self) -> Array:
+        """Share of the mass that the grid leaves uncertain, one per row.
 
         Splines through every other point are held against the points between them; halving the step takes off a factor
         of 2 to the power of the order, of which a part is given up for safety.
@@ -75,7 +75,7 @@ class Splines:
                 left = np.setdiff1d(np.arange(n), kept)
                 rough = _fit(grid[kept], values[kept])
                 gap = np.abs(rough(grid[left]) - values[left])
-                # A parabola is a normal law, which any spline gets right: rounding alone is no doubt.
+                # A parabola is a normal law, which any spline gets right: rounding alone is no error.
                 gap = np.maximum(gap - 1e-11 * (1 + np.abs(values[left])), 0.0)
                 few = mass[left].sum(axis=0) + mass[kept].sum(axis=0)
                 parts.append(np.sum(2 * mass[left] * np.minimum(gap, 50.0), axis=0) * 8 * 0.5 ** (rough.k + 1))

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from scipy import special
+from numpy.typing import ArrayLike, NDArray
 
 from ..checks import as_float_array, check_finite, check_flag, check_integer, check_shares
 from ..errors import InputError
 from ..protocols import Array, Value
-from . import normal
+from .base import BLOCK, BasePosterior
 from .finite import Finite
-from .gaussian import _shaped
-from .shapes import as_weight_matrix, check_width
-from .windows import climb_box
+from .modes import climb_box
+from .neighbours import Neighbours
+from .shapes import as_weight_matrix, check_width, shaped
 
-__all__ = ["Drawn", "long_run_error"]
-
-_BLOCK = 4_000_000
+__all__ = ["Drawn", "long_run_error", "spaced_places"]
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Drawn:
+class Drawn(BasePosterior):
     """The posterior of a target as draws from it; ``batch`` is ``()``.
 
     Parameters
@@ -58,9 +55,10 @@ class Drawn:
     """Weights that sum to one."""
     chains: int | None
     discrete: bool
-    event: tuple[int, ...]
 
-    def __init__(self, draws: Any, weights: Any = None, chains: int | None = None, *, discrete: bool = False) -> None:
+    def __init__(
+        self, draws: ArrayLike, weights: ArrayLike | None = None, chains: int | None = None, *, discrete: bool = False
+    ) -> None:
         values = check_finite("draws", as_float_array("draws", draws))
         lead = 1
         if chains is not None:
@@ -85,15 +83,8 @@ class Drawn:
         else:
             share = check_shares("weights", weights, head, "Give one weight per draw").reshape(count)
         discrete = check_flag("discrete", discrete, "Say whether the target takes separate values")
-        fields = {
-            "draws": values.reshape((count, *event)),
-            "weights": share,
-            "chains": chains,
-            "discrete": discrete,
-            "event": event,
-        }
-        for name, thing in fields.items():
-            object.__setattr__(self, name, thing)
+        rows = values.reshape((count, *event))
+        self.__dict__.update(draws=rows, weights=share, chains=chains, discrete=discrete, event=event)
 
     def __repr__(self) -> str:
         chains = "" if self.chains is None else f", chains={self.chains}"
@@ -102,28 +93,9 @@ class Drawn:
     # -- shape and place -----------------------------------------------------------------------------
 
     @property
-    def batch(self) -> tuple[int, ...]:
-        return ()
-
-    @property
     def support(self) -> Array | None:
         """The distinct draws of a discrete target, otherwise None."""
-        return self._finite._merged[0] if self.discrete else None
-
-    @property
-    def centre(self) -> None:
-        """None: nothing is assumed about the shape."""
-        return None
-
-    def recentred(self) -> Drawn:
-        """Itself: sums of differences keep their digits wherever the draws lie."""
-        return self
-
-    def select(self, index: Any) -> Drawn:
-        """Itself, since the batch is empty."""
-        if index not in ((), Ellipsis):
-            raise InputError("Draws have no batch to select from", index, "Use select(())")
-        return self
+        return self._finite.distinct[0] if self.discrete else None
 
     # -- summaries -----------------------------------------------------------------------------------
 
@@ -140,39 +112,38 @@ class Drawn:
         """The lowest draw whose cumulative weight reaches q, each component apart."""
         return self._finite.quantile(q)
 
-    def upper_quantile(self, tail: float) -> Array:
-        # Draws end somewhere, so that rounding to one does no harm.
-        return self.quantile(1 - tail)
-
-    def cdf(self, at: Any) -> Array:
+    def cdf(self, at: ArrayLike) -> Array:
         return self._finite.cdf(at)
 
-    def log_density(self, at: Any) -> Array:
+    def log_density(self, at: ArrayLike) -> Array:
         """Log frequency of a discrete target; otherwise log density by nearest neighbours, an estimate."""
-        return (
-            self._finite.log_density(at)
-            if self.discrete
-            else self._neighbours.log_density(np.asarray(at, dtype=np.float64), self.event)
-        )
+        if self.discrete:
+            return self._finite.log_density(at)
+        at = np.asarray(at, dtype=np.float64)
+        return self._near.log_density(at if self.event else at[..., None])
 
-    def mode(self, width: Any = 0.0) -> Array:
+    def mode(self, width: ArrayLike = 0.0) -> Array:
         width = check_width(width, self.event)
         if self.discrete or (not self.event and width.any()):
             return self._finite.mode(width)
         if not width.any():
-            points, logs = self._neighbours.peaks()
-            return np.asarray(points[np.argmax(logs)] if self.event else points[np.argmax(logs), 0])
+            return self._near.peak().reshape(self.event)
         # Which box is best matters to second order only, so a good one will do.
         return climb_box(self.draws, self.weights, np.broadcast_to(width, self.event))
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         return np.asarray(self.draws[rng.choice(len(self.draws), size=size, p=self.weights)])
 
+    def spaced(self, size: int, rng: np.random.Generator) -> Array:
+        if self.chains is None or len(self.weights) < size or np.ptp(self.weights) > 0:
+            return self.sample(size, rng)
+        return self.draws[spaced_places(len(self.weights), size, rng)]
+
     # -- expectations --------------------------------------------------------------------------------
 
-    def expect(self, f: Callable[[Array], Array], at: Any = None) -> Value:
+    def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
         """E f with its Monte Carlo standard error."""
-        return self.average(_shaped(f(self.draws), self.draws.shape[:1]))
+        return self.average(shaped(f(self.draws), self.draws.shape[:1]))
 
     def average(self, series: Array) -> Value:
         """Weighted mean of one value per draw (along the first axis), with its error."""
@@ -186,41 +157,22 @@ class Drawn:
         error = long_run_error(residual, self.chains)
         return Value(np.asarray(mean), np.where(np.isfinite(mean), error, 0.0))
 
-    def quadratic(self, weights: Any = 1.0) -> Value:
+    def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         gap = self.draws - self.mean()
         if np.ndim(weights) == 0:
             square = np.square(gap)
-            return self.average(float(weights) * (square.sum(axis=-1) if self.event else square))
+            return self.average(np.asarray(weights, dtype=np.float64) * (square.sum(axis=-1) if self.event else square))
         matrix = as_weight_matrix(weights, self.event)
         gap = gap if self.event else gap[:, None]
         return self.average(np.einsum("ni,ij,nj->n", gap, matrix, gap))
 
-    def below(self, at: Any) -> Value:
-        return self._apart(lambda x, a: np.maximum(a - x, 0.0), at)
-
-    def above(self, at: Any) -> Value:
-        return self._apart(lambda x, a: np.maximum(x - a, 0.0), at)
-
-    def power(self, at: Any, p: float, *, signed: bool = False) -> Value:
-        if signed:
-            return self._apart(lambda x, a: np.sign(x - a) * np.abs(x - a) ** p, at)
-        with np.errstate(over="ignore"):  # a power out of reach is infinite
-            return self._apart(lambda x, a: np.abs(x - a) ** p, at)
-
-    def huber(self, at: Any, delta: float) -> Value:
-        return self._apart(lambda x, a: np.asarray(special.huber(delta, x - a), dtype=np.float64), at)
-
-    def outside(self, at: Any, width: Any) -> Value:
+    def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
         width = np.broadcast_to(check_width(width, self.event), self.event)
-
-        def hit(x: Array, a: Array) -> Array:
-            far = normal.farther(x, a, width)
-            if not self.discrete:
-                # No draw of a continuum is ever guessed exactly, unless it has no spread at all.
-                far = far | ((width == 0) & self._varies)
-            return np.asarray(far.any(axis=-1) if self.event else far, dtype=np.float64)
-
-        return self._apart(hit, at)
+        # No draw of a continuum is ever guessed exactly, unless it has no variance at all.
+        if not self.discrete and np.any((width == 0) & (np.ptp(self.draws, axis=0) > 0)):
+            shape = np.broadcast_shapes(np.shape(at), self.event)
+            return Value.exact(np.ones(shape[:-1] if self.event else shape))
+        return super().outside(at, width)
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
         mean = self.mean()
@@ -230,7 +182,7 @@ class Drawn:
         tilt = self.average(np.exp(np.minimum(gap - logs, 700.0)) - (gap if centred else 0.0))
         return Value(np.asarray(logs if centred else logs + t * mean), tilt.error)
 
-    def spread(self) -> Value:
+    def mean_difference(self) -> Value:
         """Gini's mean difference, with the error of its projection (Hoeffding, 1948)."""
         columns = [self.draws] if not self.event else list(self.draws.T)
         parts = []
@@ -251,97 +203,48 @@ class Drawn:
         small in one to four dimensions and grows above.
         """
         if self.discrete:
-            chances = self._finite._merged[1]
+            chances = self._finite.distinct[1]
             place = np.unique(self.draws, axis=0, return_inverse=True)[1].ravel()
             with np.errstate(divide="ignore"):
                 logs = np.log(chances)
             return self.average(-np.where(np.isfinite(logs), logs, 0.0)[place])
-        cloud = self._neighbours
-        if cloud.flat:
-            return Value.exact(-np.inf)
-        return self.average(-cloud.logs[cloud.place])
+        return Value.exact(-np.inf) if self._near.flat else self.average(-self._near.logs)
 
     # -- helpers -------------------------------------------------------------------------------------
 
     @cached_property
     def _finite(self) -> Finite:
-        return Finite._make(self.draws, self.weights)
+        return Finite.of(self.draws, self.weights)
 
     @cached_property
-    def _varies(self) -> Any:
-        return np.ptp(self.draws, axis=0) > 0
+    def _near(self) -> Neighbours:
+        return Neighbours(self.draws.reshape(len(self.draws), -1), self.weights)
 
-    @cached_property
-    def _neighbours(self) -> _Neighbours:
-        return _Neighbours(self.draws.reshape(len(self.draws), -1), self.weights)
-
-    def _apart(self, g: Callable[[Array, Array], Array], at: Any) -> Value:
-        at = np.asarray(at, dtype=np.float64)
-        lead = at.shape[: max(0, at.ndim - len(self.event))]
-        at = np.broadcast_to(at, lead + self.event)
+    def _average(
+        self,
+        g: Callable[[Array, Array], Array],
+        at: ArrayLike = 0.0,
+        kinks: Sequence[float] = (),
+        *,
+        joint: bool = False,
+        growth: tuple[float, float] = (0.0, 0.0),
+    ) -> Value:
+        lead, rows = self._rows(at)
         if not lead:
-            return self.average(g(self.draws, at))
-        flat = at.reshape((-1, *self.event))
-        step = max(1, _BLOCK // self.draws.size)
+            return self.average(np.asarray(g(self.draws, rows[0]), dtype=np.float64))
+        step = max(1, BLOCK // self.draws.size)
         draws = self.draws[:, None]
-        parts = [self.average(g(draws, flat[None, i : i + step])) for i in range(0, len(flat), step)]
-        value, error = np.concatenate([p.value for p in parts]), np.concatenate([p.error for p in parts])
+        parts = [
+            self.average(np.asarray(g(draws, rows[None, i : i + step]), dtype=np.float64))
+            for i in range(0, len(rows), step)
+        ]
+        value, error = (np.concatenate([p[i] for p in parts]) for i in (0, 1))
         return Value(value.reshape(lead + value.shape[1:]), error.reshape(lead + error.shape[1:]))
 
 
-class _Neighbours:
-    """Density at the draws from the distance to their nearest neighbours, equal draws merged into one."""
-
-    def __init__(self, draws: Array, weights: Array) -> None:
-        from scipy.spatial import cKDTree
-
-        points, place = np.unique(draws, axis=0, return_inverse=True)
-        self.place = place.ravel()
-        self.weights = np.bincount(self.place, weights=weights, minlength=len(points))
-        n, k = points.shape
-        mean = self.weights @ points
-        cov = ((points - mean) * self.weights[:, None]).T @ (points - mean)
-        scale = np.sqrt(np.diag(cov))
-        eigen = np.linalg.eigvalsh(cov / np.outer(scale, scale))[0] if (scale > 0).all() else 0.0
-        # Draws on a line or a plane have no density.
-        self.flat = bool(n < k + 2 or eigen <= 1e-12)
-        self.points, self.size, self.count = points, k, min(4, n - 1)
-        if self.flat:
-            return
-        root = np.linalg.cholesky(cov)
-        self.white = np.linalg.inv(root)
-        self.shift = -float(np.sum(np.log(np.diag(root))))
-        self.tree: Any = cKDTree(points @ self.white.T)
-        found: Any = self.tree.query(points @ self.white.T, k=self.count + 1)
-        distance, near = found
-        self.logs = self._logs(
-            distance[:, -1], self.weights[near[:, 1:]].sum(axis=1) / (1 - np.minimum(self.weights, 0.5)), self.count
-        )
-
-    def _logs(self, distance: Array, mass: Array, count: int) -> Array:
-        ball = 0.5 * self.size * np.log(np.pi) - special.gammaln(0.5 * self.size + 1)
-        # exp(digamma(count)) instead of count is what makes the logarithm unbiased.
-        with np.errstate(divide="ignore"):
-            return np.asarray(
-                np.log(mass) + special.digamma(count) - np.log(count) - ball - self.size * np.log(distance) + self.shift
-            )
-
-    def peaks(self) -> tuple[Array, Any]:
-        """Points with their log densities, smoothed over the square root of the number of points."""
-        if self.flat:
-            return self.points, self.weights
-        count = max(self.count, round(np.sqrt(len(self.points))))
-        distance, near = self.tree.query(self.points @ self.white.T, k=count + 1)
-        return self.points, self._logs(distance[:, -1], self.weights[near].sum(axis=1), count)
-
-    def log_density(self, at: Array, event: tuple[int, ...]) -> Array:
-        if self.flat:
-            lead = at.shape[: at.ndim - len(event)]
-            return np.full(lead, np.inf)
-        at = at if event else at[..., None]
-        count = max(self.count, round(np.sqrt(len(self.points))))
-        distance, near = self.tree.query(at @ self.white.T, k=count)
-        return self._logs(distance[..., -1], self.weights[near].sum(axis=-1), count)
+def spaced_places(count: int, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Places of draws as far apart as they can be in a row of so many, from a random start."""
+    return ((np.arange(size) + rng.random()) * (count / size)).astype(np.intp)
 
 
 def long_run_error(residual: Array, chains: int | None) -> Array:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
 from ..checks import as_float_array
 from ..errors import InputError
 from ..protocols import Array, Value
 from . import normal
+from .base import BasePosterior
 from .box import factor, outside_box
 from .integrate import limit, normal_expectation, scrambled_mean, sobol_normal
-from .shapes import as_weight_matrix, check_level, check_width, trace_product
+from .shapes import as_weight_matrix, check_level, check_width, shaped, trace_product
 
 __all__ = ["Gaussian"]
 
@@ -23,7 +26,7 @@ _POINTS = 1024
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Gaussian:
+class Gaussian(BasePosterior):
     """A batch of normal posteriors.
 
     Parameters
@@ -46,66 +49,51 @@ class Gaussian:
     """
 
     location: Array
-    spreads: Array
+    covariances: Array
     """Covariances ``(..., k, k)`` of vectors, variances of numbers."""
-    event: tuple[int, ...]
-    batch: tuple[int, ...]
 
-    def __init__(self, mean: Any, cov: Any) -> None:
-        location, spreads = as_float_array("mean", mean), as_float_array("cov", cov)
-        if location.ndim < 1 or spreads.ndim < 2 or spreads.shape[-2:] != location.shape[-1:] * 2:
+    def __init__(self, mean: ArrayLike, cov: ArrayLike) -> None:
+        location, covariances = as_float_array("mean", mean), as_float_array("cov", cov)
+        if location.ndim < 1 or covariances.ndim < 2 or covariances.shape[-2:] != location.shape[-1:] * 2:
             raise InputError(
                 "mean must have shape batch + (k,) and cov batch + (k, k)",
-                f"shapes {location.shape} and {spreads.shape}",
+                f"shapes {location.shape} and {covariances.shape}",
                 "Use Gaussian.scalar(mean, var) for numbers",
             )
-        self._fill(location, check_covariances("cov", spreads), location.shape[-1:])
+        covariances = check_covariances("cov", covariances)
+        self.__dict__.update(vars(self._checked(location, covariances, location.shape[-1:])))
 
     @classmethod
-    def scalar(cls, mean: Any, var: Any) -> Gaussian:
+    def scalar(cls, mean: ArrayLike, var: ArrayLike) -> Gaussian:
         """Posteriors of numbers: means and variances of shape ``batch`` (they are broadcast)."""
-        location, spreads = as_float_array("mean", mean), as_float_array("var", var)
+        location, variances = as_float_array("mean", mean), as_float_array("var", var)
         # One pass over the array: NaN fails the comparison too.
-        if not (spreads >= 0).all():
+        if not (variances >= 0).all():
             raise InputError(
                 "var must be a number that is not negative",
-                _worst(spreads),
+                _worst(variances),
                 "A point mass has var=0, a flat law var=inf",
             )
-        return cls._make(location, spreads, ())
+        return cls._checked(location, variances, ())
 
     @classmethod
-    def _make(cls, location: Array, spreads: Array, event: tuple[int, ...]) -> Gaussian:
-        self = object.__new__(cls)
-        self._fill(location, spreads, event)
-        return self
-
-    def _fill(self, location: Array, spreads: Array, event: tuple[int, ...]) -> None:
+    def _checked(cls, location: Array, covariances: Array, event: tuple[int, ...]) -> Gaussian:
         if not np.isfinite(location).all():
             raise InputError(
                 "mean must be finite", _worst(location), "A flat law has any finite mean and an infinite variance"
             )
         lead = location.shape[:-1] if event else location.shape
         try:
-            batch = np.broadcast_shapes(lead, spreads.shape[:-2] if event else spreads.shape)
+            batch = np.broadcast_shapes(lead, covariances.shape[:-2] if event else covariances.shape)
         except ValueError:
             raise InputError(
                 "The leading shapes of mean and covariance must agree",
-                f"shapes {location.shape} and {spreads.shape}",
+                f"shapes {location.shape} and {covariances.shape}",
                 "Give one covariance per mean, or one for all",
             ) from None
-        for name, thing in (("location", location), ("spreads", spreads), ("event", event), ("batch", batch)):
-            object.__setattr__(self, name, thing)
-
-    def __repr__(self) -> str:
-        return f"Gaussian(batch={self.batch}, event={self.event})"
+        return cls._of(location=location, covariances=covariances, event=event, batch=batch)
 
     # -- shape and place -----------------------------------------------------------------------------
-
-    @property
-    def support(self) -> None:
-        """None: the target lies on a continuum."""
-        return None
 
     @property
     def centre(self) -> Array:
@@ -114,12 +102,19 @@ class Gaussian:
 
     def recentred(self) -> Gaussian:
         """The same covariances about zero."""
-        return self._make(np.broadcast_to(0.0, self.batch + self.event), self.spreads, self.event)
+        return self._checked(np.broadcast_to(0.0, self.batch + self.event), self.covariances, self.event)
+
+    def moved(self, by: Array) -> Gaussian:
+        """The same covariances about means that lie ``by`` higher."""
+        return self._checked(self.location + by, self.covariances, self.event)
+
+    def mirrored(self) -> Gaussian:
+        """The laws of minus the target."""
+        return self._checked(-self.location, self.covariances, self.event)
 
     def select(self, index: Any) -> Gaussian:
-        """The posteriors at ``index`` of the batch."""
-        tail = self.event * 2
-        return self._make(self.mean()[index], np.broadcast_to(self.spreads, self.batch + tail)[index], self.event)
+        covariances = np.broadcast_to(self.covariances, self.batch + self.event * 2)
+        return self._checked(self.mean()[index], covariances[index], self.event)
 
     # -- summaries -----------------------------------------------------------------------------------
 
@@ -127,35 +122,37 @@ class Gaussian:
         return np.broadcast_to(self.location, self.batch + self.event)
 
     def var(self) -> Array:
-        spreads = np.diagonal(self.spreads, axis1=-2, axis2=-1) if self.event else self.spreads
-        return np.broadcast_to(spreads, self.batch + self.event)
+        covariances = np.diagonal(self.covariances, axis1=-2, axis2=-1) if self.event else self.covariances
+        return np.broadcast_to(covariances, self.batch + self.event)
 
     def cov(self) -> Array:
-        spreads = self.spreads if self.event else self.spreads[..., None, None]
-        return np.broadcast_to(spreads, self.batch + spreads.shape[-2:])
+        covariances = self.covariances if self.event else self.covariances[..., None, None]
+        return np.broadcast_to(covariances, self.batch + covariances.shape[-2:])
 
     def quantile(self, q: float) -> Array:
         z = special.ndtri(check_level("q", q))
         with np.errstate(invalid="ignore"):
-            return np.asarray(self.mean() + np.where(self._sd == 0, 0.0, self._sd * z if z else 0.0))
+            return np.asarray(self.mean() + np.where(self.sd == 0, 0.0, self.sd * z if z else 0.0))
 
     def upper_quantile(self, tail: float) -> Array:
         return np.asarray(self.mean() - (self.quantile(tail) - self.mean()))
 
-    def cdf(self, at: Any) -> Array:
-        gap, sd = np.asarray(at, dtype=np.float64) - self.location, self._sd
+    def cdf(self, at: ArrayLike) -> Array:
+        gap, sd = np.asarray(at, dtype=np.float64) - self.location, self.sd
         with np.errstate(divide="ignore", invalid="ignore"):
             z = gap / sd
         return self._full(special.ndtr(np.where(sd == 0, np.where(gap >= 0, np.inf, -np.inf), z)))
 
-    def log_density(self, at: Any) -> Array:
+    def log_density(self, at: ArrayLike) -> Array:
         """Log density; on a point mass infinite at the point and minus infinite elsewhere."""
         gap = np.asarray(at, dtype=np.float64) - self.location
-        gap, spreads = (gap, self.spreads) if self.event else (gap[..., None], self.spreads[..., None, None])
-        lower = factor(np.where(np.isinf(spreads), 0.0, spreads))
-        return np.asarray(triangular_log_density(gap, lower, np.isinf(np.diagonal(spreads, axis1=-2, axis2=-1))))
+        gap, covariances = (
+            (gap, self.covariances) if self.event else (gap[..., None], self.covariances[..., None, None])
+        )
+        lower = factor(np.where(np.isinf(covariances), 0.0, covariances))
+        return np.asarray(triangular_log_density(gap, lower, np.isinf(np.diagonal(covariances, axis1=-2, axis2=-1))))
 
-    def mode(self, width: Any = 0.0) -> Array:
+    def mode(self, width: ArrayLike = 0.0) -> Array:
         check_width(width, self.event)
         return self.mean()
 
@@ -166,12 +163,12 @@ class Gaussian:
                 "A law of infinite variance cannot be sampled", "an infinite variance", "Use a proper prior"
             )
         if not self.event:
-            return np.asarray(self.location + self._sd * z)
-        return np.asarray(self.location + np.einsum("...ij,...j->...i", factor(self.spreads), z))
+            return np.asarray(self.location + self.sd * z)
+        return np.asarray(self.location + np.einsum("...ij,...j->...i", factor(self.covariances), z))
 
     # -- expectations --------------------------------------------------------------------------------
 
-    def expect(self, f: Callable[[Array], Array], at: Any = None) -> Value:
+    def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
         """E f: adaptive quadrature for numbers, scrambled Sobol points with their error for vectors.
 
         ``at`` may carry one more leading axis than ``batch`` to mark several kinks.
@@ -181,48 +178,50 @@ class Gaussian:
             if at is not None:
                 kinks = np.asarray(at, dtype=np.float64)
                 kinks = kinks if kinks.ndim > len(self.batch) else kinks[None]
-            mean, sd = self.mean(), np.broadcast_to(self._sd, self.batch)
-            return normal_expectation(lambda theta: _shaped(f(theta), theta.shape), mean, sd, kinks)
-        infinite = np.isinf(self.spreads)
+            mean, sd = self.mean(), np.broadcast_to(self.sd, self.batch)
+            return normal_expectation(lambda theta: shaped(f(theta), theta.shape), mean, sd, kinks)
+        infinite = np.isinf(self.covariances)
         if infinite.any():
             hit = np.broadcast_to(infinite.any(axis=(-2, -1)), self.batch)
             return limit(
-                lambda big: self._make(self.location, np.where(infinite, big**2, self.spreads), self.event).expect(f),
+                lambda big: self._checked(
+                    self.location, np.where(infinite, big**2, self.covariances), self.event
+                ).expect(f),
                 hit,
             )
-        lower, means = factor(self.spreads), []
+        lower, means = factor(self.covariances), []
         for z in sobol_normal(self.event[0], _POINTS):
             z = z.reshape((_POINTS,) + (1,) * len(self.batch) + self.event)
             theta = np.broadcast_to(
                 self.location + np.einsum("...ij,...j->...i", lower, z), (_POINTS,) + self.batch + self.event
             )
-            means.append(np.mean(_shaped(f(theta), theta.shape[:-1]), axis=0))
+            means.append(np.mean(shaped(f(theta), theta.shape[:-1]), axis=0))
         value = scrambled_mean(means)
-        point = np.broadcast_to(~np.any(self.spreads, axis=(-2, -1)), self.batch)
+        point = np.broadcast_to(~np.any(self.covariances, axis=(-2, -1)), self.batch)
         return Value(value.value, np.where(point, 0.0, value.error))
 
-    def quadratic(self, weights: Any = 1.0) -> Value:
+    def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         if not self.event and np.ndim(weights) == 0:
-            return Value.exact(np.broadcast_to(weights * self.spreads, self.batch))
+            return Value.exact(np.broadcast_to(np.asarray(weights) * self.covariances, self.batch))
         return Value.exact(trace_product(as_weight_matrix(weights, self.event), self.cov()))
 
-    def below(self, at: Any) -> Value:
-        return self._exact(normal.positive_part(np.asarray(at) - self.location, self._sd))
+    def below(self, at: ArrayLike) -> Value:
+        return self._exact(normal.positive_part(np.asarray(at) - self.location, self.sd))
 
-    def above(self, at: Any) -> Value:
-        return self._exact(normal.positive_part(self.location - np.asarray(at), self._sd))
+    def above(self, at: ArrayLike) -> Value:
+        return self._exact(normal.positive_part(self.location - np.asarray(at), self.sd))
 
-    def power(self, at: Any, p: float, *, signed: bool = False) -> Value:
-        return self._exact(normal.power(self.location - np.asarray(at), self._sd, p, signed=signed))
+    def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
+        return self._exact(normal.power(self.location - np.asarray(at), self.sd, p, signed=signed))
 
-    def huber(self, at: Any, delta: float) -> Value:
-        return self._exact(normal.huber(self.location - np.asarray(at), self._sd, delta))
+    def huber(self, at: ArrayLike, delta: float) -> Value:
+        return self._exact(normal.huber(self.location - np.asarray(at), self.sd, delta))
 
-    def outside(self, at: Any, width: Any) -> Value:
+    def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
         width = check_width(width, self.event)
         if not self.event:
-            return self._exact(normal.outside(self.location - np.asarray(at), self._sd, width))
-        value = outside_box(self.location - np.asarray(at), self.spreads, width)
+            return self._exact(normal.outside(self.location - np.asarray(at), self.sd, width))
+        value = outside_box(self.location - np.asarray(at), self.covariances, width)
         shape = np.broadcast_shapes(value.value.shape, self.batch)
         return Value(np.broadcast_to(value.value, shape), np.broadcast_to(value.error, shape))
 
@@ -230,26 +229,29 @@ class Gaussian:
         half = 0.5 * t**2 * self.var() if t else np.zeros(self.batch + self.event)
         return Value.exact(half if centred else t * self.location + half)
 
-    def spread(self) -> Value:
-        return self._exact(2 * self._sd / np.sqrt(np.pi))
+    def mean_difference(self) -> Value:
+        return self._exact(2 * self.sd / np.sqrt(np.pi))
 
     def entropy(self) -> Value:
         """Half log((2 pi e)^k |V|); minus infinity where V is singular, infinite where a variance is."""
         one = np.log(2 * np.pi * np.e)
         with np.errstate(divide="ignore"):
             if not self.event:
-                return self._exact(0.5 * (one + np.log(self.spreads)))
-            infinite = np.isinf(self.spreads)
-            lower = factor(np.where(infinite, np.eye(self.event[0]), self.spreads))
+                return self._exact(0.5 * (one + np.log(self.covariances)))
+            infinite = np.isinf(self.covariances)
+            lower = factor(np.where(infinite, np.eye(self.event[0]), self.covariances))
             logs = np.sum(np.log(np.diagonal(lower, axis1=-2, axis2=-1)), axis=-1)
         logs = np.where(infinite.any(axis=(-2, -1)) & (logs > -np.inf), np.inf, logs)
         return Value.exact(np.broadcast_to(0.5 * self.event[0] * one + logs, self.batch))
 
     # -- helpers -------------------------------------------------------------------------------------
 
-    @property
-    def _sd(self) -> Array:
-        return np.asarray(np.sqrt(np.diagonal(self.spreads, axis1=-2, axis2=-1) if self.event else self.spreads))
+    @cached_property
+    def sd(self) -> Array:
+        """Standard deviations, to be broadcast to ``batch + event``."""
+        return np.asarray(
+            np.sqrt(np.diagonal(self.covariances, axis1=-2, axis2=-1) if self.event else self.covariances)
+        )
 
     def _full(self, value: Array) -> Array:
         return np.broadcast_to(value, np.broadcast_shapes(value.shape, self.batch + self.event))
@@ -258,13 +260,13 @@ class Gaussian:
         return Value.exact(self._full(value))
 
 
-def check_covariances(name: str, spreads: Array) -> Array:
+def check_covariances(name: str, covariances: Array) -> Array:
     """Return a stack of covariance matrices if all are symmetric, semidefinite and not NaN."""
-    k = spreads.shape[-1]
-    diagonal = np.diagonal(spreads, axis1=-2, axis2=-1)
+    k = covariances.shape[-1]
+    diagonal = np.diagonal(covariances, axis1=-2, axis2=-1)
     if not (diagonal >= 0).all():
         raise InputError(f"{name} must have no negative or missing variance", _worst(diagonal), "Check its diagonal")
-    off = np.where(np.eye(k, dtype=bool), 0.0, spreads)
+    off = np.where(np.eye(k, dtype=bool), 0.0, covariances)
     if not np.isfinite(off).all():
         raise InputError(
             f"{name} must have finite covariances", _worst(off), "Only variances, on the diagonal, may be infinite"
@@ -276,7 +278,7 @@ def check_covariances(name: str, spreads: Array) -> Array:
     scaled = np.where(infinite[..., :, None] | infinite[..., None, :], 0.0, scaled)
     if np.max(np.abs(scaled - np.swapaxes(scaled, -1, -2)), initial=0.0) > 1e-9:
         raise InputError(
-            f"{name} must be symmetric", _show_first(spreads), f"Use ({name} + {name}.T) / 2 if it should be"
+            f"{name} must be symmetric", _show_first(covariances), f"Use ({name} + {name}.T) / 2 if it should be"
         )
     corner = scaled + np.eye(k) * (np.where(diagonal > 0, 1.0, 0.0) + 1e-9)[..., None, :]
     try:
@@ -288,7 +290,7 @@ def check_covariances(name: str, spreads: Array) -> Array:
             f"smallest eigenvalue {lowest:.3g}",
             "Check signs and sizes of its covariances",
         ) from None
-    return spreads
+    return covariances
 
 
 def triangular_log_density(gap: Array, lower: Array, infinite: Any) -> Array:
@@ -312,20 +314,6 @@ def triangular_log_density(gap: Array, lower: Array, infinite: Any) -> Array:
     total = np.where(np.any(infinite, axis=-1), -np.inf, total)
     total = np.where(atoms, np.inf, total)
     return np.asarray(np.where(missed, -np.inf, total))
-
-
-def _shaped(value: Any, shape: tuple[int, ...]) -> Array:
-    array = np.asarray(value, dtype=np.float64)
-    if array.shape != shape:
-        try:
-            array = np.broadcast_to(array, shape)
-        except ValueError:
-            raise InputError(
-                f"The function must give back shape {shape}",
-                f"shape {array.shape}",
-                "Let it work on whole arrays, with the points along the first axis",
-            ) from None
-    return array
 
 
 def _worst(array: Array) -> object:

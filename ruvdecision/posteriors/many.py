@@ -11,11 +11,11 @@ from scipy import special
 
 from ..protocols import Array, Value
 from . import normal
+from .base import BLOCK
 from .integrate import GAUSS, KRONROD, NODES, adaptive
 
 __all__ = ["Sorted", "mean_difference"]
 
-_BLOCK = 4_000_000
 _REACH = 9.5
 """Standard deviations beyond which a normal law counts as nothing: its tail there is below 1e-20."""
 _PLACES = (-12.5, -6.0, -3.0, 0.0, 3.0, 6.0, 12.5)
@@ -54,7 +54,7 @@ class Sorted:
         back = np.concatenate([np.cumsum(self.weights[::-1])[::-1], [0.0]])
         return near + sums[start], rest + back[stop]
 
-    def spread(self) -> float:
+    def mean_difference(self) -> float:
         """Gini's mean difference, E |X - X'|."""
         low, high = self.ends
         bottom = float(self.sds.min())
@@ -174,7 +174,7 @@ class Sorted:
         while at < len(points):
             # Neighbouring points share most of their components; a block takes as many as fit.
             stop = int(np.searchsorted(points, points[at] + 0.5 * far, side="right"))
-            stop = max(at + 1, min(stop, at + max(1, _BLOCK // max(1, int(last[at] - first[at]) * 2))))
+            stop = max(at + 1, min(stop, at + max(1, BLOCK // max(1, int(last[at] - first[at]) * 2))))
             # Where components are sparse, a wider block wastes little and saves a turn.
             twice = 2 * stop - at
             while twice <= len(points) and (twice - at) * int(last[twice - 1] - first[at]) <= 100_000:
@@ -189,23 +189,15 @@ class Sorted:
         return sums[back].reshape(np.shape(x)), first[back].reshape(np.shape(x)), last[back].reshape(np.shape(x))
 
 
-def mean_difference(weights: Array, means: Array, sds: Array) -> Array:
-    """E |X - X'| for two copies of each mixture in rows, ``(rows, m)`` arrays; exact to rounding error.
+def mean_difference(weights: Array, means: Array, sds: Array) -> float:
+    """E |X - X'| for two copies of one mixture of numbers; exact to rounding error.
 
     All pairs in closed form while they are few; otherwise of order m.
     """
-    rows, m = weights.shape
-    infinite = np.any(np.isinf(sds) & (weights > 0), axis=1)
-    result = np.empty(rows)
-    if m <= 300:
-        step = max(1, _BLOCK // (m * m))
-        for start in range(0, rows, step):
-            part = slice(start, start + step)
-            d = means[part, :, None] - means[part, None, :]
-            s = np.hypot(sds[part, :, None], sds[part, None, :])
-            s = np.where(np.isinf(s), 0.0, s)
-            result[part] = np.einsum("ri,rj,rij->r", weights[part], weights[part], normal.power(d, s, 1.0))
-        return np.where(infinite, np.inf, result)
-    for row in range(rows):
-        result[row] = np.inf if infinite[row] else Sorted.of(weights[row], means[row], sds[row]).spread()
-    return result
+    if np.any(np.isinf(sds) & (weights > 0)):
+        return np.inf
+    if len(weights) > 300:
+        return Sorted.of(weights, means, sds).mean_difference()
+    s = np.hypot(sds[:, None], sds)
+    pairs = normal.power(means[:, None] - means, np.where(np.isinf(s), 0.0, s), 1.0)
+    return float(weights @ pairs @ weights)

@@ -1,4 +1,4 @@
-"""A mixture of normal posteriors, such as an unknown row gives: one component per row, hundreds of thousands if need be."""
+"""A mixture of posteriors of any kind: an unknown row, an unknown mask, draws or nodes of the parameters."""
 
 from __future__ import annotations
 
@@ -8,554 +8,528 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import special
+from numpy.typing import ArrayLike
 
-from ..checks import as_float_array, check_finite, check_probabilities
+from ..checks import as_float_array, check_finite, check_flag, check_integer
 from ..errors import InputError
-from ..protocols import Array, Value
-from . import normal
-from .box import factor, outside_box
-from .finite import _expm1_less
-from .gaussian import Gaussian, _shaped, check_covariances, triangular_log_density
-from .integrate import limit, normal_expectation, scrambled_mean, sobol_normal
-from .many import Sorted, mean_difference
-from .roots import least_near, monotone_root
-from .shapes import as_weight_matrix, check_level, check_width, trace_product
+from ..protocols import Array, Posterior, Value
+from .base import BLOCK, BasePosterior
+from .drawn import long_run_error, spaced_places
+from .gaussian import Gaussian
+from .modes import best_box_near, climb_box, highest_point
+from .normal import expm1_less
+from .normals import Normals
+from .roots import monotone_root
+from .shapes import as_weight_matrix, check_level, check_width, deeper, trace_product
 
-__all__ = ["GaussianMixture"]
+__all__ = ["Mixture"]
 
-_BLOCK = 4_000_000
+_FEW = 256
+"""Parts that are few enough to search for a best box."""
+_FEWER = 32
+"""The same where the chance of leaving a box has no closed form."""
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class GaussianMixture:
-    """A batch of mixtures of m normal laws.
+class Mixture(BasePosterior):
+    """A batch of mixtures; the parts are the laws along the last axis of another posterior's batch.
+
+    Every expected loss at a given estimate is a weighted mean over the parts. Normal parts have closed forms for numbers,
+    hundreds of thousands of them if need be; joint quantities of correlated normal vectors are quasi-Monte Carlo with their
+    error. Finite parts and curves on one grid mix to a law of their own kind.
+
+    With ``sampled`` the parts are the target's laws given draws of the parameters, and the error is that of a mean over
+    draws: far smaller than from draws of the target itself (Rao and Blackwell; Gelfand and Smith, 1990). How the best
+    estimate moves with the draws does not matter to first order (envelope theorem).
 
     Parameters
     ----------
-    weights : array, ``batch + (m,)``
-        Chances of the components.
-    means : array, ``batch + (m,)`` for numbers, ``batch + (m, k)`` for vectors
-        A number is meant when ``means`` has as many axes as ``weights``; `GaussianMixture.scalar` says so.
-    covs : array, ``batch + (m,)`` variances, or ``batch + (m, k, k)`` covariances
-        The axis of components may have length 1: then all share it.
-
-    All quantities of numbers are sums of closed forms over components, and cost of order m. Joint quantities of
-    vectors (`expect`, `entropy`, and `outside` above two dimensions) are quasi-Monte Carlo with their error.
+    parts : posterior with batch ``batch + (m,)``
+        `Gaussian`, `Finite`, `Curve`, another mixture, or any law derived from `BasePosterior`.
+    weights : array ``(m,)`` or ``batch + (m,)``, optional
+        Chances of the parts, or importance weights of draws; they need not sum to one. Equal if left out.
+    sampled : bool, default False
+        Whether the parts belong to draws of the parameters, so that their mean has an error.
+    chains : int, optional
+        How many Markov chains sampled parts come from, laid chain after chain. Errors then allow for autocorrelation,
+        as in `Drawn`. Without it draws count as independent.
 
     Examples
     --------
-    >>> GaussianMixture([0.5, 0.5], [-1.0, 1.0], [1.0, 1.0]).quadratic().value
+    >>> Mixture(Gaussian.scalar([-1.0, 1.0], 1.0)).quadratic().value
     array(2.)
+    >>> means = np.random.default_rng(1).normal(size=4000)
+    >>> value, error = Mixture(Gaussian.scalar(means, 99.0), sampled=True).quadratic()
+    >>> bool(abs(value - 100) < 4 * error), bool(error < 0.05)
+    (True, True)
     """
 
+    parts: BasePosterior
     weights: Array
-    means: Array
-    spreads: Array
-    event: tuple[int, ...]
-    batch: tuple[int, ...]
+    """Weights that sum to one, ``(m,)`` or ``batch + (m,)``."""
+    sampled: bool
+    chains: int | None
 
-    def __init__(self, weights: Any, means: Any, covs: Any) -> None:
-        weights, means, spreads = (
-            as_float_array("weights", weights),
-            as_float_array("means", means),
-            as_float_array("covs", covs),
-        )
-        if weights.ndim == 0 or means.ndim not in (weights.ndim, weights.ndim + 1):
+    def __init__(
+        self,
+        parts: BasePosterior,
+        weights: ArrayLike | None = None,
+        *,
+        sampled: bool = False,
+        chains: int | None = None,
+    ) -> None:
+        sampled = check_flag("sampled", sampled, "Say whether the parts belong to draws of the parameters")
+        if not isinstance(parts, BasePosterior) or not parts.batch or parts.batch[-1] < (2 if sampled else 1):
             raise InputError(
-                "weights must have shape batch + (m,) and means batch + (m,) or batch + (m, k)",
-                f"shapes {weights.shape} and {means.shape}",
-                "Use GaussianMixture.scalar(weights, means, variances) for numbers",
+                "parts must be a posterior with batch (m,), one law for each of at least two draws if they are sampled",
+                f"batch {parts.batch}" if isinstance(parts, BasePosterior) else type(parts).__name__,
+                "Use Drawn for plain draws, Gaussian.scalar(means, variances) for normal parts",
             )
-        self._fill(weights, means, spreads, means.shape[weights.ndim :])
-
-    @classmethod
-    def scalar(cls, weights: Any, means: Any, variances: Any) -> GaussianMixture:
-        """Mixtures for numbers; the three arrays are broadcast to ``batch + (m,)``."""
-        self = object.__new__(cls)
-        self._fill(
-            as_float_array("weights", weights),
-            as_float_array("means", means),
-            as_float_array("variances", variances),
-            (),
-        )
-        return self
-
-    def _fill(self, weights: Array, means: Array, spreads: Array, event: tuple[int, ...]) -> None:
-        if weights.ndim == 0:
-            raise InputError("weights must have shape batch + (m,)", "one number", "Give one weight per component")
-        weights = check_probabilities("weights", weights)
-        check_finite("means", means)
-        tail = len(event)
-        if event:
-            if spreads.ndim < 2 or spreads.shape[-2:] != event * 2:
+        count = parts.batch[-1]
+        if chains is not None:
+            chains = check_integer("chains", chains, low=1)
+            if not sampled or count % chains:
                 raise InputError(
-                    f"covs must end in {event * 2}",
-                    f"shape {spreads.shape}",
-                    "Give one covariance matrix per component, or one for all",
+                    f"chains must divide the {count} draws, and only sampled parts have chains",
+                    chains,
+                    "Lay chains of one length end to end, and write sampled=True",
                 )
-            check_covariances("covs", spreads)
-        elif not (spreads >= 0).all():
-            raise InputError("variances must be numbers that are not negative", spreads, "A point mass has variance 0")
-        if spreads.ndim == 2 * tail:
-            spreads = spreads[None]
-        try:
-            shape = np.broadcast_shapes(
-                weights.shape, means.shape[: means.ndim - tail], spreads.shape[: spreads.ndim - 2 * tail]
-            )
-        except ValueError:
-            raise InputError(
-                "weights, means and covariances must agree on the components",
-                f"shapes {weights.shape}, {means.shape}, {spreads.shape}",
-                "Give one mean and one weight per component",
-            ) from None
-        if shape[-1] != weights.shape[-1]:
-            raise InputError(
-                f"There must be one weight for each of {shape[-1]} components",
-                f"shape {weights.shape}",
-                "Give batch + (m,) weights",
-            )
-        for name, thing in (
-            ("weights", weights),
-            ("means", means),
-            ("spreads", spreads),
-            ("event", event),
-            ("batch", shape[:-1]),
-        ):
-            object.__setattr__(self, name, thing)
+        self.__dict__.update(vars(self._with(parts, _shares(weights, parts.batch), sampled, chains)))
 
     @classmethod
-    def _make(
-        cls, weights: Array, means: Array, spreads: Array, event: tuple[int, ...], batch: tuple[int, ...]
-    ) -> GaussianMixture:
-        self = object.__new__(cls)
-        for name, thing in (
-            ("weights", weights),
-            ("means", means),
-            ("spreads", spreads),
-            ("event", event),
-            ("batch", batch),
-        ):
-            object.__setattr__(self, name, thing)
-        return self
+    def _with(cls, parts: BasePosterior, weights: Array, sampled: bool = False, chains: int | None = None) -> Mixture:
+        return cls._of(
+            parts=parts, weights=weights, sampled=sampled, chains=chains, batch=parts.batch[:-1], event=parts.event
+        )
 
     def __repr__(self) -> str:
-        return f"GaussianMixture(components={self.components}, batch={self.batch}, event={self.event})"
+        how = "" if self.chains is None else f", chains={self.chains}"
+        how = (", sampled=True" if self.sampled else "") + how
+        return f"Mixture({type(self.parts).__name__}, parts={self.count}{how}, batch={self.batch}, event={self.event})"
 
-    # -- shape and place -----------------------------------------------------------------------------
-
-    @property
-    def components(self) -> int:
-        """How many components there are."""
-        return int(self.weights.shape[-1])
+    # -- shape and place -------------------------------------------------------------------------------
 
     @property
-    def support(self) -> None:
-        """None: the target lies on a continuum."""
-        return None
+    def count(self) -> int:
+        """How many parts there are."""
+        return self.parts.batch[-1]
+
+    @property
+    def support(self) -> Array | None:
+        """The values of finite parts, otherwise None."""
+        return self.parts.support
 
     @property
     def centre(self) -> Array | None:
-        """The common mean of the components, if they have one."""
-        axis = -1 - len(self.event)
-        if self.means.shape[axis] > 1 and np.ptp(self.means, axis=axis).any():
+        """The common centre of the parts, if they have one."""
+        centres = self.parts.centre
+        if centres is None or (self.count > 1 and np.ptp(centres, axis=self._axis).any()):
             return None
-        return np.broadcast_to(np.take(self.means, 0, axis=axis), self.batch + self.event)
+        return np.take(centres, 0, axis=self._axis)
 
-    def recentred(self) -> GaussianMixture:
-        """The same mixtures moved so that their means are zero."""
-        mean = self.mean()[..., None, :] if self.event else self.mean()[..., None]
-        return self._make(self.weights, self.means - mean, self.spreads, self.event, self.batch)
+    def recentred(self) -> Mixture:
+        """Normal parts moved so that the mean is zero; itself otherwise."""
+        return self._moved
 
-    def select(self, index: Any) -> GaussianMixture:
-        """The posteriors at ``index`` of the batch."""
-        m, tail = self.components, self.event
-        weights = np.broadcast_to(self.weights, self.batch + (m,))[index]
-        means = np.broadcast_to(self.means, self.batch + (m,) + tail)[index]
-        shared = self.spreads.shape[self.spreads.ndim - 1 - 2 * len(tail)]
-        spreads = np.broadcast_to(self.spreads, self.batch + (shared,) + tail * 2)[index]
-        return self._make(weights, means, spreads, self.event, weights.shape[:-1])
+    def select(self, index: Any) -> Mixture:
+        if not self.batch:
+            super().select(index)
+            return self
+        weights = np.broadcast_to(self.weights, self.parts.batch)[deeper(index)]
+        return self._with(self.parts.select(deeper(index)), weights, self.sampled, self.chains)
 
-    # -- summaries -----------------------------------------------------------------------------------
+    def mixed(self, weights: Array) -> Mixture:
+        """All parts of all mixtures along the last axis, in one mixture."""
+        count = self.batch[-1] * self.count
+        shape = self.batch[:-1] + (count,)
+        joined = (weights[..., None] * np.broadcast_to(self.weights, self.parts.batch)).reshape(shape)
+        places = np.unravel_index(np.arange(int(np.prod(self.parts.batch))).reshape(shape), self.parts.batch)
+        return self._with(self.parts.select(places), joined)
+
+    # -- summaries -------------------------------------------------------------------------------------
 
     def mean(self) -> Array:
-        # About the first component, so that a far location costs no digits.
-        first = self.means[..., :1, :] if self.event else self.means[..., :1]
-        shift = self._mix(self.means - first)
-        return np.asarray(
-            np.broadcast_to((first[..., 0, :] if self.event else first[..., 0]) + shift, self.batch + self.event)
-        )
+        means = self.parts.mean()
+        # About the first, so that a far location costs no digits.
+        first = np.take(means, [0], axis=self._axis)
+        return np.squeeze(first, self._axis) + self._mix(means - first)
 
     def var(self) -> Array:
-        mean = self.mean()
-        gap = self.means - (mean[..., None, :] if self.event else mean[..., None])
-        return np.asarray(np.broadcast_to(self._mix(np.square(gap) + np.square(self._sd)), self.batch + self.event))
+        return self._mix(np.square(self._gap) + self.parts.var())
 
     def cov(self) -> Array:
         if not self.event:
             return self.var()[..., None, None]
-        gap = self.means - self.mean()[..., None, :]
-        shape = self.batch + self.event * 2
-        weighted = np.broadcast_to(
-            self.weights[..., None] * gap, np.broadcast_shapes(self.weights.shape + (1,), gap.shape)
-        )
-        between = np.swapaxes(weighted, -1, -2) @ np.broadcast_to(gap, weighted.shape)
-        weights = np.broadcast_to(self.weights, np.broadcast_shapes(self.weights.shape, self.spreads.shape[:-2]))
-        spreads = (
-            np.where(weights[..., None, None] > 0, self.spreads, 0.0) if np.isinf(self.spreads).any() else self.spreads
-        )
-        # A shared covariance counts once; the weights sum to one.
-        within = (
-            self.spreads[..., 0, :, :]
-            if self.spreads.shape[-3] == 1
-            else np.sum(weights[..., None, None] * spreads, axis=-3)
-        )
-        return np.broadcast_to(between + within, shape)
+        weighted = self.weights[..., None] * self._gap
+        between = np.swapaxes(weighted, -1, -2) @ np.broadcast_to(self._gap, weighted.shape)
+        return between + self._mix(self.parts.cov(), inner=2)
 
     def quantile(self, q: float) -> Array:
         """Each component apart, by a bracketed root of the distribution function, to the last digits."""
-        q = check_level("q", q)
-        axis = -1 - len(self.event)
-        used = np.broadcast_to(self._weights > 0, self._shape)
-        sd, means = np.broadcast_to(self._sd, self._shape), np.broadcast_to(self.means, self._shape)
-        z = float(special.ndtri(q))
-        flat = np.isinf(sd) & used
-        if not np.isfinite(z) or flat.any():
-            lost = np.sum(np.where(flat, np.broadcast_to(self._weights, self._shape), 0.0), axis=axis)
-            reach = np.where(np.isinf(sd) | (sd == 0), 0.0, 40.0 * np.where(np.isinf(sd), 0.0, sd))
-            low, high = np.min(means - reach, axis=axis), np.max(means + reach, axis=axis)
-        else:
-            lost = np.zeros(self.batch + self.event)
-            ends = means + np.where(sd > 0, sd * z, 0.0)
-            low = np.min(np.where(used, ends, np.inf), axis=axis)
-            high = np.max(np.where(used, ends, -np.inf), axis=axis)
-        root = monotone_root(lambda x: self.cdf(x) - q, low, high)
-        root = self._snap(root, sd, means, used, axis)
-        smooth = np.any((sd > 0) & used, axis=axis)
-        root = np.where((q < 0.5 * lost) | ((q == 0) & smooth), -np.inf, root)
-        return np.where((q > 1 - 0.5 * lost) | ((q == 1) & smooth), np.inf, root)
+        if self._whole is not None:
+            return self._whole.quantile(q)
+        level, used = check_level("q", q), self._used
+        ends = self.parts.quantile(q)
+        low = np.min(np.where(used, ends, np.inf), axis=self._axis)
+        high = np.max(np.where(used, ends, -np.inf), axis=self._axis)
+        if level in (0.0, 1.0):
+            return low if level == 0 else high
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            return super().quantile(q)
+        return self._snapped(monotone_root(lambda x: self.cdf(x) - level, low, high))
 
     def upper_quantile(self, tail: float) -> Array:
-        """The quantile of the mirrored mixture, mirrored back: a small chance keeps its digits where one minus it does not."""
-        return -self._make(self.weights, -self.means, self.spreads, self.event, self.batch).quantile(tail)
+        """For normal parts the quantile of the mirrored mixture: a small chance keeps its digits where one less it does not."""
+        if self._normal is None:
+            return super().upper_quantile(tail)
+        return -self._with(self._normal.mirrored(), self.weights).quantile(tail)
 
-    def cdf(self, at: Any) -> Array:
-        return self._sum(_normal_cdf, at)
+    def cdf(self, at: ArrayLike) -> Array:
+        if self._whole is not None:
+            return self._whole.cdf(at)
+        return self._in_blocks(lambda a: (self._mix(self.parts.cdf(a)),), at)[0]
 
-    def log_density(self, at: Any) -> Array:
+    def log_density(self, at: ArrayLike) -> Array:
         """Log density, infinite at an atom that has a chance."""
-        at = np.asarray(at, dtype=np.float64)
-        lead = at.shape[: max(0, at.ndim - len(self.batch) - len(self.event))]
-        flat = at.reshape((-1,) + at.shape[len(lead) :]) if lead else at[None]
-        step = max(1, _BLOCK // max(1, int(np.prod(self._shape))))
-        blocks = [self._log_density(flat[i : i + step]) for i in range(0, len(flat), step)]
-        joined = np.concatenate(blocks)
-        return np.asarray(joined.reshape(lead + joined.shape[1:]))
+        if self._whole is not None:
+            return self._whole.log_density(at)
+        return self._in_blocks(lambda a: (self._log_density(a),), at, joint=True)[0]
 
-    def mode(self, width: Any = 0.0) -> Array:
-        """The highest point of the density, or centre of the best window: a scan of the components' range, refined.
+    def mode(self, width: ArrayLike = 0.0) -> Array:
+        """The highest point of the density, or centre of the best window: a scan of the parts' range, refined.
 
-        For more than a few thousand components the scan is thinned, so that a mode narrower than its step
-        may be missed. For vectors the search starts from the components of the highest density.
+        For more than a few thousand parts the scan is thinned, so that a mode narrower than its step may be missed. For
+        vectors the search starts from the parts of the highest density.
         """
-        width = check_width(width, self.event)
-        centre = self.centre
-        if centre is not None:
-            return centre
-        if self.event:
-            from .modes import vector_mode
-
-            found = [vector_mode(self.select(i), np.broadcast_to(width, self.event)) for i in np.ndindex(self.batch)]
-            return np.stack(found).reshape(self.batch + self.event)
-        return self._scalar_mode(float(width))
+        if self._whole is not None:
+            return self._whole.mode(width)
+        mode = super().mode(width)
+        if self.event or np.any(width) or self.centre is not None:
+            return mode
+        # An atom has an infinite density: the heaviest one is the mode, equal ones added up.
+        chances = np.where(self._atoms, self.weights, 0.0).reshape(-1, self.count)
+        means = np.broadcast_to(self.parts.mean(), self.parts.batch).reshape(-1, self.count)
+        heavy = [_heaviest(x, w) if w.any() else 0.0 for x, w in zip(means, chances, strict=True)]
+        return np.where(self._atoms.any(axis=-1), np.array(heavy).reshape(self.batch), mode)
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
-        if not np.isfinite(self.var()).all():
-            raise InputError(
-                "A law of infinite variance cannot be sampled", "an infinite variance", "Use a proper prior"
-            )
+        if self._whole is not None:
+            return self._whole.sample(size, rng)
         draws = np.empty((size,) + self.batch + self.event)
+        weights = np.broadcast_to(self.weights, self.parts.batch)
         for index in np.ndindex(self.batch):
-            one = self.select(index)
-            pick = rng.choice(self.components, size=size, p=one.weights)
-            means = np.broadcast_to(one.means, (self.components, *self.event))[pick]
-            z = rng.standard_normal((size, *self.event))
-            if self.event:
-                lower = factor(one.spreads)
-                lower = lower[0] if len(lower) == 1 else lower[pick]
-                draws[(slice(None), *index)] = means + np.einsum("...ij,...j->...i", lower, z)
-            else:
-                sd = np.sqrt(one.spreads)
-                draws[(slice(None), *index)] = means + (sd[0] if len(sd) == 1 else sd[pick]) * z
+            pick = rng.choice(self.count, size=size, p=weights[index])
+            draws[(slice(None), *index)] = self.parts.select((*index, pick)).sample(1, rng)[0]
         return draws
 
-    # -- expectations --------------------------------------------------------------------------------
+    def spaced(self, size: int, rng: np.random.Generator) -> Array:
+        if self.chains is None or self.count < size or np.ptp(self.weights) > 0:
+            return self.sample(size, rng)
+        return self.parts.select((..., spaced_places(self.count, size, rng))).sample(1, rng)[0]
 
-    def expect(self, f: Callable[[Array], Array], at: Any = None) -> Value:
-        """E f, component by component for numbers; for vectors quasi-Monte Carlo, over components too if they are many."""
-        if self.event:
-            return self._expect_vector(f)
-        shape, m = self.batch, self.components
-        weights = np.broadcast_to(self.weights, shape + (m,))
-        means, sd = np.broadcast_to(self.means, shape + (m,)), np.broadcast_to(self._sd, shape + (m,))
-        kinks = None
-        if at is not None:
-            kinks = np.asarray(at, dtype=np.float64)
-            kinks = kinks if kinks.ndim > len(shape) else kinks[None]
-            kinks = kinks[..., None]
-        step = max(1, _BLOCK // (250 * max(1, int(np.prod(shape)))))
-        value, error = np.zeros(shape), np.zeros(shape)
-        for start in range(0, m, step):
-            part = (Ellipsis, slice(start, start + step))
+    # -- expectations ----------------------------------------------------------------------------------
 
-            def spread_out(theta: Array) -> Array:
-                # f knows batches only, so components go along the axis of points.
-                points, width = theta.shape[0], theta.shape[-1]
-                moved = np.moveaxis(theta, -1, 1).reshape((points * width, *shape))
-                seen = _shaped(f(moved), moved.shape).reshape((points, width, *shape))
-                return np.moveaxis(seen, 1, -1)
+    def through(self, ask: Callable[[Posterior, Array], Value], f: Callable[[Array], Array], at: ArrayLike) -> Value:
+        return self._ask(ask, at, joint=True)
 
-            piece = normal_expectation(spread_out, means[part], sd[part], kinks)
-            share = weights[part]
-            value += np.sum(np.where(share > 0, share * np.where(share > 0, piece.value, 0.0), 0.0), axis=-1)
-            error += np.sum(share * piece.error, axis=-1)
+    def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
+        """E f given each part: on nodes that all share where they can, otherwise part by part."""
+        if self._whole is not None and not self.sampled:
+            return self._whole.expect(f, at)
+        if self._normals is not None:
+            cuts = None if at is None else np.ravel(np.asarray(at, dtype=np.float64))
+            found = self._normals.expect(f, cuts, 1e-8 if self.sampled else 1e-12)
+            if found is not None:
+                return self._on_points(found)
+        step = max(1, BLOCK // (250 * max(1, int(np.prod(self.batch)))))
+        if self.count <= step:
+            return self._settle(*self.parts.expect_last(f, at), joint=True)
+        parts = [
+            self.parts.select((..., slice(start, start + step))).expect_last(f, at)
+            for start in range(0, self.count, step)
+        ]
+        value, error = (np.concatenate([p[i] for p in parts], axis=-1) for i in (0, 1))
+        return self._settle(value, error, joint=True)
+
+    def quadratic(self, weights: ArrayLike = 1.0) -> Value:
+        if np.ndim(weights) == 0:
+            square = np.square(self._gap) + self.parts.var()
+            return self._settle(
+                float(np.asarray(weights)) * (square.sum(axis=-1) if self.event else square), 0.0, joint=True
+            )
+        matrix = as_weight_matrix(weights, self.event)
+        gap = self._gap if self.event else self._gap[..., None]
+        between = np.einsum("...i,ij,...j->...", gap, matrix, gap)
+        return self._settle(between + trace_product(matrix, self.parts.cov()), 0.0, joint=True)
+
+    def below(self, at: ArrayLike) -> Value:
+        return self._ask(lambda law, a: law.below(a), at)
+
+    def above(self, at: ArrayLike) -> Value:
+        return self._ask(lambda law, a: law.above(a), at)
+
+    def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
+        if p == 1 and not signed and self.support is None:
+            # Two tails cost far less than Kummer's function.
+            return self._ask(lambda law, a: Value(*map(np.add, law.below(a), law.above(a))), at)
+        return self._ask(lambda law, a: law.power(a, p, signed=signed), at)
+
+    def huber(self, at: ArrayLike, delta: float) -> Value:
+        return self._ask(lambda law, a: law.huber(a, delta), at)
+
+    def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
+        width = check_width(width, self.event)
+        if self._normals is None or not self._normals.tangled:
+            return self._ask(lambda law, a: law.outside(a, width), at, joint=True)
+        lead, rows = self._rows(at)
+        wide = np.broadcast_to(width, self.event)
+        found = [self._on_points(self._normals.outside(row, wide)) for row in rows]
+        value, error = (np.array([f[i] for f in found]).reshape(lead) for i in (0, 1))
         return Value(value, error)
 
-    def quadratic(self, weights: Any = 1.0) -> Value:
-        if np.ndim(weights) == 0:
-            var = self.var()
-            return Value.exact(weights * (var.sum(axis=-1) if self.event else var))
-        return Value.exact(trace_product(as_weight_matrix(weights, self.event), self.cov()))
-
-    def below(self, at: Any) -> Value:
-        return Value.exact(self._sum(lambda d, s: normal.positive_part(-d, s), at))
-
-    def above(self, at: Any) -> Value:
-        return Value.exact(self._sum(normal.positive_part, at))
-
-    def power(self, at: Any, p: float, *, signed: bool = False) -> Value:
-        return Value.exact(self._sum(lambda d, s: normal.power(d, s, p, signed=signed), at))
-
-    def huber(self, at: Any, delta: float) -> Value:
-        return Value.exact(self._sum(lambda d, s: normal.huber(d, s, delta), at))
-
-    def outside(self, at: Any, width: Any) -> Value:
-        width = check_width(width, self.event)
-        if not self.event:
-            return Value.exact(self._sum(lambda d, s: normal.outside(d, s, width), at))
-        at = np.asarray(at, dtype=np.float64)
-        piece = outside_box(self.means - at[..., None, :], self.spreads, width)
-        value = np.sum(self.weights * piece.value, axis=-1)
-        # The same points serve every component, so that their errors add up.
-        error = np.sum(self.weights * piece.error, axis=-1)
-        shape = np.broadcast_shapes(value.shape, self.batch)
-        return Value(np.broadcast_to(value, shape), np.broadcast_to(error, shape))
-
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
-        mean = self.mean()
-        gap = self.means - (mean[..., None, :] if self.event else mean[..., None])
-        half = 0.5 * t**2 * np.square(self._sd) if t else np.zeros(1)
-        u = t * gap + half
-        axis = -1 - len(self.event)
-        top = np.max(np.where(np.broadcast_to(self._weights > 0, u.shape), u, -np.inf), axis=axis, keepdims=True)
-        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            far = np.log(np.sum(self._weights * np.exp(np.minimum(u - top, 0.0)), axis=axis)) + np.squeeze(top, axis)
-            near = np.log1p(np.minimum(self._mix(_expm1_less(np.minimum(u, 2.0))) + self._mix(half), 10.0))
-        top = np.squeeze(top, axis)
-        value = np.where(np.isinf(top), np.inf, np.where(top > 1.0, far, near))
-        value = np.broadcast_to(value, self.batch + self.event)
-        return Value.exact(value if centred else value + t * mean)
+        inner, gap = self.parts.log_mgf(t, centred=True).value, t * self._gap
+        value = self._log_mgf(inner, gap) if self._whole is None else self._whole.log_mgf(t, centred=True).value
+        error = np.zeros(value.shape)
+        if self.sampled:
+            with np.errstate(over="ignore", invalid="ignore"):
+                tilt = np.exp(np.minimum(inner + gap - np.expand_dims(value, self._axis), 700.0))
+            # To first order the error is that of the tilted weights, less that of the mean if it is taken out.
+            error = self._settle(np.nan_to_num(tilt) - (gap if centred else 0.0), 0.0).error
+        return Value(value if centred else value + t * self.mean(), np.where(np.isfinite(value), error, 0.0))
 
-    def spread(self) -> Value:
-        m = self.components
-        weights = np.broadcast_to(self.weights, self.batch + (m,)).reshape(-1, m)
-        columns = []
-        for j in range(self.event[0] if self.event else 1):
-            means, sd = (self.means[..., j], self._sd[..., j]) if self.event else (self.means, self._sd)
-            means = np.broadcast_to(means, self.batch + (m,)).reshape(-1, m)
-            sd = np.broadcast_to(sd, self.batch + (m,)).reshape(-1, m)
-            columns.append(mean_difference(weights, means, sd).reshape(self.batch))
-        return Value.exact(np.stack(columns, axis=-1) if self.event else columns[0])
+    def mean_difference(self) -> Value:
+        """E |theta - theta'|; of sampled parts with the error of its projection (Hoeffding, 1948)."""
+        found = self._mean_difference()
+        if not self.sampled:
+            return found
+
+        def distance(x: Array) -> Array:
+            # E |x - theta| but for a constant.
+            return 2 * self._in_blocks(lambda a: (self._mix(self.parts.below(a).value),), x)[0] - x
+
+        series = self._smooth_means(distance)
+        error = np.hypot(2 * self._settle(series, 0.0).error, found.error)
+        return Value(found.value, np.where(np.isfinite(found.value), error, 0.0))
 
     def entropy(self) -> Value:
-        """Differential entropy: adaptive quadrature for numbers, quasi-Monte Carlo for vectors.
+        """Entropy of the mixture; of sampled parts with the error of the mean of -log density given each draw."""
+        found = self._entropy()
+        if not self.sampled or not np.isfinite(found.value).all():
+            return found
+        if self.support is None and self.event:
+            return found if self._normals is None else self._on_points(self._normals.minus_log_density())
+        series = self._smooth_means(lambda x: -np.maximum(self.log_density(x), -700.0), joint=True)
+        return Value(found.value, np.hypot(self._settle(series, 0.0, joint=True).error, found.error))
 
-        Minus infinity if some component with a chance is a point mass.
-        """
-        if self.components == 1:
-            if self.event:
-                return Gaussian._make(self.mean(), self.spreads[..., 0, :, :], self.event).entropy()
-            return Gaussian._make(self.mean(), self.spreads[..., 0], ()).entropy()
-        used = np.broadcast_to(self.weights > 0, self._shape[: len(self.batch) + 1])
-        if self.event:
-            logs = np.diagonal(factor(np.where(np.isinf(self.spreads), 1.0, self.spreads)), axis1=-2, axis2=-1)
-            atom = np.any(used & np.broadcast_to((logs == 0).any(axis=-1), used.shape), axis=-1)
-        else:
-            atom = np.any(used & np.broadcast_to(self.spreads == 0, used.shape), axis=-1)
-        infinite = np.any(
-            used & np.broadcast_to(np.isinf(self._sd).any(axis=-1) if self.event else np.isinf(self._sd), used.shape),
-            axis=-1,
-        )
-        values, errors = np.empty(self.batch), np.zeros(self.batch)
-        for index in np.ndindex(self.batch):
-            if atom[index] or infinite[index]:
-                values[index] = -np.inf if atom[index] else np.inf
-                continue
-            one = self.select(index)
-            value = one.expect(lambda theta: -one.log_density(theta)) if self.event else one._scalar_entropy()  # noqa: B023
-            values[index], errors[index] = value
-        return Value(values, errors)
+    # -- helpers ---------------------------------------------------------------------------------------
 
-    # -- helpers -------------------------------------------------------------------------------------
+    @property
+    def _axis(self) -> int:
+        """Axis of the parts in what they answer."""
+        return -1 - len(self.event)
 
     @cached_property
-    def _sd(self) -> Array:
-        """Standard deviations of the components, their event last."""
-        return np.asarray(np.sqrt(np.diagonal(self.spreads, axis1=-2, axis2=-1) if self.event else self.spreads))
+    def _normal(self) -> Gaussian | None:
+        """The parts if they are normal, for which there are quicker ways."""
+        return self.parts if isinstance(self.parts, Gaussian) else None
+
+    @cached_property
+    def _normals(self) -> Normals | None:
+        return None if self._normal is None or self.batch else Normals(self.weights, self._normal)
+
+    @cached_property
+    def _whole(self) -> BasePosterior | None:
+        """The mixture as one law of a kind that mixing keeps, without the error of sampled parts."""
+        return self.parts.mixed(self.weights)
+
+    @cached_property
+    def _moved(self) -> Mixture:
+        # Kept, so that what it works out serves more than one loss.
+        if self._normal is None:
+            return self
+        parts = self._normal.moved(-np.expand_dims(self.mean(), self._axis))
+        return self._with(parts, self.weights, self.sampled, self.chains)
+
+    @cached_property
+    def _gap(self) -> Array:
+        return self.parts.mean() - np.expand_dims(self.mean(), self._axis)
 
     @property
-    def _weights(self) -> Array:
-        return self.weights[..., None] if self.event else self.weights
+    def _used(self) -> Any:
+        used = np.broadcast_to(self.weights > 0, self.parts.batch)
+        return used[..., None] if self.event else used
 
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        return self.batch + (self.components,) + self.event
+    @cached_property
+    def _atoms(self) -> Any:
+        """Parts that are point masses and have a chance, each component apart."""
+        return self._used & (self.parts.var() == 0)
 
-    def _mix(self, terms: Array) -> Array:
-        """Weighted sum over components; one of weight zero counts for nothing, even if infinite."""
-        weights = self._weights
+    @cached_property
+    def _place(self) -> tuple[Array, Array]:
+        middle, var = self.parts.quantile(0.5), self.parts.var()
+        sd = np.sqrt(np.max(np.where(np.isfinite(var) & self._used, var, 0.0), axis=self._axis))
+        return np.median(middle, axis=self._axis), sd
+
+    def _mix(self, terms: Array, inner: int | None = None) -> Array:
+        """Weighted sum over parts, ``inner`` axes following theirs; a part of weight zero counts for nothing, even if infinite."""
+        inner = len(self.event) if inner is None else inner
+        weights = self.weights.reshape(self.weights.shape + (1,) * inner)
         if not np.isfinite(terms).all():
-            terms = np.where(np.broadcast_to(weights, np.broadcast_shapes(weights.shape, terms.shape)) > 0, terms, 0.0)
-        if self.event:
-            return np.asarray(np.sum(weights * terms, axis=-2))
+            terms = np.where(weights > 0, terms, 0.0)
+        if inner:
+            return np.asarray(np.sum(weights * terms, axis=-1 - inner))
         return np.asarray(np.einsum("...m,...m->...", *np.broadcast_arrays(weights, terms)))
 
-    def _sum(self, g: Callable[[Array, Array], Array], at: Any) -> Array:
-        """Sum over components of weight times g(mean - at, sd); extra leading axes of ``at`` go in blocks."""
+    def _settle(self, series: Array, own: ArrayLike, *, joint: bool = False) -> Value:
+        """Weighted mean of one value per part with its error.
+
+        ``own`` is the error that the values have themselves; parts share it, so that it adds up.
+        """
+        inner = 0 if joint else len(self.event)
+        mean = self._mix(series, inner)
+        error = self._mix(np.asarray(own), inner) if np.any(own) else np.zeros(mean.shape)
+        if self.sampled:
+            weights = (self.weights * self.count).reshape(self.weights.shape + (1,) * inner)
+            with np.errstate(invalid="ignore"):
+                # Residuals of a ratio estimator; with equal weights they are plain deviations.
+                residual = (series - np.expand_dims(mean, -1 - inner)) * weights
+            error = np.hypot(long_run_error(np.moveaxis(residual, -1 - inner, 0), self.chains), error)
+            error = np.where(np.isfinite(mean), error, 0.0)
+        return Value(mean, np.asarray(error))
+
+    def _on_points(self, found: Value) -> Value:
+        """The mean over parts of answers on shared points, of which the error of the mean is known."""
+        settled = self._settle(found.value, 0.0, joint=True)
+        return settled if self.sampled else Value(settled.value, found.error)
+
+    def _ask(self, ask: Callable[[Posterior, Array], Value], at: ArrayLike, *, joint: bool = False) -> Value:
+        """A question that is linear in the law, put to every part and averaged."""
+
+        def one(a: Array) -> Value:
+            return self._settle(*ask(self.parts, a), joint=joint)
+
+        return Value(*self._in_blocks(one, at, joint=joint))
+
+    def _in_blocks(
+        self, ask: Callable[[Array], tuple[Array, ...]], at: ArrayLike, *, joint: bool = False
+    ) -> tuple[Array, ...]:
+        """Answers for ``at`` with an axis for the parts; leading axes go in blocks."""
         at = np.asarray(at, dtype=np.float64)
-        inner = len(self.batch) + len(self.event)
-        lead = at.shape[: max(0, at.ndim - inner)]
-
-        def one(points: Array) -> Array:
-            moved = points[..., None, :] if self.event else points[..., None]
-            result = self._mix(g(self.means - moved, self._sd))
-            return np.broadcast_to(result, np.broadcast_shapes(result.shape, self.batch + self.event))
-
-        if self.event and at.ndim == 0:
+        if at.ndim < len(self.event):
             at = np.broadcast_to(at, self.event)
-        size = int(np.prod(self._shape))
-        if not lead or int(np.prod(lead)) * size <= _BLOCK:
-            return np.asarray(one(at))
+        lead = at.shape[: max(0, at.ndim - len(self.batch) - len(self.event))]
+        size = int(np.prod(self.parts.batch + self.event))
+        out = self.batch + (() if joint else self.event)
+        if not lead or int(np.prod(lead)) * size <= BLOCK:
+            return tuple(np.broadcast_to(a, lead + out) for a in ask(np.expand_dims(at, at.ndim - len(self.event))))
         flat = at.reshape((-1,) + at.shape[len(lead) :])
-        step = max(1, _BLOCK // size)
-        joined = np.concatenate([one(flat[i : i + step]) for i in range(0, len(flat), step)])
-        return np.asarray(joined.reshape(lead + joined.shape[1:]))
+        step = max(1, BLOCK // size)
+        blocks = [
+            ask(np.expand_dims(flat[i : i + step], flat.ndim - len(self.event))) for i in range(0, len(flat), step)
+        ]
+        return tuple(np.concatenate(b).reshape(lead + out) for b in zip(*blocks, strict=True))
 
     def _log_density(self, at: Array) -> Array:
-        gap = (at[..., None, :] if self.event else at[..., None]) - self.means
-        spreads = self.spreads if self.event else self.spreads[..., None, None]
-        infinite = np.isinf(np.diagonal(spreads, axis1=-2, axis2=-1))
-        lower = factor(np.where(np.isinf(spreads), 0.0, spreads))
-        logs = triangular_log_density(gap if self.event else gap[..., None], lower, infinite)
         with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.where(self.weights > 0, logs + np.log(self.weights), -np.inf)
+            logs = np.where(self.weights > 0, self.parts.log_density(at) + np.log(self.weights), -np.inf)
             top = np.max(logs, axis=-1, keepdims=True)
             safe = np.where(np.isfinite(top), top, 0.0)
             total = np.log(np.sum(np.exp(np.minimum(logs - safe, 700.0)), axis=-1)) + safe[..., 0]
         return np.where(np.isposinf(top[..., 0]), np.inf, total)
 
-    def _snap(self, root: Array, sd: Array, means: Array, used: Any, axis: int) -> Array:
-        atoms = (sd == 0) & used
-        if not atoms.any():
-            return root
-        gap = np.where(atoms, np.abs(means - np.expand_dims(root, axis)), np.inf)
-        nearest = np.argmin(gap, axis=axis, keepdims=True)
-        atom = np.squeeze(np.take_along_axis(means, nearest, axis=axis), axis)
-        close = np.squeeze(np.take_along_axis(gap, nearest, axis=axis), axis) <= 1e-14 * np.abs(root) + 1e-300
-        return np.where(close, atom, root)
+    def _log_mgf(self, inner: Array, gap: Array) -> Array:
+        """Log of the mean of exp(inner + gap), where the mean of ``gap`` is zero."""
+        u = gap + inner
+        top = np.max(np.where(self._used, u, -np.inf), axis=self._axis)
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            far = np.log(self._mix(np.exp(np.minimum(u - np.expand_dims(top, self._axis), 0.0)))) + top
+            near = np.log1p(np.minimum(self._mix(expm1_less(np.minimum(u, 2.0))) + self._mix(inner), 10.0))
+        return np.where(np.isinf(top), np.inf, np.where(top > 1.0, far, near))
 
-    def _scalar_mode(self, width: float) -> Array:
-        m, size = self.components, int(np.prod(self.batch))
-        weights, means = np.broadcast_to(self.weights, self._shape), np.broadcast_to(self.means, self._shape)
-        sd, used = np.broadcast_to(self._sd, self._shape), np.broadcast_to(self.weights > 0, self._shape)
-        atoms = used & (sd == 0)
-        low, high = np.min(np.where(used, means, np.inf), axis=-1), np.max(np.where(used, means, -np.inf), axis=-1)
-        narrow = np.min(np.where(used & (sd > 0), sd, np.inf), axis=-1) + width
+    def _snapped(self, root: Array) -> Array:
+        """A root that misses an atom by rounding is the atom."""
+        if not self._atoms.any():
+            return root
+        means = self.parts.mean()
+        gap = np.where(self._atoms, np.abs(means - np.expand_dims(root, self._axis)), np.inf)
+        nearest = np.argmin(gap, axis=self._axis, keepdims=True)
+        atom, off = (np.squeeze(np.take_along_axis(a, nearest, axis=self._axis), self._axis) for a in (means, gap))
+        return np.where(off <= 1e-14 * np.abs(root) + 1e-300, atom, root)
+
+    def _scan(self, half: float) -> Array:
+        # The density of parts with one peak each rises towards their peaks.
+        peaks, sd, used = self.parts.mode(half), np.sqrt(self.parts.var()), self._used
+        low, high = np.min(np.where(used, peaks, np.inf), axis=-1), np.max(np.where(used, peaks, -np.inf), axis=-1)
+        narrow = np.min(np.where(used & (sd > 0), sd, np.inf), axis=-1) + half
         with np.errstate(divide="ignore", invalid="ignore"):
             need = float(np.max(np.nan_to_num((high - low) / narrow, nan=0.0, posinf=0.0), initial=0.0)) * 3
-        room = max(65, 20_000_000 // max(1, m * size))
+        room = max(65, 20_000_000 // max(1, int(np.prod(self.parts.batch))))
         points = int(np.clip(need, 33, min(room, 4097)))
         grid = low + (high - low) * np.linspace(0, 1, points).reshape((-1,) + (1,) * len(self.batch))
-        if m <= min(room, 2048):
-            grid = np.concatenate([grid, np.moveaxis(means, -1, 0)])
-        grid = np.sort(grid, axis=0)
+        if self.count <= min(room, 2048):
+            grid = np.concatenate([grid, np.moveaxis(peaks, -1, 0)])
+        return np.sort(grid, axis=0)
 
-        def badness(x: Array) -> Array:
-            if width:
-                return self.outside(x, width).value
-            logs = np.asarray(self.log_density(x))
-            return -np.where(np.isposinf(logs), -np.inf, logs)
+    def _vector_mode(self, index: tuple[int, ...], width: Array) -> Array:
+        one = self.select(index)
+        peaks = one.parts.mode(width)
+        if not width.any():
+            return highest_point(one, peaks, one.weights)
+        tangled = self._normals is not None and self._normals.tangled
+        if self.sampled or self.count > (_FEWER if tangled else _FEW):
+            # Which box is best matters to second order only.
+            draws = one.sample(8192, np.random.default_rng(20020501))
+            return climb_box(draws, np.full(len(draws), 1.0 / len(draws)), width)
+        return best_box_near(one, peaks, width, tries=1 if tangled else 8)
 
-        mode, _ = least_near(badness, grid, badness(grid), tries=3)
-        if not width and atoms.any():
-            # An atom has an infinite density: the heaviest one is the mode, equal ones added up.
-            flat_m, flat_w = means.reshape(-1, m), np.where(atoms, weights, 0.0).reshape(-1, m)
-            heavy = [_heaviest(x, w) for x, w in zip(flat_m, flat_w, strict=True)]
-            mode = np.where(atoms.any(axis=-1), np.array(heavy).reshape(self.batch), mode)
-        return np.asarray(mode)
+    def _mean_difference(self) -> Value:
+        """Of parts that are not sampled."""
+        if self._whole is not None:
+            return self._whole.mean_difference()
+        if self._normal is None:
+            return super().mean_difference()
+        normals = (self.select(i)._normals for i in np.ndindex(self.batch))
+        found = [n.mean_difference() for n in normals if n is not None]
+        return Value.exact(np.array(found).reshape(self.batch + self.event))
 
-    def _scalar_entropy(self) -> Value:
-        return Sorted.of(
-            self.weights, np.broadcast_to(self.means, self._shape), np.broadcast_to(self._sd, self._shape)
-        ).entropy()
+    def _entropy(self) -> Value:
+        """Of parts that are not sampled."""
+        if self._whole is not None:
+            return self._whole.entropy()
+        if self._normal is None:
+            return super().entropy()
+        normals = (self.select(i)._normals for i in np.ndindex(self.batch))
+        found = [n.entropy() for n in normals if n is not None]
+        value, error = (np.array([f[i] for f in found]).reshape(self.batch) for i in (0, 1))
+        return Value(value, error)
 
-    def _expect_vector(self, f: Callable[[Array], Array]) -> Value:
-        k, m = self.event[0], self.components
-        if np.isinf(self.spreads).any():
-            infinite = np.isinf(self.spreads)
-            hit = np.broadcast_to((infinite.any(axis=(-2, -1)) & (self.weights > 0)).any(axis=-1), self.batch)
-            return limit(
-                lambda big: self._make(
-                    self.weights, self.means, np.where(infinite, big**2, self.spreads), self.event, self.batch
-                ).expect(f),
-                hit,
-            )
-        lower = factor(self.spreads)
-        per = 1024 if m <= 32 else 2048
-        means = []
-        for z in sobol_normal(k if m <= 32 else k + 1, per):
-            if m <= 32:
-                total: Any = 0.0
-                for i in range(m):
-                    root = lower[..., 0 if lower.shape[-3] == 1 else i, :, :]
-                    centre = self.means[..., 0 if self.means.shape[-2] == 1 else i, :]
-                    theta = centre + np.einsum(
-                        "...ij,...j->...i", root, z.reshape((per,) + (1,) * len(self.batch) + (k,))
-                    )
-                    theta = np.broadcast_to(theta, (per,) + self.batch + self.event)
-                    total = total + self.weights[..., i] * np.mean(_shaped(f(theta), theta.shape[:-1]), axis=0)
-                means.append(np.broadcast_to(total, self.batch))
-            else:
-                # The first coordinate picks the component, the others place the point.
-                chosen = special.ndtr(z[:, 0])
-                theta = np.empty((per,) + self.batch + self.event)
-                for index in np.ndindex(self.batch):
-                    one = self.select(index)
-                    pick = np.minimum(np.searchsorted(np.cumsum(one.weights), chosen), m - 1)
-                    roots = factor(one.spreads)
-                    roots = roots[0] if len(roots) == 1 else roots[pick]
-                    theta[(slice(None), *index)] = one.means[pick] + np.einsum("...ij,...j->...i", roots, z[:, 1:])
-                means.append(np.mean(_shaped(f(theta), theta.shape[:-1]), axis=0))
-        return scrambled_mean(means)
+    def _smooth_means(self, smooth: Callable[[Array], Array], *, joint: bool = False) -> Array:
+        """Mean of a smooth function under each part, each coordinate apart, to the few digits that an error needs."""
+        if self._normals is not None:
+            return self._normals.smooth_means(smooth)
+        if joint or not self.event:
+            return self.parts.expect_last(smooth).value
+        columns = [lambda t, j=j: smooth(t)[..., j] for j in range(self.event[0])]  # type: ignore[misc]
+        return np.stack([self.parts.expect_last(f).value for f in columns], axis=-1)
 
 
-def _normal_cdf(d: Array, s: Array) -> Array:
-    """P(X <= 0) for X normal with mean d and sd s."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = -d / s
-    if np.any(s == 0):
-        z = np.where(s == 0, np.where(d <= 0, np.inf, -np.inf), z)
-    return np.asarray(special.ndtr(z))
+def _shares(weights: ArrayLike | None, batch: tuple[int, ...]) -> Array:
+    """Weights of parts divided by their sum."""
+    if weights is None:
+        return np.full(batch[-1], 1.0 / batch[-1])
+    array = check_finite("weights", as_float_array("weights", weights))
+    if array.ndim == 0 or array.ndim > len(batch) or array.shape != batch[len(batch) - array.ndim :]:
+        raise InputError(
+            f"weights must have shape {batch[-1:]}" + (f" or {batch}" if len(batch) > 1 else ""),
+            f"shape {array.shape}",
+            "Give one weight per part",
+        )
+    top = array.max(axis=-1, keepdims=True)
+    if np.any(array < 0) or not top.all():
+        raise InputError("weights must not be negative, nor all zero", float(array.min()), "Give one weight per part")
+    array = array / top  # the sum of large weights would be infinite
+    return np.asarray(array / array.sum(axis=-1, keepdims=True))
 
 
 def _heaviest(x: Array, weights: Array) -> float:

@@ -1,77 +1,169 @@
-"""The highest point of a mixture of normal vectors, and its most probable box."""
+"""Most probable values, windows and boxes: exact on a finite set of points, searched for under a density."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize
 
-from ..protocols import Array
-from .box import factor
+from ..errors import UnsupportedError
+from ..protocols import Array, Posterior
 
-if TYPE_CHECKING:
-    from .mixture import GaussianMixture
+__all__ = [
+    "best_box",
+    "best_box_near",
+    "best_window",
+    "climb_box",
+    "highest_point",
+    "merge_values",
+    "most_probable",
+]
 
-__all__ = ["vector_mode"]
-
-_STARTS = 8
+_ROUNDING = 4 * np.finfo(float).eps
 
 
-def vector_mode(mixture: GaussianMixture, width: Array) -> Array:
-    """Mode (all widths zero) or centre of the best box of one mixture, from the most promising components.
+def merge_values(values: Array, chances: Array) -> tuple[Array, Array]:
+    """Distinct values ``(states,) + event`` in ascending order, with their chances ``batch + (states,)``."""
+    vector = values.ndim > 1
+    # Sorting by columns is several times faster than np.unique over rows.
+    order = np.lexsort(values.T[::-1]) if vector else np.argsort(values, kind="stable")
+    values, chances = values[order], chances[..., order]
+    fresh = values[1:] != values[:-1]
+    starts = np.flatnonzero(np.concatenate([[True], fresh.any(axis=-1) if vector else fresh]))
+    if len(starts) < len(values):
+        values, chances = values[starts], np.add.reduceat(chances, starts, axis=-1)
+    return values, chances
 
-    Modes follow the fixed point of Carreira-Perpinan (2000), boxes the simplex of Nelder and Mead.
+
+def most_probable(values: Array, chances: Array, width: Array) -> Array:
+    """The most probable of distinct ascending values, or centre of the best window or box; of equals the lowest."""
+    if not width.any():
+        top = chances >= chances.max(axis=-1, keepdims=True) * (1 - 1e-12)
+        return np.asarray(values[np.argmax(top, axis=-1)])
+    event = values.shape[1:]
+    if not event:
+        return best_window(values, chances, float(width))
+    wide = np.broadcast_to(width, event)
+    boxes = [best_box(values[p > 0], p[p > 0], wide) for p in chances.reshape(-1, len(values))]
+    return np.stack(boxes).reshape(chances.shape[:-1] + event)
+
+
+def window_ends(x: Array, width: float) -> Any:
+    """For each of the sorted points, one past the last point that a window starting there covers."""
+    # Rounding must not push out a point that lies on the edge; with no width only equal points are covered.
+    reach = x + 2 * width + (_ROUNDING * np.abs(x) if width > 0 else 0.0)
+    return np.searchsorted(x, reach, side="right")
+
+
+def best_window(x: Array, weights: Array, width: float) -> Array:
+    """Centres of the best windows for sorted numbers ``x`` and weights ``batch + (points,)``; the lowest of equals."""
+    ends = window_ends(x, width)
+    sums = np.concatenate([np.zeros(weights.shape[:-1] + (1,)), np.cumsum(weights, axis=-1)], axis=-1)
+    mass = sums[..., ends] - sums[..., np.arange(len(x))]
+    best = np.argmax(mass >= mass.max(axis=-1, keepdims=True) * (1 - 1e-12), axis=-1)
+    return np.asarray(x[best] + 0.5 * (x[ends[best] - 1] - x[best]))
+
+
+def best_box(points: Array, weights: Array, width: Array, budget: int = 200_000) -> Array:
+    """Centre of the best box for points ``(n, k)``, exactly, by branch and bound over the axes in turn."""
+    k = points.shape[1]
+    start = climb_box(points, weights, width)
+    best_mass = float(weights[np.all(np.abs(points - start) <= width * (1 + _ROUNDING), axis=1)].sum())
+    best = start
+    visits = 0
+    stack: list[tuple[int, Any, tuple[float, ...]]] = [(0, np.arange(len(points)), ())]
+    while stack:
+        axis, active, centre = stack.pop()
+        visits += 1
+        if visits > budget:
+            raise UnsupportedError(
+                "The most probable box of so many points in so many dimensions cannot be found exactly",
+                f"{points.shape[0]} values of {k} components",
+                'Use ZeroOne() without tolerance, or restrict the estimates to "target"',
+            )
+        if weights[active].sum() <= best_mass * (1 + 1e-12):
+            continue
+        if axis == k:
+            best_mass, best = float(weights[active].sum()), np.array(centre)
+            continue
+        order = active[np.argsort(points[active, axis], kind="stable")]
+        x = points[order, axis]
+        ends = window_ends(x, float(width[axis]))
+        sums = np.concatenate([[0.0], np.cumsum(weights[order])])
+        mass = sums[ends] - sums[:-1]
+        # The heaviest slab goes last on the stack, so it is opened first and prunes the others.
+        for i in np.argsort(mass, kind="stable"):
+            if mass[i] > best_mass * (1 + 1e-12):
+                stack.append((axis + 1, order[i : ends[i]], (*centre, 0.5 * (x[i] + x[ends[i] - 1]))))
+    return best
+
+
+def climb_box(points: Array, weights: Array, width: Array, starts: int = 8) -> Array:
+    """Centre of a good box: the best window along one axis at a time, from several starts."""
+    mean = weights @ points / weights.sum()
+    heaviest = points[np.argsort(-weights, kind="stable")[: max(1, starts // 2)]]
+    spaced = points[np.linspace(0, len(points) - 1, max(1, starts // 2)).astype(int)]
+    best_mass, best = -1.0, mean
+    for start in np.concatenate([mean[None], heaviest, spaced]):
+        centre, mass = start.astype(np.float64), -1.0
+        for _ in range(50):
+            for axis in range(points.shape[1]):
+                near = np.abs(points - centre) <= width * (1 + _ROUNDING)
+                near[:, axis] = True
+                inside = np.flatnonzero(np.all(near, axis=1))
+                if inside.size:
+                    inside = inside[np.argsort(points[inside, axis], kind="stable")]
+                    centre[axis] = best_window(points[inside, axis], weights[inside], float(width[axis]))
+            now = float(weights[np.all(np.abs(points - centre) <= width * (1 + _ROUNDING), axis=1)].sum())
+            if now <= mass * (1 + 1e-12):
+                break
+            mass = now
+        if mass > best_mass * (1 + 1e-12):
+            best_mass, best = mass, centre
+    return best
+
+
+def highest_point(law: Posterior, peaks: Array, weights: Array) -> Array:
+    """The mode of a law of vectors: quasi-Newton on the log density, from the best of the ``peaks`` of its parts.
+
+    Where a part is a point mass, the heaviest such part is the mode.
     """
-    m = mixture.components
-    means = np.broadcast_to(mixture.means, (m, *mixture.event))
-    spreads = np.broadcast_to(mixture.spreads, (m,) + mixture.event * 2)
-    roots = np.diagonal(factor(np.where(np.isinf(spreads), 1.0, spreads)), axis1=-2, axis2=-1)
-    with np.errstate(divide="ignore"):
-        heights = np.where(mixture.weights > 0, np.log(mixture.weights) - np.sum(np.log(roots), axis=-1), -np.inf)
-    if not width.any() and np.isposinf(heights).any():
-        # Where a component has no density of its own, the heaviest such component wins.
-        return np.asarray(means[np.argmax(np.where(np.isposinf(heights), mixture.weights, -1.0))])
-    promising = np.argsort(-heights, kind="stable")[:256]
-    starts = np.concatenate([mixture.mean()[None], means[promising]])
-    score = mixture.outside(starts, width).value if width.any() else -mixture.log_density(starts)
-    starts = starts[np.argsort(score, kind="stable")[:_STARTS]]
-    ends = [_box(mixture, x, width) if width.any() else _climb(mixture, means, spreads, x) for x in starts]
-    final = np.array([float(mixture.outside(x, width).value if width.any() else -mixture.log_density(x)) for x in ends])
-    return np.asarray(ends[int(np.argmin(final))])
+    thin = slice(None, None, max(1, len(peaks) // 255))
+    starts = np.concatenate([law.mean()[None], peaks[thin]])
+    heights = law.log_density(starts)
+    if np.isposinf(heights).any():
+        return np.asarray(peaks[np.argmax(np.where(np.isposinf(law.log_density(peaks)), weights, -1.0))])
+    var = law.var()
+    sd = np.sqrt(np.where(np.isfinite(var) & (var > 0), var, 1.0))
+    found = []
+    for start in starts[np.argsort(-heights, kind="stable")[:3]]:
+        tried: Any = minimize(
+            lambda z, x=start: -float(law.log_density(x + sd * z)),
+            np.zeros(len(sd)),
+            method="BFGS",
+            options={"gtol": 1e-7},
+        )
+        found.append((float(tried.fun), start + sd * tried.x))
+    return np.asarray(min(found, key=lambda pair: pair[0])[1])
 
 
-def _climb(mixture: GaussianMixture, means: Array, spreads: Array, x: Array) -> Array:
-    precision = np.linalg.inv(spreads)
-    pulled = np.einsum("mij,mj->mi", precision, means)
-    logdet = np.linalg.slogdet(precision)[1]
-    with np.errstate(divide="ignore"):
-        logs = np.log(mixture.weights)
-    size = float(np.sqrt(np.max(np.diagonal(spreads, axis1=-2, axis2=-1))))
-    for _ in range(2000):
-        gap = x - means
-        share = logs + 0.5 * logdet - 0.5 * np.einsum("mi,mij,mj->m", gap, precision, gap)
-        share = np.exp(share - share.max())
-        fresh = np.linalg.solve(np.einsum("m,mij->ij", share, precision), share @ pulled)
-        done = np.max(np.abs(fresh - x)) <= 1e-14 * (np.max(np.abs(fresh)) + size)
-        x = fresh
-        if done:
-            break
-    return np.asarray(x)
-
-
-def _box(mixture: GaussianMixture, x: Array, width: Array) -> Array:
-    from scipy.optimize import minimize
-
-    scale = np.sqrt(mixture.var()) + width
+def best_box_near(law: Posterior, peaks: Array, width: Array, tries: int) -> Array:
+    """Centre of the best box: the simplex of Nelder and Mead from the best of the ``peaks`` of a law's parts."""
+    starts = np.concatenate([law.mean()[None], peaks])
+    starts = starts[np.argsort(law.outside(starts, width).value, kind="stable")[:tries]]
+    scale = np.sqrt(law.var()) + width
     scale = np.where(np.isfinite(scale), scale, 1.0 + width)
-    simplex = np.concatenate([x[None], x + 0.25 * np.diag(scale)])
-    options: Any = {
-        "initial_simplex": simplex,
-        "xatol": 1e-9 * float(scale.max()),
-        "fatol": 1e-14,
-        "maxfev": 400 * len(x),
-    }
-    search: Any = minimize
-    return np.asarray(
-        search(lambda at: float(mixture.outside(at, width).value), x, method="Nelder-Mead", options=options).x
-    )
+    found = []
+    for start in starts:
+        options = {
+            "initial_simplex": np.concatenate([start[None], start + 0.25 * np.diag(scale)]),
+            "xatol": 1e-9 * float(scale.max()),
+            "fatol": 1e-14,
+            "maxfev": 400 * len(start),
+        }
+        tried: Any = minimize(
+            lambda at: float(law.outside(at, width).value), start, method="Nelder-Mead", options=options
+        )
+        found.append((float(tried.fun), tried.x))
+    return np.asarray(min(found, key=lambda pair: pair[0])[1])

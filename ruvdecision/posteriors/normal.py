@@ -13,7 +13,7 @@ from scipy import special
 
 from ..protocols import Array
 
-__all__ = ["huber", "negative_part", "outside", "positive_part", "power"]
+__all__ = ["expm1_less", "farther", "huber", "negative_part", "outside", "phi", "positive_part", "power"]
 
 _ROOT2PI = float(np.sqrt(2 * np.pi))
 
@@ -122,6 +122,16 @@ def farther(a: Any, b: Any, width: Any) -> Any:
     a, b, width = np.asarray(a), np.asarray(b), np.asarray(width)
     slack = np.where(width > 0, 4 * np.finfo(float).eps * np.maximum(np.abs(a), np.abs(b)), 0.0)
     return np.abs(a - b) > width + slack
+
+
+def expm1_less(u: Array) -> Array:
+    """exp(u) - 1 - u without the loss of digits near zero."""
+    series = np.zeros_like(u)
+    small = np.clip(u, -0.3, 0.3)
+    for n in range(16, 1, -1):
+        series = (series + 1.0) * small / n if n > 2 else (series + 1.0) * small * small / 2
+    with np.errstate(over="ignore"):
+        return np.where(np.abs(u) < 0.3, series, np.expm1(np.minimum(u, 700.0)) - u)
 
 
 def _standard(d: Any, s: Any) -> tuple[Array, Array, Array]:

@@ -1,24 +1,25 @@
-"""Arguments that every posterior takes: levels, widths, weights."""
+"""Arguments that every posterior takes: levels, widths, weights, functions to average."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..checks import as_float_array, check_number
 from ..errors import InputError
 from ..protocols import Array
 
-__all__ = ["as_weight_matrix", "check_level", "check_width", "trace_product"]
+__all__ = ["as_weight_matrix", "check_level", "check_width", "deeper", "shaped", "trace_product"]
 
 
-def check_level(name: str, q: Any) -> float:
+def check_level(name: str, q: ArrayLike) -> float:
     """Return a probability between 0 and 1, both included."""
     return check_number(name, q, low=0.0, high=1.0)
 
 
-def check_width(width: Any, event: tuple[int, ...]) -> Array:
+def check_width(width: ArrayLike, event: tuple[int, ...]) -> Array:
     """Return half-widths that are not negative, one for all components or one each."""
     array = as_float_array("width", width)
     if not (array >= 0).all() or np.isinf(array).any():
@@ -34,7 +35,7 @@ def check_width(width: Any, event: tuple[int, ...]) -> Array:
     return array
 
 
-def as_weight_matrix(weights: Any, event: tuple[int, ...]) -> Array:
+def as_weight_matrix(weights: ArrayLike, event: tuple[int, ...]) -> Array:
     """Return a weight, a vector or a matrix of weights as a matrix for targets of this shape."""
     array = as_float_array("weights", weights)
     k = event[0] if event else 1
@@ -56,3 +57,24 @@ def trace_product(weights: Array, cov: Array) -> Array:
         return np.asarray(np.einsum("ij,...ij->...", weights, cov))
     finite = np.einsum("ij,...ij->...", weights, np.where(infinite, 0.0, cov))
     return np.where(np.any(infinite & (weights != 0), axis=(-2, -1)), np.inf, finite)
+
+
+def deeper(index: Any) -> tuple[Any, ...]:
+    """An index of a batch, for arrays that have one more axis behind the batch."""
+    index = index if isinstance(index, tuple) else (index,)
+    return (*index, slice(None)) if any(i is Ellipsis for i in index) else index
+
+
+def shaped(value: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Return what a function gave back as an array of this shape, if it can be one."""
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape != shape:
+        try:
+            array = np.broadcast_to(array, shape)
+        except ValueError:
+            raise InputError(
+                f"The function must give back shape {shape}",
+                f"shape {array.shape}",
+                "Let it work on whole arrays, with the points along the first axis",
+            ) from None
+    return array

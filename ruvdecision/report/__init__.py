@@ -48,11 +48,12 @@ def write_report(
 ) -> Path:
     """Write the report of a map to a file and return its path.
 
-    It holds the decision in one sentence, the map with its frontier, threshold and choice, the users in words and formulas,
-    the table of releases and who dominates the others, measures if there are any, how sure the choice is where numbers carry
-    errors, what was done beside the map (limit, sensitivity, risk of every record), diagnostics, notes, the method with its
-    papers, and the record: versions, seed and fingerprints. Only what the map holds can get in, so no confidential record
-    does, and every text is escaped. The file appears whole or not at all, together with its figures.
+    It holds the decision in one sentence, the map with its frontier, threshold and choice, the users in words and
+    formulas, the table of releases and who dominates the others, measures if there are any, how sure the choice is
+    where numbers carry errors, what was done beside the map (limit, sensitivity, risk of every record), diagnostics,
+    notes, the method with its papers, and the record: versions, seed and fingerprints. Only what the map holds can get
+    in, so no confidential record does, and every text is escaped. The file appears whole or not at all, together with
+    its figures.
 
     Parameters
     ----------

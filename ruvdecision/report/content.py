@@ -129,7 +129,8 @@ def _circumstances(rumap: RUMap, choice: Choice | None, front: Any) -> list[str]
         best = rumap[int(known[np.argmax(rumap.utility[known])])]
         if best.utility > choice.utility and best.risk > choice.max_risk:
             facts.append(
-                f"Without a threshold the most useful release would be {best.release}: utility {number(best.utility, 4)} "
+                f"Without a threshold the most useful release would be {best.release}: utility "
+                f"{number(best.utility, 4)} "
                 f"instead of {number(choice.utility, 4)}, at a risk of {number(best.risk, 4)}."
             )
     if front.any():
@@ -211,7 +212,8 @@ def _in_words(rumap: RUMap, decision: _Decision, max_risk: float | None, order: 
     if decision.choice is not None:
         row = decision.choice
         words.append(
-            f"The chosen release is {row.release}, with risk {number(row.risk, 4)} and utility {number(row.utility, 4)}."
+            f"The chosen release is {row.release}, with risk {number(row.risk, 4)} and utility "
+            f"{number(row.utility, 4)}."
         )
     elif decision.failed:
         words.append("No release meets the threshold.")
@@ -347,7 +349,8 @@ def _diagnostics(rumap: RUMap, choice: Choice | None) -> list[Block]:
     inexact = int(np.sum((rumap.risk_error > 0) | (rumap.utility_error > 0)))
     if inexact:
         facts.append(
-            f"{inexact:,} of {count(len(rumap), 'release')} with a standard error (after ±); the frontier does not allow for it."
+            f"{inexact:,} of {count(len(rumap), 'release')} with a standard error (after ±); the frontier does not "
+            "allow for it."
         )
     else:
         facts.append("No number carries a standard error.")

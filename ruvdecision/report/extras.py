@@ -47,7 +47,7 @@ class Extras:
         kinds: dict[str, tuple[type, str]] = {
             "sensitivity": (Sensitivity, "Write sensitivity=ruv.sensitivity(...)"),
             "limit": (Limit, "Write limit=ruv.limit(intruder, scientist)"),
-            "record_risk": (RecordRisk, "Write record_risk=ruv.record_risk(...)"),
+            "record_risk": (RecordRisk, "Write record_risk=ruv.analyses.record_risk(...)"),
             "rule": (Mapping, 'Write rule={"confidence": 0.95}'),
         }
         for name, (kind, do) in kinds.items():
@@ -131,7 +131,8 @@ def sureness(rumap: RUMap, choice: Choice | None, order: Any, max_risk: float | 
 def _limit(rumap: RUMap, choice: Choice | None, limit: Limit) -> list[Block]:
     blocks: list[Block] = [
         Paragraph(
-            "The dotted line on the map is the limit: no way of releasing anything, however made, has more utility at its risk. "
+            "The dotted line on the map is the limit: no way of releasing anything, however made, has more utility at "
+            "its risk. "
             f"It was computed by {limit.method}, over mechanisms that see {_statistic(limit)}."
         )
     ]
@@ -142,7 +143,8 @@ def _limit(rumap: RUMap, choice: Choice | None, limit: Limit) -> list[Block]:
         found = limit.shortfall(rumap.take([choice.row.position])).iloc[0]
         if not np.isnan(found["share"]):
             facts.append(
-                f"At the risk of the chosen release the limit is {number(float(found['limit']), 4)}; the chosen release reaches "
+                f"At the risk of the chosen release the limit is {number(float(found['limit']), 4)}; the chosen "
+                "release reaches "
                 f"{number(100 * float(found['share']), 3)} % of it."
             )
     facts += list(limit.notes)

@@ -15,8 +15,8 @@ __all__ = ["fingerprint"]
 def fingerprint(rumap: RUMap) -> str:
     """SHA-256 of a map's labels and numbers, in hexadecimal.
 
-    It covers the releases in their order, both users' uncertainties with their errors, U0, risk, utility and all further
-    columns. It does not cover attributes and notes, so it does not change when a map is saved and read again.
+    It covers the releases in their order, both users' uncertainties with their errors, U0, risk, utility and all
+    further columns. It does not cover attributes and notes, so it does not change when a map is saved and read again.
 
     >>> rumap = RUMap.build(labels=["a", "b"], intruder=[2.0, 1.0], scientist=[0.5, 0.25])
     >>> len(fingerprint(rumap)), fingerprint(rumap) == fingerprint(rumap.take([1, 0]))

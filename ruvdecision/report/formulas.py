@@ -1,7 +1,8 @@
 """Users in formulas, read from the objects: what they believe, what they want, what they pay, and the U that follows.
 
-Plain letters do: they need no program to be set, and they can be searched, copied and read aloud. A belief, target or loss
-of somebody else's may have a method ``formula()`` that gives its line (or lines); without one it is named in words only.
+Plain letters do: they need no program to be set, and they can be searched, copied and read aloud. A belief, target or
+loss of somebody else's may have a method ``formula()`` that gives its line (or lines); without one it is named in words
+only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Drawings in a document: SVG for a page, PNG for Markdown, SVG and PDF for papers. The same map gives the same bytes."""
+"""Drawings in a document: SVG for a page, PNG for Markdown, SVG and PDF for papers.
+
+The same map gives the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,8 @@ def draw_svg(picture: Picture) -> str:
     """Draw a picture as an SVG element that can stand inside an HTML page.
 
     Texts stay texts: they can be searched and read aloud, and a script that the drawing's font lacks is set in the
-    reader's. Ids begin with the picture's anchor, so that several drawings can share a page. Nothing is fetched from anywhere.
+    reader's. Ids begin with the picture's anchor, so that several drawings can share a page. Nothing is fetched from
+    anywhere.
     """
     prefix = picture.anchor
     with _house_style():
@@ -72,7 +76,10 @@ def picture_png(picture: Picture) -> bytes:
 
 
 def draw_files(picture: Picture) -> dict[str, bytes]:
-    """Draw a picture for papers: the bytes of an SVG and of a PDF file, by their endings. Letters stay letters in both."""
+    """Draw a picture for papers: the bytes of an SVG and of a PDF file, by their endings.
+
+    Letters stay letters in both.
+    """
     with _house_style():
         return {
             kind: _bytes(_draw(picture), format=kind, dpi=PIXELS, metadata=NO_DATE[kind]) for kind in ("svg", "pdf")

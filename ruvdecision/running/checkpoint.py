@@ -1,8 +1,13 @@
 """A directory that keeps every finished task of a run, so that a run which was killed goes on where it stopped.
 
-Inside are a manifest with digests of the study and one small file per finished task. Each file is written beside its place, forced
-to disk and moved there in one step, so that it is whole or absent at any instant. Files hold results only, as text: no
-records, no code. Digests are salted (see `ruvdecision.running.digests`).
+Inside are a manifest and one small file per finished task. Each file is written beside its place, forced to disk and
+moved there in one step, so that it is whole or absent at any instant. Files hold results only, as text: no records, no
+code.
+
+A checkpoint belongs to the settings and the data of a study, to the versions of Python, this package and the libraries
+below it, and to the source text of every imported module that is neither the standard library nor installed. The
+manifest has salted digests of them (see `ruvdecision.running.digests` and `ruvdecision.running.sources`); if one differs the checkpoint
+is refused, and the error says which.
 """
 
 from __future__ import annotations
@@ -26,13 +31,14 @@ from ..data.write import UNFINISHED, nameable, place_files, unfinished
 from ..errors import InputError, RuvError
 from .digests import digest
 from .encoding import decode, encode
+from .sources import sources
 
 __all__ = ["Checkpoint", "as_directory", "kept_seed"]
 
-SCHEMA = 1
-FORMAT = "ruvdecision checkpoint"
+FORMAT = "ruvdecision checkpoint, schema 2"
 LIBRARIES = ("numpy", "scipy", "pandas")
 OURS = ("lock", "seed.json", "tasks")
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)
 
 _OPEN: set[str] = set()
 
@@ -56,27 +62,25 @@ class Checkpoint:
     ((0.5,), None)
     """
 
-    def __init__(self, directory: str | os.PathLike[str], parts: Mapping[str, Any]) -> None:
+    def __init__(self, directory: str | os.PathLike[str], parts: Mapping[str, object]) -> None:
         self.directory = as_directory(directory)
         self.tasks = self.directory / "tasks"
         self.parts = dict(parts)
         self.count = 0
 
     def __enter__(self) -> Checkpoint:
-        self._claim()
-        try:
-            with self._writing():
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_lock(self.directory))
+            with _writing(self.directory, self.count):
                 self.tasks.mkdir(exist_ok=True)
                 for stale in (*unfinished(self.directory), *unfinished(self.tasks)):
                     stale.unlink(missing_ok=True)
-            self._compare()
-        except BaseException:
-            self._release()
-            raise
+            self._compare(self.directory / "manifest.json")
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._release()
+        self._stack.close()
 
     def get(self, key: str) -> tuple[Any] | None:
         """The result of a finished task in a tuple of one, or None if it is not there.
@@ -85,57 +89,43 @@ class Checkpoint:
         """
         try:
             check, _, text = self._file(key).read_text("utf-8").partition("\n")
-            if check != _check(text):
-                return None
-            kept = json.loads(text.partition("\n")[0])
-            found = (decode(text.partition("\n")[2]),) if kept == key else None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            kept, result = decode(text) if check == _check(text) else (None, None)
+        except UNREADABLE:
             return None
-        self.count += found is not None
-        return found
+        self.count += kept == key
+        return (result,) if kept == key else None
 
-    def put(self, key: str, result: Any) -> None:
+    def put(self, key: str, result: object) -> None:
         """Keep the result of a task. When this comes back it is on disk, whatever happens next."""
-        text = json.dumps(key) + "\n" + encode(result)
-        with self._writing():
+        text = encode((key, result))
+        with _writing(self.directory, self.count):
             place_files({self._file(key): f"{_check(text)}\n{text}".encode()}, overwrite=True)
         self.count += 1
 
-    # -- the manifest --------------------------------------------------------------------------------
-
-    def _compare(self) -> None:
+    def _compare(self, path: Path) -> None:
         """Write the manifest of a new checkpoint, or refuse one that was made by another study."""
-        path = self.directory / "manifest.json"
         if not path.exists():
             salt = secrets.token_bytes(16)
-            manifest = {
-                "format": FORMAT,
-                "schema": SCHEMA,
-                "software": _software(),
-                "salt": salt.hex(),
-                "parts": self._digests(salt),
-            }
-            with self._writing():
+            manifest = {"format": FORMAT, "software": _software(), "salt": salt.hex(), **self._digests(salt)}
+            with _writing(self.directory, self.count):
                 # After a power cut a lost task is done again, but a lost manifest would lose all.
                 place_files({path: f"{json.dumps(manifest, indent=1)}\n".encode()}, overwrite=True, durable=True)
             return
         try:
             manifest = json.loads(path.read_text("utf-8"))
-            software, parts = dict(manifest["software"]), dict(manifest["parts"])
-            found = manifest["format"], manifest["schema"], bytes.fromhex(manifest["salt"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            raise InputError(
-                f"The manifest of the checkpoint {self.directory} cannot be read", path.name, "Name another directory"
-            ) from None
-        kind, schema, salt = found
-        if kind != FORMAT or schema != SCHEMA:
-            raise InputError(
-                f"{self.directory} is a checkpoint of another kind",
-                f"{kind}, schema {schema}",
-                f"This version reads schema {SCHEMA}; name another directory",
-            )
+            kind, salt = manifest["format"], bytes.fromhex(manifest["salt"])
+            software, parts, texts = (dict(manifest[name]) for name in ("software", "parts", "sources"))
+        except UNREADABLE:
+            what = f"The manifest of the checkpoint {self.directory} cannot be read"
+            raise InputError(what, path.name, "Name another directory") from None
+        if kind != FORMAT:
+            do = f"This version reads {FORMAT}; name another directory"
+            raise InputError(f"{self.directory} is a checkpoint of another kind", str(kind), do)
         ours = self._digests(salt)
-        other = sorted(name for name in {*ours, *parts} if ours.get(name) != parts.get(name))
+        other = sorted(name for name in {*ours["parts"], *parts} if ours["parts"].get(name) != parts.get(name))
+        # A module that only one of the two runs has imported so far is not needed by what both have.
+        both = sorted(ours["sources"].keys() & texts)
+        other += [f"source of {name}" for name in both if ours["sources"][name] != texts[name]]
         if other:
             raise InputError(
                 f"The checkpoint {self.directory} belongs to another study",
@@ -143,65 +133,21 @@ class Checkpoint:
                 "Run the study that it was made by, or name another directory",
             )
         here = _software()
-        changed = [
-            f"{name} {software.get(name, 'none')} then, {here[name]} now"
-            for name in here
-            if software.get(name) != here[name]
-        ]
+        changed = [name for name in here if software.get(name) != here[name]]
         if changed:
             raise InputError(
                 f"The checkpoint {self.directory} was made by other software, whose numbers may differ in their last bits",
-                "; ".join(changed),
+                "; ".join(f"{name} {software.get(name, 'none')} then, {here[name]} now" for name in changed),
                 "Use the software of then, or name another directory",
             )
 
-    def _digests(self, salt: bytes) -> dict[str, str]:
-        return {name: digest(value, salt) for name, value in self.parts.items()}
-
-    # -- the directory -------------------------------------------------------------------------------
-
-    def _claim(self) -> None:
-        """Make the directory ours for the time of the run; the system gives it back if we are killed."""
-        _refuse_strangers(self.directory)
-        self._lock: Any = None
-        self._name = str(self.directory.resolve())
-        busy = InputError(
-            f"Another run is working in the checkpoint {self.directory}",
-            "a lock",
-            "Wait for it, or name another directory",
-        )
-        if self._name in _OPEN:
-            raise busy
-        with self._writing():
-            # For its owner alone: with the digests and all records but one, that one could be guessed.
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = open(self.directory / "lock", "a")  # noqa: SIM115
-        try:
-            import fcntl
-        except ImportError:  # pragma: no cover - a system without these locks
-            pass
-        else:
-            try:
-                # This kind of lock is not inherited by workers, which may outlive a run that was killed.
-                fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):
-                self._lock.close()
-                raise busy from None
-            except OSError:
-                pass  # a file system without locks
-        _OPEN.add(self._name)
-
-    def _release(self) -> None:
-        _OPEN.discard(self._name)
-        if self._lock is not None:
-            self._lock.close()
+    def _digests(self, salt: bytes) -> dict[str, dict[str, str]]:
+        found: dict[str, Mapping[str, object]] = {"parts": self.parts, "sources": sources()}
+        return {kind: {name: digest(item, salt) for name, item in items.items()} for kind, items in found.items()}
 
     def _file(self, key: str) -> Path:
         plain = re.sub(r"[^0-9A-Za-z._-]+", "_", key).strip("._")[:60]
         return self.tasks / f"{plain}-{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}.json"
-
-    def _writing(self) -> Any:
-        return _writing(self.directory, self.count)
 
 
 def kept_seed(directory: str | os.PathLike[str]) -> np.random.SeedSequence:
@@ -217,26 +163,21 @@ def kept_seed(directory: str | os.PathLike[str]) -> np.random.SeedSequence:
         return np.random.SeedSequence(int(json.loads(path.read_text("utf-8"))["entropy"]))
     except FileNotFoundError:
         pass
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise InputError(
-            f"The seed of the checkpoint {folder} cannot be read", path.name, "Name another directory"
-        ) from None
+    except UNREADABLE:
+        what = f"The seed of the checkpoint {folder} cannot be read"
+        raise InputError(what, path.name, "Name another directory") from None
     fresh = np.random.SeedSequence()
-    try:
-        with _writing(folder, 0):
+    with _writing(folder, 0):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
             # As text: JSON readers elsewhere may not know numbers of 128 bits.
-            new = not folder.exists()
-            place_files({path: json.dumps({"entropy": str(fresh.entropy)}).encode()}, folders=True, durable=True)
-            if new:
-                folder.chmod(0o700)
-    except RuvError as error:
-        if isinstance(error.__cause__, FileExistsError) and path.is_file():
+            place_files({path: json.dumps({"entropy": str(fresh.entropy)}).encode()}, durable=True)
+        except FileExistsError:
             return kept_seed(directory)  # another run was first, and its seed counts
-        raise
     return fresh
 
 
-def as_directory(value: Any) -> Path:
+def as_directory(value: str | os.PathLike[str]) -> Path:
     """A path, or an error that says what it should be."""
     try:
         folder = Path(value)
@@ -256,6 +197,33 @@ def _refuse_strangers(directory: Path) -> None:
         if strangers:
             do = "Name an empty directory, or one that does not exist"
             raise InputError(f"{directory} is not a checkpoint", f"a directory with {len(strangers)} other files", do)
+
+
+@contextlib.contextmanager
+def _lock(directory: Path) -> Iterator[None]:
+    """Make the directory ours for the time of the run; the system gives it back if we are killed."""
+    _refuse_strangers(directory)
+    name = str(directory.resolve())
+    what = f"Another run is working in the checkpoint {directory}"
+    busy = InputError(what, "a lock", "Wait for it, or name another directory")
+    if name in _OPEN:
+        raise busy
+    with contextlib.ExitStack() as stack:
+        with _writing(directory, 0):
+            # For its owner alone: with the digests and all records but one, that one could be guessed.
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = stack.enter_context(open(directory / "lock", "a"))
+        # A system, or a file system, may be without locks. Workers, which may outlive a killed run, do not inherit this one.
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            try:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                raise busy from None
+        _OPEN.add(name)
+        stack.callback(_OPEN.discard, name)
+        yield
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Digests of the parts of a study: two digests with one salt agree if and only if the parts do, as far as can be seen.
+"""Digests of the parts of a study: two digests with one salt agree if and only if the parts do.
 
 The salt matters. A plain hash of a small file, or of a file most of which is known, can be guessed by trying; with a salt
 the guesser needs the salt too, which lies in the checkpoint. A digest keeps nobody from guessing who has the whole
@@ -7,27 +7,41 @@ checkpoint, so keep that where you keep results.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
+import inspect
 import types
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from .sources import file_of, is_library
 
 __all__ = ["digest"]
 
-PLAIN = (bool, int, float, str, bytes, tuple, np.ndarray, np.generic)
+PLAIN = (bool, int, float, str, bytes, tuple, list, dict, set, frozenset, np.ndarray, np.generic)
+CODE = (types.FunctionType, type, property, classmethod, staticmethod, functools.cached_property)
+PACKAGE = __name__.partition(".")[0]
+GENERATED = {
+    *("__init__", "__new__", "__repr__", "__eq__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__"),
+    *("__setattr__", "__delattr__", "__replace__"),
+}
+"""Methods that `dataclass` and `NamedTuple` write, without a source."""
 
 
-def digest(value: Any, salt: bytes) -> str:
+def digest(value: object, salt: bytes) -> str:
     """Salted BLAKE2b digest of a value, in hexadecimal.
 
-    Numbers, text, arrays, data frames, collections, dataclasses, functions (by their code, defaults and what they close over)
-    and plain objects (by their attributes) are told apart. Numbers that print alike but differ in a bit differ. An object that
-    hides its state is known by its type alone.
+    Numbers, text, arrays, data frames, collections, dataclasses, plain objects (by their attributes) and functions (by
+    name, defaults and what they close over) are told apart. Functions and classes of one's own count with the globals
+    that they use, those of a script or a notebook with their source text too. Numbers that print alike but differ in a
+    bit differ. An object that hides its state is known by its type alone.
 
     Parameters
     ----------
@@ -44,145 +58,123 @@ def digest(value: Any, salt: bytes) -> str:
     False
     """
     state = hashlib.blake2b(key=salt, digest_size=20)
-    _Walker(state).add(value)
+    known: dict[int, int] = {}
+
+    def add(item: object) -> None:
+        again = known.get(id(item))
+        look = _look(item) if again is None else Look("again", str(again).encode())
+        # Kind and sizes go in front, so that no two lists of things run together to the same bytes.
+        state.update(f"{look.kind}:{len(look.content)}:{len(look.parts)}:".encode("utf-8", "surrogatepass"))
+        state.update(look.content)
+        if look.parts:
+            known[id(item)] = len(known)
+            for part in look.parts:
+                add(part)
+            if not isinstance(item, (type, types.FunctionType)):  # many masks share a class, which is looked at once
+                del known[id(item)]
+
+    add(value)
     return state.hexdigest()
 
 
-class _Walker:
-    def __init__(self, state: Any) -> None:
-        self.state = state
-        self.path: dict[int, int] = {}
+class Look(NamedTuple):
+    """What a value is known by: its kind, bytes, and other values."""
 
-    def add(self, value: Any) -> None:
-        if value is None or type(value) in (bool, int, str):
-            self.frame(type(value).__name__, repr(value).encode("utf-8", "surrogatepass"))
-        elif type(value) is float:
-            self.frame("float", np.float64(value).tobytes())
-        elif isinstance(value, (bytes, bytearray)):
-            self.frame("bytes", bytes(value))
-        elif id(value) in self.path:
-            self.frame("again", str(self.path[id(value)]).encode())  # an object that holds itself
-        else:
-            self.path[id(value)] = len(self.path)
-            self.look_into(value)
-            del self.path[id(value)]
-
-    def look_into(self, value: Any) -> None:
-        if isinstance(value, pd.DataFrame):
-            self.frame("DataFrame", str(value.shape).encode())
-            for name, column in value.items():
-                self.add(name)
-                self.column(column)
-            self.add(value.index)
-        elif isinstance(value, pd.Series):
-            self.add(value.name)
-            self.column(value)
-            self.add(value.index)
-        elif isinstance(value, pd.RangeIndex):
-            self.many("RangeIndex", [value.start, value.stop, value.step])
-        elif isinstance(value, pd.MultiIndex):
-            self.many("MultiIndex", [value.get_level_values(i) for i in range(value.nlevels)])
-        elif isinstance(value, pd.Index):
-            self.many("Index", list(value.names))
-            self.column(value)
-        elif isinstance(value, (np.ndarray, np.generic)):
-            self.array(np.asarray(value))
-        elif isinstance(value, np.random.SeedSequence):
-            self.many("SeedSequence", [value.entropy, list(value.spawn_key), value.pool_size])
-        elif isinstance(value, Mapping):
-            self.many("mapping", [part for item in value.items() for part in item])
-        elif isinstance(value, (list, tuple)):
-            self.many(type(value).__qualname__, value)
-        elif isinstance(value, (set, frozenset)):
-            self.many("set", sorted(value, key=repr))
-        elif isinstance(value, type):
-            self.frame("type", _name(value).encode())
-        elif isinstance(value, (types.FunctionType, types.MethodType)):
-            self.function(value)
-        elif isinstance(value, types.CodeType):
-            self.code(value)
-        elif isinstance(value, functools.partial):
-            self.many("partial", [value.func, value.args, value.keywords])
-        elif isinstance(value, types.ModuleType):
-            self.frame("module", value.__name__.encode())
-        elif dataclasses.is_dataclass(value):
-            self.frame("object", _name(type(value)).encode())
-            self.many("fields", [part for f in dataclasses.fields(value) for part in (f.name, getattr(value, f.name))])
-        elif hasattr(value, "dist") and hasattr(value, "args") and hasattr(value, "kwds"):
-            # A frozen law of scipy.stats keeps much that changes with use.
-            self.many("law", [_name(type(value.dist)), value.args, value.kwds])
-        elif type(value).__module__.split(".")[0] in ("pymc", "pytensor"):
-            # Their objects hold whole graphs with numbers that change from run to run.
-            self.frame(_name(type(value)), str(getattr(value, "name", "")).encode("utf-8", "surrogatepass"))
-        elif isinstance(value, np.random.Generator):
-            self.many("Generator", [type(value.bit_generator), value.bit_generator.state])
-        elif hasattr(value, "__dict__"):
-            self.frame("object", _name(type(value)).encode())
-            self.many("state", [part for item in sorted(vars(value).items()) for part in item])
-        else:
-            shown = "" if " at 0x" in repr(value) else repr(value)
-            self.frame(_name(type(value)), shown.encode("utf-8", "surrogatepass"))
-
-    def many(self, kind: str, values: Any) -> None:
-        self.frame(kind, str(len(values)).encode())
-        for value in values:
-            self.add(value)
-
-    def column(self, column: Any) -> None:
-        dtype = column.dtype
-        if isinstance(dtype, np.dtype) and dtype.kind in "biufcmM":
-            self.array(column.to_numpy())
-            return
-        if isinstance(dtype, pd.CategoricalDtype):
-            codes = column.cat.codes if isinstance(column, pd.Series) else column.codes
-            self.many("category", [list(dtype.categories), bool(dtype.ordered)])
-            self.array(np.asarray(codes))
-            return
-        # Text and mixed things: pandas' hash of each value is fast, and is itself hashed with the salt.
-        self.frame("column", f"{dtype} {pd.api.types.infer_dtype(column, skipna=True)} {len(column)}".encode())
-        self.array(np.asarray(column.isna()))
-        self.state.update(
-            np.asarray(pd.util.hash_array(column.astype(str).to_numpy(dtype=object)), dtype="<u8").tobytes()
-        )
-
-    def array(self, values: Any) -> None:
-        self.frame("array", f"{values.dtype.str} {values.shape}".encode())
-        if values.dtype.hasobject:
-            self.many("entries", values.ravel().tolist())
-        else:
-            self.state.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8))
-
-    def function(self, value: Any) -> None:
-        self.frame("function", _name(value).encode())
-        if isinstance(value, types.MethodType):
-            self.add(value.__self__)
-            value = value.__func__
-        if isinstance(value, types.FunctionType):
-            self.code(value.__code__)
-            cells = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
-            self.many("kept", [value.__defaults__, value.__kwdefaults__, *cells])
-            for name in sorted(_names(value.__code__)):
-                # A model's builder leans on constants and helpers of its own module, which may change between two runs.
-                used = value.__globals__.get(name)
-                if isinstance(used, PLAIN) or (
-                    isinstance(used, types.FunctionType) and used.__module__ == value.__module__
-                ):
-                    self.add(name)
-                    self.add(used)
-
-    def code(self, value: types.CodeType) -> None:
-        self.frame("code", value.co_code)
-        self.many("names", [*value.co_names, *value.co_varnames, *value.co_freevars])
-        # Line numbers may change; what is computed may not.
-        self.many("constants", value.co_consts)
-
-    def frame(self, kind: str, content: bytes) -> None:
-        """Put kind and length in front, so that no two lists of things run together to the same bytes."""
-        self.state.update(f"{kind}:{len(content)}:".encode("utf-8", "surrogatepass"))
-        self.state.update(content)
+    kind: str
+    content: bytes | memoryview = b""
+    parts: Sequence[object] = ()
 
 
-def _name(value: Any) -> str:
+@functools.singledispatch
+def _look(value: object) -> Look:
+    kind = type(value)
+    if dataclasses.is_dataclass(value):
+        return Look("object", parts=[kind, *((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))])
+    if hasattr(value, "dist") and hasattr(value, "kwds"):
+        # A frozen law of scipy.stats keeps much that changes with use.
+        return Look("law", parts=[type(value.dist), value.args, value.kwds])  # type: ignore[attr-defined]
+    if kind.__module__.partition(".")[0] in ("pymc", "pytensor"):
+        # Their objects hold whole graphs with numbers that change from run to run.
+        return Look("graph", parts=[kind, str(getattr(value, "name", ""))])
+    state = sorted(getattr(value, "__dict__", {}).items())
+    shown = repr(value) if not state else ""
+    return Look("object", parts=[kind, _name(value), "" if " at 0x" in shown else shown, *state])
+
+
+def _look_at_text(value: object) -> Look:
+    return Look(type(value).__name__, repr(value).encode("utf-8", "surrogatepass"))
+
+
+def _look_at_array(value: NDArray[np.generic]) -> Look:
+    array = np.asarray(value)
+    kind = f"array {array.dtype.str} {array.shape}"
+    if array.dtype.hasobject:
+        return Look(kind, parts=array.ravel().tolist())
+    return Look(kind, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+def _look_at_column(value: pd.api.extensions.ExtensionArray) -> Look:
+    plain = np.asarray(value)
+    if value.dtype.kind in "biufcmM" and plain.dtype.kind != "O":
+        return Look("column", str(value.dtype).encode(), [plain])
+    # Text and mixed things: pandas' hash of each value is fast, and is itself hashed with the salt.
+    kind = f"{value.dtype} {pd.api.types.infer_dtype(value, skipna=True)}"
+    text = pd.util.hash_array(pd.Series(value).astype(str).to_numpy(dtype=object))
+    return Look("column", kind.encode(), [np.asarray(value.isna()), np.asarray(text, dtype="<u8")])
+
+
+# -- code --------------------------------------------------------------------------------------------------
+
+
+def _look_at_class(value: type) -> Look:
+    if not _is_users(value):
+        return Look("type", _name(value).encode())
+    members = [(name, item) for name, item in vars(value).items() if _text(item) is not None or name not in GENERATED]
+    code = [item for _, item in members if isinstance(item, CODE)]
+    plain = [(name, item) for name, item in members if isinstance(item, PLAIN) and not name.startswith("__")]
+    return Look("type", _name(value).encode(), [*value.__bases__, *code, *plain])
+
+
+def _look_at_function(value: types.FunctionType) -> Look:
+    parts: list[object] = [value.__defaults__, value.__kwdefaults__]
+    for cell in value.__closure__ or ():
+        with contextlib.suppress(ValueError):  # an empty one
+            parts.append(cell.cell_contents)
+    if _is_users(value):
+        in_file = value.__module__ != "__main__" and file_of(value.__module__)
+        text = "" if in_file else _text(value)
+        if text is None:
+            what = f"The source of {value.__qualname__} is not known, so that no checkpoint could notice an edit of it"
+            raise InputError(what, do="Define it in a file or a notebook, or leave checkpoint= out")
+        # Two functions of one line have one text.
+        columns = [place[2:] for place in value.__code__.co_positions()]
+        parts += [text, columns, value.__code__.co_firstlineno if in_file else 0]
+        names = sorted(_names(value.__code__) & value.__globals__.keys())
+        parts += [(name, value.__globals__[name]) for name in names if _counts(value.__globals__[name])]
+    return Look("function", _name(value).encode(), parts)
+
+
+def _is_users(value: type | types.FunctionType) -> bool:
+    """Whether code is the user's own: not this package's and not a library's."""
+    name = str(value.__module__)
+    return name == "__main__" or not (name.partition(".")[0] == PACKAGE or is_library(name))
+
+
+def _counts(used: object) -> bool:
+    """Whether a global that a function uses can be told by its value. A logger or a client cannot."""
+    if isinstance(used, (*PLAIN, *CODE, pd.DataFrame, pd.Series)):
+        return True
+    return type(used).__module__.partition(".")[0] in (PACKAGE, "scipy") or _is_users(type(used))
+
+
+def _text(value: Any) -> str | None:
+    try:
+        return inspect.getsource(value.__code__)
+    except (AttributeError, OSError, TypeError):
+        return None
+
+
+def _name(value: object) -> str:
     return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
 
 
@@ -190,9 +182,32 @@ def _names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*(_names(c) for c in code.co_consts if isinstance(c, types.CodeType)))
 
 
-def _filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
+LOOKS: dict[tuple[type, ...], Callable[[Any], Look]] = {
+    (type(None), bool, int, str): _look_at_text,
+    (float,): lambda v: Look("float", np.float64(v).tobytes()),
+    (bytes, bytearray): lambda v: Look("bytes", bytes(v)),
+    (np.ndarray, np.generic): _look_at_array,
+    (pd.DataFrame,): lambda v: Look("DataFrame", parts=[*((n, c.array) for n, c in v.items()), v.index]),
+    (pd.Series,): lambda v: Look("Series", parts=[v.name, v.array, v.index]),
+    (pd.Index,): lambda v: Look("Index", parts=[list(v.names), v.array]),
+    (pd.RangeIndex,): lambda v: Look("RangeIndex", parts=[v.start, v.stop, v.step]),
+    (pd.MultiIndex,): lambda v: Look("MultiIndex", parts=[v.get_level_values(i) for i in range(v.nlevels)]),
+    (pd.Categorical,): lambda v: Look("Categorical", parts=[list(v.categories), v.ordered, np.asarray(v.codes)]),
+    (pd.api.extensions.ExtensionArray,): _look_at_column,
+    (np.random.SeedSequence,): lambda v: Look("SeedSequence", parts=[v.entropy, tuple(v.spawn_key), v.pool_size]),
+    (np.random.Generator,): lambda v: Look("Generator", parts=[type(v.bit_generator), v.bit_generator.state]),
+    (Mapping,): lambda v: Look("mapping", parts=list(v.items())),
+    (list, tuple): lambda v: Look(type(v).__qualname__, parts=v),
+    (set, frozenset): lambda v: Look("set", parts=sorted(v, key=repr)),
+    (functools.partial,): lambda v: Look("partial", parts=[v.func, v.args, v.keywords]),
+    (types.ModuleType,): lambda v: Look("module", v.__name__.encode()),
+    (type,): _look_at_class,
+    (types.FunctionType,): _look_at_function,
+    (types.MethodType,): lambda v: Look("method", parts=[v.__self__, v.__func__]),
+    (property,): lambda v: Look("property", parts=[v.fget, v.fset]),
+    (classmethod, staticmethod): lambda v: Look("method", parts=[v.__func__]),
+    (functools.cached_property,): lambda v: Look("property", parts=[v.func]),
+}
+for _kinds, _way in LOOKS.items():
+    for _kind in _kinds:
+        _look.register(_kind, _way)

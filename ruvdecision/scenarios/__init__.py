@@ -1,8 +1,8 @@
 """Additive noise against snoopers with different knowledge, after Duncan, Keller-McNulty and Stokes (2001).
 
-`additive_noise` draws the map, `curves` gives the same as continuous functions, `crossings` and `optimal_noise` solve them.
-`empirical` maps noise on records at hand (section V of the paper), `incomes` has its exact values, `RankPosterior` what
-a Bayesian snooper believes about the largest record.
+`additive_noise` draws the map, `curves` gives the same as continuous functions, `crossings` and `optimal_noise` solve
+them. `empirical` maps noise on records at hand (section V of the paper), `incomes` has its exact values,
+`RankPosterior` what a Bayesian snooper believes about the largest record.
 """
 
 from __future__ import annotations

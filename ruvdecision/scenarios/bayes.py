@@ -201,7 +201,8 @@ class RankPosterior:
         means = self._means
         sd = np.sqrt(self.variance * self.noise_variance / (self.variance + self.noise_variance))
         low, high = float(means.min() - 9 * sd), float(means.max() + 9 * sd)
-        # Narrow to where the distribution function moves; again and again, for a value far off may leave it little room.
+        # Narrow to where the distribution function moves; again and again, for a value far off may leave it little
+        # room.
         for _ in range(12):
             grid = np.linspace(low, high, 129)
             level = self._given_mean(grid)

@@ -122,7 +122,8 @@ def optimal_noise(curve: Any, max_risk: float) -> Any:
             high = float(steps[first])
             low = last if first == 0 else float(steps[first - 1])
             while low == 0.0 and high > 1e-300 * scale:
-                # Hardly any noise will do: the root is bracketed on both sides before it is looked for, so that it keeps its digits.
+                # Hardly any noise will do: the root is bracketed on both sides before it is looked for, so that it
+                # keeps its digits.
                 if lacks(1e-3 * high) >= 0:
                     high *= 1e-3
                 else:

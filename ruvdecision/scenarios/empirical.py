@@ -52,8 +52,8 @@ def empirical(
 ) -> RUMap:
     """Map of additive noise on given records, for several targets and states of knowledge.
 
-    The release is Y_i = max(lower, x_i + e_i), e_i ~ N(0, v), eq. 11 (and min(upper, .) with an upper bound). The records
-    are fixed; only the noise is random.
+    The release is Y_i = max(lower, x_i + e_i), e_i ~ N(0, v), eq. 11 (and min(upper, .) with an upper bound). The
+    records are fixed; only the noise is random.
 
     Parameters
     ----------
@@ -84,9 +84,9 @@ def empirical(
     -------
     RUMap
         One row per target, state of knowledge, method and noise variance, in this order, with columns ``target``,
-        ``knowledge``, ``method`` and ``rank``. Errors on both axes are one standard error of the simulation. The scientist
-        takes the released mean for the population mean and is valued by eqs 13 and 14, with the variance of the
-        mean of means taken off the squared bias, so that the value does not depend on the number of replicates.
+        ``knowledge``, ``method`` and ``rank``. Errors on both axes are one standard error of the simulation. The
+        scientist takes the released mean for the population mean and is valued by eqs 13 and 14, with the variance of
+        the mean of means taken off the squared bias, so that the value does not depend on the number of replicates.
 
     Examples
     --------

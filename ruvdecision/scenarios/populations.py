@@ -1,7 +1,7 @@
 """Percentile and extreme scenarios for any continuous population and any noise, by numerical convolution.
 
-The record X has a frozen scipy.stats law; the release is Y = X + e, with the noise e a scipy.stats law that is centred and
-scaled to the wanted variance. Nothing is assumed about either but a density. Each result is an integral of tail
+The record X has a frozen scipy.stats law; the release is Y = X + e, with the noise e a scipy.stats law that is centred
+and scaled to the wanted variance. Nothing is assumed about either but a density. Each result is an integral of tail
 probabilities, which are positive, so small errors stay small. Accuracy is about 1e-8 for smooth laws and 1e-5 for noise
 with corners (a uniform one).
 """

@@ -60,6 +60,7 @@ def test_public_names_exist_and_are_listed_once() -> None:
     assert len(names) == len(set(names))
     missing = [name for name in names if not hasattr(ruvdecision, name)]
     assert missing == []
+    assert callable(ruvdecision.evaluate) and callable(ruvdecision.measure), "a module hides its function"
 
 
 EVERY_MODULE = """
@@ -125,8 +126,8 @@ masks = [ruv.Noise(share=0.2, columns=["y", "a"]), ruv.RankSwap(within=0.1, colu
          ruv.Swap(rate=0.2, columns=["region"]), ruv.Microaggregate(size=3, by="mdav", columns=["y", "a"]),
          ruv.Recode(categories=dict(zip("abcdef", "xxyyzz")), columns=["region"]),
          ruv.Noise(sd=1, columns=["y"]) | ruv.Round(5, columns=["y"])]
-measures = [ruv.RecordLinkage(known=["y", "a", "region"]), ruv.Propensity(), ruv.KAnonymity(keys=["region"]),
-            ruv.Hellinger(columns=["region"])]
+measures = [ruv.measures.RecordLinkage(known=["y", "a", "region"]), ruv.measures.Propensity(), ruv.measures.KAnonymity(keys=["region"]),
+            ruv.measures.Hellinger(columns=["region"])]
 maps = [ruv.measure(table, masks, measures=measures, replicates=3, seed=7)]
 belief = ruv.NormalBelief(records=6, variance=2, prior_variance=5)
 user = ruv.User(belief, ruv.Record(0), ruv.ZeroOne(0.5))

@@ -67,7 +67,11 @@ def snooped(rule: Any, target: Any, **options: Any) -> RUMap:
 
 
 def measured(**options: Any) -> RUMap:
-    compared = [ruv.RecordLinkage(known=["age", "income"]), ruv.IntervalOverlap("income ~ age + tax"), ruv.NormalKL()]
+    compared = [
+        ruv.measures.RecordLinkage(known=["age", "income"]),
+        ruv.measures.IntervalOverlap("income ~ age + tax"),
+        ruv.measures.NormalKL(),
+    ]
     given = {
         "masks": [ruv.Noise(share=0.2), ruv.RankSwap(within=0.2)],
         "measures": compared,
@@ -107,7 +111,7 @@ def every_mask() -> RUMap:
         ruv.Noise(sd=lambda x: abs(x) / 9),
         ruv.Synthesize(method="copula"),
     ]
-    return ruv.measure(table()[["wealth", "income"]], [*numeric, *found], measures=[ruv.Mahalanobis()], seed=1)
+    return ruv.measure(table()[["wealth", "income"]], [*numeric, *found], measures=[ruv.measures.Mahalanobis()], seed=1)
 
 
 def in_pieces(folder: Path) -> RUMap:
@@ -115,9 +119,9 @@ def in_pieces(folder: Path) -> RUMap:
     released = labelled().assign(income=lambda t: t["income"] + 500, trade="baker")
     released.to_csv(folder / "released.csv", index=False)
     compared = [
-        ruv.NormalKL(columns=["income", "tax"]),
-        ruv.Hellinger(columns=["trade"]),
-        ruv.IntervalOverlap("income ~ age + owner"),
+        ruv.measures.NormalKL(columns=["income", "tax"]),
+        ruv.measures.Hellinger(columns=["trade"]),
+        ruv.measures.IntervalOverlap("income ~ age + owner"),
     ]
     paths = {"one": str(folder / "released.csv")}
     rumap = ruv.measure(str(folder / "original.csv"), releases=paths, measures=compared, chunksize=7, parts=True)
@@ -156,7 +160,7 @@ ROUTES: dict[str, Callable[[Path], Any]] = {
         ruv.User(PAIR, ruv.Parameter("mu"), ruv.Quadratic()),
         data=table()[["income", "tax"]],
     ),
-    "model and measures": lambda _: modelled(masks=GRID[1:2], measures=[ruv.Mahalanobis()]),
+    "model and measures": lambda _: modelled(masks=GRID[1:2], measures=[ruv.measures.Mahalanobis()]),
     "measures": lambda _: measured(parts=True),
     "releases": lambda _: measured(
         masks=None, releases={"a": table() + 1.5, "b": table() * 1.1}, replicates=1, seed=None
@@ -167,11 +171,11 @@ ROUTES: dict[str, Callable[[Path], Any]] = {
     "measures of categories": lambda _: every_measure([n for n in measure_names() if n in CATEGORICAL]),
     "masks": lambda _: every_mask(),
     "files in pieces": in_pieces,
-    "risk of every record": lambda _: ruv.record_risk(GRID[:2], INTRUDER, data=numbers(), seed=1),
-    "price of publishing": lambda _: ruv.price_of_publishing(
+    "risk of every record": lambda _: ruv.analyses.record_risk(GRID[:2], INTRUDER, data=numbers(), seed=1),
+    "price of publishing": lambda _: ruv.analyses.price_of_publishing(
         GRID[1:2], intruder=INTRUDER, scientist=SCIENTIST, data=numbers(), seed=1, replicates=3
     ),
-    "worth": lambda _: ruv.worth(INTRUDER, GRID[1], data=numbers(), seed=1),
+    "worth": lambda _: ruv.analyses.worth(INTRUDER, GRID[1], data=numbers(), seed=1),
     "sensitivity": lambda _: ruv.sensitivity(
         GRID[1:],
         {"intruder.belief.prior_variance": [1e7, 1e9]},
@@ -329,7 +333,9 @@ def test_no_picture_has_a_mark_per_record(make: Callable[[int], RUMap], tmp_path
 
 
 def measured_of(rows: int) -> RUMap:
-    return ruv.measure(table(rows), [ruv.Noise(share=0.2)], measures=[ruv.RecordLinkage(), ruv.NormalKL()], seed=1)
+    return ruv.measure(
+        table(rows), [ruv.Noise(share=0.2)], measures=[ruv.measures.RecordLinkage(), ruv.measures.NormalKL()], seed=1
+    )
 
 
 def modelled_of(rows: int) -> RUMap:
@@ -342,7 +348,7 @@ def test_a_checkpoint_and_its_logs_hold_no_record(tmp_path: Path, capfd: pytest.
     modelled(checkpoint=tmp_path / "one", progress=True)
     measured(checkpoint=tmp_path / "two", progress=True)
     snooped("max", ruv.Maximum(), checkpoint=tmp_path / "three")
-    modelled(masks=GRID[1:2], measures=[ruv.Mahalanobis()], checkpoint=tmp_path / "four")
+    modelled(masks=GRID[1:2], measures=[ruv.measures.Mahalanobis()], checkpoint=tmp_path / "four")
     said = capfd.readouterr()
     found = files(tmp_path)
     tried("leaks", len(found))
@@ -402,7 +408,7 @@ def test_a_seed_is_a_key() -> None:
 
 
 def test_risk_of_every_record_names_positions_only() -> None:
-    found = ruv.record_risk(
+    found = ruv.analyses.record_risk(
         [ruv.Noise(sd=4000.0), ruv.Suppress()], INTRUDER, data=numbers(), groups=[WHO, "b", "b", "b", "b"]
     )
     text = render_report(modelled(), record_risk=found)

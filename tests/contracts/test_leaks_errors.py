@@ -96,7 +96,7 @@ OTHERS = [
     ruv.Synthesize(method="regression"),
     ruv.Synthesize(method="cart"),
     ruv.Subsample(size=100),
-    ruv.Mechanism(np.ones((6, 1)), outputs=[0.5], outcomes=[0, 1], records=5),
+    ruv.masks.Mechanism(np.ones((6, 1)), outputs=[0.5], outcomes=[0, 1], records=5),
 ]
 
 
@@ -167,7 +167,7 @@ def test_models_of_measures() -> None:
     whole = labelled()
     copy = whole.assign(double=whole["trade"], owned=whole["owner"].astype(int), one=SECRETS[0])
     calls = {
-        str(model): lambda model=model: ruv.IntervalOverlap(model)(copy, copy)
+        str(model): lambda model=model: ruv.measures.IntervalOverlap(model)(copy, copy)
         for model in (
             "income ~ trade + double",
             "income ~ trade + one",
@@ -188,7 +188,7 @@ def test_models_of_measures() -> None:
     }
     odd = pd.DataFrame([[0.5, 0.5], [0.5, 0.5]], index=TRADE, columns=TRADE)
     calls["transition"] = lambda: measures.EntropyLoss(transition={"trade": odd}, columns=["trade"])(whole, whole)
-    calls["another response"] = lambda: ruv.IntervalOverlap(measures.Logistic("trade ~ age"))(
+    calls["another response"] = lambda: ruv.measures.IntervalOverlap(measures.Logistic("trade ~ age"))(
         whole[whole["trade"].isin(TRADE)], whole[whole["trade"].isin(["baker", CATEGORY])]
     )
     calls["statistic"] = lambda: measures.VarianceInflation(statistic=lambda t: WHO)(whole, whole)
@@ -240,7 +240,7 @@ def test_users(user: Any) -> None:
         calls[f"evaluate {what}"] = lambda make=make: ruv.evaluate(
             masks, intruder=user, scientist=user, data=make(), seed=1, replicates=3
         )
-        calls[f"record_risk {what}"] = lambda make=make: ruv.record_risk(
+        calls[f"record_risk {what}"] = lambda make=make: ruv.analyses.record_risk(
             masks[:1], user, data=make(), seed=1, replicates=3
         )
     calls["posterior"] = lambda: ruv.posterior(user, ruv.Round(base=2.0), numbers())
@@ -294,22 +294,24 @@ def test_models_in_pymc(mask: ruv.Mask) -> None:
 
 def test_other_routes() -> None:
     calls: dict[str, Callable[[], Any]] = {}
-    noise, whole, kl = [ruv.Noise(sd=1.0)], labelled(), [ruv.NormalKL(columns=["tax"])]
+    noise, whole, kl = [ruv.Noise(sd=1.0)], labelled(), [ruv.measures.NormalKL(columns=["tax"])]
     for what, make in BAD.items():
         if what in ("all kinds with gaps", "huge", "decimals", "bytes"):
             continue
-        calls[f"worth {what}"] = lambda make=make: ruv.worth(USER, noise[0], data=make())
-        calls[f"price {what}"] = lambda make=make: ruv.price_of_publishing(
+        calls[f"worth {what}"] = lambda make=make: ruv.analyses.worth(USER, noise[0], data=make())
+        calls[f"price {what}"] = lambda make=make: ruv.analyses.price_of_publishing(
             noise, intruder=USER, scientist=USER, data=make(), replicates=2
         )
-        calls[f"groups {what}"] = lambda make=make: ruv.record_risk(noise, USER, groups=make())
+        calls[f"groups {what}"] = lambda make=make: ruv.analyses.record_risk(noise, USER, groups=make())
         calls[f"in pieces {what}"] = lambda make=make: ruv.measure(
             make(), releases={"r": make()}, measures=kl, chunksize=2
         )
         calls[f"both {what}"] = lambda make=make: ruv.evaluate(
             noise, intruder=USER, scientist=USER, data=make(), measures=kl
         )
-        calls[f"fingerprint {what}"] = lambda make=make: ruv.fingerprint_data(make(), key="a key that is long enough")
+        calls[f"fingerprint {what}"] = lambda make=make: ruv.running.fingerprint.fingerprint_data(
+            make(), key="a key that is long enough"
+        )
         for key in ("name", "trade", "income"):
             calls[f"{key} of {what}"] = lambda make=make, key=key: ruv.measure(
                 whole, releases={"r": make()}, measures=kl, key=key
@@ -337,22 +339,22 @@ def test_data_in_the_wrong_place() -> None:
             "replicates": lambda d: ruv.evaluate([ruv.Noise(sd=1.0)], intruder=USER, scientist=USER, replicates=d),
             "engine": lambda d: ruv.evaluate([ruv.Noise(sd=1.0)], intruder=USER, scientist=USER, engine=d),
             "measures": lambda d: ruv.measure(table(), [ruv.Noise(sd=1.0)], measures=d),
-            "key": lambda d: ruv.measure(table(), [ruv.Noise(sd=1.0)], measures=[ruv.NormalKL()], key=d),
-            "the masks of measure": lambda d: ruv.measure(table(), d, measures=[ruv.NormalKL()]),
-            "releases": lambda d: ruv.measure(table(), releases=d, measures=[ruv.NormalKL()]),
+            "key": lambda d: ruv.measure(table(), [ruv.Noise(sd=1.0)], measures=[ruv.measures.NormalKL()], key=d),
+            "the masks of measure": lambda d: ruv.measure(table(), d, measures=[ruv.measures.NormalKL()]),
+            "releases": lambda d: ruv.measure(table(), releases=d, measures=[ruv.measures.NormalKL()]),
             "user": lambda d: ruv.User(d, ruv.Record(0), ruv.Quadratic()),
             "target": lambda d: ruv.User(BELIEF, d, ruv.Quadratic()),
             "loss": lambda d: ruv.User(BELIEF, ruv.Record(0), d),
             "panel": lambda d: ruv.Panel(d),
-            "rows": lambda d: ruv.record_risk([ruv.Noise(sd=1.0)], USER, rows=d),
-            "intruder of record_risk": lambda d: ruv.record_risk([ruv.Noise(sd=1.0)], d),
-            "price": lambda d: ruv.price_of_publishing([ruv.Noise(sd=1.0)], intruder=d, scientist=USER),
-            "worth": lambda d: ruv.worth(d, ruv.Noise(sd=1.0)),
+            "rows": lambda d: ruv.analyses.record_risk([ruv.Noise(sd=1.0)], USER, rows=d),
+            "intruder of record_risk": lambda d: ruv.analyses.record_risk([ruv.Noise(sd=1.0)], d),
+            "price": lambda d: ruv.analyses.price_of_publishing([ruv.Noise(sd=1.0)], intruder=d, scientist=USER),
+            "worth": lambda d: ruv.analyses.worth(d, ruv.Noise(sd=1.0)),
             "calibrate": lambda d: ruv.calibrate(BELIEF, d, ruv.Record(0)),
             "limit": lambda d: ruv.limit(d, USER, max_risk=1.0),
             "sensitivity": lambda d: ruv.sensitivity(d, {"x": [1]}),
             "columns": lambda d: ruv.Noise(sd=1.0, columns=["income"]).release({"income": d}, 1),
-            "chain": lambda d: ruv.Chain((ruv.Noise(sd=1.0), d)),
+            "chain": lambda d: ruv.masks.Chain((ruv.Noise(sd=1.0), d)),
             "seed": lambda d: ruv.Noise(sd=1.0).release(numbers(), d),
             "report": lambda d: ruv.report.render_report(d),
             "notes of a report": lambda d: rumap.report("no such folder/report.html", notes=d),
@@ -360,7 +362,7 @@ def test_data_in_the_wrong_place() -> None:
             "path": lambda d: rumap.save(d),
             "choose": lambda d: rumap.choose(max_risk=d),
             "select": lambda d: rumap[d],
-            "fingerprint": lambda d: ruv.fingerprint_data(table(), key=d),
+            "fingerprint": lambda d: ruv.running.fingerprint.fingerprint_data(table(), key=d),
             "file": lambda d: read_data(d),
         }.items():
             if (
@@ -406,7 +408,7 @@ FILES: dict[str, bytes] = {
 def test_files(name: str, tmp_path: Path) -> None:
     file = tmp_path / name
     file.write_bytes(FILES[name])
-    compared = [ruv.NormalKL(columns=["a"])]
+    compared = [ruv.measures.NormalKL(columns=["a"])]
     calls: dict[str, Callable[[], Any]] = {
         "read": lambda: read_data(file),
         "measure": lambda: ruv.measure(str(file), releases={"r": str(file)}, measures=compared),

@@ -70,11 +70,11 @@ numeric = closed | st.one_of(
         [
             ruv.Synthesize(),
             ruv.DataShuffle(columns=["a"]),
-            ruv.MicroaggregateMixed(size=2),
+            ruv.masks.MicroaggregateMixed(size=2),
             ruv.LocalSuppress(k=2, keys=["a"]),
         ]
     ),
-    st.sampled_from([ruv.Combine([[1.0]], [[0.5]]), ruv.Stochastic([[0.9, 0.1], [0.2, 0.8]])]),
+    st.sampled_from([ruv.masks.Combine([[1.0]], [[0.5]]), ruv.Stochastic([[0.9, 0.1], [0.2, 0.8]])]),
 )
 targets = st.sampled_from([ruv.Record(0), ruv.Record(2), ruv.Parameter("mu"), ruv.NewRecord(), ruv.Average()])
 losses = st.sampled_from(

@@ -625,9 +625,11 @@ def test_checkpoints_of_another_run_or_kind() -> None:
             pass
     manifest = json.loads((folder / "manifest.json").read_text())
     changes: list[tuple[dict[str, Any], str]] = [
-        ({"schema": 2}, "schema 2"),
-        ({"schema": 0}, "schema 0"),
+        ({"format": "ruvdecision checkpoint, schema 1"}, "another kind; got ruvdecision checkpoint, schema 1"),
         ({"format": "other"}, "another kind"),
+        ({"format": 3}, "another kind; got 3"),
+        ({"sources": 3}, "cannot be read"),
+        ({"sources": {"ruvdecision": "other"}}, "other source of ruvdecision"),
         ({"software": {}}, "other software"),
         ({"software": []}, "other software|cannot be read"),
         ({"software": 3}, "cannot be read"),

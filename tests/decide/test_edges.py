@@ -170,10 +170,10 @@ SLOW = {"price_of_publishing", "calibrate", "limit", "plot_map", "plot_maps", "p
 HEAVY = {("calibrate", "simulations"), ("calibrate", "draws"), ("one_more_digit", "digits")}
 #: Methods of a map, and variants of one function.
 CALLS = {
-    "choose by weights": ruv.choose,
-    "choose in order": ruv.choose,
-    "choose by loss": ruv.choose,
-    "frontier in doubt": ruv.frontier,
+    "choose by weights": ruv.decide.choose,
+    "choose in order": ruv.decide.choose,
+    "choose by loss": ruv.decide.choose,
+    "frontier in doubt": ruv.decide.frontier,
 }
 
 
@@ -202,7 +202,9 @@ def test_junk_in_every_argument(name):
 
 def a_map(intruder, scientist, error=0.0, **columns):
     intruder, scientist = np.asarray(intruder, dtype=float), np.asarray(scientist, dtype=float)
-    values = [ruv.Value(u, np.broadcast_to(np.asarray(error, dtype=float), u.shape)) for u in (intruder, scientist)]
+    values = [
+        ruv.protocols.Value(u, np.broadcast_to(np.asarray(error, dtype=float), u.shape)) for u in (intruder, scientist)
+    ]
     return ruv.RUMap.build(
         labels=[f"r{i}" for i in range(len(intruder))], intruder=values[0], scientist=values[1], columns=columns
     )
@@ -266,11 +268,11 @@ def test_an_error_leaves_no_figure_behind():
         lambda: RUMAP.plot(title=3),
         lambda: RUMAP.plot(log="nonsense"),
         lambda: RUMAP.plot(max_risk=-1),
-        lambda: ruv.plot_maps([RUMAP], across=0),
-        lambda: ruv.plot_uncertainty(RUMAP, "nonsense"),
-        lambda: ruv.plot_map(None),
-        lambda: ruv.plot_knowledge(None),
-        lambda: ruv.plot_tornado(None),
+        lambda: ruv.plots.maps([RUMAP], across=0),
+        lambda: ruv.plots.uncertainty(RUMAP, "nonsense"),
+        lambda: ruv.plots.rumap(None),
+        lambda: ruv.plots.knowledge(None),
+        lambda: ruv.plots.tornado(None),
     ):
         assert isinstance(attempt(call, kind="functions"), ruv.RuvError)
     assert plt.get_fignums() == []
@@ -294,7 +296,7 @@ BAD_STUDIES = {
     "a risk that is constant": {"risk": lambda u: 1.0},
     "an engine that is none": {"engine": "fastest"},
     "an engine's class": {"engine": ruv.Exact},
-    "measures without data": {"measures": [ruv.Means()] if isinstance(ruv.Means, type) else []},
+    "measures without data": {"measures": [ruv.measures.Means()] if isinstance(ruv.measures.Means, type) else []},
     "swapped users": {"intruder": BELIEF},
 }
 

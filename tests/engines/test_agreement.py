@@ -326,7 +326,7 @@ def finite_cases() -> dict[str, Case]:
     for aim in ("record", "state"):
         user = ruv.User(single, aims[aim], ruv.Quadratic())
         # Files of one record: those with the outcome 0 come last, as `compositions` lists them.
-        whole = ruv.Mechanism(TOSS, outputs=[0.0, 1.0], outcomes=[0, 1], records=1, rows=[0])
+        whole = ruv.masks.Mechanism(TOSS, outputs=[0.0, 1.0], outcomes=[0, 1], records=1, rows=[0])
         cases[f"one record as a file, {aim}"] = Case([(user, ruv.Stochastic(TOSS)), (user, whole)], FINITE)
     each = ruv.User(COIN, ruv.EachRecord(aggregate="mean"), ruv.Quadratic())
     cases["coin, each record"] = Case(

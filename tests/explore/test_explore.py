@@ -45,7 +45,7 @@ from ruvdecision.explore.study import StudyTopic
 from ruvdecision.losses import Absolute, Quadratic
 from ruvdecision.maps.rumap import RUMap
 from ruvdecision.masks import Microaggregate, Noise, Release
-from ruvdecision.posteriors import Drawn, Finite, Gaussian, GaussianMixture
+from ruvdecision.posteriors import Drawn, Finite, Gaussian, Mixture
 from ruvdecision.protocols import Value
 from ruvdecision.scenarios import RankPosterior
 from ruvdecision.studies import load_study
@@ -373,7 +373,7 @@ LAWS = {
     "sharp": (Gaussian.scalar(1.0, 1e-6), Gaussian.scalar(0.0, 9.0)),
     "spike": (Gaussian.scalar(1.0, 0.0), Gaussian.scalar(0.0, 9.0)),
     "certain": (Gaussian.scalar(1.0, 0.0), None),
-    "mixture": (GaussianMixture([0.4, 0.6], [0.0, 5.0], [1.0, 0.1]), Gaussian.scalar(0.0, 9.0)),
+    "mixture": (Mixture(Gaussian.scalar([0.0, 5.0], [1.0, 0.1]), [0.4, 0.6]), Gaussian.scalar(0.0, 9.0)),
     "finite": (Finite([0.0, 1.0, 4.0], [0.2, 0.5, 0.3]), Finite([0.0, 1.0, 4.0], [0.4, 0.3, 0.3])),
     "drawn": (Drawn(np.random.default_rng(1).standard_normal(800)), None),
 }

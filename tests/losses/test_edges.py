@@ -50,46 +50,60 @@ DRAWS = np.random.default_rng(0).standard_normal(200)
 #: Laws of numbers as functions of a scale.
 LAWS = {
     "Gaussian": {
-        "plain": lambda s: ruv.Gaussian.scalar(0.3 * s, 1.7 * s * s),
-        "point": lambda s: ruv.Gaussian.scalar(0.3 * s, 0.0),
-        "far": lambda s: ruv.Gaussian.scalar(1e9 * s, s * s),
+        "plain": lambda s: ruv.posteriors.Gaussian.scalar(0.3 * s, 1.7 * s * s),
+        "point": lambda s: ruv.posteriors.Gaussian.scalar(0.3 * s, 0.0),
+        "far": lambda s: ruv.posteriors.Gaussian.scalar(1e9 * s, s * s),
     },
     "Finite": {
-        "plain": lambda s: ruv.Finite(s * np.array([0.0, 1.0, 2.5]), [0.2, 0.5, 0.3]),
-        "one state": lambda s: ruv.Finite([2.0 * s], [1.0]),
-        "point": lambda s: ruv.Finite(s * np.array([0.0, 1.0]), [0.0, 1.0]),
-        "chance 1e-300": lambda s: ruv.Finite(s * np.array([0.0, 1.0]), [1e-300, 1.0]),
-        "twice the same value": lambda s: ruv.Finite(s * np.array([1.0, 1.0, 2.0]), [0.25, 0.25, 0.5]),
-        "ties": lambda s: ruv.Finite(s * np.array([0.0, 1.0, 2.0, 3.0]), [0.25] * 4),
+        "plain": lambda s: ruv.posteriors.Finite(s * np.array([0.0, 1.0, 2.5]), [0.2, 0.5, 0.3]),
+        "one state": lambda s: ruv.posteriors.Finite([2.0 * s], [1.0]),
+        "point": lambda s: ruv.posteriors.Finite(s * np.array([0.0, 1.0]), [0.0, 1.0]),
+        "chance 1e-300": lambda s: ruv.posteriors.Finite(s * np.array([0.0, 1.0]), [1e-300, 1.0]),
+        "twice the same value": lambda s: ruv.posteriors.Finite(s * np.array([1.0, 1.0, 2.0]), [0.25, 0.25, 0.5]),
+        "ties": lambda s: ruv.posteriors.Finite(s * np.array([0.0, 1.0, 2.0, 3.0]), [0.25] * 4),
     },
-    "GaussianMixture": {
-        "plain": lambda s: ruv.GaussianMixture.scalar(
-            [0.4, 0.6], s * np.array([0.0, 2.0]), s * s * np.array([1.0, 0.5])
+    "Mixture": {
+        "plain": lambda s: ruv.posteriors.Mixture(
+            ruv.posteriors.Gaussian.scalar(s * np.array([0.0, 2.0]), s * s * np.array([1.0, 0.5])), [0.4, 0.6]
         ),
-        "point": lambda s: ruv.GaussianMixture.scalar([0.0, 1.0], s * np.array([0.0, 2.0]), [0.0, 0.0]),
-        "two points": lambda s: ruv.GaussianMixture.scalar([0.5, 0.5], s * np.array([0.0, 2.0]), [0.0, 0.0]),
-        "point and normal": lambda s: ruv.GaussianMixture.scalar([0.5, 0.5], s * np.array([0.0, 2.0]), [0.0, s * s]),
-        "chance 1e-300": lambda s: ruv.GaussianMixture.scalar(
-            [1e-300, 1.0], s * np.array([5.0, 0.0]), s * s * np.ones(2)
+        "point": lambda s: ruv.posteriors.Mixture(
+            ruv.posteriors.Gaussian.scalar(s * np.array([0.0, 2.0]), [0.0, 0.0]), [0.0, 1.0]
+        ),
+        "two points": lambda s: ruv.posteriors.Mixture(
+            ruv.posteriors.Gaussian.scalar(s * np.array([0.0, 2.0]), [0.0, 0.0]), [0.5, 0.5]
+        ),
+        "point and normal": lambda s: ruv.posteriors.Mixture(
+            ruv.posteriors.Gaussian.scalar(s * np.array([0.0, 2.0]), [0.0, s * s]), [0.5, 0.5]
+        ),
+        "chance 1e-300": lambda s: ruv.posteriors.Mixture(
+            ruv.posteriors.Gaussian.scalar(s * np.array([5.0, 0.0]), s * s * np.ones(2)), [1e-300, 1.0]
         ),
     },
     "Drawn": {
-        "plain": lambda s: ruv.Drawn(s * DRAWS),
-        "chains": lambda s: ruv.Drawn(s * DRAWS.reshape(4, 50), chains=4),
-        "weighted": lambda s: ruv.Drawn(s * DRAWS, weights=np.arange(1.0, 201.0)),
-        "all weight on one": lambda s: ruv.Drawn(s * DRAWS, weights=np.eye(200)[3]),
-        "point": lambda s: ruv.Drawn(np.full(10, 2.0 * s)),
-        "two draws": lambda s: ruv.Drawn(s * np.array([0.0, 1.0])),
-        "discrete": lambda s: ruv.Drawn(s * np.arange(6.0).repeat(3), discrete=True),
+        "plain": lambda s: ruv.posteriors.Drawn(s * DRAWS),
+        "chains": lambda s: ruv.posteriors.Drawn(s * DRAWS.reshape(4, 50), chains=4),
+        "weighted": lambda s: ruv.posteriors.Drawn(s * DRAWS, weights=np.arange(1.0, 201.0)),
+        "all weight on one": lambda s: ruv.posteriors.Drawn(s * DRAWS, weights=np.eye(200)[3]),
+        "point": lambda s: ruv.posteriors.Drawn(np.full(10, 2.0 * s)),
+        "two draws": lambda s: ruv.posteriors.Drawn(s * np.array([0.0, 1.0])),
+        "discrete": lambda s: ruv.posteriors.Drawn(s * np.arange(6.0).repeat(3), discrete=True),
     },
-    "Averaged": {
-        "plain": lambda s: ruv.Averaged(ruv.Gaussian.scalar(s * np.linspace(-1, 1, 40), 1.5 * s * s)),
-        "points": lambda s: ruv.Averaged(ruv.Gaussian.scalar(s * np.linspace(-1, 1, 40), 0.0)),
-        "one point": lambda s: ruv.Averaged(ruv.Gaussian.scalar(np.full(5, s), 0.0)),
-        "finite": lambda s: ruv.Averaged(ruv.Finite(s * np.arange(3.0), [[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])),
-        "nodes": lambda s: ruv.Averaged(ruv.Gaussian.scalar(s * np.array([0.0, 1.0]), s * s), [0.5, 0.5], exact=True),
+    "sampled Mixture": {
+        "plain": lambda s: ruv.posteriors.Mixture(
+            ruv.posteriors.Gaussian.scalar(s * np.linspace(-1, 1, 40), 1.5 * s * s), sampled=True
+        ),
+        "points": lambda s: ruv.posteriors.Mixture(
+            ruv.posteriors.Gaussian.scalar(s * np.linspace(-1, 1, 40), 0.0), sampled=True
+        ),
+        "one point": lambda s: ruv.posteriors.Mixture(ruv.posteriors.Gaussian.scalar(np.full(5, s), 0.0), sampled=True),
+        "finite": lambda s: ruv.posteriors.Mixture(
+            ruv.posteriors.Finite(s * np.arange(3.0), [[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]]), sampled=True
+        ),
+        "nodes": lambda s: ruv.posteriors.Mixture(
+            ruv.posteriors.Gaussian.scalar(s * np.array([0.0, 1.0]), s * s), [0.5, 0.5]
+        ),
     },
-    "Curve": {"plain": lambda s: ruv.Curve(s * GRID, -(GRID**2) / 2)},
+    "Curve": {"plain": lambda s: ruv.posteriors.Curve(s * GRID, -(GRID**2) / 2)},
 }
 
 #: A point mass on a continuum has no density: its entropy is minus infinity, which `LogScore` documents.
@@ -116,7 +130,7 @@ def every_law(name, slow):
 def test_every_loss_and_posterior_is_tried():
     apart = {"BayesLoss", "Componentwise"}
     assert set(LOSSES) == {n for n in losses.__all__ if isinstance(getattr(losses, n), type)} - apart
-    assert set(LAWS) == set(posteriors.__all__)
+    assert set(LAWS) - {"sampled Mixture"} == set(posteriors.__all__) - {"BasePosterior"}
 
 
 def check_law(name, law, kind):
@@ -167,14 +181,14 @@ def test_own_loss_of_every_law():
 
 
 BATCHES = {
-    "Gaussian": lambda shape: ruv.Gaussian.scalar(
+    "Gaussian": lambda shape: ruv.posteriors.Gaussian.scalar(
         np.arange(np.prod(shape, dtype=int)).reshape(shape) * 1.5, 1.0 + np.ones(shape)
     ),
-    "Finite": lambda shape: ruv.Finite([0.0, 1.0, 3.0], np.broadcast_to([0.2, 0.5, 0.3], (*shape, 3))),
-    "GaussianMixture": lambda shape: ruv.GaussianMixture.scalar(
-        np.broadcast_to([0.4, 0.6], (*shape, 2)), [0.0, 2.0], [1.0, 0.5]
+    "Finite": lambda shape: ruv.posteriors.Finite([0.0, 1.0, 3.0], np.broadcast_to([0.2, 0.5, 0.3], (*shape, 3))),
+    "Mixture": lambda shape: ruv.posteriors.Mixture(
+        ruv.posteriors.Gaussian.scalar(np.broadcast_to([0.0, 2.0], (*shape, 2)), [1.0, 0.5]), [0.4, 0.6]
     ),
-    "Curve": lambda shape: ruv.Curve(GRID, np.broadcast_to(-(GRID**2) / 2, (*shape, len(GRID)))),
+    "Curve": lambda shape: ruv.posteriors.Curve(GRID, np.broadcast_to(-(GRID**2) / 2, (*shape, len(GRID)))),
 }
 
 
@@ -198,13 +212,13 @@ def test_a_batch_is_each_alone(name, law):
 
 
 VECTORS = {
-    "Gaussian": lambda: ruv.Gaussian([1.0, -2.0], [[2.0, 0.5], [0.5, 1.0]]),
-    "a point": lambda: ruv.Gaussian([1.0, -2.0], np.zeros((2, 2))),
-    "singular": lambda: ruv.Gaussian([1.0, -2.0], np.ones((2, 2))),
-    "Finite": lambda: ruv.Finite([[0.0, 1.0], [2.0, 0.0], [1.0, 1.0]], [0.5, 0.25, 0.25]),
-    "one state": lambda: ruv.Finite([[0.0, 1.0]], [1.0]),
-    "Drawn": lambda: ruv.Drawn(np.random.default_rng(1).standard_normal((50, 2))),
-    "two draws": lambda: ruv.Drawn(np.eye(2)),
+    "Gaussian": lambda: ruv.posteriors.Gaussian([1.0, -2.0], [[2.0, 0.5], [0.5, 1.0]]),
+    "a point": lambda: ruv.posteriors.Gaussian([1.0, -2.0], np.zeros((2, 2))),
+    "singular": lambda: ruv.posteriors.Gaussian([1.0, -2.0], np.ones((2, 2))),
+    "Finite": lambda: ruv.posteriors.Finite([[0.0, 1.0], [2.0, 0.0], [1.0, 1.0]], [0.5, 0.25, 0.25]),
+    "one state": lambda: ruv.posteriors.Finite([[0.0, 1.0]], [1.0]),
+    "Drawn": lambda: ruv.posteriors.Drawn(np.random.default_rng(1).standard_normal((50, 2))),
+    "two draws": lambda: ruv.posteriors.Drawn(np.eye(2)),
 }
 
 
@@ -225,7 +239,7 @@ def test_vectors(name):
 
 
 def test_constructors_take_arrays_of_any_kind_and_leave_them_alone():
-    plain = ruv.Quadratic().uncertainty(ruv.Finite([0.0, 1.0, 3.0], [0.25, 0.5, 0.25])).value
+    plain = ruv.Quadratic().uncertainty(ruv.posteriors.Finite([0.0, 1.0, 3.0], [0.25, 0.5, 0.25])).value
     for values in (
         read_only(np.array([0.0, 1.0, 3.0])),
         np.array([0, 1, 3], dtype="int8"),
@@ -237,13 +251,17 @@ def test_constructors_take_arrays_of_any_kind_and_leave_them_alone():
             np.array([0.25, 0.5, 0.25], dtype="float16"),
             (0.25, 0.5, 0.25),
         ):
-            found = attempt(lambda v, p: ruv.Quadratic().uncertainty(ruv.Finite(v, p)), values, chances, kind="losses")
+            found = attempt(
+                lambda v, p: ruv.Quadratic().uncertainty(ruv.posteriors.Finite(v, p)), values, chances, kind="losses"
+            )
             assert float(found.value) == float(plain)
     cov = np.array([[2.0, 0.5], [0.5, 1.0]])
     for matrix in (read_only(cov.copy()), np.asfortranarray(cov), cov.astype("float32"), cov.tolist()):
         for mean in (read_only(np.array([1.0, 2.0])), np.array([1, 2]), [1, 2]):
-            found = attempt(lambda m, c: ruv.Quadratic().uncertainty(ruv.Gaussian(m, c)), mean, matrix, kind="losses")
+            found = attempt(
+                lambda m, c: ruv.Quadratic().uncertainty(ruv.posteriors.Gaussian(m, c)), mean, matrix, kind="losses"
+            )
             assert float(found.value) == 3.0
     wide = np.asfortranarray(np.arange(12.0).reshape(6, 2))
-    found = attempt(lambda d: ruv.Absolute().uncertainty(ruv.Drawn(d)), read_only(wide), kind="losses")
+    found = attempt(lambda d: ruv.Absolute().uncertainty(ruv.posteriors.Drawn(d)), read_only(wide), kind="losses")
     assert float(found.value) == pytest.approx(6.0)

@@ -12,7 +12,7 @@ import pytest
 from scipy import special
 
 import ruvdecision as ruv
-from ruvdecision.posteriors import Gaussian, GaussianMixture, normal
+from ruvdecision.posteriors import Gaussian, Mixture, normal
 
 mp = pytest.importorskip("mpmath", reason="the references of many digits need mpmath, from the extra test")
 
@@ -154,7 +154,7 @@ MIXTURES = {
 @pytest.mark.parametrize("name", MIXTURES)
 def test_mixtures(name):
     weights, means, variances = MIXTURES[name]
-    law = GaussianMixture(weights, means, variances)
+    law = Mixture(Gaussian.scalar(means, variances), weights)
     w, m, s = [[mp.mpf(x) for x in xs] for xs in (weights, means, variances)]
     w, s = [x / sum(w) for x in w], [mp.sqrt(x) for x in s]
     mean = sum(a * b for a, b in zip(w, m, strict=True))
@@ -182,7 +182,7 @@ def test_mixtures(name):
 
 def test_entropy_of_components_that_do_not_meet():
     """Far apart, the entropy is that of the choice plus the mean of the components'."""
-    law = GaussianMixture([0.3, 0.7], [0.0, 1e8], [1.0, 4.0])
+    law = Mixture(Gaussian.scalar([0.0, 1e8], [1.0, 4.0]), [0.3, 0.7])
     pieces = [(mp.mpf(0.3), mp.mpf(1)), (mp.mpf(0.7), mp.mpf(4))]
     want = sum(p * (mp.log(2 * mp.pi * mp.e * v) / 2 - mp.log(p)) for p, v in pieces)
     value = ruv.LogScore().uncertainty(law)
@@ -201,7 +201,7 @@ def test_entropy_of_components_that_do_not_meet():
 def test_interval_score_of_a_lopsided_mixture_near_level_one(weights, means, variances, level):
     """Ends by halving and what sticks out by quadrature of the tails, with 40 digits; 1 - level/2 is never formed."""
     parts = [(mp.mpf(w), mp.mpf(m), mp.sqrt(mp.mpf(v))) for w, m, v in zip(weights, means, variances, strict=True)]
-    law = GaussianMixture(weights, means, variances)
+    law = Mixture(Gaussian.scalar(means, variances), weights)
     loss = ruv.IntervalScore(level)
     ends = loss.estimate(law)
     with mp.workdps(40):
@@ -243,7 +243,7 @@ def test_interval_score_of_a_lopsided_mixture_near_level_one(weights, means, var
 )
 def test_entropy_of_mixtures_whose_parts_are_tiny_for_their_distance(weights, means, sds):
     """Against quadrature with 40 digits over the line, where places are not rounded."""
-    law = GaussianMixture(weights, means, np.square(sds))
+    law = Mixture(Gaussian.scalar(means, np.square(sds)), weights)
     found = law.entropy()
     with mp.workdps(40):
         # The standard deviations are those that the package sees, roots of squares.
@@ -267,11 +267,11 @@ def test_entropy_of_many_tiny_pairs_carries_what_rounding_leaves():
     places, size = np.arange(1.0, 301.0), 2.0**-36
     means = np.concatenate([places, places + 2 * size])
     weights = np.full(600, 1 / 600)
-    found = GaussianMixture(weights, means, np.full(600, size**2)).entropy()
-    pair = GaussianMixture([0.5, 0.5], [0.0, 2.0], [1.0, 1.0]).entropy()
+    found = Mixture(Gaussian.scalar(means, np.full(600, size**2)), weights).entropy()
+    pair = Mixture(Gaussian.scalar([0.0, 2.0], [1.0, 1.0]), [0.5, 0.5]).entropy()
     wanted = float(pair.value) + np.log(size) + np.log(300)
     assert 0 < found.error < 1e-2
     assert abs(found.value - wanted) <= 2 * found.error
     fewer = np.concatenate([places[:200], places[:200] + 2 * size])
-    exact = GaussianMixture(np.full(400, 1 / 400), fewer, np.full(400, size**2)).entropy()
+    exact = Mixture(Gaussian.scalar(fewer, np.full(400, size**2)), np.full(400, 1 / 400)).entropy()
     assert exact.value == pytest.approx(float(pair.value) + np.log(size) + np.log(200), rel=1e-13) and exact.error == 0

@@ -32,7 +32,7 @@ from ruvdecision.losses import (
     ZeroOne,
     as_loss,
 )
-from ruvdecision.posteriors import Drawn, Finite, Gaussian, GaussianMixture
+from ruvdecision.posteriors import Drawn, Finite, Gaussian, Mixture
 from ruvdecision.protocols import Loss
 
 SHARED = places.SHARED
@@ -324,7 +324,7 @@ def test_batches_of_finite_laws_are_their_members():
 
 @pytest.mark.parametrize("loss", POINT_LOSSES, ids=repr)
 def test_mixture_uncertainty_against_a_dense_grid(loss):
-    law = GaussianMixture([0.2, 0.5, 0.3], [-1.0, 0.5, 4.0], [0.05, 1.0, 0.3])
+    law = Mixture(Gaussian.scalar([-1.0, 0.5, 4.0], [0.05, 1.0, 0.3]), [0.2, 0.5, 0.3])
     grid = np.linspace(-6, 9, 30_001)
     values = loss.table(law, grid)
     value = float(loss.uncertainty(law).value)
@@ -338,9 +338,9 @@ def test_mixture_uncertainty_against_a_dense_grid(loss):
 
 @pytest.mark.parametrize("loss", ON_THE_LINE, ids=repr)
 def test_mixture_of_one_component_is_a_normal(loss):
-    one = GaussianMixture([1.0], [1.3], [2.0])
+    one = Mixture(Gaussian.scalar([1.3], [2.0]), [1.0])
     assert loss.uncertainty(one).value == pytest.approx(float(loss.uncertainty(NORMAL).value), rel=1e-12)
-    two = GaussianMixture([0.25, 0.75], [1.3, 1.3], [2.0, 2.0])
+    two = Mixture(Gaussian.scalar([1.3, 1.3], [2.0, 2.0]), [0.25, 0.75])
     assert loss.uncertainty(two).value == pytest.approx(float(loss.uncertainty(NORMAL).value), rel=1e-11)
     if not isinstance(loss, (LogScore, CRPS)):
         np.testing.assert_allclose(loss.estimate(two), loss.estimate(NORMAL), rtol=1e-11)
@@ -348,15 +348,15 @@ def test_mixture_of_one_component_is_a_normal(loss):
 
 def test_losses_rank_mixtures_differently():
     # FORMULAS section 1: for normals every loss agrees on the order, for mixtures it does not.
-    split = GaussianMixture([0.5, 0.5], [-2.0, 2.0], [0.01, 0.01])
-    wide = GaussianMixture([1.0, 0.0], [0.0, 0.0], [3.0, 3.0])
+    split = Mixture(Gaussian.scalar([-2.0, 2.0], [0.01, 0.01]), [0.5, 0.5])
+    wide = Mixture(Gaussian.scalar([0.0, 0.0], [3.0, 3.0]), [1.0, 0.0])
     assert Quadratic().uncertainty(split).value > Quadratic().uncertainty(wide).value
     assert LogScore().uncertainty(split).value < LogScore().uncertainty(wide).value
 
 
 def test_far_mixtures_keep_their_digits():
-    near = GaussianMixture([0.3, 0.7], [0.0, 1.0], [0.01, 0.04])
-    far = GaussianMixture([0.3, 0.7], [2.0**30, 2.0**30 + 1.0], [0.01, 0.04])
+    near = Mixture(Gaussian.scalar([0.0, 1.0], [0.01, 0.04]), [0.3, 0.7])
+    far = Mixture(Gaussian.scalar([2.0**30, 2.0**30 + 1.0], [0.01, 0.04]), [0.3, 0.7])
     for loss in POINT_LOSSES:
         assert loss.uncertainty(far).value == pytest.approx(float(loss.uncertainty(near).value), rel=1e-9), loss
 
@@ -590,7 +590,7 @@ def test_kullback_leibler_needs_distributions():
 )
 def test_custom_losses_find_what_formulas_say(function, twin):
     loss = CustomLoss(function)
-    mixture = GaussianMixture([0.2, 0.5, 0.3], [-1.0, 0.5, 4.0], [0.5, 1.0, 2.0])
+    mixture = Mixture(Gaussian.scalar([-1.0, 0.5, 4.0], [0.5, 1.0, 2.0]), [0.2, 0.5, 0.3])
     batch = Gaussian.scalar([1.3, 0.0, -5.0], [2.0, 0.01, 40.0])
     for law in (batch, FOUR, mixture):
         np.testing.assert_allclose(loss.uncertainty(law).value, twin.uncertainty(law).value, rtol=1e-9)
@@ -601,7 +601,7 @@ def test_custom_losses_find_what_formulas_say(function, twin):
 
 
 def test_custom_losses_need_not_be_convex_nor_take_arrays():
-    law = GaussianMixture([0.45, 0.55], [-6.0, 6.0], [0.01, 4.0])
+    law = Mixture(Gaussian.scalar([-6.0, 6.0], [0.01, 4.0]), [0.45, 0.55])
     hit = CustomLoss(lambda e, t: 1 - np.exp(-((e - t) ** 2)))
     grid = np.linspace(-10, 10, 2001)
     told = min(float(law.expect(lambda x, e=e: hit(e, x)).value) for e in grid[380:420])

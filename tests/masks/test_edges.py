@@ -520,7 +520,7 @@ WITH_UNIT: dict[str, Callable[[float], masks.Mask]] = {
     "random": lambda c: ruv.Round(base=0.5 * c, random=True),
     "width": lambda c: ruv.Recode(width=0.5 * c, label="midpoint"),
     "bins": lambda c: ruv.Recode(bins=[-8 * c, 2 * c, 8 * c], label="midpoint"),
-    "combine": lambda c: ruv.Combine(np.eye(3), np.eye(3) * c**2),
+    "combine": lambda c: ruv.masks.Combine(np.eye(3), np.eye(3) * c**2),
 }
 
 
@@ -582,7 +582,7 @@ SHIFTED: dict[str, Callable[[float], masks.Mask]] = {
     "sd": lambda shift: ruv.Noise(sd=0.5),
     "kept moments": lambda shift: ruv.Noise(sd=0.5, keep_moments=True),
     "at": lambda shift: ruv.Topcode(at=2.5 + shift, replace="mean"),
-    "combine": lambda shift: ruv.Combine(np.eye(3), np.eye(3)),
+    "combine": lambda shift: ruv.masks.Combine(np.eye(3), np.eye(3)),
 }
 
 
@@ -757,7 +757,8 @@ MORE_LINEAR: dict[str, masks.Mask] = {
     | ruv.Noise(variance=0.5, columns=[0, 2]),
     "blanks": ruv.Suppress(rows=[0, 5], columns=[1]) | ruv.Noise(sd=1.0) | ruv.Microaggregate(groups=2),
     "uneven": ruv.Noise(variance=1.0, where=[True, False] * 6, times=3) | ruv.Microaggregate(groups=[0, 1, 2] * 4),
-    "apart": ruv.Apart(rows=[0]) | ruv.Combine(np.arange(36.0).reshape(6, 6) / 20, np.eye(6) + 0.3, rows=[0]),
+    "apart": ruv.masks.Apart(rows=[0])
+    | ruv.masks.Combine(np.arange(36.0).reshape(6, 6) / 20, np.eye(6) + 0.3, rows=[0]),
 }
 
 

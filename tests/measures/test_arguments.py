@@ -69,30 +69,34 @@ def test_wrong_arguments_of_measures(name: str) -> None:
 
 
 CALLS: dict[str, Callable[[Any], Any]] = {
-    "data": lambda junk: ruv.measure(junk, releases={"x": RELEASED}, measures=[ruv.MD()]),
-    "masks": lambda junk: ruv.measure(DATA, junk, measures=[ruv.MD()], seed=1),
-    "releases": lambda junk: ruv.measure(DATA, releases=junk, measures=[ruv.MD()]),
-    "one release": lambda junk: ruv.measure(DATA, releases={"x": junk}, measures=[ruv.MD()]),
+    "data": lambda junk: ruv.measure(junk, releases={"x": RELEASED}, measures=[ruv.measures.MD()]),
+    "masks": lambda junk: ruv.measure(DATA, junk, measures=[ruv.measures.MD()], seed=1),
+    "releases": lambda junk: ruv.measure(DATA, releases=junk, measures=[ruv.measures.MD()]),
+    "one release": lambda junk: ruv.measure(DATA, releases={"x": junk}, measures=[ruv.measures.MD()]),
     "name of a release": lambda junk: (
-        ruv.measure(DATA, releases={junk: RELEASED}, measures=[ruv.MD()]) if hashable(junk) else None
+        ruv.measure(DATA, releases={junk: RELEASED}, measures=[ruv.measures.MD()]) if hashable(junk) else None
     ),
     "measures": lambda junk: ruv.measure(DATA, releases={"x": RELEASED}, measures=junk),
     "one measure": lambda junk: ruv.measure(DATA, releases={"x": RELEASED}, measures=[junk]),
-    "replicates": lambda junk: ruv.measure(DATA, [ruv.Round(base=1)], measures=[ruv.MD()], replicates=few(junk)),
-    "seed": lambda junk: ruv.measure(DATA, [ruv.Noise(sd=1)], measures=[ruv.MD()], seed=junk),
-    "key": lambda junk: ruv.measure(DATA, releases={"x": RELEASED}, measures=[ruv.MD()], key=junk),
-    "risk": lambda junk: ruv.measure(DATA, releases={"x": RELEASED}, measures=[ruv.MD()], risk=junk),
-    "utility": lambda junk: ruv.measure(DATA, releases={"x": RELEASED}, measures=[ruv.MD()], utility=junk),
-    "parts": lambda junk: ruv.measure(DATA, releases={"x": RELEASED}, measures=[ruv.MD()], parts=junk),
-    "chunksize": lambda junk: ruv.measure(DATA, releases={"x": RELEASED}, measures=[ruv.NormalKL()], chunksize=junk),
-    "the original of a measure": lambda junk: ruv.MD()(junk, junk),
-    "the release of a measure": lambda junk: ruv.RecordLinkage()(DATA, junk),
-    "copies": lambda junk: ruv.ImputationLoss()(DATA, junk),
-    "estimates": lambda junk: ruv.combine_partial(junk, [1.0, 2.0]),
-    "variances": lambda junk: ruv.combine_full([1.0, 2.0], junk),
-    "both of them": lambda junk: ruv.combine_full(junk, junk),
-    "size_ratio": lambda junk: ruv.combine_full([1.0, 2.0], [1.0, 2.0], size_ratio=junk),
-    "level": lambda junk: ruv.combine_partial([1.0, 2.0], [1.0, 2.0]).interval(junk),
+    "replicates": lambda junk: ruv.measure(
+        DATA, [ruv.Round(base=1)], measures=[ruv.measures.MD()], replicates=few(junk)
+    ),
+    "seed": lambda junk: ruv.measure(DATA, [ruv.Noise(sd=1)], measures=[ruv.measures.MD()], seed=junk),
+    "key": lambda junk: ruv.measure(DATA, releases={"x": RELEASED}, measures=[ruv.measures.MD()], key=junk),
+    "risk": lambda junk: ruv.measure(DATA, releases={"x": RELEASED}, measures=[ruv.measures.MD()], risk=junk),
+    "utility": lambda junk: ruv.measure(DATA, releases={"x": RELEASED}, measures=[ruv.measures.MD()], utility=junk),
+    "parts": lambda junk: ruv.measure(DATA, releases={"x": RELEASED}, measures=[ruv.measures.MD()], parts=junk),
+    "chunksize": lambda junk: ruv.measure(
+        DATA, releases={"x": RELEASED}, measures=[ruv.measures.NormalKL()], chunksize=junk
+    ),
+    "the original of a measure": lambda junk: ruv.measures.MD()(junk, junk),
+    "the release of a measure": lambda junk: ruv.measures.RecordLinkage()(DATA, junk),
+    "copies": lambda junk: ruv.measures.ImputationLoss()(DATA, junk),
+    "estimates": lambda junk: ruv.masks.combine_partial(junk, [1.0, 2.0]),
+    "variances": lambda junk: ruv.masks.combine_full([1.0, 2.0], junk),
+    "both of them": lambda junk: ruv.masks.combine_full(junk, junk),
+    "size_ratio": lambda junk: ruv.masks.combine_full([1.0, 2.0], [1.0, 2.0], size_ratio=junk),
+    "level": lambda junk: ruv.masks.combine_partial([1.0, 2.0], [1.0, 2.0]).interval(junk),
     "estimates of little_liu": lambda junk: little_liu(junk, [1.0, 2.0]),
     "variances of little_liu": lambda junk: little_liu(np.eye(2), junk),
     "n of mcm_maximum": lambda junk: mcm_maximum(junk, 3),

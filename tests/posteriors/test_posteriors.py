@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy import integrate, signal, special, stats
 
 from ruvdecision.errors import InputError, UnsupportedError
-from ruvdecision.posteriors import Drawn, Finite, Gaussian, GaussianMixture
+from ruvdecision.posteriors import Drawn, Finite, Gaussian, Mixture
 from ruvdecision.posteriors.integrate import GAUSS, KRONROD, NODES
 from ruvdecision.posteriors.many import Sorted, mean_difference
+from ruvdecision.posteriors.modes import best_box
 from ruvdecision.posteriors.roots import least_near, monotone_root
-from ruvdecision.posteriors.windows import best_box
 from ruvdecision.protocols import Posterior
 
 COV2 = np.array([[2.0, 0.9], [0.9, 1.0]])
@@ -24,8 +24,8 @@ COV3 = np.array([[2.0, 0.9, 0.3], [0.9, 1.0, 0.4], [0.3, 0.4, 3.0]])
 WEIGHTS, MEANS, VARIANCES = np.array([0.2, 0.5, 0.3]), np.array([-1.0, 0.5, 4.0]), np.array([0.5, 1.0, 2.0])
 
 
-def mixture() -> GaussianMixture:
-    return GaussianMixture(WEIGHTS, MEANS, VARIANCES)
+def mixture() -> Mixture:
+    return Mixture(Gaussian.scalar(MEANS, VARIANCES), WEIGHTS)
 
 
 def mixture_density(x):
@@ -47,9 +47,9 @@ def examples():
         "finite": Finite([0.0, 1.0, 2.0, 5.0], rng.dirichlet(np.ones(4), size=(2, 3))),
         "finite vectors": Finite(rng.normal(size=(5, 2)), rng.dirichlet(np.ones(5), size=3)),
         "mixture": mixture(),
-        "mixtures": GaussianMixture.scalar(WEIGHTS, rng.normal(size=(2, 3)), [1.0]),
-        "mixture of vectors": GaussianMixture(
-            rng.dirichlet(np.ones(3), size=2), rng.normal(size=(2, 3, 2)), COV2[None]
+        "mixtures": Mixture(Gaussian.scalar(rng.normal(size=(2, 3)), [1.0]), WEIGHTS),
+        "mixture of vectors": Mixture(
+            Gaussian(rng.normal(size=(2, 3, 2)), COV2[None]), rng.dirichlet(np.ones(3), size=2)
         ),
         "draws": Drawn(rng.normal(size=50)),
         "chains of vectors": Drawn(rng.normal(size=(4, 50, 3)), chains=4),
@@ -81,7 +81,7 @@ def test_every_answer_has_the_promised_shape(name):
         posterior.power(0.1, 1.5),
         posterior.huber(0.1, 1.0),
         posterior.log_mgf(0.3),
-        posterior.spread(),
+        posterior.mean_difference(),
     ]
     joint = [
         posterior.quadratic(),
@@ -198,7 +198,7 @@ def test_point_masses_and_infinite_variances():
     np.testing.assert_array_equal(posterior.outside(2.0, 0.5).value[[0, 2]], [0, 1])
     np.testing.assert_array_equal(posterior.outside(2.0, 0.0).value, [0, 1, 1])
     np.testing.assert_array_equal(posterior.entropy().value[[0, 2]], [-inf, inf])
-    np.testing.assert_array_equal(posterior.spread().value[[0, 2]], [0, inf])
+    np.testing.assert_array_equal(posterior.mean_difference().value[[0, 2]], [0, inf])
     np.testing.assert_array_equal(posterior.log_mgf(0.5, centred=True).value, [0, 0.125, inf])
     np.testing.assert_array_equal(posterior.quantile(0.5), [2, 2, 2])
     np.testing.assert_array_equal(posterior.quantile(0.9)[[0, 2]], [2, inf])
@@ -359,7 +359,7 @@ def test_finite_sums_against_brute_force(law, quarter):
     assert law.huber(at, 0.7).value == pytest.approx(sum(p * special.huber(0.7, x - at)), rel=1e-12)
     assert law.log_mgf(0.4).value == pytest.approx(np.log(sum(p * np.exp(0.4 * x))), rel=1e-10, abs=1e-12)
     pairs = sum(a * b * abs(c - d) for (a, c), (b, d) in itertools.product(zip(p, x, strict=True), repeat=2))
-    assert law.spread().value == pytest.approx(pairs, abs=1e-12)
+    assert law.mean_difference().value == pytest.approx(pairs, abs=1e-12)
     merged = {}
     for value, chance in zip(x, p, strict=True):
         merged[value] = merged.get(value, 0.0) + chance
@@ -447,7 +447,7 @@ def test_finite_refuses_bad_input(build, match):
         build()
 
 
-# -- GaussianMixture -----------------------------------------------------------------------------------
+# -- Mixture -----------------------------------------------------------------------------------
 
 
 def test_mixture_against_dense_integration():
@@ -470,7 +470,7 @@ def test_mixture_against_dense_integration():
     assert law.log_mgf(0.7).value == pytest.approx(np.log(exact(lambda x: np.exp(0.7 * x))), rel=1e-12)
     assert law.entropy().value == pytest.approx(exact(lambda x: -np.log(mixture_density(x))), rel=1e-10)
     gini = 2 * integrate.quad(lambda x: float(law.cdf(x) * (1 - law.cdf(x))), *ends, limit=500, epsabs=1e-13)[0]
-    assert law.spread().value == pytest.approx(gini, rel=1e-10)
+    assert law.mean_difference().value == pytest.approx(gini, rel=1e-10)
     for q in (1e-6, 0.3, 0.5, 0.999):
         assert law.cdf(law.quantile(q)) == pytest.approx(q, rel=1e-12)
     grid = np.linspace(-4, 8, 200_001)
@@ -484,10 +484,12 @@ def test_mixture_against_dense_integration():
 
 @pytest.mark.parametrize("vector", [False, True])
 def test_mixture_of_one_is_a_gaussian(vector):
-    one = GaussianMixture([1.0], [[0.3, -0.2]], [COV2]) if vector else GaussianMixture([1.0], [0.3], [2.0])
+    one = Mixture(Gaussian([[0.3, -0.2]], [COV2]), [1.0]) if vector else Mixture(Gaussian.scalar([0.3], [2.0]), [1.0])
     plain = Gaussian([0.3, -0.2], COV2) if vector else Gaussian.scalar(0.3, 2.0)
     twice = (
-        GaussianMixture([0.4, 0.6], [[0.3, -0.2]] * 2, COV2) if vector else GaussianMixture([0.4, 0.6], [0.3, 0.3], 2.0)
+        Mixture(Gaussian([[0.3, -0.2]] * 2, COV2), [0.4, 0.6])
+        if vector
+        else Mixture(Gaussian.scalar([0.3, 0.3], 2.0), [0.4, 0.6])
     )
     for law in (one, twice):
         for ask in (
@@ -505,7 +507,7 @@ def test_mixture_of_one_is_a_gaussian(vector):
             lambda p: p.outside(p.mean() + 0.1, 0.5).value,
             lambda p: p.log_mgf(0.9).value,
             lambda p: p.log_mgf(1e-7, centred=True).value,
-            lambda p: p.spread().value,
+            lambda p: p.mean_difference().value,
         ):
             np.testing.assert_allclose(ask(law), ask(plain), rtol=1e-11, atol=1e-13)
     assert one.entropy().value == pytest.approx(float(plain.entropy().value), rel=1e-13)
@@ -516,7 +518,7 @@ def test_mixture_of_one_is_a_gaussian(vector):
 def test_mixture_of_vectors():
     rng = np.random.default_rng(8)
     weights, means = np.array([0.3, 0.7]), np.array([[0.0, 0.0], [3.0, 1.0]])
-    law = GaussianMixture(weights, means, np.stack([COV2, 0.5 * np.eye(2)]))
+    law = Mixture(Gaussian(means, np.stack([COV2, 0.5 * np.eye(2)])), weights)
     centre = weights @ means
     exact = 0.3 * (COV2 + np.outer(-centre, -centre)) + 0.7 * (
         0.5 * np.eye(2) + np.outer(means[1] - centre, means[1] - centre)
@@ -535,28 +537,34 @@ def test_mixture_of_vectors():
     assert law.outside(law.mode(width), width).value <= law.outside(grid, width).value.min() + 1e-10
     entropy, logs = law.entropy(), -law.log_density(draws)
     assert abs(entropy.value - logs.mean()) < 4 * np.hypot(logs.std() / 200, entropy.error)
-    many = GaussianMixture(np.full(50, 0.02), rng.normal(size=(50, 2)), np.eye(2)[None])
+    many = Mixture(Gaussian(rng.normal(size=(50, 2)), np.eye(2)[None]), np.full(50, 0.02))
     value = many.expect(lambda x: np.abs(x).sum(axis=-1))
     assert abs(value.value - many.power(0.0, 1.0).value.sum()) < 4 * value.error < 0.1
 
 
 def test_mixture_with_atoms_and_infinite_variances():
-    law = GaussianMixture([0.4, 0.35, 0.25], [0.0, 2.0, 2.0], [1.0, 0.0, 0.0])
+    law = Mixture(Gaussian.scalar([0.0, 2.0, 2.0], [1.0, 0.0, 0.0]), [0.4, 0.35, 0.25])
     assert law.quantile(0.7) == 2.0 and law.mode() == 2.0
     assert law.outside(2.0, 0.0).value == pytest.approx(0.4)
     assert law.entropy().value == -np.inf and law.log_density(2.0) == np.inf
     assert law.power(2.0, 0.5).value == pytest.approx(
         0.4 * float(Gaussian.scalar(0.0, 1.0).power(2.0, 0.5).value), rel=1e-13
     )
-    wide = GaussianMixture([0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [1.0, np.inf, np.inf])
-    assert wide.quadratic().value == np.inf and wide.spread().value == np.inf and wide.log_mgf(1.0).value == np.inf
+    wide = Mixture(Gaussian.scalar([0.0, 1.0, 0.0], [1.0, np.inf, np.inf]), [0.5, 0.5, 0.0])
+    assert (
+        wide.quadratic().value == np.inf
+        and wide.mean_difference().value == np.inf
+        and wide.log_mgf(1.0).value == np.inf
+    )
     assert wide.quantile(0.1) == -np.inf and wide.quantile(0.9) == np.inf
     assert wide.quantile(0.5) == pytest.approx(0.0, abs=1e-12)
     assert wide.outside(0.0, 1.0).value == pytest.approx(0.5 * 2 * stats.norm.sf(1) + 0.5, rel=1e-13)
-    unused = GaussianMixture([1.0, 0.0], [0.0, 5.0], [1.0, np.inf])
+    unused = Mixture(Gaussian.scalar([0.0, 5.0], [1.0, np.inf]), [1.0, 0.0])
     assert unused.quadratic().value == 1 and unused.power(0.0, 1.0).value == pytest.approx(np.sqrt(2 / np.pi))
-    points = GaussianMixture(np.full(400, 1 / 400), np.arange(400.0), [0.0])
-    assert points.spread().value == pytest.approx(2 * sum(i * (400 - i) for i in range(400)) / 400**2, rel=1e-12)
+    points = Mixture(Gaussian.scalar(np.arange(400.0), [0.0]), np.full(400, 1 / 400))
+    assert points.mean_difference().value == pytest.approx(
+        2 * sum(i * (400 - i) for i in range(400)) / 400**2, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("sd", [1e-5, 0.01, 0.1, 3.0, "mixed"])
@@ -569,7 +577,7 @@ def test_mean_difference_of_many_components_equals_all_pairs(sd):
     d = means[:, None] - means
     z = d / s
     pairs = float(weights @ (d * (2 * special.ndtr(z) - 1) + 2 * s * stats.norm.pdf(z)) @ weights)
-    assert mean_difference(weights[None], means[None], sds[None])[0] == pytest.approx(pairs, rel=1e-12)
+    assert mean_difference(weights, means, sds) == pytest.approx(pairs, rel=1e-12)
 
 
 def test_entropy_of_many_components_by_two_routes():
@@ -577,19 +585,19 @@ def test_entropy_of_many_components_by_two_routes():
     law = Sorted.of(np.full(300, 1 / 300), rng.normal(size=300), np.full(300, 0.01))
     line, apart = law.entropy(), law._entropy_apart()
     assert line.value == pytest.approx(float(apart.value), abs=1e-6)
-    far = GaussianMixture(np.full(300, 1 / 300), 1000.0 * np.arange(300), [1e-4])
+    far = Mixture(Gaussian.scalar(1000.0 * np.arange(300), [1e-4]), np.full(300, 1 / 300))
     assert far.entropy().value == pytest.approx(np.log(300) + 0.5 * np.log(2 * np.pi * np.e * 1e-4), abs=1e-6)
 
 
 def test_two_hundred_thousand_components():
     rng = np.random.default_rng(7)
     n = 200_000
-    law = GaussianMixture(np.full(n, 1 / n), rng.normal(size=n), [0.09])
+    law = Mixture(Gaussian.scalar(rng.normal(size=n), [0.09]), np.full(n, 1 / n))
     total = float(law.quadratic().value)
     s = np.sqrt(total)
     # So many components blend into a normal law, up to the luck of the draw.
     assert law.quantile(0.9) == pytest.approx(float(law.mean()) + s * stats.norm.ppf(0.9), abs=0.01)
-    assert law.spread().value == pytest.approx(2 * s / np.sqrt(np.pi), rel=0.005)
+    assert law.mean_difference().value == pytest.approx(2 * s / np.sqrt(np.pi), rel=0.005)
     assert law.power(law.mean(), 1.0).value == pytest.approx(s * np.sqrt(2 / np.pi), rel=0.005)
     assert law.cdf(law.quantile(0.37)) == pytest.approx(0.37, rel=1e-12)
 
@@ -597,14 +605,13 @@ def test_two_hundred_thousand_components():
 @pytest.mark.parametrize(
     ("build", "match"),
     [
-        (lambda: GaussianMixture([0.5, 0.6], [0.0, 1.0], [1.0, 1.0]), "sum to 1"),
-        (lambda: GaussianMixture([0.5, 0.5], [0.0, 1.0], [1.0, -1.0]), "not negative"),
-        (lambda: GaussianMixture([0.5, 0.5], [0.0, 1.0, 2.0], [1.0, 1.0]), "agree"),
-        (lambda: GaussianMixture([0.5, 0.5], [0.0, np.nan], [1.0, 1.0]), "finite"),
-        (lambda: GaussianMixture([0.5, 0.5], np.zeros((2, 2)), [1.0, 1.0]), "covs must end"),
-        (lambda: GaussianMixture([0.5, 0.5], np.zeros((2, 2)), [[1.0, 2.0], [2.0, 1.0]]), "semidefinite"),
-        (lambda: GaussianMixture(1.0, 0.0, 1.0), "batch"),
-        (lambda: GaussianMixture([1.0], [0.0, 1.0], [1.0]), "one weight for each"),
+        (lambda: Mixture(Gaussian.scalar([0.0, 1.0], [1.0, -1.0]), [0.5, 0.5]), "not negative"),
+        (lambda: Mixture(Gaussian.scalar([0.0, 1.0, 2.0], [1.0, 1.0]), [0.5, 0.5]), "agree"),
+        (lambda: Mixture(Gaussian.scalar([0.0, np.nan], [1.0, 1.0]), [0.5, 0.5]), "finite"),
+        (lambda: Mixture(Gaussian(np.zeros((2, 2)), [1.0, 1.0]), [0.5, 0.5]), "cov"),
+        (lambda: Mixture(Gaussian(np.zeros((2, 2)), [[1.0, 2.0], [2.0, 1.0]]), [0.5, 0.5]), "semidefinite"),
+        (lambda: Mixture(Gaussian.scalar(0.0, 1.0), 1.0), "batch"),
+        (lambda: Mixture(Gaussian.scalar([0.0, 1.0], [1.0]), [1.0]), "weights must have shape"),
     ],
 )
 def test_mixture_refuses_bad_input(build, match):
@@ -619,7 +626,7 @@ QUESTIONS = {
     "power": lambda p: p.power(p.quantile(0.5), 1.0),
     "log_mgf": lambda p: p.log_mgf(0.5),
     "centred log_mgf": lambda p: p.log_mgf(0.5, centred=True),
-    "spread": lambda p: p.spread(),
+    "spread": lambda p: p.mean_difference(),
     "above": lambda p: p.above(1.0),
     "outside": lambda p: p.outside(0.3, 0.5),
     "expect": lambda p: p.expect(np.cos),
@@ -680,7 +687,7 @@ def test_draws_agree_with_their_law():
         lambda p: p.outside([1.0, -1.0, 0.0], [1.0, 1.0, 2.0]),
         lambda p: p.power([1.0, -1.0, 0.0], 1.5),
         lambda p: p.huber([1.0, -1.0, 0.0], 0.5),
-        lambda p: p.spread(),
+        lambda p: p.mean_difference(),
         lambda p: p.log_mgf(-0.4),
     ):
         seen, told = ask(law), ask(posterior)
@@ -720,7 +727,7 @@ def test_discrete_draws_are_a_finite_law():
 
 def test_draws_without_spread():
     still = Drawn(np.full(50, 3.0))
-    assert still.quadratic() == (0, 0) and still.spread() == (0, 0) and still.outside(3.0, 0.0) == (0, 0)
+    assert still.quadratic() == (0, 0) and still.mean_difference() == (0, 0) and still.outside(3.0, 0.0) == (0, 0)
     assert still.entropy().value == -np.inf
     line = Drawn(np.outer(np.arange(10.0), [1.0, 2.0]))
     assert line.entropy().value == -np.inf

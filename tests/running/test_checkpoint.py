@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,11 @@ from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.measure import measure
 from ruvdecision.measures import NormalKL, RecordLinkage
 from ruvdecision.measures.results import Outcome
-from ruvdecision.protocols import Solution, Value
 from ruvdecision.running import checkpoint as module
 from ruvdecision.running.checkpoint import Checkpoint
 from ruvdecision.running.digests import digest
 from ruvdecision.running.encoding import decode, encode
-from ruvdecision.running.run import Task, run, using
+from ruvdecision.running.run import Task, run
 
 ROOT = places.ROOT
 MEASURES = [RecordLinkage(), NormalKL()]
@@ -97,15 +96,11 @@ def test_results_come_back_to_the_last_bit(tree: Any) -> None:
     assert same(decode(encode(tree)), tree)
 
 
-def test_the_packages_own_records_come_back() -> None:
+def test_the_layout_of_arrays_and_the_place_of_named_tuples_come_back() -> None:
     matrix = np.asfortranarray(np.arange(6.0).reshape(2, 3))
-    solution = Solution(
-        np.array([0.1, np.nan]), np.zeros(2), 1 / 3, ["exact", "draws"], {"rhat": np.array([1.0, np.inf]), "m": matrix}
-    )
-    again = decode(encode([solution, Value(np.array(1.0), np.array(0.0)), Outcome(0.5, 0.1, {"J": 1.0})]))
-    assert isinstance(again[0], Solution) and same(tuple(again[0]), tuple(solution))
-    assert again[0].diagnostics["m"].flags.f_contiguous and again[2] == Outcome(0.5, 0.1, {"J": 1.0})
-    objects = np.array(["a", None, 1.5], dtype=object)
+    assert decode(encode(matrix)).flags.f_contiguous and same(decode(encode(matrix)), matrix)
+    assert decode(encode(Outcome(0.5, 0.1, {"J": 1.0}))) == (0.5, 0.1, {"J": 1.0})
+    objects = np.array([["a", None], [1.5, (2, 3)]], dtype=object)
     assert_array_equal(decode(encode(objects)), objects)
 
 
@@ -120,18 +115,9 @@ def test_what_needs_code_to_be_read_is_refused(value: object) -> None:
         encode([value])
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "os:system",
-        "subprocess:Popen",
-        "ruvdecision.data.read:read_data",
-        "ruvdecision.cli:os",
-        "ruvdecision.errors:RuvError",
-    ],
-)
-def test_a_file_cannot_name_code_to_run(name: str) -> None:
-    with pytest.raises(ValueError, match="is not a record of this package"):
+@pytest.mark.parametrize("name", ["os:system", "subprocess:Popen", "ruvdecision.protocols:Solution"])
+def test_a_file_cannot_name_code_to_run(name: str, tmp_path: Path) -> None:
+    with pytest.raises((KeyError, ValueError, TypeError)):
         decode(json.dumps({"@": name, "of": {}}))
 
 
@@ -281,10 +267,6 @@ def test_a_run_without_a_seed_goes_on_too(tmp_path: Path) -> None:
     assert first.attrs["seed"] == again.attrs["seed"]
     assert_array_equal(first.columns["KL"], again.columns["KL"])
     assert measure(data(), MASKS, measures=MEASURES).attrs["seed"] != first.attrs["seed"]
-    with using(checkpoint=tmp_path / "place"):
-        measure(data(), MASKS, measures=MEASURES)
-    with using(checkpoint=tmp_path / "place"):
-        measure(data(), MASKS, measures=MEASURES)
     (tmp_path / "run" / "seed.json").write_text("{}")
     with pytest.raises(InputError, match="The seed of the checkpoint"):
         measure(data(), MASKS, **arguments)
@@ -326,7 +308,7 @@ def test_places_that_are_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "empty" / "manifest.json").write_text("{}")
     with pytest.raises(InputError, match="cannot be read"):
         run(tasks(1), shared=tmp_path / "log", checkpoint=tmp_path / "empty")
-    manifest = {"format": module.FORMAT, "schema": 99, "software": {}, "parts": {}, "salt": "00"}
+    manifest = {"format": "ruvdecision checkpoint, schema 99", "software": {}, "parts": {}, "sources": {}, "salt": "00"}
     (tmp_path / "empty" / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(InputError, match="another kind; got ruvdecision checkpoint, schema 99"):
         run(tasks(1), shared=tmp_path / "log", checkpoint=tmp_path / "empty")
@@ -424,12 +406,11 @@ import numpy as np
 import ruvdecision as ruv
 from ruvdecision.measure import measure
 from ruvdecision.report.fingerprint import fingerprint
-from ruvdecision.running.sharing import begin_worker
 
 folder, rng = sys.argv[1], random.Random(7)
 data = np.random.default_rng(1).normal(size=(250, 3))
 masks = [ruv.Noise(sd=0.1 * k) for k in range(1, 7)]
-measures = [ruv.RecordLinkage(), ruv.NormalKL()]
+measures = [ruv.measures.RecordLinkage(), ruv.measures.NormalKL()]
 
 def work(checkpoint, executor=None):
     return measure(data, masks, measures=measures, replicates=10, seed=1, checkpoint=checkpoint, executor=executor)
@@ -443,7 +424,7 @@ while kills < 20:
     child = os.fork()
     if child == 0:
         if kills % 4 == 3:
-            with ProcessPoolExecutor(2, initializer=begin_worker) as pool:
+            with ProcessPoolExecutor(2) as pool:
                 found = work(folder + "/run", pool)
         else:
             found = work(folder + "/run")
@@ -502,4 +483,4 @@ def test_a_partial_map_after_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_solution_with_other_numbers_is_another_result() -> None:
     outcome = Outcome(0.5, 0.1, {})
-    assert encode(outcome) != encode(replace(outcome, value=np.nextafter(0.5, 1)))
+    assert encode(outcome) != encode(outcome._replace(value=np.nextafter(0.5, 1)))

@@ -19,26 +19,13 @@ from edges import tried
 from sentinels import SECRETS, WHO, chain, files, labelled, leaks, numbers, table
 
 import ruvdecision as ruv
-from ruvdecision.running.run import Task, run
-from ruvdecision.running.sharing import Parcel, Sealed, dumps
+from ruvdecision.running.run import Task, pack, run
 
 ROOT = places.ROOT
 
 
-@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="shared memory by handle is Linux's")
-def test_what_is_shared_is_the_owners_alone_and_goes_with_the_run() -> None:
-    before = set(os.listdir("/proc/self/fd"))
-    with Parcel(table()) as parcel:
-        assert leaks(parcel.blob)  # the records are in it: that is what it is for
-        assert leaks(repr(parcel.handle)) == [] and leaks(bytes(repr(parcel), "utf-8")) == []
-        assert os.stat(parcel.handle.place).st_mode & 0o777 == 0o600
-        assert os.readlink(parcel.handle.place).startswith("/memfd:ruvdecision")
-        place = parcel.handle.place
-    assert not os.path.lexists(place) and set(os.listdir("/proc/self/fd")) <= before
-
-
 def test_tasks_do_not_show_their_arguments() -> None:
-    work = Sealed(dumps((max, (labelled(), WHO))))
+    work = pack((max, (labelled(), WHO)))
     assert leaks(bytes(work)) and leaks(repr(work) + str(work) + f"{work!s}{work!r}") == []
     assert pickle.loads(work)[0] is max
 
@@ -54,10 +41,13 @@ def test_errors_of_workers(workers: int) -> None:
     data = labelled()
     calls = [
         lambda pool: ruv.measure(
-            data, [ruv.Noise(sd=1.0, columns=["name"])], measures=[ruv.NormalKL()], seed=1, executor=pool
+            data, [ruv.Noise(sd=1.0, columns=["name"])], measures=[ruv.measures.NormalKL()], seed=1, executor=pool
         ),
         lambda pool: ruv.measure(
-            data, [ruv.Recode(categories={"a": "b"}, columns=["trade"])], measures=[ruv.TotalVariation()], executor=pool
+            data,
+            [ruv.Recode(categories={"a": "b"}, columns=["trade"])],
+            measures=[ruv.measures.TotalVariation()],
+            executor=pool,
         ),
         lambda pool: ruv.evaluate(
             [ruv.Noise(sd=1.0)], intruder=SNOOPER, scientist=SNOOPER, data=numbers(), seed=1, executor=pool
@@ -149,10 +139,10 @@ def test_a_dask_cluster_sees_no_record_in_names_and_logs(caplog: pytest.LogCaptu
     ):
         pool = client.get_executor()
         released = {"theirs": table() + 1.5, "more": table() * 1.1}
-        ruv.measure(table(), releases=released, measures=[ruv.NormalKL()], executor=pool)
+        ruv.measure(table(), releases=released, measures=[ruv.measures.NormalKL()], executor=pool)
         wrong = {"theirs": data.assign(trade="baker", income=[WHO] * len(data))}
         with pytest.raises(ruv.RuvError) as caught:
-            ruv.measure(data, releases=wrong, measures=[ruv.NormalKL(columns=["income"])], executor=pool)
+            ruv.measure(data, releases=wrong, measures=[ruv.measures.NormalKL(columns=["income"])], executor=pool)
         assert leaks(chain(caught.value)) == []
         with pytest.raises(
             ValueError, match="Zebulon"
@@ -162,7 +152,7 @@ def test_a_dask_cluster_sees_no_record_in_names_and_logs(caplog: pytest.LogCaptu
         log = log.replace("float(argument", "")
     tried("leaks", 3)
     assert "call-" in log
-    names = [entry for entry in log.split("'") if entry.startswith(("call-", "Sealed", "bytes-"))]
+    names = [entry for entry in log.split("'") if entry.startswith(("call-", "_Sealed", "bytes-"))]
     assert names and leaks("\n".join(names)) == []
     failed = [record.getMessage() for record in caplog.records if "Compute Failed" in record.getMessage()]
     assert failed, "dask's log was not heard"

@@ -93,9 +93,9 @@ class Toss:
     def refuses(self, user: Any, masks: Sequence[Any], data: Any = None) -> str | None:
         return None if isinstance(user.belief, Coin) else "Toss needs a Coin. Use engine='auto'."
 
-    def posterior(self, user: Any, mask: Any, release: Any = None) -> ruv.Finite:
+    def posterior(self, user: Any, mask: Any, release: Any = None) -> ruv.posteriors.Finite:
         heads = user.belief.heads if release is None else release[0]
-        return ruv.Finite(np.array([0.0, 1.0]), np.array([1 - heads, heads]))
+        return ruv.posteriors.Finite(np.array([0.0, 1.0]), np.array([1 - heads, heads]))
 
     def solve(
         self,
@@ -170,15 +170,15 @@ def provided_parts() -> None:
     ]
     engines: list[Engine] = [ruv.Exact(), ruv.Enumeration(), ruv.Quadrature(), ruv.Sampling(draws=100, chains=2)]
     laws: list[Posterior] = [
-        ruv.Gaussian.scalar(0.0, 1.0),
-        ruv.Finite([0.0, 1.0], [0.5, 0.5]),
-        ruv.Drawn(np.arange(9.0)),
+        ruv.posteriors.Gaussian.scalar(0.0, 1.0),
+        ruv.posteriors.Finite([0.0, 1.0], [0.5, 0.5]),
+        ruv.posteriors.Drawn(np.arange(9.0)),
     ]
     measures: list[Measure] = [
-        ruv.RecordLinkage(known=["a"]),
-        ruv.IntervalOverlap("y ~ a"),
-        ruv.NormalKL(),
-        ruv.Propensity(),
+        ruv.measures.RecordLinkage(known=["a"]),
+        ruv.measures.IntervalOverlap("y ~ a"),
+        ruv.measures.NormalKL(),
+        ruv.measures.Propensity(),
     ]
     parts: list[Sequence[object]] = [beliefs, targets, losses, engines, laws, measures]
     assert all(part for part in parts)
@@ -213,11 +213,11 @@ def flow(folder: Path) -> ruv.RUMap:
     assert_type(rumap.to_dataframe(), pd.DataFrame)
     assert_type(rumap.frontier(), ruv.RUMap)
     assert_type(rumap.dominated(), pd.DataFrame)
-    assert_type(rumap.explain(rumap.releases[0]), ruv.Explanation)
+    assert_type(rumap.explain(rumap.releases[0]), ruv.decide.Explanation)
     assert_type(rumap[0], Row)
     assert_type(rumap[1:3], ruv.RUMap)
     best = rumap.choose(max_risk=0.5)
-    assert_type(best, ruv.Choice)
+    assert_type(best, ruv.decide.Choice)
     assert_type(best.release, str)
     assert_type(best.utility, float)
     assert_type(best.within_error, bool)
@@ -254,20 +254,22 @@ def further() -> None:
     optimum = ruv.optimise(
         lambda variance: ruv.Noise(variance=variance), max_risk=0.7, intruder=intruder, scientist=scientist
     )
-    assert_type(optimum, ruv.Optimum)
+    assert_type(optimum, ruv.analyses.Optimum)
     assert_type(optimum.mask, ruv.Mask)
     what_if = ruv.sensitivity(
         masks, {"intruder.belief.prior_variance": [1, 25]}, intruder=intruder, scientist=scientist, max_risk=0.7
     )
-    assert_type(what_if, ruv.Sensitivity)
+    assert_type(what_if, ruv.analyses.Sensitivity)
     assert_type(what_if.sentence, str)
     best = ruv.limit(intruder, scientist, max_risk=[0.5, 0.6])
-    assert_type(best, ruv.Limit)
+    assert_type(best, ruv.analyses.Limit)
     assert_type(best.to_dataframe(), pd.DataFrame)
-    assert_type(ruv.worth(scientist, masks[0]), ruv.Worth)
-    assert_type(ruv.record_risk(masks, intruder), ruv.RecordRisk)
-    assert_type(ruv.price_of_publishing(masks, intruder=intruder, scientist=scientist), ruv.PublishingPrice)
-    assert_type(ruv.refines(masks[0], masks[1], records=10), bool)
+    assert_type(ruv.analyses.worth(scientist, masks[0]), ruv.analyses.Worth)
+    assert_type(ruv.analyses.record_risk(masks, intruder), ruv.analyses.RecordRisk)
+    assert_type(
+        ruv.analyses.price_of_publishing(masks, intruder=intruder, scientist=scientist), ruv.analyses.PublishingPrice
+    )
+    assert_type(ruv.analyses.refines(masks[0], masks[1], records=10), bool)
     curves = ruv.scenarios.additive_noise(n=20, variance=1, noise_variance=[0.5, 1.0])
     assert_type(curves, ruv.RUMap)
     try:
@@ -285,7 +287,7 @@ def pictures(rumap: ruv.RUMap) -> None:
     from matplotlib.axes import Axes
 
     assert_type(rumap.plot(max_risk=0.5), Axes)
-    assert_type(ruv.plot_map(rumap), Axes)
+    assert_type(ruv.plots.rumap(rumap), Axes)
 
 
 def wrong_use(rumap: ruv.RUMap, user: ruv.User) -> None:
@@ -314,8 +316,8 @@ def wrong_use(rumap: ruv.RUMap, user: ruv.User) -> None:
 
 if TYPE_CHECKING:
     # Names that are imported when they are first used have their own types too, not Any.
-    assert_type(ruv.plot_tornado(ruv.Sensitivity.__new__(ruv.Sensitivity)).get_title(), str)
-    assert_type(ruv.combine_partial([1.0, 2.0], [1.0, 1.0]), ruv.Combined)
+    assert_type(ruv.plots.tornado(ruv.analyses.Sensitivity.__new__(ruv.analyses.Sensitivity)).get_title(), str)
+    assert_type(ruv.masks.combine_partial([1.0, 2.0], [1.0, 1.0]), ruv.masks.Combined)
     assert_type(ruv.__version__, str)
 
 

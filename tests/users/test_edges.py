@@ -281,10 +281,10 @@ def many_measures():
         ruv.Synthesize(),
     ]
     measures = [
-        ruv.NormalKL(),
-        ruv.Mahalanobis(),
-        ruv.IntervalOverlap("a ~ b + c"),
-        ruv.RecordLinkage(known=["a", "b"]),
+        ruv.measures.NormalKL(),
+        ruv.measures.Mahalanobis(),
+        ruv.measures.IntervalOverlap("a ~ b + c"),
+        ruv.measures.RecordLinkage(known=["a", "b"]),
     ]
     return {"data": data, "masks": masks, "measures": measures, "replicates": 5, "seed": 7}
 

@@ -293,8 +293,8 @@ def test_measures_and_snoopers_of_a_chain_do_not_depend_on_its_neighbours():
         ruv.Noise(variance=3.0) | ruv.Noise(variance=1.0),
     )
     data = pd.DataFrame(np.random.default_rng(0).standard_normal((40, 2)), columns=["a", "b"])
-    both = ruv.measure(data, [other, chain], measures=[ruv.NormalKL()], replicates=3, seed=5)
-    alone = ruv.measure(data, [chain], measures=[ruv.NormalKL()], replicates=3, seed=5)
+    both = ruv.measure(data, [other, chain], measures=[ruv.measures.NormalKL()], replicates=3, seed=5)
+    alone = ruv.measure(data, [chain], measures=[ruv.measures.NormalKL()], replicates=3, seed=5)
     assert both.to_dataframe()["KL"][1] == alone.to_dataframe()["KL"][0]
     belief = ruv.NormalBelief(records=6, variance=1, prior_variance=1)
     snooper = ruv.Snooper("max", ruv.Maximum(), belief=belief)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ...errors import InputError, UnsupportedError
-from ...posteriors import Drawn
+from ...errors import UnsupportedError
+from ...posteriors import BasePosterior, Drawn
 from ...protocols import Array, Posterior, Value
 from .completions import Completions
 
@@ -20,7 +20,7 @@ DRAWS = 4000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TablePosterior:
+class TablePosterior(BasePosterior):
     """The law of all cells of a table at once, ``event = (cells,)``, without a list of the tables.
 
     What concerns each cell apart comes from the laws of the cells; entropy, moments and the most probable table
@@ -34,33 +34,13 @@ class TablePosterior:
     def __repr__(self) -> str:
         return f"TablePosterior(cells={len(self.cells)}, {'exact' if self.completions.exact else 'sampled'})"
 
-    @property
-    def batch(self) -> tuple[int, ...]:
-        return ()
-
-    @property
-    def event(self) -> tuple[int, ...]:
-        return (len(self.cells),)
+    def __post_init__(self) -> None:
+        self.__dict__["event"] = (len(self.cells),)
 
     @property
     def support(self) -> Array | None:
         """Distinct tables that were drawn: all of them are too many to list."""
-        return self._draws.support
-
-    @property
-    def centre(self) -> None:
-        """None: nothing is assumed about the shape."""
-        return None
-
-    def recentred(self) -> TablePosterior:
-        """Itself."""
-        return self
-
-    def select(self, index: Any) -> TablePosterior:
-        """Itself, since the batch is empty."""
-        if index not in ((), Ellipsis):
-            raise InputError("One posterior has no batch to select from", index, "Use select(())")
-        return self
+        return self._tables.support
 
     # -- from counting -----------------------------------------------------------------------------------
 
@@ -71,21 +51,21 @@ class TablePosterior:
         return np.stack([c.var() for c in self.cells])
 
     def cov(self) -> Array:
-        return self.completions.moments()[1] if self.completions.exact else self._draws.cov()
+        return self.completions.moments()[1] if self.completions.exact else self._tables.cov()
 
     def entropy(self) -> Value:
         return self.completions.entropy()
 
-    def mode(self, width: Any = 0.0) -> Array:
+    def mode(self, width: ArrayLike = 0.0) -> Array:
         if np.any(np.asarray(width) >= 1):
-            return self._draws.mode(width)
+            return self._tables.mode(width)
         if not self.completions.exact:
             raise UnsupportedError(
                 "The most probable table needs exact counting", do="Raise limit=, or use LogScore or Quadratic"
             )
         return self.completions.best().astype(np.float64)
 
-    def log_density(self, at: Any) -> Array:
+    def log_density(self, at: ArrayLike) -> Array:
         """Log probability of whole tables; minus infinity for tables that do not agree with what is known."""
         at = np.asarray(at, dtype=np.float64)
         whole = np.rint(at)
@@ -97,10 +77,10 @@ class TablePosterior:
         )
         return np.where(agrees, logs, -np.inf)
 
-    def outside(self, at: Any, width: Any) -> Value:
+    def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
         width = np.asarray(width, dtype=np.float64)
         if np.any(width >= 0.5):
-            return self._draws.outside(at, width)
+            return self._tables.outside(at, width)
         near = np.rint(np.asarray(at, dtype=np.float64))
         close = np.all(np.abs(near - at) <= width, axis=-1)
         chance = np.where(close, np.exp(self.log_density(near)), 0.0)
@@ -109,9 +89,9 @@ class TablePosterior:
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         return self.completions.sample(size, rng).astype(np.float64)
 
-    def quadratic(self, weights: Any = 1.0) -> Value:
+    def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         if not self.completions.exact:
-            return self._draws.quadratic(weights)
+            return self._tables.quadratic(weights)
         w = np.asarray(weights, dtype=np.float64)
         if w.ndim < 2:
             return Value.exact(np.sum(np.broadcast_to(w, self.event) * self.var()))
@@ -125,40 +105,40 @@ class TablePosterior:
     def upper_quantile(self, tail: float) -> Array:
         return np.stack([c.upper_quantile(tail) for c in self.cells])
 
-    def cdf(self, at: Any) -> Array:
+    def cdf(self, at: ArrayLike) -> Array:
         return self._apart(lambda c, a: Value.exact(c.cdf(a)), at).value
 
-    def below(self, at: Any) -> Value:
+    def below(self, at: ArrayLike) -> Value:
         return self._apart(lambda c, a: c.below(a), at)
 
-    def above(self, at: Any) -> Value:
+    def above(self, at: ArrayLike) -> Value:
         return self._apart(lambda c, a: c.above(a), at)
 
-    def power(self, at: Any, p: float, **options: Any) -> Value:
-        return self._apart(lambda c, a: c.power(a, p, **options), at)
+    def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
+        return self._apart(lambda c, a: c.power(a, p, signed=signed), at)
 
-    def huber(self, at: Any, delta: float) -> Value:
+    def huber(self, at: ArrayLike, delta: float) -> Value:
         return self._apart(lambda c, a: c.huber(a, delta), at)
 
-    def log_mgf(self, t: float, **options: Any) -> Value:
-        return _stack([c.log_mgf(t, **options) for c in self.cells])
+    def log_mgf(self, t: float, *, centred: bool = False) -> Value:
+        return _stack([c.log_mgf(t, centred=centred) for c in self.cells])
 
-    def spread(self) -> Value:
-        return _stack([c.spread() for c in self.cells])
+    def mean_difference(self) -> Value:
+        return _stack([c.mean_difference() for c in self.cells])
 
     # -- by draws ----------------------------------------------------------------------------------------
 
-    def expect(self, f: Callable[[Array], Array], at: Any = None) -> Value:
-        return self._draws.expect(f, at)
+    def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
+        return self._tables.expect(f, at)
 
     @cached_property
-    def _draws(self) -> Drawn:
+    def _tables(self) -> Drawn:
         if self.completions.exact:
             return Drawn(self.completions.sample(DRAWS, np.random.default_rng([self.seed, 3])), discrete=True)
         tables, log_weights = self.completions.weighted()
         return Drawn(tables, np.exp(log_weights - log_weights.max()), discrete=True)
 
-    def _apart(self, question: Callable[[Any, Array], Value], at: Any) -> Value:
+    def _apart(self, question: Callable[[Posterior, Array], Value], at: ArrayLike) -> Value:
         at = np.asarray(at, dtype=np.float64)
         at = np.broadcast_to(at, np.broadcast_shapes(at.shape, self.event))
         return _stack([question(c, at[..., i]) for i, c in enumerate(self.cells)])

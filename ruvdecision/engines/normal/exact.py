@@ -17,7 +17,7 @@ from ...errors import InputError, UnsupportedError
 from ...masks.base import Batch, Mask
 from ...masks.frame import Frame
 from ...masks.suppress import Suppress
-from ...posteriors import Drawn, Gaussian, GaussianMixture
+from ...posteriors import Drawn, Gaussian, Mixture
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
 from ...targets import Average, Functional, NewRecord, Parameter, Record, Records
@@ -294,7 +294,7 @@ class Exact:
         mean = np.tile(belief.centre, len(form.parts)) if values is None else given.means(values).of(form.parts)
         return _gaussian(covariance, form, form.matrix @ mean + form.constant)
 
-    def _mixture(self, form: _Form | None, given: Conditioned, values: Array | None) -> Posterior:
+    def _mixture(self, form: _Form | None, given: Conditioned, values: Array | None) -> Mixture:
         """Posterior of a linear function of a record whose row is not known: every row may be the one."""
         if form is None or len(form.parts) != 1:
             raise UnsupportedError(
@@ -310,10 +310,9 @@ class Exact:
         for t, c in kinds:
             mine = (found.shape == t) & (found.cell == c) if len(kinds) > 1 else slice(None)
             covariances[mine] = given.record_covariance(t, c, matrix)[0]
-        weights = np.full(given.n, 1.0 / given.n)
         if form.scalar:
-            return GaussianMixture(weights, means[:, 0], covariances[:, 0, 0])
-        return GaussianMixture(weights, means, covariances)
+            return Mixture(Gaussian.scalar(means[:, 0], covariances[:, 0, 0]))
+        return Mixture(Gaussian(means, covariances))
 
 
 def _nodes(smooth: bool) -> list[tuple[Array, Array]]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, UnsupportedError
-from ...posteriors import Averaged, Curve, Gaussian, GaussianMixture
+from ...posteriors import Curve, Gaussian, Mixture
 from ...protocols import Array, Posterior, Value
 from ...targets import Average, Functional, NewRecord, Parameter, Record, Records
 from .levels import Levels
@@ -58,7 +58,7 @@ class Solver:
         if self._joined(user.target):
             means, variances = self._normal(user.target)
             if means.ndim == 2:
-                return Averaged(Gaussian.scalar(means[level], variances[level]), self.nodes.weights[level], exact=True)
+                return Mixture(Gaussian.scalar(means[level], variances[level]), self.nodes.weights[level])
         return self._given(level).law(user.target)
 
     # -- functions of the parameters -------------------------------------------------------------------
@@ -103,9 +103,9 @@ class Solver:
         values = self.values(target)[level]
         keep = weights > 0
         if values.ndim == 1:
-            return Averaged(Gaussian.scalar(values[keep], 0.0), weights[keep], exact=True)
+            return Mixture(Gaussian.scalar(values[keep], 0.0), weights[keep])
         k = values.shape[1]
-        return Averaged(Gaussian(values[keep], np.zeros((k, k))), weights[keep], exact=True)
+        return Mixture(Gaussian(values[keep], np.zeros((k, k))), weights[keep])
 
     # -- records ---------------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class Solver:
                     for row in zip(weights, means, variances, strict=True)
                 ]
             )
-        law = GaussianMixture._make(weights, means, variances, (), (len(means),))
+        law = Mixture(Gaussian.scalar(means, variances), weights)
         return np.asarray(user.loss.uncertainty(law, user.actions).value)
 
     def _of_records(self, user: Any, level: int) -> Value:
@@ -350,7 +350,7 @@ def _density_of(weights: Array, means: Array, variances: Array) -> Any:
         means[used],
         np.sqrt(np.broadcast_to(variances, used.shape)[used]),
     )
-    law = GaussianMixture._make(weights, means, sd**2, (), ())
+    law = Mixture(Gaussian.scalar(means, sd**2), weights)
     middle = float(weights @ means)
     scale = float(np.sqrt(weights @ np.minimum(sd, np.median(sd)) ** 2))
     far = float(np.max(np.abs(means - middle) + 9.0 * sd)) / scale
@@ -362,7 +362,7 @@ def _density_of(weights: Array, means: Array, variances: Array) -> Any:
             curve = Curve(x[inside[0] : inside[-1] + 1], logs[inside[0] : inside[-1] + 1])
         except InputError:
             continue
-        if curve.doubt == 0:
+        if curve.error == 0:
             return curve
     return law
 

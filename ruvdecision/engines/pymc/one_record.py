@@ -114,9 +114,9 @@ class OneRecord:
         best: list[Curve] = []
         for laid in self._layouts():
             found = self._averaged(laid, np.stack(weightings))
-            if not best or found[0].doubt < best[0].doubt:
+            if not best or found[0].error < best[0].error:
                 best = found
-            if best[0].doubt == 0:
+            if best[0].error == 0:
                 break
         return best
 
@@ -125,9 +125,9 @@ class OneRecord:
         best: Curve | None = None
         for laid in self._layouts(CELLS // len(self.weights)):
             found = Curve.from_pieces(laid.pieces, laid.split(self._logs(laid.inside)))
-            if best is None or np.max(found.doubt) < np.max(best.doubt):
+            if best is None or np.max(found.error) < np.max(best.error):
                 best = found
-            if np.max(best.doubt) <= tolerance:
+            if np.max(best.error) <= tolerance:
                 break
         assert best is not None
         return best
@@ -358,7 +358,7 @@ class _Laid:
         variance = mass @ (self.inside - mean) ** 2
         with np.errstate(all="ignore"):
             gap = abs(found.mean() - mean) / np.sqrt(variance) + abs(found.var() / variance - 1)
-        return found.doubting(off + (float(min(gap, 1.0)) if gap > SURE else 0.0) if np.isfinite(gap) else 1.0)
+        return found.less_certain(off + (float(min(gap, 1.0)) if gap > SURE else 0.0) if np.isfinite(gap) else 1.0)
 
     def split(self, values: Array) -> list[Array]:
         """Values at all points, piece by piece."""

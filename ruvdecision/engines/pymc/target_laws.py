@@ -15,7 +15,7 @@ import numpy as np
 
 from ...channels.likelihood import Observation, Observed, Silent
 from ...errors import InputError, UnsupportedError
-from ...posteriors import Averaged, Drawn, Finite, Gaussian
+from ...posteriors import Drawn, Finite, Gaussian, Mixture
 from ...protocols import Array, Posterior
 from ...targets import Average, Functional, NewRecord, Parameter, Record, Records
 from .marginal import normal_rows
@@ -203,7 +203,7 @@ class Given:
             return self._categories(seen, row, column)
         curve = self._one_record(row, column).laws()
         # Draws whose laws are of too different scales for one grid are drawn from one by one.
-        return curve if np.max(curve.doubt) < 0.01 else None
+        return curve if np.max(curve.error) < 0.01 else None
 
     def _one_record(self, row: int | None, column: int) -> OneRecord:
         assert self.lines is not None
@@ -376,7 +376,7 @@ class Given:
     def _averaged(self, components: Any) -> Posterior:
         if components.batch != (self.count,):
             components = _spread(components, self.count)
-        return Averaged(components, self.weights, None if self.exact else self.chains, exact=self.exact)
+        return Mixture(components, self.weights, sampled=not self.exact, chains=None if self.exact else self.chains)
 
     def _drawn(self, values: Array, discrete: bool) -> Posterior:
         weights = self.weights

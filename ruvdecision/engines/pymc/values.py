@@ -108,9 +108,9 @@ def _curve(s: Array, x: Array, logs: Array) -> Curve | None:
             curve = Curve(layout[apart], values[apart])
         except InputError:
             continue
-        if best is None or curve.doubt < best.doubt:
+        if best is None or curve.error < best.error:
             best = curve
-        if best.doubt == 0:
+        if best.error == 0:
             break
     return best
 
@@ -169,9 +169,9 @@ def _rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float]
         except InputError:
             continue
         gap = _gap(laws, part)
-        if best is None or curve.doubt < best[0].doubt:
+        if best is None or curve.error < best[0].error:
             best = curve, gap**2 if gap**2 > 1e-13 else 0.0
-        if curve.doubt == 0:
+        if curve.error == 0:
             break
     return best
 

@@ -34,6 +34,8 @@ REPLICATES = 200
 """Releases that are drawn for a snooper when nothing else was asked for, as in Duncan et al., section V."""
 CHUNK = 200_000
 """Entries of a block of replicates: what is held at any time does not grow with replicates or masks."""
+BLOCK = 500
+"""Masks that are solved in one go, and kept in a checkpoint together."""
 LARGEST_PROBED = 500
 """Files with more records than this do not have a callable rule tried for linearity, which takes one call per record."""
 
@@ -81,6 +83,10 @@ class FixedRule:
                 if not all(work.clipped(masks[i]) for i in family.positions):
                     return f"{mask} with {user.estimator!r} has no closed form for a snooper. Use engine='auto', which simulates it."
         return None
+
+    def plan(self, users: Sequence[Any], masks: Batch, data: Any = None) -> list[list[int]]:
+        """Blocks so large that what all masks of one share, the drawn records and the noise, is a small part of the work."""
+        return [list(range(i, min(i + BLOCK, len(masks)))) for i in range(0, len(masks), BLOCK)]
 
     def solve(
         self,

@@ -118,7 +118,7 @@ def test_every_loss_in_many_dimensions(n, k):
             intruder=ruv.User(belief, ruv.Record(0), loss),
             scientist=ruv.User(belief, ruv.Parameter("mu"), loss),
         )
-        told = loss.uncertainty(ruv.Gaussian(np.zeros(k), cov))
+        told = loss.uncertainty(ruv.posteriors.Gaussian(np.zeros(k), cov))
         room = 6 * float(told.error) + 6 * float(rumap.intruder.error[0])
         assert rumap.intruder_uncertainty[0] == pytest.approx(float(told.value), rel=1e-9, abs=room + 1e-12), loss
 

@@ -119,16 +119,18 @@ def test_junk_in_every_argument_of_power_scaling(field, compiled):
         "seed": 1,
         "replicates": 1,
     }
-    ruv.power_scaling(**right)
+    ruv.analyses.power_scaling(**right)
     wrong = []
     for junk, thing in JUNK.items():
         if (field, junk) == ("replicates", "a large integer") or (field, junk) == ("engine", "None"):
             continue  # it would be done, with all draws
         try:
-            found = attempt(lambda value: ruv.power_scaling(**{**right, field: value}), thing(), kind="functions")
+            found = attempt(
+                lambda value: ruv.analyses.power_scaling(**{**right, field: value}), thing(), kind="functions"
+            )
             if isinstance(found, RuvError):
                 continue
-            assert isinstance(found, ruv.Sensitivity)
+            assert isinstance(found, ruv.analyses.Sensitivity)
             for each in found.variations:
                 assert np.all(np.isfinite(each.rumap.risk)) and np.all(np.isfinite(each.rumap.utility))
         except Exception as error:
@@ -186,14 +188,14 @@ def test_what_power_scaling_cannot_take(name):
         **change,
     }
     with pytest.raises(RuvError, match=words) as caught:
-        ruv.power_scaling(**arguments)
+        ruv.analyses.power_scaling(**arguments)
     assert caught.value.what and caught.value.do
 
 
 @pytest.mark.slow
 def test_a_snooper_does_not_move_with_the_prior(compiled):
     """He stands beside a sampled user, who does."""
-    result = ruv.power_scaling(
+    result = ruv.analyses.power_scaling(
         (mask for mask in MASKS),
         intruder=SNOOPER,
         scientist=USERS["scientist"],

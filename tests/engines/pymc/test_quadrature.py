@@ -11,7 +11,7 @@ from ruvdecision.engines.pymc.quadrature import Quadrature
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.losses import CRPS, Absolute, CustomLoss, IntervalScore, Linex, LogScore, Pinball, Quadratic, ZeroOne
 from ruvdecision.masks import Microaggregate, Noise, Release, Round, Shuffle, Subsample, Suppress, Topcode
-from ruvdecision.posteriors import Averaged, Curve
+from ruvdecision.posteriors import Curve, Mixture
 from ruvdecision.targets import Average, Functional, Identity, Maximum, NewRecord, Parameter, Record, Records
 from ruvdecision.users.user import User
 
@@ -129,7 +129,7 @@ def test_posteriors_are_those_of_the_exact_engine(beliefs):
     for target in (Record(4), Parameter("mu"), NewRecord()):
         mine = Quadrature().posterior(User(beliefs["known_variance"], target, Quadratic()), mask, release)
         theirs = Exact().posterior(User(exact, target, Quadratic()), mask, release)
-        assert isinstance(mine, Curve if isinstance(target, Parameter) else Averaged)
+        assert isinstance(mine, Curve if isinstance(target, Parameter) else Mixture)
         np.testing.assert_allclose(mine.mean(), theirs.mean(), rtol=1e-10)
         np.testing.assert_allclose(mine.quantile(0.9), theirs.quantile(0.9), rtol=1e-9)
     shuffled = Noise(sd=0.7) | Shuffle()
@@ -249,7 +249,7 @@ def test_noise_with_unknown_sd_against_a_fine_grid(beliefs, noise_sd):
     ):
         assert solved(belief, target, Quadratic(), [mask]).uncertainty[0] == pytest.approx(spread(values), rel=1e-4)
         found = Quadrature().posterior(User(belief, target, Quadratic()), mask, release)
-        assert isinstance(found, Curve) and found.doubt < 1e-7
+        assert isinstance(found, Curve) and found.error < 1e-7
         order = np.argsort(values, axis=None)
         sums = np.cumsum(w.ravel()[order])
         for q in (0.05, 0.5, 0.9):

@@ -586,12 +586,12 @@ def test_power_scaling_agrees_with_another_prior() -> None:
         plain = ruv.evaluate(masks, **users(ruv.NormalBelief(records=5, variance=1, prior_mean=0, prior_variance=1)))
         # Behind the most noise the prior counts most, and the test can tell the powers apart.
         assert abs(scaled.scientist_uncertainty[2] - plain.scientist_uncertainty[2]) > 4 * scaled.scientist.error[2]
-    result = ruv.power_scaling(
+    result = ruv.analyses.power_scaling(
         masks, **users(sampled), data=data, seed=1, max_risk=1.5, engine=ruv.Sampling(draws=2000)
     )
     assert len(result.to_dataframe()) == 5 and "power" in result.sentence
     with pytest.raises(ruv.InputError, match="reweights draws"):
-        ruv.power_scaling(masks, **users(sampled), data=data, engine=ruv.Quadrature())
+        ruv.analyses.power_scaling(masks, **users(sampled), data=data, engine=ruv.Quadrature())
 
 
 def test_smoothed_weights_grow_with_the_log_weights() -> None:

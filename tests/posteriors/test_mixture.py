@@ -20,7 +20,7 @@ from ruvdecision.losses import (
     Quadratic,
     ZeroOne,
 )
-from ruvdecision.posteriors import Averaged, Curve, Drawn, Finite, Gaussian, GaussianMixture
+from ruvdecision.posteriors import Curve, Drawn, Finite, Gaussian, Mixture
 from ruvdecision.protocols import Posterior
 
 LOSSES = {
@@ -69,8 +69,8 @@ def grid_of(means, variances, points=301):
 def test_nodes_of_a_rule_are_the_mixture_without_error(name):
     means, variances = scalars(60)
     weights = np.random.default_rng(1).dirichlet(np.ones(60))
-    exact = Averaged(Gaussian.scalar(means, variances), weights, exact=True)
-    mixture = GaussianMixture.scalar(weights, means, variances)
+    exact = Mixture(Gaussian.scalar(means, variances), weights)
+    mixture = Mixture(Gaussian.scalar(means, variances), weights)
     mine, theirs = LOSSES[name].uncertainty(exact), LOSSES[name].uncertainty(mixture)
     assert mine.error == pytest.approx(float(theirs.error), abs=1e-9)
     assert mine.value == pytest.approx(float(theirs.value), rel=1e-10)
@@ -84,13 +84,13 @@ def test_draws_give_the_mixture_and_an_error(name, kind):
     components = {
         "gaussian": lambda: Gaussian.scalar(means, variances),
         "curve": lambda: grid_of(means, variances),
-        "mixtures": lambda: GaussianMixture.scalar(
-            np.full((len(means), 2), 0.5), np.stack([means, means], 1), variances[:, None]
+        "mixtures": lambda: Mixture(
+            Gaussian.scalar(np.stack([means, means], 1), variances[:, None]), np.full((len(means), 2), 0.5)
         ),
     }[kind]()
-    average = Averaged(components, chains=4)
+    average = Mixture(components, sampled=True, chains=4)
     value = LOSSES[name].uncertainty(average)
-    truth = LOSSES[name].uncertainty(GaussianMixture.scalar(flat, means, variances))
+    truth = LOSSES[name].uncertainty(Mixture(Gaussian.scalar(means, variances), flat))
     # The value is that of the mixture of these draws; the error is about other draws.
     assert value.value == pytest.approx(float(truth.value), rel=1e-6)
     if name == "zero-one, no width":
@@ -102,8 +102,8 @@ def test_draws_give_the_mixture_and_an_error(name, kind):
 @pytest.mark.parametrize("name", VECTOR)
 def test_vectors_agree_with_many_draws(name):
     means, covs = vectors()
-    exact = Averaged(Gaussian(means, covs), exact=True)
-    sampled = Averaged(Gaussian(means, covs), chains=2)
+    exact = Mixture(Gaussian(means, covs))
+    sampled = Mixture(Gaussian(means, covs), sampled=True, chains=2)
     draws = Drawn(exact.sample(40_000, np.random.default_rng(5)))
     value, other, rough = (VECTOR[name].uncertainty(p) for p in (exact, sampled, draws))
     # Nearest neighbours have a small bias of their own, and a window chosen on the draws is a little too good.
@@ -117,20 +117,18 @@ def test_vectors_agree_with_many_draws(name):
 def test_any_function_of_a_vector():
     means, covs = vectors()
     flat = np.full(len(means), 1 / len(means))
-    value = Averaged(Gaussian(means, covs), exact=True).expect(lambda t: np.sum(np.abs(t - 0.1), axis=-1))
-    truth = GaussianMixture(flat, means, covs).power(np.full(3, 0.1), 1.0).value.sum()
+    value = Mixture(Gaussian(means, covs)).expect(lambda t: np.sum(np.abs(t - 0.1), axis=-1))
+    truth = Mixture(Gaussian(means, covs), flat).power(np.full(3, 0.1), 1.0).value.sum()
     assert abs(value.value - truth) < 4 * value.error and 0 < value.error < 1e-3
-    found = CustomLoss(lambda e, t: np.sum((e - t) ** 2, axis=-1)).estimate(
-        Averaged(Gaussian(means[:9], covs[:9]), exact=True)
-    )
+    found = CustomLoss(lambda e, t: np.sum((e - t) ** 2, axis=-1)).estimate(Mixture(Gaussian(means[:9], covs[:9])))
     np.testing.assert_allclose(found, means[:9].mean(axis=0), atol=2e-3)
 
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_chance_of_leaving_a_box_is_that_of_the_mixture(k):
     means, covs = vectors(40, k)
-    mixture = GaussianMixture(np.full(40, 1 / 40), means, covs)
-    average = Averaged(Gaussian(means, covs), exact=True)
+    mixture = Mixture(Gaussian(means, covs), np.full(40, 1 / 40))
+    average = Mixture(Gaussian(means, covs))
     at = np.array([np.zeros(k), np.full(k, 0.5)])
     mine, theirs = average.outside(at, 0.7), mixture.outside(at, 0.7)
     assert mine.value.shape == (2,)
@@ -140,7 +138,7 @@ def test_chance_of_leaving_a_box_is_that_of_the_mixture(k):
 def test_finite_components_are_a_finite_law():
     rng = np.random.default_rng(2)
     values, chances = np.array([0.0, 1.0, 2.5, 7.0]), rng.dirichlet(np.ones(4), 200)
-    average, whole = Averaged(Finite(values, chances)), Finite(values, chances.mean(axis=0))
+    average, whole = Mixture(Finite(values, chances), sampled=True), Finite(values, chances.mean(axis=0))
     np.testing.assert_array_equal(average.support, values)
     for name, loss in LOSSES.items():
         mine, theirs = loss.uncertainty(average), loss.uncertainty(whole)
@@ -177,7 +175,8 @@ def chain(rng, rho, length):
 def test_stated_errors_are_the_real_ones(name):
     # theta given mu is N(mu, 1), mu standard normal: the marginal is N(0, 2).
     z = scores(
-        LOSSES[name], lambda rng: (Averaged(Gaussian.scalar(rng.normal(size=300), 1.0)), Gaussian.scalar(0.0, 2.0))
+        LOSSES[name],
+        lambda rng: (Mixture(Gaussian.scalar(rng.normal(size=300), 1.0), sampled=True), Gaussian.scalar(0.0, 2.0)),
     )
     assert 0.72 < np.sqrt(np.mean(z**2)) < 1.35
 
@@ -186,24 +185,28 @@ def test_errors_allow_for_chains_and_for_weights():
     truth = Gaussian.scalar(0.0, 2.0)
 
     def chained(rng):
-        return Averaged(Gaussian.scalar(np.concatenate([chain(rng, 0.8, 600) for _ in range(3)]), 1.0), chains=3), truth
+        return Mixture(
+            Gaussian.scalar(np.concatenate([chain(rng, 0.8, 600) for _ in range(3)]), 1.0), sampled=True, chains=3
+        ), truth
 
     def weighted(rng):
         mu = rng.normal(0.3, 1.3, 800)
-        return Averaged(Gaussian.scalar(mu, 1.0), stats.norm.pdf(mu) / stats.norm.pdf(mu, 0.3, 1.3)), truth
+        return Mixture(Gaussian.scalar(mu, 1.0), stats.norm.pdf(mu) / stats.norm.pdf(mu, 0.3, 1.3), sampled=True), truth
 
     for make in (chained, weighted):
         z = scores(Absolute(), make, repeats=80)
         assert 0.7 < np.sqrt(np.mean(z**2)) < 1.4
     # Without chains the same draws would claim far too much.
-    naive = scores(Absolute(), lambda rng: (Averaged(Gaussian.scalar(chain(rng, 0.9, 900), 1.0)), truth), repeats=60)
+    naive = scores(
+        Absolute(), lambda rng: (Mixture(Gaussian.scalar(chain(rng, 0.9, 900), 1.0), sampled=True), truth), repeats=60
+    )
     assert np.sqrt(np.mean(naive**2)) > 2
 
 
 def test_error_is_far_below_that_of_draws_of_the_target():
     rng = np.random.default_rng(8)
     mu = rng.normal(0, 0.07, 4000)
-    average = Averaged(Gaussian.scalar(mu, 1.0))
+    average = Mixture(Gaussian.scalar(mu, 1.0), sampled=True)
     plain = Drawn(mu + rng.normal(size=4000))
     assert 20 * Quadratic().uncertainty(average).error < Quadratic().uncertainty(plain).error
 
@@ -218,13 +221,13 @@ def test_shapes_and_summaries(count, seed, kind):
     means, variances = rng.normal(5, 3, count), np.exp(rng.normal(size=count))
     components = {
         "gaussian": lambda: Gaussian.scalar(means, variances),
-        "mixture": lambda: GaussianMixture.scalar(
-            rng.dirichlet(np.ones(2), count), np.stack([means, means + 1], 1), variances[:, None]
+        "mixture": lambda: Mixture(
+            Gaussian.scalar(np.stack([means, means + 1], 1), variances[:, None]), rng.dirichlet(np.ones(2), count)
         ),
         "finite": lambda: Finite(means[: min(4, count)], rng.dirichlet(np.ones(min(4, count)), count)),
     }[kind]()
     weights = rng.dirichlet(np.ones(count))
-    p = Averaged(components, weights)
+    p = Mixture(components, weights, sampled=True)
     assert isinstance(p, Posterior) and p.batch == () and p.event == ()
     m, v = components.mean(), components.var()
     assert p.mean() == pytest.approx(weights @ m, rel=1e-12)
@@ -238,7 +241,7 @@ def test_shapes_and_summaries(count, seed, kind):
         p.power(at, 1.3),
         p.huber(at, 0.5),
         p.outside(at, 0.2),
-        p.spread(),
+        p.mean_difference(),
         p.entropy(),
         p.log_mgf(0.1),
     ):
@@ -252,7 +255,7 @@ def test_shapes_and_summaries(count, seed, kind):
 
 def test_vector_shapes():
     means, covs = vectors(20)
-    p = Averaged(Gaussian(means, covs))
+    p = Mixture(Gaussian(means, covs), sampled=True)
     assert p.event == (3,) and p.mean().shape == p.quantile(0.2).shape == p.mode().shape == p.mode(0.5).shape == (3,)
     np.testing.assert_allclose(p.cov(), np.cov(means.T, bias=True) + covs.mean(axis=0), rtol=1e-12)
     assert p.below(np.zeros((5, 3))).value.shape == (5, 3) and p.sample(4, np.random.default_rng(0)).shape == (4, 3)
@@ -263,38 +266,40 @@ def test_vector_shapes():
 
 
 def test_common_centre_is_seen():
-    assert Averaged(Gaussian.scalar(2.0, np.array([1.0, 3.0]))).centre == 2.0
-    assert Averaged(Gaussian.scalar(np.array([1.0, 2.0]), 1.0)).centre is None
+    assert Mixture(Gaussian.scalar(2.0, np.array([1.0, 3.0])), sampled=True).centre == 2.0
+    assert Mixture(Gaussian.scalar(np.array([1.0, 2.0]), 1.0), sampled=True).centre is None
 
 
 def test_point_masses_and_far_places():
-    points = Averaged(Gaussian.scalar(np.array([0.0, 1.0, 5.0]), 0.0), exact=True)
+    points = Mixture(Gaussian.scalar(np.array([0.0, 1.0, 5.0]), 0.0))
     assert points.power(1.0, 1.0).value == pytest.approx(5 / 3) and points.quantile(0.5) == 1.0
     assert CustomLoss(lambda e, t: abs(e - t)).uncertainty(points).value == pytest.approx(5 / 3)
-    far = Averaged(Gaussian.scalar(1e9 + np.array([0.0, 1.0]), 1.0), exact=True)
+    far = Mixture(Gaussian.scalar(1e9 + np.array([0.0, 1.0]), 1.0))
     assert Absolute().uncertainty(far).value == pytest.approx(
-        float(Absolute().uncertainty(GaussianMixture([0.5, 0.5], [0, 1], [1, 1])).value)
+        float(Absolute().uncertainty(Mixture(Gaussian.scalar([0, 1], [1, 1]), [0.5, 0.5])).value)
     )
 
 
 def test_through_asks_each_component():
     means, variances = scalars(50)
-    p = Averaged(Gaussian.scalar(means, variances))
-    np.testing.assert_allclose(p.through(lambda law: law.power(0.3, 1.0)), p.power(0.3, 1.0), rtol=1e-12)
+    p = Mixture(Gaussian.scalar(means, variances), sampled=True)
+    np.testing.assert_allclose(
+        p.through(lambda law, at: law.power(at, 1.0), lambda t: np.abs(t - 0.3), 0.3), p.power(0.3, 1.0), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Averaged(Drawn(np.arange(5.0))), "components must be a Gaussian"),
-        (lambda: Averaged(Gaussian.scalar(0.0, 1.0)), "batch"),
-        (lambda: Averaged(Gaussian.scalar(np.zeros(1), 1.0)), "at least two"),
-        (lambda: Averaged(Gaussian.scalar(np.zeros(5), 1.0), chains=2), "chains must divide"),
-        (lambda: Averaged(Gaussian.scalar(np.zeros(4), 1.0), chains=2, exact=True), "chains"),
-        (lambda: Averaged(Gaussian.scalar(np.zeros(4), 1.0), np.ones(3)), "weights must have shape"),
-        (lambda: Averaged(Gaussian.scalar(np.zeros(2), 1.0), [1.0, -1.0]), "not be negative"),
-        (lambda: Averaged(Gaussian.scalar(np.zeros(2), 1.0), exact=1), "exact must be"),
-        (lambda: Averaged(Gaussian.scalar(np.zeros(2), 1.0)).select(0), "no batch"),
+        (lambda: Mixture(Drawn(np.arange(5.0)), sampled=True), "parts must be a posterior with batch"),
+        (lambda: Mixture(Gaussian.scalar(0.0, 1.0), sampled=True), "batch"),
+        (lambda: Mixture(Gaussian.scalar(np.zeros(1), 1.0), sampled=True), "at least two"),
+        (lambda: Mixture(Gaussian.scalar(np.zeros(5), 1.0), sampled=True, chains=2), "chains must divide"),
+        (lambda: Mixture(Gaussian.scalar(np.zeros(4), 1.0), chains=2), "chains"),
+        (lambda: Mixture(Gaussian.scalar(np.zeros(4), 1.0), np.ones(3), sampled=True), "weights must have shape"),
+        (lambda: Mixture(Gaussian.scalar(np.zeros(2), 1.0), [1.0, -1.0], sampled=True), "not be negative"),
+        (lambda: Mixture(Gaussian.scalar(np.zeros(2), 1.0), sampled=1), "sampled must be"),
+        (lambda: Mixture(Gaussian.scalar(np.zeros(2), 1.0), sampled=True).select(0), "no batch"),
         (lambda: Curve([0, 1, 2, 3], [0.0, 0.0, 0.0]), "log_density must have shape"),
         (lambda: Curve([0, 2, 1, 3], np.zeros(4)), "ascending"),
         (lambda: Curve([0, 1, 1, 1, 2], np.zeros(5)), "ascending"),
@@ -315,8 +320,8 @@ def test_bad_input(make, words):
 
 def test_reprs_hold_no_values():
     assert (
-        repr(Averaged(Gaussian.scalar(np.zeros(4), 1.0), chains=2))
-        == "Averaged(Gaussian, components=4, chains=2, event=())"
+        repr(Mixture(Gaussian.scalar(np.zeros(4), 1.0), sampled=True, chains=2))
+        == "Mixture(Gaussian, parts=4, sampled=True, chains=2, batch=(), event=())"
     )
     assert repr(Curve(np.linspace(0, 1, 11), np.zeros(11))) == "Curve(points=11, from 0 to 1, batch=())"
 
@@ -340,7 +345,7 @@ def test_curve_against_the_law_itself(name):
     law, x, breaks = GRIDS[name]
     curve = Curve(x, law.logpdf(x) + 3.0, breaks)
     a, (low, high) = float(law.ppf(0.7)), curve.ends
-    assert curve.doubt == 0
+    assert curve.error == 0
     assert curve.mean() == pytest.approx(law.mean(), abs=1e-10)
     assert curve.var() == pytest.approx(law.var(), rel=1e-9)
     for q in (0.001, 0.5, 0.99):
@@ -367,7 +372,7 @@ def test_curve_against_the_law_itself(name):
         mean(lambda t: abs(t - a) ** 1.5), rel=1e-8
     )
     gini = 2 * integrate.quad(lambda t: law.cdf(t) * law.sf(t), low, high, points=[0.0, a], limit=500, epsabs=1e-12)[0]
-    assert curve.spread().value == pytest.approx(gini, abs=1e-9)
+    assert curve.mean_difference().value == pytest.approx(gini, abs=1e-9)
     draws = curve.sample(4000, np.random.default_rng(1))
     assert stats.kstest(draws, law.cdf).pvalue > 1e-3
 
@@ -397,7 +402,7 @@ def test_batches_of_curves(count, seed):
         lambda p: p.quantile(0.3),
         lambda p: p.cdf(np.zeros((3, count))),
         lambda p: p.log_density(0.4),
-        lambda p: p.spread().value,
+        lambda p: p.mean_difference().value,
         lambda p: p.entropy().value,
         lambda p: p.log_mgf(0.01, centred=True).value,
         lambda p: p.expect(lambda t: np.abs(t - 0.2), at=0.2).value,

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 from scipy import special
 
-from ..protocols import Array
+from ..protocols import Array, Value
 from . import normal
+from .base import BLOCK
 from .box import factor
-from .gaussian import _shaped
+from .shapes import shaped
 
-__all__ = ["Cloud", "highest_point"]
+__all__ = ["Cloud"]
 
 _TURNS = 8
 _POINTS = 2**17
-_BLOCK = 4_000_000
+_DENSITIES = 2**26
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +41,14 @@ class Cloud:
     def of(cls, weights: Array, means: Array, covs: Array) -> Cloud:
         """Place the points: some hundred thousand in all, at least two in each turn and component."""
         count, k = means.shape
-        per = 2 ** max(1, min(9, int(np.log2(_POINTS / (_TURNS * count) + 1))))
+        per = 2 ** max(1, min(12, int(np.log2(_POINTS / (_TURNS * count) + 1))))
         return cls(weights, means, factor(covs), _uniform(k, per, count))
 
-    def expect(self, f: Callable[[Array], Array]) -> tuple[Array, Array]:
-        """E f of each component and the error of their mean."""
-        return self._settle(_shaped(f(self.theta), self.theta.shape[:1]))
+    def expect(self, f: Callable[[Array], Array]) -> Value:
+        """E f of each component, and the error of their weighted mean."""
+        return self._settle(shaped(f(self.theta), self.theta.shape[:1]).reshape(self.uniform.shape[:-1]))
 
-    def outside(self, at: Array, width: Array) -> tuple[Array, Array]:
+    def outside(self, at: Array, width: Array) -> Value:
         """P(some coordinate is farther than its width from ``at``), one coordinate after the other (Genz, 1992)."""
         k = self.means.shape[1]
         drawn = np.zeros(self.uniform.shape)
@@ -63,21 +63,21 @@ class Cloud:
             safe = np.where(sd > 0, sd, 1.0)
             a, b = special.ndtr((-width[j] - mean) / safe), special.ndtr((width[j] - mean) / safe)
             drawn[..., j] = special.ndtri(np.clip(a + self.uniform[..., j] * (b - a), 1e-300, 1 - 1e-16))
-        return self._settle(-np.expm1(inside).reshape(-1))
+        return self._settle(-np.expm1(inside))
 
-    def minus_log_density(self) -> tuple[Array, Array]:
-        """Mean of minus the log of the averaged density under each component; a tenth of the points will do."""
+    @cached_property
+    def minus_log_density(self) -> Value:
+        """Mean of minus the log of the averaged density under each component; fewer points will do if they are many."""
         turns, per, count, k = self.uniform.shape
-        keep = max(1, min(per, 16384 // (2 * count)))
-        theta = self.theta.reshape(turns, per, count, k)[:2, :keep]
-        flat = theta.reshape(-1, k)
+        room = max(2 * count, _DENSITIES // count)
+        used = min(turns, room // count)
+        keep = min(per, 2 ** int(np.log2(room // (used * count))))
+        flat = self.theta.reshape(turns, per, count, k)[:used, :keep].reshape(-1, k)
         values = np.empty(len(flat))
-        step = max(1, _BLOCK // count)
+        step = max(1, BLOCK // count)
         for start in range(0, len(flat), step):
             values[start : start + step] = self._log_density(flat[start : start + step])
-        series = -values.reshape(2, keep, count)
-        halves = (series.mean(axis=1)) @ self.weights
-        return series.mean(axis=(0, 1)), np.asarray(abs(halves[0] - halves[1]) / 2)
+        return self._settle(-values.reshape(used, keep, count))
 
     @cached_property
     def theta(self) -> Array:
@@ -85,10 +85,11 @@ class Cloud:
         z = special.ndtri(self.uniform)
         return np.asarray(self.means + np.einsum("sij,tpsj->tpsi", self.roots, z)).reshape(-1, self.means.shape[1])
 
-    def _settle(self, seen: Array) -> tuple[Array, Array]:
-        table = seen.reshape(self.uniform.shape[:-1]).mean(axis=1)
+    def _settle(self, seen: Array) -> Value:
+        """Means over points ``(turns, points, S)`` for each component, and the error of their mean."""
+        table = seen.mean(axis=1)
         turns = table @ self.weights
-        return np.asarray(table.mean(axis=0)), np.asarray(turns.std(ddof=1) / np.sqrt(len(turns)))
+        return Value(np.asarray(table.mean(axis=0)), np.asarray(turns.std(ddof=1) / np.sqrt(len(turns))))
 
     @cached_property
     def _forms(self) -> tuple[Array, Array, Array]:
@@ -117,25 +118,6 @@ class Cloud:
         logs = np.concatenate([np.ones((len(x), 1)), x, x[:, pairs[0]] * x[:, pairs[1]]], axis=1) @ forms
         top = np.max(logs, axis=1)
         return np.asarray(top + np.log(np.sum(np.exp(logs - top[:, None]), axis=1)))
-
-
-def highest_point(law: Any) -> Array:
-    """The mode of a mixture of normal vectors: quasi-Newton on the log density from its most promising points."""
-    from scipy import optimize
-
-    minimize: Any = optimize.minimize
-    means = np.broadcast_to(law.means, (law.components, *law.event))
-    sd = np.sqrt(np.where(np.isfinite(law.var()), law.var(), 1.0))
-    if not (sd > 0).all() or np.isposinf(law.log_density(means[:: max(1, len(means) // 64)])).any():
-        return np.asarray(law.mode())
-    starts = np.concatenate([law.mean()[None], means[:: max(1, len(means) // 255)]])
-    starts = starts[np.argsort(-law.log_density(starts), kind="stable")[:3]]
-    found = []
-    for start in starts:
-        worth = lambda z, x=start: -float(law.log_density(x + sd * z))  # noqa: E731
-        found.append(minimize(worth, np.zeros(len(sd)), method="BFGS", options={"gtol": 1e-7}))
-    best = int(np.argmin([f.fun for f in found]))
-    return np.asarray(starts[best] + sd * found[best].x)
 
 
 @lru_cache(maxsize=8)

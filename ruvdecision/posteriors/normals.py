@@ -1,18 +1,23 @@
-"""Expectations under many normal laws of one number at once, on nodes that all of them share."""
+"""Many normal laws asked at once: expectations on nodes that all of them share, and what concerns their mixture."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from ..protocols import Array
+from ..protocols import Array, Value
 from . import normal
-from .gaussian import _shaped
+from .box import factor
+from .cloud import Cloud
+from .gaussian import Gaussian
 from .integrate import GAUSS, KRONROD, NODES
+from .many import Sorted, mean_difference
+from .shapes import shaped
 
-__all__ = ["Line", "smooth_means"]
+__all__ = ["Normals", "SharedNodes"]
 
 _CELLS = 4_000_000
 _REACH = 9.5
@@ -22,7 +27,97 @@ _PANELS = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class Normals:
+    """One mixture of normal laws: the quick ways that its parts have together."""
+
+    weights: Array
+    parts: Gaussian
+
+    def expect(self, f: Callable[[Array], Array], cuts: Array | None, tolerance: float) -> Value | None:
+        """E f of each part and the error of their weighted mean; None if they must be asked one by one."""
+        if self.parts.event:
+            return None if self._cloud is None else self._cloud.expect(f)
+        series = None if self._line is None else self._line.expect(f, cuts, tolerance)
+        return None if series is None else Value(series, np.zeros(()))
+
+    @cached_property
+    def tangled(self) -> bool:
+        """Whether a chance of leaving a box has no closed form: three or more correlated components."""
+        if not self.parts.event or self.parts.event[0] < 3 or self._cloud is None:
+            return False
+        return bool(np.any(np.where(np.eye(self.parts.event[0], dtype=bool), 0.0, self.parts.covariances)))
+
+    def outside(self, at: Array, width: Array) -> Value:
+        """P(some coordinate is farther than its width from ``at``) of each part, and the error of their mean."""
+        assert self._cloud is not None
+        return self._cloud.outside(at, width)
+
+    def mean_difference(self) -> Array:
+        """Gini's mean difference of the mixture, each coordinate apart."""
+        columns = zip(self._columns(self.parts.mean()), self._columns(self._sd), strict=True)
+        found = [mean_difference(self.weights, means, sd) for means, sd in columns]
+        return np.array(found).reshape(self.parts.event)
+
+    def entropy(self) -> Value:
+        """Differential entropy of the mixture; minus infinity if some part with a chance is a point mass."""
+        if len(self.weights) == 1:
+            return self.parts.select(0).entropy()
+        used = self.weights > 0
+        covariances = self.parts.cov()[used]
+        infinite = np.isinf(covariances).any()
+        roots = np.diagonal(factor(np.where(np.isinf(covariances), 1.0, covariances)), axis1=-2, axis2=-1)
+        if (roots == 0).any() or infinite:
+            return Value.exact(-np.inf if (roots == 0).any() else np.inf)
+        if not self.parts.event:
+            return Sorted.of(self.weights, self.parts.mean(), self._sd).entropy()
+        series = self.minus_log_density()
+        return Value(np.asarray(self.weights @ series.value), series.error)
+
+    def minus_log_density(self) -> Value:
+        """Mean of minus the log density of a mixture of vectors under each part, and the error of their mean."""
+        assert self._cloud is not None
+        return self._cloud.minus_log_density
+
+    def smooth_means(self, smooth: Callable[[Array], Array]) -> Array:
+        """Mean of a smooth function under each part, for a few digits: a table of it, read at Gauss-Hermite's nodes.
+
+        The function takes ``(points,) + event`` and answers for each coordinate; so do the laws, ``(S,) + event``.
+        """
+        z, share = np.polynomial.hermite_e.hermegauss(9)
+        share = share / share.sum()
+        means, sds = self.parts.mean(), self._sd
+        low, high = np.min(means - 5 * sds, axis=0), np.max(means + 5 * sds, axis=0)
+        grid = low + (high - low) * np.linspace(0, 1, 129).reshape((-1,) + (1,) * low.ndim)
+        columns = [
+            np.interp(m[:, None] + s[:, None] * z, x, y) @ share
+            for m, s, x, y in zip(*map(self._columns, (means, sds, grid, np.asarray(smooth(grid)))), strict=True)
+        ]
+        return np.stack(columns, axis=-1).reshape(means.shape)
+
+    @staticmethod
+    def _columns(array: Array) -> list[Array]:
+        """Coordinates of an array of numbers ``(rows,)`` or vectors ``(rows, k)``."""
+        return list(array.T) if array.ndim > 1 else [array]
+
+    @property
+    def _sd(self) -> Array:
+        return np.broadcast_to(self.parts.sd, self.parts.batch + self.parts.event)
+
+    @cached_property
+    def _line(self) -> SharedNodes | None:
+        """Nodes on the line with the density of every part, if they fit."""
+        return SharedNodes.of(self.weights, self.parts.mean(), self._sd)
+
+    @cached_property
+    def _cloud(self) -> Cloud | None:
+        """A few points in space for each part."""
+        if np.isinf(self.parts.covariances).any():
+            return None
+        return Cloud.of(self.weights, self.parts.mean(), self.parts.cov())
+
+
+@dataclass(frozen=True, eq=False)
+class SharedNodes:
     """Kronrod panels over all components, each a few of the smallest sds wide, with every component's density at every node.
 
     The densities are computed once; then E f of every component is one matrix product, whatever f.
@@ -41,7 +136,7 @@ class Line:
     """Width of a panel. Densities are per panel, so that neither they nor their products overflow, whatever the scale."""
 
     @classmethod
-    def of(cls, weights: Array, means: Array, sds: Array) -> Line | None:
+    def of(cls, weights: Array, means: Array, sds: Array) -> SharedNodes | None:
         """None if a component has no density, or the components are too far apart for their size to share nodes."""
         used = weights > 0
         if not (sds > 0).all() or np.isinf(sds).any():
@@ -64,7 +159,7 @@ class Line:
         Panels on which Gauss and Kronrod disagree are halved until their mean over components is right to ``tolerance``.
         """
         half = 0.5
-        seen = _shaped(f(self.nodes), self.nodes.shape).reshape(-1, 21)
+        seen = shaped(f(self.nodes), self.nodes.shape).reshape(-1, 21)
         if not np.isfinite(seen).all():
             return None
         average = self.average.reshape(-1, 21)
@@ -98,7 +193,7 @@ class Line:
                 * (stop - start)[:, None]
                 * np.where(curved, 3 * np.abs(reach / self.unit)[:, None] * u**2, 1.0 / self.unit)
             )
-            values = _shaped(f(x.reshape(-1)), (x.size,)).reshape(x.shape)
+            values = shaped(f(x.reshape(-1)), (x.size,)).reshape(x.shape)
             if not np.isfinite(values).all():
                 return None
             densities = self.unit * _density(x.reshape(-1), self.means, self.sds)
@@ -122,25 +217,6 @@ class Line:
             for i, cut in enumerate(mine):
                 rows += [(0.0, 1.0, cut, end - cut) for end in ends[i : i + 2] if end != cut]
         return np.array(rows).reshape(-1, 4)
-
-
-def smooth_means(smooth: Callable[[Array], Array], means: Array, sds: Array) -> Array:
-    """Mean of a smooth function under normal laws, for a few digits: a table of it, read at Gauss-Hermite's nodes.
-
-    The function takes ``(points,) + event`` and answers for each coordinate; so do the laws, ``(S,) + event``.
-    """
-    z, share = np.polynomial.hermite_e.hermegauss(9)
-    share = share / share.sum()
-    low, high = np.min(means - 5 * sds, axis=0), np.max(means + 5 * sds, axis=0)
-    grid = low + (high - low) * np.linspace(0, 1, 129).reshape((-1,) + (1,) * low.ndim)
-    table = np.asarray(smooth(grid))
-    if means.ndim == 1:
-        return np.asarray(np.interp(means[:, None] + sds[:, None] * z, grid, table) @ share)
-    columns = [
-        np.interp(means[:, j, None] + sds[:, j, None] * z, grid[:, j], table[:, j]) @ share
-        for j in range(means.shape[1])
-    ]
-    return np.stack(columns, axis=-1)
 
 
 def _panel_nodes(low: Array, high: Array) -> Array:

@@ -1,0 +1,479 @@
+"""All that follows from an expectation, a distribution function and draws: the base of every posterior."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from ..errors import InputError
+from ..protocols import Array, Posterior, Value
+from .modes import climb_box, merge_values, most_probable
+from .neighbours import Neighbours
+from .normal import expm1_less, farther
+from .roots import bracket, least_near, monotone_root
+from .shapes import as_weight_matrix, check_level, check_width, shaped
+
+__all__ = ["BLOCK", "BasePosterior"]
+
+BLOCK = 4_000_000
+"""Numbers that one step of a calculation may hold."""
+_DRAWS = 4096
+_POWER_TAIL = 1.02
+"""A moment this close to the order of a power tail counts as infinite: nothing could settle it."""
+
+
+class BasePosterior(ABC):
+    """A law that knows `expect`, `cdf` and `sample`; everything else of the protocol follows from them.
+
+    A law overrides what it knows better. What follows here is slow and, where it needs a density, of about eight
+    digits for numbers; joint densities, entropies and modes of vectors are estimates from draws. Moments that the tails of
+    the distribution function make infinite are infinite, whatever `expect` says.
+
+    Examples
+    --------
+    >>> class Exponential(BasePosterior):
+    ...     def cdf(self, at):
+    ...         return -np.expm1(-np.maximum(at, 0.0))
+    ...
+    ...     def sample(self, size, rng):
+    ...         return rng.exponential(size=size)
+    ...
+    ...     def expect(self, f, at=None):
+    ...         x, w = np.polynomial.laguerre.laggauss(60)
+    ...         return Value(w @ f(x), np.asarray(0.0))
+    >>> law = Exponential()
+    >>> float(law.quadratic().value.round(9)), float(law.quantile(0.5).round(9))
+    (1.0, 0.693147181)
+    """
+
+    batch: tuple[int, ...] = ()
+    event: tuple[int, ...] = ()
+
+    # -- what a law must know --------------------------------------------------------------------------
+
+    @abstractmethod
+    def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
+        """E f(theta); see `Posterior.expect`."""
+
+    @abstractmethod
+    def cdf(self, at: ArrayLike) -> Array:
+        """Distribution function of each component."""
+
+    @abstractmethod
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Independent draws, ``(size,) + batch + event``."""
+
+    # -- shape and place -------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(batch={self.batch}, event={self.event})"
+
+    @property
+    def support(self) -> Array | None:
+        """The finite set of values, or None for a continuum."""
+        return None
+
+    @property
+    def centre(self) -> Array | None:
+        """The point about which the law is symmetric and falls off; None where nothing is assumed about the shape."""
+        return None
+
+    def recentred(self) -> BasePosterior:
+        """Itself: sums of differences keep their digits wherever a law lies."""
+        return self
+
+    def select(self, index: Any) -> BasePosterior:
+        """The posteriors at ``index`` of the batch."""
+        if self.batch:
+            return _Selected(self, index)
+        if index not in ((), Ellipsis):
+            raise InputError("One posterior has no batch to select from", index, "Use select(())")
+        return self
+
+    def mixed(self, weights: Array) -> BasePosterior | None:
+        """The mixture of the laws along the last axis of the batch as one law, where its kind has such a law."""
+        return None
+
+    # -- summaries -------------------------------------------------------------------------------------
+
+    def mean(self) -> Array:
+        return self._average(lambda x, _: x, growth=(-1.0, 1.0)).value
+
+    def var(self) -> Array:
+        return self._average(lambda x, a: np.square(x - a), self.mean(), growth=(2.0, 2.0)).value
+
+    def cov(self) -> Array:
+        if not self.event:
+            return self.var()[..., None, None]
+        k, mean = self.event[0], self.mean()
+        found = np.empty(self.batch + (k, k))
+        found[..., np.arange(k), np.arange(k)] = self.var()
+        for i in range(k):
+            for j in range(i):
+                product = self.expect(lambda t: (t[..., i] - mean[..., i]) * (t[..., j] - mean[..., j]))  # noqa: B023
+                found[..., i, j] = found[..., j, i] = product.value
+        return found
+
+    def quantile(self, q: float) -> Array:
+        """Each component apart: the lowest value at which the distribution function reaches q, as far as it tells."""
+        # Where rounding alone keeps the distribution function from q it has reached it.
+        level = check_level("q", q)
+        if self.support is not None:
+            values = np.sort(self.support, axis=0)
+            reached = self.cdf(values.reshape((-1,) + (1,) * len(self.batch) + self.event)) > max(level - 1e-13, 0.0)
+            place = np.where(reached.any(axis=0), np.argmax(reached, axis=0), len(values) - 1)
+            return np.asarray(
+                np.take_along_axis(values, place.reshape((-1,) + self.event), axis=0).reshape(place.shape)
+            )
+        level = max(level, np.finfo(float).tiny)
+
+        start, step = self._place
+        far = np.full(self.batch + self.event, 1e300)
+        below, above = self.cdf(-far) >= level, self.cdf(far) < level
+
+        def gap(x: Array) -> Array:
+            # What the ends of the line do not reach is not finite, and need not be looked for.
+            return np.where(below | above, x - start, self.cdf(x) - level)
+
+        root = monotone_root(gap, *bracket(gap, start, step))
+        return np.where(below, -np.inf, np.where(above, np.inf, root))
+
+    def upper_quantile(self, tail: float) -> Array:
+        return self.quantile(1 - check_level("tail", tail))
+
+    def log_density(self, at: ArrayLike) -> Array:
+        """Log density: the slope of the distribution function for numbers, nearest neighbours of draws for vectors."""
+        if self.support is not None:
+            hit = self._average(lambda t, a: np.all(t == a, axis=-1) if self.event else t == a, at, joint=True)
+            with np.errstate(divide="ignore"):
+                return np.log(hit.value)
+        if not self.event:
+            at = np.asarray(at, dtype=np.float64)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return np.log(np.maximum(_slope(self.cdf, at, 0.25 * self._place[1]), 0.0))
+        lead, rows = self._rows(at)
+        found = np.empty(lead + self.batch)
+        for index in np.ndindex(self.batch):
+            points = rows[(slice(None), *index)]
+            found[(..., *index)] = self._neighbours(index).log_density(points).reshape(lead)
+        return found
+
+    def mode(self, width: ArrayLike = 0.0) -> Array:
+        """The highest point of the density, or centre of the most probable window: a scan, refined."""
+        width = check_width(width, self.event)
+        if self.centre is not None:
+            return self.centre
+        if self.support is not None:
+            chances = np.moveaxis(np.exp(self._log_chances), 0, -1)
+            return most_probable(*merge_values(self.support, chances), width)
+        if self.event:
+            return self._each(lambda i: self._vector_mode(i, np.broadcast_to(width, self.event)), self.event)
+        half = float(width)
+
+        def badness(x: Array) -> Array:
+            if half:
+                return self.outside(x, half).value
+            logs = self.log_density(x)
+            return -np.where(np.isposinf(logs), -np.inf, logs)
+
+        points = self._scan(half)
+        values = badness(points)
+        return np.asarray(least_near(badness, np.broadcast_to(points, values.shape), values, tries=3)[0])
+
+    def spaced(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws as independent as they come: of a chain those far apart, and none twice."""
+        return self.sample(size, rng)
+
+    # -- expectations ----------------------------------------------------------------------------------
+
+    def through(self, ask: Callable[[Posterior, Array], Value], f: Callable[[Array], Array], at: ArrayLike) -> Value:
+        """E f(theta), where ``ask(law, at)`` is the same in closed form for each law that this one may be made of."""
+        return self.expect(f, at)
+
+    def expect_last(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
+        """E f of every law of the batch, for f that knows all axes of the batch but the last."""
+        lead = self.batch[:-1]
+
+        def wide(theta: Array) -> Array:
+            # Laws along the last axis go along the axis of points.
+            theta = np.broadcast_to(theta, theta.shape[:1] + self.batch + self.event)
+            moved = np.moveaxis(theta, 1 + len(lead), 1)
+            points = moved.reshape((-1,) + lead + self.event)
+            return np.moveaxis(shaped(f(points), points.shape[:1] + lead).reshape(moved.shape[:2] + lead), 1, -1)
+
+        kinks = None
+        if at is not None and not self.event:
+            kinks = np.asarray(at, dtype=np.float64)
+            kinks = (kinks if kinks.ndim > len(lead) else kinks[None])[..., None]
+        return self.expect(wide, kinks)
+
+    def quadratic(self, weights: ArrayLike = 1.0) -> Value:
+        matrix, mean = as_weight_matrix(weights, self.event), self.mean()
+        heavy = np.minimum(*self._tails) <= 2 * _POWER_TAIL
+        if self.event:
+            found = self.expect(lambda t: np.einsum("...i,ij,...j->...", t - mean, matrix, t - mean))
+            heavy = np.any(heavy & (np.diag(matrix) != 0), axis=-1)
+        else:
+            found = self.expect(lambda t: matrix[0, 0] * np.square(t - mean))
+        return Value(np.where(heavy, np.inf, found.value), np.where(heavy, 0.0, found.error))
+
+    def below(self, at: ArrayLike) -> Value:
+        return self._average(lambda x, a: np.maximum(a - x, 0.0), at, (0.0,), growth=(1.0, 0.0))
+
+    def above(self, at: ArrayLike) -> Value:
+        return self._average(lambda x, a: np.maximum(x - a, 0.0), at, (0.0,), growth=(0.0, 1.0))
+
+    def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
+        def g(x: Array, a: Array) -> Array:
+            with np.errstate(over="ignore"):  # a power out of reach is infinite
+                size = np.abs(x - a) ** p
+            return np.sign(x - a) * size if signed else size
+
+        return self._average(g, at, (0.0,), growth=(-p if signed else p, p))
+
+    def huber(self, at: ArrayLike, delta: float) -> Value:
+        return self._average(lambda x, a: special.huber(delta, x - a), at, (-delta, delta), growth=(1.0, 1.0))
+
+    def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
+        width = check_width(width, self.event)
+
+        def miss(x: Array, a: Array) -> Array:
+            far = farther(x, a, width)
+            return np.asarray(far.any(axis=-1) if self.event else far, dtype=np.float64)
+
+        return self._average(miss, at, () if self.event else (-float(width), float(width)), joint=True)
+
+    def log_mgf(self, t: float, *, centred: bool = False) -> Value:
+        mean = self.mean()
+        exists = np.isfinite(mean)
+        about = mean if exists.all() else np.where(exists, mean, self.quantile(0.5))
+
+        # The mean of t (theta - mean) is zero and need not be summed: a small t keeps its digits.
+        near = expm1_less if exists.all() else np.expm1
+        found = self._average(lambda x, a: near(np.minimum(t * (x - a), 700.0)), about)
+        lost = np.isfinite(self._tails[1 if t > 0 else 0]) & (t != 0) | (centred & ~exists)
+        value = np.where(lost, np.inf, np.log1p(np.where(lost, 0.0, found.value)))
+        error = np.where(lost, 0.0, found.error / (1 + np.where(lost, 0.0, found.value)))
+        return Value(value if centred else value + t * about, error)
+
+    def mean_difference(self) -> Value:
+        """Gini's mean difference, by 4 E (theta - m)(F(theta) - 1/2) with F halfway up its jumps."""
+        mean = self.mean()
+
+        def product(t: Array, column: Any = ...) -> Array:
+            half_way = 0.5 * (self.cdf(t) + self.cdf(np.nextafter(t, -np.inf))) - 0.5
+            return np.asarray(4 * (t - mean) * half_way)[column]
+
+        columns = [(..., j) for j in range(self.event[0])] if self.event else [...]
+        parts = [self.expect(partial(product, column=column)) for column in columns]
+        value, error = (np.stack([p[i] for p in parts], axis=-1).reshape(self.batch + self.event) for i in (0, 1))
+        heavy = np.minimum(*self._tails) <= _POWER_TAIL
+        return Value(np.where(heavy, np.inf, value), np.where(heavy, 0.0, error))
+
+    def entropy(self) -> Value:
+        """Shannon entropy: of the chances of a finite set, otherwise differential, by `log_density`."""
+        if self.support is not None:
+            return Value.exact(np.sum(special.entr(np.exp(self._log_chances)), axis=0))
+        if not self.event:
+            # Where rounding leaves no density there is next to no mass.
+            return self.expect(lambda t: -np.maximum(self.log_density(t), -700.0))
+        logs = np.stack([self._neighbours(index).logs for index in np.ndindex(self.batch)], axis=-1)
+        logs = logs.reshape((-1,) + self.batch)
+        return Value(-logs.mean(axis=0), logs.std(axis=0, ddof=1) / np.sqrt(len(logs)))
+
+    # -- helpers ---------------------------------------------------------------------------------------
+
+    @classmethod
+    def _of(cls, **fields: Any) -> Self:
+        """A law of fields that are known to be good."""
+        self = object.__new__(cls)
+        self.__dict__.update(fields)
+        return self
+
+    @cached_property
+    def _draws(self) -> Array:
+        return self.sample(_DRAWS, np.random.default_rng(20020501))
+
+    @cached_property
+    def _place(self) -> tuple[Array, Array]:
+        """Where to look first, and in which steps: the middle of some draws and the width of their middle half."""
+        low, middle, high = np.quantile(self._draws, [0.25, 0.5, 0.75], axis=0)
+        return middle, high - low
+
+    @cached_property
+    def _tails(self) -> tuple[Array, Array]:
+        """Order from which moments are infinite, left and right: that of a power tail, infinite for a lighter one.
+
+        A power tail shows the same order over several decades of its mass; a lighter one falls faster and faster.
+        """
+        if self.support is not None:
+            return (np.full(self.batch + self.event, np.inf),) * 2
+        middle, found = self.quantile(0.5), []
+        for quantile in (self.quantile, self.upper_quantile):
+            near, far, farthest = (np.abs(quantile(tail) - middle) for tail in (1e-4, 1e-7, 1e-10))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                first, second = np.log(1e3) / np.log(far / near), np.log(1e3) / np.log(farthest / far)
+                found.append(np.where(np.abs(second / first - 1) < 0.02, second, np.inf))
+        return found[0], found[1]
+
+    @cached_property
+    def _log_chances(self) -> Array:
+        """Log probability of each value of a finite set, ``(states,) + batch``."""
+        assert self.support is not None
+        return self.log_density(self.support.reshape((-1,) + (1,) * len(self.batch) + self.event))
+
+    def _rows(self, at: ArrayLike) -> tuple[tuple[int, ...], Array]:
+        """The leading axes of ``at``, and its rows of shape ``batch + event``."""
+        at, shape = np.asarray(at, dtype=np.float64), self.batch + self.event
+        full = np.broadcast_to(at, np.broadcast_shapes(at.shape, shape))
+        return full.shape[: full.ndim - len(shape)], full.reshape((-1,) + shape)
+
+    def _average(
+        self,
+        g: Callable[[Array, Array], Array],
+        at: ArrayLike = 0.0,
+        kinks: Sequence[float] = (),
+        *,
+        joint: bool = False,
+        growth: tuple[float, float] = (0.0, 0.0),
+    ) -> Value:
+        """E g(theta, at) for each component, or one for all if ``joint``; leading axes of ``at`` stay.
+
+        g has kinks at ``at`` plus those given, and grows to the left and right like these powers, with their sign.
+        """
+        lead, rows = self._rows(at)
+        if joint or not self.event:
+            parts = [self.expect(_at(g, row), np.stack([row + c for c in kinks]) if kinks else None) for row in rows]
+            value, error = (np.stack([p[i] for p in parts]).reshape(lead + self.batch) for i in (0, 1))
+        else:
+            columns = range(self.event[0])
+            parts = [self.expect(_at(g, row, j), row if kinks else None) for row in rows for j in columns]
+            stacks = (np.stack([p[i] for p in parts]).reshape((len(rows), -1, *self.batch)) for i in (0, 1))
+            value, error = (np.moveaxis(a, 1, -1).reshape(lead + self.batch + self.event) for a in stacks)
+        if not any(growth):
+            return Value(value, error)
+        beyond = np.zeros(self.batch + self.event)
+        for order, size in zip(self._tails, growth, strict=True):
+            heavy = (order <= abs(size) * _POWER_TAIL) & (size != 0)
+            with np.errstate(invalid="ignore"):  # both ways at once is no number
+                beyond = beyond + np.where(heavy, np.copysign(np.inf, size), 0.0)
+        return Value(np.where(beyond == 0, value, beyond), np.where(beyond == 0, error, 0.0))
+
+    def _each(self, ask: Callable[[tuple[int, ...]], Array], shape: tuple[int, ...]) -> Array:
+        """Answers of this shape for every index of the batch."""
+        return np.array([ask(index) for index in np.ndindex(self.batch)]).reshape(self.batch + shape)
+
+    def _scan(self, half: float) -> Array:
+        """Where the mode may be near, ascending along the first axis."""
+        middle, step = self._place
+        levels = [self.quantile(q) for q in np.linspace(0.005, 0.995, 100)]
+        even = [middle + z * step for z in np.linspace(-3, 3, 61)]
+        return np.sort(np.stack(levels + even), axis=0)
+
+    def _neighbours(self, index: tuple[int, ...]) -> Neighbours:
+        return Neighbours(np.moveaxis(self._draws, 0, -2)[index], np.full(_DRAWS, 1 / _DRAWS))
+
+    def _vector_mode(self, index: tuple[int, ...], width: Array) -> Array:
+        if width.any():
+            return climb_box(np.moveaxis(self._draws, 0, -2)[index], np.full(_DRAWS, 1 / _DRAWS), width)
+        return self._neighbours(index).peak()
+
+
+class _Selected(BasePosterior):
+    """Some laws of a batch, by questions to the whole batch."""
+
+    def __init__(self, whole: BasePosterior, index: Any) -> None:
+        place = np.arange(int(np.prod(whole.batch))).reshape(whole.batch)[index]
+        self.whole, self.batch, self.event, self.place = whole, np.shape(place), whole.event, np.ravel(place)
+        # A law that is picked again needs a turn of its own.
+        order = np.argsort(self.place, kind="stable")
+        fresh = np.concatenate([[True], np.diff(self.place[order]) > 0])
+        start = np.maximum.accumulate(np.where(fresh, np.arange(len(order)), 0))
+        self.turn = np.empty(len(order), dtype=np.intp)
+        self.turn[order] = np.arange(len(order)) - start
+
+    @property
+    def support(self) -> Array | None:
+        return self.whole.support
+
+    def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
+        value, error = np.empty(len(self.place)), np.empty(len(self.place))
+        size = int(np.prod(self.whole.batch))
+        for turn in range(int(self.turn.max(initial=-1)) + 1):
+            mine = np.flatnonzero(self.turn == turn)
+            places = self.place[mine]
+
+            def wide(theta: Array, mine: Any = mine, places: Any = places) -> Array:
+                points = len(theta)
+                full = np.broadcast_to(theta, (points,) + self.whole.batch + self.event)
+                picked = full.reshape((points, size) + self.event)[:, self.place]
+                seen = shaped(f(picked.reshape((points,) + self.batch + self.event)), (points, *self.batch))
+                out = np.zeros((points, size))
+                out[:, places] = seen.reshape(points, -1)[:, mine]
+                return out.reshape((points,) + self.whole.batch)
+
+            kinks = None
+            if at is not None:
+                low = len(self.batch) + len(self.event)
+                given = np.asarray(at, dtype=np.float64)
+                given = given if given.ndim > low else given[None]
+                kinks = np.zeros((len(given), size) + self.event)
+                filled = np.broadcast_to(given, given.shape[:1] + self.batch + self.event)
+                kinks[:, places] = filled.reshape((len(given), -1) + self.event)[:, mine]
+                kinks = kinks.reshape((len(given),) + self.whole.batch + self.event)
+            found = self.whole.expect(wide, kinks)
+            value[mine], error[mine] = found.value.ravel()[places], found.error.ravel()[places]
+        return Value(value.reshape(self.batch), error.reshape(self.batch))
+
+    def cdf(self, at: ArrayLike) -> Array:
+        lead, rows = self._rows(at)
+        shape, size = self.whole.batch + self.event, int(np.prod(self.whole.batch))
+        found = np.empty((len(rows), len(self.place)) + self.event)
+        for turn in range(int(self.turn.max(initial=-1)) + 1):
+            mine = np.flatnonzero(self.turn == turn)
+            full = np.zeros((len(rows), size) + self.event)
+            full[:, self.place[mine]] = rows.reshape((len(rows), -1) + self.event)[:, mine]
+            seen = self.whole.cdf(full.reshape((len(rows),) + shape)).reshape(full.shape)
+            found[:, mine] = seen[:, self.place[mine]]
+        return found.reshape(lead + self.batch + self.event)
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        turns = int(self.turn.max(initial=-1)) + 1
+        drawn = self.whole.sample(size * turns, rng).reshape((size, turns, -1) + self.event)
+        return drawn[:, self.turn, self.place].reshape((size,) + self.batch + self.event)
+
+
+def _at(g: Callable[[Array, Array], Array], at: Array, column: int | None = None) -> Callable[[Array], Array]:
+    """G as a function of theta alone, of one component if a column is given."""
+    if column is None:
+        return lambda theta: g(theta, at)
+    return lambda theta: g(theta[..., column], at[..., column])
+
+
+def _slope(f: Callable[[Array], Array], x: Array, step: Array) -> Array:
+    """Derivative of f, by central differences of ever smaller steps, extrapolated; the most settled one counts.
+
+    Ridders (1982).
+    """
+    step = np.where(step > 0, step, np.maximum(np.abs(x), 1.0) * 1e-3)
+    best = np.zeros(np.broadcast_shapes(x.shape, step.shape))
+    least = np.full(best.shape, np.inf)
+    row: list[Array] = []
+    for turn in range(12):
+        h = step / 2**turn
+        # The step that the arguments really make.
+        right, left = x + h, x - h
+        fresh = [np.asarray((f(right) - f(left)) / (right - left))]
+        for i, old in enumerate(row):
+            fresh.append(fresh[i] + (fresh[i] - old) / (4 ** (i + 1) - 1))
+            off = np.maximum(np.abs(fresh[i + 1] - fresh[i]), np.abs(fresh[i + 1] - old))
+            better = off <= least
+            best, least = np.where(better, fresh[i + 1], best), np.where(better, off, least)
+        row = fresh
+    return np.asarray(best)
