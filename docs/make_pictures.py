@@ -15,7 +15,7 @@ import pandas as pd  # noqa: E402
 import trottini_fienberg_normal  # noqa: E402
 
 import ruvdecision as ruv  # noqa: E402
-from ruvdecision.plots.gallery import plot_frontier3, plot_maps, plot_posteriors, plot_uncertainty  # noqa: E402
+from ruvdecision import plots  # noqa: E402
 from ruvdecision.plots.theme import theme  # noqa: E402
 
 AVERAGE = ruv.Microaggregate(groups=1)
@@ -63,10 +63,10 @@ def gallery() -> dict[str, plt.Figure]:
     one = study(2.0)
     few = [ruv.Noise(variance=1), ruv.Noise(variance=9), ruv.Noise(variance=1) | AVERAGE, ruv.Suppress()]
     return {
-        "gallery_maps": plot_maps({f"variance {v}": study(v) for v in (1.0, 2.0, 4.0, 8.0)}, max_risk=0.5),
-        "gallery_posteriors": plot_posteriors(users(2.0)["intruder"], few, seed=3).figure,
-        "gallery_uncertainty": plot_uncertainty(one, "variance").figure,
-        "gallery_frontier3": plot_frontier3(measured(), ["linkage", "IO", "KL"]).figure,
+        "gallery_maps": plots.maps({f"variance {v}": study(v) for v in (1.0, 2.0, 4.0, 8.0)}, max_risk=0.5),
+        "gallery_posteriors": plots.posteriors(users(2.0)["intruder"], few, seed=3).figure,
+        "gallery_uncertainty": plots.uncertainty(one, "variance").figure,
+        "gallery_frontier3": plots.frontier3(measured(), ["linkage", "IO", "KL"]).figure,
     }
 
 

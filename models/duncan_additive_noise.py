@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from ruvdecision import plots
 from ruvdecision.errors import InfeasibleError
 from ruvdecision.numerics.orderstatistics import extreme_constants, normal_moments
-from ruvdecision.plots.knowledge import plot_knowledge
 from ruvdecision.scenarios import Curve, crossings, map_curves, optimal_noise
 
 RISK = 5.0
@@ -59,7 +59,7 @@ def figure(result, max_risk=None):
         span = (finite.min() / 1.6, 2 * finite.max())
         for j, (method, words) in enumerate(METHODS.items()):
             limit = RISK if max_risk is None else max_risk
-            ax = plot_knowledge(rumap.select(method=method), limit, axes[i, j], log="y", risk_range=span, names=names)
+            ax = plots.knowledge(rumap.select(method=method), limit, axes[i, j], log="y", risk_range=span, names=names)
             ax.set_title(f"{title.capitalize()}, {words}")
             ax.set_xlabel("data utility, 1 / MSE of the mean   better →" if i == 2 else "")
             ax.set_ylabel("disclosure risk, 1 / MSE of the snooper   ← better" if j == 0 else "")

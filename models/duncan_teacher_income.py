@@ -15,9 +15,9 @@ import numpy as np
 from scipy import optimize, stats
 
 import ruvdecision as ruv
+from ruvdecision import plots
 from ruvdecision.engines.rules import clipped_noise as exact
 from ruvdecision.numerics.orderstatistics import percentile_rank
-from ruvdecision.plots.knowledge import plot_knowledge
 from ruvdecision.scenarios import empirical
 from ruvdecision.targets import Maximum, Minimum
 
@@ -93,7 +93,7 @@ def figure(result, max_risk=None):
     margins = {"left": 0.045, "right": 0.99, "bottom": 0.12, "top": 0.93, "wspace": 0.12}
     drawing, axes = plt.subplots(1, 3, figsize=(18, 5.4), gridspec_kw=margins)
     for ax, (key, title) in zip(axes, titles.items(), strict=True):
-        plot_knowledge(result[key], RISK if max_risk is None else max_risk, ax, log="y", names=names)
+        plots.knowledge(result[key], RISK if max_risk is None else max_risk, ax, log="y", names=names)
         ax.set_title(title)
         ax.set_xlabel("data utility, 1 / MSE of the mean (1 / dollars²)   better →")
         ax.set_ylabel("disclosure risk, 1 / MSE (1 / dollars²)   ← better" if ax is axes[0] else "")

@@ -130,11 +130,11 @@ def study(
 
 def figure(result, max_risk=None):
     """The four curves on one map, sampled points with their error bars."""
-    from ruvdecision.plots.knowledge import plot_knowledge
+    from ruvdecision import plots
 
     together = ruv.RUMap.concat(list(result.values()), names=list(result))
     names = {f"{name}: Noise": name for name in result}
-    ax = plot_knowledge(together, max_risk=MAX_RISK if max_risk is None else max_risk, names=names)
+    ax = plots.knowledge(together, max_risk=MAX_RISK if max_risk is None else max_risk, names=names)
     ax.set_xlabel("utility, 1 / expected error of the median (1 / dollars)   better →")
     ax.set_ylabel("risk, 1 / expected error of the largest income (1 / dollars)   ← better")
     ax.set_title("The top earner behind noise: Bayes' rule and plug-in")

@@ -37,6 +37,9 @@ from . import (
     scenarios as scenarios,
 )
 from . import (
+    targets as targets,
+)
+from . import (
     users as users,
 )
 from ._version import (
@@ -53,9 +56,6 @@ from .analyses import (
 )
 from .analyses import (
     sensitivity as sensitivity,
-)
-from .beliefs import (
-    Cell as Cell,
 )
 from .beliefs import (
     FiniteBelief as FiniteBelief,
@@ -209,6 +209,9 @@ from .measure import (
 )
 from .targets import (
     Average as Average,
+)
+from .targets import (
+    Cell as Cell,
 )
 from .targets import (
     EachRecord as EachRecord,

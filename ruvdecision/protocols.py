@@ -175,9 +175,21 @@ class Loss(Protocol):
 
 @runtime_checkable
 class Target(Protocol):
-    """The quantity that a user wants to know."""
+    """The quantity that a user wants to know; `targets.BaseTarget` has all that follows from this."""
 
     def describe(self) -> str: ...
+
+    def of(self, records: Array, parameters: Mapping[str, Array] | None = None) -> Any:
+        """The value in a file ``(n,)`` or ``(n, k)``, a number or a vector."""
+        ...
+
+    def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> Any:
+        """Weights on records, their average, a new record and parameters, if the target is affine in them; else None."""
+        ...
+
+    def rank(self, n: int) -> int | None:
+        """The rank among ``n`` records, if it is the record of a rank."""
+        ...
 
 
 @runtime_checkable

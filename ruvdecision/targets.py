@@ -1,13 +1,31 @@
-"""What a user wants to know: one record, all records, a parameter, a function of them."""
+"""What a user wants to know: one record, all records, a parameter, a function of them.
+
+A target says what it is, and nobody asks for its type. `BaseTarget` has everything that engines ask; a target of one's own
+derives from it and writes `describe` and `of`, and `rows`, `linear` or `rank` where they hold:
+
+    class Total(BaseTarget):
+        rows = (0, 2, 5)
+
+        def of(self, records, parameters=None):
+            return records[0] + 2 * records[2] + records[5]
+
+        def linear(self, k, number=False, widths=None):
+            return LinearForm.of_rows({0: 1, 2: 2, 5: 1}, k, number)
+
+        def describe(self):
+            return "a weighted total"
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import block_diag
 
 from .checks import (
     as_float_array,
@@ -20,15 +38,20 @@ from .checks import (
     check_text,
     is_single,
 )
-from .errors import InputError, failure
+from .errors import InputError, UnsupportedError, failure
 from .numerics.orderstatistics import percentile_rank
 from .protocols import Array
 
 __all__ = [
     "Average",
+    "BaseTarget",
+    "Cell",
     "EachRecord",
+    "Files",
     "Functional",
     "Identity",
+    "Kind",
+    "LinearForm",
     "Maximum",
     "Minimum",
     "NewRecord",
@@ -37,21 +60,364 @@ __all__ = [
     "Percentile",
     "Record",
     "Records",
+    "Term",
 ]
 
 
-def is_target(thing: Any) -> bool:
-    """Whether something can be what a user wants: it describes itself, and is neither data, which pandas describes, nor a belief."""
-    return (
-        hasattr(thing, "describe")
-        and not isinstance(thing, type)
-        and not hasattr(thing, "__array__")
-        and not hasattr(thing, "draw")
-    )
+# -- what targets are made of ------------------------------------------------------------------------
+
+
+class Kind(Enum):
+    """The quantities that targets are functions of."""
+
+    RECORD = "record"
+    AVERAGE = "average"
+    NEW = "new record"
+    PARAMETER = "parameter"
+    FILE = "file"
+    """All records, in their order."""
+    CELL = "cell"
 
 
 @dataclass(frozen=True)
-class Record:
+class Term:
+    """One quantity that a target is a function of: which record, which parameter, which cell."""
+
+    kind: Kind
+    row: int = 0
+    name: str = ""
+    component: int | None = None
+    index: tuple[int, ...] = ()
+
+    @property
+    def outside(self) -> bool:
+        """Whether it is no function of the records in the file."""
+        return self.kind in (Kind.PARAMETER, Kind.NEW)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearForm:
+    """A target as matrix @ (stacked terms) + constant; a term has k entries, a component of a parameter one."""
+
+    terms: tuple[Term, ...]
+    matrix: Array
+    constant: Array
+    number: bool
+    """Whether the target is a number rather than a vector."""
+    plain: bool = False
+    """True if the target is its only term, and the matrix the identity."""
+
+    @classmethod
+    def of_term(cls, term: Term, k: int, number: bool) -> LinearForm:
+        """The target that is one term."""
+        return cls((term,), np.eye(k), np.zeros(k), number, plain=True)
+
+    @classmethod
+    def of_rows(cls, weights: Mapping[int, float], k: int, number: bool = False) -> LinearForm:
+        """A weighted total of records: one weight per row."""
+        matrix = np.concatenate([w * np.eye(k) for w in weights.values()], axis=1)
+        return cls(tuple(Term(Kind.RECORD, row) for row in weights), matrix, np.zeros(k), number)
+
+
+class Files:
+    """Many files, one per point, with what lies behind them: what a target's value is read from.
+
+    Everything has the points first: ``records`` is ``(points, n)`` where records are numbers, else ``(points, n, k)``.
+    An engine that knows a quantity without the whole file overrides the method that gives it.
+    """
+
+    def __init__(
+        self,
+        records: Array | None = None,
+        parameters: Mapping[str, Array] | None = None,
+        new: Array | None = None,
+        do: str = "Ask for a record, or a function of records",
+    ) -> None:
+        self._records, self.parameters, self._new, self.do = records, parameters or {}, new, do
+
+    def records(self) -> Array:
+        """The files."""
+        if self._records is None:
+            raise UnsupportedError("The whole file is not known here", do=self.do)
+        return self._records
+
+    def record(self, row: int) -> Array:
+        """The record of a row."""
+        files = self.records()
+        return np.asarray(files[:, check_index("The row of a Record", row, files.shape[1])])
+
+    def average(self) -> Array:
+        """The mean of the records."""
+        return np.asarray(self.records().mean(axis=1))
+
+    def ranked(self, rank: Callable[[int], int]) -> Array:
+        """The record of a rank; of several variables each is ranked apart."""
+        files = self.records()
+        at = rank(files.shape[1])
+        if at == 1:
+            return np.asarray(files.min(axis=1))
+        return np.asarray(np.partition(files, at - 1, axis=1)[:, at - 1])
+
+    def new_record(self) -> Array:
+        """The record of somebody outside the file."""
+        if self._new is None:
+            raise UnsupportedError(
+                "The truth of the record of somebody outside the file is not in the records", do=self.do
+            )
+        return self._new
+
+    def parameter(self, name: str) -> Array:
+        """The parameter of this name."""
+        if name not in self.parameters:
+            raise UnsupportedError(f"The truth of the parameter {name} is not in the records", do=self.do)
+        return np.asarray(self.parameters[name])
+
+    def cell(self, index: tuple[int, ...]) -> Array:
+        """The count in a cell, where the file is a table."""
+        return np.asarray(np.moveaxis(self.records(), 0, -1)[index])
+
+
+def flat(values: Array) -> Array:
+    """Values ``(points, ...)`` with one axis after the points."""
+    return values.reshape(len(values), -1)
+
+
+class BaseTarget:
+    """What every target offers. One's own says `describe` and `of`; the rest has defaults."""
+
+    rows: Sequence[int] | None = None
+    """For a target of one's own: the records that it looks at; all of them if None."""
+    asks_row: ClassVar[bool] = False
+    """Whether it asks for a row of the release and not for a value (`Identity`)."""
+    asks_each: ClassVar[bool] = False
+    """Whether it stands for every record by itself (`EachRecord`)."""
+
+    def describe(self) -> str:
+        """A phrase for texts."""
+        raise NotImplementedError
+
+    def of(self, records: Array, parameters: Mapping[str, Array] | None = None) -> Any:
+        """The value in a file ``(n,)`` or ``(n, k)``: a number or a vector."""
+        with_new = None if parameters is None else parameters.get(NEW)
+        given = {name: np.asarray(value)[None] for name, value in (parameters or {}).items()}
+        return self.in_files(
+            Files(np.asarray(records)[None], given, None if with_new is None else np.asarray(with_new)[None])
+        )[0]
+
+    def in_files(self, files: Files) -> Array:
+        """The value in each of many files, ``(points,)`` or ``(points, m)``.
+
+        `of` is asked for all files in one call, with the points on the last axis, and believed where that agrees with
+        asking for some files one by one.
+        """
+        if type(self).of is BaseTarget.of:
+            raise InputError(
+                "A target says its value in a file", type(self).__name__, "Write its method of(records, parameters)"
+            )
+        if self.rows is None:
+            records = files.records()
+        else:
+            some = [files.record(row) for row in self.rows]
+            n = 1 + max(max(self.rows), max(-1 - min(self.rows), 0))
+            records = np.full((len(some[0]), n, *some[0].shape[1:]), np.nan)
+            for row, values in zip(self.rows, some, strict=True):
+                records[:, row] = values
+        names = list(files.parameters)
+
+        def one(table: Array, *parameters: Array) -> Array:
+            return np.asarray(self.of(table, dict(zip(names, parameters, strict=True))), dtype=np.float64)
+
+        return over_points(one, [records, *(np.asarray(files.parameters[name]) for name in names)], self.describe())
+
+    @property
+    def term(self) -> Term | None:
+        """The one quantity that it is, if it is one and no function of any."""
+        return None
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The quantities that it is a function of, in their order."""
+        if self.term is not None:
+            return (self.term,)
+        return (Term(Kind.FILE),) if self.rows is None else tuple(Term(Kind.RECORD, row) for row in self.rows)
+
+    def is_a(self, kind: Kind) -> bool:
+        """Whether it is one quantity of this kind."""
+        return self.term is not None and self.term.kind is kind
+
+    @property
+    def verbatim(self) -> bool:
+        """Whether the value is an entry of the file, a parameter or the file itself as it stands, so that it may be a label."""
+        return self.term is not None and not self.is_a(Kind.AVERAGE)
+
+    def rows_in(self, n: int) -> NDArray[np.int64]:
+        """The rows among ``n`` that it depends on, in ascending order."""
+        if any(t.kind in (Kind.FILE, Kind.AVERAGE, Kind.CELL) for t in self.terms):
+            return np.arange(n)
+        rows = {check_index("The row of a Record", t.row, n) for t in self.terms if t.kind is Kind.RECORD}
+        return np.array(sorted(rows), dtype=np.int64)
+
+    def asks(self, kind: Kind) -> bool:
+        """Whether it depends on a quantity of this kind."""
+        return any(t.kind is kind for t in self.terms)
+
+    def only(self, *kinds: Kind) -> bool:
+        """Whether it depends on quantities of these kinds alone."""
+        return all(t.kind in kinds for t in self.terms)
+
+    @property
+    def places_records(self) -> bool:
+        """Whether it matters which record stands in which row."""
+        return self.asks(Kind.RECORD) or (self.asks(Kind.FILE) and not self.ranked)
+
+    def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> LinearForm | None:
+        """Weights on the terms if the target is affine in them, else None.
+
+        Parameters
+        ----------
+        k : int
+            Variables of a record.
+        number : bool
+            Whether a record is a number rather than a vector.
+        widths : mapping, optional
+            Entries of each parameter, 0 for a number; those of a record if not given.
+        """
+        if self.term is None or self.term.kind in (Kind.FILE, Kind.CELL):
+            return None
+        return LinearForm.of_term(self.term, k, number)
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it is the record of a rank."""
+        return type(self).rank is not BaseTarget.rank
+
+    @property
+    def label(self) -> str:
+        """A short name for tables and pictures."""
+        return type(self).__name__.lower()
+
+    def note(self, n: int) -> str:
+        """What must be said about it in a file of ``n`` records, if anything."""
+        return ""
+
+    def rank(self, n: int) -> int | None:
+        """The rank among ``n`` records, from 1, if it is the record of a rank."""
+        return None
+
+    @property
+    def apart(self) -> tuple[BaseTarget, ...]:
+        """The single targets that it stands for: itself, or some of the records that are meant."""
+        return (self,)
+
+    def moved(self, place: Callable[[int], int]) -> BaseTarget:
+        """The same target of records that stand elsewhere: record i in row ``place(i)``."""
+        return _Moved(self, place) if self.asks(Kind.RECORD) else self
+
+    def aimed_at(self, row: int) -> BaseTarget | None:
+        """The same question about the respondent of another row; None if it is not about one respondent."""
+        if len({t.row for t in self.terms if t.kind is Kind.RECORD}) != 1:
+            return None
+        return self.moved(lambda _: row)
+
+
+NEW = "new record"
+"""The name under which `BaseTarget.of` finds the record of somebody outside the file among the parameters."""
+
+
+def is_target(thing: object) -> TypeGuard[BaseTarget]:
+    """Whether something can be what a user wants."""
+    return isinstance(thing, BaseTarget)
+
+
+class _Moved(BaseTarget):
+    """A target of one's own whose records stand elsewhere."""
+
+    def __init__(self, target: BaseTarget, place: Callable[[int], int]) -> None:
+        self.target, self.place = target, place
+        self.rows = None if target.rows is None else tuple(place(row) for row in target.rows)
+
+    def in_files(self, files: Files) -> Array:
+        return self.target.in_files(_MovedFiles(files, self.place))
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        return tuple(replace(t, row=self.place(t.row)) if t.kind is Kind.RECORD else t for t in self.target.terms)
+
+    def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> LinearForm | None:
+        found = self.target.linear(k, number, widths)
+        return None if found is None else replace(found, terms=self.terms)
+
+    def describe(self) -> str:
+        return self.target.describe()
+
+
+class _MovedFiles(Files):
+    """Files in which records are looked up where they stand."""
+
+    def __init__(self, files: Files, place: Callable[[int], int]) -> None:
+        super().__init__(None, files.parameters, do=files.do)
+        self.files, self.place = files, place
+
+    def record(self, row: int) -> Array:
+        return self.files.record(self.place(row))
+
+
+def over_points(function: Callable[..., Array], arguments: Sequence[Array], what: str) -> Array:
+    """A function of arrays at many points, which come first in every argument and in what is given back.
+
+    It is called once with the points last, for functions written in array arithmetic. Points at both ends and in the
+    middle are computed one by one as well, and must agree; else every point is.
+    """
+    count = len(arguments[0])
+
+    def one(i: int) -> Array:
+        try:
+            return function(*(float(a[i]) if a.ndim == 1 else a[i] for a in arguments))
+        except Exception as error:
+            # Arguments and text stay out of the message: they may be, or quote, confidential records.
+            raise InputError(
+                f"The function of {what} fails",
+                failure(error),
+                "Let it take one argument per target and give back a number or a vector",
+            ) from None
+
+    found = _together(function, arguments, one) if count >= 32 else None
+    if found is not None:
+        return found
+    result = np.stack([one(i) for i in range(count)])
+    if result.ndim > 2:
+        raise InputError(
+            "The function must give a number or a vector", f"shape {result.shape[1:]}", "Flatten what it gives back"
+        )
+    return result
+
+
+def _together(function: Callable[..., Array], arguments: Sequence[Array], one: Callable[[int], Array]) -> Array | None:
+    """All points in one call; None if the function is not written for that."""
+    count = len(arguments[0])
+    try:
+        with np.errstate(all="ignore"):
+            found = np.asarray(function(*(np.moveaxis(a, 0, -1) for a in arguments)), dtype=np.float64)
+    except Exception:
+        # Whatever goes wrong with arrays, point by point is the definition and says what is really wrong.
+        return None
+    if found.ndim not in (1, 2) or found.shape[-1] != count:
+        return None
+    found = found if found.ndim == 1 else found.T
+    some = [0, count // 3, count // 2, count - 1]
+    alone = [one(i) for i in some]
+    if any(a.shape != found.shape[1:] for a in alone) or not np.allclose(
+        found[some], np.stack(alone), rtol=1e-12, equal_nan=True
+    ):
+        return None
+    return found
+
+
+# -- one quantity ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Record(BaseTarget):
     """The confidential record of one respondent, by its row (counted from 0).
 
     >>> Record(3)
@@ -66,24 +432,41 @@ class Record:
     def __repr__(self) -> str:
         return f"Record({self.row})"
 
+    def in_files(self, files: Files) -> Array:
+        return files.record(self.row)
+
+    @property
+    def term(self) -> Term:
+        return Term(Kind.RECORD, self.row)
+
+    def moved(self, place: Callable[[int], int]) -> Record:
+        return Record(int(place(self.row)))
+
     def describe(self) -> str:
         return f"record {self.row}"
 
 
 @dataclass(frozen=True)
-class Records:
+class Records(BaseTarget):
     """All confidential records at once.
 
     Losses add up over the records. Weights are those of one record's variables, the same for every record, or one for each
     entry of the file, record by record.
     """
 
+    def in_files(self, files: Files) -> Array:
+        return flat(files.records())
+
+    @property
+    def term(self) -> Term:
+        return Term(Kind.FILE)
+
     def describe(self) -> str:
         return "all records"
 
 
 @dataclass(frozen=True)
-class EachRecord:
+class EachRecord(BaseTarget):
     """Every record by itself, each as if it alone were the target; one number is made of their uncertainties.
 
     Risk falls with U, so the riskiest record is the one with the least U, and the quantile of the risks at level q is
@@ -100,12 +483,13 @@ class EachRecord:
 
     Examples
     --------
-    >>> [float(each.of([5.0, 1.0, 3.0])) for each in (EachRecord(), EachRecord("mean"), EachRecord(0.5))]
+    >>> [float(each.overall([5.0, 1.0, 3.0])) for each in (EachRecord(), EachRecord("mean"), EachRecord(0.5))]
     [1.0, 3.0, 3.0]
     """
 
-    aggregate: Any = "max"
-    rows: Any = None
+    aggregate: str | float = "max"
+    rows: Sequence[int] | None = None
+    asks_each = True
 
     def __post_init__(self) -> None:
         if isinstance(self.aggregate, str):
@@ -134,7 +518,7 @@ class EachRecord:
             raise InputError("rows names a record twice", list(self.rows), "Name each record once")
         return np.array(found, dtype=np.int64)
 
-    def of(self, uncertainties: Any) -> Any:
+    def overall(self, uncertainties: ArrayLike) -> Any:
         """One number of the uncertainties of the records, which are on the last axis."""
         u = np.asarray(uncertainties, dtype=np.float64)
         if self.aggregate == "mean":
@@ -151,22 +535,36 @@ class EachRecord:
         rank = max(1, int(np.ceil(float(self.aggregate) * count - 1e-9)))
         return count - rank
 
+    @property
+    def apart(self) -> tuple[BaseTarget, ...]:
+        return tuple(Record(row) for row in self.rows or (0,))
+
+    def aimed_at(self, row: int) -> Record:
+        return Record(row)
+
     def describe(self) -> str:
         whose = "each record" if self.rows is None else f"each of {len(self.rows)} records"
-        how = {"max": "the riskiest one counts", "mean": "on average"}.get(self.aggregate, "")
-        return f"{whose} ({how or f'the risk at quantile {self.aggregate:g} counts'})"
+        words = {"max": "the riskiest one counts", "mean": "on average"}
+        return f"{whose} ({words.get(str(self.aggregate)) or f'the risk at quantile {self.aggregate:g} counts'})"
 
 
 @dataclass(frozen=True)
-class NewRecord:
+class NewRecord(BaseTarget):
     """A record of a respondent who is not in the file, drawn from the same population."""
+
+    def in_files(self, files: Files) -> Array:
+        return files.new_record()
+
+    @property
+    def term(self) -> Term:
+        return Term(Kind.NEW)
 
     def describe(self) -> str:
         return "the record of somebody outside the file"
 
 
 @dataclass(frozen=True)
-class Parameter:
+class Parameter(BaseTarget):
     """A parameter of the population model, by name.
 
     ``component`` picks one entry of a vector parameter.
@@ -191,20 +589,44 @@ class Parameter:
             else f"Parameter({self.name!r}, component={self.component})"
         )
 
+    def in_files(self, files: Files) -> Array:
+        value = files.parameter(self.name)
+        if self.component is None:
+            return value if value.ndim == 1 else flat(value)
+        value = flat(value)
+        return np.asarray(value[:, check_index("component", self.component, value.shape[1])])
+
+    @property
+    def term(self) -> Term:
+        return Term(Kind.PARAMETER, name=self.name, component=self.component)
+
+    def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> LinearForm:
+        if self.component is not None:
+            return LinearForm(self.terms, np.eye(1), np.zeros(1), True)
+        size = (0 if number else k) if widths is None else widths.get(self.name, 0)
+        return LinearForm.of_term(self.term, size or 1, size == 0)
+
     def describe(self) -> str:
         return f"the parameter {self.name}" + ("" if self.component is None else f"[{self.component}]")
 
 
 @dataclass(frozen=True)
-class Average:
+class Average(BaseTarget):
     """The mean of the confidential records in the file (not of the population)."""
+
+    def in_files(self, files: Files) -> Array:
+        return files.average()
+
+    @property
+    def term(self) -> Term:
+        return Term(Kind.AVERAGE)
 
     def describe(self) -> str:
         return "the average of the records in the file"
 
 
 @dataclass(frozen=True)
-class Identity:
+class Identity(BaseTarget):
     """Which row of the release is a respondent's, for an intruder who knows some of the respondent's confidential columns.
 
     The release carries no names and its order tells nothing: before the release every place in the file is equally
@@ -236,6 +658,7 @@ class Identity:
     error_variance: Any = None
     error_sd: Any = None
     values: Any = None
+    asks_row = True
 
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
@@ -304,6 +727,9 @@ class Identity:
             )
         return np.broadcast_to(given if name == "error_variance" else given**2, (size,)).copy()
 
+    def aimed_at(self, row: int) -> Identity | None:
+        return replace(self, row=row) if self.values is None else None
+
     def describe(self) -> str:
         if isinstance(self.row, str):
             whose = "each record's"
@@ -330,38 +756,83 @@ def _rows_of_values(values: Any) -> tuple[tuple[Any, ...], ...]:
     return tuple(map(tuple, rows))
 
 
+class _Ranked(BaseTarget):
+    """The record of a rank."""
+
+    def in_files(self, files: Files) -> Array:
+        return files.ranked(self.rank)
+
+    def rank(self, n: int) -> int:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class OrderStatistic:
+class Cell(BaseTarget):
+    """The count in one cell of a table, by its positions, one per axis.
+
+    >>> Cell((0, 1))
+    Cell((0, 1))
+    """
+
+    index: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.index, (str, bytes)):
+            raise InputError("A cell is named by its positions", self.index, "Write Cell((0, 1))")
+        index = tuple(check_integer("index", i) for i in ((self.index,) if is_single(self.index) else self.index))
+        if not index:
+            raise InputError("A cell is named by its positions", self.index, "Write Cell((0, 1))")
+        object.__setattr__(self, "index", index)
+
+    def __repr__(self) -> str:
+        return f"Cell({self.index})"
+
+    def in_files(self, files: Files) -> Array:
+        return files.cell(self.index)
+
+    @property
+    def term(self) -> Term:
+        return Term(Kind.CELL, index=self.index)
+
+    def describe(self) -> str:
+        return f"the count in cell {self.index}"
+
+
+@dataclass(frozen=True)
+class OrderStatistic(_Ranked):
     """The confidential record of a given rank, 1 for the smallest; of several variables each is ranked apart.
 
     Ranks outside 1..n are refused when the number of records n is known. Records that are equal are ranked in the
     order of the file. For snoopers: Duncan et al. (2001), sections 4.2, 4.3 and V.
 
-    >>> OrderStatistic(3).rank_in(10)
+    >>> OrderStatistic(3).rank(10)
     3
     """
 
-    rank: int
+    order: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rank", check_integer("rank", self.rank, low=1))
+        object.__setattr__(self, "order", check_integer("order", self.order, low=1))
 
-    def rank_in(self, n: int) -> int:
-        """The rank among ``n`` records."""
-        return check_integer("rank", self.rank, low=1, high=n)
+    def rank(self, n: int) -> int:
+        return check_integer("order", self.order, low=1, high=n)
+
+    @property
+    def label(self) -> str:
+        return f"rank {self.order}"
 
     def describe(self) -> str:
-        return f"the record of rank {self.rank} from below"
+        return f"the record of rank {self.order} from below"
 
 
 @dataclass(frozen=True)
-class Percentile:
+class Percentile(_Ranked):
     """The confidential record at the p-th sample percentile, the one of rank n p.
 
     Where n p is not a whole number the next rank up is used, ceil(n p); the minimum and the maximum have classes
     of their own. Duncan et al. (2001), section 4.2.
 
-    >>> Percentile(0.99).rank_in(200), Percentile(0.1).rank_in(177)
+    >>> Percentile(0.99).rank(200), Percentile(0.1).rank(177)
     (198, 18)
     """
 
@@ -375,19 +846,29 @@ class Percentile:
             do = "The record of rank ceil(n p) is meant; use Minimum() or Maximum() for the ends"
             raise InputError(f"p must be {inside}", self.p, do) from None
 
-    def rank_in(self, n: int) -> int:
+    def rank(self, n: int) -> int:
         """The rank among ``n`` records, ceil(n p)."""
         return percentile_rank(n, self.p)
+
+    @property
+    def label(self) -> str:
+        return f"percentile {self.p:g}"
+
+    def note(self, n: int) -> str:
+        if abs(n * self.p - self.rank(n)) <= 1e-9 * n:
+            return ""
+        used = f"the record of rank {self.rank(n)}, the next one up, is used"
+        return f"np = {n} x {self.p:g} = {n * self.p:g} is not a whole number: {used}."
 
     def describe(self) -> str:
         return f"the record at sample percentile {self.p:g}, of rank ceil({self.p:g} n)"
 
 
 @dataclass(frozen=True)
-class Maximum:
+class Maximum(_Ranked):
     """The largest confidential record; of several variables each has its own."""
 
-    def rank_in(self, n: int) -> int:
+    def rank(self, n: int) -> int:
         """The rank among ``n`` records."""
         return n
 
@@ -396,10 +877,10 @@ class Maximum:
 
 
 @dataclass(frozen=True)
-class Minimum:
+class Minimum(_Ranked):
     """The smallest confidential record; of several variables each has its own."""
 
-    def rank_in(self, n: int) -> int:
+    def rank(self, n: int) -> int:
         """The rank among ``n`` records."""
         return 1
 
@@ -407,15 +888,15 @@ class Minimum:
         return "the smallest record"
 
 
-@dataclass(frozen=True)
-class Functional:
+@dataclass(frozen=True, init=False)
+class Functional(BaseTarget):
     """A function of other targets.
 
     Parameters
     ----------
     function : callable or array
         A callable receives one argument per entry of ``of`` (a number, or an array of length k) and gives
-        back a number or a vector. An array is a matrix of coefficients on the stacked entries. Linear
+        back a number or a vector. An array is a matrix of coefficients on the stacked entries. LinearForm
         functions are recognised, whichever way they are given, and stay exact.
     of : target or list of targets
         What the function is taken of.
@@ -427,30 +908,32 @@ class Functional:
     """
 
     function: Callable[..., Any] | Any
-    of: Any
+    parts: tuple[BaseTarget, ...]
     name: str | None = None
-    parts: tuple[Any, ...] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        parts = tuple(self.of) if isinstance(self.of, Sequence) else (self.of,)
+    def __init__(
+        self, function: Callable[..., Any] | ArrayLike, of: BaseTarget | Sequence[BaseTarget], name: str | None = None
+    ) -> None:
+        parts = tuple(of) if isinstance(of, Sequence) else (of,)
         if not parts or not all(map(is_target, parts)):
-            raise InputError("A Functional is taken of targets", self.of, 'Write of=[Record(0), Parameter("mu")]')
-        if any(isinstance(p, Functional) for p in parts):
-            raise InputError(
-                "A Functional of a Functional is not supported", self.of, "Write one function of records and parameters"
-            )
-        if not callable(self.function):
-            matrix = check_finite("function", as_float_array("function", self.function))
+            raise InputError("A Functional is taken of targets", of, 'Write of=[Record(0), Parameter("mu")]')
+        if not callable(function):
+            matrix = check_finite("function", as_float_array("function", function))
             if matrix.ndim > 2 or matrix.size == 0:
                 do = "Give one row of coefficients per number that is wanted"
                 raise InputError("function must be callable or a matrix of coefficients", f"shape {matrix.shape}", do)
-        if self.name is not None:
-            check_text("name", self.name, "Leave it out, or say what the function gives")
-        object.__setattr__(self, "of", parts)
-        object.__setattr__(self, "parts", parts)
+        if name is not None:
+            check_text("name", name, "Leave it out, or say what the function gives")
+        for key, value in (("function", function), ("parts", parts), ("name", name)):
+            object.__setattr__(self, key, value)
 
-    def __call__(self, stacked: Array, sizes: Sequence[int], scalars: Sequence[bool]) -> Array:
-        """Apply to stacked values ``(..., sum(sizes))``; gives back ``(..., m)`` or ``(...)``."""
+    def in_files(self, files: Files) -> Array:
+        values = [part.in_files(files) for part in self.parts]
+        stacked = np.concatenate([flat(v) for v in values], axis=1)
+        return self._applied(stacked, [flat(v).shape[1] for v in values], [v.ndim == 1 for v in values])
+
+    def _applied(self, stacked: Array, sizes: Sequence[int], numbers: Sequence[bool]) -> Array:
+        """Of stacked values ``(points, sum(sizes))``; gives back ``(points, m)`` or ``(points,)``."""
         if not callable(self.function):
             matrix = np.atleast_2d(np.asarray(self.function, dtype=np.float64))
             if matrix.shape[1] != stacked.shape[-1]:
@@ -462,93 +945,61 @@ class Functional:
             result = stacked @ matrix.T
             return result[..., 0] if np.ndim(self.function) == 1 else result
         edges = np.cumsum([0, *sizes])
-        spans = list(zip(edges[:-1], edges[1:], scalars, strict=True))
-        flat = stacked.reshape(-1, stacked.shape[-1])
+        spans = zip(edges[:-1], edges[1:], numbers, strict=True)
+        arguments = [stacked[:, a] if number else stacked[:, a:b] for a, b, number in spans]
 
-        def one(point: Array) -> Array:
-            arguments = [float(point[a]) if scalar else point[a:b] for a, b, scalar in spans]
-            try:
-                return np.asarray(self.function(*arguments), dtype=np.float64)
-            except Exception as error:
-                # Arguments and text stay out of the message: they may be, or quote, confidential records.
-                raise InputError(
-                    f"The function of {', '.join(p.describe() for p in self.parts)} fails",
-                    failure(error),
-                    "Let it take one argument per target and give back a number or a vector",
-                ) from None
+        def function(*values: Array) -> Array:
+            return np.asarray(self.function(*values), dtype=np.float64)
 
-        together = self._together(flat, spans, one)
-        if together is not None:
-            return together.reshape(stacked.shape[:-1] + together.shape[1:])
-        rows = [one(point) for point in flat]
-        result = np.stack(rows)
-        if result.ndim > 2:
-            raise InputError(
-                "The function must give a number or a vector", f"shape {result.shape[1:]}", "Flatten what it gives back"
-            )
-        return result.reshape(stacked.shape[:-1] + result.shape[1:])
+        return over_points(function, arguments, ", ".join(p.describe() for p in self.parts))
 
-    def _together(self, flat: Array, spans: Sequence[Any], one: Callable[[Array], Array]) -> Array | None:
-        """All points in one call, for functions written in array arithmetic; None if the function is not.
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        return tuple(term for part in self.parts for term in part.terms)
 
-        A vector argument is given with its components first, so that ``m[0]`` is the first component of every point.
-        Points at both ends and in the middle are computed one by one as well, and must agree.
-        """
-        if len(flat) < 32:
+    def moved(self, place: Callable[[int], int]) -> Functional:
+        return Functional(self.function, [part.moved(place) for part in self.parts], self.name)
+
+    def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> LinearForm | None:
+        inner = [part.linear(k, number, widths) for part in self.parts]
+        forms = [form for form in inner if form is not None]
+        if len(forms) < len(inner):
             return None
-        try:
-            with np.errstate(all="ignore"):
-                found = np.asarray(
-                    self.function(*[flat[:, a] if scalar else flat[:, a:b].T for a, b, scalar in spans]),
-                    dtype=np.float64,
-                )
-        except Exception:
-            # Whatever goes wrong with arrays, point by point is the definition and says what is really wrong.
+        found = self._probed([len(f.constant) for f in forms], [f.number for f in forms])
+        if found is None:
             return None
-        if found.ndim not in (1, 2) or found.shape[-1] != len(flat):
-            return None
-        found = found if found.ndim == 1 else found.T
-        some = [0, len(flat) // 3, len(flat) // 2, len(flat) - 1]
-        alone = [one(flat[i]) for i in some]
-        if any(a.shape != found.shape[1:] for a in alone) or not np.allclose(
-            found[some], np.stack(alone), rtol=1e-12, equal_nan=True
-        ):
-            return None
-        return found
+        matrix, constant, single = found
+        if any(not np.array_equal(f.matrix, np.eye(len(f.matrix))) or f.constant.any() for f in forms):
+            constant = constant + matrix @ np.concatenate([f.constant for f in forms])
+            matrix = matrix @ block_diag(*(f.matrix for f in forms))
+        return LinearForm(tuple(t for f in forms for t in f.terms), matrix, constant, single)
 
-    def linear(self, sizes: Sequence[int], scalars: Sequence[bool]) -> tuple[Array, Array, bool] | None:
-        """Return (matrix, constant, is a number) if the function is affine, else None.
+    def _probed(self, sizes: Sequence[int], numbers: Sequence[bool]) -> tuple[Array, Array, bool] | None:
+        """Matrix, constant and whether it is a number, if the function is affine; else None.
 
-        A callable is probed at the origin, along each axis and at ten random points of three sizes.
+        A callable is probed at the origin, along each axis and at twelve random points of three sizes.
         """
         width = int(np.sum(sizes))
+        points = [np.zeros((1, width)), np.eye(width)]
+        rng = np.random.default_rng(0)
+        probes = np.concatenate([rng.standard_normal((4, width)) * s for s in (1e-2, 1.0, 1e3)])
         try:
             with np.errstate(all="ignore"):
-                constant = self(np.zeros((1, width)), sizes, scalars)[0]
-                axes = self(np.eye(width), sizes, scalars)
+                origin, axes = (self._applied(p, sizes, numbers) for p in points)
+                if not (np.isfinite(origin).all() and np.isfinite(axes).all()):
+                    return None
+                seen = self._applied(probes, sizes, numbers).reshape(len(probes), -1)
         except (ZeroDivisionError, FloatingPointError, ValueError, OverflowError):
             return None
-        scalar = constant.ndim == 0
-        constant = np.atleast_1d(constant)
+        constant = np.atleast_1d(origin[0])
         matrix = (axes.reshape(width, -1) - constant).T
-        if not (np.all(np.isfinite(constant)) and np.all(np.isfinite(matrix))):
+        room = 1e-9 * (1.0 + np.abs(constant) + np.abs(probes) @ np.abs(matrix).T)
+        if not np.all(np.abs(seen - (probes @ matrix.T + constant)) <= room):
             return None
-        if callable(self.function):
-            rng = np.random.default_rng(0)
-            probes = np.concatenate([rng.standard_normal((4, width)) * s for s in (1e-2, 1.0, 1e3)])
-            try:
-                with np.errstate(all="ignore"):
-                    seen = self(probes, sizes, scalars).reshape(len(probes), -1)
-            except (ZeroDivisionError, FloatingPointError, ValueError, OverflowError):
-                return None
-            told = probes @ matrix.T + constant
-            room = 1e-9 * (1.0 + np.abs(constant) + np.abs(probes) @ np.abs(matrix).T)
-            if not np.all(np.abs(seen - told) <= room):
-                return None
-        return matrix, constant, scalar
+        return matrix, constant, origin.ndim == 1
+
+    def __repr__(self) -> str:
+        return f"Functional(function={self.function!r}, of={self.parts!r}, name={self.name!r})"
 
     def describe(self) -> str:
-        if self.name:
-            return self.name
-        of = ", ".join(p.describe() for p in self.parts)
-        return f"a function of {of}"
+        return self.name or f"a function of {', '.join(p.describe() for p in self.parts)}"

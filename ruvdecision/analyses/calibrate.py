@@ -15,17 +15,17 @@ from scipy import special
 from ..beliefs.finite import FiniteBelief
 from ..beliefs.normal import NormalBelief
 from ..beliefs.pymc import PyMCBelief
-from ..beliefs.table.belief import Cell, TableBelief
+from ..beliefs.table.belief import TableBelief
 from ..checks import Seed, check_choice, check_index, check_integer, check_number
 from ..engines import pick
 from ..errors import InputError, UnsupportedError, kind_of
 from ..losses import Quadratic, ZeroOne
 from ..masks.base import Mask
-from ..protocols import Array, Belief, Engine, Target
+from ..protocols import Array, Belief, Engine
 from ..running.progress import Bar
 from ..running.replication import replicate_seeds
 from ..running.run import Task, root_seed, run
-from ..targets import Average, EachRecord, Functional, Identity, NewRecord, Parameter, Record, Records
+from ..targets import BaseTarget, Files, Kind
 from ..users.user import User
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ FEW_DRAWS = {"draws": 500, "tune": 300, "chains": 2}
 def calibrate(
     belief: Belief,
     mask: Mask,
-    target: Target,
+    target: BaseTarget,
     simulations: int = 200,
     *,
     draws: int = 99,
@@ -104,7 +104,7 @@ def calibrate(
     alpha = check_number("alpha", alpha, low=0, high=1, open_low=True, open_high=True)
     if not isinstance(mask, Mask):
         raise InputError("calibrate needs a mask", kind_of(mask), "Write ruv.Noise(variance=2), for example")
-    if isinstance(target, (Identity, EachRecord)):
+    if target.asks_row or target.asks_each:
         raise UnsupportedError(
             f"{target.describe()} has no rank to look at", do="Calibrate Record(j), Parameter(name) or a Functional"
         )
@@ -354,7 +354,7 @@ def simulate(shared: Any, start: int, stop: int) -> dict[str, Any]:
         if not start <= r < stop:
             continue
         made = _make(user.belief, user.target, np.random.default_rng(for_data))
-        truth = np.atleast_1d(_truth(user, user.target, made))
+        truth = np.atleast_1d(_truth(user.target, made))
         release = mask.release(made.table, for_mask)
         for_sampler, for_ranks = for_draws.spawn(2)
         rng = np.random.default_rng(for_ranks)
@@ -389,8 +389,6 @@ class _Made(NamedTuple):
 
 
 def _make(belief: Any, target: Any, rng: np.random.Generator) -> _Made:
-    parts = target.parts if isinstance(target, Functional) else (target,)
-    more = any(isinstance(p, NewRecord) for p in parts)
     if isinstance(belief, TableBelief):
         counts = belief.draw(rng)
         return _Made(counts, np.asarray(counts, dtype=np.float64), {})
@@ -409,7 +407,7 @@ def _make(belief: Any, target: Any, rng: np.random.Generator) -> _Made:
         table = pd.DataFrame(rows[:-1], columns=None if belief.columns is None else list(belief.columns))
         rows, mean = (rows[:, 0], mean[0]) if belief.scalar else (rows, mean)
         return _Made(table, rows[:-1], {"mu": mean}, rows[-1])
-    if isinstance(belief, PyMCBelief) and more:
+    if isinstance(belief, PyMCBelief) and target.asks(Kind.NEW):
         n = belief.records
         if belief.anatomy(n).single is None:
             raise UnsupportedError(
@@ -429,34 +427,12 @@ def _make(belief: Any, target: Any, rng: np.random.Generator) -> _Made:
     )
 
 
-def _truth(user: User, target: Any, made: _Made) -> Any:
+def _truth(target: BaseTarget, made: _Made) -> Any:
     """The target in a data set that was drawn, a number or a vector."""
-    records = made.records
-    if isinstance(target, Functional):
-        parts = [np.asarray(_truth(user, p, made), dtype=np.float64) for p in target.parts]
-        flat = np.concatenate([p.ravel() for p in parts])
-        return target(flat[None], [p.size for p in parts], [p.ndim == 0 for p in parts])[0]
-    if isinstance(target, Cell):
-        return records[target.index]
-    if isinstance(target, Record):
-        return records[check_index("row", target.row, len(records))]
-    if isinstance(target, Records):
-        return records.ravel()
-    if isinstance(target, Average):
-        return records.mean(axis=0)
-    if hasattr(target, "rank_in"):
-        return np.sort(records, axis=0)[target.rank_in(len(records)) - 1]
-    if isinstance(target, Parameter) and target.name in made.parameters:
-        value = np.asarray(made.parameters[target.name], dtype=np.float64)
-        if target.component is not None:
-            return value.ravel()[check_index("component", target.component, value.size)]
-        return value if value.ndim == 0 else value.ravel()
-    if isinstance(target, NewRecord) and made.new is not None:
-        return made.new
-    raise UnsupportedError(
-        f"{type(user.belief).__name__} does not tell the truth of {target.describe()} when it draws",
-        do="Give it a method draw_with_parameters(rng) -> (records, {name: value}), or calibrate a Record",
-    )
+    known = {name: np.asarray(value, dtype=np.float64)[None] for name, value in made.parameters.items()}
+    new = None if made.new is None else np.asarray(made.new, dtype=np.float64)[None]
+    do = "Give the belief a method draw_with_parameters(rng) -> (records, {name: value}), or calibrate a Record"
+    return target.in_files(Files(made.records[None], known, new, do))[0]
 
 
 def _few(engine: Any) -> Any:

@@ -128,10 +128,10 @@ class PublishingPrice:
         return RUMap.concat([self.published, self.unpublished], names=["published", "unpublished"])
 
     def plot(self, ax: Axes | None = None, *, max_risk: float | None = None) -> Axes:
-        """Each release twice on the map, with an arrow from secret to published; see `plot_publishing`."""
-        from ..plots.record_risk import plot_publishing
+        """Each release twice on the map, with an arrow from secret to published; see `plots.publishing`."""
+        from .. import plots
 
-        return plot_publishing(self, ax, max_risk=max_risk)
+        return plots.publishing(self, ax, max_risk=max_risk)
 
     def __str__(self) -> str:
         """One sentence that says what publishing costs at most and what it brings."""

@@ -229,10 +229,10 @@ class RecordRisk:
     def plot(
         self, release: Any = None, ax: Axes | None = None, *, by_group: bool = False, max_risk: float | None = None
     ) -> Axes:
-        """How many records have which risk: a histogram of one release, or a curve for each of several; see `plot_record_risk`."""
-        from ..plots.record_risk import plot_record_risk
+        """How many records have which risk: a histogram of one release, or a curve for each of several; see `plots.record_risk`."""
+        from .. import plots
 
-        return plot_record_risk(self, release, ax, by_group=by_group, max_risk=max_risk)
+        return plots.record_risk(self, release, ax, by_group=by_group, max_risk=max_risk)
 
     def _place(self, release: Any) -> int:
         """Position of a release, by position, label or mask."""

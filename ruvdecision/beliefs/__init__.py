@@ -3,6 +3,6 @@
 from .finite import FiniteBelief
 from .normal import NormalBelief
 from .pymc import PyMCBelief
-from .table.belief import Cell, TableBelief
+from .table.belief import TableBelief
 
-__all__ = ["Cell", "FiniteBelief", "NormalBelief", "PyMCBelief", "TableBelief"]
+__all__ = ["FiniteBelief", "NormalBelief", "PyMCBelief", "TableBelief"]

@@ -23,7 +23,7 @@ from ..checks import (
 )
 from ..errors import InputError, RuvError
 from ..protocols import Array
-from ..targets import Average, Functional, Identity, NewRecord, Parameter, Record, Records
+from ..targets import BaseTarget, Kind, Term
 
 __all__ = ["FiniteBelief", "Levels"]
 
@@ -272,54 +272,53 @@ class FiniteBelief:
             return f"one of {len(self.states)} values to be the confidential record"
         return f"one of {len(self.states)} states {self.name} to have made {self.records} records with {len(self.levels)} outcomes"
 
-    def check_target(self, target: Any) -> None:
+    def check_target(self, target: BaseTarget) -> None:
         """Raise if the belief has no such target."""
-        if isinstance(target, Identity):
+        if target.asks_row:
             target.rows_in(self.records)
-        elif isinstance(target, Functional):
-            for part in target.parts:
-                self.check_target(part)
-                if self.labels_of(part):
-                    raise InputError(
-                        "A function needs numbers, and these values are labels",
-                        target.describe(),
-                        "Give the values as numbers",
-                    )
-        elif isinstance(target, Parameter):
-            if target.name != self.name:
-                raise InputError("The belief has no such parameter", target.name, suggest(target.name, self.parameters))
-            if target.component is not None:
+            return
+        for term in target.terms:
+            self._check_term(term, target)
+        if not target.verbatim and (
+            (self.states.labelled and target.asks(Kind.PARAMETER))
+            or (self.levels.labelled and not target.only(Kind.PARAMETER))
+        ):
+            raise InputError(
+                "A function needs numbers, and these values are labels", target.describe(), "Give the values as numbers"
+            )
+
+    def _check_term(self, term: Term, target: BaseTarget) -> None:
+        if term.kind is Kind.PARAMETER:
+            if term.name != self.name:
+                raise InputError("The belief has no such parameter", term.name, suggest(term.name, self.parameters))
+            if term.component is not None:
                 if self.states.numbers.ndim == 1:
                     raise InputError(
                         f"{self.name} is a number and has no components",
-                        target.component,
+                        term.component,
                         f'Write Parameter("{self.name}")',
                     )
-                check_index("component", target.component, self.states.columns)
-        elif isinstance(target, Record):
-            check_index("row", target.row, self.records)
-        elif isinstance(target, NewRecord):
-            if self.likelihood is None:
-                raise InputError(
-                    "Without a likelihood there is no population to draw a new record from",
-                    target.describe(),
-                    "Give likelihood=",
-                )
-        elif isinstance(target, Average):
-            if self.levels.labelled:
-                raise InputError("Labels have no average", target.describe(), "Give outcomes as numbers")
-        elif not isinstance(target, Records):
+                check_index("component", term.component, self.states.columns)
+        elif term.kind is Kind.RECORD:
+            check_index("row", term.row, self.records)
+        elif term.kind is Kind.NEW and self.likelihood is None:
+            raise InputError(
+                "Without a likelihood there is no population to draw a new record from",
+                target.describe(),
+                "Give likelihood=",
+            )
+        elif term.kind is Kind.AVERAGE and self.levels.labelled:
+            raise InputError("Labels have no average", target.describe(), "Give outcomes as numbers")
+        elif term.kind is Kind.CELL:
             raise InputError(
                 "A FiniteBelief has no such target",
                 target,
                 f'Use Parameter("{self.name}"), Record(j), NewRecord(), Records(), Average() or a Functional of them',
             )
 
-    def labels_of(self, target: Any) -> bool:
+    def labels_of(self, target: BaseTarget) -> bool:
         """Whether a target's values are labels."""
-        if isinstance(target, Parameter):
-            return self.states.labelled
-        return not isinstance(target, (Functional, Average)) and self.levels.labelled
+        return target.verbatim and (self.states if target.asks(Kind.PARAMETER) else self.levels).labelled
 
 
 def _plain(levels: Levels, place: int) -> Any:

@@ -22,7 +22,7 @@ from ..checks import (
 )
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
-from ..targets import Functional, Identity, Parameter, Record
+from ..targets import BaseTarget, Kind
 
 __all__ = ["NormalBelief"]
 
@@ -139,20 +139,19 @@ class NormalBelief:
     def parameters(self) -> tuple[str, ...]:
         return ("mu",)
 
-    def check_target(self, target: Any) -> None:
+    def check_target(self, target: BaseTarget) -> None:
         """Raise an error if the belief does not have this target."""
-        if isinstance(target, Identity):
+        if target.asks_row:
             target.rows_in(self.records)
             return
-        parts = target.parts if isinstance(target, Functional) else (target,)
-        for part in parts:
-            if isinstance(part, Record):
-                check_index("The row of a Record", part.row, self.records)
-            elif isinstance(part, Parameter):
-                if part.name != "mu":
-                    raise InputError("NormalBelief has no such parameter", part.name, suggest(part.name, ["mu"]))
-                if part.component is not None:
-                    check_index("component", part.component, self.k)
+        for term in target.terms:
+            if term.kind is Kind.RECORD:
+                check_index("The row of a Record", term.row, self.records)
+            elif term.kind is Kind.PARAMETER:
+                if term.name != "mu":
+                    raise InputError("NormalBelief has no such parameter", term.name, suggest(term.name, ["mu"]))
+                if term.component is not None:
+                    check_index("component", term.component, self.k)
 
     def draw(self, rng: np.random.Generator) -> Array:
         """Draw the population mean and then the records, shape (records,) or (records, k)."""

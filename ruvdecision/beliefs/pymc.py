@@ -11,7 +11,7 @@ import numpy as np
 
 from ..checks import check_integer, check_text
 from ..errors import InputError
-from ..targets import Functional, Identity, Parameter, Record
+from ..targets import BaseTarget, Kind
 
 if TYPE_CHECKING:
     from ..engines.pymc.model import Anatomy
@@ -126,25 +126,25 @@ class PyMCBelief:
             )
         return model
 
-    def check_target(self, target: Any) -> None:
+    def check_target(self, target: BaseTarget) -> None:
         """Refuse a target that this belief can never have; names are checked when the model is built."""
-        if isinstance(target, Identity):
+        if target.asks_row:
             raise InputError(
                 "PyMCBelief does not have this target",
                 target,
                 "Use Record(j), Parameter(name), NewRecord(), Average() ...",
             )
 
-    def check_names(self, target: Any, n: int) -> None:
+    def check_names(self, target: BaseTarget, n: int) -> None:
         """Refuse a parameter that is not in the model, and a row that is not in the file, before anything is compiled."""
         names = self.anatomy(n).names
-        for part in target.parts if isinstance(target, Functional) else (target,):
-            if isinstance(part, Parameter) and part.name not in names:
+        for term in target.terms:
+            if term.kind is Kind.PARAMETER and term.name not in names:
                 raise InputError(
-                    "The model has no parameter of this name", part.name, f"Choose one of {', '.join(names) or 'none'}"
+                    "The model has no parameter of this name", term.name, f"Choose one of {', '.join(names) or 'none'}"
                 )
-            if isinstance(part, Record) and not -n <= part.row < n:
-                raise InputError(f"There are {n} records", part.row, "Count rows from 0")
+            if term.kind is Kind.RECORD and not -n <= term.row < n:
+                raise InputError(f"There are {n} records", term.row, "Count rows from 0")
 
     def draw(self, rng: np.random.Generator) -> Any:
         """Draw a data set of ``size`` records from the belief: parameters from the prior, then records."""

@@ -41,12 +41,18 @@ def executor_of(options: argparse.Namespace) -> Iterator[Executor | None]:
     if options.workers is None or options.workers == 1:
         yield None
         return
-
-    # Ctrl-C is for this process, which then ends its workers: they should not answer it with tracebacks of their own.
-    pool = ProcessPoolExecutor(options.workers, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
+    pool = ProcessPoolExecutor(options.workers, initializer=_begin_worker)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the workers end, too
     try:
         yield pool
     finally:
+        signal.signal(signal.SIGTERM, before)
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in multiprocessing.active_children():
             worker.terminate()
+
+
+def _begin_worker() -> None:
+    # Ctrl-C is for the process that started the workers, which then ends them: they should not answer with tracebacks.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

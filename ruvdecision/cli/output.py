@@ -24,7 +24,7 @@ FREE = "Add --force to write over them, or name another --out"
 
 
 def check_out(options: argparse.Namespace, stems: Sequence[str]) -> Path | None:
-    """The directory of --out; one that cannot be written to, or files in the way, are refused before any work is done."""
+    """The directory of --out. One that cannot be written to, or files in the way, are refused before any work."""
     if options.out is None:
         if options.figures:
             raise InputError("--figures needs a directory", "no --out", "Add --out DIR")

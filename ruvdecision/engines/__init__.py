@@ -90,7 +90,7 @@ def pick(engine: Any, user: Any, masks: Sequence[Any], data: Any = None) -> Any:
             engine = FixedRule()
     elif isinstance(engine, (FixedRule, Ranks)):
         engine = "auto"
-    ranked = not isinstance(user, Snooper) and hasattr(user.target, "rank_in") and isinstance(user.belief, NormalBelief)
+    ranked = not isinstance(user, Snooper) and user.target.ranked and isinstance(user.belief, NormalBelief)
     if ranked and (isinstance(engine, Exact) or (isinstance(engine, str) and engine in ("auto", "exact"))):
         engine = Ranks()  # order statistics of normal records have an engine of their own
     if isinstance(getattr(user, "belief", None), FiniteBelief) and not isinstance(user, Snooper) and _whole(masks):

@@ -26,7 +26,7 @@ from ..masks.suppress import Suppress
 from ..posteriors import Gaussian
 from ..protocols import Array, Posterior, Solution
 from ..running.replication import REPLICATES, replicate_error, replicate_seeds
-from ..targets import EachRecord, Functional, Identity, Record
+from ..targets import BaseTarget, EachRecord, Kind, LinearForm
 from ..users.mask_prior import MaskPrior
 from ..users.rules import Mean, Row
 from ..users.user import Snooper, User
@@ -34,7 +34,8 @@ from .each_row import drawn_rows, given_rows
 from .finite.channel import FiniteChannel
 from .finite.enumeration import _codes, _sample_covariance
 from .normal.conditioning import Conditioned
-from .normal.exact import Exact, _form, _gaussian, _released, as_records
+from .normal.exact import Exact, as_records, released
+from .normal.forms import form_of, gaussian_of
 from .rules.source import Source
 
 __all__ = ["Each", "EachRecords", "aim_at", "every_record"]
@@ -75,7 +76,7 @@ class EachRecords:
     def refuses(self, user: Any, masks: Sequence[Mask], data: Any = None) -> str | None:
         from . import pick
 
-        if not isinstance(user.target, EachRecord):
+        if not user.target.asks_each:
             return f"EachRecords needs the target EachRecord; this user is after {user.target.describe()}. Use engine='auto'."
         try:
             row = int(rows_of(user, data)[0])
@@ -96,7 +97,7 @@ class EachRecords:
     ) -> Solution:
         each = every_record(user, masks, engine=self.engine, data=data, replicates=replicates, seed=seed, tell=tell)
         target: EachRecord = user.target
-        value = np.asarray(target.of(each.uncertainty))
+        value = np.asarray(target.overall(each.uncertainty))
         if target.aggregate == "mean":
             error = each.error.mean(axis=1)
         else:
@@ -109,7 +110,7 @@ class EachRecords:
             error = np.max(np.where(near, each.error, own), axis=1)
         riskiest = each.rows[np.argmin(each.uncertainty, axis=1)].astype(np.float64)
         names = each.engine
-        before = float(np.asarray(target.of(each.before)))
+        before = float(np.asarray(target.overall(each.before)))
         return Solution(value, error, before, names[0] if len(set(names)) == 1 else names, {"riskiest": riskiest})
 
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
@@ -154,7 +155,7 @@ def every_record(
 def rows_of(user: Any, data: Any) -> Ints:
     """The rows in question."""
     n = file_size(user, data)
-    return user.target.rows_in(n) if isinstance(user.target, EachRecord) else np.arange(n)
+    return user.target.rows_in(n) if user.target.asks_each else np.arange(n)
 
 
 def file_size(user: Any, data: Any) -> int:
@@ -170,27 +171,22 @@ def file_size(user: Any, data: Any) -> int:
 
 def aim_at(user: Any, row: int) -> Any:
     """The same user, after the record of one row."""
-    target = user.target
-    if isinstance(user, Snooper):
-        own = isinstance(user.estimator, Row) and (
-            user.estimator.row is None or getattr(target, "row", None) == user.estimator.row
+    target = user.target.aimed_at(row)
+    if target is None:
+        raise InputError(
+            "Per-record risk needs a user who is after one record",
+            user.target.describe(),
+            "Use EachRecord(), Record(0), Identity(0) or a Functional of one",
         )
-        return replace(user, target=_moved_to(target, row), estimator="row" if own else user.estimator)
-    return replace(user, target=_moved_to(target, row))
+    if isinstance(user, Snooper):
+        own = isinstance(user.estimator, Row) and _is_own(user.estimator, user.target)
+        return replace(user, target=target, estimator="row" if own else user.estimator)
+    return replace(user, target=target)
 
 
-def _moved_to(target: Any, row: int) -> Any:
-    if isinstance(target, (Record, EachRecord)):
-        return Record(row)
-    if isinstance(target, Identity) and target.values is None:
-        return replace(target, row=row)
-    if isinstance(target, Functional) and len({p.row for p in target.parts if isinstance(p, Record)}) == 1:
-        return replace(target, of=[Record(row) if isinstance(p, Record) else p for p in target.parts])
-    raise InputError(
-        "Per-record risk needs a user who is after one record",
-        target.describe(),
-        "Use EachRecord(), Record(0), Identity(0) or a Functional of one",
-    )
+def _is_own(rule: Row, target: BaseTarget) -> bool:
+    """Whether a rule takes the row of the target's own record."""
+    return rule.row is None or (target.verbatim and target.asks(Kind.RECORD) and target.terms[0].row == rule.row)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,14 +209,12 @@ class _Task:
         user = self.user
         if isinstance(user, Snooper):
             return self._snooper() if isinstance(aim_at(user, 0).estimator, Row) and self._own_row else None
-        if not (isinstance(user.belief, NormalBelief) and user.plain) or not isinstance(
-            user.target, (Record, EachRecord, Functional)
-        ):
+        if not (isinstance(user.belief, NormalBelief) and user.plain) or user.target.asks_row:
             return None
         if self.engine not in ("auto", "exact") and not isinstance(self.engine, Exact):
             return None
-        form = _form(user.belief, aim_at(user, 0).target)
-        if form is None or len(form.parts) != 1:
+        form = form_of(user.belief, aim_at(user, 0).target)
+        if form is None or len(form.terms) != 1:
             return None
         table = None if self.data is None else as_records(user.belief, self.data)
         channel = self._channel(table)
@@ -232,14 +226,13 @@ class _Task:
 
     @property
     def _own_row(self) -> bool:
-        rule, target = self.user.estimator, self.user.target
-        return rule.row is None or (isinstance(target, Record) and target.row == rule.row)
+        return _is_own(self.user.estimator, self.user.target)
 
     def _channel(self, table: Array | None) -> LinearChannel:
         numbers = np.array([m.numbers for m in self.masks], dtype=np.float64).reshape(len(self.masks), -1)
         return Exact()._channel(self.user.belief, self.masks[0], numbers, table)
 
-    def _closed(self, channel: LinearChannel, form: Any) -> Each:
+    def _closed(self, channel: LinearChannel, form: LinearForm) -> Each:
         given = Conditioned(self.user.belief, channel)
         shape, _, cell = channel.layout.rows()
         kinds, which = np.unique(np.stack([shape, cell])[:, self.rows], axis=1, return_inverse=True)
@@ -247,12 +240,12 @@ class _Task:
         found = [given.record_covariance(int(t), int(c), matrix) for t, c in kinds.T]
         lead = len(self.masks)
         stacked = np.stack([np.broadcast_to(c, (lead, *c.shape[1:])) for c in found], axis=1)
-        each = self.user.loss.uncertainty(_gaussian(stacked, form))
+        each = self.user.loss.uncertainty(gaussian_of(stacked, form))
         which = which.reshape(-1)
         value, error = (np.broadcast_to(v, stacked.shape[:2])[:, which] for v in each)
         return Each(self.rows, value, error, self._before(), ["exact"] * lead)
 
-    def _simulated(self, table: Array, form: Any) -> Each:
+    def _simulated(self, table: Array, form: LinearForm) -> Each:
         """Average over releases of the data, all records on the same ones."""
         user, count = self.user, REPLICATES if self.replicates is None else self.replicates
         frame = pd.DataFrame(table)
@@ -267,11 +260,11 @@ class _Task:
             ]
             seen = np.empty((count, len(self.rows)))
             for r, (_, for_mask, _) in enumerate(replicate_seeds(self.seed, count)):
-                values, place = _released(user.belief, given.channel, mask.release(frame, for_mask))
+                values, place = released(user.belief, given.channel, mask.release(frame, for_mask))
                 at = place[self.rows]
                 means = given.means(values).records()[at] @ form.matrix.T + form.constant
                 posterior = (
-                    Gaussian.scalar(means[:, 0], spreads[at, 0, 0]) if form.scalar else Gaussian(means, spreads[at])
+                    Gaussian.scalar(means[:, 0], spreads[at, 0, 0]) if form.number else Gaussian(means, spreads[at])
                 )
                 result = user.loss.uncertainty(posterior, user.actions)
                 seen[r] = result.value
@@ -331,7 +324,7 @@ class _Task:
         user = self.user
         alone = self.rows[:, None]
         beliefs = [b for b in (user.belief, getattr(user, "truth", None)) if b is not None]
-        if not beliefs or isinstance(user.target, Identity):
+        if not beliefs or user.target.asks_row:
             return alone
         if (
             isinstance(user, Snooper)

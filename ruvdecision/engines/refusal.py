@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from ..errors import UnsupportedError
-from ..targets import EachRecord, Identity
 from ..users.user import Snooper
 
 __all__ = ["has_own_engine", "refusal"]
@@ -31,9 +30,9 @@ def has_own_engine(name: str, user: Any, *, identity: bool = False) -> str | Non
     """
     if isinstance(user, Snooper):
         return f"{name} needs a User; a Snooper has a rule and no posterior. Use engine='auto'."
-    if isinstance(user.target, EachRecord):
+    if user.target.asks_each:
         return f"{name} needs a target that is one thing; {user.target.describe()} is many. Use engine='auto'."
-    if isinstance(user.target, Identity) and not identity:
+    if user.target.asks_row and not identity:
         return f"{name} does not have the target Identity. Use engine='auto', or Record(j) with Shuffle()."
     if not user.plain:
         return f"{name} needs a user whose belief is the agency's and who knows the mask. Use engine='auto'."

@@ -17,12 +17,13 @@ from ..errors import InputError, UnsupportedError
 from ..masks.base import Batch, Mask
 from ..posteriors import Drawn, Gaussian, Mixture
 from ..protocols import Array, Posterior
-from ..targets import Functional, Record, Records
+from ..targets import BaseTarget, Kind, Term
 from ..users.mask_prior import MaskPrior
 from ..users.user import User
 from .normal.affine import AffineMeans, block_covariance, block_sums, contrast_covariance, latent_prior
 from .normal.conditioning import Conditioned
-from .normal.exact import DRAWS, LARGEST_JOINT, Exact, _form, _mentions_record, _moved, _released, _selector, _sizes
+from .normal.exact import Exact, moved, released
+from .normal.forms import DRAWS, LARGEST_JOINT, all_records, drawn_values, form_of, gaussian_of, joint_terms, selector
 from .rules.moments import present
 
 __all__ = ["Density", "NormalMixture", "log_density"]
@@ -74,16 +75,14 @@ class NormalMixture:
 
     def after(self, release: Any, rng: np.random.Generator) -> Posterior:
         """Posterior of the target after one release."""
-        values, place = _released(self.belief, self.channel, release)
+        values, place = released(self.belief, self.channel, release)
         user = (
-            self.user
-            if self.channel.location != "drawn"
-            else replace(self.user, target=_moved(self.user.target, place))
+            self.user if self.channel.location != "drawn" else replace(self.user, target=moved(self.user.target, place))
         )
         if len(self.masks) == 1:
             return Exact()._posterior(user, self.families[0][1], values, rng)
         weights = self.weights(values)
-        if _mentions_record(user.target) and self.channel.location == "unknown":
+        if user.target.places_records and self.channel.location == "unknown":
             return self._over_rows(user, weights, values)
         return self._mixture(user, weights, values, rng)
 
@@ -98,48 +97,33 @@ class NormalMixture:
         return combined_weights(self.prior, log, rank)
 
     def _mixture(self, user: User, weights: Array, values: Array, rng: np.random.Generator) -> Posterior:
-        form = None if isinstance(user.target, Records) else _form(self.belief, user.target)
-        if isinstance(user.target, Records):
-            size = self.belief.records * self.belief.k
+        belief, target = self.belief, user.target
+        if target.is_a(Kind.FILE):
+            size = belief.records * belief.k
             if size > LARGEST_JOINT or size**2 * len(self.masks) > 20 * LARGEST_MIXTURE:
                 raise UnsupportedError(
                     "The joint posterior of all records is too large for a mixture", do="Ask for Record(j)"
                 )
-            parts: tuple[Any, ...] = tuple(Record(j) for j in range(self.belief.records))
-            matrix, constant, scalar = np.eye(size), np.zeros(size), False
-        elif form is not None:
-            parts, matrix, constant, scalar = form.parts, form.matrix, form.constant, form.scalar
-        else:
-            assert isinstance(user.target, Functional)
-            parts = tuple(user.target.parts)
-            matrix = _selector(self.belief, parts)
-            constant, scalar = np.zeros(len(matrix)), False
-        means, covariances = self._moments(user.target, parts, matrix, values)
+        form = all_records(belief) if target.is_a(Kind.FILE) else form_of(belief, target)
+        terms = joint_terms(belief, target) if form is None else form.terms
+        matrix = selector(belief, terms) if form is None else form.matrix
+        means, covariances = self._moments(target, terms, matrix, values)
         kept = weights > NEGLIGIBLE * weights.max()
         chances = weights[kept] / weights[kept].sum()
-        means, covariances = means[kept] + constant, covariances[kept]
-        if form is None and isinstance(user.target, Functional):
-            sizes, scalars = _sizes(self.belief, parts)
-            draws = user.target(Mixture(Gaussian(means, covariances), chances).sample(DRAWS, rng), sizes, scalars)
-            if not np.all(np.isfinite(draws)):
-                raise InputError(
-                    f"The target, {user.target.describe()}, must be a number for every value that is possible",
-                    f"{int(np.sum(~np.isfinite(draws)))} missing or infinite values among {len(draws)} draws",
-                    "Choose a function that is defined on the whole line",
-                )
-            return Drawn(draws)
-        if scalar:
-            return Mixture(Gaussian.scalar(means[:, 0], covariances[:, 0, 0]), chances)
-        return Mixture(Gaussian(means, covariances), chances)
+        means, covariances = means[kept], covariances[kept]
+        if form is None:
+            draws = Mixture(Gaussian(means, covariances), chances).sample(DRAWS, rng)
+            return Drawn(drawn_values(belief, target, terms, draws))
+        return Mixture(gaussian_of(covariances, form, means + form.constant), chances)
 
-    def _moments(self, target: Any, parts: Sequence[Any], matrix: Array, values: Array) -> tuple[Array, Array]:
+    def _moments(self, target: BaseTarget, terms: Sequence[Term], matrix: Array, values: Array) -> tuple[Array, Array]:
         """Posterior mean and covariance of a linear target under every candidate."""
         m = len(matrix)
         means, covariances = np.empty((len(self.masks), m)), np.empty((len(self.masks), m, m))
         for i, (positions, given) in enumerate(self.families):
-            key = (i, target) if isinstance(target, Record) else (i, id(target))
+            key = (i, target.terms if target.verbatim else id(target))
             if key not in self._means:
-                self._means[key] = (AffineMeans(given, parts), given.covariance(parts, matrix), target)
+                self._means[key] = (AffineMeans(given, terms), given.covariance(terms, matrix), target)
             affine, covariance, _ = self._means[key]
             means[positions] = (affine.matrix @ affine.coordinates(values) + affine.constant) @ matrix.T
             covariances[positions] = covariance
@@ -147,7 +131,7 @@ class NormalMixture:
 
     def _over_rows(self, user: User, weights: Array, values: Array) -> Posterior:
         """A record in an unknown row: every candidate and every row may be the one."""
-        form = _form(self.belief, user.target)
+        form = form_of(self.belief, user.target)
         kept = np.flatnonzero(weights > NEGLIGIBLE_ROWS * weights.max())
         if len(kept) * self.belief.records > LARGEST_MIXTURE:
             raise UnsupportedError(

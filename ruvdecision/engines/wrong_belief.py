@@ -24,13 +24,14 @@ from ..masks.suppress import Suppress
 from ..posteriors import Gaussian
 from ..protocols import Array, Posterior, Solution, Value
 from ..running.replication import REPLICATES, replicate_error, replicate_seeds
-from ..targets import Average, EachRecord, Identity, Record, Records
+from ..targets import Kind, LinearForm, Term
 from ..users.user import Snooper, User
 from .finite.enumeration import Enumeration, _codes, _sample_covariance
 from .finite.wrong_belief import FiniteDoubt, cost_of
 from .normal.affine import residual_law
-from .normal.conditioning import Conditioned, _Placed
-from .normal.exact import LARGEST_JOINT, Exact, _Form, _form, _gaussian, _mean_covariance, _mentions_record, as_records
+from .normal.conditioning import Conditioned, record_in
+from .normal.exact import Exact, as_records
+from .normal.forms import LARGEST_JOINT, all_records, form_of, gaussian_of, mean_covariance
 from .refusal import refusal
 from .unknown_mask import NormalMixture
 
@@ -62,10 +63,10 @@ class Misjudged:
     def refuses(self, user: Any, masks: Sequence[Mask], data: Any = None) -> str | None:
         if isinstance(user, Snooper):
             return "Misjudged needs a User; a Snooper has a rule and no posterior. Use engine='auto'."
-        if isinstance(user.target, EachRecord):
+        if user.target.asks_each:
             return f"Misjudged needs a target that is one thing; {user.target.describe()} is many. Use engine='auto'."
         try:
-            if isinstance(user.target, Identity):
+            if user.target.asks_row:
                 raise UnsupportedError(
                     "Which row is whose is not available for a user with another belief or an unknown mask",
                     do="Leave out truth= and knows_mask=, or ask for Record(j)",
@@ -85,7 +86,7 @@ class Misjudged:
                     f"A mask that is not known needs a NormalBelief or a FiniteBelief; this user has a {type(own.belief).__name__}",
                     do="Use knows_mask=True, or list the candidate masks in a map of their own",
                 )
-            elif hasattr(own.target, "rank_in"):
+            elif own.target.ranked:
                 raise UnsupportedError(
                     "Order statistics under an unknown mask are not available",
                     do="Ask for Record(j), or knows_mask=True",
@@ -138,7 +139,7 @@ class Misjudged:
         for done, i in enumerate(left):
             part = None if tell is None else lambda x, done=done: tell((done + x) / len(left))
             (value[i], error[i]), felt[i] = self._drawn(own, agency, masks[i], data, replicates, seed, part)
-            normal = isinstance(agency.belief, NormalBelief) and not hasattr(own.target, "rank_in")
+            normal = isinstance(agency.belief, NormalBelief) and not own.target.ranked
             how = "exact" if normal else self._inner(agency, [masks[i]], data).name
             names[i] = f"{how}, averaged over releases"
         return Solution(
@@ -187,34 +188,34 @@ class Misjudged:
     def _closed(self, own: User, agency: User, mask: Mask, numbers: Array) -> tuple[Value, Value] | None:
         """Expected loss for a family of masks, and the loss that the user expects; None if it depends on the release."""
         loss, target, count = own.loss, own.target, len(numbers)
-        if own.actions is not None or not loss.location_free or hasattr(target, "rank_in"):
+        if own.actions is not None or not loss.location_free or target.ranked:
             return None
         mine, theirs = (Conditioned(u.belief, Exact()._channel(u.belief, mask, numbers, None)) for u in (own, agency))
-        place = mine.channel.location if _mentions_record(target) else "known"
+        place = mine.channel.location if target.places_records else "known"
         second = getattr(loss, "second_order", False)
-        if isinstance(target, Records):
+        if target.is_a(Kind.FILE):
             weights = getattr(loss, "weights", 1.0)
             alike = not isinstance(weights, tuple) or len(weights) != mine.n * mine.k or mine.n == 1
             if not (getattr(loss, "separable", False) or second) or not alike:
                 return self._joint(own, mine, theirs, place, count)
-            form = _form(own.belief, Record(0))
-            assert form is not None
+            form = LinearForm.of_term(Term(Kind.RECORD), mine.k, own.belief.scalar)
             found = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in mine.channel.layout.classes()]
             if any(f is None for _, f in found):
                 return None
             return tuple(_times(_summed([(w, f[j]) for w, f in found if f is not None], count), mine.n) for j in (0, 1))  # type: ignore[return-value]
-        form = _form(own.belief, target)
-        if form is None:
+        linear = form_of(own.belief, target)
+        if linear is None:
             return None
+        form = linear
         if place == "known":
-            pair = self._judged(own, mine, theirs, form, form.parts)
+            pair = self._judged(own, mine, theirs, form, form.terms)
             return _out(pair[0], count), _out(pair[1], count)
-        if len(form.parts) != 1:
+        if len(form.terms) != 1:
             return None
         if place == "unknown":
             one = self._kind(own, mine, theirs, form, place, 0, 0)
             return None if one is None else (_out(one[0], count), _out(one[1], count))
-        kinds = mine.channel.layout.places(form.parts[0].row % mine.n)
+        kinds = mine.channel.layout.places(form.terms[0].row % mine.n)
         both = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in kinds]
         return tuple(_summed([(w, f[j]) for w, f in both if f is not None], count) for j in (0, 1))  # type: ignore[return-value]
 
@@ -225,51 +226,55 @@ class Misjudged:
         size = mine.n * mine.k
         if place != "known" or size > LARGEST_JOINT:
             return None
-        parts = tuple(Record(j) for j in range(mine.n))
-        pair = self._judged(own, mine, theirs, _Form(parts, np.eye(size), np.zeros(size), False), parts)
+        form = all_records(own.belief)
+        pair = self._judged(own, mine, theirs, form, form.terms)
         return _out(pair[0], count), _out(pair[1], count)
 
     def _kind(
-        self, own: User, mine: Conditioned, theirs: Conditioned, form: _Form, place: str, t: int, c: int
+        self, own: User, mine: Conditioned, theirs: Conditioned, form: LinearForm, place: str, t: int, c: int
     ) -> tuple[Value, Value] | None:
         """The same for a record of one kind of row, or for one in an unknown row under squared error."""
         if place != "unknown":
-            return self._judged(own, mine, theirs, form, (_Placed(t, c),))
+            return self._judged(own, mine, theirs, form, (record_in(t, c),))
         if not getattr(own.loss, "second_order", False):
             return None
         # The estimate is that of the average of all records; what is left is a matter of second moments.
-        bias, covariance = residual_law(mine, theirs, [Average()], form.matrix)
+        bias, covariance = residual_law(mine, theirs, [Term(Kind.AVERAGE)], form.matrix)
         extra = (
-            covariance - theirs.covariance([Average()], form.matrix) if np.isfinite(covariance).all() else covariance
+            covariance - theirs.covariance([Term(Kind.AVERAGE)], form.matrix)
+            if np.isfinite(covariance).all()
+            else covariance
         )
-        return self._cost(own, _mean_covariance(mine, form), bias, _mean_covariance(theirs, form) + extra, form)
+        return self._cost(own, mean_covariance(mine, form), bias, mean_covariance(theirs, form) + extra, form)
 
     def _judged(
-        self, own: User, mine: Conditioned, theirs: Conditioned, form: _Form, parts: Sequence[Any]
+        self, own: User, mine: Conditioned, theirs: Conditioned, form: LinearForm, terms: Sequence[Term]
     ) -> tuple[Value, Value]:
-        bias, covariance = residual_law(mine, theirs, parts, form.matrix)
-        return self._cost(own, mine.covariance(parts, form.matrix), bias, covariance, form)
+        bias, covariance = residual_law(mine, theirs, terms, form.matrix)
+        return self._cost(own, mine.covariance(terms, form.matrix), bias, covariance, form)
 
-    def _cost(self, own: User, believed: Array, bias: Array, covariance: Array, form: _Form) -> tuple[Value, Value]:
+    def _cost(
+        self, own: User, believed: Array, bias: Array, covariance: Array, form: LinearForm
+    ) -> tuple[Value, Value]:
         """Loss of the estimate from a posterior with covariance ``believed`` when target less mean is N(bias, covariance)."""
         loss = own.loss
-        felt = loss.uncertainty(_gaussian(believed, form))
+        felt = loss.uncertainty(gaussian_of(believed, form))
         lead = np.broadcast_shapes(believed.shape[:1], bias.shape[:1], covariance.shape[:1])
         believed, covariance = (np.broadcast_to(x, lead + x.shape[1:]) for x in (believed, covariance))
         bias = np.broadcast_to(bias, lead + bias.shape[1:])
         endless = np.asarray(~np.isfinite(np.diagonal(believed + covariance, axis1=-2, axis2=-1)).all(axis=-1))
         if endless.any():
             # Nothing is known about where the target lies, by the user or the agency: one estimate is as good as another.
-            worst = loss.uncertainty(_gaussian(np.where(np.isfinite(believed), covariance, believed), form))
+            worst = loss.uncertainty(gaussian_of(np.where(np.isfinite(believed), covariance, believed), form))
             value, error = np.array(_out(worst, len(endless)).value), np.zeros(len(endless))
             if not endless.all():
                 rest = self._cost(own, believed[~endless], bias[~endless], covariance[~endless], form)[0]
                 value[~endless], error[~endless] = rest.value, rest.error
             return Value(value, error), felt
-        right = Gaussian.scalar(bias[:, 0], covariance[:, 0, 0]) if form.scalar else Gaussian(bias, covariance)
+        right = Gaussian.scalar(bias[:, 0], covariance[:, 0, 0]) if form.number else Gaussian(bias, covariance)
         guess = (
             Gaussian.scalar(np.zeros(len(believed)), believed[:, 0, 0])
-            if form.scalar
+            if form.number
             else Gaussian(np.zeros(bias.shape), believed)
         )
         same = np.all(bias == 0, axis=-1) & np.all(believed == covariance, axis=(-1, -2))
@@ -312,7 +317,7 @@ class Misjudged:
 
     def _inverter(self, user: User, mask: Mask, data: Any) -> Callable[[Any, np.random.Generator], Posterior]:
         """How this user gets from a release to a posterior."""
-        if isinstance(user.belief, NormalBelief) and not hasattr(user.target, "rank_in"):
+        if isinstance(user.belief, NormalBelief) and not user.target.ranked:
             return NormalMixture(user, mask, _table(user, data)).after
         if not user.knows_mask:
             return lambda release, rng: self.posterior(user, mask, release)

@@ -33,7 +33,7 @@ class Scale:
 
     @classmethod
     def fit(cls, values: Any, start: float, stop: float, *, wide: float = 1000.0, room: float = 0.06) -> Scale:
-        """A scale with some room beside the finite values; logarithmic where the largest is ``wide`` times the smallest."""
+        """A scale with some room about the finite values, logarithmic where they range over a factor of ``wide``."""
         known = np.asarray(values, dtype=float)
         infinite = bool(np.any(np.isinf(known)))
         known = known[np.isfinite(known)]
@@ -94,7 +94,8 @@ class Sheet:
 
     def __init__(self, width: float, height: float, words: str) -> None:
         self.parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
+            f'width="{width:g}" height="{height:g}" '
             f'role="img" aria-label={_attribute(words)}>'
         ]
 

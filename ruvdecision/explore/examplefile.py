@@ -17,9 +17,10 @@ from ..checks import as_generator, as_seed_sequence
 from ..engines import pick
 from ..errors import RuvError
 from ..masks.suppress import Suppress
+from ..numerics.semidefinite import symmetric_root
 from ..posteriors import Drawn
 from ..report.numbers import number
-from ..targets import Average, NewRecord, Parameter, Record
+from ..targets import BaseTarget, Files
 from ..users.user import Snooper, User
 from .lesson import Law, Panel
 
@@ -70,8 +71,8 @@ def draw_example(belief: Any, example: int) -> tuple[Any, Any]:
         return None, belief.draw(rng)
     # A flat prior cannot be drawn from: the example then comes from a population with the prior's mean.
     doubt = belief.doubt if belief.doubt is not None else np.zeros_like(belief.spread)
-    mu = belief.centre + _root(doubt) @ rng.standard_normal(len(belief.centre))
-    records = mu + rng.standard_normal((belief.records, len(mu))) @ _root(belief.spread).T
+    mu = belief.centre + symmetric_root(doubt) @ rng.standard_normal(len(belief.centre))
+    records = mu + rng.standard_normal((belief.records, len(mu))) @ symmetric_root(belief.spread).T
     if belief.columns is not None:
         return mu, pd.DataFrame(records, columns=list(belief.columns))
     return mu, records[:, 0] if belief.variance is not None else records
@@ -137,32 +138,21 @@ def laws_of(target: Any, prior: Any, posterior: Any, estimate: Any, truth: Any) 
     )
 
 
-def true_value(target: Any, mu: Any, records: Any) -> Any:
+def true_value(target: BaseTarget, mu: Any, records: Any) -> Any:
     """The target's value in the example, where it can be read off it; None otherwise."""
     values = np.asarray(records) if not hasattr(records, "to_numpy") else records.to_numpy()
     if values.dtype.kind not in "biuf":
         return None
-    if isinstance(target, Record) and -len(values) <= target.row < len(values):
-        return np.atleast_1d(values[target.row])
-    if isinstance(target, Average):
-        return np.atleast_1d(values.mean(axis=0))
-    if isinstance(target, Parameter) and target.name == "mu" and mu is not None:
-        return np.atleast_1d(mu)
-    if isinstance(target, NewRecord):
+    known = {} if mu is None else {"mu": np.asarray(mu, dtype=np.float64)[None]}
+    try:
+        return np.atleast_1d(target.in_files(Files(values[None], known))[0])
+    except RuvError:
         return None
-    if hasattr(target, "rank_in") and values.ndim == 1:
-        return np.atleast_1d(np.sort(values)[target.rank_in(len(values)) - 1])
-    return None
 
 
 def is_drawn(law: Any) -> bool:
     """True for a law that is known by its draws only, which a coarse histogram shows best."""
     return isinstance(law, Drawn)
-
-
-def _root(matrix: Any) -> Any:
-    values, vectors = np.linalg.eigh(matrix)
-    return vectors * np.sqrt(np.clip(values, 0, None)) @ vectors.T
 
 
 def _list(values: Sequence[float] | Any) -> str:

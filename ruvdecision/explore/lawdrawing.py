@@ -1,4 +1,4 @@
-"""What a user believes, as the page draws it: the prior dashed, the posterior filled, the estimate and the truth marked.
+"""What a user believes, as the page draws it: prior dashed, posterior filled, estimate and truth marked.
 
 Densities are differences of distribution functions, which every posterior of the package has, so nothing here knows
 what kind of law it draws.

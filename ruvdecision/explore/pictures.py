@@ -45,7 +45,7 @@ def write(rumap: RUMap, max_risk: float, title: str) -> bytes:
 
 
 def _use_files_only() -> None:
-    """Open no window, unless the caller has set matplotlib up already: requests are answered outside the main thread."""
+    """Open no window, unless the caller has set matplotlib up: requests are answered outside the main thread."""
     if "matplotlib.pyplot" not in sys.modules:
         import matplotlib
 

@@ -181,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Keep no log: a query holds what somebody tries out."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the standard library refuses by itself (a method, a line too long), with our headers and without its words."""
+        """What the standard library refuses by itself (a method, a long line), with our headers and without its words."""
         self.close_connection = True
         self._send(say(f"This request cannot be answered: {HTTPStatus(code).phrase.lower()}.", code))
 

@@ -1,4 +1,4 @@
-"""The second lesson: Duncan, Keller-McNulty and Stokes (2001), additive noise against a snooper who knows more or less."""
+"""The second lesson: Duncan, Keller-McNulty and Stokes (2001), additive noise against snoopers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..users.user import User
 from .controls import Pick, Slider, counts, even, rising
 from .examplefile import FLAT, draw_example, panel_of
 from .lesson import Built, Law, Lesson, Panel
-from .ranklaw import RankLaw, RankPrior
+from .ranklaw import RankPrior, TabulatedRankPosterior
 
 __all__ = ["LESSON"]
 
@@ -114,7 +114,7 @@ def _ranked(values: Mapping[str, Any], mask: Any, made: Any, example: int, order
         law = Law(words, Gaussian.scalar(truth, 0.0), prior, truth, truth)
         return Panel("intruder", words, (law,), f"Without noise the file gives the record away.{flat}")
     release = mask.release(made[1], as_seed_sequence(example).spawn(1)[0])
-    posterior = RankLaw(release, order, values["variance"], float(mask.variance), values["prior"])
+    posterior = TabulatedRankPosterior(release, order, values["variance"], float(mask.variance), values["prior"])
     estimate, spread = posterior.mean(), posterior.var()
     said = f"In this example the best estimate is {number(estimate, 4)} and the truth {number(truth, 4)}"
     law = Law(words, posterior, prior, estimate, truth)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..checks import check_flag
 from ..errors import InputError, UnsupportedError, failure
-from ..posteriors.roots import least_near
+from ..numerics.roots import least_near
 from ..protocols import Array, Loss, Posterior
 from .base import BayesLoss
 from .search import least_vector, scan

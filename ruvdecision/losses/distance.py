@@ -147,7 +147,7 @@ class Power(Componentwise):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Huber(Componentwise):
-    """Huber's loss: x**2 / 2 up to ``delta`` and delta |x| - delta**2 / 2 beyond, x = e - theta, summed over components.
+    """Huber's loss of x = e - theta: x**2 / 2 up to ``delta``, delta |x| - delta**2 / 2 beyond, summed over components.
 
     Closed form for normals, FORMULAS section 1. Where several estimates are equally good the lowest is given.
     """

@@ -18,7 +18,7 @@ __all__ = ["CRPS", "IntervalScore", "KullbackLeibler", "LogScore"]
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class LogScore(BayesLoss):
-    """-log e(theta), where the estimate e is a distribution. The estimate is the posterior and U its Shannon entropy, in nats.
+    """-log e(theta), where the estimate e is a distribution: the posterior. U is its Shannon entropy, in nats.
 
     On a continuum the entropy is differential and may be negative. If estimates are restricted to the target's
     values they are point masses: U is infinite unless the posterior is one too, then zero. FORMULAS section 1.
@@ -30,8 +30,10 @@ class LogScore(BayesLoss):
     0.693147181
     """
 
+    needs_density = True
+
     def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
-        """Minus the log density of ``estimate`` at ``truth``: a posterior, a density function, or a value (a point mass)."""
+        """Minus the log density at ``truth`` of a posterior, a density function, or a value (a point mass)."""
         if hasattr(estimate, "log_density"):
             return np.asarray(-estimate.log_density(truth))
         if callable(estimate):
@@ -122,7 +124,7 @@ class KullbackLeibler(BayesLoss):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class CRPS(Componentwise):
-    """Continuous ranked probability score, summed over components: E |theta' - theta| - E |theta' - theta''| / 2 under the estimate.
+    """Continuous ranked probability score E |theta' - theta| - E |theta' - theta''| / 2, summed over components.
 
     The estimate is the posterior and U = E |theta - theta'| / 2; s / sqrt(pi) for a normal. Estimates that are
     restricted to values are point masses, for which the score is |e - theta|. For vectors of draws the errors of the
@@ -160,7 +162,7 @@ class CRPS(Componentwise):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class IntervalScore(Componentwise):
-    """Score of an interval (l, u) at coverage 1 - alpha, summed over components: u - l + (2/alpha) times what sticks out.
+    """Score of an interval (l, u) at coverage 1 - alpha: u - l + (2/alpha) times what sticks out, summed.
 
     The estimate is the pair of quantiles alpha/2 and 1 - alpha/2, shape ``batch + event + (2,)``; U = 4 s phi(z) /
     alpha for a normal. Actions restrict the ends of the interval to the listed values. FORMULAS section 1.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnsupportedError
-from ..posteriors.roots import bracket, least_near, monotone_root
+from ..numerics.roots import bracket, least_near, monotone_root
 from ..protocols import Array, Posterior
 
 __all__ = ["convex_point", "least_point", "least_vector", "scan"]

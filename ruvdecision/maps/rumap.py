@@ -525,10 +525,10 @@ class RUMap:
         return dominated(self, columns=columns)
 
     def plot(self, max_risk: float | None = None, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draw the map and return the Axes; see `ruvdecision.plots.map.plot_map`."""
-        from ..plots.map import plot_map
+        """Draw the map and return the Axes; see `plots.rumap`."""
+        from .. import plots
 
-        return plot_map(self, max_risk, ax, **options)
+        return plots.rumap(self, max_risk, ax, **options)
 
     def report(
         self,

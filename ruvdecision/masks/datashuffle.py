@@ -10,12 +10,12 @@ import pandas as pd
 
 from ..checks import check_columns
 from ..errors import InputError
+from ..numerics.semidefinite import symmetric_root
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import apart, as_columns, category_codes, kind_of, put, rank_columns, refuse_missing
 from .frame import Frame
 from .synthesize.copula import normal_scores
-from .synthesize.normal import root
 
 __all__ = ["DataShuffle"]
 
@@ -82,7 +82,7 @@ class DataShuffle(Mask):
                 "Give fewer columns or categories",
             )
         residual = x - fitted
-        y = fitted + rng.standard_normal(x.shape) @ root(residual.T @ residual / df)
+        y = fitted + rng.standard_normal(x.shape) @ symmetric_root(residual.T @ residual / df)
         new = {}
         for j, i in enumerate(chosen):
             source = np.empty(n, dtype=np.int64)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain as chained
-from itertools import combinations
 from math import comb
 from typing import Any, ClassVar
 
@@ -23,11 +21,12 @@ from ..channels.layout import Partition
 from ..channels.linear import LinearChannel
 from ..checks import as_float_array, check_covariance, check_index, check_integer, check_probabilities, check_sequence
 from ..errors import InputError, UnsupportedError
+from ..numerics.counts import compositions
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
 
-__all__ = ["Apart", "Combine", "Mechanism", "compositions"]
+__all__ = ["Apart", "Combine", "Mechanism"]
 
 Ints = NDArray[np.int64]
 
@@ -310,19 +309,6 @@ class Combine(Mask):
                 "Give one row and one column per entry of b",
             )
         return rows, parts
-
-
-def compositions(total: int, parts: int) -> Ints:
-    """All ways to write a total as an ordered sum of parts of at least 0, one per row, the first part falling.
-
-    >>> compositions(2, 2).tolist()
-    [[2, 0], [1, 1], [0, 2]]
-    """
-    ways = comb(total + parts - 1, parts - 1)
-    flat = chained.from_iterable(combinations(range(total + parts - 1), parts - 1))
-    bars = np.fromiter(flat, dtype=np.int64, count=ways * (parts - 1)).reshape(ways, parts - 1)
-    edges = np.concatenate([np.full((ways, 1), -1), bars, np.full((ways, 1), total + parts - 1)], axis=1)
-    return np.asarray((np.diff(edges, axis=1) - 1)[::-1], dtype=np.int64)
 
 
 def _plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..numerics.semidefinite import symmetric_root
 from ..protocols import Array
 from .columnkinds import spread
 
@@ -27,8 +28,7 @@ def correlate(z: Array, matrix: Array) -> Array:
     # Columns in very different units: the root of their correlations, or rounding in the large ones drowns the small ones.
     apart = bool(unit[sd > 0].max() > APART * unit[sd > 0].min())
     # A symmetric root also serves singular covariances.
-    eigenvalues, vectors = np.linalg.eigh(matrix / unit[:, None] / unit if apart else matrix)
-    root = (vectors * np.sqrt(np.clip(eigenvalues, 0.0, None))) @ vectors.T
+    root = symmetric_root(matrix / unit[:, None] / unit if apart else matrix)
     for start in range(0, len(z), ROWS):
         z[start : start + ROWS] = z[start : start + ROWS] @ root
     if apart:

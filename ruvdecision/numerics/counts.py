@@ -1,6 +1,9 @@
-"""How many of n independent, unequal events happen: the law of an order statistic of unequal records."""
+"""Counting: how many of n independent, unequal events happen, and the ways to split a total."""
 
 from __future__ import annotations
+
+from itertools import chain, combinations, combinations_with_replacement
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +11,28 @@ from scipy import special
 
 from ..protocols import Array
 
-__all__ = ["at_least", "rank_above", "rank_at_most"]
+__all__ = ["at_least", "compositions", "rank_above", "rank_at_most"]
+
+
+def compositions(total: int, parts: int) -> NDArray[np.int64]:
+    """All ways to write a total as an ordered sum of parts of at least 0, one per row, the first part falling.
+
+    >>> compositions(2, 2).tolist()
+    [[2, 0], [1, 1], [0, 2]]
+    """
+    ways = comb(total + parts - 1, parts - 1)
+    if 0 < total <= parts:
+        # Few units: say for each unit which part it goes to.
+        counts = np.zeros((ways, parts), dtype=np.int64)
+        places = chain.from_iterable(combinations_with_replacement(range(parts), total))
+        units = np.fromiter(places, dtype=np.int64, count=ways * total)
+        np.add.at(counts, (np.repeat(np.arange(ways), total), units), 1)
+        return counts
+    # Few parts: say where the bars between them stand.
+    places = chain.from_iterable(combinations(range(total + parts - 1), parts - 1))
+    bars = np.fromiter(places, dtype=np.int64, count=ways * (parts - 1)).reshape(ways, parts - 1)
+    edges = np.concatenate([np.full((ways, 1), -1), bars, np.full((ways, 1), total + parts - 1)], axis=1)
+    return np.asarray((np.diff(edges, axis=1) - 1)[::-1], dtype=np.int64)
 
 
 def rank_at_most(below: Array, above: Array, rank: int) -> Array:

@@ -19,6 +19,7 @@ __all__ = [
     "fill_diagonal",
     "filtered",
     "joseph",
+    "lower_root",
     "not_negative",
     "parallel",
     "pseudo_inverse",
@@ -28,6 +29,7 @@ __all__ = [
     "snap",
     "square",
     "symmetric",
+    "symmetric_root",
     "through",
     "units",
     "without_repeats",
@@ -132,6 +134,25 @@ def root(covariance: Array) -> Array:
         values, vectors = np.linalg.eigh(scaled)
         lower = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
     return np.asarray(unit[..., :, None] * lower)
+
+
+def lower_root(cov: Array) -> Array:
+    """Lower triangular L with L L' the covariance, singular ones too: each entry given those before it."""
+    k = cov.shape[-1]
+    lower = np.zeros(cov.shape)
+    for j in range(k):
+        rest = cov[..., j:, j] - np.einsum("...ij,...j->...i", lower[..., j:, :j], lower[..., j, :j])
+        # What rounding leaves of a variance that is explained by the others is no variance.
+        pivot = np.where(rest[..., 0] > 1e-14 * cov[..., j, j], rest[..., 0], 0.0)
+        root = np.sqrt(pivot)
+        lower[..., j:, j] = np.where(root[..., None] > 0, rest / np.where(root > 0, root, 1.0)[..., None], 0.0)
+    return lower
+
+
+def symmetric_root(covariance: Array) -> Array:
+    """The symmetric S with S S the covariance, singular ones too: draws do not depend on the order of the entries."""
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2))
 
 
 def pseudo_inverse(x: Array) -> Array:

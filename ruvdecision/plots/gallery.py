@@ -1,9 +1,8 @@
-"""Pictures for slides and papers: several maps side by side, posteriors under several masks, U against noise, three measures at once.
+"""Pictures for slides and papers: several maps, posteriors under several masks, U against noise, three measures.
 
-All share the look of `plot_map`: colours that colour-blind readers can tell apart, light or dark paper (``style=``),
-names written where the things are. The map itself is `plot_map`, states of knowledge are `plot_knowledge`, records
-`plot_record_risk`, sensitivity `plot_tornado`. matplotlib is imported when something is drawn, and nothing here calls
-``show()``.
+All share the look of `plots.rumap`: colours that colour-blind readers can tell apart, light or dark paper
+(``style=``), names written where the things are. matplotlib is imported when something is drawn, and nothing here
+calls ``show()``.
 """
 
 from __future__ import annotations
@@ -23,21 +22,20 @@ from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
 from ..protocols import Array
 from .labels import Labeller
-from .map import LINES, plot_map
-from .posterior import plot_posteriors
+from .map import LINES, rumap
 from .theme import MARKERS, axes_on, bare, look_of, new_figure, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot_frontier3", "plot_maps", "plot_posteriors", "plot_uncertainty"]
+__all__ = ["frontier3", "maps", "uncertainty"]
 
 MOST_NAMES = 14
 """Releases of a frontier that are named in the picture."""
 
 
-def plot_maps(
+def maps(
     maps: Mapping[str, RUMap] | Sequence[RUMap],
     max_risk: Any = None,
     figure: Any = None,
@@ -70,12 +68,12 @@ def plot_maps(
     style : "light" or "dark", optional
         The paper of a new figure; matplotlib's own settings if not given.
     **options
-        Further arguments of `plot_map`.
+        Further arguments of `rumap`.
 
     Examples
     --------
     >>> first = RUMap.build(labels=["a", "b"], intruder=[2.0, 1.0], scientist=[0.5, 0.25])
-    >>> [ax.get_title() for ax in plot_maps({"one": first, "half": first.take([0])}).axes]
+    >>> [ax.get_title() for ax in maps({"one": first, "half": first.take([0])}).axes]
     ['one', 'half']
     """
     from matplotlib.patches import Rectangle
@@ -96,7 +94,7 @@ def plot_maps(
         )
     if set(options) & {"ax", "legend", "title"}:
         raise InputError(
-            "plot_maps sets these itself", sorted(set(options) & {"ax", "legend", "title"}), "Leave them out"
+            "plots.maps sets these itself", sorted(set(options) & {"ax", "legend", "title"}), "Leave them out"
         )
     if figure is not None and not hasattr(figure, "subplots"):
         raise InputError("figure must be a figure of matplotlib", figure, "Leave it out, or write plt.figure()")
@@ -105,10 +103,10 @@ def plot_maps(
     with new_figure(style, figure) as make:
         drawn = make((3.4 * wide + 1.6, 2.9 * high + 0.4))
         grid = drawn.subplots(high, wide, squeeze=False)
-        for ax, (name, rumap) in zip(grid.flat, found.items(), strict=False):
-            plot_map(rumap, limits.get(name), ax, legend=False, labels=labels, title=name, **options)
+        for ax, (name, one) in zip(grid.flat, found.items(), strict=False):
+            rumap(one, limits.get(name), ax, legend=False, labels=labels, title=name, **options)
             if not labels:
-                _say_chosen(ax, rumap, name, limits.get(name), options.get("rule"))
+                _say_chosen(ax, one, name, limits.get(name), options.get("rule"))
         used = list(grid.flat)[: len(found)]
         for ax in list(grid.flat)[len(found) :]:
             ax.remove()
@@ -133,7 +131,7 @@ def plot_maps(
     return drawn  # type: ignore[no-any-return]
 
 
-def plot_uncertainty(
+def uncertainty(
     rumap: RUMap,
     parameter: str | None = None,
     ax: Axes | None = None,
@@ -171,7 +169,7 @@ def plot_uncertainty(
     >>> belief = ruv.NormalBelief(records=10, variance=2, prior_variance=5)
     >>> masks = [ruv.Noise(variance=v) for v in (0.5, 1, 2, 4)]
     >>> intruder, scientist = (ruv.User(belief, t, ruv.Quadratic()) for t in (ruv.Record(0), ruv.Parameter("mu")))
-    >>> plot_uncertainty(ruv.evaluate(masks, intruder=intruder, scientist=scientist)).get_xlabel()
+    >>> uncertainty(ruv.evaluate(masks, intruder=intruder, scientist=scientist)).get_xlabel()
     'variance'
     """
     check_map(rumap)
@@ -231,7 +229,7 @@ def plot_uncertainty(
     return ax
 
 
-def plot_frontier3(
+def frontier3(
     rumap: RUMap,
     columns: Any = None,
     ax: Axes | None = None,
@@ -267,7 +265,7 @@ def plot_frontier3(
     >>> rumap = RUMap.build(
     ...     labels=["a", "b", "c"], intruder=[3.0, 2.0, 1.0], scientist=[3.0, 1.0, 2.0], columns={"IO": [0.2, 0.3, 0.1]}
     ... )
-    >>> plot_frontier3(rumap, {"risk": "lower", "utility": "higher", "IO": "higher"}).get_title()
+    >>> frontier3(rumap, {"risk": "lower", "utility": "higher", "IO": "higher"}).get_title()
     '2 of 3 releases are on the frontier of risk, utility and IO'
     """
     check_map(rumap)
@@ -280,7 +278,7 @@ def plot_frontier3(
         ]
     better = directions(rumap, columns)
     if len(better) != 3:
-        raise InputError("plot_frontier3 draws three columns", list(better), 'Write columns=["risk", "IO", "KL"]')
+        raise InputError("plots.frontier3 draws three columns", list(better), 'Write columns=["risk", "IO", "KL"]')
     values = {k: value_of(rumap, k) for k in better}
     front = undominated(list(values.values()), list(better.values()))
     y, x, z = values.values()
@@ -393,7 +391,7 @@ def _named(maps: Any, names: Any) -> dict[str, RUMap]:
             raise InputError("The maps have names already", "names beside a mapping", "Leave names out")
         found = {str(k): m for k, m in maps.items()}
     else:
-        listed = [maps] if isinstance(maps, RUMap) else check_list("maps", maps, "Write plot_maps([rumap_a, rumap_b])")
+        listed = [maps] if isinstance(maps, RUMap) else check_list("maps", maps, "Write plots.maps([rumap_a, rumap_b])")
         given = [chr(97 + i) if i < 26 else str(i + 1) for i in range(len(listed))]
         if names is not None:
             given = list(map(str, check_list("names", names, "Name each map once")))
@@ -402,7 +400,7 @@ def _named(maps: Any, names: Any) -> dict[str, RUMap]:
         found = dict(zip(given, listed, strict=True))
     if not found or not all(isinstance(m, RUMap) for m in found.values()):
         got = [type(m).__name__ for m in found.values()] or "none"
-        raise InputError("plot_maps draws maps", got, "Write plot_maps([rumap_a, rumap_b])")
+        raise InputError("plots.maps draws maps", got, "Write plots.maps([rumap_a, rumap_b])")
     return found
 
 

@@ -21,7 +21,7 @@ from .theme import LIGHT, bare, look_of, plain
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_knowledge"]
+__all__ = ["knowledge"]
 
 LINES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "D", "v")
@@ -30,7 +30,7 @@ LOG_FROM = 30.0
 """An axis whose values span more than this factor is logarithmic."""
 
 
-def plot_knowledge(
+def knowledge(
     rumap: RUMap,
     max_risk: float | None = None,
     ax: Axes | None = None,
@@ -82,14 +82,14 @@ def plot_knowledge(
     ...     technique="row known: Noise",
     ...     parameters={"variance": [2.0, 1.0]},
     ... )
-    >>> plot_knowledge(rumap, max_risk=0.7).get_xlabel()
+    >>> knowledge(rumap, max_risk=0.7).get_xlabel()
     'data utility (1 / expected loss of the scientist)   better →'
     """
     import matplotlib.pyplot as plt
 
     if not isinstance(rumap, RUMap):
         raise InputError(
-            "plot_knowledge draws a map", rumap, "Pass what scenarios.additive_noise(...) or evaluate(...) gives back"
+            "plots.knowledge draws a map", rumap, "Pass what scenarios.additive_noise(...) or evaluate(...) gives back"
         )
     if max_risk is not None:
         max_risk = check_number("max_risk", max_risk)

@@ -24,7 +24,7 @@ from .theme import DARK, LIGHT, MARKERS, look_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_limit", "plot_map"]
+__all__ = ["limit", "rumap"]
 
 LINES = ("-", "--", "-.", ":")
 MOST_TECHNIQUES = 24  # a legend with more cannot be read; all releases are then one cloud
@@ -32,7 +32,7 @@ MOST_CURVES = 8  # of one technique; more of them are easier to read as a cloud 
 CROWD = 2000  # of a larger map, markers and bars are pixels in a vector drawing: as shapes they would be megabytes
 
 
-def plot_map(
+def rumap(
     rumap: RUMap,
     max_risk: float | None = None,
     ax: Axes | None = None,
@@ -156,7 +156,7 @@ def plot_map(
     return ax
 
 
-def plot_limit(limit: Any, ax: Axes | None = None, **style: Any) -> Axes:
+def limit(limit: Any, ax: Axes | None = None, **style: Any) -> Axes:
     """Draw a `Limit` alone (or beside what is on ``ax``) and return the Axes; ``style`` goes to the line."""
     import matplotlib.pyplot as plt
 
@@ -550,7 +550,7 @@ def _draw_legend(ax: Axes, remarks: Sequence[str], own: bool) -> None:
 
 
 def _write(ax: Axes, rumap: RUMap, looks: Sequence[Any], chosen: Any, max_risk: float | None, labels: bool) -> None:
-    """Write on the drawing, the most important first; a text that finds no free place is left out, except the choice."""
+    """Write on the drawing, the most important first. A text without a free place is omitted, except the choice."""
     figure = ax.get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()  # the layout must be settled before places are measured in pixels

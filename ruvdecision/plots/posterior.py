@@ -22,7 +22,7 @@ from .theme import axes_on, bare, look_of, plain
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_posteriors"]
+__all__ = ["posteriors"]
 
 POINTS = 401
 """Points of a density."""
@@ -30,7 +30,7 @@ MOST_ROWS = 30
 """Masks whose posteriors can be read in one picture."""
 
 
-def plot_posteriors(
+def posteriors(
     user: Any,
     masks: Any,
     ax: Axes | None = None,
@@ -76,7 +76,7 @@ def plot_posteriors(
     --------
     >>> import ruvdecision as ruv
     >>> user = ruv.User(ruv.NormalBelief(records=10, variance=2, prior_variance=5), ruv.Record(0), ruv.Quadratic())
-    >>> ax = plot_posteriors(user, [ruv.Noise(variance=1), ruv.Noise(variance=9)], seed=1)
+    >>> ax = posteriors(user, [ruv.Noise(variance=1), ruv.Noise(variance=9)], seed=1)
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['Noise(variance=1)', 'Noise(variance=9)']
     """

@@ -18,7 +18,7 @@ from .theme import look_of, plain
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_publishing", "plot_record_risk"]
+__all__ = ["publishing", "record_risk"]
 
 LINES = ("-", "--", ":", "-.")
 LOG_FROM = 30.0
@@ -29,7 +29,7 @@ MOST = 12
 """Most curves that one drawing can hold and still be read."""
 
 
-def plot_record_risk(
+def record_risk(
     found: RecordRisk,
     release: Any = None,
     ax: Axes | None = None,
@@ -63,7 +63,7 @@ def plot_record_risk(
 
     if not isinstance(found, RecordRisk):
         raise InputError(
-            "plot_record_risk draws what record_risk gives back", type(found).__name__, "Call record_risk(...) first"
+            "plots.record_risk draws what record_risk gives back", type(found).__name__, "Call record_risk(...) first"
         )
     if by_group and found.groups is None:
         raise InputError("Risk by group needs groups", "none", "Pass groups= to record_risk, one label per record")
@@ -112,7 +112,7 @@ def plot_record_risk(
     return ax
 
 
-def plot_publishing(price: PublishingPrice, ax: Axes | None = None, *, max_risk: float | None = None) -> Axes:
+def publishing(price: PublishingPrice, ax: Axes | None = None, *, max_risk: float | None = None) -> Axes:
     """Draw every release twice on the map, with an arrow from the mask kept secret (open) to the mask published (full).
 
     Parameters
@@ -132,7 +132,7 @@ def plot_publishing(price: PublishingPrice, ax: Axes | None = None, *, max_risk:
 
     if not isinstance(price, PublishingPrice):
         raise InputError(
-            "plot_publishing draws what price_of_publishing gives back",
+            "plots.publishing draws what price_of_publishing gives back",
             type(price).__name__,
             "Call price_of_publishing(...) first",
         )

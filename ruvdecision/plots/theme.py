@@ -24,7 +24,7 @@ MARKERS = ("o", "s", "D", "v", "P", "X", "h", "^")
 
 @dataclass(frozen=True)
 class Look:
-    """Colours of a drawing: of its curves, of what is written, of what is less important, of grid lines and of the paper."""
+    """Colours of a drawing: curves, text, less important text, grid lines and paper."""
 
     colours: tuple[str, ...]
     ink: str

@@ -17,7 +17,7 @@ from .theme import bare, look_of, plain
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_tornado"]
+__all__ = ["tornado"]
 
 WORDS = {
     "risk": "disclosure risk of the chosen release   ← better",
@@ -28,7 +28,7 @@ WORDS = {
 }
 
 
-def plot_tornado(
+def tornado(
     result: Sensitivity,
     of: str = "risk",
     ax: Axes | None = None,
@@ -69,7 +69,7 @@ def plot_tornado(
 
     if not isinstance(result, Sensitivity):
         raise InputError(
-            "plot_tornado draws what sensitivity gives back", kind_of(result), "Call ruv.sensitivity(...) first"
+            "plots.tornado draws what sensitivity gives back", kind_of(result), "Call ruv.sensitivity(...) first"
         )
     table = result.effects(of).head(check_integer("most", most, low=1))
     base = float(table["base"].iloc[0])

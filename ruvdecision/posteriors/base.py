@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from ..errors import InputError
+from ..numerics.roots import bracket, least_near, monotone_root
 from ..protocols import Array, Posterior, Value
 from .modes import climb_box, merge_values, most_probable
 from .neighbours import Neighbours
 from .normal import expm1_less, farther
-from .roots import bracket, least_near, monotone_root
 from .shapes import as_weight_matrix, check_level, check_width, shaped
 
 __all__ = ["BLOCK", "BasePosterior"]
@@ -152,11 +152,11 @@ class BasePosterior(ABC):
         if self.support is not None:
             hit = self._average(lambda t, a: np.all(t == a, axis=-1) if self.event else t == a, at, joint=True)
             with np.errstate(divide="ignore"):
-                return np.log(hit.value)
+                return np.asarray(np.log(hit.value))
         if not self.event:
             at = np.asarray(at, dtype=np.float64)
             with np.errstate(divide="ignore", invalid="ignore"):
-                return np.log(np.maximum(_slope(self.cdf, at, 0.25 * self._place[1]), 0.0))
+                return np.asarray(np.log(np.maximum(_slope(self.cdf, at, 0.25 * self._place[1]), 0.0)))
         lead, rows = self._rows(at)
         found = np.empty(lead + self.batch)
         for index in np.ndindex(self.batch):

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from ..numerics.semidefinite import lower_root
 from ..protocols import Array, Value
 from . import normal
 from .integrate import scrambled_mean, sobol_normal
 
-__all__ = ["factor", "outside_box"]
+__all__ = ["outside_box"]
 
 _POINTS = 512
 
@@ -36,19 +37,6 @@ def outside_box(d: Any, cov: Any, width: Any) -> Value:
     value = _pair(d, cov, width, alone) if k == 2 else _many(d, cov, width)
     certain = np.broadcast_to(certain, value.value.shape)
     return Value(np.where(certain, 1.0, value.value), np.where(certain, 0.0, value.error))
-
-
-def factor(cov: Array) -> Array:
-    """Lower triangular L with L L' = cov, for a batch of matrices that may be singular."""
-    k = cov.shape[-1]
-    lower = np.zeros(cov.shape)
-    for j in range(k):
-        rest = cov[..., j:, j] - np.einsum("...ij,...j->...i", lower[..., j:, :j], lower[..., j, :j])
-        # What rounding leaves of a variance that is explained by the others is no variance.
-        pivot = np.where(rest[..., 0] > 1e-14 * cov[..., j, j], rest[..., 0], 0.0)
-        root = np.sqrt(pivot)
-        lower[..., j:, j] = np.where(root[..., None] > 0, rest / np.where(root > 0, root, 1.0)[..., None], 0.0)
-    return lower
 
 
 def _pair(d: Array, cov: Array, width: Array, alone: Array) -> Value:
@@ -92,7 +80,7 @@ def _orthant(h: Array, k: Array, rho: Array, rest: Array) -> Array:
 def _many(d: Array, cov: Array, width: Array) -> Value:
     shape = np.broadcast_shapes(d.shape[:-1], cov.shape[:-2])
     k = d.shape[-1]
-    lower = np.broadcast_to(factor(cov), shape + (k, k)).reshape(-1, k, k)
+    lower = np.broadcast_to(lower_root(cov), shape + (k, k)).reshape(-1, k, k)
     d = np.broadcast_to(d, shape + (k,)).reshape(-1, k)
     points = sobol_normal(k, _POINTS)
     block = max(1, 4_000_000 // (_POINTS * k))

@@ -9,10 +9,10 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy import special
 
+from ..numerics.semidefinite import lower_root
 from ..protocols import Array, Value
 from . import normal
 from .base import BLOCK
-from .box import factor
 from .shapes import shaped
 
 __all__ = ["Cloud"]
@@ -42,7 +42,7 @@ class Cloud:
         """Place the points: some hundred thousand in all, at least two in each turn and component."""
         count, k = means.shape
         per = 2 ** max(1, min(12, int(np.log2(_POINTS / (_TURNS * count) + 1))))
-        return cls(weights, means, factor(covs), _uniform(k, per, count))
+        return cls(weights, means, lower_root(covs), _uniform(k, per, count))
 
     def expect(self, f: Callable[[Array], Array]) -> Value:
         """E f of each component, and the error of their weighted mean."""

@@ -13,12 +13,12 @@ from scipy import special
 
 from ..checks import as_float_array, check_finite
 from ..errors import InputError
+from ..numerics.quadrature import adaptive, gauss_legendre
+from ..numerics.roots import monotone_root
 from ..protocols import Array, Value
 from .base import BLOCK, BasePosterior
 from .curvespline import Splines, cut_pieces, trim_pieces
-from .integrate import adaptive
 from .normal import expm1_less
-from .roots import monotone_root
 from .shapes import as_weight_matrix, check_level, check_width, shaped
 
 __all__ = ["Curve"]
@@ -492,7 +492,7 @@ class Curve(BasePosterior):
 @lru_cache(maxsize=16)
 def _legendre(order: int) -> tuple[Array, Array]:
     """Gauss's nodes and weights on (0, 1)."""
-    z, w = np.polynomial.legendre.leggauss(order)
+    z, w = gauss_legendre(order)
     return 0.5 * (z + 1), 0.5 * w
 
 

@@ -13,10 +13,11 @@ from scipy import special
 
 from ..checks import as_float_array
 from ..errors import InputError
+from ..numerics.semidefinite import lower_root
 from ..protocols import Array, Value
 from . import normal
 from .base import BasePosterior
-from .box import factor, outside_box
+from .box import outside_box
 from .integrate import limit, normal_expectation, scrambled_mean, sobol_normal
 from .shapes import as_weight_matrix, check_level, check_width, shaped, trace_product
 
@@ -149,7 +150,7 @@ class Gaussian(BasePosterior):
         gap, covariances = (
             (gap, self.covariances) if self.event else (gap[..., None], self.covariances[..., None, None])
         )
-        lower = factor(np.where(np.isinf(covariances), 0.0, covariances))
+        lower = lower_root(np.where(np.isinf(covariances), 0.0, covariances))
         return np.asarray(triangular_log_density(gap, lower, np.isinf(np.diagonal(covariances, axis1=-2, axis2=-1))))
 
     def mode(self, width: ArrayLike = 0.0) -> Array:
@@ -164,7 +165,7 @@ class Gaussian(BasePosterior):
             )
         if not self.event:
             return np.asarray(self.location + self.sd * z)
-        return np.asarray(self.location + np.einsum("...ij,...j->...i", factor(self.covariances), z))
+        return np.asarray(self.location + np.einsum("...ij,...j->...i", lower_root(self.covariances), z))
 
     # -- expectations --------------------------------------------------------------------------------
 
@@ -189,7 +190,7 @@ class Gaussian(BasePosterior):
                 ).expect(f),
                 hit,
             )
-        lower, means = factor(self.covariances), []
+        lower, means = lower_root(self.covariances), []
         for z in sobol_normal(self.event[0], _POINTS):
             z = z.reshape((_POINTS,) + (1,) * len(self.batch) + self.event)
             theta = np.broadcast_to(
@@ -239,7 +240,7 @@ class Gaussian(BasePosterior):
             if not self.event:
                 return self._exact(0.5 * (one + np.log(self.covariances)))
             infinite = np.isinf(self.covariances)
-            lower = factor(np.where(infinite, np.eye(self.event[0]), self.covariances))
+            lower = lower_root(np.where(infinite, np.eye(self.event[0]), self.covariances))
             logs = np.sum(np.log(np.diagonal(lower, axis1=-2, axis2=-1)), axis=-1)
         logs = np.where(infinite.any(axis=(-2, -1)) & (logs > -np.inf), np.inf, logs)
         return Value.exact(np.broadcast_to(0.5 * self.event[0] * one + logs, self.batch))

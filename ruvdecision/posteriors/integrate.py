@@ -8,73 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from ..numerics.quadrature import adaptive
 from ..protocols import Array, Value
 
-__all__ = ["adaptive", "limit", "normal_expectation", "sobol_normal"]
-
-# Kronrod's 21 points around Gauss's 10 (Piessens et al., QUADPACK, 1983): the difference is an error for free.
-_HALF = np.array([
-    0.995657163025808080735527280689003, 0.973906528517171720077964012084452, 0.930157491355708226001207180059508,
-    0.865063366688984510732096688423493, 0.780817726586416897063717578345042, 0.679409568299024406234327365114874,
-    0.562757134668604683339000099272694, 0.433395394129247190799265943165784, 0.294392862701460198131126603103866,
-    0.148874338981631210884826001129720,
-])  # fmt: skip
-_WEIGHT = np.array([
-    0.011694638867371874278064396062192, 0.032558162307964727478818972459390, 0.054755896574351996031381300244580,
-    0.075039674810919952767043140916190, 0.093125454583697605535065465083366, 0.109387158802297641899210590325805,
-    0.123491976262065851077958109585166, 0.134709217311473325928054001771707, 0.142775938577060080797094273138717,
-    0.147739104901338491374841515972068,
-])  # fmt: skip
-NODES = np.concatenate([-_HALF, [0.0], _HALF[::-1]])
-KRONROD = np.concatenate([_WEIGHT, [0.149445554002916905664936468389821], _WEIGHT[::-1]])
-GAUSS = np.zeros(21)
-GAUSS[1::2] = np.polynomial.legendre.leggauss(10)[1]
+__all__ = ["limit", "normal_expectation", "scrambled_mean", "sobol_normal"]
 
 # Beyond 38 standard deviations the density underflows.
 _EDGES = np.array([-38.0, -22.0, -12.0, -6.0, -3.0, 0.0, 3.0, 6.0, 12.0, 22.0, 38.0])
 
 SCRAMBLES = 16
-
-
-def adaptive(
-    f: Callable[[Array], Array], edges: Array, *, relative: float = 1e-13, rounds: int = 60, budget: int = 4000
-) -> Value:
-    """Integrate f over panels between ``edges`` (along the first axis), halving panels until all agree.
-
-    f takes nodes of shape ``(points,) + shape`` and gives back the same shape. Panels are shared by the whole
-    array of integrals, their places are not. The error is zero once the rule has converged.
-    """
-    low, high = edges[:-1], edges[1:]
-    total = np.zeros(low.shape[1:])
-    doubt = np.zeros(low.shape[1:])
-    settled = np.zeros(low.shape[1:])
-    used = 0
-    for turn in range(rounds):
-        middle, half = 0.5 * (low + high), 0.5 * (high - low)
-        nodes = middle[:, None] + half[:, None] * NODES.reshape((1, 21) + (1,) * (low.ndim - 1))
-        seen = f(nodes.reshape((-1,) + low.shape[1:])).reshape(nodes.shape)
-        used += len(low)
-        flat = seen.reshape(len(low), 21, -1)
-        kronrod, gauss = ((rule @ flat).reshape(low.shape) * half for rule in (KRONROD, GAUSS))
-        size = (KRONROD @ np.abs(flat)).reshape(low.shape) * half
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            error = np.abs(kronrod - gauss)
-            # QUADPACK's rule: where Gauss is already close, Kronrod is closer still.
-            error = np.where(error > 0, np.minimum(error, size * np.minimum(1.0, (200 * error / size) ** 1.5)), 0.0)
-            error = np.where(np.isfinite(error), np.maximum(error - 50 * np.finfo(float).eps * size, 0.0), 0.0)
-        scale = settled + np.sum(size, axis=0)
-        bad = error > relative * scale
-        split = bad.reshape(len(low), -1).any(axis=1)
-        if turn == rounds - 1 or used + 2 * split.sum() > budget:
-            split[:] = False
-            doubt = doubt + np.sum(np.where(bad, error, 0.0), axis=0)
-        total = total + np.sum(kronrod[~split], axis=0)
-        settled = settled + np.sum(size[~split], axis=0)
-        if not split.any():
-            break
-        low, high = np.concatenate([low[split], middle[split]]), np.concatenate([middle[split], high[split]])
-    # What was refined as far as the budget allows but agrees to 1e-10 is as good as exact.
-    return Value(np.asarray(total), np.where(doubt > 1e-10 * np.abs(total), doubt, 0.0))
 
 
 def normal_expectation(f: Callable[[Array], Array], mean: Array, sd: Array, at: Array | None) -> Value:

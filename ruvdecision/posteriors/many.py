@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from ..numerics.quadrature import GAUSS, KRONROD, NODES, adaptive
 from ..protocols import Array, Value
 from . import normal
 from .base import BLOCK
-from .integrate import GAUSS, KRONROD, NODES, adaptive
 
 __all__ = ["Sorted", "mean_difference"]
 

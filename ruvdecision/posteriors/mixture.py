@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from ..checks import as_float_array, check_finite, check_flag, check_integer
 from ..errors import InputError
+from ..numerics.roots import monotone_root
 from ..protocols import Array, Posterior, Value
 from .base import BLOCK, BasePosterior
 from .drawn import long_run_error, spaced_places
@@ -19,7 +20,6 @@ from .gaussian import Gaussian
 from .modes import best_box_near, climb_box, highest_point
 from .normal import expm1_less
 from .normals import Normals
-from .roots import monotone_root
 from .shapes import as_weight_matrix, check_level, check_width, deeper, trace_product
 
 __all__ = ["Mixture"]
@@ -152,7 +152,7 @@ class Mixture(BasePosterior):
         means = self.parts.mean()
         # About the first, so that a far location costs no digits.
         first = np.take(means, [0], axis=self._axis)
-        return np.squeeze(first, self._axis) + self._mix(means - first)
+        return np.asarray(np.squeeze(first, self._axis) + self._mix(means - first))
 
     def var(self) -> Array:
         return self._mix(np.square(self._gap) + self.parts.var())
@@ -173,7 +173,7 @@ class Mixture(BasePosterior):
         low = np.min(np.where(used, ends, np.inf), axis=self._axis)
         high = np.max(np.where(used, ends, -np.inf), axis=self._axis)
         if level in (0.0, 1.0):
-            return low if level == 0 else high
+            return np.asarray(low if level == 0 else high)
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             return super().quantile(q)
         return self._snapped(monotone_root(lambda x: self.cdf(x) - level, low, high))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from ..numerics.quadrature import gauss_legendre
 from ..protocols import Array
 
 __all__ = ["expm1_less", "farther", "huber", "negative_part", "outside", "phi", "positive_part", "power"]
@@ -89,7 +90,7 @@ def _near_bend(d: Array, bend: Array) -> Array:
     """Huber's loss of N(d, 1) for a small bend c: c E|X| - c**2/2 + E max(c - |X|, 0)**2 / 2, where the first term is the largest."""
     inside: Any = 0.0
     # Node by node: the arrays may hold millions of components.
-    for node, weight in zip(*np.polynomial.legendre.leggauss(24), strict=True):
+    for node, weight in zip(*gauss_legendre(24), strict=True):
         t = bend * (node + 1) / 2
         inside = inside + weight * np.square(bend - t) * (phi(t - d) + phi(t + d))
     apart = 2 * positive_part(d, 1.0) - d

@@ -8,12 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
+from ..numerics.quadrature import GAUSS, KRONROD, NODES, gauss_normal
+from ..numerics.semidefinite import lower_root
 from ..protocols import Array, Value
 from . import normal
-from .box import factor
 from .cloud import Cloud
 from .gaussian import Gaussian
-from .integrate import GAUSS, KRONROD, NODES
 from .many import Sorted, mean_difference
 from .shapes import shaped
 
@@ -65,7 +65,7 @@ class Normals:
         used = self.weights > 0
         covariances = self.parts.cov()[used]
         infinite = np.isinf(covariances).any()
-        roots = np.diagonal(factor(np.where(np.isinf(covariances), 1.0, covariances)), axis1=-2, axis2=-1)
+        roots = np.diagonal(lower_root(np.where(np.isinf(covariances), 1.0, covariances)), axis1=-2, axis2=-1)
         if (roots == 0).any() or infinite:
             return Value.exact(-np.inf if (roots == 0).any() else np.inf)
         if not self.parts.event:
@@ -83,8 +83,7 @@ class Normals:
 
         The function takes ``(points,) + event`` and answers for each coordinate; so do the laws, ``(S,) + event``.
         """
-        z, share = np.polynomial.hermite_e.hermegauss(9)
-        share = share / share.sum()
+        z, share = gauss_normal(9)
         means, sds = self.parts.mean(), self._sd
         low, high = np.min(means - 5 * sds, axis=0), np.max(means + 5 * sds, axis=0)
         grid = low + (high - low) * np.linspace(0, 1, 129).reshape((-1,) + (1,) * low.ndim)

@@ -1,4 +1,4 @@
-"""What a report adds where it was done: how sure the choice is, sensitivity, the limit of all mechanisms, risk of every record."""
+"""What a report adds where it was computed: sureness of the choice, sensitivity, the limit, risk of every record."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import plots
 from ..analyses.limit import Limit
 from ..analyses.record_risk import RecordRisk
 from ..analyses.sensitivity import Sensitivity
@@ -16,8 +17,6 @@ from ..decide import Choice, probabilities
 from ..decide.compare import explanations
 from ..errors import InputError
 from ..maps.rumap import RUMap
-from ..plots.record_risk import plot_record_risk
-from ..plots.tornado import plot_tornado
 from .blocks import Block, Fold, Heading, Items, Line, Paragraph, Picture, Table
 from .fingerprint import fingerprint
 from .numbers import count, number
@@ -193,7 +192,7 @@ def _sensitivity(rumap: RUMap, result: Sensitivity, anchor: str) -> list[Block]:
         words = f"Bars that show how far each setting moves {what}, the widest on top: {'; '.join(moves)}."
         caption = f"How far each setting moves {what}. The line is the value at the base settings."
         size = (8.6, min(1.6 + 0.5 * min(len(effects), 20), 11.0))
-        blocks.append(Picture(lambda ax: plot_tornado(result, "risk", ax), caption, words, f"{anchor}-tornado", size))
+        blocks.append(Picture(lambda ax: plots.tornado(result, "risk", ax), caption, words, f"{anchor}-tornado", size))
     table = result.to_dataframe()
     chosen = result.base.choice is not None
     numbers = ["risk", "utility", "regret"] if chosen else ["frontier_shared", "risk_change", "utility_change"]
@@ -274,7 +273,7 @@ def _records(choice: Choice | None, max_risk: float | None, found: RecordRisk, a
             drawn = one
             blocks.append(
                 Picture(
-                    lambda ax: plot_record_risk(found, drawn, ax, max_risk=limit),
+                    lambda ax: plots.record_risk(found, drawn, ax, max_risk=limit),
                     f"How the risks of the records are distributed {which}.",
                     words,
                     f"{anchor}-recordrisk",

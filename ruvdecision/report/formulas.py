@@ -33,6 +33,7 @@ from ..targets import (
     EachRecord,
     Functional,
     Identity,
+    Kind,
     Maximum,
     Minimum,
     NewRecord,
@@ -65,7 +66,7 @@ SMALL = 4
 
 
 def formulas(user: Any, role: str = "intruder") -> list[str]:
-    """The lines that say what a user (a `User`, `Snooper` or `Panel`) does; of a panel, how one U is made of its members'.
+    """The lines that say what a user does; of a panel, how one U is made of its members'.
 
     >>> from ruvdecision.users.user import User
     >>> user = User(NormalBelief(records=10, variance=2, prior_variance=5), Record(0), Quadratic())
@@ -92,7 +93,7 @@ def _uncertainty(user: Any) -> list[str]:
         if isinstance(user.estimates, str)
         else "d among the values allowed"
     )
-    each = isinstance(user.target, EachRecord)
+    each = user.target.asks_each
     u = "Uᵢ" if each else "U"
     last = []
     if each:
@@ -139,9 +140,11 @@ def _lines(thing: Any, known: Any, *more: Any) -> list[str]:
 def _several(user: Any) -> bool:
     """Whether the target is a vector, as far as one can see."""
     target = user.target
-    if isinstance(target, Records):
+    if target.is_a(Kind.FILE):
         return True
-    one = getattr(target, "component", None) is not None or isinstance(target, (Functional, Identity))
+    one = target.term is None and not target.ranked and not target.asks_each
+    if target.is_a(Kind.PARAMETER):
+        one = target.terms[0].component is not None
     return not one and int(getattr(user.belief, "k", 1) or 1) > 1
 
 
@@ -243,7 +246,7 @@ def _(target: Minimum) -> str:
 
 @_target.register
 def _(target: OrderStatistic) -> str:
-    return f"x₍{_low(target.rank)}₎"
+    return f"x₍{_low(target.order)}₎"
 
 
 @_target.register

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import plots
 from ..maps.rumap import RUMap
-from ..plots.map import plot_map
 from .blocks import Picture, clean
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def draw_files(picture: Picture) -> dict[str, bytes]:
 
 def map_drawing(rumap: RUMap, max_risk: float | None, **options: Any) -> Callable[[Any], Any]:
     """What draws a map onto axes, with labels that a drawing can hold."""
-    return lambda ax: plot_map(readable(rumap), max_risk, ax, **options)
+    return lambda ax: plots.rumap(readable(rumap), max_risk, ax, **options)
 
 
 def _draw(picture: Picture) -> Figure:

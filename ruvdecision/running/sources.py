@@ -33,9 +33,9 @@ def sources() -> dict[str, bytes]:
     while waiting:
         name = waiting.pop()
         top = name.partition(".")[0]
-        file = file_of(top) or file_of(name)
-        name = name if file_of(top) is None else top
-        if file is None or name in found:
+        name = name if file_of(top) is None else top  # a package may have no file
+        file = file_of(name)
+        if name in found or is_library(name) or file is None or not file.endswith(".py"):
             continue
         package = Path(file).name == "__init__.py"
         files = sorted(Path(file).parent.rglob("*.py")) if package else [Path(file)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from ..masks.noise import Noise
 from ..masks.shuffle import Shuffle
 from ..numerics.counts import rank_at_most
 from ..numerics.orderstatistics import paired_gap
+from ..numerics.quadrature import gauss_legendre, gauss_normal
 from ..protocols import Array
 from ..targets import NewRecord, Parameter, Record
 from ..users.user import User
@@ -154,14 +156,12 @@ class RankPosterior:
     def cdf(self, at: ArrayLike) -> Array:
         """Probability that the order statistic is at most ``at``."""
         at = np.asarray(at, dtype=np.float64)
-        nodes, weights = np.polynomial.hermite_e.hermegauss(41)
+        nodes, weights = gauss_normal(41)
         sd = np.sqrt(self._shift)
         if sd == 0:
             return self._given_mean(at.ravel()).reshape(at.shape)
         points = at.ravel()[:, None] - sd * nodes
-        return np.asarray(
-            (self._given_mean(points.ravel()).reshape(points.shape) @ weights / weights.sum()).reshape(at.shape)
-        )
+        return np.asarray((self._given_mean(points.ravel()).reshape(points.shape) @ weights).reshape(at.shape))
 
     def mean(self) -> float:
         """Posterior mean, the snooper's estimate."""
@@ -171,36 +171,40 @@ class RankPosterior:
         """Posterior variance, the snooper's uncertainty."""
         return self._moments[1] + self._shift
 
-    @property
-    def _shift(self) -> float:
-        away = self.noise_variance / (self.variance + self.noise_variance)
-        return float(
-            away**2 * mean_variance(len(np.asarray(self.release)), self.variance, self.noise_variance, self.prior)
-        )
+    @cached_property
+    def _mean_variance(self) -> float:
+        return float(mean_variance(np.size(self.release), self.variance, self.noise_variance, self.prior))
 
     @property
+    def _shift(self) -> float:
+        """Variance of what the unknown mean adds: all records move by the share 1 - rho of it."""
+        return (self.noise_variance / (self.variance + self.noise_variance)) ** 2 * self._mean_variance
+
+    @property
+    def _sd(self) -> float:
+        """Standard deviation of a record given the release and mu."""
+        return float(np.sqrt(self.variance * self.noise_variance / (self.variance + self.noise_variance)))
+
+    @cached_property
     def _means(self) -> Array:
+        """Mean of every record given the release and the posterior mean of mu."""
         y = np.asarray(self.release, dtype=np.float64)
         rho = self.variance / (self.variance + self.noise_variance)
         if self.prior == "known":
             centre = self.prior_mean
         else:
-            v = float(mean_variance(len(y), self.variance, self.noise_variance, self.prior))
-            share = v * len(y) / (self.variance + self.noise_variance)  # one for the flat prior
+            share = self._mean_variance * len(y) / (self.variance + self.noise_variance)  # one for the flat prior
             centre = share * float(y.mean()) + (1 - share) * self.prior_mean
         return np.asarray(centre + rho * (y - centre))
 
     def _given_mean(self, at: Array) -> Array:
-        sd = np.sqrt(self.variance * self.noise_variance / (self.variance + self.noise_variance))
-        z = (at - self._means[:, None]) / sd
+        z = (at - self._means[:, None]) / self._sd
         return rank_at_most(special.ndtr(z), special.ndtr(-z), self.rank)
 
-    @property
+    @cached_property
     def _moments(self) -> tuple[float, float]:
         """Mean and variance given the posterior mean of mu, by the tail-integral formulas."""
-        means = self._means
-        sd = np.sqrt(self.variance * self.noise_variance / (self.variance + self.noise_variance))
-        low, high = float(means.min() - 9 * sd), float(means.max() + 9 * sd)
+        low, high = float(self._means.min() - 9 * self._sd), float(self._means.max() + 9 * self._sd)
         # Narrow to where the distribution function moves; again and again, for a value far off may leave it little
         # room.
         for _ in range(12):
@@ -219,7 +223,7 @@ class RankPosterior:
 
 
 def _gauss(function: Any, low: float, high: float) -> float:
-    nodes, weights = np.polynomial.legendre.leggauss(120)
+    nodes, weights = gauss_legendre(120)
     return float(weights @ function((low + high) / 2 + (high - low) / 2 * nodes) * (high - low) / 2)
 
 

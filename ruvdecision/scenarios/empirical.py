@@ -22,7 +22,7 @@ from ..maps.rumap import RUMap
 from ..masks.frame import Frame
 from ..masks.noise import Noise
 from ..protocols import Array, Value
-from ..targets import Maximum, Minimum, OrderStatistic, Percentile
+from ..targets import Maximum, Minimum, Percentile, is_target
 from ..users.rules import order_rows
 from .curve import check_noise
 
@@ -33,7 +33,7 @@ METHODS = ("simulate", "exact")
 TARGETS = (Minimum(), Percentile(0.01), Percentile(0.1), Percentile(0.9), Percentile(0.99), Maximum())
 """The six targets of the paper."""
 CHUNK = 40_000
-"""Released values that are held at a time, or one release if it is larger: few enough to stay in the processor's cache."""
+"""Released values that are held at a time, or one release if it is larger: they stay in the processor's cache."""
 
 
 def empirical(
@@ -146,23 +146,16 @@ class _Wanted:
             target = named[target]
         elif isinstance(target, (float, np.floating)) and not isinstance(target, bool):
             target = Percentile(float(target))
-        if not hasattr(target, "rank_in"):
+        if not (is_target(target) and target.ranked):
             raise InputError(
                 "A target must be 'maximum', 'minimum', a percentile p or a target with a rank",
                 target,
                 "Use Maximum(), Minimum(), Percentile(0.99) or OrderStatistic(3)",
             )
         n = len(x)
-        rank = target.rank_in(n)
-        note = ""
-        if isinstance(target, Percentile):
-            name = f"percentile {target.p:g}"
-            if abs(n * target.p - rank) > 1e-9 * n:
-                used = f"the record of rank {rank}, the next one up, is used"
-                note = f"np = {n} x {target.p:g} = {n * target.p:g} is not a whole number: {used}."
-        else:
-            name = f"rank {rank}" if isinstance(target, OrderStatistic) else type(target).__name__.lower()
-        return cls(name, rank, int(order_rows(x[:, None], rank)[0]), note)
+        rank = target.rank(n)
+        assert rank is not None
+        return cls(target.label, rank, int(order_rows(x[:, None], rank)[0]), target.note(n))
 
 
 @dataclass(frozen=True, eq=False)

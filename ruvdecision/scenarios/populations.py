@@ -19,13 +19,14 @@ from ..checks import check_integer, check_number
 from ..errors import InputError
 from ..numerics.counts import at_least
 from ..numerics.orderstatistics import order_nodes
+from ..numerics.quadrature import gauss_legendre
 from ..protocols import Array
 
 __all__ = ["Masked", "check_law"]
 
 _TINY = 1e-17  # tails below this are nothing
-_INNER, _INNER_WEIGHTS = np.polynomial.legendre.leggauss(6)
-_OUTER, _OUTER_WEIGHTS = np.polynomial.legendre.leggauss(10)
+_INNER, _INNER_WEIGHTS = gauss_legendre(6)
+_OUTER, _OUTER_WEIGHTS = gauss_legendre(10)
 
 
 def check_law(name: str, law: Any) -> Any:

@@ -14,7 +14,7 @@ from ..checks import as_float_array, check_choice, check_finite, check_list, che
 from ..errors import InputError, kind_of
 from ..masks.base import show_number
 from ..protocols import Array, Value
-from ..targets import Record
+from ..targets import Kind
 from .rules import Row
 from .user import Snooper, User
 
@@ -382,7 +382,9 @@ def vary_user(user: Any, **settings: Any) -> Any:
     belief = mine.pop("belief", user.belief)
     if inner:
         belief = dataclasses.replace(belief, **inner)
-    own_row = isinstance(user, Snooper) and isinstance(user.target, Record) and user.estimator == Row(user.target.row)
+    own_row = (
+        isinstance(user, Snooper) and user.target.is_a(Kind.RECORD) and user.estimator == Row(user.target.terms[0].row)
+    )
     if own_row and "target" in mine and "estimator" not in mine:
         mine["estimator"] = "row"  # index knowledge goes with the target: the row of another record is another row
     return dataclasses.replace(user, belief=belief, **mine)

@@ -18,7 +18,7 @@ from ..checks import as_float_array, check_finite, check_index, check_integer, c
 from ..errors import InputError, failure
 from ..masks.frame import Frame
 from ..protocols import Array
-from ..targets import Average, Maximum, Minimum, OrderStatistic, Percentile, Record
+from ..targets import Kind, Maximum, Minimum, Percentile, is_target
 
 __all__ = ["Custom", "Linear", "Mean", "Ranked", "Row", "Rule", "as_rule", "order_rows"]
 
@@ -127,7 +127,7 @@ class Ranked(Rule):
     target: Any
 
     def __post_init__(self) -> None:
-        if not hasattr(self.target, "rank_in"):
+        if not (is_target(self.target) and self.target.ranked):
             raise InputError(
                 "Ranked needs a target with a rank",
                 self.target,
@@ -139,7 +139,7 @@ class Ranked(Rule):
         missing = np.isnan(values)
         if missing.any():
             return self._of_present(values, missing)
-        rank = self.target.rank_in(n)
+        rank = self.target.rank(n)
         if rank == n:
             return np.asarray(values.max(axis=-2))
         if rank == 1:
@@ -151,7 +151,7 @@ class Ranked(Rule):
         count = values.shape[-2] - missing.sum(axis=-2)
         ranks = np.zeros(count.shape, dtype=np.int64)
         for m in np.unique(count[count > 0]):
-            ranks[count == m] = self.target.rank_in(int(m)) - 1
+            ranks[count == m] = self.target.rank(int(m)) - 1
         # NaN is sorted to the end.
         found = np.take_along_axis(np.sort(values, axis=-2), ranks[..., None, :], axis=-2)[..., 0, :]
         return np.asarray(np.where(count > 0, found, np.nan))
@@ -275,11 +275,11 @@ def as_rule(estimator: Any) -> Rule:
         raise InputError(
             "An estimator must be an object", f"the class {estimator.__name__}", f"Write {estimator.__name__}(...)"
         )
-    if isinstance(estimator, Average):
+    if is_target(estimator) and estimator.is_a(Kind.AVERAGE):
         return Mean()
-    if isinstance(estimator, Record):
-        return Row(estimator.row)
-    if isinstance(estimator, (Maximum, Minimum, OrderStatistic, Percentile)):
+    if is_target(estimator) and estimator.is_a(Kind.RECORD):
+        return Row(estimator.terms[0].row)
+    if is_target(estimator) and estimator.ranked:
         return Ranked(estimator)
     if callable(estimator):
         return Custom(estimator)

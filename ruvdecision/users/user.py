@@ -10,14 +10,14 @@ import numpy as np
 from ..checks import as_float_array, check_choice, check_finite, check_flag, check_text
 from ..errors import InputError, kind_of
 from ..losses import Quadratic, as_loss
-from ..targets import EachRecord, Record, is_target
+from ..targets import BaseTarget, Kind, is_target
 from .mask_prior import MaskPrior, as_mask_prior
 from .rules import Row, as_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..protocols import Belief, Loss, Target
+    from ..protocols import Belief, Loss
 
 __all__ = ["Snooper", "User"]
 
@@ -62,7 +62,7 @@ class User:
     """
 
     belief: Any
-    target: Any
+    target: BaseTarget
     loss: Any
     estimates: Any = field(default="free")
     name: str | None = None
@@ -75,7 +75,7 @@ class User:
         def __init__(
             self,
             belief: Belief,
-            target: Target,
+            target: BaseTarget,
             loss: Loss | Callable[[Any, Any], Any],
             estimates: Any = "free",
             name: str | None = None,
@@ -126,11 +126,9 @@ class User:
                     "Use NormalBelief, FiniteBelief or TableBelief",
                 )
             check = getattr(belief, "check_target", None)
-            if check is not None and isinstance(self.target, EachRecord):
-                for row in self.target.rows or (0,):
-                    check(Record(row))
-            elif check is not None:
-                check(self.target)
+            if check is not None:
+                for target in self.target.apart:
+                    check(target)
         if self.truth is not None:
             sizes = [_size_of(belief) for belief in (self.belief, self.truth)]
             if None not in sizes and sizes[0] != sizes[1]:
@@ -213,7 +211,7 @@ class Snooper:
     """
 
     estimator: Any
-    target: Any
+    target: BaseTarget
     loss: Any = field(default_factory=Quadratic)
     belief: Any = None
     name: str | None = None
@@ -223,7 +221,7 @@ class Snooper:
         def __init__(
             self,
             estimator: Any,
-            target: Target,
+            target: BaseTarget,
             loss: Loss | Callable[[Any, Any], Any] = ...,
             belief: Belief | None = None,
             name: str | None = None,
@@ -236,9 +234,9 @@ class Snooper:
                 "A snooper needs a target", self.target, "Use Record(0), Maximum(), Percentile(0.99), Average() ..."
             )
         if isinstance(rule, Row) and rule.row is None:
-            if isinstance(self.target, Record):
-                rule = Row(self.target.row)
-            elif not isinstance(self.target, EachRecord) and not hasattr(self.target, "rank_in"):
+            if self.target.is_a(Kind.RECORD):
+                rule = Row(self.target.terms[0].row)
+            elif not self.target.asks_each and not self.target.ranked:
                 do = "Use it with Record(j), Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank), or give the row: Row(3)"
                 raise InputError(
                     '"row" is the row of the target\'s record, and this target is not one record', self.target, do
@@ -254,13 +252,11 @@ class Snooper:
                     "Use NormalBelief(...), or leave it out and pass data=",
                 )
             check = getattr(self.belief, "check_target", None)
-            if hasattr(self.target, "rank_in"):
-                self.target.rank_in(self.belief.records)
-            elif check is not None and isinstance(self.target, EachRecord):
-                for row in self.target.rows or (0,):
-                    check(Record(row))
+            if self.target.ranked:
+                self.target.rank(self.belief.records)
             elif check is not None:
-                check(self.target)
+                for target in self.target.apart:
+                    check(target)
 
     def describe(self) -> str:
         """One sentence about the snooper."""

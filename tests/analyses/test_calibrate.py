@@ -16,14 +16,14 @@ from ruvdecision.analyses.calibrate import Calibration, bands, calibrate, uneven
 from ruvdecision.beliefs.finite import FiniteBelief
 from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.pymc import PyMCBelief
-from ruvdecision.beliefs.table.belief import Cell, TableBelief
+from ruvdecision.beliefs.table.belief import TableBelief
 from ruvdecision.engines.normal.exact import Exact
 from ruvdecision.engines.pymc import samplers
 from ruvdecision.engines.pymc.sampling import Sampling
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.masks import PRAM, Microaggregate, Noise, Release, Round, Shuffle, Subsample, Suppress
 from ruvdecision.masks.base import Mask
-from ruvdecision.targets import Average, EachRecord, Functional, Identity, NewRecord, Parameter, Record, Records
+from ruvdecision.targets import Average, Cell, EachRecord, Functional, Identity, NewRecord, Parameter, Record, Records
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 

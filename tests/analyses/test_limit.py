@@ -20,7 +20,8 @@ from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, Huber, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Microaggregate, Noise, Release, Shuffle, Stochastic, Suppress
-from ruvdecision.masks.mechanism import Apart, Combine, Mechanism, compositions
+from ruvdecision.masks.mechanism import Apart, Combine, Mechanism
+from ruvdecision.numerics.counts import compositions
 from ruvdecision.targets import Average, Functional, Identity, NewRecord, Parameter, Record, Records
 from ruvdecision.users.user import Snooper, User
 

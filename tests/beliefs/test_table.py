@@ -15,14 +15,14 @@ from numpy.testing import assert_allclose
 from scipy.special import gammaln
 from scipy.stats import betabinom
 
-from ruvdecision.beliefs.table.belief import Cell, TableBelief
+from ruvdecision.beliefs.table.belief import TableBelief
 from ruvdecision.beliefs.table.completions import Completions
 from ruvdecision.beliefs.table.posterior import TablePosterior
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.masks.cells import PublishedTable, SuppressCells, margin_of
 from ruvdecision.posteriors import Drawn, Finite
 from ruvdecision.protocols import Value
-from ruvdecision.targets import Functional, Record, Records
+from ruvdecision.targets import Cell, Functional, Record, Records
 
 TF = np.array([[50, 63], [70, 75]])  # a table that agrees with Trottini and Fienberg's 114 completions
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -123,7 +125,7 @@ RIGHT = {
         "alpha": 0.01,
         "seed": 1,
     },
-    "plot_map": {
+    "plots.rumap": {
         "rumap": RUMAP,
         "max_risk": 3.0,
         "ax": None,
@@ -134,7 +136,7 @@ RIGHT = {
         "title": "a",
         "limit": None,
     },
-    "plot_maps": {
+    "plots.maps": {
         "maps": [RUMAP, RUMAP],
         "max_risk": 3.0,
         "figure": None,
@@ -144,7 +146,7 @@ RIGHT = {
         "labels": False,
         "style": None,
     },
-    "plot_uncertainty": {
+    "plots.uncertainty": {
         "rumap": RUMAP,
         "parameter": "variance",
         "ax": None,
@@ -153,7 +155,7 @@ RIGHT = {
         "log": False,
         "style": None,
     },
-    "plot_posteriors": {
+    "plots.posteriors": {
         "user": INTRUDER,
         "masks": MASKS[:2],
         "ax": None,
@@ -165,7 +167,15 @@ RIGHT = {
     },
 }
 #: Those that take longer than a moment.
-SLOW = {"price_of_publishing", "calibrate", "limit", "plot_map", "plot_maps", "plot_posteriors", "plot_uncertainty"}
+SLOW = {
+    "price_of_publishing",
+    "calibrate",
+    "limit",
+    "plots.rumap",
+    "plots.maps",
+    "plots.posteriors",
+    "plots.uncertainty",
+}
 #: Where a large number is work, which would be done.
 HEAVY = {("calibrate", "simulations"), ("calibrate", "draws"), ("one_more_digit", "digits")}
 #: Methods of a map, and variants of one function.
@@ -178,7 +188,10 @@ CALLS = {
 
 
 def called(name):
-    return CALLS[name] if name in CALLS else getattr(ruv, name)
+    if name in CALLS:
+        return CALLS[name]
+    rooms = (ruv, ruv.decide, ruv.analyses)
+    return next(attrgetter(name)(room) for room in rooms if hasattr(room, name.split(".")[0]))
 
 
 @pytest.mark.parametrize(

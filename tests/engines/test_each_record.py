@@ -204,13 +204,13 @@ def test_a_large_file_costs_little() -> None:
 def test_aggregates_are_those_of_the_risks(uncertainties: list[float], q: float) -> None:
     """The quantile of 1/U, whatever decreasing function risk is."""
     u = np.array(uncertainties)
-    assert 1 / EachRecord().of(u) == pytest.approx(np.max(1 / u))
-    assert 1 / EachRecord(1.0).of(u) == pytest.approx(np.max(1 / u))
-    level = EachRecord(q).of(u)
+    assert 1 / EachRecord().overall(u) == pytest.approx(np.max(1 / u))
+    assert 1 / EachRecord(1.0).overall(u) == pytest.approx(np.max(1 / u))
+    level = EachRecord(q).overall(u)
     assert np.mean(1 / u <= 1 / level + 1e-12) >= q - 1e-9
     for f in (lambda x: 1 / x, lambda x: -np.log(x), lambda x: np.exp(-x)):
         assert f(level) == pytest.approx(np.quantile(f(u), max(q - 1e-10, 0), method="inverted_cdf"))
-    assert EachRecord("mean").of(u) == pytest.approx(u.mean())
+    assert EachRecord("mean").overall(u) == pytest.approx(u.mean())
 
 
 def test_maps_of_the_riskiest_the_average_and_a_quantile() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
-from ruvdecision.beliefs.table.belief import Cell, TableBelief
+from ruvdecision.beliefs.table.belief import TableBelief
 from ruvdecision.engines import Enumeration, Exact, pick
 from ruvdecision.engines.each_record import every_record
 from ruvdecision.engines.normal.affine import AffineMeans, residual_law
@@ -23,7 +23,7 @@ from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.losses import CRPS, Absolute, Huber, IntervalScore, Linex, LogScore, Pinball, Power, Quadratic, ZeroOne
 from ruvdecision.masks import Microaggregate, Noise, Release, Shuffle, Stochastic, Subsample, Suppress, SuppressCells
 from ruvdecision.posteriors import Gaussian
-from ruvdecision.targets import Average, Functional, Identity, NewRecord, Parameter, Record, Records
+from ruvdecision.targets import Average, Cell, Functional, Identity, NewRecord, Parameter, Record, Records
 from ruvdecision.users.user import User
 
 S1 = np.array([[2.0, 0.6], [0.6, 1.0]])
@@ -66,7 +66,9 @@ def test_residual_law_against_dense_matrices(mask: Any) -> None:
     own, right = (Conditioned(b, Exact()._single(b, mask)) for b in (OWN, RIGHT))
     a, r = right.channel.dense()
     # The user's mean as a matrix on the release, found by asking for it at every unit vector.
-    probes = np.array([own.means(e.reshape(n, k)).of(parts) for e in np.vstack([np.zeros(n * k), np.eye(n * k)])])
+    probes = np.array(
+        [own.means(e.reshape(n, k)).of([p.term for p in parts]) for e in np.vstack([np.zeros(n * k), np.eye(n * k)])]
+    )
     constant, gain = probes[0], (probes[1:] - probes[0]).T
     wanted, on_mean = np.zeros((10, n * k)), np.zeros((10, k))
     for i, part in enumerate(parts):
@@ -80,7 +82,7 @@ def test_residual_law_against_dense_matrices(mask: Any) -> None:
     left = wanted - gain @ a
     slope = left @ np.kron(np.ones((n, 1)), np.eye(k)) + on_mean
     covariance = left @ np.kron(np.eye(n), RIGHT.spread) @ left.T + slope @ RIGHT.doubt @ slope.T + gain @ r @ gain.T
-    bias, found = residual_law(own, right, parts, np.eye(10))
+    bias, found = residual_law(own, right, [p.term for p in parts], np.eye(10))
     np.testing.assert_allclose(found[0], covariance, atol=1e-12)
     np.testing.assert_allclose(bias[0], slope @ RIGHT.centre - constant, atol=1e-12)
 
@@ -90,9 +92,9 @@ def test_affine_means_are_the_posterior_means(mask: Any) -> None:
     given_ = Conditioned(OWN, Exact()._single(OWN, mask))
     parts = [Record(6), Average(), NewRecord(), Record(2)]
     release = np.asarray(mask.release(np.random.default_rng(3).normal(size=(7, 2)), 4))
-    affine = AffineMeans(given_, parts)
+    affine = AffineMeans(given_, [p.term for p in parts])
     found = affine.matrix[0] @ affine.coordinates(release) + affine.constant[0]
-    np.testing.assert_allclose(found, given_.means(release).of(parts), atol=1e-13)
+    np.testing.assert_allclose(found, given_.means(release).of([p.term for p in parts]), atol=1e-13)
 
 
 def test_one_record_by_hand() -> None:
@@ -169,12 +171,12 @@ def test_direct_simulation(mask: Any) -> None:
     rng = np.random.default_rng(11)
     lower = np.linalg.cholesky(RIGHT.spread)
     own = Conditioned(OWN, Exact()._single(OWN, mask))
-    covariance = own.covariance([Record(2)])[0]
+    covariance = own.covariance([Record(2).term])[0]
     costs = []
     for _ in range(2000):
         mu = RIGHT.centre + rng.standard_normal(2) * np.sqrt(np.diag(RIGHT.doubt))
         records = mu + rng.standard_normal((7, 2)) @ lower.T
-        posterior = Gaussian(own.means(np.asarray(mask.release(records, rng))).of([Record(2)]), covariance)
+        posterior = Gaussian(own.means(np.asarray(mask.release(records, rng))).of([Record(2).term]), covariance)
         costs.append([float(loss(loss.estimate(posterior), records[2], vector=True)) for loss in losses])
     for loss, column in zip(losses, np.array(costs).T, strict=True):
         exact = solve(User(OWN, Record(2), loss, truth=RIGHT), mask).uncertainty[0]
@@ -273,7 +275,7 @@ def test_data_are_released_and_judged_by_the_agency() -> None:
     both = [Conditioned(b, Exact()._single(b, Noise(variance=1.0))) for b in (own, right)]
     for seed in range(400):
         release = Noise(variance=1.0).release(data, 1000 + seed)[:, None]
-        means = [given_.means(release).of([Record(0)]) for given_ in both]
+        means = [given_.means(release).of([Record(0).term]) for given_ in both]
         gaps.append(float(means[0][0] - means[1][0]) ** 2)
     left = solve(User(right, Record(0), Quadratic()), Noise(variance=1.0)).uncertainty[0]
     spread = np.hypot(np.std(gaps) / 20, found.error[0])

@@ -38,7 +38,7 @@ from ruvdecision.explore.lawdrawing import draw_panel
 from ruvdecision.explore.lesson import Built, Law, Lesson, Panel
 from ruvdecision.explore.lessons import LESSONS
 from ruvdecision.explore.mapdrawing import draw_map, series_of
-from ruvdecision.explore.ranklaw import RankLaw, RankPrior
+from ruvdecision.explore.ranklaw import RankPrior, TabulatedRankPosterior
 from ruvdecision.explore.scene import show
 from ruvdecision.explore.server import _is_here
 from ruvdecision.explore.study import StudyTopic
@@ -350,7 +350,10 @@ def test_the_tabulated_law_of_a_rank_is_the_packages(
     prior: str, n: int, rank: int, variance: float, noise: float
 ) -> None:
     release = np.random.default_rng(n).normal(0, np.sqrt(variance + noise), n)
-    table, law = RankLaw(release, rank, variance, noise, prior), RankPosterior(release, rank, variance, noise, prior)
+    table, law = (
+        TabulatedRankPosterior(release, rank, variance, noise, prior),
+        RankPosterior(release, rank, variance, noise, prior),
+    )
     sd = np.sqrt(law.var())
     assert table.mean() == pytest.approx(law.mean(), abs=1e-4 * sd)
     assert table.var() == pytest.approx(law.var(), rel=2e-4)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
+from ruvdecision import plots
 from ruvdecision.analyses.publishing import price_of_publishing
 from ruvdecision.analyses.record_risk import record_risk
 from ruvdecision.analyses.sensitivity import sensitivity
@@ -23,12 +24,8 @@ from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
 from ruvdecision.maps.rumap import RUMap
 from ruvdecision.masks import Microaggregate, Noise, Release, Suppress
-from ruvdecision.plots.gallery import _across, plot_frontier3, plot_maps, plot_posteriors, plot_uncertainty
-from ruvdecision.plots.knowledge import plot_knowledge
-from ruvdecision.plots.map import plot_map
-from ruvdecision.plots.record_risk import plot_publishing, plot_record_risk
+from ruvdecision.plots.gallery import _across
 from ruvdecision.plots.theme import DARK, LIGHT, look_of, theme
-from ruvdecision.plots.tornado import plot_tornado
 from ruvdecision.protocols import Value
 from ruvdecision.scenarios import additive_noise
 from ruvdecision.targets import Parameter, Record
@@ -94,7 +91,7 @@ def test_a_theme_is_over_when_it_is_over() -> None:
 
 def test_a_map_on_dark_paper_can_be_read() -> None:
     with theme("dark"):
-        ax = plot_map(example(), 0.5)
+        ax = plots.rumap(example(), 0.5)
     ax.figure.draw_without_rendering()
     assert {line.get_color() for line in ax.get_lines()} & set(DARK.colours[:4])
     for note in ax.texts:
@@ -113,23 +110,23 @@ def draw_knowledge() -> Any:
         knowledge=["record", "sample", "population"],
         method=["paper", "bayes"],
     )
-    return plot_knowledge(rumap, max_risk=2)
+    return plots.knowledge(rumap, max_risk=2)
 
 
 def draw_tornado() -> Any:
     masks = [Noise(variance=v) | AVERAGE for v in (1.0, 2.0, 4.0)]
     vary = {"intruder.belief.prior_variance": [1, 25]}
-    return plot_tornado(sensitivity(masks, vary, intruder=INTRUDER, scientist=SCIENTIST, max_risk=0.5))
+    return plots.tornado(sensitivity(masks, vary, intruder=INTRUDER, scientist=SCIENTIST, max_risk=0.5))
 
 
 def draw_record_risk() -> Any:
     masks = [Noise(variance=1.0), AVERAGE, Suppress()]
-    return plot_record_risk(record_risk(masks, intruder=INTRUDER), max_risk=1.0)
+    return plots.record_risk(record_risk(masks, intruder=INTRUDER), max_risk=1.0)
 
 
 def draw_publishing() -> Any:
     masks = [Noise(variance=v) for v in (1.0, 4.0)]
-    return plot_publishing(
+    return plots.publishing(
         price_of_publishing(masks, intruder=INTRUDER, scientist=SCIENTIST, replicates=5, seed=1), max_risk=1.0
     )
 
@@ -157,7 +154,7 @@ def test_the_star_follows_the_rule() -> None:
     rumap = RUMap.build(labels=["a", "b", "c"], intruder=sampled, scientist=[1.0, 0.5, 0.25])
 
     def star(**options: Any) -> float:
-        (found,) = [line for line in plot_map(rumap, **options).get_lines() if line.get_marker() == "*"]
+        (found,) = [line for line in plots.rumap(rumap, **options).get_lines() if line.get_marker() == "*"]
         return float(found.get_xdata()[0])
 
     assert star(max_risk=0.5) == 2.0
@@ -170,7 +167,7 @@ def test_the_star_follows_the_rule() -> None:
 
 def test_maps_side_by_side_share_the_risk_axis() -> None:
     maps = {f"variance {v:g}": example(v) for v in (1.0, 2.0, 4.0)}
-    figure = plot_maps(maps, 0.5)
+    figure = plots.maps(maps, 0.5)
     assert len(figure.axes) == 3
     assert len({ax.get_ylim() for ax in figure.axes}) == 1
     low, top = figure.axes[0].get_ylim()
@@ -198,7 +195,7 @@ def test_few_places_stay_empty(count: int, across: int) -> None:
 
 def test_empty_places_are_taken_away() -> None:
     one = RUMap.build(labels=["a"], intruder=[1.0], scientist=[1.0])
-    figure = plot_maps([one] * 3, across=2)
+    figure = plots.maps([one] * 3, across=2)
     assert len(figure.axes) == 3
     assert [bool(ax.get_ylabel()) for ax in figure.axes] == [True, False, True]
     assert [bool(ax.get_xlabel()) for ax in figure.axes] == [False, True, True]
@@ -207,11 +204,11 @@ def test_empty_places_are_taken_away() -> None:
 def test_maps_with_their_own_thresholds_axes_and_figure() -> None:
     mine = plt.figure(figsize=(9, 4), layout="constrained")
     maps = {"a": example(1.0), "b": example(4.0)}
-    assert plot_maps(maps, {"a": 0.9}, mine, share=False, labels=True) is mine
+    assert plots.maps(maps, {"a": 0.9}, mine, share=False, labels=True) is mine
     assert len({ax.get_ylim() for ax in mine.axes}) == 2
     assert any("variance" in t.get_text() for t in mine.axes[0].texts)
     assert not [line for line in mine.axes[1].get_lines() if line.get_marker() == "*"]
-    assert "no release meets the threshold" in plot_maps([maps["a"]], 0.01).axes[0].get_title()
+    assert "no release meets the threshold" in plots.maps([maps["a"]], 0.01).axes[0].get_title()
 
 
 @pytest.mark.parametrize(
@@ -232,14 +229,14 @@ def test_bad_arguments_of_maps(arguments: dict[str, Any], words: str) -> None:
     if arguments.get("figure") == "new":
         arguments = {**arguments, "figure": plt.figure()}
     with pytest.raises(InputError, match=words):
-        plot_maps(**{"maps": [one, one], **arguments})
+        plots.maps(**{"maps": [one, one], **arguments})
 
 
 def test_maps_that_measure_risk_differently_cannot_share_an_axis() -> None:
     one = RUMap.build(labels=["a"], intruder=[1.0], scientist=[1.0])
     with pytest.raises(InputError, match="alike"):
-        plot_maps([one, one.with_risk("negative_log")])
-    assert len(plot_maps([one, one.with_risk("negative_log")], share=False).axes) == 2
+        plots.maps([one, one.with_risk("negative_log")])
+    assert len(plots.maps([one, one.with_risk("negative_log")], share=False).axes) == 2
 
 
 # -- posteriors ----------------------------------------------------------------------------------------
@@ -254,7 +251,7 @@ def test_posteriors_are_the_laws_that_bayes_rule_gives() -> None:
     records = np.linspace(-2.0, 3.0, 10)
     masks = [Noise(variance=1.0), Noise(variance=9.0)]
     released = [m.release(records, 5) for m in masks]
-    ax = plot_posteriors(INTRUDER, masks, release=released)
+    ax = plots.posteriors(INTRUDER, masks, release=released)
     drawn = curves(ax, solid=True)
     tops = []
     for row, ((x, y), mask, y_all) in enumerate(zip(drawn, masks, released, strict=True)):
@@ -278,24 +275,24 @@ def test_posteriors_are_the_laws_that_bayes_rule_gives() -> None:
 
 def test_records_are_drawn_from_the_belief_by_the_seed() -> None:
     masks = [Noise(variance=1.0)]
-    first, again, other = (curves(plot_posteriors(SCIENTIST, masks, seed=s), True)[0][0][0] for s in (1, 1, 2))
+    first, again, other = (curves(plots.posteriors(SCIENTIST, masks, seed=s), True)[0][0][0] for s in (1, 1, 2))
     assert first == again != other
     data = np.arange(10.0)
     given = [
-        curves(plot_posteriors(SCIENTIST, masks, data=data, seed=s, prior=False), True)[0][0].mean() for s in (1, 2)
+        curves(plots.posteriors(SCIENTIST, masks, data=data, seed=s, prior=False), True)[0][0].mean() for s in (1, 2)
     ]
     assert given[0] != given[1]
     assert abs(given[0] - 4.5) < 1.5
 
 
 def test_certainty_is_a_line_and_finite_laws_are_bars() -> None:
-    ax = plot_posteriors(INTRUDER, [Release(), Suppress()], data=np.arange(10.0), truth=0.0)
+    ax = plots.posteriors(INTRUDER, [Release(), Suppress()], data=np.arange(10.0), truth=0.0)
     assert any(np.allclose(line.get_xdata(), 0.0) and np.ptp(line.get_ydata()) > 0.8 for line in ax.get_lines())
     assert [t.get_text() for t in ax.texts] == ["U = 0", "U = 7"]
     assert "true value (confidential)" in [t.get_text() for t in ax.get_legend().get_texts()]
     finite = FiniteBelief(values=[0, 1, 2, 3], probabilities=[0.1, 0.2, 0.3, 0.4])
     for loss in (ZeroOne(), LogScore()):
-        ax = plot_posteriors(User(finite, Record(0), loss), [Suppress(), Noise(sd=1.0)], data=np.array([2]), seed=1)
+        ax = plots.posteriors(User(finite, Record(0), loss), [Suppress(), Noise(sd=1.0)], data=np.array([2]), seed=1)
         bars = ax.collections[0].get_segments()
         heights = np.array([s[1][1] - s[0][1] for s in bars])
         assert heights / heights.sum() == pytest.approx([0.1, 0.2, 0.3, 0.4])
@@ -303,7 +300,7 @@ def test_certainty_is_a_line_and_finite_laws_are_bars() -> None:
 
 def test_a_flat_prior_is_not_drawn() -> None:
     belief = NormalBelief(records=5, variance=1, prior="flat")
-    ax = plot_posteriors(User(belief, Record(0), Absolute()), [Noise(variance=1.0)], data=np.arange(5.0))
+    ax = plots.posteriors(User(belief, Record(0), Absolute()), [Noise(variance=1.0)], data=np.arange(5.0))
     assert curves(ax, solid=False) == []
     assert ax.get_legend() is None
 
@@ -320,14 +317,14 @@ def test_a_flat_prior_is_not_drawn() -> None:
 )
 def test_bad_arguments_of_posteriors(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        plot_posteriors(INTRUDER, **{"masks": [Noise(variance=1.0)], **arguments})
+        plots.posteriors(INTRUDER, **{"masks": [Noise(variance=1.0)], **arguments})
 
 
 def test_a_vector_is_refused_with_what_to_do() -> None:
     belief = NormalBelief(records=4, covariance=np.eye(2), prior_mean=[0, 0], prior_covariance=np.eye(2))
     with pytest.raises(InputError, match="Choose one component"):
-        plot_posteriors(User(belief, Parameter("mu"), Quadratic()), [Noise(variance=1.0)], seed=1)
-    assert plot_posteriors(User(belief, Parameter("mu", 1), Quadratic()), [Noise(variance=1.0)], seed=1).get_xlabel()
+        plots.posteriors(User(belief, Parameter("mu"), Quadratic()), [Noise(variance=1.0)], seed=1)
+    assert plots.posteriors(User(belief, Parameter("mu", 1), Quadratic()), [Noise(variance=1.0)], seed=1).get_xlabel()
 
 
 # -- uncertainty ---------------------------------------------------------------------------------------
@@ -336,7 +333,7 @@ def test_a_vector_is_refused_with_what_to_do() -> None:
 def test_uncertainty_is_a_share_of_what_was_unknown() -> None:
     variances = np.array([0.5, 1.0, 2.0, 4.0])
     rumap = evaluate([Noise(variance=v) for v in variances[::-1]], intruder=INTRUDER, scientist=SCIENTIST)
-    ax = plot_uncertainty(rumap, "variance")
+    ax = plots.uncertainty(rumap, "variance")
     lines = {line.get_label(): line for line in ax.get_lines() if not line.get_label().startswith("_")}
     assert list(lines) == ["intruder", "scientist"]
     assert np.array_equal(lines["intruder"].get_xdata(), variances)
@@ -344,7 +341,7 @@ def test_uncertainty_is_a_share_of_what_was_unknown() -> None:
     assert lines["intruder"].get_linestyle() == "-"
     assert lines["scientist"].get_linestyle() == "--"
     assert [t.get_text() for t in ax.texts] == ["intruder", "scientist"]
-    absolute = plot_uncertainty(rumap, relative=False, users=["scientist"])
+    absolute = plots.uncertainty(rumap, relative=False, users=["scientist"])
     (line,) = [x for x in absolute.get_lines() if x.get_label() == "scientist"]
     assert line.get_ydata() == pytest.approx(5 / (1 + 50 / (2 + variances)))
     assert "expected loss" in absolute.get_ylabel()
@@ -361,7 +358,7 @@ def test_unconverged_points_are_open_and_errors_are_bars() -> None:
         columns={"intruder_converged": [True, False, True]},
     )
     with theme("dark"):
-        ax = plot_uncertainty(rumap, users=["intruder"])
+        ax = plots.uncertainty(rumap, users=["intruder"])
     hollow = [line for line in ax.get_lines() if line.get_markerfacecolor() == DARK.paper and len(line.get_xdata())]
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in hollow] == [(2.0, 2.0)]
     (bars,) = [c for c in ax.collections if len(c.get_segments()) == 2]
@@ -370,7 +367,7 @@ def test_unconverged_points_are_open_and_errors_are_bars() -> None:
 
 def test_techniques_are_told_apart_and_the_axis_is_logarithmic_where_it_helps() -> None:
     masks = [*(Noise(variance=v) for v in (0.1, 1.0, 10.0)), *(Noise(variance=v) | AVERAGE for v in (0.1, 1.0, 10.0))]
-    ax = plot_uncertainty(evaluate(masks, intruder=INTRUDER, scientist=SCIENTIST), "variance")
+    ax = plots.uncertainty(evaluate(masks, intruder=INTRUDER, scientist=SCIENTIST), "variance")
     assert ax.get_xscale() == "log"
     names = [t.get_text() for t in ax.texts]
     assert sorted(names) == [
@@ -393,13 +390,13 @@ def test_bad_arguments_of_uncertainty(arguments: dict[str, Any], words: str) -> 
         labels=["a", "b"], intruder=[1.0, 2.0], scientist=[1.0, 2.0], technique="T", parameters={"level": [1.0, 2.0]}
     )
     with pytest.raises(InputError, match=words):
-        plot_uncertainty(rumap, **arguments)
+        plots.uncertainty(rumap, **arguments)
 
 
 def test_a_map_of_measures_has_no_uncertainty() -> None:
     rumap = RUMap.build(labels=["a", "b"], columns={"x": [1.0, 2.0], "y": [1.0, 2.0]}, risk="x", utility="y")
     with pytest.raises(InputError, match="no uncertainty"):
-        plot_uncertainty(rumap)
+        plots.uncertainty(rumap)
 
 
 # -- three measures ------------------------------------------------------------------------------------
@@ -422,7 +419,7 @@ def test_the_frontier_of_three_is_the_one_by_brute_force(values: list[tuple[int,
         return all(good) and p != q
 
     expected = sorted((b, a, c) for a, b, c in values if not any(beats(p, (a, b, c)) for p in values))
-    ax = plot_frontier3(measured(values), ["linkage", "IO", "KL"], names=False)
+    ax = plots.frontier3(measured(values), ["linkage", "IO", "KL"], names=False)
     dots = ax.collections[0]
     drawn = sorted(
         (*map(float, place), float(z)) for place, z in zip(dots.get_offsets(), dots.get_array(), strict=True)
@@ -433,7 +430,7 @@ def test_the_frontier_of_three_is_the_one_by_brute_force(values: list[tuple[int,
 
 def test_axes_colour_and_names_say_what_they_are() -> None:
     rumap = measured([(0.1, 0.2, 3.0), (0.5, 0.9, 1.0), (0.6, 0.8, 2.0)])
-    ax = plot_frontier3(rumap, style="dark", columns=["linkage", "IO", "KL"])
+    ax = plots.frontier3(rumap, style="dark", columns=["linkage", "IO", "KL"])
     assert ax.get_title() == "2 of 3 releases are on the frontier of linkage, IO and KL"
     assert ax.get_ylabel().startswith("linkage")
     assert "← better" in ax.get_ylabel()
@@ -442,7 +439,7 @@ def test_axes_colour_and_names_say_what_they_are() -> None:
     assert {t.get_text() for t in ax.texts} == {"r0", "r1"}
     assert all(contrast(t.get_color(), DARK.paper) > 7 for t in ax.texts)
     assert ax.collections[0].get_cmap().name == "cividis"
-    default = plot_frontier3(
+    default = plots.frontier3(
         RUMap.build(
             labels=["a"], intruder=[1.0], scientist=[1.0], columns={"IO": [0.5]}, attrs={"better": {"IO": "higher"}}
         )
@@ -458,7 +455,7 @@ def test_unconverged_and_missing_releases_are_marked() -> None:
         columns={"IO": [0.1, 0.2, np.nan], "converged": [True, False, True]},
         attrs={"better": {"IO": "higher"}},
     )
-    ax = plot_frontier3(rumap)
+    ax = plots.frontier3(rumap)
     assert "1 not drawn" in ax.get_title()
     (ring,) = [line for line in ax.get_lines() if line.get_label() == "not converged"]
     assert list(ring.get_xdata()) == [0.5]
@@ -467,19 +464,19 @@ def test_unconverged_and_missing_releases_are_marked() -> None:
 @pytest.mark.parametrize(("columns", "words"), [(["linkage", "IO"], "three columns"), (["linkage", "IO", "XX"], "XX")])
 def test_bad_columns(columns: list[str], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        plot_frontier3(measured([(1, 1, 1), (2, 2, 2)]), columns)
+        plots.frontier3(measured([(1, 1, 1), (2, 2, 2)]), columns)
 
 
 def test_nothing_to_draw() -> None:
     with pytest.raises(InputError, match="nothing to draw"):
-        plot_frontier3(measured([(np.nan, 1, 1), (np.nan, 2, 2)]), ["linkage", "IO", "KL"])
+        plots.frontier3(measured([(np.nan, 1, 1), (np.nan, 2, 2)]), ["linkage", "IO", "KL"])
 
 
 def test_axes_of_the_callers_are_used() -> None:
     figure, axes = plt.subplots(1, 3)
-    assert plot_posteriors(INTRUDER, [Suppress()], axes[0], seed=1) is axes[0]
-    assert plot_uncertainty(example(), "variance", axes[1]) is axes[1]
-    assert plot_frontier3(measured([(1, 1, 1), (2, 2, 2)]), ["linkage", "IO", "KL"], axes[2]) is axes[2]
+    assert plots.posteriors(INTRUDER, [Suppress()], axes[0], seed=1) is axes[0]
+    assert plots.uncertainty(example(), "variance", axes[1]) is axes[1]
+    assert plots.frontier3(measured([(1, 1, 1), (2, 2, 2)]), ["linkage", "IO", "KL"], axes[2]) is axes[2]
     with pytest.raises(InputError, match="new figure"):
-        plot_uncertainty(example(), "variance", axes[1], style="dark")
+        plots.uncertainty(example(), "variance", axes[1], style="dark")
     assert plt.get_fignums() == [figure.number]

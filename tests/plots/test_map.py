@@ -14,12 +14,12 @@ import matplotlib.pyplot as plt
 from matplotlib.collections import LineCollection
 from matplotlib.text import Annotation, Text
 
+from ruvdecision import plots
 from ruvdecision.errors import InputError
 from ruvdecision.maps.rumap import RUMap
 from ruvdecision.maps.scores import Column
 from ruvdecision.masks import Microaggregate, Noise, Release, Suppress
 from ruvdecision.plots.labels import spread_along
-from ruvdecision.plots.map import plot_map
 from ruvdecision.protocols import Value
 
 AVERAGE = Microaggregate(groups=1)
@@ -276,7 +276,7 @@ def test_infeasible_threshold_is_drawn_and_said():
 def test_own_axes_are_used_and_make_room():
     figure, axes = plt.subplots(1, 2, figsize=(13, 5))
     for ax in axes:
-        assert plot_map(example_1(), 0.4, ax) is ax
+        assert plots.rumap(example_1(), 0.4, ax) is ax
     assert len(plt.get_fignums()) == 1
     figure.draw_without_rendering()
     assert_tidy(axes[1])

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy import integrate, signal, special, stats
 
 from ruvdecision.errors import InputError, UnsupportedError
+from ruvdecision.numerics.quadrature import GAUSS, KRONROD, NODES
+from ruvdecision.numerics.roots import least_near, monotone_root
 from ruvdecision.posteriors import Drawn, Finite, Gaussian, Mixture
-from ruvdecision.posteriors.integrate import GAUSS, KRONROD, NODES
 from ruvdecision.posteriors.many import Sorted, mean_difference
 from ruvdecision.posteriors.modes import best_box
-from ruvdecision.posteriors.roots import least_near, monotone_root
 from ruvdecision.protocols import Posterior
 
 COV2 = np.array([[2.0, 0.9], [0.9, 1.0]])

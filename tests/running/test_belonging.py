@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import ruvdecision as ruv
+from ruvdecision.running.sources import sources
 
 DATA = np.random.default_rng(1).normal(size=(40, 2))
 
@@ -216,3 +217,13 @@ def test_functions_of_libraries_are_told_apart(tmp_path: Path) -> None:
     solve(np.max)
     with pytest.raises(ruv.InputError, match="got other users"):
         solve(np.median)
+
+
+def test_what_a_library_compiles_elsewhere_is_no_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "made.py").write_text("X = 1\n")
+    for name in ("numpy.made_elsewhere", "mine_elsewhere"):
+        module = types.ModuleType(name)
+        module.__file__ = str(tmp_path / "made.py")
+        monkeypatch.setitem(sys.modules, name, module)
+    found = sources()
+    assert "mine_elsewhere" in found and not {"numpy", "numpy.made_elsewhere", "pytest", "json"} & found.keys()

@@ -422,6 +422,7 @@ span = time.monotonic() - start
 kills, ends, progress = 0, 0, []
 while kills < 20:
     child = os.fork()
+    os.setpgid(child, child or os.getpid())  # so that its workers are killed, too
     if child == 0:
         if kills % 4 == 3:
             with ProcessPoolExecutor(2) as pool:
@@ -430,7 +431,7 @@ while kills < 20:
             found = work(folder + "/run")
         os._exit(0 if fingerprint(found) == whole else 7)
     time.sleep(rng.uniform(0.0, 0.6 * span))
-    os.kill(child, signal.SIGKILL)
+    os.killpg(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code in (0, -signal.SIGKILL), code
     kills += code != 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -115,6 +116,9 @@ def test_a_run_that_is_ended_leaves_no_record(how: str, tmp_path: Path) -> None:
             break
         time.sleep(0.1)
     os.kill(child.pid, getattr(signal, how))
+    child.wait(timeout=60)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)  # Python leaves the workers of a killed pool waiting
     _, told = child.communicate(timeout=60)
     found = files(tmp_path)
     found.pop("script.py")

@@ -336,6 +336,26 @@ def test_the_command_line_has_workers_and_checkpoints(tmp_path: Path, capsys: py
     assert load_study(path).settings == {}  # how a study is run is no setting of it
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_line_ends_its_workers(how: signal.Signals, tmp_path: Path) -> None:
+    slow = "class Slow:\n    name, role = 'slow', 'utility'\n    def __call__(self, a, b):\n        import os, time\n"
+    slow += f"        open(os.path.join({str(tmp_path)!r}, f'worker {{os.getpid()}}'), 'w').close()\n"
+    slow += "        time.sleep(0.3)\n        return 1.0\n"
+    study = STUDY.replace("def study", slow + "def study").replace("ruv.measures.NormalKL()", "Slow()")
+    (tmp_path / "mine.py").write_text(study.replace("replicates=3", "replicates=300"))
+    command = [sys.executable, "-m", "ruvdecision", "run", "mine.py", "--workers", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL) as process:
+        while len(list(tmp_path.glob("worker *"))) < 2:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(how)
+        assert process.wait(timeout=60) == 130
+    assert not [path for path in tmp_path.glob("worker *") if Path("/proc", path.name.split()[1]).exists()]
+
+
 def test_the_command_line_reads_in_pieces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(1)
     for name in ("a", "b"):

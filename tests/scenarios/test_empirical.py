@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
+from ruvdecision import plots
 from ruvdecision.engines.rules import clipped_noise as incomes
 from ruvdecision.errors import InputError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.maps.rumap import RUMap
 from ruvdecision.masks import Noise
-from ruvdecision.plots.knowledge import plot_knowledge
 from ruvdecision.scenarios import Curve, empirical, map_curves
 from ruvdecision.targets import Maximum, Minimum, OrderStatistic, Percentile, Record
 from ruvdecision.users.user import Snooper
@@ -264,7 +264,7 @@ def test_names_stand_on_the_curves_and_risk_is_logarithmic():
         Curve(n=200, target="percentile", p=0.99),
         Curve(n=200, target="maximum", knowledge="sample"),
     ]
-    ax = plot_knowledge(map_curves(four, np.linspace(0.0, 1.5, 76)), max_risk=5)
+    ax = plots.knowledge(map_curves(four, np.linspace(0.0, 1.5, 76)), max_risk=5)
     assert ax.get_yscale() == "log" and ax.get_xscale() == "linear"
     legend = [] if ax.get_legend() is None else [t.get_text() for t in ax.get_legend().get_texts()]
     for name in ("typical, record", "typical, population", "percentile, population", "maximum, sample"):
@@ -282,7 +282,7 @@ def test_names_stand_on_the_curves_and_risk_is_logarithmic():
 
 def test_methods_share_a_colour_and_simulations_have_bars():
     rumap = empirical(X, V * np.linspace(0.05, 1, 12), ["maximum", "minimum"], "position", seed=1, method=BOTH)
-    ax = plot_knowledge(rumap, max_risk=1 / (0.2 * V), title="Two ends")
+    ax = plots.knowledge(rumap, max_risk=1 / (0.2 * V), title="Two ends")
     assert len(ax.containers) == 2 and ax.get_title() == "Two ends"
     colours = {line.get_color() for line in ax.lines if len(line.get_xdata()) == 12}
     assert len(colours) == 2
@@ -294,7 +294,7 @@ def test_other_axes_names_and_maps():
     rumap = map_curves([Curve(n=20, knowledge="record"), Curve(n=20)], [0.01, 0.1, 1.0])
     _, ax = plt.subplots()
     assert (
-        plot_knowledge(
+        plots.knowledge(
             rumap, ax=ax, against="variance", log=True, names={"record knowledge": "row"}, risk_range=(0.1, 1000)
         )
         is ax
@@ -305,9 +305,9 @@ def test_other_axes_names_and_maps():
         [empirical(X, GRID, 0.9, "index", seed=1), empirical(X, GRID, 0.9, "index", seed=1, where=X > 25, times=2)],
         names=["equal", "unequal"],
     )
-    ax = plot_knowledge(both)
+    ax = plots.knowledge(both)
     assert {"equal: percentile 0.9, index", "unequal: percentile 0.9, index"} <= set(texts(ax))
-    assert plot_knowledge(RUMap.build(labels=["a"], intruder=[1.0], scientist=[1.0])).get_xlim()[0] < 1
+    assert plots.knowledge(RUMap.build(labels=["a"], intruder=[1.0], scientist=[1.0])).get_xlim()[0] < 1
 
 
 @pytest.mark.parametrize("log", [True, False])
@@ -319,7 +319,7 @@ def test_the_mark_of_a_crossing_lies_on_the_drawn_line_however_sparse_the_grid(a
         labels=["a", "b"], intruder=v**2, scientist=3 * v**0.5, technique="row known: Noise", parameters={"variance": v}
     )
     truth = 2.0  # risk 1/4
-    ax = plot_knowledge(rumap, max_risk=0.25, against=against, log=log)
+    ax = plots.knowledge(rumap, max_risk=0.25, against=against, log=log)
     (mark,) = [line for line in ax.lines if line.get_marker() == "o"]
     assert mark.get_ydata()[0] == 0.25
     assert mark.get_xdata()[0] == pytest.approx(truth if against == "variance" else 1 / (3 * truth**0.5), rel=1e-12)
@@ -344,14 +344,14 @@ def test_the_mark_of_a_crossing_lies_on_the_drawn_line_however_sparse_the_grid(a
 )
 def test_bad_input_to_the_drawing(options, words):
     with pytest.raises(InputError, match=words):
-        plot_knowledge(map_curves([Curve(n=20)], [0.0, 0.1, 1.0]), **options)
+        plots.knowledge(map_curves([Curve(n=20)], [0.0, 0.1, 1.0]), **options)
 
 
 def test_no_noise_has_no_place_on_a_logarithmic_axis():
-    ax = plot_knowledge(map_curves([Curve(n=20, knowledge="record")], [0.0, 0.1, 1.0]), log="x", against="variance")
+    ax = plots.knowledge(map_curves([Curve(n=20, knowledge="record")], [0.0, 0.1, 1.0]), log="x", against="variance")
     assert ax.get_xscale() == "log" and not any(line.get_marker() == "^" for line in ax.lines)
 
 
 def test_nothing_to_draw():
     with pytest.raises(InputError, match="nothing to draw"):
-        plot_knowledge(RUMap.build(labels=["a", "b"], intruder=[0.0, 0.0], scientist=[1.0, 1.0]))
+        plots.knowledge(RUMap.build(labels=["a", "b"], intruder=[0.0, 0.0], scientist=[1.0, 1.0]))

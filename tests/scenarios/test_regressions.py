@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from ruvdecision import plots
 from ruvdecision.engines import FixedRule
 from ruvdecision.engines.rules.clipped_noise import position_error, scientist_error
 from ruvdecision.errors import InfeasibleError, InputError, UnsupportedError
@@ -16,7 +17,6 @@ from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, Quadratic
 from ruvdecision.masks.noise import Noise
 from ruvdecision.masks.suppress import Suppress
-from ruvdecision.plots.knowledge import plot_knowledge
 from ruvdecision.scenarios import Masked, RankPosterior, additive_noise, curves, empirical, optimal_noise
 from ruvdecision.targets import Average, Maximum, Minimum, OrderStatistic, Parameter, Percentile, Record, Records
 from ruvdecision.users.rules import Linear
@@ -248,9 +248,9 @@ def test_the_risk_at_an_optimum_is_allowed() -> None:
 def test_a_picture_of_knowledge_refuses_what_it_cannot_draw(options: dict[str, Any], words: str) -> None:
     rumap = additive_noise(n=20, noise_variance=[0.1, 0.5, 1.0], knowledge=["record", "population"])
     with pytest.raises(InputError, match=words):
-        plot_knowledge(rumap, **options)
+        plots.knowledge(rumap, **options)
     with pytest.raises(InputError, match="draws a map"):
-        plot_knowledge(3)  # type: ignore[arg-type]
+        plots.knowledge(3)  # type: ignore[arg-type]
 
 
 def test_one_infeasible_curve_does_not_cost_the_others():

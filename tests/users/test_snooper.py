@@ -15,7 +15,7 @@ from scipy import stats
 from ruvdecision.analyses.optimise import optimise
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.engines import Exact, FixedRule, pick
-from ruvdecision.engines.normal.exact import _form
+from ruvdecision.engines.normal.forms import form_of
 from ruvdecision.engines.rules import clipped_noise as incomes
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.evaluate import evaluate, posterior
@@ -26,6 +26,7 @@ from ruvdecision.scenarios import exact as closed
 from ruvdecision.targets import (
     Average,
     Functional,
+    Kind,
     Maximum,
     Minimum,
     NewRecord,
@@ -104,7 +105,7 @@ def test_order_rows_agree_with_a_stable_sort(numbers, data):
 @given(st.integers(1, 400), st.floats(0.001, 0.999))
 @settings(deadline=None, max_examples=60)
 def test_percentile_uses_the_next_rank_up(n, p):
-    rank = Percentile(p).rank_in(n)
+    rank = Percentile(p).rank(n)
     assert 1 <= rank <= n and rank >= n * p - 1e-9 * n and rank - 1 < n * p
 
 
@@ -176,14 +177,14 @@ def brute(belief, mask, rule, target):
         ]
     )
     weights = rule.weights(alive[:, None])[:, 0]
-    form = _form(belief, target)
+    form = form_of(belief, target)
     # The latent vector: mu, the n deviations of the records, the deviation of a new record.
     spread = np.diag([belief.prior_variance, *[belief.variance] * (n + 1)])
     mean = np.array([belief.prior_mean, *[0.0] * (n + 1)])
     record = np.hstack([np.ones((n, 1)), np.eye(n), np.zeros((n, 1))])
-    rows = {"Record": lambda p: record[p.row], "Average": lambda p: record.mean(axis=0), "Parameter": lambda p: np.eye(n + 2)[0],
-            "NewRecord": lambda p: np.eye(n + 2)[0] + np.eye(n + 2)[-1]}  # fmt: skip
-    wanted = form.matrix[0] @ np.stack([rows[type(p).__name__](p) for p in form.parts])
+    rows = {Kind.RECORD: lambda t: record[t.row], Kind.AVERAGE: lambda t: record.mean(axis=0), Kind.PARAMETER: lambda t: np.eye(n + 2)[0],
+            Kind.NEW: lambda t: np.eye(n + 2)[0] + np.eye(n + 2)[-1]}  # fmt: skip
+    wanted = form.matrix[0] @ np.stack([rows[t.kind](t) for t in form.terms])
     gap = weights @ a @ record - wanted
     bias = gap @ mean + rule.constant() - form.constant[0]
     return float(gap @ spread @ gap + weights @ r @ weights + bias**2)

@@ -20,7 +20,6 @@ from ...maps.scores import Column, as_score
 from ...masks.base import Mask
 from ...protocols import Array
 from ...running.progress import Bar
-from ...targets import Identity
 from ...users.user import User
 
 if TYPE_CHECKING:
@@ -149,10 +148,10 @@ class Limit:
         )
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
-        """Draw the limit and return the Axes; see `ruvdecision.plots.map.plot_limit`."""
-        from ...plots.map import plot_limit
+        """Draw the limit and return the Axes; see `plots.limit`."""
+        from ... import plots
 
-        return plot_limit(self, ax, **style)
+        return plots.limit(self, ax, **style)
 
     def __repr__(self) -> str:
         met = ~np.isnan(self.scientist_uncertainty)
@@ -339,7 +338,7 @@ def _check_user(name: str, user: Any) -> None:
     if getattr(user, "truth", None) is not None or not getattr(user, "knows_mask", True):
         what = f"The limit needs a user who knows the mechanism and believes what is true; {name} does not"
         raise UnsupportedError(what, do="Leave out truth= and knows_mask=")
-    if isinstance(user.target, Identity):
+    if user.target.asks_row:
         raise UnsupportedError(
             "The limit is about values, and Identity asks for a row of the release", do="Ask for Record(j)"
         )

@@ -16,13 +16,12 @@ or not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...beliefs.normal import NormalBelief
-from ...engines.normal.exact import _form
+from ...engines.normal.forms import all_records, form_of
 from ...errors import UnsupportedError
 from ...losses import Quadratic
 from ...masks.base import Mask
@@ -30,7 +29,7 @@ from ...masks.mechanism import Apart, Combine
 from ...numerics.semidefinite import parallel, root, shares
 from ...posteriors.shapes import as_weight_matrix
 from ...protocols import Array
-from ...targets import NewRecord, Parameter, Record, Records
+from ...targets import BaseTarget, Kind, LinearForm, Term
 from ...users.user import User
 
 __all__ = ["NormalStudy", "Seen", "seen_by"]
@@ -135,9 +134,9 @@ def seen_by(intruder: User, scientist: User, statistic: str) -> NormalStudy:
     forms = []
     rows: set[int] = set()
     for user in (intruder, scientist):
-        parts, matrix, scalar = _linear(belief, user.target)
-        forms.append((parts, matrix, scalar))
-        rows |= {p.row % n for p in parts if isinstance(p, Record)}
+        form = _linear(belief, user.target)
+        forms.append(form)
+        rows |= {t.row % n for t in form.terms if t.kind is Kind.RECORD}
     followed = tuple(sorted(rows)) if statistic == "records" else ()
     # The last of all records follows from the others and the average.
     apart = min(len(followed), n - 1)
@@ -149,9 +148,10 @@ def seen_by(intruder: User, scientist: User, statistic: str) -> NormalStudy:
         )
     base = _Base(belief, followed[:apart])
     found = []
-    for user, (parts, matrix, scalar) in zip((intruder, scientist), forms, strict=True):
-        slope = matrix @ np.concatenate([base.slope(p) for p in parts])
-        left = matrix @ np.block([[base.left(p, q) for q in parts] for p in parts]) @ matrix.T
+    for user, form in zip((intruder, scientist), forms, strict=True):
+        matrix, scalar = form.matrix, form.number
+        slope = matrix @ np.concatenate([base.slope(t) for t in form.terms])
+        left = matrix @ np.block([[base.left(p, q) for q in form.terms] for p in form.terms]) @ matrix.T
         weights = None
         if isinstance(user.loss, Quadratic):
             weights = _weights(user, k, len(matrix), scalar)
@@ -192,32 +192,32 @@ class _Base:
         self.share = shares(belief.doubt, spread / n)
         self.rest = parallel(belief.doubt, spread / n, self.share)
 
-    def slope(self, part: Any) -> Array:
+    def slope(self, part: Term) -> Array:
         """E(part | b) as a function of z."""
         k, m = self.belief.k, len(self.rows)
-        if isinstance(part, (Parameter, NewRecord)):
+        if part.outside:
             return np.asarray(np.concatenate([self.share[0] @ self.lower[:k, :k], np.zeros((k, m * k))], axis=1))
         place = self._place(part)
         if place is None:
             return self.lower[:k]
         return np.asarray(self.root[place * k : place * k + k])
 
-    def left(self, first: Any, second: Any) -> Array:
+    def left(self, first: Term, second: Term) -> Array:
         """Covariance of two parts given b."""
         spread, n = self.belief.spread, self.belief.records
-        means = [isinstance(p, (Parameter, NewRecord)) for p in (first, second)]
+        means = [p.outside for p in (first, second)]
         if all(means):
-            both = isinstance(first, NewRecord) and isinstance(second, NewRecord)
+            both = first.kind is Kind.NEW and second.kind is Kind.NEW
             return np.asarray(self.rest + spread if both else self.rest)
-        open_ = [isinstance(p, Record) and self._place(p) is None for p in (first, second)]
+        open_ = [p.kind is Kind.RECORD and self._place(p) is None for p in (first, second)]
         if all(open_):
             return np.asarray((float(first.row % n == second.row % n) - 1.0 / n) * spread)
         return np.zeros_like(spread)
 
-    def _place(self, part: Any) -> int | None:
+    def _place(self, part: Term) -> int | None:
         """Where a record stands in b; None for the average, and for records of which the average alone is seen."""
         n, m = self.belief.records, len(self.rows)
-        if not isinstance(part, Record):
+        if part.kind is not Kind.RECORD:
             return None
         if part.row % n in self.rows:
             return self.rows.index(part.row % n)
@@ -226,29 +226,27 @@ class _Base:
 
 def _weights(user: User, k: int, size: int, scalar: bool) -> Array:
     weights = np.asarray(user.loss.weights, dtype=np.float64)
-    if isinstance(user.target, Records) and weights.ndim and len(weights) == k and size != k:
+    if user.target.is_a(Kind.FILE) and weights.ndim and len(weights) == k and size != k:
         # Weights of one record stand for every record.
         one = np.diag(weights) if weights.ndim == 1 else weights
         return np.asarray(np.kron(np.eye(size // k), one))
     return as_weight_matrix(user.loss.weights, () if scalar else (size,))
 
 
-def _linear(belief: NormalBelief, target: Any) -> tuple[list[Any], Array, bool]:
-    """A target as a matrix times basic targets."""
-    if isinstance(target, Records):
-        if belief.records * belief.k > LARGEST:
-            raise UnsupportedError(
-                "All records together are too many", belief.records * belief.k, "Ask for one Record(j)"
-            )
+def _linear(belief: NormalBelief, target: BaseTarget) -> LinearForm:
+    """A target as a linear form."""
+    if target.is_a(Kind.FILE):
         size = belief.records * belief.k
-        return [Record(j) for j in range(belief.records)], np.eye(size), size == 1 and belief.scalar
-    form = _form(belief, target)
+        if size > LARGEST:
+            raise UnsupportedError("All records together are too many", size, "Ask for one Record(j)")
+        return replace(all_records(belief), number=size == 1 and belief.scalar)
+    form = form_of(belief, target)
     if form is None:
         raise UnsupportedError(
             f"The limit of {target.describe()} under a normal belief needs a linear target",
             do="Write the study with a FiniteBelief",
         )
-    return list(form.parts), form.matrix, form.scalar
+    return form
 
 
 def _negative(a: Array, b: Array, price: float) -> Array:

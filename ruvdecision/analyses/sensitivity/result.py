@@ -263,10 +263,10 @@ class Sensitivity:
     # -- showing -------------------------------------------------------------------------------------
 
     def plot(self, of: str = "risk", ax: Axes | None = None, **options: Any) -> Axes:
-        """Draw a tornado and return the Axes; see `ruvdecision.plots.tornado.plot_tornado`."""
-        from ...plots.tornado import plot_tornado
+        """Draw a tornado and return the Axes; see `plots.tornado`."""
+        from ... import plots
 
-        return plot_tornado(self, of, ax, **options)
+        return plots.tornado(self, of, ax, **options)
 
     def __str__(self) -> str:
         return self.sentence

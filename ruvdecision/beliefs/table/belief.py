@@ -18,12 +18,12 @@ from ...errors import InputError, UnsupportedError
 from ...masks.cells import as_counts
 from ...posteriors import Drawn, Finite
 from ...protocols import Array, Posterior, Value
-from ...targets import Functional, Records
+from ...targets import BaseTarget, Files, Kind
 from .completions import Completions
 from .posterior import TablePosterior
 from .systems import LARGEST_TOTAL
 
-__all__ = ["Cell", "TableBelief"]
+__all__ = ["TableBelief"]
 
 Ints = NDArray[np.int64]
 LARGEST_TABLE = 1_000_000
@@ -35,31 +35,6 @@ FEW = 30
 """Fewer effective draws than this and an importance sample says little about its own error."""
 DRAWN = 4000
 """Draws from the exact law for a function of cells when there are too many completions to list."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """The count in one cell of a table, by its positions, one per axis.
-
-    >>> Cell((0, 1))
-    Cell((0, 1))
-    """
-
-    index: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        if isinstance(self.index, (str, bytes)):
-            raise InputError("A cell is named by its positions", self.index, "Write Cell((0, 1))")
-        index = tuple(check_integer("index", i) for i in ((self.index,) if is_single(self.index) else self.index))
-        if not index:
-            raise InputError("A cell is named by its positions", self.index, "Write Cell((0, 1))")
-        object.__setattr__(self, "index", index)
-
-    def __repr__(self) -> str:
-        return f"Cell({self.index})"
-
-    def describe(self) -> str:
-        return f"the count in cell {self.index}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,14 +163,12 @@ class TableBelief:
             + f", {weights}"
         )
 
-    def check_target(self, target: Any) -> None:
+    def check_target(self, target: BaseTarget) -> None:
         """Raise if a table has no such target."""
-        if isinstance(target, Cell):
-            self._flat(target.index)
-        elif isinstance(target, Functional):
-            for part in target.parts:
-                self.check_target(part)
-        elif not isinstance(target, Records):
+        for term in target.terms:
+            if term.kind is Kind.CELL:
+                self._flat(term.index)
+        if target.ranked or not target.only(Kind.CELL, Kind.FILE):
             raise InputError(
                 "A table has cells", target, "Use Cell((0, 1)), Records() for the whole table, or a Functional of cells"
             )
@@ -300,16 +273,16 @@ class TableBelief:
             merged[axes] = margin
         return replace(self, cells=cells, margins=merged)
 
-    def posterior(self, target: Any) -> Posterior:
+    def posterior(self, target: BaseTarget) -> Posterior:
         """The law of a target under this belief."""
         self.check_target(target)
-        if isinstance(target, Cell):
-            return self.cell(target.index)
+        if target.verbatim and target.asks(Kind.CELL):
+            return self.cell(target.terms[0].index)
         listed = self.listed()
         if listed is not None:
             tables, chances = listed
-            return Finite(tables if isinstance(target, Records) else self.values_of(target, tables), chances)
-        if isinstance(target, Records):
+            return Finite(tables if target.verbatim else self.values_of(target, tables), chances)
+        if target.verbatim:
             return TablePosterior(self.system, [self._cell(i) for i in range(int(np.prod(self.shape)))], self.seed)
         if self.system.exact:
             return Drawn(
@@ -318,15 +291,9 @@ class TableBelief:
         tables, log_weights = self.system.weighted()
         return Drawn(self.values_of(target, tables), np.exp(log_weights - log_weights.max()), discrete=True)
 
-    def values_of(self, target: Any, tables: Ints) -> Array:
+    def values_of(self, target: BaseTarget, tables: Ints) -> Array:
         """The target's value in each of many tables, given as rows of cells."""
-        if isinstance(target, Cell):
-            return tables[:, self._flat(target.index)].astype(np.float64)
-        if isinstance(target, Records):
-            return tables.astype(np.float64)
-        columns = [self.values_of(part, tables).reshape(len(tables), -1) for part in target.parts]
-        scalars = [isinstance(part, Cell) for part in target.parts]
-        return np.asarray(target(np.concatenate(columns, axis=1), [c.shape[1] for c in columns], scalars))
+        return target.in_files(Files(tables.astype(np.float64).reshape(-1, *self.shape)))
 
     # -- helpers ---------------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ sequential importance sampling (`importance`), with its error.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +22,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.special import betaln, gammaln
 
 from ...errors import UnsupportedError
+from ...numerics.counts import compositions
 from ...protocols import Array, Value
 from .importance import ImportanceSample, pilot_order
 from .lattice import Lattice, TooManyStates, log_weight
@@ -179,7 +179,7 @@ class Part:
             )
         blocks: list[list[int]] = []
         for totals in self.lattice.solutions():
-            shares = [list(_compositions(int(s), len(g))) for s, g in zip(totals, self.groups, strict=True)]
+            shares = [compositions(int(s), len(g))[::-1].tolist() for s, g in zip(totals, self.groups, strict=True)]
             blocks.extend([x for share in choice for x in share] for choice in itertools.product(*shares))
         return np.array(blocks, dtype=np.int64).reshape(-1, len(self.cells))
 
@@ -372,16 +372,6 @@ class Completions:
 def _add(values: list[Value]) -> Value:
     total = float(sum(float(v.value) for v in values))
     return Value(np.asarray(total), np.asarray(float(np.sqrt(sum(float(v.error) ** 2 for v in values)))))
-
-
-def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
-    """All ways to write a total as an ordered sum of so many non-negative numbers."""
-    if parts == 1:
-        yield (total,)
-        return
-    for first in range(total + 1):
-        for rest in _compositions(total - first, parts - 1):
-            yield (first, *rest)
 
 
 def _inner_surprise(totals: Ints, concentration: Array) -> Array:

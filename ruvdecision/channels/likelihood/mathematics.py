@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
+from ...numerics.quadrature import gauss_legendre
+
 __all__ = ["LEGENDRE", "NUMPY", "TINY", "legendre_for", "logsumexp"]
 
 # Stands for zero under a logarithm, so that gradients stay finite: exp(-690) is nothing.
 TINY = 1e-300
 
 # Gauss-Legendre nodes and weights on [-1, 1]; sixteen points are exact to the last digit for a panel of a smooth function.
-LEGENDRE = np.polynomial.legendre.leggauss(16)
+LEGENDRE = gauss_legendre(16)
 
 
 def _quiet(function: Any) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...checks import check_integer
 from ...errors import InputError
+from ...numerics.quadrature import gauss_legendre
 from ...protocols import Array
 from .base import Observation, as_row
 
@@ -91,7 +92,7 @@ def _continuous(part: Observation, low: Array, high: Array, panels: int, order: 
     keep = int(wide.sum(axis=0).max(initial=0)) or 1
     first = np.argsort(~wide, axis=0, kind="stable")[:keep]
     left, right = np.take_along_axis(edges[:-1], first, axis=0), np.take_along_axis(edges[1:], first, axis=0)
-    node, weight = np.polynomial.legendre.leggauss(order)
+    node, weight = gauss_legendre(order)
     half = (right - left) / 2
     x = ((left + right) / 2 + half * node[:, None, None]).reshape(-1, part.n)
     with np.errstate(divide="ignore"):

@@ -16,6 +16,7 @@ from ...errors import InputError, UnsupportedError
 from ...masks import Noise, Release, Shuffle, Subsample, Suppress
 from ...masks.base import Mask
 from ...masks.stochastic import Stochastic
+from ...numerics.semidefinite import symmetric_root
 from ...protocols import Array
 
 __all__ = ["FiniteChannel", "Kernel", "Slots"]
@@ -331,7 +332,9 @@ class FiniteChannel:
                     evidence.append(np.log(kernel.matrix[:, output]))
             else:
                 evidence.append(
-                    kernel.log_evidence(kernel.levels()[output] + _root(kernel.noise) @ z[row, : len(kernel.noise)])
+                    kernel.log_evidence(
+                        kernel.levels()[output] + symmetric_root(kernel.noise) @ z[row, : len(kernel.noise)]
+                    )
                 )
         order = np.arange(len(rows)) if self.ordered else rng.permutation(len(rows))
         shown = rows if self.ordered else np.full(len(rows), -1)
@@ -441,8 +444,3 @@ def _plain(value: Any) -> Any:
 def _definite(matrix: Array) -> bool:
     scale = np.sqrt(np.diag(matrix))
     return bool(np.linalg.eigvalsh(matrix / np.outer(scale, scale))[0] > 1e-12)
-
-
-def _root(matrix: Array) -> Array:
-    eigenvalues, vectors = np.linalg.eigh(matrix)
-    return np.asarray((vectors * np.sqrt(np.clip(eigenvalues, 0.0, None))) @ vectors.T)

@@ -15,7 +15,7 @@ from ...errors import InputError, UnsupportedError
 from ...losses import Componentwise, CustomLoss, Quadratic, ZeroOne
 from ...masks import Suppress
 from ...masks.base import Mask
-from ...numerics.quadrature import integrate
+from ...numerics.quadrature import adaptive
 from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
@@ -207,8 +207,7 @@ def _over_the_line(user: User, law: FiniteLaw) -> Value:
     steps = sd * np.array([-13.0, -8.0, -5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0, 8.0, 13.0])
     breaks = np.unique((levels[:, None] + steps).reshape(-1))
     scale = max(float(_uncertainty(user, law.plan.values, joint.sum(axis=0, keepdims=True)).value[0]), 1e-300)
-    value, error = integrate(integrand, breaks, 1e-11 * abs(scale))
-    return Value(np.asarray(value), np.asarray(error))
+    return adaptive(integrand, breaks, absolute=1e-11 * abs(scale), budget=100_000)
 
 
 def _codes(belief: FiniteBelief, data: Any) -> Any:

@@ -18,9 +18,10 @@ from scipy.special import gammaln
 
 from ...beliefs.finite import FiniteBelief
 from ...errors import InputError, UnsupportedError
+from ...numerics.counts import compositions
 from ...protocols import Array
 from .channel import FiniteChannel, Kernel, Slots
-from .plan import AveragePlan, Plan, compositions
+from .plan import AveragePlan, Plan
 
 __all__ = ["FiniteLaw", "Outputs"]
 

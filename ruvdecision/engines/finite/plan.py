@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations, combinations_with_replacement
 from math import comb
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +12,11 @@ from scipy.sparse import csr_array
 
 from ...beliefs.finite import FiniteBelief
 from ...errors import UnsupportedError
+from ...numerics.counts import compositions
 from ...protocols import Array
-from ...targets import Average, Functional, NewRecord, Parameter, Record, Records
+from ...targets import BaseTarget, Files, Kind
 
-__all__ = ["AveragePlan", "Plan", "compositions", "plan_of"]
+__all__ = ["AveragePlan", "Plan", "plan_of"]
 
 Ints = NDArray[np.int64]
 
@@ -77,11 +77,44 @@ class AveragePlan:
         return np.asarray(grid[(..., *self.counts[:, 1:].T)])
 
 
-def plan_of(belief: FiniteBelief, target: Any, limit: int) -> Plan | AveragePlan:
+class _Grid(Files):
+    """Every combination of a state, the records of some rows and perhaps a new record; ``grid`` holds their positions."""
+
+    def __init__(self, belief: FiniteBelief, rows: Sequence[int], grid: Ints) -> None:
+        super().__init__(parameters={belief.name: belief.states.numbers[grid[0]]})
+        self.belief, self.rows, self.grid = belief, list(rows), grid
+
+    def _at(self, place: int) -> Array:
+        return np.asarray(self.belief.levels.numbers[self.grid[place]])
+
+    def record(self, row: int) -> Array:
+        return self._at(1 + self.rows.index(row % self.belief.records))
+
+    def records(self) -> Array:
+        return np.stack([self.record(row) for row in range(self.belief.records)], axis=1)
+
+    def average(self) -> Array:
+        return np.asarray(sum(self.record(row) for row in range(self.belief.records)) / self.belief.records)
+
+    def new_record(self) -> Array:
+        return self._at(-1)
+
+
+class _Averages(Files):
+    """The average of files that are told apart by it alone."""
+
+    def __init__(self, means: Array) -> None:
+        super().__init__()
+        self.means = means
+
+    def average(self) -> Array:
+        return self.means
+
+
+def plan_of(belief: FiniteBelief, target: BaseTarget, limit: int) -> Plan | AveragePlan:
     """Find what a target depends on; refuse if that is too much."""
-    parts = list(target.parts) if isinstance(target, Functional) else [target]
     n, size = belief.records, len(belief.levels)
-    if all(isinstance(p, Average) for p in parts) and n > 1:
+    if target.only(Kind.AVERAGE) and n > 1:
         if comb(n + size - 1, size - 1) > limit or (n + 1) ** (size - 1) * len(belief.states) > limit:
             raise UnsupportedError(
                 f"The average of {n} records with {size} outcomes has too many values for enumeration",
@@ -89,16 +122,8 @@ def plan_of(belief: FiniteBelief, target: Any, limit: int) -> Plan | AveragePlan
                 "Use Enumeration(limit=...) with a larger limit, fewer outcomes or fewer records",
             )
         counts = compositions(n, size)
-        means = counts @ belief.levels.numbers / n
-        return AveragePlan(counts, _apply(target, [means for _ in parts]))
-    rows: list[int] = []
-    for part in parts:
-        if isinstance(part, Record):
-            rows.append(part.row % n)
-        elif isinstance(part, (Records, Average)):
-            rows.extend(range(n))
-    rows = sorted(set(rows))
-    new = any(isinstance(p, NewRecord) for p in parts)
+        return AveragePlan(counts, target.in_files(_Averages(counts @ belief.levels.numbers / n)))
+    rows, new = target.rows_in(n).tolist(), target.asks(Kind.NEW)
     states = len(belief.states)
     tracked = len(rows) + new
     combinations = size**tracked
@@ -109,9 +134,7 @@ def plan_of(belief: FiniteBelief, target: Any, limit: int) -> Plan | AveragePlan
             "Ask for Record(j), Average() or the state, or use Enumeration(limit=...) with a larger limit",
         )
     grid = np.indices((states, *(size,) * tracked)).reshape(1 + tracked, -1)
-    columns = [_values(belief, part, rows, new, grid) for part in parts]
-    stacked = _apply(target, columns)
-    values, place = np.unique(stacked, axis=0, return_inverse=True)
+    values, place = np.unique(target.in_files(_Grid(belief, rows, grid)), axis=0, return_inverse=True)
     place = place.reshape(states, combinations)
     drawn = combinations // size if new else combinations
     weights = []
@@ -121,50 +144,3 @@ def plan_of(belief: FiniteBelief, target: Any, limit: int) -> Plan | AveragePlan
         source = np.repeat(np.arange(drawn), size) if new else np.arange(combinations)
         weights.append(csr_array((chance, (source, place[s])), shape=(drawn, len(values))))
     return Plan(tuple(rows), values, tuple(weights))
-
-
-def compositions(total: int, parts: int) -> Ints:
-    """All ways to write a total as an ordered sum of non-negative parts, one per row."""
-    ways = comb(total + parts - 1, parts - 1)
-    counts = np.zeros((ways, parts), dtype=np.int64)
-    if total <= parts:
-        # Few units: say for each unit which part it goes to.
-        if total:
-            places = np.fromiter(
-                chain.from_iterable(combinations_with_replacement(range(parts), total)),
-                dtype=np.int64,
-                count=ways * total,
-            )
-            np.add.at(counts, (np.repeat(np.arange(ways), total), places), 1)
-        return counts
-    # Few parts: say where the bars between them stand.
-    bars = np.fromiter(
-        chain.from_iterable(combinations(range(total + parts - 1), parts - 1)), dtype=np.int64, count=ways * (parts - 1)
-    )
-    edges = np.concatenate(
-        [np.full((ways, 1), -1), bars.reshape(ways, parts - 1), np.full((ways, 1), total + parts - 1)], axis=1
-    )
-    return np.asarray(np.diff(edges, axis=1) - 1)
-
-
-def _values(belief: FiniteBelief, part: Any, rows: list[int], new: bool, grid: Ints) -> Array:
-    """Values of one target over the grid of states and records."""
-    outcomes, n = belief.levels.numbers, belief.records
-    if isinstance(part, Parameter):
-        values = belief.states.numbers[grid[0]]
-        return values if part.component is None else values[:, part.component]
-    if isinstance(part, NewRecord):
-        return outcomes[grid[-1]]
-    if isinstance(part, Record):
-        return outcomes[grid[1 + rows.index(part.row % n)]]
-    every = [outcomes[grid[1 + r]] for r in range(n)]
-    if isinstance(part, Average):
-        return np.asarray(sum(every) / n)
-    return np.concatenate([v.reshape(len(v), -1) for v in every], axis=1)
-
-
-def _apply(target: Any, columns: list[Array]) -> Array:
-    if not isinstance(target, Functional):
-        return columns[0]
-    flat = [c.reshape(len(c), -1) for c in columns]
-    return np.asarray(target(np.concatenate(flat, axis=1), [f.shape[1] for f in flat], [c.ndim == 1 for c in columns]))

@@ -18,7 +18,7 @@ from ...masks.cells import PublishedTable, ReleasedCells, SuppressCells, as_coun
 from ...posteriors import Finite
 from ...protocols import Array, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
-from ...targets import Records
+from ...targets import Kind
 from ...users.user import User
 from ..refusal import refusal
 
@@ -126,7 +126,7 @@ class TableProblem:
             tables, chances = listed
             groups = _same_release(mask, tables.reshape(-1, *belief.shape))
             count = int(groups.max()) + 1
-            if isinstance(self.user.target, Records):
+            if self.user.target.is_a(Kind.FILE):
                 if count <= GROUPS:
                     return self._over_groups(tables, chances, groups, count), "enumeration"
             else:

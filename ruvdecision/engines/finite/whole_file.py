@@ -15,7 +15,8 @@ from ...beliefs.finite import FiniteBelief
 from ...checks import check_integer
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
-from ...masks.mechanism import Mechanism, compositions
+from ...masks.mechanism import Mechanism
+from ...numerics.counts import compositions
 from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution
 from ...users.user import User

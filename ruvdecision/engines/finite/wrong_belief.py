@@ -16,11 +16,11 @@ from scipy.special import logsumexp
 from ...beliefs.finite import FiniteBelief
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
-from ...numerics.quadrature import integrate
+from ...numerics.quadrature import adaptive
 from ...posteriors import Finite
 from ...protocols import Array, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
-from ...targets import Parameter
+from ...targets import BaseTarget, Kind
 from ...users.mask_prior import MaskPrior
 from ...users.user import User
 from ..unknown_mask import combined_weights
@@ -170,8 +170,8 @@ class FiniteDoubt:
             abs(float(self.own.loss.uncertainty(Finite(self.law.plan.values, start), self.own.actions).value[0])),
             1e-300,
         )
-        found = [integrate(integrand(which), breaks, 1e-10 * size) for which in (0, 1)]
-        return Value(*map(np.asarray, found[0])), Value(*map(np.asarray, found[1]))
+        believed, real = (adaptive(integrand(i), breaks, absolute=1e-10 * size, budget=100_000) for i in (0, 1))
+        return believed, real
 
     def _drawn(self, codes: Ints | None, replicates: int | None, seed: Any) -> tuple[Value, Value]:
         """Average over drawn releases, with the same random numbers for every mask."""
@@ -303,7 +303,7 @@ def _nothing() -> Mask:
     return Suppress()
 
 
-def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: Any) -> tuple[FiniteBelief, FiniteBelief]:
+def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: BaseTarget) -> tuple[FiniteBelief, FiniteBelief]:
     """Both beliefs over the outcomes of either."""
     if own is truth:
         return own, truth
@@ -311,7 +311,7 @@ def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: Any) -> tu
         raise UnsupportedError(
             "The user's belief and the truth have outcomes of different kinds", do="Use the same outcomes for both"
         )
-    if isinstance(target, Parameter) and own.states.labelled and own.states.names != truth.states.names:
+    if target.is_a(Kind.PARAMETER) and own.states.labelled and own.states.names != truth.states.names:
         raise UnsupportedError(
             "The states of the two beliefs are labels in different orders, so that they cannot be compared",
             do="List the same states in the same order",

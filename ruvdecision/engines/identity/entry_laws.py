@@ -10,7 +10,8 @@ import numpy as np
 from scipy import special
 
 from ...masks import Noise
-from ...posteriors.box import factor
+from ...numerics.quadrature import gauss_legendre
+from ...numerics.semidefinite import lower_root
 from ...protocols import Array
 
 __all__ = ["EntryLaw", "log_box", "log_interval"]
@@ -130,7 +131,7 @@ def log_box(low: Array, high: Array, mean: Array, cov: Array) -> Array:
     orders, which = np.unique(np.argsort(alone, axis=1, kind="stable"), axis=0, return_inverse=True)
     for kind, order in enumerate(orders):
         rows = np.flatnonzero(which.reshape(-1) == kind)
-        lower = factor(rho[np.ix_(order, order)])
+        lower = lower_root(rho[np.ix_(order, order)])
         step = max(1, BLOCK // (_PIECES if size == 2 else len(_grid(size)[0]) * size))
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
@@ -139,7 +140,7 @@ def log_box(low: Array, high: Array, mean: Array, cov: Array) -> Array:
     return total
 
 
-_NODE, _WEIGHT = np.polynomial.legendre.leggauss(14)
+_NODE, _WEIGHT = gauss_legendre(14)
 _PIECES = 14 * 12
 
 
@@ -167,7 +168,7 @@ def _pair(low: Array, high: Array, lower: Array) -> Array:
 @cache
 def _grid(size: int) -> tuple[Array, Array]:
     """Nodes (points, size - 1) in the unit cube and the logarithms of their weights."""
-    node, weight = np.polynomial.legendre.leggauss(NODES[size])
+    node, weight = gauss_legendre(NODES[size])
     grid = np.stack(np.meshgrid(*[(node + 1) / 2] * (size - 1), indexing="ij"), axis=-1).reshape(-1, size - 1)
     weights: Any = np.ones(1)
     for _ in range(size - 1):

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -63,7 +63,7 @@ class Identification:
 
     def refuses(self, user: User, masks: Sequence[Mask], data: Any = None) -> str | None:
         """None if the engine can do it; otherwise why not and what can."""
-        if not isinstance(user.target, Identity):
+        if not user.target.asks_row:
             return "Identification needs an Identity target. Use engine='auto'."
         elsewhere = has_own_engine("Identification", user, identity=True)
         if elsewhere is not None:
@@ -93,7 +93,7 @@ class Identification:
             raise refusal(reason)
         problem = _problem(user, data)
         laws = [problem.law(m) for m in masks]
-        fixed = data is not None and (user.target.exact or user.target.values is not None)
+        fixed = data is not None and (problem.target.exact or problem.target.values is not None)
         once = np.array([fixed and deterministic(m) for m in masks])
         count = 1 if once.all() else REPLICATES if replicates is None else replicates
         seen = np.empty((count, len(masks)))
@@ -135,7 +135,8 @@ class Identification:
             raise InputError(
                 "Which row is whose depends on what is released", None, "Pass release=mask.release(data, rng)"
             )
-        if user.target.values is None:
+        target = _target(user)
+        if target.values is None:
             raise InputError(
                 "The posterior depends on what the intruder knows",
                 "no values",
@@ -144,17 +145,22 @@ class Identification:
         problem = _problem(user, None, _names_of(release))
         law, n = problem.law(mask), user.belief.records
         found = _normalised(law.log_weights(problem.read(law, release), problem.given()))
-        return Finite(np.arange(n, dtype=np.float64), found if isinstance(user.target.row, (str, tuple)) else found[0])
+        return Finite(np.arange(n, dtype=np.float64), found if isinstance(target.row, (str, tuple)) else found[0])
 
 
 # -- one belief ----------------------------------------------------------------------------------------
+
+
+def _target(user: User) -> Identity:
+    """The target of a user who asks for a row."""
+    return cast(Identity, user.target)
 
 
 class _NormalProblem:
     """Drawing, masking and reading for a normal belief."""
 
     def __init__(self, user: User, data: Any, names: Sequence[Any] | None) -> None:
-        self.target, belief = user.target, user.belief
+        self.target, belief = _target(user), user.belief
         if isinstance(data, pd.DataFrame) and belief.columns is not None and set(belief.columns) <= set(data.columns):
             data = data[list(belief.columns)]
         self.names = belief.columns or names or _names_of(data) or tuple(range(belief.k))
@@ -196,7 +202,7 @@ class _NormalProblem:
         records = (
             self.data if self.data is not None else np.reshape(self.belief.draw(for_data), (self.belief.records, -1))
         )
-        return records, records[np.ix_(self.rows, self.known)] + noise * np.sqrt(self.errors)
+        return records, records[np.ix_(self.rows, np.array(self.known))] + noise * np.sqrt(self.errors)
 
     def _around(self, z: Array, rng: np.random.Generator) -> Array:
         """Records drawn from the belief given what the intruder knows of one respondent."""
@@ -231,7 +237,7 @@ class _FiniteProblem:
     """Drawing, masking and reading for a finite belief."""
 
     def __init__(self, user: User, data: Any) -> None:
-        self.target, self.belief = user.target, user.belief
+        self.target, self.belief = _target(user), user.belief
         levels = self.belief.levels
         self.known = self.target.columns_in(range(levels.columns))
         self.rows = self.target.rows_in(self.belief.records)

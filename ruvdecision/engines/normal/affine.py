@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ...channels.linear import Block
 from ...protocols import Array
-from ...targets import Average, NewRecord, Parameter
+from ...targets import Kind, Term
 from .conditioning import Conditioned, cell_sums
 
 __all__ = ["AffineMeans", "block_covariance", "contrast_covariance", "latent_prior", "residual_law"]
@@ -43,7 +42,7 @@ class AffineMeans:
     ``matrix`` has shape (masks or 1, len(parts) * k, numbers) and z holds the numbers that `coordinates` takes from a release.
     """
 
-    def __init__(self, given: Conditioned, parts: Sequence[Any]) -> None:
+    def __init__(self, given: Conditioned, parts: Sequence[Term]) -> None:
         self.given, self.parts = given, tuple(parts)
         self.places = _places(given, self.parts)
         self.size = sum(p.size for p in self.places)
@@ -89,12 +88,12 @@ class AffineMeans:
                 z[at] = np.delete(table, alone, axis=0).sum(axis=0)[seen] if alone else table.sum(axis=0)[seen]
         return z
 
-    def _own(self, part: Any) -> Array:
+    def _own(self, part: Term) -> Array:
         """How a target looks at its own block and cell, beside what it learns from the latents; (..., k, numbers)."""
         given, k = self.given, self.given.k
-        if isinstance(part, (Parameter, NewRecord)):
+        if part.outside:
             return np.zeros((1, k, self.size))
-        if isinstance(part, Average):
+        if part.kind is Kind.AVERAGE:
             pieces = []
             for p in self.places:
                 if p.cell is not None:
@@ -145,7 +144,7 @@ class AffineMeans:
         return slope @ centre, (covariance + np.swapaxes(covariance, -1, -2)) / 2, slope[..., :k]
 
 
-def residual_law(own: Conditioned, actual: Conditioned, parts: Sequence[Any], matrix: Array) -> tuple[Array, Array]:
+def residual_law(own: Conditioned, actual: Conditioned, parts: Sequence[Term], matrix: Array) -> tuple[Array, Array]:
     """Mean ``(masks, m)`` and covariance ``(masks, m, m)`` of a linear target less its posterior mean by ``own``, over ``actual``.
 
     The target less the posterior mean by ``actual`` has the posterior covariance, and the difference of the two
@@ -213,12 +212,12 @@ def block_sums(given: Conditioned, values: Array) -> list[Array]:
     return found
 
 
-def _places(given: Conditioned, parts: Sequence[Any]) -> list[_Place]:
+def _places(given: Conditioned, parts: Sequence[Term]) -> list[_Place]:
     """The numbers that these targets need: every shape's sum, the blocks of their records, their distances within cells."""
     blocks: list[tuple[int, int]] = []
     within: list[tuple[int, int, int, int]] = []
     for part in parts:
-        if isinstance(part, (Parameter, NewRecord, Average)):
+        if part.kind is not Kind.RECORD:
             continue
         shape, copy, cell = given._place(part)
         if (shape, copy) not in blocks:

@@ -41,11 +41,11 @@ from ...numerics.semidefinite import (
     without_repeats,
 )
 from ...protocols import Array
-from ...targets import Average, NewRecord, Parameter, Record
+from ...targets import Kind, Term
 from .exchangeable import EvenLaw
 from .latents import latent_law
 
-__all__ = ["Conditioned", "cell_sums"]
+__all__ = ["Conditioned", "cell_sums", "record_in"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +152,7 @@ class Conditioned:
 
     # -- targets -------------------------------------------------------------------------------------
 
-    def covariance(self, parts: Sequence[Any], matrix: Array | None = None) -> Array:
+    def covariance(self, parts: Sequence[Term], matrix: Array | None = None) -> Array:
         """Joint covariance of basic targets given the release, shape (masks or 1, len(parts) * k, ...).
 
         ``matrix`` gives the covariance of linear functions of the stacked targets instead. It is applied before
@@ -188,7 +188,7 @@ class Conditioned:
             total = fill_diagonal(total, open_)
         return total
 
-    def _turned(self, matrix: Array, parts: Sequence[Any], slopes: Array) -> Array:
+    def _turned(self, matrix: Array, parts: Sequence[Term], slopes: Array) -> Array:
         """How linear functions of the targets move with the latents."""
         turned = exact_product(matrix, slopes)
         blocks = matrix.reshape(len(matrix), -1, self.k)
@@ -201,13 +201,13 @@ class Conditioned:
         pulled = exact_product(matrix, np.concatenate([np.broadcast_to(p, lead + p.shape[1:]) for p in pulls], axis=-2))
         return np.where(apart_from_mean[:, None], -pulled, turned)
 
-    def _pull(self, part: Any) -> Array:
+    def _pull(self, part: Term) -> Array:
         """What a target's mean takes from the release: how the slope falls short of the target's own."""
         k = self.k
-        if isinstance(part, (Parameter, NewRecord)):
+        if part.outside:
             return np.zeros((1, k, self.latents))
         total: Array = np.zeros((1, k, self.latents))
-        if isinstance(part, Average):
+        if part.kind is Kind.AVERAGE:
             for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
                 pulled = solved.gain @ solved.view
                 for c, size in enumerate(block.shape.roots):
@@ -217,12 +217,12 @@ class Conditioned:
         solved = self.blocks[shape]
         return solved.gain[:, cell * k : cell * k + k] @ solved.view / self.channel.blocks[shape].shape.roots[cell]
 
-    def _slope(self, part: Any) -> Array:
+    def _slope(self, part: Term) -> Array:
         """How a target moves with the latents given the release."""
         k = self.k
-        if isinstance(part, (Parameter, NewRecord)):
+        if part.outside:
             return np.eye(k, self.latents)[None]
-        if isinstance(part, Average):
+        if part.kind is Kind.AVERAGE:
             total: Array = np.zeros((1, k, self.latents))
             for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
                 roots = block.shape.roots
@@ -232,12 +232,12 @@ class Conditioned:
         shape, _, cell = self._place(part)
         return self.blocks[shape].slope[:, cell * k : cell * k + k] / self.channel.blocks[shape].shape.roots[cell]
 
-    def _left(self, first: Any, second: Any) -> Array:
+    def _left(self, first: Term, second: Term) -> Array:
         """Covariance of two targets given the latents and the release."""
         k = self.k
-        if isinstance(first, NewRecord) and isinstance(second, NewRecord):
+        if first.kind is Kind.NEW and second.kind is Kind.NEW:
             return self.belief.spread[None]
-        if isinstance(first, Average) and isinstance(second, Average):
+        if first.kind is Kind.AVERAGE and second.kind is Kind.AVERAGE:
             total: Array = np.zeros((1, k, k))
             for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
                 a = np.kron(block.shape.roots[:, None], np.eye(k)) / self.n
@@ -252,14 +252,14 @@ class Conditioned:
                 square = np.einsum("...icj,...lcj->...il", root, root) + gain @ solved.noise @ np.swapaxes(gain, -1, -2)
                 total = total + block.shape.count * square
             return total
-        if isinstance(first, Record) and isinstance(second, Average):
+        if first.kind is Kind.RECORD and second.kind is Kind.AVERAGE:
             return np.swapaxes(self._left(second, first), -1, -2)
-        if isinstance(second, Record) and isinstance(first, Average):
+        if second.kind is Kind.RECORD and first.kind is Kind.AVERAGE:
             shape, _, cell = self._place(second)
             block, solved = self.channel.blocks[shape], self.blocks[shape]
             a = np.kron(block.shape.roots[:, None], np.eye(k)) / self.n
             return (a.T @ solved.left[:, :, cell * k : cell * k + k]) / block.shape.roots[cell]
-        if isinstance(first, Record) and isinstance(second, Record):
+        if first.kind is Kind.RECORD and second.kind is Kind.RECORD:
             one, two = self._place(first), self._place(second)
             if one[:2] != two[:2]:
                 return np.zeros((1, k, k))
@@ -305,14 +305,15 @@ class Conditioned:
 
     def record_covariance(self, shape: int, cell: int, matrix: Array | None = None) -> Array:
         """Cov of a record that lies in this cell (or of a linear function of it) given the release."""
-        return self.covariance([_Placed(shape, cell)], matrix)
+        return self.covariance([record_in(shape, cell)], matrix)
 
-    def _place(self, part: Any) -> tuple[int, int, int]:
-        if isinstance(part, _Placed):
-            return part.shape, 0, part.cell
+    def _place(self, part: Term) -> tuple[int, int, int]:
+        if part.index:
+            shape, cell = part.index
+            return shape, 0, cell
         return self.channel.layout.locate(self._row(part))
 
-    def _row(self, part: Record) -> int:
+    def _row(self, part: Term) -> int:
         return part.row % self.n
 
     # -- means, once the release is known ------------------------------------------------------------
@@ -322,16 +323,9 @@ class Conditioned:
         return _Means(self, np.nan_to_num(release, nan=0.0, posinf=0.0, neginf=0.0))
 
 
-class _Placed(Record):
+def record_in(shape: int, cell: int) -> Term:
     """A record known by its cell only."""
-
-    def __init__(self, shape: int, cell: int) -> None:
-        object.__setattr__(self, "shape", shape)
-        object.__setattr__(self, "cell", cell)
-        object.__setattr__(self, "row", 0)
-
-    shape: int
-    cell: int
+    return Term(Kind.RECORD, index=(shape, cell))
 
 
 class _Means:
@@ -378,15 +372,15 @@ class _Means:
                     out[rows] += off[:, seen] @ gain.T
         return out
 
-    def of(self, parts: Sequence[Any]) -> Array:
+    def of(self, parts: Sequence[Term]) -> Array:
         """Stacked posterior means of basic targets."""
         k = self.given.k
-        records = self.records() if any(isinstance(p, (Record, Average)) for p in parts) else None
+        records = self.records() if not all(p.outside for p in parts) else None
         means = []
         for part in parts:
-            if records is None or isinstance(part, (Parameter, NewRecord)):
+            if records is None or part.outside:
                 means.append(self.latent[:k])
-            elif isinstance(part, Average):
+            elif part.kind is Kind.AVERAGE:
                 means.append(records.mean(axis=0))
             else:
                 means.append(records[self.given._row(part)])

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ...beliefs.normal import NormalBelief
 from ...channels.layout import Layout, Partition
@@ -17,19 +18,29 @@ from ...errors import InputError, UnsupportedError
 from ...masks.base import Batch, Mask
 from ...masks.frame import Frame
 from ...masks.suppress import Suppress
+from ...numerics.quadrature import gauss_normal
 from ...posteriors import Drawn, Gaussian, Mixture
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
-from ...targets import Average, Functional, NewRecord, Parameter, Record, Records
+from ...targets import BaseTarget, Kind, LinearForm, Term
 from ...users.user import User
 from ..refusal import has_own_engine
 from .conditioning import Conditioned
+from .forms import (
+    DRAWS,
+    LARGEST_JOINT,
+    all_records,
+    covariance_of,
+    drawn_values,
+    form_of,
+    gaussian_of,
+    joint_terms,
+    mean_covariance,
+    places_of,
+    selector,
+)
 
-__all__ = ["Exact"]
-
-DRAWS = 4000
-"""Draws from an exact posterior when a target is a nonlinear function."""
-LARGEST_JOINT = 2000
+__all__ = ["Exact", "as_records", "moved", "released"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,7 @@ class Exact:
     def refuses(self, user: User, masks: Sequence[Mask], data: Any = None) -> str | None:
         if not isinstance(user.belief, NormalBelief):
             return f"Exact needs a NormalBelief; this user has a {type(user.belief).__name__}. Use engine='auto'."
-        if hasattr(user.target, "rank_in"):
+        if user.target.ranked:
             return "Exact needs a target that is linear in the records; Ranks has order statistics. Use engine='auto'."
         elsewhere = has_own_engine("Exact", user)
         if elsewhere is not None:
@@ -99,14 +110,14 @@ class Exact:
         """
         belief = _belief(user)
         given = Conditioned(belief, self._single(belief, mask))
-        if release is None and given.channel.location != "known" and _mentions_record(user.target):
+        if release is None and given.channel.location != "known" and user.target.places_records:
             raise InputError(
                 f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
             )
         if release is None:
             return self._posterior(user, given, None, as_generator(0))
-        values, place = _released(belief, given.channel, release)
-        return self._posterior(replace(user, target=_moved(user.target, place)), given, values, as_generator(0))
+        values, place = released(belief, given.channel, release)
+        return self._posterior(replace(user, target=moved(user.target, place)), given, values, as_generator(0))
 
     # -- one family ----------------------------------------------------------------------------------
 
@@ -143,27 +154,27 @@ class Exact:
         """Uncertainty of a family's members, and whether it had to be averaged over drawn releases."""
         count = len(family)
         target, loss = user.target, user.loss
-        place = given.channel.location if _mentions_record(target) else "known"
+        place = given.channel.location if target.places_records else "known"
         free = user.actions is None and loss.location_free
-        if isinstance(target, Records):
+        if target.is_a(Kind.FILE):
             return self._all_records(user, given, count), False
-        form = _form(user.belief, target)
+        form = form_of(user.belief, target)
         linear = free and getattr(loss, "second_order", False)
-        if form is not None and place == "unknown" and len(form.parts) == 1 and linear and data is None:
-            return _spread_out(loss.uncertainty(_gaussian(_mean_covariance(given, form), form)), count), False
+        if form is not None and place == "unknown" and len(form.terms) == 1 and linear and data is None:
+            return _spread_out(loss.uncertainty(gaussian_of(mean_covariance(given, form), form)), count), False
         if form is not None and place != "unknown" and free:
             return _spread_out(self._over_places(user, given, form, place), count), False
-        if form is not None and place != "unknown" and data is None and form.scalar and user.belief.doubt is not None:
+        if form is not None and place != "unknown" and data is None and form.number and user.belief.doubt is not None:
             return self._over_means(user, given, form, place, count), False
         return self._simulate(user, family, data, replicates, seed, tell), True
 
-    def _over_places(self, user: User, given: Conditioned, form: _Form, place: str) -> Value:
+    def _over_places(self, user: User, given: Conditioned, form: LinearForm, place: str) -> Value:
         """Average over where the record may lie, for a sample whose rows are told."""
         if place == "known":
-            return user.loss.uncertainty(_gaussian(_covariance(given, form), form))
-        return _weighted([(w, user.loss.uncertainty(_gaussian(c, form))) for w, c in _places(given, form)])
+            return user.loss.uncertainty(gaussian_of(covariance_of(given, form), form))
+        return _weighted([(w, user.loss.uncertainty(gaussian_of(c, form))) for w, c in places_of(given, form)])
 
-    def _over_means(self, user: User, given: Conditioned, form: _Form, place: str, count: int) -> Value:
+    def _over_means(self, user: User, given: Conditioned, form: LinearForm, place: str, count: int) -> Value:
         """Expected uncertainty of a loss that depends on where the posterior lies.
 
         The posterior mean is normal around the prior mean with variance prior minus posterior variance; the
@@ -171,9 +182,9 @@ class Exact:
         """
         belief = user.belief
         whole = Conditioned(belief, self._single(belief, Suppress()))
-        prior = _covariance(whole, form)[0, 0, 0]
-        centre = float((form.matrix @ np.tile(belief.centre, len(form.parts)) + form.constant)[0])
-        covariances = [(1.0, _covariance(given, form))] if place == "known" else _places(given, form)
+        prior = covariance_of(whole, form)[0, 0, 0]
+        centre = float((form.matrix @ np.tile(belief.centre, len(form.terms)) + form.constant)[0])
+        covariances = [(1.0, covariance_of(given, form))] if place == "known" else places_of(given, form)
         answers = []
         for z, weight in _nodes(smooth=user.actions is None):
             total = np.zeros(count)
@@ -193,19 +204,18 @@ class Exact:
         # Weights for every entry of the file tell records apart; then the whole joint posterior is needed.
         alike = not isinstance(weights, tuple) or len(weights) != given.n * given.k or given.n == 1
         if user.actions is None and loss.location_free and getattr(loss, "separable", False) and alike:
-            form = _form(belief, Record(0))
-            assert form is not None
+            form = LinearForm.of_term(Term(Kind.RECORD), belief.k, belief.scalar)
             if given.channel.location == "unknown":
                 if not getattr(loss, "second_order", False):
                     raise UnsupportedError(
                         "All records in unknown order need the quadratic loss",
                         do="Use Quadratic(), or leave out Shuffle()",
                     )
-                each = loss.uncertainty(_gaussian(_mean_covariance(given, form), form))
+                each = loss.uncertainty(gaussian_of(mean_covariance(given, form), form))
             else:
                 kinds = given.channel.layout.classes()
                 each = _weighted(
-                    [(w, loss.uncertainty(_gaussian(given.record_covariance(t, c), form))) for w, t, c in kinds]
+                    [(w, loss.uncertainty(gaussian_of(given.record_covariance(t, c), form))) for w, t, c in kinds]
                 )
             return _spread_out(Value(each.value * given.n, each.error * given.n), count)
         if (
@@ -218,12 +228,8 @@ class Exact:
                 f"{loss!r} of all {given.n} records at once is not available in closed form here",
                 do=f"Use a loss that adds up over records alike, such as Quadratic(), or at most {LARGEST_JOINT} entries in known rows",
             )
-        return _spread_out(
-            loss.uncertainty(
-                Gaussian(np.zeros(given.n * given.k), given.covariance([Record(j) for j in range(given.n)]))
-            ),
-            count,
-        )
+        form = all_records(belief)
+        return _spread_out(loss.uncertainty(gaussian_of(covariance_of(given, form), form)), count)
 
     def _simulate(
         self,
@@ -250,9 +256,9 @@ class Exact:
             records = pd.DataFrame(belief.draw(np.random.default_rng(for_data)) if data is None else data)
             for i, (mask, single) in enumerate(zip(family, singles, strict=True)):
                 release = mask.release(records, for_mask)
-                values, place = _released(belief, single.channel, release)
-                moved = user if single.channel.location != "drawn" else replace(user, target=_moved(user.target, place))
-                posterior = self._posterior(moved, single, values, np.random.default_rng(for_draws))
+                values, place = released(belief, single.channel, release)
+                mine = user if single.channel.location != "drawn" else replace(user, target=moved(user.target, place))
+                posterior = self._posterior(mine, single, values, np.random.default_rng(for_draws))
                 result = user.loss.uncertainty(posterior, user.actions)
                 seen[r, i], within[r, i] = float(result.value), float(result.error)
             if tell is not None:
@@ -263,40 +269,28 @@ class Exact:
 
     def _posterior(self, user: User, given: Conditioned, values: Array | None, rng: np.random.Generator) -> Posterior:
         belief, target = user.belief, user.target
-        if isinstance(target, Records):
+        if target.is_a(Kind.FILE):
             if given.n * given.k > LARGEST_JOINT or given.channel.location == "unknown":
                 raise UnsupportedError(
                     "The joint posterior of all records is too large or has no known order", do="Ask for Record(j)"
                 )
-            parts: list[Any] = [Record(j) for j in range(given.n)]
-            mean = np.tile(belief.centre, given.n) if values is None else given.means(values).of(parts)
-            return Gaussian(mean, given.covariance(parts)[0])
-        form = _form(belief, target)
-        place = given.channel.location if _mentions_record(target) else "known"
+            form: LinearForm | None = all_records(belief)
+        else:
+            form = form_of(belief, target)
+        place = given.channel.location if target.places_records and not target.is_a(Kind.FILE) else "known"
         if place == "unknown":
             return self._mixture(form, given, values)
+        terms = joint_terms(belief, target) if form is None else form.terms
+        mean = np.tile(belief.centre, len(terms)) if values is None else given.means(values).of(terms)
         if form is None:
-            assert isinstance(target, Functional)
-            parts = list(target.parts)
-            sizes, scalars = _sizes(belief, parts)
-            select = _selector(belief, parts)
-            mean = np.tile(belief.centre, len(parts)) if values is None else given.means(values).of(parts)
-            joint = Gaussian(select @ mean, given.covariance(parts, select)[0])
-            draws = target(joint.sample(DRAWS, rng), sizes, scalars)
-            if not np.all(np.isfinite(draws)):
-                raise InputError(
-                    f"The target, {target.describe()}, must be a number for every value that is possible",
-                    f"{int(np.sum(~np.isfinite(draws)))} missing or infinite values among {len(draws)} draws",
-                    "Choose a function that is defined on the whole line",
-                )
-            return Drawn(draws)
-        covariance = _covariance(given, form)[0]
-        mean = np.tile(belief.centre, len(form.parts)) if values is None else given.means(values).of(form.parts)
-        return _gaussian(covariance, form, form.matrix @ mean + form.constant)
+            select = selector(belief, terms)
+            joint = Gaussian(select @ mean, given.covariance(terms, select)[0])
+            return Drawn(drawn_values(belief, target, terms, joint.sample(DRAWS, rng)))
+        return gaussian_of(covariance_of(given, form)[0], form, form.matrix @ mean + form.constant)
 
-    def _mixture(self, form: _Form | None, given: Conditioned, values: Array | None) -> Mixture:
+    def _mixture(self, form: LinearForm | None, given: Conditioned, values: Array | None) -> Mixture:
         """Posterior of a linear function of a record whose row is not known: every row may be the one."""
-        if form is None or len(form.parts) != 1:
+        if form is None or len(form.terms) != 1:
             raise UnsupportedError(
                 "This function of records in unknown rows is not available in closed form",
                 do="Ask for Record(j) or a linear function of it, or leave out Shuffle()",
@@ -310,7 +304,7 @@ class Exact:
         for t, c in kinds:
             mine = (found.shape == t) & (found.cell == c) if len(kinds) > 1 else slice(None)
             covariances[mine] = given.record_covariance(t, c, matrix)[0]
-        if form.scalar:
+        if form.number:
             return Mixture(Gaussian.scalar(means[:, 0], covariances[:, 0, 0]))
         return Mixture(Gaussian(means, covariances))
 
@@ -322,103 +316,11 @@ def _nodes(smooth: bool) -> list[tuple[Array, Array]]:
     grids, each a third of a step from the next.
     """
     if smooth:
-        rules = [np.polynomial.hermite_e.hermegauss(count) for count in (12, 25)]
-    else:
-        step = 17 / 800
-        grids = [np.arange(-8.5, 8.5, step) + shift * step / 3 for shift in range(3)]
-        rules = [(z, np.exp(-(z**2) / 2)) for z in grids]
+        return [gauss_normal(count) for count in (12, 25)]
+    step = 17 / 800
+    grids = [np.arange(-8.5, 8.5, step) + shift * step / 3 for shift in range(3)]
+    rules = [(z, np.exp(-(z**2) / 2)) for z in grids]
     return [(z, weight / weight.sum()) for z, weight in rules]
-
-
-# -- targets as linear forms -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Form:
-    """A target as matrix @ (stacked basic targets) + constant."""
-
-    parts: tuple[Any, ...]
-    matrix: Array
-    constant: Array
-    scalar: bool
-    plain: bool = False
-    """True if the matrix is the identity."""
-
-
-def _form(belief: NormalBelief, target: Any) -> _Form | None:
-    """The linear form of a target, or None if it is not linear."""
-    k = belief.k
-    if isinstance(target, Functional):
-        sizes, scalars = _sizes(belief, target.parts)
-        linear = target.linear(sizes, scalars)
-        if linear is None:
-            return None
-        matrix, constant, scalar = linear
-        return _Form(target.parts, matrix @ _selector(belief, target.parts), constant, scalar)
-    if not isinstance(target, (Record, Parameter, NewRecord, Average)):
-        raise InputError(
-            "NormalBelief does not have this target",
-            target,
-            'Use Record(j), Records(), Parameter("mu"), NewRecord(), Average() or Functional(...)',
-        )
-    if isinstance(target, Parameter) and target.component is not None:
-        return _Form((target,), np.eye(k)[[target.component % k]], np.zeros(1), True)
-    return _Form((target,), np.eye(k), np.zeros(k), belief.scalar, plain=True)
-
-
-def _sizes(belief: NormalBelief, parts: Sequence[Any]) -> tuple[list[int], list[bool]]:
-    single = [isinstance(p, Parameter) and p.component is not None for p in parts]
-    return [1 if s else belief.k for s in single], [s or belief.scalar for s in single]
-
-
-def _selector(belief: NormalBelief, parts: Sequence[Any]) -> Array:
-    """Picks the single components that parts ask for out of their full vectors."""
-    k = belief.k
-    rows = []
-    for i, p in enumerate(parts):
-        whole = np.eye(k * len(parts))[i * k : i * k + k]
-        rows.append(whole[[p.component % k]] if isinstance(p, Parameter) and p.component is not None else whole)
-    return np.concatenate(rows)
-
-
-def _gaussian(covariance: Array, form: _Form, mean: Array | None = None) -> Gaussian:
-    """A posterior of a linear form with this covariance of the form itself."""
-    if form.scalar:
-        return Gaussian.scalar(np.zeros(()) if mean is None else mean[0], covariance[..., 0, 0])
-    return Gaussian(np.zeros(covariance.shape[-1]) if mean is None else mean, covariance)
-
-
-def _covariance(given: Conditioned, form: _Form) -> Array:
-    """Covariance of a linear form given the release."""
-    return given.covariance(form.parts, None if form.plain else form.matrix)
-
-
-def _places(given: Conditioned, form: _Form) -> list[tuple[float, Array]]:
-    """Probability of each place where the record may lie, and the covariance of the form there."""
-    if len(form.parts) != 1:
-        raise UnsupportedError(
-            "Several records in a random sample are not available in closed form", do="Ask for one Record at a time"
-        )
-    matrix = None if form.plain else form.matrix
-    return [
-        (p, given.record_covariance(t, c, matrix))
-        for p, t, c in given.channel.layout.places(form.parts[0].row % given.n)
-    ]
-
-
-def _mean_covariance(given: Conditioned, form: _Form) -> Array:
-    """Expected posterior covariance of a linear function of a record in an unknown row.
-
-    E(x_J | release) is the posterior mean of the average of all records, so the expected covariance is
-    Cov(x_j) - Cov(average) + Cov(average | release).
-    """
-    within = form.matrix @ given.belief.spread @ form.matrix.T * (1.0 - 1.0 / given.n)
-    return within + given.covariance([Average()], None if form.plain else form.matrix)
-
-
-def _mentions_record(target: Any) -> bool:
-    parts = target.parts if isinstance(target, Functional) else (target,)
-    return any(isinstance(p, (Record, Records)) for p in parts)
 
 
 # -- data and families -------------------------------------------------------------------------------
@@ -436,7 +338,7 @@ def as_records(belief: NormalBelief, data: Any) -> Array:
     return values
 
 
-def _released(belief: NormalBelief, channel: LinearChannel, release: Any) -> tuple[Array, Any]:
+def released(belief: NormalBelief, channel: LinearChannel, release: Any) -> tuple[Array, Any]:
     """A release as an n by k matrix in the channel's order of rows, and where each record stands in that order.
 
     The channel puts the rows of a random sample first. Which they are is told by the labels of the release.
@@ -494,13 +396,9 @@ def _regrouped(channel: LinearChannel, values: Array) -> Array:
     return out
 
 
-def _moved(target: Any, place: Any) -> Any:
+def moved(target: BaseTarget, place: NDArray[np.int64]) -> BaseTarget:
     """The target with its records at their places in the channel's order."""
-    if isinstance(target, Record):
-        return Record(int(place[target.row]))
-    if isinstance(target, Functional):
-        return replace(target, of=[_moved(p, place) for p in target.parts])
-    return target
+    return target if target.is_a(Kind.FILE) else target.moved(lambda row: int(place[row]))
 
 
 def _belief(user: User) -> NormalBelief:

@@ -20,7 +20,7 @@ import numpy as np
 from ...channels.linear import LinearChannel
 from ...numerics.semidefinite import combined, filtered, parallel, shares
 from ...protocols import Array
-from ...targets import Average, NewRecord, Parameter
+from ...targets import Kind, Term
 
 __all__ = ["EvenLaw"]
 
@@ -67,9 +67,9 @@ class EvenLaw:
 
     def covariance(
         self,
-        parts: Sequence[Any],
+        parts: Sequence[Term],
         matrix: Array | None,
-        place: Callable[[Any], Any],
+        place: Callable[[Term], tuple[int, int, int, int]],
         contrast: Callable[[int, int], Array],
     ) -> Array:
         """Joint covariance of basic targets, or of linear functions of them.
@@ -78,7 +78,7 @@ class EvenLaw:
         """
         k, m = len(self.spread), len(parts)
         turn = np.eye(m * k) if matrix is None else matrix
-        is_mean = np.array([isinstance(p, (Parameter, NewRecord)) for p in parts])
+        is_mean = np.array([p.outside for p in parts])
         of_average, of_mean = _gathered(turn, ~is_mean, k), _gathered(turn, is_mean, k)
         with_average, with_mean = (np.any(x, axis=-1) for x in (of_average, of_mean))
         if np.any(with_average & with_mean):
@@ -96,16 +96,19 @@ class EvenLaw:
         return np.asarray(total + (left if matrix is None else combined(matrix, left)))
 
     def _distances(
-        self, parts: Sequence[Any], place: Callable[[Any], Any], contrast: Callable[[int, int], Array]
+        self,
+        parts: Sequence[Term],
+        place: Callable[[Term], tuple[int, int, int, int]],
+        contrast: Callable[[int, int], Array],
     ) -> Array:
         """What parts have beside the average or the mean: distances from it, and what is new in a new record."""
         k = len(self.spread)
-        at = [None if isinstance(p, (Parameter, NewRecord, Average)) else place(p) for p in parts]
+        at = [None if p.kind is not Kind.RECORD else place(p) for p in parts]
         found: dict[tuple[int, int], Array] = {}
         for i, p in enumerate(parts):
             for j, q in enumerate(parts):
                 one, two = at[i], at[j]
-                if isinstance(p, NewRecord) and isinstance(q, NewRecord):
+                if p.kind is Kind.NEW and q.kind is Kind.NEW:
                     found[i, j] = self.spread[None]
                 elif one is not None and two is not None:
                     together = one[:2] == two[:2]

@@ -24,7 +24,7 @@ from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...users.rules import Ranked
 from ..refusal import has_own_engine
 from .conditioning import Conditioned
-from .exact import Exact, _released, as_records
+from .exact import Exact, as_records, released
 
 __all__ = ["Ranks"]
 
@@ -49,7 +49,7 @@ class Ranks:
     def refuses(self, user: Any, masks: Sequence[Mask], data: Any = None) -> str | None:
         if not isinstance(user.belief, NormalBelief):
             return f"Ranks needs a NormalBelief; this user has a {type(user.belief).__name__}. Use engine='auto'."
-        if not hasattr(user.target, "rank_in"):
+        if not user.target.ranked:
             return f"Ranks needs an order statistic as target; this user is after {user.target.describe()}. Use engine='auto'."
         elsewhere = has_own_engine("Ranks", user)
         if elsewhere is not None:
@@ -79,7 +79,7 @@ class Ranks:
         tell: Callable[[float], None] | None = None,
     ) -> Solution:
         belief = user.belief
-        user.target.rank_in(belief.records)
+        user.target.rank(belief.records)
         table = None if data is None else as_records(belief, data)
         value, error, names = np.empty(len(masks)), np.zeros(len(masks)), []
         for i, mask in enumerate(masks):
@@ -101,7 +101,7 @@ class Ranks:
                 f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
             )
         given = Conditioned(user.belief, self._channel(user.belief, mask, None))
-        values, _ = _released(user.belief, given.channel, release)
+        values, _ = released(user.belief, given.channel, release)
         return self._ranked(
             user,
             given.means(values).records()
@@ -125,7 +125,7 @@ class Ranks:
         noise = (
             sum(float(_size(s) or 0.0) for s in mask.parts if isinstance(s, Noise)) if not _suppressed(mask) else np.inf
         )
-        rank = user.target.rank_in(n)
+        rank = user.target.rank(n)
         if np.isinf(noise):
             mean = np.inf if belief.doubt is None else float(belief.doubt[0, 0])
             return float(mean + s2 * normal_moments(n, rank).variance)
@@ -166,7 +166,7 @@ class Ranks:
             records = pd.DataFrame(
                 belief.draw(np.random.default_rng(for_data)) if data is None else data, columns=belief.columns
             )
-            values, _ = _released(belief, given.channel, mask.release(records, for_mask))
+            values, _ = released(belief, given.channel, mask.release(records, for_mask))
             found = user.loss.uncertainty(self._ranked(user, given.means(values).records() + residuals), user.actions)
             seen[r], within[r] = float(found.value), float(found.error)
         spread = float(replicate_error(seen)) if count > 1 else 0.0
@@ -197,7 +197,7 @@ class Ranks:
         for i, (for_data, for_mask, _) in enumerate(replicate_seeds(own, count)):
             x = np.reshape(fixed.draw(np.random.default_rng(for_data)), (belief.records, belief.k))
             release = still.release(pd.DataFrame(x, columns=belief.columns), for_mask)
-            values, place = _released(belief, given.channel, release)
+            values, place = released(belief, given.channel, release)
             found[i] = np.empty_like(x)
             found[i][place] = x
             found[i] -= given.means(values).records()

@@ -18,12 +18,11 @@ from ...channels.likelihood import Observed, tensor_math
 from ...errors import InputError, UnsupportedError
 from ...posteriors import Drawn
 from ...protocols import Array, Posterior
-from ...targets import Average, Functional, NewRecord, Parameter, Record, Records
+from ...targets import BaseTarget, Files
 from .graphs import keeping_starts, quiet
 from .model import Anatomy
 from .samplers import Chains, Sampler
 from .support import Line, find_line
-from .target_laws import parameter_values
 
 __all__ = ["Latent"]
 
@@ -333,7 +332,7 @@ class Latent:
 
     # -- laws --------------------------------------------------------------------------------------------
 
-    def law(self, target: Any, chains: Chains) -> Posterior:
+    def law(self, target: BaseTarget, chains: Chains) -> Posterior:
         """Posterior of a target from draws of parameters and records."""
         flat = chains.theta
         files = flat.pop(ALL)
@@ -341,7 +340,7 @@ class Latent:
         shape = (chains.chains, chains.draws)
         return Drawn(found.reshape(shape + found.shape[1:]), chains=chains.chains)
 
-    def prior_law(self, target: Any) -> Posterior:
+    def prior_law(self, target: BaseTarget) -> Posterior:
         """The target before any release, from draws of the belief."""
         rng = np.random.default_rng(20_000)
         rows = [self.anatomy.draw(rng) for _ in range(FORWARD)]
@@ -349,40 +348,15 @@ class Latent:
         values = {name: np.stack([p[name] for _, p in rows]) for name in self.anatomy.names}
         return Drawn(self._values(target, values, files))
 
-    def _values(self, target: Any, values: Mapping[str, Array], files: Array) -> Array:
-        if isinstance(target, Parameter):
-            return parameter_values(self.anatomy, values, target)
-        if isinstance(target, Functional):
-            parts = [self._values(p, values, files) for p in target.parts]
-            flat = [p.reshape(len(p), -1) for p in parts]
-            found = target(np.concatenate(flat, axis=1), [p.shape[1] for p in flat], [p.ndim == 1 for p in parts])
-            if not np.isfinite(found).all():
-                raise InputError(
-                    "The target must be a number for every value that is possible",
-                    "missing or infinite values",
-                    "Change the function",
-                )
-            return found
-        n = self.anatomy.n
-        if isinstance(target, Record):
-            if not -n <= target.row < n:
-                raise InputError(f"There are {n} records", target.row, "Count rows from 0")
-            found = files[:, target.row]
-        elif isinstance(target, Records):
-            return files.reshape(len(files), -1)
-        elif isinstance(target, Average):
-            found = files.mean(axis=1)
-        elif hasattr(target, "rank_in"):
-            found = np.sort(files, axis=1)[:, target.rank_in(n) - 1]
-        elif isinstance(target, NewRecord):
-            do = "Add the new record to the model as a variable and ask for it by Parameter(name)"
-            raise UnsupportedError(
-                "Records of this model depend on each other, so a new one is not defined by it", do=do
-            )
-        else:
+    def _values(self, target: BaseTarget, values: Mapping[str, Array], files: Array) -> Array:
+        do = "Records of this model depend on each other: add the new record to the model as a variable and ask for it"
+        found = target.in_files(
+            Files(files[..., 0] if self.anatomy.scalar else files, values, do=f"{do} by Parameter(name)")
+        )
+        if not np.isfinite(found).all():
             raise InputError(
-                "PyMCBelief does not have this target",
-                target,
-                "Use Record(j), Records(), Parameter(name), Average() ...",
+                "The target must be a number for every value that is possible",
+                "missing or infinite values",
+                "Change the function",
             )
-        return np.asarray(found[:, 0] if self.anatomy.scalar else found)
+        return found

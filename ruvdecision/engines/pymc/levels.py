@@ -11,9 +11,9 @@ import numpy as np
 from ...channels.likelihood import Observed
 from ...errors import UnsupportedError
 from ...protocols import Array
-from .marginal import LARGEST_GRID, GridRoute, NodesRoute, Route, choose_route
+from .marginal import NormalRoute, Route, choose_route, fit_route
 from .model import Anatomy, At
-from .support import Line, find_reach
+from .support import Line, Reach, find_reach
 
 __all__ = ["Levels", "levels_of"]
 
@@ -116,7 +116,7 @@ class NormalLevels(Levels):
 class RouteLevels(Levels):
     """Any other law: each release is integrated over the records by the route that fits it."""
 
-    parts: tuple[tuple[Route, Any, Any], ...]
+    parts: tuple[tuple[Route, dict[str, Array], tuple[Reach, ...] | None], ...]
     """Route, its data and the reach of the records, of each release."""
 
     def log_likelihood(self, at: At, shape: tuple[int, int]) -> Array:
@@ -136,7 +136,7 @@ class RouteLevels(Levels):
         if reach is None:
             return 0.0
         theta = self.core.natural(u)
-        finer = _data(route, self.seen[level], tuple(r.refined() for r in reach))
+        finer = route.data(self.seen[level], tuple(r.refined() for r in reach))
         moved = route.log_likelihood(theta, data) - route.log_likelihood(theta, finer)
         moved = moved[np.isfinite(moved)]
         return float(np.ptp(moved)) if len(moved) else np.inf
@@ -144,9 +144,10 @@ class RouteLevels(Levels):
     def finer(self, level: int) -> RouteLevels:
         """The same with twice as many nodes for the records of one release."""
         route, _, reach = self.parts[level]
+        assert reach is not None
         better = tuple(r.refined() for r in reach)
         parts = list(self.parts)
-        parts[level] = (route, _data(route, self.seen[level], better), better)
+        parts[level] = (route, route.data(self.seen[level], better), better)
         return replace(self, parts=tuple(parts))
 
     def take(self, levels: Sequence[int]) -> RouteLevels:
@@ -161,12 +162,12 @@ def levels_of(anatomy: Anatomy, seen: Sequence[Observed]) -> list[tuple[list[int
     others: list[int] = []
     sums: dict[int, Any] = {}
     for i, observed in enumerate(seen):
-        kind = choose_route(anatomy, observed)
-        if isinstance(kind, str):
+        choice = choose_route(anatomy, observed)
+        if choice.route is None:
             raise UnsupportedError(
-                f"Quadrature needs records that can be integrated out: {kind}", do="Use engine=ruv.Sampling()"
+                f"Quadrature needs records that can be integrated out: {choice.reason}", do="Use engine=ruv.Sampling()"
             )
-        found = _sums(observed) if kind.name == "closed form" and core.n == 1 else None
+        found = _sums(observed) if choice.route is NormalRoute and core.n == 1 else None
         if found is None:
             others.append(i)
         else:
@@ -220,17 +221,11 @@ def _stacked(parts: Sequence[Array], width: int) -> Array:
 
 
 def _routed(anatomy: Anatomy, core: Anatomy, observed: Observed) -> Levels:
-    kind = choose_route(anatomy, observed)
-    assert not isinstance(kind, str)
-    reach: Any = None
+    kind = choose_route(anatomy, observed).route
+    assert kind is not None
+    reach = None
     if kind.needs_reach:
         reach = tuple(find_reach(anatomy, column, j)[0] for j, column in enumerate(observed.columns))
-        if kind is GridRoute:
-            cut = reach[0].for_release(observed.columns[0], LARGEST_GRID)
-            kind, reach = (GridRoute, (cut,)) if cut is not None else (NodesRoute, reach)
+        kind, reach = fit_route(kind, observed, reach)
     route = kind(core)
-    return RouteLevels(anatomy, core, (observed,), route.name, ((route, _data(route, observed, reach), reach),))
-
-
-def _data(route: Route, observed: Observed, reach: Any) -> Any:
-    return route.data(observed, reach)
+    return RouteLevels(anatomy, core, (observed,), route.name, ((route, route.data(observed, reach), reach),))

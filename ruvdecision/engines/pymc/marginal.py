@@ -22,6 +22,7 @@ from .model import Anatomy, Theta
 from .support import Reach
 
 __all__ = [
+    "Choice",
     "GridRoute",
     "NodesRoute",
     "NormalRoute",
@@ -29,6 +30,7 @@ __all__ = [
     "RowsRoute",
     "UnevenRowsRoute",
     "choose_route",
+    "fit_route",
     "normal_rows",
 ]
 
@@ -322,33 +324,53 @@ class NodesRoute(Route):
         return pt.sum(data["weight"] * (pt.log(pt.maximum(mass, 1e-300)) + base - pt.maximum(whole, 0.0)))
 
 
-def choose_route(anatomy: Anatomy, observed: Observed) -> type[Route] | str:
+@dataclass(frozen=True)
+class Choice:
+    """How a release is worked on: by a route, or with the records sampled too, and why."""
+
+    route: type[Route] | None
+    reason: str = ""
+
+
+def choose_route(anatomy: Anatomy, observed: Observed) -> Choice:
     """The route for a release, or why the records cannot be integrated out."""
     if anatomy.kind == "joint":
-        return "the records depend on each other given the parameters"
+        return Choice(None, "the records depend on each other given the parameters")
     if observed.averages is not None:
-        return "averages tie records together"
+        return Choice(None, "averages tie records together")
     if observed.shuffled and anatomy.single is None:
-        return "rows in unknown order need records of one law"
+        return Choice(None, "rows in unknown order need records of one law")
     normal = all(column.normal is not None for column in observed.columns)
     if anatomy.kind == "mvnormal":
         if not normal:
-            return "only normal noise can be integrated out of correlated variables"
+            return Choice(None, "only normal noise can be integrated out of correlated variables")
         _, covariance, told = normal_rows(observed)
         even = len(covariance) == 1 and (told == told[:, :1]).all() and anatomy.single is not None
-        return RowsRoute if even and told.any() else UnevenRowsRoute
+        return Choice(RowsRoute if even and told.any() else UnevenRowsRoute)
     if observed.joint is not None:
-        return "noise that is correlated across columns ties the variables together"
+        return Choice(None, "noise that is correlated across columns ties the variables together")
     if anatomy.kind == "normal" and normal:
-        return NormalRoute
+        return Choice(NormalRoute)
     if anatomy.single is None or not anatomy.scalar:
-        return NodesRoute
+        return Choice(NodesRoute)
     if anatomy.discrete:
-        return GridRoute
+        return Choice(GridRoute)
     column = observed.columns[0]
     smooth = not np.isfinite(column.cuts.places).any() and column.support is None and np.isnan(column.known).all()
     open_ends = np.isinf(column.low).all() and np.isinf(column.high).all()
-    return GridRoute if smooth and open_ends else NodesRoute
+    return Choice(GridRoute if smooth and open_ends else NodesRoute)
+
+
+def fit_route(
+    kind: type[Route], observed: Observed, reach: tuple[Reach, ...] | None
+) -> tuple[type[Route], tuple[Reach, ...] | None]:
+    """The route with nodes that are fine enough for a release: a shared grid that would be too large gives way to nodes of each."""
+    if not kind.needs_reach or reach is None:
+        return kind, None
+    if kind is not GridRoute:
+        return kind, reach
+    cut = reach[0].for_release(observed.columns[0], LARGEST_GRID)
+    return (GridRoute, (cut,)) if cut is not None else (NodesRoute, reach)
 
 
 def _entries(graph: Any, anatomy: Anatomy) -> Any:

@@ -58,7 +58,9 @@ class Anatomy:
     order: tuple[str, ...] = field(repr=False)
     """Names of the free variables as the builder made them."""
     cache: dict[Any, Any] = field(default_factory=dict, repr=False)
-    """Compiled models and the like, for whoever needs them again."""
+    """Compiled functions and the like, for whoever needs them again."""
+    samplers: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """Compiled samplers by the shape of the releases that they take."""
 
     # -- making --------------------------------------------------------------------------------------
 
@@ -439,6 +441,11 @@ class Anatomy:
         # One call per draw is slow: a tenth will do.
         rows = [self.draw(rng)[1] for _ in range(max(500, count // 10))]
         return {v.name: np.stack([row[v.name] for row in rows]) for v in self.free}
+
+    @cached_property
+    def prior_draws(self) -> dict[str, Array]:
+        """Draws from the prior for what is known before any release, the same whoever asks."""
+        return self.prior(20_000, np.random.default_rng(20_000))
 
     def draw(self, rng: np.random.Generator) -> tuple[Array, dict[str, Array]]:
         """Parameters from the prior and records from them: ``(records, parameters)``."""

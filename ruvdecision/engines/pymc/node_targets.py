@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import InputError, UnsupportedError
 from ...posteriors import Curve, Gaussian, Mixture
 from ...protocols import Array, Posterior, Value
-from ...targets import Average, Functional, NewRecord, Parameter, Record, Records
+from ...targets import BaseTarget, Files, Kind
 from .levels import Levels
 from .nodes import Frames, Nodes
 from .target_laws import Given, parameter_values
@@ -20,6 +20,8 @@ from .values import value_law
 
 __all__ = ["Solver", "refuses_release", "refuses_target"]
 
+TERMS = (Kind.RECORD, Kind.NEW, Kind.AVERAGE, Kind.PARAMETER)
+"""What a target may be a linear function of."""
 SURE = 1e-13
 """Relative error below which a number is as exact as numbers are."""
 
@@ -36,7 +38,7 @@ class Solver:
         """Of a user after each release, with the error that coarser subsets of the nodes show."""
         target, loss = user.target, user.loss
         second = user.actions is None and getattr(loss, "second_order", False)
-        if _about_parameters(target):
+        if target.only(Kind.PARAMETER):
             if not second:
                 return self._each(lambda i: self._of_values(user, i))
             values = self.values(target)
@@ -53,7 +55,7 @@ class Solver:
 
     def law(self, user: Any, level: int = 0) -> Posterior:
         """Posterior of the user's target after one release."""
-        if _about_parameters(user.target):
+        if user.target.only(Kind.PARAMETER):
             return self._value_law(user, level)[0]
         if self._joined(user.target):
             means, variances = self._normal(user.target)
@@ -63,9 +65,11 @@ class Solver:
 
     # -- functions of the parameters -------------------------------------------------------------------
 
-    def values(self, target: Any) -> Array:
+    def values(self, target: BaseTarget) -> Array:
         """The target at every node, ``(L, S)`` or ``(L, S, k)``."""
-        found = values_of(self.levels, target, self.nodes.theta)
+        return self._at_nodes(values_of(self.levels, target, self.nodes.theta))
+
+    def _at_nodes(self, found: Array) -> Array:
         return found.reshape(*self.nodes.weights.shape, *found.shape[1:])
 
     def _of_values(self, user: Any, level: int) -> Value:
@@ -90,14 +94,14 @@ class Solver:
             found = None  # too wide for a fine grid: the nodes will do
         if found is not None:
             return found
-        if type(user.loss).__name__ == "LogScore":
+        if getattr(user.loss, "needs_density", False):
             raise UnsupportedError(
                 f"Quadrature has no density of {target.describe()}: it does not rise or fall with the parameters throughout",
                 do="Use another loss, or engine=ruv.Sampling()",
             )
         return self._points(target, level, 1), None
 
-    def _points(self, target: Any, level: int, times: int) -> Posterior:
+    def _points(self, target: BaseTarget, level: int, times: int) -> Posterior:
         """The nodes themselves as a law of point masses."""
         weights = self.nodes.coarse(times)[level]
         values = self.values(target)[level]
@@ -109,28 +113,27 @@ class Solver:
 
     # -- records ---------------------------------------------------------------------------------------
 
-    def _joined(self, target: Any) -> bool:
+    def _joined(self, target: BaseTarget) -> bool:
         """Whether the target is normal given the parameters, for all releases at once."""
         core, seen = self.levels.core, self.levels.seen
         if core.kind != "normal" or not core.scalar or core.n != 1 or any(s.columns[0].normal is None for s in seen):
             return False
-        parts = target.parts if isinstance(target, Functional) else (target,)
         if any(s.shuffled for s in seen):
-            return not isinstance(target, Functional) and isinstance(target, (Record, NewRecord))
-        return all(isinstance(p, (Record, NewRecord, Average, Parameter)) for p in parts)
+            return target.is_a(Kind.RECORD) or target.is_a(Kind.NEW)
+        return target.only(*TERMS)
 
-    def _normal(self, target: Any) -> tuple[Array, Array]:
+    def _normal(self, target: BaseTarget) -> tuple[Array, Array]:
         """Mean and variance given parameters and release, ``(L, S)``; for an unknown row ``(L, S, n)``."""
         mean, variance = self._moments
         pairs = [s.columns[0].normal for s in self.levels.seen]
         centre, noise = (np.stack([p[i] for p in pairs]) for i in (0, 1))  # type: ignore[index]
         n = self.levels.anatomy.n
-        if isinstance(target, NewRecord):
+        if target.is_a(Kind.NEW):
             return mean, variance
-        if isinstance(target, Record) and self.levels.seen[0].shuffled:
+        if target.is_a(Kind.RECORD) and self.levels.seen[0].shuffled:
             return _seen(mean[..., None], variance[..., None], centre[:, None], noise[:, None])
-        if isinstance(target, Record):
-            row = _row(target.row, n)
+        if target.is_a(Kind.RECORD):
+            row = _row(target.terms[0].row, n)
             return _seen(mean, variance, centre[:, None, row], noise[:, None, row])
         return self._linear(target, mean, variance, centre, noise)
 
@@ -145,36 +148,34 @@ class Solver:
             mean, variance = (np.broadcast_to(a[:, 0], (shape[0] * shape[1],)).reshape(shape) for a in pair)
         return mean, variance
 
-    def _linear(self, target: Any, mean: Array, variance: Array, centre: Array, noise: Array) -> tuple[Array, Array]:
+    def _linear(
+        self, target: BaseTarget, mean: Array, variance: Array, centre: Array, noise: Array
+    ) -> tuple[Array, Array]:
         """A linear function of records, averages and parameters, given the parameters."""
         n = self.levels.anatomy.n
-        parts = target.parts if isinstance(target, Functional) else (target,)
-        weights, constant = np.ones(1), 0.0
-        if isinstance(target, Functional):
-            values = [self.values(p) if isinstance(p, Parameter) else mean for p in parts]
-            sizes = [1 if v.ndim == 2 else v.shape[2] for v in values]
-            linear = target.linear(sizes, [v.ndim == 2 for v in values])
-            assert linear is not None and len(linear[0]) == 1
-            weights, constant = linear[0][0], float(linear[1][0])
-        total, spread = np.full(mean.shape, constant), np.zeros(mean.shape)
+        form = target.linear(1, True, _widths(self.levels.anatomy))
+        assert form is not None and form.number
+        weights = form.matrix[0]
+        total, fresh = np.full(mean.shape, float(form.constant[0])), 0.0
         rows = np.zeros(n)
         place = 0
-        for p in parts:
+        for term in form.terms:
             size = 1
-            if isinstance(p, Parameter):
-                own = self.values(p)
+            if term.kind is Kind.PARAMETER:
+                own = self._at_nodes(
+                    parameter_values(self.levels.core, self.levels.core.complete(self.nodes.theta), term)
+                )
                 size = 1 if own.ndim == 2 else own.shape[2]
                 total += own * weights[place] if own.ndim == 2 else own @ weights[place : place + size]
-            elif isinstance(p, NewRecord):
+            elif term.kind is Kind.NEW:
                 total += weights[place] * mean
-                spread += weights[place] ** 2 * variance
-            elif isinstance(p, Average):
+                fresh += weights[place]
+            elif term.kind is Kind.AVERAGE:
                 rows += weights[place] / n
             else:
-                rows[_row(p.row, n)] += weights[place]
+                rows[_row(term.row, n)] += weights[place]
             place += size
-        if isinstance(target, Functional) and sum(isinstance(p, NewRecord) for p in parts) > 1:
-            spread = sum(w for p, w in zip(parts, weights, strict=False) if isinstance(p, NewRecord)) ** 2 * variance
+        spread = fresh**2 * variance if fresh else np.zeros(mean.shape)
         told = np.flatnonzero(rows)
         if len(told):
             # Records seen with the same noise have the same variance and the same gain: they go together.
@@ -204,7 +205,7 @@ class Solver:
                 means.reshape(len(means), -1),
                 np.broadcast_to(variances, means.shape).reshape(len(means), -1),
             )
-        if type(user.loss).__name__ == "LogScore" and user.actions is None and (variances > 0).all():
+        if getattr(user.loss, "needs_density", False) and user.actions is None and (variances > 0).all():
             # The density on one grid is far cheaper than the entropy of thousands of components.
             return np.array(
                 [
@@ -241,62 +242,50 @@ class Solver:
         return Value(np.array([float(f.value) for f in found]), np.array([float(f.error) for f in found]))
 
 
-def refuses_target(anatomy: Any, target: Any) -> str | None:
+def refuses_target(anatomy: Any, target: BaseTarget) -> str | None:
     """None if the target has a law without drawing; otherwise why not and what can."""
-    if isinstance(target, Functional) and not _about_parameters(target):
-        closed = anatomy.kind == "normal" and anatomy.scalar and anatomy.single is not None
-        known = all(isinstance(p, (Record, NewRecord, Average, Parameter)) for p in target.parts)
-        sizes = [_width(anatomy, p) for p in target.parts] if known else []
-        linear = target.linear([s or 1 for s in sizes], [s == 0 for s in sizes]) if closed and known else None
-        if linear is None or not linear[2]:
-            return f"Quadrature has linear functions of normal records only; {target.describe()} is another. Use engine=ruv.Sampling()."
+    if target.only(Kind.PARAMETER):
         return None
-    if isinstance(target, Average) and not (anatomy.kind == "normal" and anatomy.scalar):
-        return "Quadrature has the average of normal records only. Use engine=ruv.Sampling()."
-    if isinstance(target, Records) and not (anatomy.kind == "normal" and anatomy.n * anatomy.k <= 60):
-        return "Quadrature has all records at once only if they are normal and at most 60 numbers. Use engine=ruv.Sampling()."
-    if not isinstance(target, (Parameter, Record, Records, NewRecord, Average, Functional)):
+    if target.ranked or not (target.only(*TERMS) or target.is_a(Kind.FILE)):
         return f"Quadrature does not have the target {target.describe()}. Use engine=ruv.Sampling()."
+    if target.is_a(Kind.AVERAGE) and not (anatomy.kind == "normal" and anatomy.scalar):
+        return "Quadrature has the average of normal records only. Use engine=ruv.Sampling()."
+    if target.is_a(Kind.FILE) and not (anatomy.kind == "normal" and anatomy.n * anatomy.k <= 60):
+        return "Quadrature has all records at once only if they are normal and at most 60 numbers. Use engine=ruv.Sampling()."
+    if target.term is None:
+        closed = anatomy.kind == "normal" and anatomy.scalar and anatomy.single is not None
+        form = target.linear(1, True, _widths(anatomy)) if closed else None
+        if form is None or not form.number:
+            return f"Quadrature has linear functions of normal records only; {target.describe()} is another. Use engine=ruv.Sampling()."
     return None
 
 
-def refuses_release(anatomy: Any, target: Any, seen: Any) -> str | None:
+def refuses_release(anatomy: Any, target: BaseTarget, seen: Any) -> str | None:
     """None if the target has a law without drawing after this release; otherwise why not and what can."""
-    parts = target.parts if isinstance(target, Functional) else (target,)
-    whole = any(isinstance(p, (Average, Records)) for p in parts)
+    whole = target.asks(Kind.AVERAGE) or target.asks(Kind.FILE)
     normal = all(column.normal is not None for column in seen.columns)
     if whole and not (normal and anatomy.kind == "normal" and not seen.shuffled):
         return f"Quadrature has {target.describe()} only after normal noise in known rows. Use engine=ruv.Sampling()."
-    if (
-        seen.shuffled
-        and any(isinstance(p, Record) for p in parts)
-        and not (normal and anatomy.kind == "normal" and anatomy.scalar)
-    ):
+    if seen.shuffled and target.asks(Kind.RECORD) and not (normal and anatomy.kind == "normal" and anatomy.scalar):
         return "Quadrature has records in unknown rows only if they are normal numbers with normal noise. Use engine=ruv.Sampling()."
     if (
         not anatomy.scalar
         and anatomy.kind != "mvnormal"
         and not normal
-        and any(isinstance(p, (Record, NewRecord)) for p in parts)
+        and (target.asks(Kind.RECORD) or target.asks(Kind.NEW))
     ):
         return "Quadrature has records of several variables only after normal noise. Use engine=ruv.Sampling()."
     return None
 
 
-def values_at(levels: Levels, target: Any, u: Array) -> Array:
+def values_at(levels: Levels, target: BaseTarget, u: Array) -> Array:
     """A function of the parameters at points ``(S, d)``: ``(S,)`` or ``(S, k)``."""
     return values_of(levels, target, levels.core.natural(u))
 
 
-def values_of(levels: Levels, target: Any, theta: dict[str, Array]) -> Array:
+def values_of(levels: Levels, target: BaseTarget, theta: dict[str, Array]) -> Array:
     """The same at points on their natural scale."""
-    values = levels.core.complete(theta)
-    if isinstance(target, Parameter):
-        return parameter_values(levels.core, values, target)
-    parts = [parameter_values(levels.core, values, p) for p in target.parts]
-    scalars = [p.ndim == 1 for p in parts]
-    flat = [p.reshape(len(p), -1) for p in parts]
-    found = np.asarray(target(np.concatenate(flat, axis=1), [p.shape[1] for p in flat], scalars), dtype=np.float64)
+    found = target.in_files(Files(parameters=levels.core.complete(theta)))
     if not np.isfinite(found).all():
         raise InputError(
             f"The target, {target.describe()}, must be a number for every value that is possible",
@@ -306,24 +295,18 @@ def values_of(levels: Levels, target: Any, theta: dict[str, Array]) -> Array:
     return found
 
 
-def _about_parameters(target: Any) -> bool:
-    parts = target.parts if isinstance(target, Functional) else (target,)
-    return all(isinstance(p, Parameter) for p in parts)
-
-
-def _place(levels: Levels, target: Any) -> int | None:
+def _place(levels: Levels, target: BaseTarget) -> int | None:
     """Which unconstrained number the target is a function of, if it is one parameter that is a number."""
     names = [v.name for v in levels.core.free]
-    if not isinstance(target, Parameter) or target.name not in names or levels.core.shapes[target.name]:
+    name = target.terms[0].name
+    if not target.is_a(Kind.PARAMETER) or name not in names or levels.core.shapes[name]:
         return None
-    return int(levels.core._pieces[names.index(target.name)][0])
+    return int(levels.core._pieces[names.index(name)][0])
 
 
-def _width(anatomy: Any, part: Any) -> int:
-    """Number of entries of a part; 0 for a number."""
-    if not isinstance(part, Parameter) or part.component is not None:
-        return 0
-    return int(np.prod(anatomy.shapes.get(part.name, ()), dtype=int)) if anatomy.shapes.get(part.name, ()) else 0
+def _widths(anatomy: Any) -> dict[str, int]:
+    """Number of entries of each parameter; 0 for a number."""
+    return {name: int(np.prod(shape)) if shape else 0 for name, shape in anatomy.shapes.items()}
 
 
 def _quadratic(loss: Any, values: Array, weights: Array, variances: Array | None = None) -> Array:

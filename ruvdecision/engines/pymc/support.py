@@ -15,6 +15,7 @@ from scipy import optimize, special
 
 from ...channels.likelihood import Observation, nodes
 from ...errors import InputError
+from ...numerics.quadrature import gauss_legendre
 from ...protocols import Array
 from .model import Anatomy, Theta
 
@@ -137,7 +138,7 @@ class Reach:
         cuts = np.clip(self.line.t(places.T), a, b) if places.shape[1] else np.empty((0, column.n))
         even = a + (b - a) * np.linspace(0, 1, panels + 1)[:, None]
         edges = np.sort(np.concatenate([even, np.where(np.isfinite(cuts), cuts, a)]), axis=0)
-        node, weight = np.polynomial.legendre.leggauss(order)
+        node, weight = gauss_legendre(order)
         half = np.diff(edges, axis=0) / 2
         t = ((edges[1:] + edges[:-1]) / 2 + half * node[:, None, None]).reshape(-1, column.n)
         x = self.line.x(t)

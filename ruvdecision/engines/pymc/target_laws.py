@@ -17,7 +17,7 @@ from ...channels.likelihood import Observation, Observed, Silent
 from ...errors import InputError, UnsupportedError
 from ...posteriors import Drawn, Finite, Gaussian, Mixture
 from ...protocols import Array, Posterior
-from ...targets import Average, Functional, NewRecord, Parameter, Record, Records
+from ...targets import BaseTarget, Files, Kind, Term
 from .marginal import normal_rows
 from .model import Anatomy, Theta
 from .one_record import OneRecord, count_law
@@ -54,22 +54,25 @@ class Given:
         """Draws of the parameters."""
         return len(next(iter(self.theta.values()))) if self.theta else 1
 
-    def law(self, target: Any) -> Posterior:
+    def law(self, target: BaseTarget) -> Posterior:
         """Posterior of a target."""
-        if isinstance(target, Parameter):
-            return self._drawn(parameter_values(self.anatomy, self.values, target), self._is_discrete(target))
-        if isinstance(target, (Record, NewRecord)):
-            return self._record(target)
-        if isinstance(target, Records):
+        term = target.term
+        if term is None:
+            return self._function(target)
+        if term.kind is Kind.PARAMETER:
+            return self._drawn(parameter_values(self.anatomy, self.values, term), self._is_discrete(term))
+        if term.kind is Kind.RECORD:
+            return self._record(_row(term.row, self.anatomy.n))
+        if term.kind is Kind.NEW:
+            return self._record(None)
+        if term.kind is Kind.FILE:
             return self._records()
-        if isinstance(target, Average) and self.anatomy.scalar and self.closed and not self.observed.shuffled:
+        if term.kind is Kind.AVERAGE and self.anatomy.scalar and self.closed and not self.observed.shuffled:
             mean, variance = self.moments
             return self._averaged(
                 Gaussian.scalar(mean[..., 0].mean(axis=1), variance[..., 0].mean(axis=1) / self.anatomy.n)
             )
-        if isinstance(target, Functional):
-            return self._functional(target)
-        return self._whole(target)
+        return self._function(target)
 
     @cached_property
     def values(self) -> dict[str, Array]:
@@ -93,17 +96,16 @@ class Given:
         centre, noise = (np.stack([pair[i] for pair in pairs], axis=1) for i in (0, 1))  # type: ignore[index]
         return _update(mean, variance, np.where(np.isfinite(noise), centre, 0.0), noise)
 
-    def _record(self, target: Any) -> Posterior:
-        row = None if isinstance(target, NewRecord) else _row(target.row, self.anatomy.n)
+    def _record(self, row: int | None) -> Posterior:
         if row is not None and self.observed.shuffled:
             return self._any_row()
         if self.anatomy.kind == "mvnormal":
             return self._averaged(Gaussian(*self._row_law(row)))
         if self.anatomy.scalar and self._curved(row, 0):
             if self.exact:
-                return self.averages(target, [self._weights])[0]
+                return self._one_record(row, 0).averages([self._weights])[0]
             if self.count > CURVES:
-                return self._at(self._evenly(CURVES))._record(target)
+                return self._at(self._evenly(CURVES))._record(row)
         parts = [self._entry(row, j) for j in range(self.anatomy.k)]
         if self.anatomy.scalar and parts[0] is not None:
             return self._averaged(parts[0])
@@ -119,13 +121,13 @@ class Given:
         plain = self.anatomy.kind == "normal" and seen.normal is not None
         return not plain and not self.anatomy.discrete and bool(np.isnan(seen.known[0]))
 
-    def averages(self, target: Any, weightings: Sequence[Array]) -> list[Posterior]:
+    def averages(self, target: BaseTarget, weightings: Sequence[Array]) -> list[Posterior]:
         """Posteriors for several weights of the same nodes."""
-        row = None if isinstance(target, NewRecord) else getattr(target, "row", None)
-        alone = isinstance(target, (Record, NewRecord)) and self.anatomy.scalar
-        if alone and not (row is not None and self.observed.shuffled) and self._curved(row, 0):
-            record = self._one_record(None if row is None else _row(row, self.anatomy.n), 0)
-            return list(record.averages(weightings))
+        term = target.term
+        if term is not None and term.kind in (Kind.RECORD, Kind.NEW) and self.anatomy.scalar:
+            row = None if term.kind is Kind.NEW else _row(term.row, self.anatomy.n)
+            if not (row is not None and self.observed.shuffled) and self._curved(row, 0):
+                return list(self._one_record(row, 0).averages(weightings))
         return [self._weighted(weights).law(target) for weights in weightings]
 
     def _weighted(self, weights: Array) -> Given:
@@ -300,35 +302,15 @@ class Given:
         weights = None if self.weights is None else self.weights[keep]
         return Given(self.anatomy, self.observed, self.lines, theta, self.chains, weights, self.exact, self.rng)
 
-    def _whole(self, target: Any) -> Posterior:
-        """A function of the whole file: an average, an order statistic."""
-        files, keep = self._files()
-        if isinstance(target, Average):
-            found = files.mean(axis=1)
-        elif hasattr(target, "rank_in"):
-            found = np.sort(files, axis=1)[:, target.rank_in(self.anatomy.n) - 1]
-        else:
-            raise InputError(
-                "PyMCBelief does not have this target",
-                target,
-                "Use Record(j), Records(), Parameter(name), NewRecord(), Average() ...",
-            )
-        return self._at(keep)._drawn(found[:, 0] if self.anatomy.scalar else found, False)
-
-    def _functional(self, target: Functional) -> Posterior:
-        """A function of several quantities, drawn together."""
-        whole = any(not isinstance(p, (Parameter, NewRecord, Record)) for p in target.parts)
-        rows = [p.row for p in target.parts if isinstance(p, Record)]
-        files, keep = self._files() if whole or (rows and self.observed.shuffled) else (None, np.arange(self.count))
+    def _function(self, target: BaseTarget) -> Posterior:
+        """A function of several quantities, drawn together: of the whole file where it must be."""
+        whole = target.asks(Kind.FILE) or target.asks(Kind.AVERAGE)
+        files, keep = None, np.arange(self.count)
+        if whole or (target.asks(Kind.RECORD) and self.observed.shuffled):
+            files, keep = self._files()
+            files = files[..., 0] if self.anatomy.scalar else files
         part = self if len(keep) == self.count else self._at(keep)
-        spans, sizes, scalars = [], [], []
-        for p in target.parts:
-            value = part._draws_of(p, files)
-            scalars.append(value.ndim == 1)
-            value = value.reshape(len(value), -1)
-            sizes.append(value.shape[1])
-            spans.append(value)
-        found = target(np.concatenate(spans, axis=1), sizes, scalars)
+        found = target.in_files(_Draws(part, files))
         if not np.isfinite(found).all():
             raise InputError(
                 f"The target, {target.describe()}, must be a number for every value that is possible",
@@ -336,26 +318,6 @@ class Given:
                 "Choose a function that is defined on the whole range",
             )
         return part._drawn(found, False)
-
-    def _draws_of(self, part: Any, files: Array | None) -> Array:
-        if isinstance(part, Parameter):
-            return parameter_values(self.anatomy, self.values, part)
-        if isinstance(part, Record):
-            row = _row(part.row, self.anatomy.n)
-            if files is not None:
-                return files[:, row, 0] if self.anatomy.scalar else files[:, row]
-            return self._entry_draws(row)
-        if isinstance(part, NewRecord):
-            return self._entry_draws(None)
-        assert files is not None
-        if isinstance(part, Records):
-            return files.reshape(len(files), -1)
-        found = (
-            files.mean(axis=1)
-            if isinstance(part, Average)
-            else np.sort(files, axis=1)[:, part.rank_in(self.anatomy.n) - 1]
-        )
-        return np.asarray(found[:, 0] if self.anatomy.scalar else found)
 
     def _entry_draws(self, row: int | None) -> Array:
         if self.anatomy.kind == "mvnormal":
@@ -390,12 +352,27 @@ class Given:
             discrete=discrete,
         )
 
-    def _is_discrete(self, target: Parameter) -> bool:
+    def _is_discrete(self, target: Term) -> bool:
         kinds = {v.name: np.dtype(v.dtype).kind for v in (*self.anatomy.free, *self.anatomy.derived)}
         return kinds[target.name] in "iub"
 
 
-def parameter_values(anatomy: Anatomy, values: Theta, target: Parameter) -> Array:
+class _Draws(Files):
+    """One draw of what a target asks for, for each draw of the parameters; whole files only if they were drawn."""
+
+    def __init__(self, given: Given, files: Array | None) -> None:
+        super().__init__(files, given.values)
+        self.given = given
+
+    def record(self, row: int) -> Array:
+        row = _row(row, self.given.anatomy.n)
+        return self.given._entry_draws(row) if self._records is None else np.asarray(self._records[:, row])
+
+    def new_record(self) -> Array:
+        return self.given._entry_draws(None)
+
+
+def parameter_values(anatomy: Anatomy, values: Theta, target: Term) -> Array:
     """Draws of a parameter: numbers, or vectors of its entries laid in a row."""
     if target.name not in values:
         raise InputError(

@@ -14,7 +14,7 @@ from ...losses import Quadratic
 from ...masks.base import Mask
 from ...posteriors.shapes import as_weight_matrix
 from ...protocols import Array
-from ...targets import Parameter
+from ...targets import Kind
 from ...users.rules import Ranked, Rule
 from .losses import check_sizes
 from .source import Drawing, Source, noise_law, noise_sizes, truth_of
@@ -43,13 +43,13 @@ def clipped_error(user: Any, source: Source, mask: Any, linear: Rule | None) -> 
     assert source.table is not None and variances is not None
     x, bounds = source.table[:, 0], (mask.lower, mask.upper)
     weight = float(as_weight_matrix(user.loss.weights, (1,))[0, 0])
-    if isinstance(user.target, Parameter):
+    if user.target.is_a(Kind.PARAMETER):
         return weight * float(scientist_error(x, variances[None], *bounds)[0])
     wanted = truth_of(user.target, Drawing(source.table[None]))[0]
     check_sizes(1, len(wanted), user.estimator)
     truth = float(wanted[0])
     if linear is None:
-        rank = user.estimator.target.rank_in(len(x))
+        rank = user.estimator.target.rank(len(x))
         return weight * float(position_error(x, variances[None], rank, *bounds, target=truth)[0])
     each = linear.weights(np.ones((len(x), 1), dtype=bool))
     assert each is not None

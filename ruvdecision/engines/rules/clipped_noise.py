@@ -18,6 +18,7 @@ from scipy import special
 from ...checks import as_float_array, check_finite, check_integer, check_number, check_vector
 from ...errors import InputError
 from ...numerics.counts import rank_above, rank_at_most
+from ...numerics.quadrature import gauss_legendre
 from ...protocols import Array
 
 __all__ = [
@@ -256,7 +257,7 @@ def _tail_integral(tail: Any, start: float, end: float, stops: Array, shift: flo
         end = float(grid[min(alive[-1] + 1, 64)])
         if alive[-1] >= 8:
             break
-    nodes, weights = np.polynomial.legendre.leggauss(24)
+    nodes, weights = gauss_legendre(24)
     edges = np.unique(np.concatenate([[start, end], stops[(stops - start) * (end - stops) > 0]]))
     last = np.nan
     total = 0.0

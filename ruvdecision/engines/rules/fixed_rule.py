@@ -19,10 +19,11 @@ from ...masks.frame import Frame
 from ...posteriors import Gaussian
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import replicate_seeds
-from ...targets import EachRecord, Functional, Parameter, Record, Records
+from ...targets import Kind, LinearForm
 from ...users.rules import Custom, Linear, Mean, Row, Rule, order_rows
 from ...users.user import Snooper
-from ..normal.exact import Exact, _form
+from ..normal.exact import Exact
+from ..normal.forms import form_of
 from .clipped import clipped_error, has_clipped_error
 from .losses import check_sizes, costs, mean_moments, sampling_shares
 from .moments import Wanted, error_law, present, pull
@@ -70,7 +71,7 @@ class FixedRule:
     def refuses(self, user: Any, masks: Sequence[Mask], data: Any = None) -> str | None:
         if not isinstance(user, Snooper):
             return f"FixedRule needs a Snooper; this user is a {type(user).__name__}. Use engine='auto'."
-        if isinstance(user.target, EachRecord):
+        if user.target.asks_each:
             return f"FixedRule needs a target that is one thing; {user.target.describe()} is many. Use engine='auto'."
         if self.method == "exact":
             work = _Work(user, Source.of(user.belief, data))
@@ -141,12 +142,12 @@ class _Work:
         self.rule: Rule = user.estimator
         if isinstance(self.rule, Row) and self.rule.row is None and source.table is not None and source.k == 1:
             # Index knowledge of the records at hand is a row like any other.
-            self.rule = Row(int(order_rows(source.table, user.target.rank_in(source.n))[0]))
-        if hasattr(user.target, "rank_in"):
-            user.target.rank_in(source.n)
+            self.rule = Row(int(order_rows(source.table, _rank(user, source.n))[0]))
+        if user.target.ranked:
+            user.target.rank(source.n)
         if isinstance(self.rule, Row) and self.rule.row is not None:
             self.rule.place(source.n)
-        self.sampling_variance = source.table is not None and isinstance(user.target, Parameter)
+        self.sampling_variance = source.table is not None and user.target.is_a(Kind.PARAMETER)
         if self.sampling_variance:
             _check_scientist(user, source)
 
@@ -156,12 +157,7 @@ class _Work:
         """The channel of a family whose exact value is known, or None."""
         user, source = self.user, self.source
         loss, target = user.loss, user.target
-        if (
-            not loss.location_free
-            or not hasattr(loss, "expected")
-            or isinstance(target, Records)
-            or self.sampling_variance
-        ):
+        if not loss.location_free or not hasattr(loss, "expected") or target.is_a(Kind.FILE) or self.sampling_variance:
             return None
         if source.table is None and not isinstance(user.belief, NormalBelief):
             return None
@@ -179,8 +175,7 @@ class _Work:
         if channel.location == "known":
             return channel
         # Rows that moved or were drawn: only a rule that treats them alike, and one record at most in the target.
-        parts = target.parts if isinstance(target, Functional) else (target,)
-        plain = isinstance(rule, Mean) and sum(isinstance(p, Record) for p in parts) <= 1
+        plain = isinstance(rule, Mean) and sum(t.kind is Kind.RECORD for t in target.terms) <= 1
         return channel if plain and source.table is None else None
 
     def clipped(self, mask: Mask) -> bool:
@@ -204,6 +199,7 @@ class _Work:
             check_sizes(len(centre), len(truth), rule)
             return self._expected(centre - truth, pulled.noise)
         form = self._form()
+        assert form is not None
         check_sizes(source.k, len(form.constant), rule)
         total: Any = 0.0
         for share, shaped in self._places(form, channel):
@@ -211,17 +207,17 @@ class _Work:
             total = total + share * self._expected(mean, covariance).value
         return Value.exact(total)
 
-    def _places(self, form: Any, channel: LinearChannel) -> Iterator[tuple[float, Wanted]]:
+    def _places(self, form: LinearForm, channel: LinearChannel) -> Iterator[tuple[float, Wanted]]:
         """The target at each kind of place where its record may be, with its share."""
         n, k = self.source.n, self.source.k
         wanted = Wanted.of(form, n, k)
-        rows = [i for i, p in enumerate(form.parts) if isinstance(p, Record)]
+        rows = [i for i, p in enumerate(form.terms) if p.kind is Kind.RECORD]
         if channel.location == "known" or not rows:
             yield 1.0, wanted
             return
         shape, _, cell = channel.layout.rows()
         piece = form.matrix[:, rows[0] * k : rows[0] * k + k]
-        here = form.parts[rows[0]].row % n
+        here = form.terms[rows[0]].row % n
         kinds = channel.layout.places(here) if channel.location == "drawn" else channel.layout.classes()
         for share, t, c in kinds:
             records = wanted.records.copy()
@@ -242,11 +238,8 @@ class _Work:
         centre = np.broadcast_to(-mean, (len(covariance), len(mean)))
         return loss.expected(Gaussian(centre, covariance), np.zeros(centre.shape))
 
-    def _form(self) -> Any:
-        if hasattr(self.user.target, "rank_in"):
-            return None
-        parts = self.user.target.parts if isinstance(self.user.target, Functional) else ()
-        return None if any(hasattr(p, "rank_in") for p in parts) else _form(self.user.belief, self.user.target)
+    def _form(self) -> LinearForm | None:
+        return form_of(self.user.belief, self.user.target)
 
     def _linear_rule(self) -> Rule | None:
         if isinstance(self.rule, Custom) and not hasattr(self, "_probed"):
@@ -348,7 +341,7 @@ class _Work:
     def _index(self, records: Array) -> Any:
         """Where the target's record stands in each replicate, (replicates, k), if the rule needs to know."""
         if isinstance(self.rule, Row) and self.rule.row is None:
-            return order_rows(records, self.user.target.rank_in(records.shape[1]))
+            return order_rows(records, _rank(self.user, records.shape[1]))
         return None
 
     def _noisy(self, mask: Mask, records: Array, draws: Array, sizes: Array, index: Any) -> Array:
@@ -404,10 +397,19 @@ class _Work:
 # -- helpers -------------------------------------------------------------------------------------------------
 
 
+def _rank(user: Snooper, n: int) -> int:
+    """The rank of the record that a snooper is after."""
+    rank = user.target.rank(n)
+    assert rank is not None
+    return rank
+
+
 def _check_scientist(user: Snooper, source: Source) -> None:
     """The population mean of given records has a meaning for the released mean and squared error only."""
-    fits = isinstance(user.estimator, Mean) and isinstance(user.loss, Quadratic) and user.target.component is None
-    if not fits or user.target.name != "mu":
+    fits = (
+        isinstance(user.estimator, Mean) and isinstance(user.loss, Quadratic) and user.target.terms[0].component is None
+    )
+    if not fits or user.target.terms[0].name != "mu":
         raise UnsupportedError(
             "With data the population's parameters are not known; the exception is the released mean for Parameter('mu') under "
             "squared error (Duncan et al., eqs 13 and 14)",

@@ -8,7 +8,6 @@ by record, so that what cancels does so exactly.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
 from ...protocols import Array
-from ...targets import Average, NewRecord, Parameter, Record
+from ...targets import Kind, LinearForm
 from ...users.rules import Rule
 
 __all__ = ["Pulled", "Wanted", "error_law", "present", "pull"]
@@ -33,19 +32,19 @@ class Wanted:
     constant: Array
 
     @classmethod
-    def of(cls, form: Any, n: int, k: int) -> Wanted:
+    def of(cls, form: LinearForm, n: int, k: int) -> Wanted:
         """Read the linear form of a target, as the exact engine writes it."""
         m = len(form.constant)
         mean, new, records = np.zeros((m, k)), np.zeros((m, k)), np.zeros((n, m, k))
-        for i, part in enumerate(form.parts):
+        for i, part in enumerate(form.terms):
             piece = form.matrix[:, i * k : i * k + k]
-            if isinstance(part, Parameter):
+            if part.kind is Kind.PARAMETER:
                 mean += piece
-            elif isinstance(part, NewRecord):
+            elif part.kind is Kind.NEW:
                 new += piece
-            elif isinstance(part, Average):
+            elif part.kind is Kind.AVERAGE:
                 records += piece / n
-            elif isinstance(part, Record):
+            elif part.kind is Kind.RECORD:
                 records[part.row % n] += piece
         return cls(mean, new, records, form.constant)
 

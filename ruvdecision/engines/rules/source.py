@@ -16,9 +16,9 @@ from ...masks.frame import Frame
 from ...masks.noise import Noise
 from ...masks.noisekind import draw
 from ...masks.noisesize import evaluate, is_per_record
+from ...numerics.semidefinite import symmetric_root
 from ...protocols import Array
-from ...targets import Average, Functional, NewRecord, Parameter, Record, Records
-from ...users.rules import Ranked
+from ...targets import BaseTarget, Files, flat
 
 __all__ = ["Drawing", "Source", "add_noise", "draw_noise", "noise_law", "noise_sizes", "truth_of"]
 
@@ -105,9 +105,9 @@ class Source:
             drawn = [np.asarray(belief.draw(np.random.default_rng(s[0])), dtype=np.float64) for s in seeds]
             return Drawing(np.stack(drawn).reshape(len(seeds), self.n, self.k))
         records, new = np.empty((len(seeds), self.n, self.k)), np.empty((len(seeds), self.k))
-        root = _root(belief.spread)
+        root = symmetric_root(belief.spread)
         # Under a flat prior the loss does not depend on the mean (`check_flat` sees to it), so any mean will do.
-        prior = np.zeros((self.k, self.k)) if belief.doubt is None else _root(belief.doubt)
+        prior = np.zeros((self.k, self.k)) if belief.doubt is None else symmetric_root(belief.doubt)
         means = np.empty((len(seeds), self.k))
         for i, (for_data, _, for_new) in enumerate(seeds):
             rng = np.random.default_rng(for_data)
@@ -117,43 +117,17 @@ class Source:
         return Drawing(records, means, new)
 
 
-def _root(covariance: Array) -> Array:
-    """Symmetric root of a covariance, which may be singular."""
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray((vectors * np.sqrt(np.clip(values, 0.0, None))) @ vectors.T)
-
-
-def truth_of(target: Any, drawn: Drawing) -> Array:
+def truth_of(target: BaseTarget, drawn: Drawing) -> Array:
     """The target in every replicate, shape (replicates, m)."""
-    x = drawn.records
-    if isinstance(target, Record):
-        n = x.shape[1]
-        if not -n <= target.row < n:
-            raise InputError(f"The row of a Record must lie between 0 and {n - 1}", target.row, "Count rows from 0")
-        return x[:, target.row]
-    if isinstance(target, Average):
-        return np.asarray(x.mean(axis=1))
-    if isinstance(target, Records):
-        return x.reshape(len(x), -1)
-    if hasattr(target, "rank_in"):
-        return Ranked(target).of(x)
-    if isinstance(target, (Parameter, NewRecord)):
-        known = drawn.mean if isinstance(target, Parameter) else drawn.new
-        if known is None:
-            do = 'With data, ask for Record(j), Average(), Maximum(), ...; Parameter("mu") goes with the rule "mean" and Quadratic()'
-            raise UnsupportedError(
-                f"The truth of {target.describe()} is not in the records", do=f"Use a NormalBelief without data. {do}"
-            )
-        return known if not isinstance(target, Parameter) or target.component is None else known[:, [target.component]]
-    if isinstance(target, Functional):
-        parts = [truth_of(p, drawn) for p in target.parts]
-        sizes = [p.shape[1] for p in parts]
-        found = target(np.concatenate(parts, axis=1), sizes, [s == 1 for s in sizes])
-        return found.reshape(len(x), -1)
-    raise UnsupportedError(
-        f"A snooper cannot look up {target.describe()} in the records",
-        do="Use Record, Average, an order statistic or a Functional of them",
-    )
+
+    def plain(values: Array | None) -> Array | None:
+        return values if values is None or values.shape[-1] > 1 else values[..., 0]
+
+    records, mean = plain(drawn.records), plain(drawn.mean)
+    known = {} if mean is None else {"mu": mean}
+    do = "Use a NormalBelief without data. With data, ask for Record(j), Average(), Maximum(), ...; "
+    do += 'Parameter("mu") goes with the rule "mean" and Quadratic()'
+    return flat(target.in_files(Files(records, known, plain(drawn.new), do)))
 
 
 # -- additive noise, all replicates at once ------------------------------------------------------------------

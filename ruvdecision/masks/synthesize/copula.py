@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from ...numerics.semidefinite import symmetric_root
 from ...protocols import Array
 from ..columnkinds import Ints, Ranked
-from .normal import root
 
 __all__ = ["as_correlation", "draw_copula", "latent_correlation", "normal_scores", "spearman"]
 
@@ -30,12 +30,12 @@ def draw_copula(columns: Sequence[Ranked], given: Sequence[Ranked], rng: np.rand
         z = _latent_given(given, r[:q, :q], rng)
         slope = np.linalg.pinv(r[:q, :q], rcond=1e-10, hermitian=True) @ r[:q, q:]
         mean, covariance = z @ slope, r[q:, q:] - r[q:, :q] @ slope
-        draw = mean + rng.standard_normal((n, p)) @ root(covariance)
+        draw = mean + rng.standard_normal((n, p)) @ symmetric_root(covariance)
         # A pseudo-inverse or rounding may leave the latent variance off one, which would bend the margins.
         spread = np.sqrt(np.einsum("ij,ik,kj->j", slope, r[:q, :q], slope) + np.clip(np.diag(covariance), 0.0, None))
         draw = draw / np.where(spread > 0, spread, 1.0)
     else:
-        draw = rng.standard_normal((n, p)) @ root(r)
+        draw = rng.standard_normal((n, p)) @ symmetric_root(r)
     u = ndtr(draw)
     return [column.at(u[:, j]) for j, column in enumerate(columns)]
 

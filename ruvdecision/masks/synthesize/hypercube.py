@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
+from ...numerics.semidefinite import symmetric_root
 from ...protocols import Array
 from ..columnkinds import Ranked, kind_of, whole_like
 from .copula import as_correlation, latent_correlation, spearman
-from .normal import root
 
 __all__ = ["draw_hypercube"]
 
@@ -81,7 +81,7 @@ def _restore(z: Array, places: Sequence[Array], wanted: Array, start: Array) -> 
     n, p = z.shape
     target, best, best_gap = start, None, np.inf
     for turn in range(ROUNDS):
-        y = z @ root(as_correlation(target))
+        y = z @ symmetric_root(as_correlation(target))
         ranks = np.empty((n, p), dtype=np.int64)
         for j in range(p):
             ranks[np.argsort(y[:, j], kind="stable"), j] = np.arange(n)

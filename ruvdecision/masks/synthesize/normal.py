@@ -9,7 +9,7 @@ from ...protocols import Array
 from ..columnkinds import spread
 from ..moments import correlate, orthonormal, sample_covariance
 
-__all__ = ["draw_exact", "draw_sampled", "root"]
+__all__ = ["draw_exact", "draw_sampled"]
 
 
 def draw_sampled(x: Array, g: Array | None, rng: np.random.Generator, *, proper: bool = False) -> Array:
@@ -68,12 +68,6 @@ def draw_exact(x: Array, g: Array | None, rng: np.random.Generator) -> Array:
     fresh = orthonormal(np.hstack([shown, rng.standard_normal((n, len(q) - held))]))[0]
     out = np.einsum("ji,jk->ik", fresh, r[:, shown.shape[1] :]) * scale
     return np.asarray(out - out.mean(axis=0) + centre)
-
-
-def root(covariance: Array) -> Array:
-    """Symmetric root of a covariance, which serves singular ones too."""
-    values, vectors = np.linalg.eigh(covariance)
-    return (vectors * np.sqrt(np.clip(values, 0.0, None))) @ vectors.T
 
 
 def _scale(x: Array) -> Array:

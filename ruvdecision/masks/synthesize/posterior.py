@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, UnsupportedError
+from ...numerics.semidefinite import symmetric_root
 from ...protocols import Array
 from ..frame import Frame
-from .normal import root
 
 __all__ = ["draw_belief", "normal_predictive"]
 
@@ -76,5 +76,5 @@ def normal_predictive(belief: Any, data: Array, rng: np.random.Generator) -> Arr
         gain = np.linalg.solve(belief.doubt + belief.spread / n, belief.doubt).T
         centre = belief.centre + gain @ (mean - belief.centre)
         doubt = belief.doubt - gain @ belief.doubt
-    mu = centre + rng.standard_normal(k) @ root((doubt + doubt.T) / 2)
-    return np.asarray(mu + rng.standard_normal((n, k)) @ root(belief.spread))
+    mu = centre + rng.standard_normal(k) @ symmetric_root((doubt + doubt.T) / 2)
+    return np.asarray(mu + rng.standard_normal((n, k)) @ symmetric_root(belief.spread))

@@ -23,6 +23,7 @@ from scipy.special import digamma, expit, gammaln
 
 from ...checks import check_choice, check_integer
 from ...errors import InputError, UnsupportedError
+from ...numerics.quadrature import gauss_normal
 from ...protocols import Array
 from ..base import Measured
 from ..tables import cells
@@ -344,7 +345,7 @@ def _poisson_chances(mu: Array, ratio: float, spread: float) -> tuple[Array, Arr
     lost = mu * ratio
     if spread <= 0:
         return np.exp(-lost), _one_over(lost)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    nodes, weights = gauss_normal(60)
     sd = np.sqrt(spread)
     factor = np.exp(sd * nodes - spread / 2)
     # Weights are those of the factor given one record in the sample: f = 1 has likelihood factor exp(-mu factor).

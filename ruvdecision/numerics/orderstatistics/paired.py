@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss, legvander
+from numpy.polynomial.legendre import legvander
 from numpy.typing import ArrayLike
 from scipy import special
 
 from ...checks import as_float_array, check_finite
 from ...errors import InputError
+from ...numerics.quadrature import gauss_legendre
 from ...protocols import Array
 from .single import cached_moments, check_rank, normal_moments, order_law, order_window
 
@@ -80,14 +81,14 @@ def _panels(n: int, rank: int, largest: float) -> tuple[Array, Array]:
     if len(edges) == 1:
         edges.append(step)
     ends = np.array(edges)
-    nodes = leggauss(_PANEL)[0]
+    nodes = gauss_legendre(_PANEL)[0]
     theta = ends[:-1, None] + (ends[1:] - ends[:-1])[:, None] * (nodes + 1) / 2
     return ends, _same_record(n, rank, theta.ravel()).reshape(theta.shape)
 
 
 def _integrate(edges: Array, values: Array, theta: Array) -> Array:
     """2 times the integral of P(a) sin(a) from 0 to each theta, from P at the nodes of each panel."""
-    nodes, weights = leggauss(_PANEL)
+    nodes, weights = gauss_legendre(_PANEL)
     width = np.diff(edges)
     inner = edges[:-1, None] + width[:, None] * (nodes + 1) / 2
     whole = np.concatenate([[0.0], np.cumsum(np.sum(weights * width[:, None] / 2 * values * np.sin(inner), axis=1))])

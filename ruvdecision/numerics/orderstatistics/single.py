@@ -12,12 +12,12 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss
 from numpy.typing import ArrayLike
 from scipy import optimize, special
 
 from ...checks import check_integer, check_number
 from ...errors import InputError
+from ...numerics.quadrature import gauss_legendre
 from ...protocols import Array
 
 __all__ = [
@@ -290,7 +290,7 @@ def _interval_variance(a: Array, b: Array) -> Array:
     """Variance of a standard normal between ``a`` and ``b``, by quadrature: exact for narrow intervals too."""
     # Beyond nine standard deviations nothing is left, and the nodes serve the part that counts.
     a, b = np.maximum(a, -9.0), np.minimum(b, np.maximum(9.0, a + 1e-3))
-    nodes, weights = leggauss(64)
+    nodes, weights = gauss_legendre(64)
     middle, half = (a + b) / 2, (b - a) / 2
     offset = half[:, None] * nodes
     # phi relative to the middle of the interval: no underflow far out.

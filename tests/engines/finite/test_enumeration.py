@@ -16,16 +16,15 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from ruvdecision.beliefs.finite import FiniteBelief
-from ruvdecision.beliefs.table.belief import Cell, TableBelief
+from ruvdecision.beliefs.table.belief import TableBelief
 from ruvdecision.engines.finite.enumeration import Enumeration
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.losses import Absolute, KullbackLeibler, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Noise, Release, Shuffle, Suppress
 from ruvdecision.masks.cells import SuppressCells, publish
 from ruvdecision.masks.stochastic import Stochastic
-from ruvdecision.numerics.quadrature import integrate
 from ruvdecision.protocols import Engine
-from ruvdecision.targets import Functional, Parameter, Record, Records
+from ruvdecision.targets import Cell, Functional, Parameter, Record, Records
 from ruvdecision.users.user import User
 
 ENGINE = Enumeration()
@@ -305,10 +304,3 @@ def test_other_requests():
             return np.zeros(1)
 
     assert "needs a FiniteBelief" in ENGINE.refuses(User(Strange(), Record(0), Quadratic()), [Release()])
-
-
-def test_adaptive_integration():
-    value, error = integrate(lambda x: np.abs(x - 0.3), np.array([0.0, 1.0]), 1e-12)
-    assert value == pytest.approx(0.29, abs=1e-11) and error < 1e-9
-    value, error = integrate(lambda x: np.exp(-0.5 * (x / 1e-3) ** 2), np.array([-1.0, 0.0, 1.0]), 1e-13)
-    assert value == pytest.approx(1e-3 * np.sqrt(2 * np.pi), abs=1e-12)

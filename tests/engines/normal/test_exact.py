@@ -73,7 +73,7 @@ def test_chains_of_masks_agree_with_brute_force(n, k, steps, seed):
     np.testing.assert_allclose(r2, r * np.outer(alive, alive), atol=1e-11)
     expected, gain, view, keep = condition(mask, n, spread, doubt)
     given_ = Conditioned(belief, channel)
-    parts = [ruv.Parameter("mu"), *(ruv.Record(j) for j in range(n)), ruv.NewRecord()]
+    parts = [t.term for t in (ruv.Parameter("mu"), *(ruv.Record(j) for j in range(n)), ruv.NewRecord())]
     scale = np.abs(expected).max() + 1
     np.testing.assert_allclose(given_.covariance(parts)[0], expected, atol=1e-9 * scale)
     to_average = np.zeros((k, len(expected)))
@@ -81,7 +81,7 @@ def test_chains_of_masks_agree_with_brute_force(n, k, steps, seed):
         to_average[:, (j + 1) * k : (j + 2) * k] = np.eye(k) / n
     rows = np.concatenate([to_average, np.eye(len(expected))[k : 2 * k]])
     np.testing.assert_allclose(
-        given_.covariance([ruv.Average(), ruv.Record(0)])[0], rows @ expected @ rows.T, atol=1e-9 * scale
+        given_.covariance([ruv.Average().term, ruv.Record(0).term])[0], rows @ expected @ rows.T, atol=1e-9 * scale
     )
     # A release that the channel can give, and its posterior mean.
     eigenvalues, vectors = np.linalg.eigh(r)

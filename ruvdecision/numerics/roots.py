@@ -1,4 +1,8 @@
-"""Where a monotone function crosses zero, for a whole array of functions at once."""
+"""Where monotone functions cross zero and where functions are least, for a whole array of them at once.
+
+SciPy's `scipy.optimize.elementwise` has the same methods, but hands its function ever shorter arrays of what is not yet
+settled; the laws of a batch answer for the whole batch, so that the searches here keep its shape.
+"""
 
 from __future__ import annotations
 
