@@ -14,7 +14,7 @@ from ...errors import InputError, UnsupportedError
 from ...protocols import Array, Posterior, Value
 from .latent import Latent
 from .marginal import Route, choose_route, fit_route
-from .model import Anatomy, Theta
+from .model import CompiledModel, Theta
 from .samplers import Chains, Diagnosis, Sampler, choose_sampler, diagnose, smooth_weights
 from .support import Reach, find_lines, find_reach, reach_at
 from .target_laws import Given
@@ -101,7 +101,7 @@ class Release:
     """By how much finer nodes for the records would move the log likelihood."""
 
     @classmethod
-    def of(cls, kind: type[Route], core: Anatomy, observed: Observed, reach: tuple[Reach, ...] | None) -> Release:
+    def of(cls, kind: type[Route], core: CompiledModel, observed: Observed, reach: tuple[Reach, ...] | None) -> Release:
         """A release by a route that has nodes fine enough for it."""
         kind, reach = fit_route(kind, observed, reach)
         route = kind(core)
@@ -124,7 +124,7 @@ class Release:
         """With a prior and a likelihood raised to powers."""
         assert self.chains is not None
         theta = self.chains.theta
-        logs = (prior_power - 1) * self.route.anatomy.log_prior_density(theta)
+        logs = (prior_power - 1) * self.route.compiled.log_prior_density(theta)
         if likelihood_power != 1:
             logs = logs + (likelihood_power - 1) * self.log_likelihood(theta)
         if self.weights is not None:
@@ -134,7 +134,7 @@ class Release:
         khat = float(np.fmax(self.khat, tail))
         return replace(self, weights=weights, khat=khat, how=f"{self.how}, power-scaled")
 
-    def checked(self, anatomy: Anatomy) -> tuple[float, tuple[Reach, ...] | None]:
+    def checked(self, compiled: CompiledModel) -> tuple[float, tuple[Reach, ...] | None]:
         """How much finer nodes move the log likelihood, and a reach that fits the draws."""
         assert self.chains is not None
         reach = self.reach
@@ -147,9 +147,9 @@ class Release:
         error = float(np.ptp(moved)) if np.isfinite(moved).all() else np.inf
         if error <= CLOSE:
             return error, reach
-        if anatomy.discrete:
+        if compiled.discrete:
             return error, tuple(r.refined() for r in reach)
-        fresh = (reach_at(anatomy, few, c, j) for j, c in enumerate(self.observed.columns))
+        fresh = (reach_at(compiled, few, c, j) for j, c in enumerate(self.observed.columns))
         return error, tuple(
             replace(new, count=2 * old.count, fine=2 * old.fine) for new, old in zip(fresh, reach, strict=True)
         )
@@ -158,16 +158,16 @@ class Release:
 class ReleaseSampler:
     """Gives every release of a row its draws."""
 
-    def __init__(self, settings: Sampling, anatomy: Anatomy, users: Sequence[User]) -> None:
-        self.settings, self.anatomy, self.users = settings, anatomy, users
-        self.core = anatomy.single or anatomy
+    def __init__(self, settings: Sampling, compiled: CompiledModel, users: Sequence[User]) -> None:
+        self.settings, self.compiled, self.users = settings, compiled, users
+        self.core = compiled.single or compiled
         self.reach: tuple[Reach, ...] | None = None
         """Where records lie, as the row of releases has told so far."""
-        self.kind = "pymc" if not anatomy.continuous else choose_sampler(settings.sampler)
-        if not anatomy.continuous and settings.sampler == "nutpie":
+        self.kind = "pymc" if not compiled.continuous else choose_sampler(settings.sampler)
+        if not compiled.continuous and settings.sampler == "nutpie":
             raise InputError(
                 "nutpie does not sample discrete parameters",
-                ", ".join(anatomy.names),
+                ", ".join(compiled.names),
                 'Use sampler="pymc", or sum them out',
             )
 
@@ -178,12 +178,12 @@ class ReleaseSampler:
     ) -> Iterator[tuple[int, Point]]:
         """One point per release, from the last to the first: weights travel from wide posteriors to narrow ones."""
         number = int(seed.generate_state(1)[0] % (2**31 - 1))
-        choices = [choose_route(self.anatomy, observed) for observed in seen]
+        choices = [choose_route(self.compiled, observed) for observed in seen]
         self.reach = None
         if any(choice.route is not None and choice.route.needs_reach for choice in choices):
             # The first release of the row is the least noisy: it tells best where records lie.
             first = next(observed for observed, choice in zip(seen, choices, strict=True) if choice.route is not None)
-            self.reach = tuple(find_reach(self.anatomy, c, j)[0] for j, c in enumerate(first.columns))
+            self.reach = tuple(find_reach(self.compiled, c, j)[0] for j, c in enumerate(first.columns))
         anchor: _Anchor | None = None
         for done, i in enumerate(reversed(range(len(seen)))):
             kind = choices[i].route
@@ -212,7 +212,7 @@ class ReleaseSampler:
                 release = Release.of(type(release.route), self.core, release.observed, self.reach)
             sampler = self._sampler(release)
             release = release.drawn(self._remembered(sampler, release.data, number))
-            error, better = release.checked(self.anatomy)
+            error, better = release.checked(self.compiled)
             release = replace(release, error=error)
             if error <= CLOSE or attempt == 3:
                 break
@@ -282,7 +282,7 @@ class ReleaseSampler:
         assert chains is not None and release.found is not None
         lines = None if release.reach is None else tuple(r.line for r in release.reach)
         rng = np.random.default_rng(12345)
-        given = Given(self.anatomy, release.observed, lines, chains.theta, chains.chains, release.weights, rng=rng)
+        given = Given(self.compiled, release.observed, lines, chains.theta, chains.chains, release.weights, rng=rng)
         posteriors = [given.law(user.target) for user in self.users]
         point = self._point(posteriors, chains, release.found, release.how, release.route.name)
         return diagnose_point(
@@ -301,11 +301,11 @@ class ReleaseSampler:
         if self._powered:
             do = "Use a mask that works record by record, or vary the prior in the builder"
             raise UnsupportedError("Power-scaling needs records that can be integrated out", reason, do)
-        latent = Latent(self.anatomy, observed, reason)
+        latent = Latent(self.compiled, observed, reason)
         key = ("latent", self.kind, Latent.shape_of(observed))
-        if key not in self.anatomy.samplers:
-            self.anatomy.samplers[key] = latent.sampler(self.kind)
-        sampler, data = self.anatomy.samplers[key], latent.data()
+        if key not in self.compiled.samplers:
+            self.compiled.samplers[key] = latent.sampler(self.kind)
+        sampler, data = self.compiled.samplers[key], latent.data()
         chains = self._run(sampler, data, self.settings.draws, number)
         point = self._latent_point(latent, chains)
         turn = 0
@@ -324,22 +324,22 @@ class ReleaseSampler:
 
     def before(self, user: User) -> float:
         """Uncertainty before any release, from the prior; missing where the prior is flat."""
-        if self.anatomy.improper:
+        if self.compiled.improper:
             return np.nan
-        n, k = self.anatomy.n, self.anatomy.k
+        n, k = self.compiled.n, self.compiled.k
         silent = Observed(tuple(Silent(n) for _ in range(k)))
-        if self.anatomy.kind == "joint":
+        if self.compiled.kind == "joint":
             return float(
-                user.loss.uncertainty(Latent(self.anatomy, silent, "").prior_law(user.target), user.actions).value
+                user.loss.uncertainty(Latent(self.compiled, silent, "").prior_law(user.target), user.actions).value
             )
         lines, theta = None, self.core.prior_draws
-        if self.anatomy.kind == "elementwise":
-            lines = find_lines(self.anatomy, theta, silent.columns)
+        if self.compiled.kind == "elementwise":
+            lines = find_lines(self.compiled, theta, silent.columns)
             theta = {key: v[:2000] for key, v in theta.items()}
         weights = None
         if self.settings.prior_power != 1:
             weights, _ = smooth_weights((self.settings.prior_power - 1) * self.core.log_prior_density(theta))
-        given = Given(self.anatomy, silent, lines, theta, None, weights, rng=np.random.default_rng(12345))
+        given = Given(self.compiled, silent, lines, theta, None, weights, rng=np.random.default_rng(12345))
         return float(user.loss.uncertainty(given.law(user.target), user.actions).value)
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...beliefs.pymc import cheap_mode, quiet
 from ...protocols import Array
 from .programs import Program
 
-__all__ = ["cheap_mode", "keeping_starts", "quiet", "vectorised"]
+__all__ = ["vectorised"]
 
 
 class vectorised:
@@ -100,35 +100,3 @@ def _forgiving(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[list[Any]
             good = pt.all([pt.all(a) for a in allowed]) if len(allowed) > 1 else pt.all(allowed[0])
             graph.replace(node.outputs[0], pt.switch(good, value, -np.inf).astype(value.dtype), import_missing=True)
     return list(graph.outputs), list(graph.inputs)[: len(inputs)]
-
-
-def keeping_starts(model: Any, change: Callable[[Any], Any]) -> Any:
-    """A changed copy of a model with the starting values (``initval=``) of the old one, which PyMC cannot copy."""
-    starts = {rv.name: value for rv, value in model.rvs_to_initial_values.items() if value is not None}
-    for rv in list(model.rvs_to_initial_values):
-        model.rvs_to_initial_values[rv] = None
-    found = change(model)
-    for name, value in starts.items():
-        if name in found.named_vars and found[name] in found.rvs_to_initial_values:
-            found.rvs_to_initial_values[found[name]] = value
-    return found
-
-
-def quiet() -> Any:
-    """Silence notices that PyMC and PyTensor give about themselves."""
-    return _Quiet()
-
-
-class _Quiet(warnings.catch_warnings):
-    def __enter__(self) -> Any:
-        log = super().__enter__()
-        warnings.simplefilter("ignore")
-        return log
-
-
-def cheap_mode() -> Any:
-    """Numpy code, and as few rewrites as stable numbers need."""
-    from pytensor.compile.mode import Mode
-
-    # Stable forms of log-sum-exp and the like are wanted; compiled code is not.
-    return Mode(linker="py", optimizer="fast_compile").including("canonicalize", "stabilize")

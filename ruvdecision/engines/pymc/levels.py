@@ -12,7 +12,7 @@ from ...channels.likelihood import Observed
 from ...errors import UnsupportedError
 from ...protocols import Array
 from .marginal import NormalRoute, Route, choose_route, fit_route
-from .model import Anatomy, At
+from .model import At, CompiledModel
 from .support import Line, Reach, find_reach
 
 __all__ = ["Levels", "levels_of"]
@@ -28,8 +28,8 @@ CLOSE = 1e-10
 class Levels:
     """Log posteriors of L releases; ``core`` is the model of one record where one stands for all."""
 
-    anatomy: Anatomy
-    core: Anatomy
+    compiled: CompiledModel
+    core: CompiledModel
     seen: tuple[Observed, ...]
     route: str
     sums: ClassVar[bool] = False
@@ -155,14 +155,14 @@ class RouteLevels(Levels):
         return replace(self, seen=tuple(self.seen[i] for i in some), parts=tuple(self.parts[i] for i in some))
 
 
-def levels_of(anatomy: Anatomy, seen: Sequence[Observed]) -> list[tuple[list[int], Levels]]:
+def levels_of(compiled: CompiledModel, seen: Sequence[Observed]) -> list[tuple[list[int], Levels]]:
     """Releases sorted into groups that are worked on together, with their positions."""
-    core = anatomy.single or anatomy
+    core = compiled.single or compiled
     normal: list[int] = []
     others: list[int] = []
     sums: dict[int, Any] = {}
     for i, observed in enumerate(seen):
-        choice = choose_route(anatomy, observed)
+        choice = choose_route(compiled, observed)
         if choice.route is None:
             raise UnsupportedError(
                 f"Quadrature needs records that can be integrated out: {choice.reason}", do="Use engine=ruv.Sampling()"
@@ -177,9 +177,9 @@ def levels_of(anatomy: Anatomy, seen: Sequence[Observed]) -> list[tuple[list[int
     if normal:
         most = max(s[0].shape[1] for s in sums.values())
         stacked = [_stacked([sums[i][j] for i in normal], most) for j in range(4)]
-        groups.append((normal, NormalLevels(anatomy, core, tuple(seen[i] for i in normal), "closed form", *stacked)))
+        groups.append((normal, NormalLevels(compiled, core, tuple(seen[i] for i in normal), "closed form", *stacked)))
     for i in others:
-        groups.append(([i], _routed(anatomy, core, seen[i])))
+        groups.append(([i], _routed(compiled, core, seen[i])))
     return groups
 
 
@@ -220,12 +220,12 @@ def _stacked(parts: Sequence[Array], width: int) -> Array:
     return found
 
 
-def _routed(anatomy: Anatomy, core: Anatomy, observed: Observed) -> Levels:
-    kind = choose_route(anatomy, observed).route
+def _routed(compiled: CompiledModel, core: CompiledModel, observed: Observed) -> Levels:
+    kind = choose_route(compiled, observed).route
     assert kind is not None
     reach = None
     if kind.needs_reach:
-        reach = tuple(find_reach(anatomy, column, j)[0] for j, column in enumerate(observed.columns))
+        reach = tuple(find_reach(compiled, column, j)[0] for j, column in enumerate(observed.columns))
         kind, reach = fit_route(kind, observed, reach)
     route = kind(core)
-    return RouteLevels(anatomy, core, (observed,), route.name, ((route, route.data(observed, reach), reach),))
+    return RouteLevels(compiled, core, (observed,), route.name, ((route, route.data(observed, reach), reach),))

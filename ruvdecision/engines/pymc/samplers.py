@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...beliefs.pymc import quiet
 from ...errors import InputError
 from ...protocols import Array
-from .graphs import quiet
 
 __all__ = ["Chains", "Diagnosis", "Sampler", "choose_sampler", "diagnose", "smooth_weights"]
 

@@ -17,7 +17,7 @@ from ...channels.likelihood import Observation, nodes
 from ...errors import InputError
 from ...numerics.quadrature import gauss_legendre
 from ...protocols import Array
-from .model import Anatomy, Theta
+from .model import CompiledModel, Theta
 
 __all__ = ["Line", "Reach", "find_lines", "find_reach", "middle_of_released", "reach_at"]
 
@@ -153,7 +153,7 @@ class Reach:
         return x, logw
 
 
-def find_reach(anatomy: Anatomy, column: Observation, place: int = 0) -> tuple[Reach, Array]:
+def find_reach(compiled: CompiledModel, column: Observation, place: int = 0) -> tuple[Reach, Array]:
     """Where the records of a column can lie after a release, and plausible parameter points on the unconstrained scale.
 
     The parameters are first fitted to the middle of what is known about each record, as if that were the record: rough, but
@@ -161,27 +161,29 @@ def find_reach(anatomy: Anatomy, column: Observation, place: int = 0) -> tuple[R
     """
     told = np.flatnonzero(~np.asarray(column.silent))
     middle = _middles(column.take(told)) if len(told) else np.empty(0)
-    cloud = _cloud(anatomy, told, np.round(middle) if anatomy.discrete else middle, place)
-    if anatomy.discrete:
-        return _counts(anatomy, anatomy.natural(cloud), column, place), cloud
-    return _cover(anatomy, anatomy.natural(cloud), middle, place), cloud
+    cloud = _cloud(compiled, told, np.round(middle) if compiled.discrete else middle, place)
+    if compiled.discrete:
+        return _counts(compiled, compiled.natural(cloud), column, place), cloud
+    return _cover(compiled, compiled.natural(cloud), middle, place), cloud
 
 
-def reach_at(anatomy: Anatomy, theta: Theta, column: Observation, place: int = 0, old: Reach | None = None) -> Reach:
+def reach_at(
+    compiled: CompiledModel, theta: Theta, column: Observation, place: int = 0, old: Reach | None = None
+) -> Reach:
     """Where the records of a column can lie for these parameters."""
-    if anatomy.discrete:
-        return old if old is not None else _counts(anatomy, theta, column, place)
+    if compiled.discrete:
+        return old if old is not None else _counts(compiled, theta, column, place)
     told = np.flatnonzero(~np.asarray(column.silent))
-    return _cover(anatomy, theta, _middles(column.take(told)) if len(told) else np.empty(0), place)
+    return _cover(compiled, theta, _middles(column.take(told)) if len(told) else np.empty(0), place)
 
 
-def find_lines(anatomy: Anatomy, theta: Theta, columns: Sequence[Observation]) -> tuple[Line, ...]:
+def find_lines(compiled: CompiledModel, theta: Theta, columns: Sequence[Observation]) -> tuple[Line, ...]:
     """The ends between which the model's records of each column lie, at some of these parameters."""
     count = len(next(iter(theta.values()))) if theta else 1
     some = np.unique(np.linspace(0, count - 1, CLOUD).astype(int))
     few = {name: values[some] for name, values in theta.items()}
     return tuple(
-        Line() if anatomy.discrete else _ends(anatomy, few, *middle_of_released(c), j) for j, c in enumerate(columns)
+        Line() if compiled.discrete else _ends(compiled, few, *middle_of_released(c), j) for j, c in enumerate(columns)
     )
 
 
@@ -195,14 +197,14 @@ def middle_of_released(column: Observation) -> tuple[float, float]:
     return centre, apart or 0.1 * abs(centre) or 1.0
 
 
-def _cover(anatomy: Anatomy, theta: Theta, middle: Array, place: int) -> Reach:
+def _cover(compiled: CompiledModel, theta: Theta, middle: Array, place: int) -> Reach:
     centre, spread = (
         (float(np.median(middle)), float(np.ptp(middle) + 1e-9 * np.max(np.abs(middle)))) if len(middle) else (0.0, 1.0)
     )
     spread = spread if spread > 0 else 1.0
-    line = _ends(anatomy, theta, centre, spread, place)
+    line = _ends(compiled, theta, centre, spread, place)
     t = _coarse(line, centre, spread)
-    logs = _density(anatomy, theta, line.x(t), place) + line.log_slope(t)
+    logs = _density(compiled, theta, line.x(t), place) + line.log_slope(t)
     with np.errstate(invalid="ignore"):
         peak = np.max(np.where(np.isnan(logs), -np.inf, logs), axis=1, keepdims=True)
         inside = np.flatnonzero((logs > peak - DROP).any(axis=0) & np.isfinite(logs).any(axis=0))
@@ -230,9 +232,9 @@ def _middles(column: Observation) -> Array:
     return np.where(good, middle, np.median(middle[good])) if good.any() else np.zeros(len(middle))
 
 
-def _density(anatomy: Anatomy, theta: Any, x: Array, place: int) -> Array:
+def _density(compiled: CompiledModel, theta: Any, x: Array, place: int) -> Array:
     """Log density of the records at each x, the largest over records where they differ: ``(S, len(x))``."""
-    one = anatomy.single or anatomy
+    one = compiled.single or compiled
     shape = (len(x), *one.shape)
     points = np.broadcast_to(x.reshape((-1,) + (1,) * len(one.shape)), shape)
     logs = one.log_density(theta, points)
@@ -241,16 +243,16 @@ def _density(anatomy: Anatomy, theta: Any, x: Array, place: int) -> Array:
         return np.asarray(np.nanmax(np.where(np.isnan(logs), -np.inf, logs), axis=2))
 
 
-def _cloud(anatomy: Anatomy, told: Any, middle: Array, place: int) -> Array:
+def _cloud(compiled: CompiledModel, told: Any, middle: Array, place: int) -> Array:
     """Parameter points around the fit to these values."""
-    start, size = anatomy.initial, anatomy.size
+    start, size = compiled.initial, compiled.size
     if not size:
         return np.zeros((1, 0))
-    one = anatomy.single
+    one = compiled.single
 
     def objective(u: Array) -> Array:
-        theta = anatomy.natural(u)
-        prior = anatomy.log_prior(u)
+        theta = compiled.natural(u)
+        prior = compiled.log_prior(u)
         if not len(middle):
             return np.where(np.isfinite(prior), -prior, 1e300)
         if one is not None:
@@ -258,10 +260,10 @@ def _cloud(anatomy: Anatomy, told: Any, middle: Array, place: int) -> Array:
             logs = one.log_density(theta, np.broadcast_to(x, (len(middle), *one.shape)))
             logs = (logs[..., place] if not one.scalar else logs)[:, :, 0]
         else:
-            full = np.full(anatomy.shape, np.median(middle))
-            full[(told, place) if not anatomy.scalar else told] = middle
-            logs = anatomy.log_density(theta, full[None])[:, 0]
-            logs = (logs[..., place] if not anatomy.scalar else logs)[:, told]
+            full = np.full(compiled.shape, np.median(middle))
+            full[(told, place) if not compiled.scalar else told] = middle
+            logs = compiled.log_density(theta, full[None])[:, 0]
+            logs = (logs[..., place] if not compiled.scalar else logs)[:, told]
         # A value that the law cannot have (noise took it out of the support) counts for little, not for everything.
         total = prior + np.sum(np.where(np.isfinite(logs), logs, -50.0), axis=1)
         return np.where(np.isfinite(total), -total, 1e300)
@@ -285,11 +287,11 @@ def _cloud(anatomy: Anatomy, told: Any, middle: Array, place: int) -> Array:
     return cloud[good] if good.any() else best[None]
 
 
-def _ends(anatomy: Anatomy, theta: Any, centre: float, spread: float, place: int) -> Line:
+def _ends(compiled: CompiledModel, theta: Any, centre: float, spread: float, place: int) -> Line:
     """Ends of the support, found by looking and halving; they are those of the widest law in the cloud."""
 
     def inside(x: Array) -> Any:
-        return np.isfinite(_density(anatomy, theta, np.atleast_1d(x), place)).any(axis=0)
+        return np.isfinite(_density(compiled, theta, np.atleast_1d(x), place)).any(axis=0)
 
     middle = centre
     if not inside(np.array([middle]))[0]:
@@ -322,13 +324,13 @@ def _ends(anatomy: Anatomy, theta: Any, centre: float, spread: float, place: int
     low, high = ends
     # A density that only became too small to tell from zero has no end.
     for i, end in enumerate((low, high)):
-        if np.isfinite(end) and not _sharp(anatomy, theta, end, -1.0 if i == 0 else 1.0, spread, place):
+        if np.isfinite(end) and not _sharp(compiled, theta, end, -1.0 if i == 0 else 1.0, spread, place):
             low, high = (-np.inf, high) if i == 0 else (low, np.inf)
     return Line(low, high)
 
 
-def _sharp(anatomy: Anatomy, theta: Any, end: float, sign: float, spread: float, place: int) -> bool:
-    just = _density(anatomy, theta, np.array([end - sign * 1e-7 * max(spread, abs(end))]), place)
+def _sharp(compiled: CompiledModel, theta: Any, end: float, sign: float, spread: float, place: int) -> bool:
+    just = _density(compiled, theta, np.array([end - sign * 1e-7 * max(spread, abs(end))]), place)
     return bool(np.isfinite(just).any() and np.nanmax(just) > -1e5)
 
 
@@ -343,7 +345,7 @@ def _coarse(line: Line, centre: float, spread: float) -> Array:
     return centre + np.concatenate([-half[:0:-1], half])
 
 
-def _counts(anatomy: Anatomy, theta: Theta, column: Observation, place: int) -> Reach:
+def _counts(compiled: CompiledModel, theta: Theta, column: Observation, place: int) -> Reach:
     """The whole numbers that the released records can be: all that the model allows where the release does not end them."""
     if column.support is not None:
         values = np.asarray(column.support, dtype=np.float64)
@@ -362,7 +364,7 @@ def _counts(anatomy: Anatomy, theta: Theta, column: Observation, place: int) -> 
         # Beyond the last value the sum over as many again must be nothing, whatever the parameters.
         while size < MOST_COUNTS:
             beyond = end + sign * np.arange(1.0, size + 1)
-            mass = np.exp(special.logsumexp(_density(anatomy, theta, beyond, place), axis=1))
+            mass = np.exp(special.logsumexp(_density(compiled, theta, beyond, place), axis=1))
             if not np.nanmax(mass, initial=0.0) > 1e-14:
                 break
             end, size = end + sign * size, 2 * size
@@ -374,13 +376,13 @@ def _counts(anatomy: Anatomy, theta: Theta, column: Observation, place: int) -> 
     return Reach(Line(), float(first), float(last), values=np.arange(first, last + 1), open=open_ends)
 
 
-def find_line(anatomy: Anatomy, observed: Any) -> Line:
+def find_line(compiled: CompiledModel, observed: Any) -> Line:
     """The ends between which records can lie, whatever was released; the widest over columns."""
-    u = anatomy.initial[None]
-    theta = anatomy.natural(u)
+    u = compiled.initial[None]
+    theta = compiled.natural(u)
     lines = []
     for j, column in enumerate(observed.columns):
         told = np.flatnonzero(~np.asarray(column.silent))
         middle = _middles(column.take(told)) if len(told) else np.zeros(1)
-        lines.append(_ends(anatomy, theta, float(np.median(middle)), float(np.ptp(middle)) or 1.0, j))
+        lines.append(_ends(compiled, theta, float(np.median(middle)), float(np.ptp(middle)) or 1.0, j))
     return Line(min(line.low for line in lines), max(line.high for line in lines))
