@@ -176,9 +176,8 @@ def cell(kind, p, n, replicates, seed, executor=None, checkpoint=None):
         )
     return ruv.RUMap.build(
         masks=list(MASKS.values()),
-        labels=list(MASKS),
-        technique=list(MASKS),
-        engine="data",
+        labels=ruv.maps.Labels(list(MASKS), technique=list(MASKS)),
+        provenance=ruv.maps.Provenance(engine="data"),
         risk="linkage",
         utility="IO",
         columns=columns,

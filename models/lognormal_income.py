@@ -120,7 +120,7 @@ def study(
             masks=masks,
             intruder=Value(found.intruder_uncertainty, found.intruder.error),
             scientist=utility,
-            engine=[f"{a.split(' / ')[0]} / sampling" for a in found.engine],
+            provenance=ruv.maps.Provenance(engine=[f"{a.split(' / ')[0]} / sampling" for a in found.engine]),
             columns={"scientist_converged": told.converged},
             attrs={**found.attrs, "scientist": scientist.describe()},
         )

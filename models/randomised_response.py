@@ -151,11 +151,15 @@ def study(n=100, a=2.0, b=6.0, points=9, draws=1000, tune=500, chains=4, seed=19
             [mask(s) for s in fine],
             intruder=_sure(both[:, 0]),
             scientist=_sure(both[:, 1]),
-            engine="closed form",
+            provenance=ruv.maps.Provenance(engine="closed form"),
             **words,
         ),
         "given the release": ruv.RUMap.build(
-            masks, intruder=_sure(seen[:, 0]), scientist=_sure(seen[:, 1]), engine="closed form", **words
+            masks,
+            intruder=_sure(seen[:, 0]),
+            scientist=_sure(seen[:, 1]),
+            provenance=ruv.maps.Provenance(engine="closed form"),
+            **words,
         ),
         "sampled": sampled,
     }

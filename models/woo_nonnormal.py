@@ -202,9 +202,8 @@ def cell(structure, n, seed, separable, executor=None, checkpoint=None):
     columns = {m: found.columns[{"MCM": "MD.MCM", "Clu g2": second}.get(m, m)] for m in MEASURES}
     return ruv.RUMap.build(
         masks=list(MASKS.values()),
-        labels=list(MASKS),
-        technique=list(MASKS),
-        engine="data",
+        labels=ruv.maps.Labels(list(MASKS), technique=list(MASKS)),
+        provenance=ruv.maps.Provenance(engine="data"),
         risk="linkage",
         utility=Column("ModLog lin", "reciprocal"),
         columns={"linkage": found.columns["linkage"], **columns},

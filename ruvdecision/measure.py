@@ -21,8 +21,8 @@ from .checks import Seed, as_generator, check_integer, suggest
 from .data.read import file_digest
 from .errors import InputError
 from .evaluate import check_masks
-from .maps.columns import tell_apart
-from .maps.rumap import RUMap
+from .maps.columns import Labels, tell_apart
+from .maps.rumap import Provenance, RUMap
 from .maps.scores import Column
 from .masks.base import Mask
 from .masks.frame import Frame
@@ -163,9 +163,8 @@ def measure(
             notes.append(f"No measure of {role} was given, so the map has no {role}.")
     return RUMap.build(
         masks=shown if candidates else None,
-        labels=names,
-        technique=techniques,
-        engine="data",
+        labels=Labels(names, technique=techniques),
+        provenance=Provenance(engine="data", notes=notes),
         risk=axes["risk"],
         utility=axes["utility"],
         columns=columns,
@@ -175,7 +174,6 @@ def measure(
             **comparison.describe(),
             **({"partial": "yes"} if interrupted else {}),
         },
-        notes=notes,
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..checks import check_choice, check_flag, check_integer, check_list, suggest
 from ..decide import choose
-from ..decide.criteria import check_map, directions, value_of
+from ..decide.criteria import check_map, directions
 from ..decide.dominance import undominated
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
@@ -279,7 +279,7 @@ def frontier3(
     better = directions(rumap, columns)
     if len(better) != 3:
         raise InputError("plots.frontier3 draws three columns", list(better), 'Write columns=["risk", "IO", "KL"]')
-    values = {k: value_of(rumap, k) for k in better}
+    values = {k: rumap.column(k).value for k in better}
     front = undominated(list(values.values()), list(better.values()))
     y, x, z = values.values()
     drawn = np.isfinite(x) & np.isfinite(y) & np.isfinite(z)

@@ -97,7 +97,7 @@ def rumap(
     if max_risk is not None:
         max_risk = check_number("max_risk", max_risk, infinite=True)
     chosen, refused = None, ""
-    if max_risk is not None or (rule and {"weights", "order", "loss"} & set(rule)):
+    if max_risk is not None or (rule and "by" in rule):
         try:
             chosen = choose(rumap, max_risk, **(rule or {}))
         except InfeasibleError:

@@ -65,10 +65,6 @@ def compose(
     return Document(title, "; ".join([*parts, date] if date else parts) + ".", tuple(blocks))
 
 
-#: Rules that choose without a threshold, as they weigh the risk themselves.
-RULES = {"weights", "order", "loss"}
-
-
 # -- the decision --------------------------------------------------------------------------------------
 
 
@@ -87,7 +83,7 @@ class _Decision:
 
 
 def _decide(rumap: RUMap, max_risk: float | None, rule: Mapping[str, Any] | None) -> _Decision:
-    if max_risk is None and not RULES & set(rule or {}):
+    if max_risk is None and "by" not in (rule or {}):
         return _Decision(
             "No threshold on the risk was given, so no release is chosen; the frontier shows what can be had."
         )

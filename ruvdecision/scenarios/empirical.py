@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..checks import Seed, as_seed_sequence, check_choice, check_integer
 from ..engines.rules.clipped_noise import index_error, position_error, scientist_error
 from ..errors import InputError
-from ..maps.columns import tell_apart
-from ..maps.rumap import RUMap
+from ..maps.columns import Labels, tell_apart
+from ..maps.rumap import Provenance, RUMap
 from ..masks.frame import Frame
 from ..masks.noise import Noise
 from ..protocols import Array, Value
@@ -310,18 +310,22 @@ def _build(
         parts = [pick(solved[m], t, s) for t, s, m in order]
         return Value(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
 
-    return RUMap.build(
-        masks=masks * len(order),
-        labels=[f"{name}: {text}" for name in names for text in texts],
-        intruder=stacked(lambda v, t, s: (v.snoopers.value[s, t], v.snoopers.error[s, t])),
-        scientist=stacked(lambda v, t, s: v.scientist),
-        engine=repeat([{"simulate": "simulated", "exact": "exact"}[m] for _, _, m in order]).tolist(),
+    # The masks may hold one boolean per record; what is shown of them does not.
+    labels = Labels(
+        [f"{name}: {text}" for name in names for text in texts],
         technique=repeat([f"{name}: Noise" for name in names]).tolist(),
-        # The masks may hold one boolean per record; what is shown of them does not.
         parameters={
             "variance": np.tile(grid, len(order)),
             **{k: np.full(size * len(order), v) for k, v in bounds.items()},
         },
+    )
+    engines = repeat([{"simulate": "simulated", "exact": "exact"}[m] for _, _, m in order]).tolist()
+    return RUMap.build(
+        masks=masks * len(order),
+        labels=labels,
+        intruder=stacked(lambda v, t, s: (v.snoopers.value[s, t], v.snoopers.error[s, t])),
+        scientist=stacked(lambda v, t, s: v.scientist),
+        provenance=Provenance(engines, tuple(dict.fromkeys(w.note for w in wanted if w.note))),
         columns={
             "target": repeat([wanted[t].name for t, _, _ in order]),
             "knowledge": repeat([states[s] for _, s, _ in order]),
@@ -336,7 +340,6 @@ def _build(
             "intruder": "takes the target's row (index knowledge) or the released value of its rank (position knowledge)",
             "scientist": "takes the released mean for the population mean (Duncan et al., eqs 13 and 14)",
         },
-        notes=tuple(dict.fromkeys(w.note for w in wanted if w.note)),
     )
 
 

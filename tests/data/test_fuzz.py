@@ -301,7 +301,7 @@ def rumap(**options: Any) -> RUMap:
     given |= {
         "columns": {"IO": [0.1, 0.5, np.nan], "word": ["x", "", "z"]},
         "attrs": {"seed": 3},
-        "notes": ["A note."],
+        "provenance": ruv.maps.Provenance(notes=["A note."]),
         **options,
     }
     return RUMap.build(**given)

@@ -141,7 +141,9 @@ def full_matrix(z, t):
         # Infinite noise along a slanted direction has no finite matrix; the search stays below it.
         return ruv.Noise(covariance=size * np.outer(u, u)) | average
 
-    return ruv.optimise(family, bounds={"angle": (0.0, np.pi), "size": (0.0, 1e4)}, max_risk=t, **users2(z)).utility
+    return ruv.optimise(
+        ruv.analyses.MaskFamily(family, angle=(0.0, np.pi), size=(0.0, 1e4)), max_risk=t, **users2(z)
+    ).utility
 
 
 def area(which):
@@ -280,7 +282,9 @@ def test_axis_solution_formula():
         h = 0.6 / inverse[j, j]
         t = 1 / (start + w[j] * h)
         best = ruv.optimise(
-            lambda v, j=j: ruv.Noise(variance=v, columns=[j]) | average, max_risk=t, **who, bounds={"v": (0, np.inf)}
+            ruv.analyses.MaskFamily(lambda v, j=j: ruv.Noise(variance=v, columns=[j]) | average, v=(0, np.inf)),
+            max_risk=t,
+            **who,
         )
         assert best.parameters["v"] == pytest.approx(n * h / (1 - h * inverse[j, j]), rel=1e-9)
 
