@@ -55,6 +55,7 @@ LAZY_ONLY = {
     "matplotlib": {"plots", "analyses.calibrate", "report.picture", "explore.pictures", "cli.output"},
     "rich": {"cli.printing", "studies", "running.progress"},
     "sklearn": None,
+    "jinja2": {"report.page"},
     "numba": None,
 }
 
