@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from ruvdecision.channels.layout import Layout
 from ruvdecision.channels.linear import LinearChannel
+from ruvdecision.channels.steps import About
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.masks import kernels
 from ruvdecision.masks.mdav import mdav
@@ -145,12 +145,6 @@ def test_masks_can_be_copied_compared_and_read(mask):
     assert all(isinstance(v, (int, float, str)) for v in mask.parameters().values())
     if "lambda" not in repr(mask):
         assert pickle.loads(pickle.dumps(mask)) == mask
-
-
-def test_masks_say_whether_they_work_record_by_record():
-    whole = {str(m): m.recordwise for m in WHOLE_FILE if "at=0" not in str(m)}
-    assert not any(whole.values()), whole
-    assert all(m.recordwise for m in RECORD_BY_RECORD)
 
 
 @settings(deadline=None, max_examples=20)
@@ -407,8 +401,8 @@ def test_data_dependent_groups_and_medians_have_no_linear_channel():
         Microaggregate(size=2, within="a"),
         Microaggregate(size=2, centre="median"),
     ):
-        with pytest.raises(UnsupportedError, match="not linear"):
-            mask.partition(6)
+        with pytest.raises(UnsupportedError, match=r"no linear-Gaussian channel: (groups are found|medians are no)"):
+            LinearChannel.of(mask, About(6, ("a", "b")))
 
 
 # -- noise -------------------------------------------------------------------------------------------
@@ -556,8 +550,7 @@ def test_noise_matches_what_the_step_before_took_away():
 
 
 def dense(mask, n, k):
-    channel = LinearChannel.identity(Layout.of([mask.partition(n)], n), k)
-    return mask.linear(channel, np.array([mask.numbers]).reshape(1, -1)).dense()
+    return LinearChannel.of(mask, About(n, tuple(range(k)))).dense()
 
 
 @pytest.mark.parametrize(
@@ -592,8 +585,7 @@ def test_families_with_a_variance_per_record_are_evaluated_together_or_apart_ali
     one, twice, other = Noise(variance=[1, 2, 2]), Noise(variance=[2, 4, 4]), Noise(variance=[3, 1, 1])
     assert one.family == twice.family == other.family != Noise(variance=[1, 2, 3]).family
     for members in ([one, twice], [one, twice, other]):
-        channel = LinearChannel.identity(Layout.of([one.partition(3)], 3), 1)
-        together = one.linear(channel, np.array([m.numbers for m in members]))
+        together = LinearChannel.of(one, About(3, (0,)), np.array([m.numbers for m in members]))
         for i, member in enumerate(members):
             np.testing.assert_allclose(np.diag(together.dense(i)[1]), member.variance, atol=1e-14)
 
