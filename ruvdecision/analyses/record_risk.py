@@ -44,8 +44,8 @@ def record_risk(
 ) -> RecordRisk:
     """The risk of every record, each as if it were the intruder's target.
 
-    Records of one kind, which the mask and the belief treat alike, are worked out once; with data, all records are judged on
-    the same releases. Records are named by position, and never shown.
+    Records of one kind, which the mask and the belief treat alike, are worked out once; with data, all records are
+    judged on the same releases. Records are named by position, and never shown.
 
     Parameters
     ----------
@@ -124,8 +124,8 @@ def record_risk(
 class RecordRisk:
     """The risk of every record under each release; made by `record_risk`.
 
-    Rows of ``uncertainty``, ``error`` and ``risk`` are releases, columns are records. Records are known by their position
-    in the confidential file, counted from 0.
+    Rows of ``uncertainty``, ``error`` and ``risk`` are releases, columns are records. Records are known by their
+    position in the confidential file, counted from 0.
     """
 
     masks: tuple[Any, ...]
@@ -154,7 +154,7 @@ class RecordRisk:
         return np.asarray(self.score.error(self.uncertainty, self.error, self.before))
 
     def quantile(self, q: Any) -> Array:
-        """Quantile of the records' risks under each release: the least risk that a share ``q`` of the records does not exceed."""
+        """Quantile of the records' risks under each release: a share ``q`` of the records does not exceed it."""
         levels = [check_number("q", level, low=0, high=1) for level in np.atleast_1d(q).tolist()]
         found = np.stack([np.quantile(self.risk, level, axis=1, method="inverted_cdf") for level in levels], axis=-1)
         return np.asarray(found[:, 0] if np.ndim(q) == 0 else found)
@@ -226,7 +226,7 @@ class RecordRisk:
     def plot(
         self, release: Any = None, ax: Axes | None = None, *, by_group: bool = False, max_risk: float | None = None
     ) -> Axes:
-        """How many records have which risk: a histogram of one release, or a curve for each of several; see `plots.record_risk`."""
+        """How many records have which risk: a histogram of one release, or a curve each; see `plots.record_risk`."""
         from .. import plots
 
         return plots.record_risk(self, release, ax, by_group=by_group, max_risk=max_risk)

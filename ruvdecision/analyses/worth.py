@@ -1,8 +1,9 @@
 """What an observation is worth: the fall in a user's uncertainty from seeing more.
 
 The value of information of Raiffa and Schlaifer, as a difference of U: U without the observation less U with it. For a
-user who decides by Bayes' rule it is never negative when what is seen without it can be made from what is seen with it,
-and the helpers here compare such pairs only. For an intruder the same number says what the observation costs in risk.
+user who decides by Bayes' rule it is never negative when what is released without it can be made from what is released
+with it, and the helpers here compare such pairs only. For an intruder the same number says what the observation costs
+in risk.
 """
 
 from __future__ import annotations
@@ -70,8 +71,9 @@ def worth(
 ) -> Worth:
     """Expected gain of a user from one release rather than another, U(than) - U(mask).
 
-    Exact where the engine is; otherwise both masks get the same random numbers, and the error is that of the difference.
-    With data the gain is that for the records at hand, which may be negative: bad luck is possible, on average it is not.
+    Exact where the engine is; otherwise both masks get the same random numbers, and the error is that of the
+    difference. With data the gain is that for the records at hand, which may be negative: bad luck is possible, on
+    average it is not.
 
     Parameters
     ----------
@@ -106,7 +108,7 @@ def worth(
     pair = Batch.of([mask, poorer])
     solver = pick(engine, user, pair, data)
     root = as_seed_sequence(seed)
-    told = what or f"{mask} rather than {poorer}"
+    words = what or f"{mask} rather than {poorer}"
     count = 10 * BLOCKS if replicates is None else replicates
     if isinstance(user, Snooper) and replicates is None:
         count = 20 * BLOCKS
@@ -114,7 +116,7 @@ def worth(
     name = first.engine if isinstance(first.engine, str) else first.engine[0]
     if not np.any(first.error) and "averaged" not in name:
         u = first.uncertainty
-        return Worth(float(u[1] - u[0]), 0.0, float(u[1]), float(u[0]), float(first.before), told, name)
+        return Worth(float(u[1] - u[0]), 0.0, float(u[1]), float(u[0]), float(first.before), words, name)
     blocks = [root.spawn(1)[0] for _ in range(BLOCKS)] if count >= 2 * BLOCKS else [root]
     size = max(1, round(count / len(blocks)))
     found = [solver.solve(user, pair, data=data, replicates=size, seed=s) for s in blocks]
@@ -123,7 +125,7 @@ def worth(
     # Too few to pair: as if they were independent, which is not too small.
     error = float(gains.std(ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else float(np.hypot(*found[0].error))
     mean = table.mean(axis=0)
-    return Worth(float(gains.mean()), error, float(mean[1]), float(mean[0]), float(first.before), told, name)
+    return Worth(float(gains.mean()), error, float(mean[1]), float(mean[0]), float(first.before), words, name)
 
 
 def one_more_record(user: Any, mask: Mask | None = None, row: int = -1, **options: Any) -> Worth:

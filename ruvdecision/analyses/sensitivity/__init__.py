@@ -1,8 +1,9 @@
-"""What if the prior, the loss or the mask's users are not what we think? How a map and its choice move when settings do.
+"""How a map and its choice move when a prior, a loss, a user or another setting does.
 
-`sensitivity` runs a study again and again with one setting changed at a time (or with all combinations), and compares each map with the
-one at the base settings. Anything that turns settings into a map can be varied: a study, a function, or masks and users. A sampled map
-that is reweighted instead of sampled again is such a function, too: ``lambda prior_power=1.0: ...``.
+`sensitivity` runs a study again and again with one setting changed at a time (or with all combinations), and compares
+each map with the one at the base settings. Anything that turns settings into a map can be varied: a study, a function,
+or masks and users. A sampled map that is reweighted instead of sampled again is such a function, too: ``lambda
+prior_power=1.0: ...``.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ def sensitivity(
         A function of keyword settings that gives a map; a study that `load_study` loaded; or masks, to be evaluated for
         ``intruder`` and ``scientist``.
     vary : mapping from setting to its values
-        ``{"prior_variance": [1, 5, 25], "loss": [ruv.Quadratic(), ruv.Absolute()]}``. A mapping of values names them: ``{"vague":
-        25, "sharp": 1}``. With masks a setting is a path into a user, ``"intruder.belief.prior_variance"`` or ``"scientist.loss"``
-        (without the user's name, ``"belief.prior_variance"``, both users change), or an argument of `evaluate`. ``"max_risk"``
-        varies the threshold.
+        ``{"prior_variance": [1, 5, 25], "loss": [ruv.Quadratic(), ruv.Absolute()]}``. A mapping of values names them:
+        ``{"vague": 25, "sharp": 1}``. With masks a setting is a path into a user, ``"intruder.belief.prior_variance"``
+        or ``"scientist.loss"`` (without the user's name, ``"belief.prior_variance"``, both users change), or an
+        argument of `evaluate`. ``"max_risk"`` varies the threshold.
     max_risk : float, optional
-        The threshold; without it (and without a rule) no release is chosen, and the frontier alone is compared. A loaded study
-        brings its own.
+        The threshold; without it (and without a rule) no release is chosen, and the frontier alone is compared. A
+        loaded study brings its own.
     intruder, scientist : User or Snooper
         The two users, where masks are given.
     together : bool, default False

@@ -33,16 +33,17 @@ def power_scaling(
 ) -> Sensitivity:
     """How a sampled map moves when prior or likelihood count for less or more.
 
-    The prior (and, apart, the likelihood) is raised to a power: below one it is weaker, above one stronger. The posterior that
-    follows comes from the same draws by Pareto-smoothed weights, so that nothing is sampled twice. A choice that moves
-    with the prior's power, and not only with the likelihood's, rests on the prior (Kallioinen et al., 2024).
+    The prior (and, apart, the likelihood) is raised to a power: below one it is weaker, above one stronger. The
+    posterior that follows comes from the same draws by Pareto-smoothed weights, so that nothing is sampled twice. A
+    choice that moves with the prior's power, and not only with the likelihood's, rests on the prior (Kallioinen et al.,
+    2024).
 
     Parameters
     ----------
     masks, intruder, scientist, data
         As for `evaluate`; the beliefs are `PyMCBelief`. A snooper has no prior, and does not move.
     powers : list of float
-        Powers beside one, larger than zero and at most 1,000.
+        Powers other than one, larger than zero and at most 1,000.
     max_risk : float, optional
         The threshold of the choice.
     engine : Sampling, optional
@@ -70,7 +71,7 @@ def power_scaling(
     ]
     levels = sorted(set(found) - {1.0})
     if not levels:
-        raise InputError("powers must hold a number beside 1", found, "Write powers=(0.8, 1.25)")
+        raise InputError("powers must hold a number other than 1", found, "Write powers=(0.8, 1.25)")
     everybody = [
         user
         for name, each in (("intruder", intruder), ("scientist", scientist))
