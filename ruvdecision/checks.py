@@ -376,7 +376,7 @@ def as_seed_sequence(seed: Seed) -> np.random.SeedSequence:
 
 
 def fixed_seed(name: str, seed: Seed) -> Seed:
-    """A seed that starts the same random numbers whenever it is used: a Generator is drawn from once, None becomes entropy."""
+    """A seed that starts the same random numbers at every use: a Generator is drawn from once, None becomes entropy."""
     if seed is None or isinstance(seed, np.random.Generator):
         return as_seed_sequence(seed)
     as_seed_sequence(seed)

@@ -8,6 +8,7 @@ in risk.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +19,9 @@ from ..engines import pick
 from ..errors import InputError, kind_of
 from ..masks.base import Batch, Mask, check_mask
 from ..masks.release import Release
+from ..masks.round import Round
 from ..masks.suppress import Suppress
-from ..protocols import Engine
+from ..protocols import Belief, Engine
 from ..users.user import Snooper, User
 
 __all__ = ["Worth", "one_more_digit", "one_more_record", "one_more_variable", "worth"]
@@ -97,7 +99,7 @@ def worth(
     >>> round(worth(scientist, Noise(variance=2.0)).gain, 6)  # 5 - 1 / (1/5 + 10/4)
     4.62963
     """
-    if not hasattr(user, "target") or not hasattr(user, "loss"):
+    if not isinstance(user, (User, Snooper)):
         raise InputError("worth needs a user", kind_of(user), "Write worth(ruv.User(...), mask)")
     poorer = Suppress() if than is None else than
     check_mask("mask", mask), check_mask("than", poorer)
@@ -128,7 +130,7 @@ def worth(
     return Worth(float(gains.mean()), error, float(mean[1]), float(mean[0]), float(first.before), words, name)
 
 
-def one_more_record(user: Any, mask: Mask | None = None, row: int = -1, **options: Any) -> Worth:
+def one_more_record(user: User, mask: Mask | None = None, row: int = -1, **options: Any) -> Worth:
     """What one row of the release is worth: the release as it is, against the release with that row taken out.
 
     Where records are masked one by one, that is the worth of having the respondent in the file. A mask that averages
@@ -162,7 +164,7 @@ def one_more_record(user: Any, mask: Mask | None = None, row: int = -1, **option
     )
 
 
-def one_more_variable(user: Any, column: Any, mask: Mask | None = None, **options: Any) -> Worth:
+def one_more_variable(user: User, column: Hashable, mask: Mask | None = None, **options: Any) -> Worth:
     """What one column of the release is worth: the release as it is, against the release with that column taken out.
 
     Examples
@@ -185,7 +187,7 @@ def one_more_variable(user: Any, column: Any, mask: Mask | None = None, **option
     )
 
 
-def one_more_digit(user: Any, base: float, mask: Mask | None = None, *, digits: int = 1, **options: Any) -> Worth:
+def one_more_digit(user: User, base: float, mask: Mask | None = None, *, digits: int = 1, **options: Any) -> Worth:
     """What a digit that rounding takes off is worth: rounded to ``base / 10``, against that rounded on to ``base``.
 
     The poorer release is rounded twice, so that it can be made from the richer one: 1.46 becomes 1.5, and then 2.
@@ -214,8 +216,6 @@ def one_more_digit(user: Any, base: float, mask: Mask | None = None, *, digits: 
     >>> round(one_more_digit(user, 10).gain, 6)  # the last digit is worth its variance
     0.666667
     """
-    from ..masks.round import Round
-
     unit = check_number("base", base, low=0.0, open_low=True)
     fine = Round(unit / 10.0 ** check_integer("digits", digits, low=1, high=300))
     richer: Mask = fine if mask is None else check_mask("mask", mask) | fine
@@ -228,8 +228,9 @@ def one_more_digit(user: Any, base: float, mask: Mask | None = None, *, digits: 
     )
 
 
-def _belief(user: Any) -> Any:
-    belief = getattr(user, "belief", None)
+def _belief(user: object) -> Belief:
+    belief = user.belief if isinstance(user, (User, Snooper)) else None
     if belief is None:
         raise InputError("The user needs a belief that says how many records there are", user, "Give belief=")
-    return belief
+    found: Belief = belief
+    return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -21,10 +21,11 @@ from ...checks import check_number, suggest
 from ...decide import Choice, choose
 from ...decide.criteria import check_criterion
 from ...errors import InfeasibleError, InputError
+from ...evaluate import Role
 from ...maps.rumap import RUMap
 from ...running.progress import Bar
 from .result import Sensitivity, Variation
-from .varying import Factor, as_factors, as_runner
+from .varying import Varied, as_factors, as_runner
 
 __all__ = ["Sensitivity", "Variation", "sensitivity"]
 
@@ -34,13 +35,13 @@ MOST = 20_000
 
 def sensitivity(
     study: Any,
-    vary: Mapping[str, Any],
+    vary: Mapping[str, Mapping[str, object] | Iterable[object]],
     *,
     max_risk: float | None = None,
-    intruder: Any = None,
-    scientist: Any = None,
+    intruder: Role | None = None,
+    scientist: Role | None = None,
     together: bool = False,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     rule: Mapping[str, Any] | None = None,
     tolerance: float = 0.01,
     name: str | None = None,
@@ -120,7 +121,7 @@ def sensitivity(
     with Bar(f"Running {len(plans):,} variations", progress) as bar:
         for i, changes in enumerate([{}, *plans]):
             chosen = {k: factors[k].values[j] for k, j in changes.items()}
-            limit = chosen.pop("max_risk") if threshold_varies and "max_risk" in chosen else max_risk
+            limit: Any = chosen.pop("max_risk") if threshold_varies and "max_risk" in chosen else max_risk
             rumap = runner.run(chosen)
             labels = {k: factors[k].labels[j] for k, j in changes.items()}
             variation = Variation(MappingProxyType(labels), rumap, limit, *_decide(rumap, limit, rule))
@@ -142,7 +143,7 @@ def sensitivity(
     )
 
 
-def _plans(factors: Mapping[str, Factor], together: bool) -> list[dict[str, int]]:
+def _plans(factors: Mapping[str, Varied], together: bool) -> list[dict[str, int]]:
     if not together:
         return [{name: i} for name, f in factors.items() for i in range(len(f.values))]
     count = int(np.prod([len(f.values) for f in factors.values()], dtype=object))
