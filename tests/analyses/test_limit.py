@@ -21,7 +21,6 @@ from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, Huber, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Microaggregate, Noise, Release, Shuffle, Stochastic, Suppress
 from ruvdecision.masks.mechanism import Apart, Combine, Mechanism
-from ruvdecision.numerics.counts import compositions
 from ruvdecision.targets import Average, Functional, Identity, NewRecord, Parameter, Record, Records
 from ruvdecision.users.user import Snooper, User
 
@@ -396,17 +395,6 @@ def test_combine_releases_what_its_channel_says():
     pair = shown[:, [2, 0]]
     assert np.all(np.abs(pair.mean(axis=0) - [11.5, 3.0]) < 4 * np.sqrt([0.5, 0.3]) / np.sqrt(4000))
     assert np.allclose(np.cov(pair.T), [[0.5, 0.2], [0.2, 0.3]], atol=0.05)
-
-
-def test_compositions_are_all_and_once():
-    for total, parts in [(0, 3), (4, 1), (5, 3), (2, 4)]:
-        listed = compositions(total, parts)
-        assert (listed.sum(axis=1) == total).all()
-        assert (
-            len({tuple(r) for r in listed.tolist()})
-            == len(listed)
-            == int(scipy.special.comb(total + parts - 1, parts - 1) + 0.5)
-        )
 
 
 # -- the object and its errors -----------------------------------------------------------------------------
