@@ -66,8 +66,8 @@ def measure(
     masks : list of masks, optional
         Techniques to apply to the data.
     releases : mapping from name to DataFrame, array or path, optional
-        Releases that were made elsewhere. Without ``key`` row i of a release is the record of row i of the data. A list of
-        data sets is one release of several imputed copies; measures are averaged over them.
+        Releases that were made elsewhere. Without ``key`` row i of a release is the record of row i of the data. A list
+        of data sets is one release of several imputed copies; measures are averaged over them.
     measures : list of measures
         Each gives a column under its name, and its standard error under ``<name>_error``.
     replicates : int, default 1
@@ -79,30 +79,33 @@ def measure(
         The column that says whose record a row is, in the data and in every release. Rows are put in the order of the
         data by it; masks and measures do not see it.
     risk, utility : str or Column, optional
-        What the map shows as risk and utility: the name of a measure, any column, or ``Column("KL", "negative_log")``. The first
-        measure of each role unless given. Where a measure's lower values mean more utility (or its higher values less risk) the
-        map shows its reciprocal, as it does with a user's uncertainty, or its negative if it can be below zero.
+        What the map shows as risk and utility: the name of a measure, any column, or ``Column("KL", "negative_log")``.
+        The first measure of each role unless given. Where a measure's lower values mean more utility (or its higher
+        values less risk) the map shows its reciprocal, as it does with a user's uncertainty, or its negative if it can
+        be below zero.
     parts : bool, default False
         Add a column ``<name>.<part>`` for every number that a measure is made of, such as ``IO.sign switches``.
     executor : concurrent.futures.Executor, optional
-        Measures releases in parallel: a process pool, or ``dask.distributed``'s ``Client.get_executor()``. The map is the same. A
-        release that is named by its path is read by the worker.
+        Measures releases in parallel: a process pool, or ``dask.distributed``'s ``Client.get_executor()``. The map is
+        the same. A release that is named by its path is read by the worker.
     checkpoint : str or Path, optional
-        A directory that keeps what is finished: a run that was killed goes on from there when it is started again, and ends with the
-        same map. A checkpoint of other data, masks, measures or seed is refused. It holds numbers only, no records.
+        A directory that keeps what is finished: a run that was killed goes on from there when it is started again, and
+        ends with the same map. A checkpoint of other data, masks, measures or seed is refused. It holds numbers only,
+        no records.
     chunksize : int, optional
-        Read files in pieces of so many records, for files larger than memory. The data and the releases are then paths of parquet
-        or CSV files, and every measure must be a sum over records (`NormalKL`, `MD`, `IntervalOverlap`, `Hellinger`, `Uniqueness`,
-        ...; others are refused by name). The numbers are the same to rounding.
+        Read files in pieces of so many records, for files larger than memory. The data and the releases are then paths
+        of parquet or CSV files, and every measure must be a sum over records (`NormalKL`, `MD`, `IntervalOverlap`,
+        `Hellinger`, `Uniqueness` and others; those that are not are refused by name). The numbers are the same to
+        rounding.
     progress : bool, optional
         Show a progress bar on standard error; by default on a terminal.
 
     Returns
     -------
     RUMap
-        Its ``attrs["better"]`` says which end of each measure is better, so that ``rumap.frontier(columns=["risk", "IO", "KL"])``
-        knows (Karr et al. 2006, eq. 11). After Ctrl-C the map has the releases that were finished; a note and
-        ``attrs["partial"]`` say so.
+        Its ``attrs["better"]`` says which end of each measure is better, so that ``rumap.frontier(columns=["risk",
+        "IO", "KL"])`` knows (Karr et al. 2006, eq. 11). After Ctrl-C the map has the releases that were finished; a
+        note and ``attrs["partial"]`` say so.
 
     Examples
     --------
@@ -212,7 +215,7 @@ class Comparison(Findings):
         releases: Mapping[str, Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> bool:
-        """Apply each mask ``replicates`` times and measure, then measure ``releases``; True if Ctrl-C came before the end.
+        """Apply each mask ``replicates`` times and measure, then measure ``releases``; True if Ctrl-C came.
 
         Replicate r has the same random numbers for every mask, and each number depends on its mask and seed alone.
         """
@@ -314,7 +317,8 @@ def _mask_block(shared: _Shared, i: int, start: int, stop: int) -> list[list[Out
             found.append(
                 last[1] if last is not None and _equal(last[0], released) else _compare(shared.prepared, released)
             )
-            if rng.bit_generator.state == before and rng.bit_generator.seed_seq.n_children_spawned == 0:  # type: ignore[attr-defined]
+            spawned = rng.bit_generator.seed_seq.n_children_spawned  # type: ignore[attr-defined]
+            if rng.bit_generator.state == before and spawned == 0:
                 # It took no random number, so it will give the same every time.
                 shared.steady[i] = found[-1]
             shared.recent.clear()

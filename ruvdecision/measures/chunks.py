@@ -1,7 +1,7 @@
 """Measures of files that are larger than memory: read in pieces, where a measure is made of sums over records.
 
-A measure says what must be known of the files beforehand (`survey`), which sums it needs of a piece (`partial`) and what follows
-from the sums of both files (`total`). The numbers are those of whole files to rounding.
+A measure says what must be known of the files beforehand (`survey`), which sums it needs of a piece (`partial`) and
+what follows from the sums of both files (`total`). The numbers are those of whole files to rounding.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class ChunkedComparison(Findings):
     data : path, DataFrame or array
         The original.
     key : column name, optional
-        A column that is no variable. Rows are not reordered by it: files in pieces must have their rows in the same order where
-        a measure compares record by record.
+        A column that is no variable. Rows are not reordered by it: files in pieces must have their rows in the same
+        order where a measure compares record by record.
     chunksize : int
         Records per piece.
     """
@@ -205,7 +205,8 @@ def _measure(shared: _Shared, release: _Source) -> list[Measured]:
         second, counts = _pass(
             shared, release, "the release", lambda m, table, j: m.partial(table, plans[j], "the release"), unmatched
         )
-        # Where the release has categories that the original lacks, the original's sums are taken again with room for them.
+        # Where the release has categories that the original lacks, the original's sums are taken again with room for
+        # them.
         other = [j for j in needs if not _same_plan(plans[j], shared.plans[j])]
         again, _ = _pass(
             shared,
@@ -239,7 +240,7 @@ def _measure(shared: _Shared, release: _Source) -> list[Measured]:
 def _pass(
     shared: _Shared, source: _Source, which: str, each: Callable[[Any, pd.DataFrame, int], Any], chosen: Sequence[int]
 ) -> tuple[tuple[Any, ...], list[int]]:
-    """Read a file once and add up what each chosen measure makes of its pieces; then how many rows each left out, and all rows.
+    """Read a file once and add up what each chosen measure makes of its pieces; then rows left out by each, and all rows.
 
     A measure of keys looks at the release alone.
     """
@@ -271,7 +272,7 @@ def _pass(
 def _pairs(
     shared: _Shared, release: _Source, chosen: Sequence[int]
 ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, int, int]]:
-    """Pieces of both files side by side, complete pairs of rows only, for each measure; and how many pairs were left out."""
+    """Pieces of both files, complete pairs of rows only, for each measure; and how many pairs were left out."""
     rows = [0, 0]
     for a, b in zip_longest(shared.original, release):
         if a is None or b is None or len(a) != len(b):

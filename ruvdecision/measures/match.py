@@ -1,4 +1,4 @@
-"""Bringing a release and its original together: reading files, finding whose record a row is, naming what went wrong where."""
+"""Bringing a release and its original together: reading files, and finding whose record a row is."""
 
 from __future__ import annotations
 

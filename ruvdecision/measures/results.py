@@ -40,7 +40,8 @@ class Findings:
     Attributes
     ----------
     found : list
-        Per release and replicate one `Outcome` per measure; no replicate where Ctrl-C came before the release was finished.
+        Per release and replicate one `Outcome` per measure; no replicate where Ctrl-C came before the release was
+        finished.
     notes : list of str
         What a map should say about it.
     """
@@ -137,8 +138,8 @@ def better_end(item: Any) -> str:
 def _mean(values: Sequence[float], errors: Sequence[float]) -> tuple[float, float]:
     """Mean over replicates and its error.
 
-    The error is the standard error over replicates or, where it is larger, the measure's own: its draws are the same for
-    every replicate, so they do not average out.
+    The error is the standard error over replicates or, where it is larger, the measure's own: its draws are the same
+    for every replicate, so they do not average out.
     """
     x = np.asarray(values, dtype=np.float64)
     if len(x) == 0:
