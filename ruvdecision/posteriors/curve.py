@@ -17,7 +17,7 @@ from ..numerics.quadrature import adaptive, gauss_legendre
 from ..numerics.roots import monotone_root
 from ..protocols import Array, Value
 from .base import BLOCK, BasePosterior
-from .curvespline import Splines, cut_pieces
+from .curvespline import Ints, Splines, cut_pieces
 from .normal import expm1_less
 from .shapes import as_weight_matrix, check_level, check_width, shaped
 
@@ -33,14 +33,14 @@ _SURE = 1e-9
 class Curve(BasePosterior):
     """A batch of laws on the line, each known by its log density on one common grid.
 
-    Between the points the log density is a spline of degree seven, and the law normalises itself. The density is zero outside
-    the grid and may jump at its ends, so that a truncated law is as exact as any other.
+    Between the points the log density is a spline of degree seven, and the law normalises itself. The density is zero
+    outside the grid and may jump at its ends, so that a truncated law is as exact as any other.
 
     Parameters
     ----------
     x : array, ``(points,)``
-        Ascending; fine enough that the log density is smooth from point to point. A point that occurs twice marks a jump:
-        the first holds the value from the left, the second that from the right.
+        Ascending; fine enough that the log density is smooth from point to point. A point that occurs twice marks a
+        jump: the first holds the value from the left, the second that from the right.
     log_density : array, ``batch + (points,)``
         Log density at the points, up to a constant of each law. Minus infinity is allowed at the ends of a piece.
     breaks : array, optional
@@ -367,7 +367,8 @@ class Curve(BasePosterior):
     ) -> Array:
         """E g(theta, at) for g with kinks at ``at`` plus those given; leading axes of ``at`` stay.
 
-        With ``power`` g is |theta - at| to that power (with its sign if ``signed``), which Gauss and Jacobi's rule integrates.
+        With ``power`` g is |theta - at| to that power (with its sign if ``signed``), which Gauss and Jacobi's rule
+        integrates.
         """
         at = np.asarray(at, dtype=np.float64)
         inner = len(self.batch)
@@ -406,11 +407,11 @@ class Curve(BasePosterior):
                 found.append(np.einsum("an,na->a", flat, self._density[:, mine]) + near)
         return np.concatenate(found).reshape(lead + self.batch)
 
-    def _pieces_at(self, cuts: Array, power: float, *, graded: bool = False) -> tuple[Array, Array, Any, Any]:
-        """Nodes, weights and pieces for the intervals that the ascending ``cuts`` (points, c) go through, and which those are.
+    def _pieces_at(self, cuts: Array, power: float, *, graded: bool = False) -> tuple[Array, Array, Ints, Ints]:
+        """Nodes, weights, pieces and numbers of the intervals that the ascending ``cuts`` (points, c) go through.
 
-        With ``power`` (one cut) the neighbours are taken in too, where a power is still steep, and the weights hold it. With
-        ``graded`` nodes crowd towards the outer cuts, which takes the edge off any power.
+        With ``power`` (one cut) the neighbours are taken in too, where a power is still steep, and the weights hold it.
+        With ``graded`` nodes crowd towards the outer cuts, which takes the edge off any power.
         """
         left, right, piece = self.splines.edges
         last = len(left) - 1
@@ -453,7 +454,7 @@ class Curve(BasePosterior):
         hit = np.concatenate([spans[0], place, spans[1]], axis=1) if power else place
         return x.reshape(count, -1), weights.reshape(count, -1), which.reshape(count, -1), hit
 
-    def _solve(self, level: Array, row: Any) -> Array:
+    def _solve(self, level: Array, row: Ints) -> Array:
         """Quantiles: the interval from the cumulated masses, then a root inside it."""
         left, right, piece = self.splines.edges
         sums = self._cumulated[:, row]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.interpolate import BSpline, make_interp_spline
 
 from ..errors import InputError
 from ..protocols import Array
 
-__all__ = ["Splines", "cut_pieces"]
+__all__ = ["Ints", "Splines", "cut_pieces"]
+
+Ints = NDArray[np.intp]
 
 _DEGREE = 7
 _FLOOR = -1e5
@@ -35,19 +37,19 @@ class Splines:
     def rows(self) -> int:
         return int(self.values[0].shape[1])
 
-    def take(self, rows: Any) -> Splines:
+    def take(self, rows: Ints) -> Splines:
         """Some of the rows."""
         return replace(self, values=tuple(v[:, rows] for v in self.values))
 
     @cached_property
-    def edges(self) -> tuple[Array, Array, Any]:
+    def edges(self) -> tuple[Array, Array, Ints]:
         """Left and right ends of all intervals, and the piece of each."""
         left = np.concatenate([g[:-1] for g in self.grids])
         right = np.concatenate([g[1:] for g in self.grids])
         return left, right, np.repeat(np.arange(len(self.grids)), [len(g) - 1 for g in self.grids])
 
     @cached_property
-    def fits(self) -> list[Any]:
+    def fits(self) -> list[BSpline]:
         """One vector-valued B-spline per piece."""
         return [_fit(g, v) for g, v in zip(self.grids, self.values, strict=True)]
 
@@ -83,7 +85,7 @@ class Splines:
             off += np.max(parts, axis=0)
         return np.asarray(off / total)
 
-    def shared(self, x: Array, piece: Any) -> Array:
+    def shared(self, x: Array, piece: Ints) -> Array:
         """Log densities of all rows at the points ``x`` of the given pieces, ``(points, rows)``."""
         out = np.empty((len(x), self.rows))
         for i, fit in enumerate(self.fits):
@@ -92,7 +94,7 @@ class Splines:
                 out[mine] = _basis(fit, x[mine], self.grids[i]) @ fit.c
         return out
 
-    def single(self, x: Array, piece: Any, row: Any) -> Array:
+    def single(self, x: Array, piece: Ints, row: Ints) -> Array:
         """Log density of one row at each point, ``(points,)``."""
         out = np.empty(len(x))
         for i, fit in enumerate(self.fits):
@@ -109,7 +111,8 @@ class Splines:
 def cut_pieces(x: Array, values: Array, breaks: Array) -> tuple[list[Array], list[Array], Array]:
     """Cut a grid where a point occurs twice (a jump) or is named in ``breaks`` (a kink); values are ``(points, rows)``.
 
-    Gives back grids, values less their highest in each row, and the share of each row's mass that ends of density zero may hide.
+    Gives back grids, values less their highest in each row, and the share of each row's mass that ends of density zero
+    may hide.
     """
     top = np.max(values, axis=0)
     if not np.isfinite(top).all():
@@ -148,11 +151,11 @@ def cut_pieces(x: Array, values: Array, breaks: Array) -> tuple[list[Array], lis
     return grids, pieces, np.asarray(lost / whole)
 
 
-def _fit(grid: Array, values: Array) -> Any:
+def _fit(grid: Array, values: Array) -> BSpline:
     degree = min(_DEGREE, len(grid) - 1)
     return make_interp_spline(grid, values, k=degree if degree % 2 else degree - 1, check_finite=False)
 
 
-def _basis(fit: Any, x: Array, grid: Array) -> Any:
+def _basis(fit: BSpline, x: Array, grid: Array) -> sparse.csr_array:
     basis = BSpline.design_matrix(np.clip(x, grid[0], grid[-1]), fit.t, fit.k)
     return sparse.csr_array(basis)

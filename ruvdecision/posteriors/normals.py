@@ -117,7 +117,7 @@ class Normals:
 
 @dataclass(frozen=True, eq=False)
 class SharedNodes:
-    """Kronrod panels over all components, each a few of the smallest sds wide, with every component's density at every node.
+    """Kronrod panels over all components, a few of the smallest sds wide, with every component's density at every node.
 
     The densities are computed once; then E f of every component is one matrix product, whatever f.
     """
@@ -132,7 +132,10 @@ class SharedNodes:
     means: Array
     sds: Array
     unit: float
-    """Width of a panel. Densities are per panel, so that neither they nor their products overflow, whatever the scale."""
+    """Width of a panel.
+
+    Densities are per panel, so that neither they nor their products overflow, whatever the scale.
+    """
 
     @classmethod
     def of(cls, weights: Array, means: Array, sds: Array) -> SharedNodes | None:
@@ -155,7 +158,8 @@ class SharedNodes:
     def expect(self, f: Callable[[Array], Array], cuts: Array | None, tolerance: float) -> Array | None:
         """E f of each component, ``(S,)``; None if f is too rough for the nodes. ``cuts`` are the kinks of f.
 
-        Panels on which Gauss and Kronrod disagree are halved until their mean over components is right to ``tolerance``.
+        Panels on which Gauss and Kronrod disagree are halved until their mean over components is right to
+        ``tolerance``.
         """
         half = 0.5
         seen = shaped(f(self.nodes), self.nodes.shape).reshape(-1, 21)
@@ -207,7 +211,7 @@ class SharedNodes:
         return np.asarray(series)
 
     def _around(self, cuts: Array, places: Array) -> Array:
-        """Panels beside the kinks, rows of (from, to, origin, reach) with u running away from the kink at the origin."""
+        """Panels next to the kinks: rows of (from, to, origin, reach) with u running away from the kink at the origin."""
         rows = []
         for place in places:
             low, high = self.edges[place], self.edges[place + 1]
