@@ -5,7 +5,7 @@ numbers that any engine can use.
 """
 
 from .averages import Averages
-from .base import Observation
+from .base import Cuts, Observation
 from .discrete import Categories
 from .mathematics import NUMPY
 from .nodes import nodes
@@ -21,6 +21,7 @@ __all__ = [
     "Averages",
     "Between",
     "Categories",
+    "Cuts",
     "JointNormal",
     "Known",
     "KnownLabels",

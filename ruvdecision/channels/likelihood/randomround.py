@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...protocols import Array
-from .base import Observation
+from .base import Cuts, Observation
 from .ends import middle_of
 from .maps import Multiples, grid_between
 from .mathematics import NUMPY, TINY
@@ -84,8 +84,8 @@ class RandomMultiple(Observation):
         return self._back(*self.later.window(drop))
 
     @property
-    def kinks(self) -> Array:
-        return grid_between(self.base, *self.window(), 0.0)
+    def cuts(self) -> Cuts:
+        return Cuts.at_kinks(grid_between(self.base, *self.window(), 0.0))
 
     @property
     def scale(self) -> Array:

@@ -333,8 +333,8 @@ class _Work:
                 tell(min(start + step, count) / count)
         estimates = [np.concatenate(f) for f in found]
         if self.sampling_variance:
-            parts = [sampling_shares(e, source, self.user.loss) for e in estimates]
-            return np.stack([p[0] for p in parts]), np.array([p[1] for p in parts])
+            assert source.table is not None
+            return sampling_shares(np.stack(estimates), source.table.mean(axis=0), self.user.loss)
         truth = np.concatenate(truths)
         return np.stack([costs(self.user.loss, e, truth, self.rule) for e in estimates]), np.zeros(len(masks))
 
