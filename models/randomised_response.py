@@ -238,14 +238,12 @@ def notes(result):
     best = mean.choose(max_risk=MAX_RISK)
     yield (
         f"Before any data: the most utility with risk at most {MAX_RISK:g} has {best.release}, risk {best.risk:.4f} "
-        "and utility "
-        f"{best.utility:.4f}."
+        f"and utility {best.utility:.4f}."
     )
     half, whole = (int(np.flatnonzero(stay == s)[0]) for s in (0.5, 1.0))
     yield (
         f"A fair coin (0.5) tells nothing: U is {mean.intruder_uncertainty[half]:.6f} and "
-        f"{mean.scientist_uncertainty[half]:.6f}, "
-        f"the prior's {before(a, b)[0]:.6f} and {before(a, b)[1]:.6f}."
+        f"{mean.scientist_uncertainty[half]:.6f}, the prior's {before(a, b)[0]:.6f} and {before(a, b)[1]:.6f}."
     )
     plain = a * b / (a + b) / (a + b + 1) / (a + b + n)
     yield (
@@ -254,8 +252,7 @@ def notes(result):
     )
     yield (
         f"Sampled against closed form for the same releases: at most {np.abs(gaps[:, 0]).max():.2f} standard errors "
-        "apart for the "
-        f"intruder, {np.abs(gaps[:, 1]).max():.2f} for the scientist, over {len(gaps)} releases."
+        f"apart for the intruder, {np.abs(gaps[:, 1]).max():.2f} for the scientist, over {len(gaps)} releases."
     )
     sampled = result["sampled"]
     surprised = int(np.sum(result["given the release"].risk < 0))

@@ -332,8 +332,7 @@ def notes(maps):
     )
     yield (
         "Not reproduced: the printed Rank lies closer to the original in MD, MCM and cluster than a window of 15 % "
-        "gives here, and its "
-        "tree II of Tables 2 to 5 is not zero."
+        "gives here, and its tree II of Tables 2 to 5 is not zero."
     )
 
 

@@ -557,7 +557,7 @@ def test_sensitivity_limit_and_records_have_their_chapters(tmp_path: Path) -> No
     text = path.read_text("utf-8")
     page = check(text)
     assert {"Sensitivity", "What no mechanism can pass", "Risk of every record"} <= set(page.texts["h2"])
-    assert html.escape(result.sentence, quote=True) in text
+    assert result.sentence in html.unescape(text)
     assert "another map" not in text
     assert "prior_variance = 4" in page.table("Variations (2)")
     share = float(wall.shortfall(rumap.take([3]))["share"].iloc[0])
