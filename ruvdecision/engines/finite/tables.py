@@ -20,7 +20,7 @@ from ...protocols import Array, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...targets import Kind
 from ...users.user import User
-from ..refusal import refusal
+from ..base import Refusal
 
 __all__ = ["TableProblem", "after_release", "refuses_table"]
 
@@ -28,15 +28,15 @@ GROUPS = 3000
 """Up to so many different releases are enumerated one by one."""
 
 
-def refuses_table(belief: TableBelief, mask: Mask) -> str | None:
+def refuses_table(belief: TableBelief, mask: Mask) -> Refusal | None:
     """None if a mask of tables can be inverted; otherwise why not."""
     for step in mask.parts:
         if isinstance(step, Suppress) and (step.rows is not None or step.columns is not None) and len(belief.shape) > 2:
-            return f"{step} names rows and columns, and the table has {len(belief.shape)} axes. Use SuppressCells."
+            what = f"{step} names rows and columns, and the table has {len(belief.shape)} axes"
+            return Refusal(what, "Use SuppressCells")
         if not isinstance(step, (SuppressCells, Suppress, Release)):
-            return (
-                f"{step} does not suppress cells of a table. With a TableBelief use SuppressCells, Suppress or Release."
-            )
+            what = f"{step} does not suppress cells of a table"
+            return Refusal(what, "With a TableBelief use SuppressCells, Suppress or Release")
     return None
 
 
@@ -44,7 +44,7 @@ def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
     """The belief after a release: a published table, or an array with missing cells where no margins go out."""
     reason = refuses_table(belief, mask)
     if reason is not None:
-        raise refusal(reason)
+        raise reason.error()
     if release is None:
         if all(_tells_nothing(step, belief) for step in mask.parts[-1:]):
             return belief
@@ -83,7 +83,7 @@ class TableProblem:
         for mask in masks:
             reason = refuses_table(belief, mask)
             if reason is not None:
-                raise refusal(reason)
+                raise reason.error()
         before = self._uncertainty(belief)
         counts = None if data is None else self._check(data)
         listed = belief.listed() if data is None else None
