@@ -9,7 +9,7 @@ from scipy.spatial import cKDTree
 
 from ruvdecision.measures.risk.fellegi_sunter import FellegiSunter
 from ruvdecision.measures.risk.linkage import RecordLinkage
-from ruvdecision.measures.risk.neighbours import Boxes, nearest
+from ruvdecision.measures.risk.neighbours import BoxTree, nearest
 
 from .timing import best, race
 
@@ -65,7 +65,7 @@ def run(quick: bool = False) -> Iterator[Row]:
             yield f"scipy cKDTree / correct-match rate, n={n:,}, p={p}", ours, theirs, theirs / ours, wanted
     for p in (6, 10):
         x, y = files(10_000, p)
-        ours, theirs = race(lambda x=x, y=y: nearest(Boxes.of(x), y), lambda x=x, y=y: cKDTree(x).query(y))
+        ours, theirs = race(lambda x=x, y=y: nearest(BoxTree.of(x), y), lambda x=x, y=y: cKDTree(x).query(y))
         yield f"scipy cKDTree / all neighbours with ties, n=10,000, p={p}", ours, theirs, theirs / ours, ">= 1"
     x, y = files(3_000, 6)
     ours, theirs = best(lambda: FellegiSunter()(x, y), rounds=3), best(lambda: numpy_fellegi_sunter(x, y), rounds=1)

@@ -133,8 +133,9 @@ def cloud(releases: int) -> ruv.RUMap:
     rng = np.random.default_rng(0)
     error = rng.uniform(0.01, 0.1, releases)
     return ruv.RUMap.build(
-        labels=[f"release {i}" for i in range(releases)],
-        technique=[f"technique {i % 7}" for i in range(releases)],
+        labels=ruv.maps.Labels(
+            [f"release {i}" for i in range(releases)], technique=[f"technique {i % 7}" for i in range(releases)]
+        ),
         intruder=Value(rng.uniform(1, 10, releases), error),
         scientist=Value(1 / rng.uniform(1, 10, releases), error / 100),
         columns={"KL": rng.uniform(size=releases), "IO": rng.uniform(size=releases)},

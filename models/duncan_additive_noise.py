@@ -88,9 +88,8 @@ def notes(result):
     known = Curve(n=n, variance=s2, knowledge="record", method="bayes", prior="known")
     yield (
         f"  A snooper who uses Bayes' rule needs more noise: {_need(known)} with the mean known, "
-        f"{_need(curve['bayes']['record'])} with a flat prior. "
-        f"At the plug-in optimum their risk is {float(curve['bayes']['record'].risk(best.noise_variance)):.4f} (flat "
-        "prior)."
+        f"{_need(curve['bayes']['record'])} with a flat prior. At the plug-in optimum their risk is "
+        f"{float(curve['bayes']['record'].risk(best.noise_variance)):.4f} (flat prior)."
     )
     open_ = curve["paper"]["population"]
     yield f"  Row unknown: risk {float(open_.risk(0.0)):.4f} without any noise." + say(
@@ -113,16 +112,14 @@ def notes(result):
     constants, moments = extreme_constants(n), normal_moments(n, n)
     yield (
         f"Figure 4, the maximum: K_n1 = {constants.mean:.6f} and K_n2 = {constants.variance:.6f} are asymptotic; "
-        "exactly "
-        f"{moments.mean:.6f} and {moments.variance:.6f}."
+        f"exactly {moments.mean:.6f} and {moments.variance:.6f}."
     )
     for method, word in (("paper", "eq. 10"), ("exact", "exact"), ("bayes", "Bayes")):
         risks = ", ".join(f"{float(curve[method]['maximum'].risk(v * s2)):.6g}" for v in (0.05, 0.21, 1.0))
         yield f"  {word}: risk {risks} at noise variance .05, .21, 1 (times s2)."
     yield (
         "  Paper: knowing that the target is the extreme helps least. Not so: eq. 10 treats the largest record and the "
-        "largest released "
-        "value as independent. Exactly, the risk has no upper limit, and up to noise variance "
+        "largest released value as independent. Exactly, the risk has no upper limit, and up to noise variance "
         f"{_meet(curve['exact']['maximum'], curve['exact']['record'])} it exceeds that of the known row."
     )
 

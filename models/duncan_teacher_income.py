@@ -118,14 +118,12 @@ def notes(result):
     )
     yield (
         f"  With n = 77 the 99th percentile has rank ceil(76.23) = {percentile_rank(77, 0.99)}, the maximum itself, "
-        "but Table 1 has "
-        "70K and 95.2K. So the paper's n is about 177."
+        "but Table 1 has 70K and 95.2K. So the paper's n is about 177."
     )
     yield from _maximum(x)
     yield (
         f"Claim, no noise is enough for the minimum: true for a known rank, risk at least {1 / x[0] ** 2:.3g} because "
-        "the release stops "
-        f"at 0. With the row known {needed(x, 1, knowledge='index') / s2:.5f} S2 is enough."
+        f"the release stops at 0. With the row known {needed(x, 1, knowledge='index') / s2:.5f} S2 is enough."
     )
     every = result["all targets"]
     for target in dict.fromkeys(every.columns["target"].tolist()):
@@ -133,13 +131,11 @@ def notes(result):
         ratio = position / index
         yield (
             f"Claim, the rank gives away more than the row, {target}: {_verdict(ratio)}, the ratio of risks is "
-            f"{ratio.min():.4g} to "
-            f"{ratio.max():.4g} over the grid."
+            f"{ratio.min():.4g} to {ratio.max():.4g} over the grid."
         )
     yield (
         "  That is no theorem: for normal records, n = 200, the row is worth more than the rank of the maximum once "
-        "the noise variance "
-        "exceeds .2573 of theirs."
+        "the noise variance exceeds .2573 of theirs."
     )
     for p in (0.99, 0.9):
         yield _unequal(x, p)
@@ -159,17 +155,14 @@ def _maximum(x):
     chance = stats.chi2.sf(200 / RISK / exact.index_error(x[-1], claimed), 200)
     yield (
         f"Claim, .12 S2 meets 4E-08 for the maximum: {_truth(risk(claimed) <= RISK)} with the variance of the records, "
-        "risk "
-        f"{risk(claimed):.4g}; the need is {need / s2:.5f} S2. 200 replicates have a relative error of "
-        f"{np.sqrt(2 / 200):.0%} and show "
-        f"4E-08 or less with probability {chance:.3f}."
+        f"risk {risk(claimed):.4g}; the need is {need / s2:.5f} S2. 200 replicates have a relative error of "
+        f"{np.sqrt(2 / 200):.0%} and show 4E-08 or less with probability {chance:.3f}."
     )
     share = optimize.brentq(lambda s: s - 0.12 * exact.released_variance(x, s * s2)[0] / s2, 0.05, 0.5)
     printed = share * s2
     yield (
         f"  With .12 of the released variance S_y2, as printed, lambda2 is {share:.4f} S2 and the risk "
-        f"{risk(printed):.4g}: "
-        f"{_truth(risk(printed) <= RISK)} too."
+        f"{risk(printed):.4g}: {_truth(risk(printed) <= RISK)} too."
     )
     utility = 1 / exact.scientist_error(x, printed)[0]
     holds = round(utility * 1e7, 1) == 8.9 and round(100 * efficiency(printed)) == 89
@@ -192,10 +185,8 @@ def _unequal(x, p):
     why = "" if x[rank - 1] > SENSITIVE else " 35K is not above 35K, so the target's own noise is not doubled."
     return (
         f"Claim, unequal variance keeps more utility, {p:.0%} target: {_truth(after < before)}, base variance "
-        f"{unequal / s2:.5f} against "
-        f"{equal / s2:.5f} S2, utility {1 / after:.4g} against {1 / before:.4g}, efficiency {s2 / n / after:.1%} "
-        "against "
-        f"{s2 / n / before:.1%}.{why}"
+        f"{unequal / s2:.5f} against {equal / s2:.5f} S2, utility {1 / after:.4g} against {1 / before:.4g}, efficiency "
+        f"{s2 / n / after:.1%} against {s2 / n / before:.1%}.{why}"
     )
 
 

@@ -112,10 +112,9 @@ def notes(rumap):
     above = [k for k, t in zip(rumap.attrs["hidden"], rumap.techniques, strict=True) if t == "Topcode"]
     yield (
         f"Topcoding at {coded.parameters['at'][-1]:g} hides {above[-1]} of {n} records and leaves the intruder a "
-        "standard deviation of "
-        f"{np.sqrt(coded.intruder_uncertainty[-1]):.2f}; at {coded.parameters['at'][0]:g} it hides {above[0]} and "
-        "leaves "
-        f"{np.sqrt(coded.intruder_uncertainty[0]):.2f}. Thresholds above the target's value would give it away."
+        f"standard deviation of {np.sqrt(coded.intruder_uncertainty[-1]):.2f}; at {coded.parameters['at'][0]:g} it "
+        f"hides {above[0]} and leaves {np.sqrt(coded.intruder_uncertainty[0]):.2f}. Thresholds above the target's "
+        "value would give it away."
     )
     for route in dict.fromkeys(rumap.columns["intruder_route"].tolist()):
         there = rumap.columns["intruder_route"] == route

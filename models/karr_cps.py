@@ -84,9 +84,8 @@ def study(file="", risk="fellegi_sunter", replicates=10, seed=1, executor=None, 
     found = measure(data, list(MASKS.values()), measures=measures, replicates=replicates, seed=seed, **running)
     rumap = ruv.RUMap.build(
         masks=list(MASKS.values()),
-        labels=list(MASKS),
-        technique=list(MASKS),
-        engine="data",
+        labels=ruv.maps.Labels(list(MASKS), technique=list(MASKS)),
+        provenance=ruv.maps.Provenance(engine="data"),
         risk=risk,
         utility="IO",
         columns=found.columns,

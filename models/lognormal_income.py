@@ -120,7 +120,7 @@ def study(
             masks=masks,
             intruder=Value(found.intruder_uncertainty, found.intruder.error),
             scientist=utility,
-            engine=[f"{a.split(' / ')[0]} / sampling" for a in found.engine],
+            provenance=ruv.maps.Provenance(engine=[f"{a.split(' / ')[0]} / sampling" for a in found.engine]),
             columns={"scientist_converged": told.converged},
             attrs={**found.attrs, "scientist": scientist.describe()},
         )
@@ -159,9 +159,8 @@ def notes(result):
     ratio = result["plug-in, row known"].intruder_uncertainty / first.intruder_uncertainty
     yield (
         f"With the row known, the plug-in's mean error on these records is {ratio.min():.3f} to {ratio.max():.3f} "
-        "times what the Bayesian "
-        "expects; for a Gaussian it could not be below 1. Here it can: the plug-in is judged on the records, the "
-        "Bayesian by his belief."
+        "times what the Bayesian expects; for a Gaussian it could not be below 1. Here it can: the plug-in is judged "
+        "on the records, the Bayesian by his belief."
     )
     for name in ("Bayes, row known", "Bayes, rank known"):
         rumap = result[name]

@@ -151,11 +151,15 @@ def study(n=100, a=2.0, b=6.0, points=9, draws=1000, tune=500, chains=4, seed=19
             [mask(s) for s in fine],
             intruder=_sure(both[:, 0]),
             scientist=_sure(both[:, 1]),
-            engine="closed form",
+            provenance=ruv.maps.Provenance(engine="closed form"),
             **words,
         ),
         "given the release": ruv.RUMap.build(
-            masks, intruder=_sure(seen[:, 0]), scientist=_sure(seen[:, 1]), engine="closed form", **words
+            masks,
+            intruder=_sure(seen[:, 0]),
+            scientist=_sure(seen[:, 1]),
+            provenance=ruv.maps.Provenance(engine="closed form"),
+            **words,
         ),
         "sampled": sampled,
     }
@@ -234,14 +238,12 @@ def notes(result):
     best = mean.choose(max_risk=MAX_RISK)
     yield (
         f"Before any data: the most utility with risk at most {MAX_RISK:g} has {best.release}, risk {best.risk:.4f} "
-        "and utility "
-        f"{best.utility:.4f}."
+        f"and utility {best.utility:.4f}."
     )
     half, whole = (int(np.flatnonzero(stay == s)[0]) for s in (0.5, 1.0))
     yield (
         f"A fair coin (0.5) tells nothing: U is {mean.intruder_uncertainty[half]:.6f} and "
-        f"{mean.scientist_uncertainty[half]:.6f}, "
-        f"the prior's {before(a, b)[0]:.6f} and {before(a, b)[1]:.6f}."
+        f"{mean.scientist_uncertainty[half]:.6f}, the prior's {before(a, b)[0]:.6f} and {before(a, b)[1]:.6f}."
     )
     plain = a * b / (a + b) / (a + b + 1) / (a + b + n)
     yield (
@@ -250,8 +252,7 @@ def notes(result):
     )
     yield (
         f"Sampled against closed form for the same releases: at most {np.abs(gaps[:, 0]).max():.2f} standard errors "
-        "apart for the "
-        f"intruder, {np.abs(gaps[:, 1]).max():.2f} for the scientist, over {len(gaps)} releases."
+        f"apart for the intruder, {np.abs(gaps[:, 1]).max():.2f} for the scientist, over {len(gaps)} releases."
     )
     sampled = result["sampled"]
     surprised = int(np.sum(result["given the release"].risk < 0))

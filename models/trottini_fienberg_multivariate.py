@@ -95,9 +95,8 @@ def notes(panel):
         yield f"{where}, utility {best.utility:.10f}. Paper's rule: noise on {rule}."
     limits = [_limit(j) for j in (0, 1)]
     yield (
-        "The paper says that either variance alone brings the risk as low as wanted. It does not: "
-        f"the limits are {limits[0]:.10f} (l1) and {limits[1]:.10f} (l2); with both infinite, which is suppression, it "
-        "is 0.0444."
+        "The paper says that either variance alone brings the risk as low as wanted. It does not: the limits are "
+        f"{limits[0]:.10f} (l1) and {limits[1]:.10f} (l2); with both infinite, which is suppression, it is 0.0444."
     )
     for name, t in (("Z9", 0.08), ("Z1", 0.05), ("Z9", 0.06)):
         intruder, scientist = users(SCIENTISTS[name])

@@ -70,8 +70,7 @@ def notes(rumap):
     yield f"M0, suppression: risk {none.risk:.4f}, utility {none.utility:.4f}. Paper: 1/(s2 + f2) = 0.1429 and 1/f2 = 0.2."
     yield (
         f"M1, the average: risk {mean.risk:.4f}, utility {mean.utility:.4f}. The paper prints the risk as (1/n)/((n-1) "
-        "s2) = 0.0056, "
-        "a misprint for n/((n-1) s2) = 0.5556."
+        "s2) = 0.0056, a misprint for n/((n-1) s2) = 0.5556."
     )
     found = best(lambda variance: ruv.Noise(variance=variance) | average)
     v = found.parameters["variance"]
@@ -85,8 +84,7 @@ def notes(rumap):
     alone = best(lambda variance: ruv.Noise(variance=variance))
     yield (
         "Claim (ii), noise and average beat noise alone. Row known: true; noise alone needs variance "
-        f"{alone.parameters['variance']:.9g} "
-        f"and leaves utility {alone.utility:.9g}."
+        f"{alone.parameters['variance']:.9g} and leaves utility {alone.utility:.9g}."
     )
     hidden = row(ruv.Shuffle() | ruv.Noise(variance=2.08))
     yield (
@@ -99,8 +97,7 @@ def notes(rumap):
         unknown = row(ruv.Shuffle() | ruv.Microaggregate(groups=g))
         yield (
             f"Claim (i), one group is best. {g} group{'s' if g > 1 else ' '}: risk {known.risk:.4f} with the group "
-            "known, "
-            f"{unknown.risk:.4f} with the group unknown."
+            f"known, {unknown.risk:.4f} with the group unknown."
         )
     yield "  So (i) holds for a known group and is a tie in mean U for an unknown one."
     two = best(lambda variance: ruv.Noise(variance=variance) | ruv.Microaggregate(groups=2))

@@ -171,10 +171,8 @@ def notes(result):
     limit = stats.norm.isf(0.05 / 2 / gaps.size)
     yield (
         f"{len(sampled)} releases, two users each: the largest gap between sampled and exact U is "
-        f"{abs(gaps[worst]):.2f} standard errors "
-        f"({sampled.releases[worst[0]]}, the {('intruder', 'scientist')[worst[1]]}); {limit:.2f} would be exceeded by "
-        "chance in one of 20 "
-        "runs."
+        f"{abs(gaps[worst]):.2f} standard errors ({sampled.releases[worst[0]]}, the "
+        f"{('intruder', 'scientist')[worst[1]]}); {limit:.2f} would be exceeded by chance in one of 20 runs."
     )
     for role, j in (("intruder", 0), ("scientist", 1)):
         share = getattr(sampled, role).error / getattr(sampled, f"{role}_uncertainty")
@@ -195,8 +193,7 @@ def notes(result):
         i = chosen[0]
         yield (
             f"The paper's choice, {sampled.releases[i]}: risk {sampled.risk[i]:.4f} ± {sampled.risk_error[i]:.4f} and "
-            "utility "
-            f"{sampled.utility[i]:.3f} ± {sampled.utility_error[i]:.3f}. Exact: 0.5 and 2.651."
+            f"utility {sampled.utility[i]:.3f} ± {sampled.utility_error[i]:.3f}. Exact: 0.5 and 2.651."
         )
 
 

@@ -202,9 +202,8 @@ def cell(structure, n, seed, separable, executor=None, checkpoint=None):
     columns = {m: found.columns[{"MCM": "MD.MCM", "Clu g2": second}.get(m, m)] for m in MEASURES}
     return ruv.RUMap.build(
         masks=list(MASKS.values()),
-        labels=list(MASKS),
-        technique=list(MASKS),
-        engine="data",
+        labels=ruv.maps.Labels(list(MASKS), technique=list(MASKS)),
+        provenance=ruv.maps.Provenance(engine="data"),
         risk="linkage",
         utility=Column("ModLog lin", "reciprocal"),
         columns={"linkage": found.columns["linkage"], **columns},
@@ -333,8 +332,7 @@ def notes(maps):
     )
     yield (
         "Not reproduced: the printed Rank lies closer to the original in MD, MCM and cluster than a window of 15 % "
-        "gives here, and its "
-        "tree II of Tables 2 to 5 is not zero."
+        "gives here, and its tree II of Tables 2 to 5 is not zero."
     )
 
 

@@ -16,6 +16,9 @@ from . import (
     explore as explore,
 )
 from . import (
+    maps as maps,
+)
+from . import (
     masks as masks,
 )
 from . import (

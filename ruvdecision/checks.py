@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ __all__ = [
     "check_choice",
     "check_columns",
     "check_covariance",
+    "check_fields",
     "check_finite",
     "check_flag",
     "check_flags",
@@ -29,6 +32,8 @@ __all__ = [
     "check_shares",
     "check_text",
     "check_vector",
+    "checked",
+    "fixed_seed",
     "is_label",
     "is_single",
     "rows_where",
@@ -253,6 +258,28 @@ def check_columns(name: str, value: Any, columns: Sequence[Any]) -> list[int]:
     return found
 
 
+def checked(default: Any, check: Callable[..., Any], *, required: bool = False, **limits: Any) -> Any:
+    """A field of a frozen dataclass that `check_fields` checks: ``seed: int = checked(0, check_integer, low=0)``.
+
+    A field that is None by default may stay None, unless it is ``required``.
+    """
+    return field(default=default, metadata={"check": partial(check, **limits), "required": required})
+
+
+def check_fields(thing: Any) -> None:
+    """Put each `checked` field of a dataclass through its check.
+
+    A field that is True or False by default must be one of them: any text is true to Python, "no" as well.
+    """
+    for f in fields(thing):
+        value, check = getattr(thing, f.name), f.metadata.get("check")
+        if isinstance(f.default, bool):
+            check_flag(f.name, value, f"Write {f.name}=True")
+        optional = f.default is None and not f.metadata.get("required", False)
+        if check is not None and not (value is None and optional):
+            object.__setattr__(thing, f.name, check(f.name, value))
+
+
 def check_sequence(name: str, value: Any) -> tuple[Any, ...]:
     """Return the entries of a list, an array or the like as plain values; sets and mappings have no order, and are refused."""
     if is_single(value) or isinstance(value, (set, frozenset, Mapping)):
@@ -346,6 +373,14 @@ def as_seed_sequence(seed: Seed) -> np.random.SeedSequence:
             "seed must be a non-negative integer, a SeedSequence or a numpy Generator", seed, "Use seed=1, for example"
         )
     return np.random.SeedSequence(int(seed))
+
+
+def fixed_seed(name: str, seed: Seed) -> Seed:
+    """A seed that starts the same random numbers whenever it is used: a Generator is drawn from once, None becomes entropy."""
+    if seed is None or isinstance(seed, np.random.Generator):
+        return as_seed_sequence(seed)
+    as_seed_sequence(seed)
+    return seed
 
 
 def rows_where(bad: Any) -> str:

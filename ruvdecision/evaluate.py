@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from .checks import Seed, check_integer
+from .checks import Seed, check_integer, suggest
 from .engines import pick
 from .engines.solving import check_user, solve
 from .errors import InputError, kind_of
-from .maps.rumap import RUMap
+from .maps.rumap import Provenance, RUMap
+from .maps.scores import ScoreLike
 from .masks.base import Batch, Mask, check_mask
 from .protocols import Engine, Measure, Posterior
 from .running.fingerprint import fingerprint_attr
@@ -21,20 +22,44 @@ from .running.run import root_seed
 from .users.panel import Panel
 from .users.user import Snooper, User
 
-__all__ = ["evaluate", "posterior"]
+__all__ = ["Role", "Setting", "check_masks", "check_setting", "evaluate", "posterior"]
+
+Role = User | Snooper | Panel
+"""Who stands in the intruder's or the scientist's place."""
+
+
+class Setting(TypedDict, total=False):
+    """Arguments of `evaluate` that other analyses pass on: how masks are evaluated, besides the two users."""
+
+    data: Any
+    engine: Engine | str
+    replicates: int | None
+    seed: Seed
+    risk: ScoreLike
+    utility: ScoreLike
+    measures: Sequence[Measure] | None
+    executor: Executor | None
+    checkpoint: str | os.PathLike[str] | None
+
+
+def check_setting(options: Mapping[str, object], allowed: Collection[str] = Setting.__annotations__) -> None:
+    """Refuse an argument that `evaluate` does not have, or that may not be given here."""
+    for name in options:
+        if name not in allowed:
+            raise InputError("evaluate has no such argument", name, suggest(name, list(allowed)))
 
 
 def evaluate(
     masks: Sequence[Mask] | Mask,
     *,
-    intruder: User | Snooper | Panel,
-    scientist: User | Snooper | Panel,
+    intruder: Role,
+    scientist: Role,
     data: Any = None,
     engine: Engine | str = "auto",
     replicates: int | None = None,
     seed: Seed = None,
-    risk: Any = "reciprocal",
-    utility: Any = "reciprocal",
+    risk: ScoreLike = "reciprocal",
+    utility: ScoreLike = "reciprocal",
     measures: Sequence[Measure] | None = None,
     progress: bool | None = None,
     executor: Executor | None = None,
@@ -144,12 +169,13 @@ def evaluate(
         columns |= empirical.columns()
         risk, utility = empirical.axis("risk", risk), empirical.axis("utility", utility)
         notes += tuple(empirical.notes)
+    draws = {user: {at: found[i] for at, i in enumerate(done) if i in found} for user, found in kept.items()}
     return RUMap.build(
         masks=candidates,
         intruder=first.value,
         scientist=second.value,
         before=(first.before, second.before),
-        engine=engines[0] if len(set(engines)) == 1 else engines,
+        provenance=Provenance(engines[0] if len(set(engines)) == 1 else engines, notes, (intruder, scientist), draws),
         risk=risk,
         utility=utility,
         columns=columns,
@@ -161,11 +187,6 @@ def evaluate(
             **{role.name: role.describe() for role in roles},
             **({"partial": "yes"} if stopped else {}),
             **({} if empirical is None else empirical.describe()),
-        },
-        notes=notes,
-        users=(intruder, scientist),
-        draws={
-            user: {position: found[i] for position, i in enumerate(done) if i in found} for user, found in kept.items()
         },
     )
 

@@ -21,13 +21,13 @@ from .checks import Seed, as_generator, check_integer, suggest
 from .data.read import file_digest
 from .errors import InputError
 from .evaluate import check_masks
-from .maps.columns import tell_apart
-from .maps.rumap import RUMap
+from .maps.columns import Labels, tell_apart
+from .maps.rumap import Provenance, RUMap
 from .maps.scores import Column
 from .masks.base import Mask
 from .masks.frame import Frame
 from .measures.match import about, check_releases, is_copies, keyed, match, read
-from .measures.results import Findings, Outcome, check_measures
+from .measures.results import Finding, Findings, check_measures
 from .protocols import Measure
 from .running.fingerprint import fingerprint_attr
 from .running.progress import Bar
@@ -66,8 +66,8 @@ def measure(
     masks : list of masks, optional
         Techniques to apply to the data.
     releases : mapping from name to DataFrame, array or path, optional
-        Releases that were made elsewhere. Without ``key`` row i of a release is the record of row i of the data. A list of
-        data sets is one release of several imputed copies; measures are averaged over them.
+        Releases that were made elsewhere. Without ``key`` row i of a release is the record of row i of the data. A list
+        of data sets is one release of several imputed copies; measures are averaged over them.
     measures : list of measures
         Each gives a column under its name, and its standard error under ``<name>_error``.
     replicates : int, default 1
@@ -79,30 +79,32 @@ def measure(
         The column that says whose record a row is, in the data and in every release. Rows are put in the order of the
         data by it; masks and measures do not see it.
     risk, utility : str or Column, optional
-        What the map shows as risk and utility: the name of a measure, any column, or ``Column("KL", "negative_log")``. The first
-        measure of each role unless given. Where a measure's lower values mean more utility (or its higher values less risk) the
-        map shows its reciprocal, as it does with a user's uncertainty, or its negative if it can be below zero.
+        What the map shows as risk and utility: the name of a measure, any column, or ``Column("KL", "negative_log")``.
+        The first measure of each role unless given. Where a measure's lower values mean more utility (or its higher
+        values less risk) the map shows its reciprocal, as it does with a user's uncertainty, or its negative if it can
+        be below zero.
     parts : bool, default False
         Add a column ``<name>.<part>`` for every number that a measure is made of, such as ``IO.sign switches``.
     executor : concurrent.futures.Executor, optional
-        Measures releases in parallel: a process pool, or ``dask.distributed``'s ``Client.get_executor()``. The map is the same. A
-        release that is named by its path is read by the worker.
+        Measures releases in parallel: a process pool, or ``dask.distributed``'s ``Client.get_executor()``. The map is
+        the same. A release that is named by its path is read by the worker.
     checkpoint : str or Path, optional
-        A directory that keeps what is finished: a run that was killed goes on from there when it is started again, and ends with the
-        same map. A checkpoint of other data, masks, measures or seed is refused. It holds numbers only, no records.
+        A directory that keeps what is finished: a run that was killed goes on from there when it is started again, and
+        ends with the same map. A checkpoint of other data, masks, measures or seed is refused. It holds numbers only,
+        no records.
     chunksize : int, optional
-        Read files in pieces of so many records, for files larger than memory. The data and the releases are then paths of parquet
-        or CSV files, and every measure must be a sum over records (`NormalKL`, `MD`, `IntervalOverlap`, `Hellinger`, `Uniqueness`,
-        ...; others are refused by name). The numbers are the same to rounding.
+        Read files in pieces of so many records, for files larger than memory. The data and the releases are then paths
+        of parquet or CSV files, and every measure must be a sum over records (`NormalKL`, `MD`, `IntervalOverlap`,
+        `Hellinger`, `Uniqueness`, ...; others are refused by name). The numbers are the same to rounding.
     progress : bool, optional
         Show a progress bar on standard error; by default on a terminal.
 
     Returns
     -------
     RUMap
-        Its ``attrs["better"]`` says which end of each measure is better, so that ``rumap.frontier(columns=["risk", "IO", "KL"])``
-        knows (Karr et al. 2006, eq. 11). After Ctrl-C the map has the releases that were finished; a note and
-        ``attrs["partial"]`` say so.
+        Its ``attrs["better"]`` says which end of each measure is better, so that ``rumap.frontier(columns=["risk",
+        "IO", "KL"])`` knows (Karr et al. 2006, eq. 11). After Ctrl-C the map has the releases that were finished; a
+        note and ``attrs["partial"]`` say so.
 
     Examples
     --------
@@ -163,9 +165,8 @@ def measure(
             notes.append(f"No measure of {role} was given, so the map has no {role}.")
     return RUMap.build(
         masks=shown if candidates else None,
-        labels=names,
-        technique=techniques,
-        engine="data",
+        labels=Labels(names, technique=techniques),
+        provenance=Provenance(engine="data", notes=notes),
         risk=axes["risk"],
         utility=axes["utility"],
         columns=columns,
@@ -175,7 +176,6 @@ def measure(
             **comparison.describe(),
             **({"partial": "yes"} if interrupted else {}),
         },
-        notes=notes,
     )
 
 
@@ -214,7 +214,7 @@ class Comparison(Findings):
         releases: Mapping[str, Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> bool:
-        """Apply each mask ``replicates`` times and measure, then measure ``releases``; True if Ctrl-C came before the end.
+        """Apply each mask ``replicates`` times and measure, then measure ``releases``; True after Ctrl-C.
 
         Replicate r has the same random numbers for every mask, and each number depends on its mask and seed alone.
         """
@@ -223,7 +223,7 @@ class Comparison(Findings):
                 "Masks were applied once: errors do not show how much another application would change the numbers."
             )
         seeds = [s[1] for s in replicate_seeds(root, replicates)]
-        shared = _Shared(self.prepared, self.original, list(masks), seeds, self.key, self.measures)
+        shared = _ComparisonWork(self.prepared, self.original, list(masks), seeds, self.key, self.measures)
         # Blocks of replicates: some dozens of tasks keep workers busy and lose little when a run is killed.
         block = max(1, min(replicates, -(-replicates * len(masks) // 64)))
         starts = range(0, replicates, block)
@@ -248,14 +248,14 @@ class Comparison(Findings):
         for i in range(len(masks)):
             done = results[i * len(starts) : (i + 1) * len(starts)]
             self.found.append(
-                [] if any(part is None for part in done) else _outcomes([found for part in done for found in part])
+                [] if any(part is None for part in done) else _findings([found for part in done for found in part])
             )
-        self.found += [_outcomes(item or []) for item in results[len(masks) * len(starts) :]]
+        self.found += [_findings(item or []) for item in results[len(masks) * len(starts) :]]
         return interrupted
 
     def add(self, name: str, release: Any) -> None:
         """Measure a release that was made elsewhere."""
-        shared = _Shared(self.prepared, self.original, [], [], self.key, self.measures)
+        shared = _ComparisonWork(self.prepared, self.original, [], [], self.key, self.measures)
         self.found.append(_made_elsewhere(shared, name, release))
 
     def describe(self) -> dict[str, Any]:
@@ -274,17 +274,17 @@ def _check_axes(risk: Any, utility: Any, columns: Sequence[str]) -> None:
 # -- the work ------------------------------------------------------------------------------------------
 
 
-def _outcomes(replicates: Sequence[Sequence[Sequence[Any]]]) -> list[list[Outcome]]:
+def _findings(replicates: Sequence[Sequence[Sequence[Any]]]) -> list[list[Finding]]:
     """Results as a checkpoint gives them back, with their names."""
-    return [[Outcome(*outcome) for outcome in found] for found in replicates]
+    return [[Finding(*outcome) for outcome in found] for found in replicates]
 
 
-def _compare(prepared: Sequence[Callable[[Any], Any]], released: Any) -> list[Outcome]:
-    return [Outcome.of(p(released)) for p in prepared]
+def _compare(prepared: Sequence[Callable[[Any], Any]], released: Any) -> list[Finding]:
+    return [Finding.of(p(released)) for p in prepared]
 
 
 @dataclass(frozen=True)
-class _Shared:
+class _ComparisonWork:
     """What all tasks of a comparison use. A worker gets it once."""
 
     prepared: Sequence[Callable[[Any], Any]]
@@ -293,15 +293,15 @@ class _Shared:
     seeds: Sequence[np.random.SeedSequence]
     key: Any
     measures: Sequence[Any]
-    steady: dict[int, list[Outcome]] = field(default_factory=dict)
+    steady: dict[int, list[Finding]] = field(default_factory=dict)
     """Outcomes of masks that take no random number: they are measured once per worker."""
-    recent: dict[int, tuple[Any, list[Outcome]]] = field(default_factory=dict)
+    recent: dict[int, tuple[Any, list[Finding]]] = field(default_factory=dict)
     """The last release of the last mask, with its outcomes."""
 
 
-def _mask_block(shared: _Shared, i: int, start: int, stop: int) -> list[list[Outcome]]:
+def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[list[Finding]]:
     """Apply one mask once per seed and measure. Must stay importable: workers look it up by name."""
-    found: list[list[Outcome]] = []
+    found: list[list[Finding]] = []
     mask = shared.masks[i]
     with about(str(mask)):
         for seed in shared.seeds[start:stop]:
@@ -313,10 +313,10 @@ def _mask_block(shared: _Shared, i: int, start: int, stop: int) -> list[list[Out
             released = mask.release(shared.original.unwrap(), rng)
             last = shared.recent.get(i)
             # A release that is the last one again, as a chain without randomness gives, has the same numbers.
-            found.append(
-                last[1] if last is not None and _equal(last[0], released) else _compare(shared.prepared, released)
-            )
-            if rng.bit_generator.state == before and rng.bit_generator.seed_seq.n_children_spawned == 0:  # type: ignore[attr-defined]
+            same = last is not None and _equal(last[0], released)
+            found.append(last[1] if last is not None and same else _compare(shared.prepared, released))
+            spawned = rng.bit_generator.seed_seq.n_children_spawned  # type: ignore[attr-defined]
+            if rng.bit_generator.state == before and spawned == 0:
                 # It took no random number, so it will give the same every time.
                 shared.steady[i] = found[-1]
             shared.recent.clear()
@@ -324,7 +324,7 @@ def _mask_block(shared: _Shared, i: int, start: int, stop: int) -> list[list[Out
     return found
 
 
-def _made_elsewhere(shared: _Shared, name: str, release: Any) -> list[list[Outcome]]:
+def _made_elsewhere(shared: _ComparisonWork, name: str, release: Any) -> list[list[Finding]]:
     with about(name):
         if not is_copies(release):
             return [_compare(shared.prepared, match(shared.original, release, shared.key))]
@@ -333,9 +333,9 @@ def _made_elsewhere(shared: _Shared, name: str, release: Any) -> list[list[Outco
         copies = [match(shared.original, copy, shared.key) for copy in release]
         single = [not isinstance(m, ImputationLoss) for m in shared.measures]
         # A measure of one release is averaged over the copies, as an analyst does with imputed data.
-        together = {j: Outcome.of(p(copies)) for j, p in enumerate(shared.prepared) if not single[j]}
+        together = {j: Finding.of(p(copies)) for j, p in enumerate(shared.prepared) if not single[j]}
         return [
-            [Outcome.of(p(copy)) if single[j] else together[j] for j, p in enumerate(shared.prepared)]
+            [Finding.of(p(copy)) if single[j] else together[j] for j, p in enumerate(shared.prepared)]
             for copy in copies
         ]
 

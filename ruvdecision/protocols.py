@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
@@ -82,8 +82,8 @@ class Posterior(Protocol):
         """The quantile 1 - ``tail``, also where that rounds to one."""
         ...
 
-    def cdf(self, at: Any) -> Array: ...
-    def mode(self, width: Any = 0.0) -> Array:
+    def cdf(self, at: ArrayLike) -> Array: ...
+    def mode(self, width: ArrayLike = 0.0) -> Array:
         """The most probable value; with ``width`` the centre of the most probable window of that half-width."""
         ...
 
@@ -95,11 +95,11 @@ class Posterior(Protocol):
         """Draws as independent as they come: of a chain those far apart, and none twice."""
         ...
 
-    def log_density(self, at: Any) -> Array:
+    def log_density(self, at: ArrayLike) -> Array:
         """Log density, or log probability on a finite set, a joint quantity."""
         ...
 
-    def expect(self, f: Callable[[Array], Array], at: Any = None) -> Value:
+    def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
         """E f(theta), with f vectorised over leading axes. ``at`` marks where f may have a kink or a jump.
 
         f receives an array of shape ``(points,) + batch + event`` (or broadcastable to it) and gives back
@@ -107,31 +107,31 @@ class Posterior(Protocol):
         """
         ...
 
-    def through(self, ask: Callable[[Posterior, Array], Value], f: Callable[[Array], Array], at: Any) -> Value:
+    def through(self, ask: Callable[[Posterior, Array], Value], f: Callable[[Array], Array], at: ArrayLike) -> Value:
         """E f(theta), where ``ask(law, at)`` is the same in closed form for each law that this one may be made of."""
         ...
 
-    def quadratic(self, weights: Any = 1.0) -> Value:
+    def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         """E (theta - m)' W (theta - m) about the mean, a joint quantity."""
         ...
 
-    def below(self, at: Any) -> Value:
+    def below(self, at: ArrayLike) -> Value:
         """E max(at - theta, 0) for each component."""
         ...
 
-    def above(self, at: Any) -> Value:
+    def above(self, at: ArrayLike) -> Value:
         """E max(theta - at, 0) for each component."""
         ...
 
-    def power(self, at: Any, p: float, *, signed: bool = False) -> Value:
+    def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
         """E |theta - at|^p for each component; ``signed`` keeps the sign of theta - at."""
         ...
 
-    def huber(self, at: Any, delta: float) -> Value:
+    def huber(self, at: ArrayLike, delta: float) -> Value:
         """E of Huber's loss of theta - at for each component."""
         ...
 
-    def outside(self, at: Any, width: Any) -> Value:
+    def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
         """P(some component of theta is farther than ``width`` from ``at``), a joint quantity."""
         ...
 

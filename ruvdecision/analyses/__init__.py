@@ -3,7 +3,7 @@
 from .blackwell import Order, dominated_whatever, garbling, refines
 from .calibrate import Calibration, calibrate
 from .limit import Limit, limit
-from .optimise import Contender, Optimum, optimise
+from .optimise import Contender, MaskFamily, Optimum, Search, optimise
 from .publishing import PublishingPrice, price_of_publishing
 from .record_risk import RecordRisk, record_risk
 from .sensitivity import Sensitivity, Variation, sensitivity
@@ -14,10 +14,12 @@ __all__ = [
     "Calibration",
     "Contender",
     "Limit",
+    "MaskFamily",
     "Optimum",
     "Order",
     "PublishingPrice",
     "RecordRisk",
+    "Search",
     "Sensitivity",
     "Variation",
     "Worth",

@@ -18,6 +18,7 @@ from ..beliefs.pymc import PyMCBelief
 from ..beliefs.table.belief import TableBelief
 from ..checks import Seed, check_choice, check_index, check_integer, check_number
 from ..engines import pick
+from ..engines.pymc.model import compiled_model
 from ..engines.pymc.sampling import Sampling
 from ..errors import InputError, UnsupportedError, kind_of
 from ..losses import Quadratic, ZeroOne
@@ -410,12 +411,12 @@ def _make(belief: Any, target: Any, rng: np.random.Generator) -> _Made:
         return _Made(table, rows[:-1], {"mu": mean}, rows[-1])
     if isinstance(belief, PyMCBelief) and target.asks(Kind.NEW):
         n = belief.records
-        if belief.anatomy(n).single is None:
+        if compiled_model(belief, n).single is None:
             raise UnsupportedError(
                 "A new record is not defined by a model whose records differ", do="Ask for Record(j) or Parameter(name)"
             )
         # One record more than there are: all are alike, so the last one is somebody outside the file.
-        records, parameters = belief.anatomy(n + 1).draw(rng)
+        records, parameters = belief.built(n + 1).draw(rng)
         return _Made(pd.DataFrame(records[:-1]), np.asarray(records[:-1], dtype=np.float64), parameters, records[-1])
     if hasattr(belief, "draw_with_parameters"):
         records, parameters = belief.draw_with_parameters(rng)

@@ -13,7 +13,7 @@ from ..checks import Seed, as_seed_sequence, check_index, check_integer, check_l
 from ..engines.each_record import every_record, file_size, rows_of
 from ..errors import InputError, kind_of
 from ..evaluate import check_masks
-from ..maps.scores import Column, as_score
+from ..maps.scores import as_function
 from ..masks.base import Mask
 from ..protocols import Array, Engine, Value
 from ..running.progress import Bar
@@ -85,11 +85,8 @@ def record_risk(
         )
     if replicates is not None:
         replicates = check_integer("replicates", replicates, low=1)
-    score = as_score(risk, ())
-    if isinstance(score, Column):
-        raise InputError(
-            "risk must be a function of U here", risk, 'Use "reciprocal", "relative_gain" or a decreasing function'
-        )
+    do = 'Use "reciprocal", "relative_gain" or a decreasing function'
+    score = as_function(risk, "risk must be a function of U here", do)
     users = intruder.users if isinstance(intruder, Panel) else (intruder,)
     size = file_size(users[0], data)
     if any(file_size(u, data) != size for u in users):

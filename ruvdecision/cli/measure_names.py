@@ -69,7 +69,7 @@ def spell_measures(
 
 def known_measures() -> dict[str, Any]:
     """Every measure that can be spelled: the name of its column, and its class."""
-    found = [getattr(measures, name) for name in measures.__all__ if name[0].isupper()]
+    found = [getattr(measures, name) for name in dir(measures) if name[0].isupper()]
     return {c.label: c for c in found if isinstance(c, type) and issubclass(c, measures.Measure) and c.label}
 
 

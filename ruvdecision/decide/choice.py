@@ -1,4 +1,4 @@
-"""The best release of a map: under a threshold on the risk, by utility, weights, an order of columns or the agency's own loss."""
+"""The best release of a map: under a threshold on the risk, by utility or by another criterion of the agency."""
 
 from __future__ import annotations
 
@@ -7,36 +7,40 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..checks import Seed, check_number
+from ..checks import check_flag, check_number
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import Row, RUMap
 from ..protocols import Array
-from .criteria import MostUseful, OwnLoss, Rule, as_rule, directions, first, value_of
+from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, Tier, check_criterion, check_map, directions, first
 from .dominance import snapped
-from .doubt import DRAWS, Errors, expected_loss, frontier_probability, meets, of_release
+from .probability import (
+    Errors,
+    check_errors,
+    check_threshold,
+    expected_loss,
+    frontier_probability,
+    meets,
+    of_release,
+)
 
-__all__ = ["Choice", "check_threshold", "choose"]
+__all__ = ["Choice", "choose"]
 
 
 def choose(
     rumap: RUMap,
     max_risk: float | None = None,
-    tolerance: float = 1e-9,
+    by: Criterion | None = None,
     *,
     confidence: float | None = None,
     frontier_confidence: float | None = None,
-    weights: Mapping[str, float] | None = None,
-    order: Any = None,
-    slack: Mapping[str, float] | None = None,
-    loss: Any = None,
-    columns: Any = None,
+    columns: Columns | None = None,
     converged: bool | None = None,
-    errors: Any = "independent",
-    draws: int = DRAWS,
-    seed: Seed = 0,
+    errors: Errors | None = None,
+    tolerance: float = 1e-9,
 ) -> Choice:
-    """Return the best release among those whose risk is at most ``max_risk``: the one with the greatest utility, unless said otherwise.
+    """Return the best release whose risk is at most ``max_risk``: the one with the greatest utility, unless said otherwise.
 
     Parameters
     ----------
@@ -44,41 +48,33 @@ def choose(
         The map.
     max_risk : float, optional
         The threshold, on the scale of the map's risk: positive for a reciprocal, any value that the score can take
-        otherwise. Infinity allows everything. It may be left out if ``weights``, ``order`` or ``loss`` weighs the risk.
-    tolerance : float, default 1e-9
-        A release is allowed if its risk exceeds the threshold by no more than this share of it (for gains and logs,
-        of the natural scale if that is larger: U0 or 1), so that a noise level that was solved for meets its own threshold.
+        otherwise. Infinity allows everything. It may be left out if ``by`` weighs the risk.
+    by : Criterion, optional
+        What makes a release the best: `MostUseful` if not given, ``Weighted({"utility": 1, "risk": 3})``,
+        ``Lexicographic(["IO", "KL"], slack={"IO": 0.01})`` or ``ExpectedLoss(lambda risk, utility: ...)``.
     confidence : float, optional
         Allow a release only if the probability that its risk truly meets the threshold is at least this. Without it the
         estimated risk alone decides, and the choice says how probable it is. The estimate of an exact map is the truth.
     frontier_confidence : float, optional
         Allow a release only if the probability that no other one truly dominates it is at least this.
-    weights : mapping from column to weight, optional
-        Take the greatest weighted sum of columns: ``{"utility": 1, "risk": 3}`` takes utility - 3 risk. Weights are positive; a
-        column whose lower values are better counts with a minus. Columns enter as they stand, in their own units, so that
-        adding a release never changes the score of another one.
-    order : list of columns, optional
-        Take the best in the first column, among its ties the best in the second, and so on. ``slack={"IO": 0.01}`` counts
-        everything within 0.01 of the best as a tie.
-    loss : callable, optional
-        Take the least expected loss of the agency itself, ``loss(risk, utility)``, or of other columns by the names of its arguments.
-        It is averaged over the errors of its arguments.
     columns : list or mapping, optional
         Columns of the frontier that the choice is compared with, and better ends that the map does not know:
-        ``{"IO": "higher"}``. By default the columns of the rule.
+        ``{"IO": "higher"}``. By default the columns of the criterion.
     converged : bool, optional
         True leaves out releases whose sampler did not converge. Their errors mean nothing, so that is the default where
         ``confidence`` is given; otherwise they compete, and the choice says so if one of them wins.
-    errors : "independent", "shared" or a number, default "independent"
-        How errors of different releases hang together, as common random numbers make them. See `Errors`.
-    draws, seed
-        How often the map is drawn anew for probabilities about several releases at once.
+    errors : Errors, optional
+        How errors of different releases are correlated, and how often they are drawn for probabilities about several
+        releases at once; independent if not given.
+    tolerance : float, default 1e-9
+        A release is allowed if its risk exceeds the threshold by no more than this share of it (for gains and logs, of
+        the natural scale if that is larger: U0 or 1), so that a noise level that was solved for meets its own threshold.
 
     Returns
     -------
     Choice
-        The row of the map, the runner-up, probabilities and remarks; its text is one sentence. Ties in utility (within a relative
-        1e-12) go to the lowest risk, ties in both to the release that is listed first.
+        The row of the map, the runner-up, probabilities and remarks; its text is one sentence. Ties in utility (within
+        a relative 1e-12) go to the lowest risk, ties in both to the release that is listed first.
 
     Raises
     ------
@@ -90,22 +86,15 @@ def choose(
     >>> rumap = RUMap.build(labels=["a", "b"], intruder=[2.0, 1.0], scientist=[0.5, 0.25])
     >>> print(choose(rumap, max_risk=0.5))
     Release a: risk 0.5 (threshold 0.5), utility 2; nothing else is allowed.
-    >>> choose(rumap, loss=lambda risk, utility: 3 * risk - utility).release
+    >>> choose(rumap, by=ExpectedLoss(lambda risk, utility: 3 * risk - utility)).release
     'b'
     """
-    ends = columns if isinstance(columns, Mapping) else {}
-    rule = as_rule(rumap, weights, order, slack, loss, ends)
-    if max_risk is None and isinstance(rule, MostUseful):
-        raise InputError(
-            "choose needs max_risk, or a rule that weighs the risk", None, "Give max_risk=, weights=, order= or loss="
-        )
+    criterion = check_criterion(by).on(check_map(rumap), columns if isinstance(columns, Mapping) else {})
+    if max_risk is None and not criterion.weighs_risk:
+        raise InputError("choose needs max_risk, or a criterion that weighs the risk", None, "Give max_risk= or by=")
     threshold, room = (np.inf, 0.0) if max_risk is None else check_threshold(rumap, max_risk, tolerance)
-    how = Errors(errors, draws, seed)
-    better = (
-        directions(rumap, columns)
-        if columns is not None
-        else dict(rule.needs) or {"risk": "lower", "utility": "higher"}
-    )
+    how = check_errors(errors)
+    better = directions(rumap, columns) if columns is not None else dict(criterion.needs) or dict(PLAIN)
     if columns is None and max_risk is not None:
         better = {"risk": "lower", **better}
 
@@ -133,15 +122,14 @@ def choose(
                 "Lower frontier_confidence, or use more replicates",
             )
         allowed &= on >= level
-    tiers, value = _ranked(rumap, rule, how)
+    tiers, value = _ranked(rumap, criterion, how)
     known = ~np.any([np.isnan(t) for t, _ in tiers], axis=0)
     if not np.any(allowed & known):
-        what = "a utility" if isinstance(rule, MostUseful) else "the numbers that the rule needs"
         under = f" with risk at most {threshold:.6g}" if np.isfinite(threshold) else ""
         raise InfeasibleError(
-            f"No release{under} has {what}",
+            f"No release{under} has {criterion.lacking}",
             "NaN for all of them",
-            f"Look at the column {next(iter(rule.needs), 'utility')}",
+            f"Look at the column {next(iter(criterion.needs), 'utility')}",
         )
     allowed &= known
     best = int(first(tiers, allowed))
@@ -149,7 +137,7 @@ def choose(
     others[best] = False
     second = rumap[int(first(tiers, others))] if others.any() else None
     competing = known & (rumap.converged if left_out else True)
-    on_frontier, is_best = of_release(rumap, best, better, how, rule, threshold + room, competing)
+    on_frontier, is_best = of_release(rumap, best, better, how, criterion, threshold + room, competing)
     return Choice(
         rumap[best],
         threshold,
@@ -159,7 +147,7 @@ def choose(
         on_frontier,
         is_best,
         confidence,
-        rule.says(float(value[best])),
+        criterion.says(float(value[best])),
         float(value[best]),
         left_out,
     )
@@ -167,7 +155,10 @@ def choose(
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen release: its row of the map, the threshold, the runner-up and what is in doubt. Its text is one sentence."""
+    """The chosen release: its row of the map, the threshold, the runner-up, and how probable it is that it is right.
+
+    Its text is one sentence.
+    """
 
     row: Row
     max_risk: float
@@ -180,13 +171,13 @@ class Choice:
     on_frontier: float = 1.0
     """Probability that no other release truly dominates it; NaN if it has no value in one of the columns compared."""
     best: float = 1.0
-    """Probability that it truly is the best of those that truly meet the threshold. Neighbours on a fine grid share it."""
+    """Probability that it truly is the best of those that truly meet the threshold; neighbours on a fine grid share it."""
     confidence: float | None = None
     """The probability of meeting the threshold that was demanded."""
     rule: str = ""
-    """The agency's rule and its value, if it is not the utility."""
+    """The agency's criterion and its value, if it is not the utility."""
     value: float = float("nan")
-    """What the rule takes the most (of a loss, the least) of: utility, weighted sum, expected loss or first column."""
+    """What the criterion takes the most (or least) of: utility, weighted sum, expected loss or first column."""
     left_out: int = 0
     """How many releases were left out because their sampler did not converge."""
 
@@ -237,12 +228,11 @@ class Choice:
         elif np.isnan(self.meets):
             remarks.append("how surely it meets the threshold is not known, because its error is not")
         if self.on_frontier < 0.95:
-            doubt = (
+            remarks.append(
                 "another release dominates it"
                 if self.on_frontier == 0
                 else f"it is truly on the frontier with probability {_chance(self.on_frontier)}"
             )
-            remarks.append(doubt)
         if not self.row.converged:
             remarks.append("its sampler did not converge")
         if self.left_out:
@@ -271,55 +261,27 @@ class Choice:
         if self.next_best is None:
             return text + "; nothing else is allowed."
         other = self.next_best
-        return (
-            text
-            + f"; the next best allowed is {other.release} with risk {_number(other.risk)}, utility {_number(other.utility)}."
-        )
+        where = f"risk {_number(other.risk)}, utility {_number(other.utility)}"
+        return f"{text}; the next best allowed is {other.release} with {where}."
 
 
-def check_threshold(rumap: RUMap, max_risk: Any, tolerance: float = 1e-9) -> tuple[float, float]:
-    """The threshold and how far above it a risk may lie and still meet it."""
-    score = rumap.risk_score
-    threshold = check_number("max_risk", max_risk, infinite=True)
-    tolerance = check_number("tolerance", tolerance, low=0, high=1, open_high=True)
-    known = rumap.risk[np.isfinite(rumap.risk)]
-    highest = max(score.highest, float(known.max(initial=-np.inf)))
-    if score.lowest == 0.0 and threshold <= 0:
-        raise InputError(
-            f"max_risk must be positive, as the risk is a {score.name}", threshold, "Give a threshold above zero"
-        )
-    if threshold == -np.inf:
-        raise InputError("max_risk must be a number", threshold, "Give a threshold that a release can meet")
-    if threshold > highest and not np.isinf(threshold):
-        raise InputError(
-            f"max_risk must be at most {highest:g}, as the risk is a {score.name}",
-            threshold,
-            "Give a threshold that the risk can take",
-        )
-    return threshold, 0.0 if np.isinf(threshold) else tolerance * max(abs(threshold), score.scale(rumap.before[0]))
-
-
-def _ranked(rumap: RUMap, rule: Rule, errors: Errors) -> tuple[list[tuple[Any, float]], Array]:
-    """What the rule ranks by, with rounding made into ties, and its value for every release."""
-    if isinstance(rule, OwnLoss):
-        value = expected_loss(rumap, rule, errors)
-        tiers: list[tuple[Any, float]] = [(-value, 0.0)]
-        extra = [n for n in ("risk", "utility") if not np.all(np.isnan(value_of(rumap, n)))]
+def _ranked(rumap: RUMap, criterion: Criterion, errors: Errors) -> tuple[list[Tier], Array]:
+    """What the criterion ranks by, with rounding made into ties, and its value for every release."""
+    if isinstance(criterion, ExpectedLoss):
+        value = expected_loss(rumap, criterion, errors)
+        tiers: list[Tier] = [(-value, 0.0)]
         # Equal losses go to the safer release, then to the more useful one.
-        tiers += [
-            (np.nan_to_num(-value_of(rumap, n) if n == "risk" else value_of(rumap, n), nan=-np.inf), 0.0) for n in extra
-        ]
+        for column in (-rumap.risk, rumap.utility):
+            if not np.all(np.isnan(column)):
+                tiers.append((np.nan_to_num(column, nan=-np.inf), 0.0))
     else:
-        values = {n: value_of(rumap, n) for n in rule.needs}
-        tiers, value = rule.tiers(values), np.asarray(rule.value(values))
+        values = {n: rumap.column(n).value for n in criterion.needs}
+        tiers, value = criterion.tiers(values), criterion.value(values)
     return [(snapped(t, 1e-12), slack) for t, slack in tiers], value
 
 
-def _converged(rumap: RUMap, allowed: Any, demanded: Any) -> tuple[Any, int]:
-    if not isinstance(demanded, (bool, np.bool_)):
-        raise InputError(
-            "converged must be true or false", demanded, "converged=True leaves out releases that did not converge"
-        )
+def _converged(rumap: RUMap, allowed: NDArray[np.bool_], demanded: bool) -> tuple[NDArray[np.bool_], int]:
+    demanded = check_flag("converged", demanded, "converged=True leaves out releases that did not converge")
     kept = allowed & rumap.converged if demanded else allowed.copy()
     if not kept.any():
         raise InfeasibleError(
@@ -337,7 +299,8 @@ def _nearest_miss(rumap: RUMap, threshold: float, confidence: float | None, chan
         i = int(np.nanargmax(chance))
         return InfeasibleError(
             f"No release has risk at most {_number(threshold, 6)} with probability {confidence:.12g}",
-            f"{rumap.releases[i]} as the nearest miss, with probability {_chance(chance[i])} (risk {_number(rumap.risk[i], 6)})",
+            f"{rumap.releases[i]} as the nearest miss, with probability {_chance(chance[i])} "
+            f"(risk {_number(rumap.risk[i], 6)})",
             "Lower confidence, use more replicates, or add masks that release less",
         )
     if confidence is not None and np.all(np.isnan(chance) | np.isnan(rumap.risk)):

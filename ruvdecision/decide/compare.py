@@ -1,28 +1,95 @@
-"""Why a release is not on the frontier: who dominates it, and by how much."""
+"""The frontier of a map: the releases that no other one dominates, and who dominates the others, and by how much."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from ..checks import check_number
+from ..checks import check_flag, check_number
 from ..errors import InputError
 from ..maps.rumap import Row, RUMap
 from ..protocols import Array
-from .criteria import directions, error_of, value_of
+from .choice import Choice
+from .criteria import Columns, directions
 from .dominance import ranks, undominated
+from .probability import Errors, frontier_probability
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Explanation", "dominated", "explain", "explanations"]
+__all__ = ["Explanation", "dominated", "explain", "explanations", "frontier"]
 
+Ints = NDArray[np.int64]
+Marks = NDArray[np.bool_]
+Releases = str | int | Row | Choice
+"""How a release is named: label, position, or a row or choice of the map."""
 BLOCK = 4_000_000
 """Comparisons that are made at a time."""
+
+
+def frontier(
+    rumap: RUMap,
+    tolerance: float = 1e-12,
+    *,
+    columns: Columns | None = None,
+    probability: bool | Errors = False,
+) -> RUMap:
+    """Return the releases that no other one dominates, in order of increasing risk.
+
+    A release is dominated if another one has no more risk and no less utility, and is strictly better in one
+    of them (Karr et al. 2006). Releases that tie in both stay together. Infinite values count like any other: a
+    release with infinite risk is on the frontier only if nothing with finite risk is as useful. Releases whose
+    risk or utility is NaN are never on the frontier and dominate nobody.
+
+    Parameters
+    ----------
+    rumap : RUMap
+        The map.
+    tolerance : float, default 1e-12
+        Values whose relative difference is at most this are ties: the same U by two routes differs in its last
+        digits.
+    columns : list of names or mapping from name to "lower" or "higher", optional
+        Compare by these columns instead of risk and utility, however many (Karr et al. 2006, eq. 11). A mapping says
+        which values of each are better. A list takes ``"risk"``, ``"utility"`` and the measures whose better end the
+        map knows.
+    probability : bool or Errors, default False
+        Add the column ``frontier_probability``: how probable it is, given the errors of the map, that the release is
+        truly on the frontier. One on an exact map. An `Errors` says how errors of different releases are correlated.
+
+    Examples
+    --------
+    >>> rumap = RUMap.build(
+    ...     labels=list("abc"), intruder=[4.0, 2.0, 2.0], scientist=[2.0, 1.0, 3.0], columns={"KL": [2.0, 1.0, 0.5]}
+    ... )
+    >>> frontier(rumap).releases
+    ('a', 'b')
+    >>> frontier(rumap, columns={"risk": "lower", "utility": "higher", "KL": "lower"}).releases
+    ('a', 'c', 'b')
+    """
+    if not isinstance(probability, Errors):
+        check_flag("probability", probability, "Say whether the map should carry the column frontier_probability")
+    better = directions(rumap, columns)
+    keep = np.flatnonzero(undominated([rumap.column(n).value for n in better], list(better.values()), tolerance))
+    if keep.size == 0:
+        if columns is None:
+            raise InputError(
+                "No release has both a risk and a utility",
+                f"{len(rumap)} releases with NaN",
+                "Look at the columns risk and utility",
+            )
+        raise InputError(
+            "No release has a value in every column", ", ".join(better), "Leave out the columns that hold NaN"
+        )
+    if probability is not False:
+        how = probability if isinstance(probability, Errors) else Errors()
+        chance = frontier_probability(rumap, better, how, tolerance)
+        rumap = rumap.with_column("frontier_probability", chance)
+    return rumap.take(keep[np.lexsort((rumap.utility[keep], rumap.risk[keep]))])
 
 
 @dataclass(frozen=True)
@@ -70,19 +137,19 @@ class Explanation:
         if self.by is not None:
             rest = self.dominators - 1
             more = f" (and by {rest} other{'s' * (rest > 1)})" if rest else ""
-            doubt = (
-                f"; with the errors of the map this holds with probability {self.probability:.3g}"
-                if self.probability < 0.995
-                else ""
-            )
-            return f"{self.release} is dominated by {self.by.release}{more}: {_changes(self.values)}{doubt}."
-        text = f"{self.release} is on the frontier: no other release is as good in {_listed(list(self.values))} and better somewhere."
+            unsure = self.probability < 0.995
+            sure = f"; with the errors of the map this holds with probability {self.probability:.3g}" if unsure else ""
+            return f"{self.release} is dominated by {self.by.release}{more}: {_changes(self.values)}{sure}."
+        columns = listed(list(self.values))
+        text = f"{self.release} is on the frontier: no other release is as good in {columns} and better somewhere."
         for name, (other, values) in (self.neighbours or {}).items():
             text += f" The next better in {name} is {other}: {_changes(values)}."
         return text
 
 
-def explain(rumap: RUMap, release: Any, *, columns: Any = None, tolerance: float = 1e-12) -> Explanation:
+def explain(
+    rumap: RUMap, release: Releases, *, columns: Columns | None = None, tolerance: float = 1e-12
+) -> Explanation:
     """Say who dominates a release and by how much, or what the neighbours on the frontier would change.
 
     Of several dominating releases the one on the frontier with the largest sum of relative improvements is named.
@@ -91,7 +158,7 @@ def explain(rumap: RUMap, release: Any, *, columns: Any = None, tolerance: float
     ----------
     rumap : RUMap
         The map.
-    release : str, int or anything with ``position``
+    release : str, int, Row or Choice
         Label, position, or a row or choice of this map.
     columns : list or mapping, optional
         What to compare, as for `frontier`; risk and utility if not given.
@@ -108,7 +175,7 @@ def explain(rumap: RUMap, release: Any, *, columns: Any = None, tolerance: float
 
 
 def explanations(
-    rumap: RUMap, releases: Sequence[Any], *, columns: Any = None, tolerance: float = 1e-12
+    rumap: RUMap, releases: Sequence[Releases], *, columns: Columns | None = None, tolerance: float = 1e-12
 ) -> list[Explanation]:
     """Explain several releases; the map is sorted once for all of them.
 
@@ -116,15 +183,11 @@ def explanations(
     >>> [found.dominated for found in explanations(rumap, ["a", "b"])]
     [False, True]
     """
-    tolerance = check_number("tolerance", tolerance, low=0, high=1, open_high=True)
-    better = directions(rumap, ["risk", "utility"] if columns is None else columns)
-    raw = {n: value_of(rumap, n) for n in better}
-    costs, known = _costs(raw, better, tolerance)
-    on = undominated(list(raw.values()), list(better.values()), tolerance)
-    return [_explained(rumap, release, better, raw, costs, known, on) for release in releases]
+    ranked = _Ranked.of(rumap, columns, tolerance)
+    return [ranked.explained(release) for release in releases]
 
 
-def dominated(rumap: RUMap, *, columns: Any = None, tolerance: float = 1e-12) -> pd.DataFrame:
+def dominated(rumap: RUMap, *, columns: Columns | None = None, tolerance: float = 1e-12) -> pd.DataFrame:
     """Table of the releases that are dominated, by whom and by how much.
 
     Every dominated release is compared with all others: time grows with the square of their number, memory does not.
@@ -137,8 +200,9 @@ def dominated(rumap: RUMap, *, columns: Any = None, tolerance: float = 1e-12) ->
     Returns
     -------
     DataFrame
-        One row per dominated release: ``release``, ``dominated_by``, ``dominators`` (how many there are), ``<column>_change`` (what the
-        other release would change, as a share), ``probability`` that it truly is as good in every column, and ``explanation``.
+        One row per dominated release: ``release``, ``dominated_by``, ``dominators`` (how many there are),
+        ``<column>_change`` (what the other release would change, as a share), ``probability`` that it truly is as good
+        in every column, and ``explanation``.
 
     Examples
     --------
@@ -148,30 +212,26 @@ def dominated(rumap: RUMap, *, columns: Any = None, tolerance: float = 1e-12) ->
     """
     import pandas as pd
 
-    better = directions(rumap, ["risk", "utility"] if columns is None else columns)
-    raw = {n: value_of(rumap, n) for n in better}
-    on = undominated(list(raw.values()), list(better.values()), tolerance)
-    costs, known = _costs(raw, better, tolerance)
-    rows, front = np.flatnonzero(known & ~on), np.flatnonzero(on)
-    by, counts = np.empty(rows.size, dtype=int), np.zeros(rows.size, dtype=int)
-    everybody = np.flatnonzero(known)
+    ranked = _Ranked.of(rumap, columns, tolerance)
+    rows, front = np.flatnonzero(ranked.known & ~ranked.front), np.flatnonzero(ranked.front)
+    by, counts = np.empty(rows.size, dtype=np.int64), np.zeros(rows.size, dtype=np.int64)
+    everybody = np.flatnonzero(ranked.known)
     step = max(1, BLOCK // max(1, everybody.size))
     for start in range(0, rows.size, step):
         part = rows[start : start + step]
-        counts[start : start + step] = _beats(costs, everybody, part).sum(axis=0)
-        beats = _beats(costs, front, part)
-        gain = np.where(beats, _gain(raw, better, part[None, :], front[:, None]), -np.inf)
+        counts[start : start + step] = ranked.beats(everybody, part).sum(axis=0)
+        gain = np.where(ranked.beats(front, part), ranked.gain(part[None, :], front[:, None]), -np.inf)
         by[start : start + step] = front[np.argmax(gain, axis=0)]
-    surely = _surely(rumap, better, raw, rows, by)
-    table: dict[str, Any] = {
+    surely = ranked.surely(rows, by)
+    table: dict[str, list[str] | Array | Ints] = {
         "release": [rumap.releases[i] for i in rows],
         "dominated_by": [rumap.releases[i] for i in by],
         "dominators": counts,
     }
-    table |= {f"{n}_change": _share(raw[n][rows], raw[n][by]) for n in better}
+    table |= {f"{n}_change": _share(v[rows], v[by]) for n, v in ranked.values.items()}
     table["probability"] = surely
     table["explanation"] = [
-        str(Explanation(rumap[int(i)], rumap[int(j)], int(c), _values(raw, int(i), int(j)), float(p)))
+        str(Explanation(rumap[int(i)], rumap[int(j)], int(c), ranked.pair(int(i), int(j)), float(p)))
         for i, j, c, p in zip(rows, by, counts, surely, strict=True)
     ]
     return pd.DataFrame(table)
@@ -180,91 +240,101 @@ def dominated(rumap: RUMap, *, columns: Any = None, tolerance: float = 1e-12) ->
 # -- helpers -------------------------------------------------------------------------------------------
 
 
-def _explained(
-    rumap: RUMap, release: Any, better: Mapping[str, str], raw: Mapping[str, Array], costs: Any, known: Any, on: Any
-) -> Explanation:
-    """Where one release stands; ``on`` marks the frontier."""
-    key = release.release if hasattr(release, "release") else release
-    row = rumap[key]
-    if not isinstance(row, Row):
-        raise InputError("explain takes one release", key, "Give its label or its position")
-    i = row.position
-    missing = tuple(n for n in better if np.isnan(raw[n][i]))
-    if missing:
-        return Explanation(row, None, 0, {}, float("nan"), None, missing)
-    mine = costs[:, [i]]
-    worse = known & (costs <= mine).all(axis=0) & (costs < mine).any(axis=0)
-    if worse.any():
-        front = np.flatnonzero(worse & on)
-        by = int(front[np.argmax(_gain(raw, better, np.full(front.size, i), front))])
-        return Explanation(
-            row, rumap[by], int(worse.sum()), _values(raw, i, by), float(_surely(rumap, better, raw, [i], [by])[0])
-        )
-    return Explanation(row, None, 0, _values(raw, i, i), 1.0, _neighbours(rumap, raw, costs, on, i))
+@dataclass(frozen=True, eq=False)
+class _Ranked:
+    """A map whose releases are ranked in some columns."""
+
+    rumap: RUMap
+    better: Mapping[str, str]
+    values: Mapping[str, Array]
+    costs: Ints
+    """Ranks, small is good, (columns, releases)."""
+    known: Marks
+    """Which releases have a value in every column."""
+    front: Marks
+    """Which releases nobody dominates."""
+
+    @classmethod
+    def of(cls, rumap: RUMap, columns: Columns | None, tolerance: float) -> _Ranked:
+        tolerance = check_number("tolerance", tolerance, low=0, high=1, open_high=True)
+        better = directions(rumap, columns)
+        values = {n: rumap.column(n).value for n in better}
+        known = ~np.any([np.isnan(v) for v in values.values()], axis=0)
+        costs = np.zeros((len(values), known.size), dtype=np.int64)
+        for j, (name, column) in enumerate(values.items()):
+            costs[j, known] = ranks(column[known], tolerance) * (1 if better[name] == "lower" else -1)
+        front = undominated(list(values.values()), list(better.values()), tolerance)
+        return cls(rumap, better, values, costs, known, front)
+
+    def explained(self, release: Releases) -> Explanation:
+        """Where one release stands."""
+        key = release.release if isinstance(release, (Row, Choice)) else release
+        row = self.rumap[key]
+        if not isinstance(row, Row):
+            raise InputError("explain takes one release", key, "Give its label or its position")
+        i = row.position
+        missing = tuple(n for n, v in self.values.items() if np.isnan(v[i]))
+        if missing:
+            return Explanation(row, None, 0, {}, float("nan"), None, missing)
+        worse = self.known & self.beats(np.arange(self.known.size), np.array([i]))[:, 0]
+        if not worse.any():
+            return Explanation(row, None, 0, self.pair(i, i), 1.0, self.neighbours(i))
+        front = np.flatnonzero(worse & self.front)
+        by = int(front[np.argmax(self.gain(np.full(front.size, i), front))])
+        surely = float(self.surely(np.array([i]), np.array([by]))[0])
+        return Explanation(row, self.rumap[by], int(worse.sum()), self.pair(i, by), surely)
+
+    def beats(self, who: Ints, whom: Ints) -> Marks:
+        """True where a row of ``who`` dominates a column of ``whom``."""
+        weak = np.ones((who.size, whom.size), dtype=bool)
+        strict = np.zeros_like(weak)
+        for c in self.costs:
+            weak &= c[who][:, None] <= c[whom][None, :]
+            strict |= c[who][:, None] < c[whom][None, :]
+        return weak & strict
+
+    def gain(self, old: Ints, new: Ints) -> Array:
+        """Sum of relative improvements."""
+        total = np.zeros(np.broadcast_shapes(old.shape, new.shape))
+        for name, values in self.values.items():
+            change = np.nan_to_num(_share(values[old], values[new]), nan=0.0, posinf=1e6, neginf=-1e6)
+            total = total + (change if self.better[name] == "higher" else -change)
+        return total
+
+    def surely(self, old: Ints, new: Ints) -> Array:
+        """Probability that the other is truly as good in every column; errors normal and independent."""
+        chance = np.ones(len(old))
+        for name, end in self.better.items():
+            value, error = self.rumap.column(name)
+            both = np.hypot(error[old], error[new])
+            with np.errstate(all="ignore"):
+                lead = (value[new] - value[old]) * (1 if end == "higher" else -1)
+                chance = chance * np.where(both > 0, ndtr(lead / both), 1.0)
+        return chance
+
+    def pair(self, i: int, j: int) -> dict[str, tuple[float, float]]:
+        """Values of two releases in every column."""
+        return {n: (float(v[i]), float(v[j])) for n, v in self.values.items()}
+
+    def neighbours(self, i: int) -> dict[str, tuple[str, Mapping[str, tuple[float, float]]]] | None:
+        """The next release on the frontier of two columns that is better in each."""
+        if len(self.values) != 2:
+            return None
+        found: dict[str, tuple[str, Mapping[str, tuple[float, float]]]] = {}
+        for cost, name in zip(self.costs, self.values, strict=True):
+            ahead = np.flatnonzero(self.front & (cost < cost[i]))
+            if ahead.size:
+                k = int(ahead[np.argmax(cost[ahead])])  # the nearest of them
+                found[name] = (self.rumap.releases[k], self.pair(i, k))
+        return found
 
 
-def _costs(raw: Mapping[str, Array], better: Mapping[str, str], tolerance: float) -> tuple[Any, Any]:
-    """Ranks, small is good, (columns, releases), and which releases have them all."""
-    known = ~np.any([np.isnan(v) for v in raw.values()], axis=0)
-    costs = np.zeros((len(raw), known.size), dtype=np.int64)
-    for j, (name, values) in enumerate(raw.items()):
-        costs[j, known] = ranks(values[known], tolerance) * (1 if better[name] == "lower" else -1)
-    return costs, known
-
-
-def _beats(costs: Any, who: Any, whom: Any) -> Any:
-    """True where a row of ``who`` dominates a column of ``whom``."""
-    weak = np.ones((who.size, whom.size), dtype=bool)
-    strict = np.zeros_like(weak)
-    for c in costs:
-        weak &= c[who][:, None] <= c[whom][None, :]
-        strict |= c[who][:, None] < c[whom][None, :]
-    return weak & strict
-
-
-def _share(old: Any, new: Any) -> Array:
+def _share(old: Array, new: Array) -> Array:
     """Relative change; infinite where it starts from zero, NaN between infinities."""
     with np.errstate(all="ignore"):
         change = (new - old) / np.abs(old)
         change = np.where(np.isinf(old) & np.isfinite(new), -np.sign(old) * 1.0, change)
         return np.asarray(np.where(new == old, 0.0, change))
-
-
-def _gain(raw: Mapping[str, Array], better: Mapping[str, str], old: Any, new: Any) -> Any:
-    """Sum of relative improvements."""
-    total: Any = 0.0
-    for name, values in raw.items():
-        change = np.nan_to_num(_share(values[old], values[new]), nan=0.0, posinf=1e6, neginf=-1e6)
-        total = total + (change if better[name] == "higher" else -change)
-    return total
-
-
-def _surely(rumap: RUMap, better: Mapping[str, str], raw: Mapping[str, Array], old: Any, new: Any) -> Array:
-    """Probability that the other is truly as good in every column; errors normal and independent."""
-    chance = np.ones(len(old))
-    for name, end in better.items():
-        error = error_of(rumap, name)
-        spread = np.hypot(error[old], error[new])
-        with np.errstate(all="ignore"):
-            lead = (raw[name][new] - raw[name][old]) * (1 if end == "higher" else -1)
-            chance = chance * np.where(spread > 0, ndtr(lead / spread), 1.0)
-    return chance
-
-
-def _values(raw: Mapping[str, Array], i: int, j: int) -> dict[str, tuple[float, float]]:
-    return {n: (float(v[i]), float(v[j])) for n, v in raw.items()}
-
-
-def _neighbours(rumap: RUMap, raw: Mapping[str, Array], costs: Any, on: Any, i: int) -> Any:
-    if len(raw) != 2:
-        return None
-    found = {}
-    for j, name in enumerate(raw):
-        ahead = np.flatnonzero(on & (costs[j] < costs[j, i]))
-        if ahead.size:
-            k = int(ahead[np.argmax(costs[j, ahead])])  # the nearest of them
-            found[name] = (rumap.releases[k], _values(raw, i, k))
-    return found
 
 
 def _changes(values: Mapping[str, tuple[float, float]]) -> str:
@@ -274,7 +344,7 @@ def _changes(values: Mapping[str, tuple[float, float]]) -> str:
 def _change(old: float, new: float) -> str:
     if old == new:
         return "the same"
-    share = float(_share(np.float64(old), np.float64(new)))
+    share = float(_share(np.asarray(old), np.asarray(new)))
     if not np.isfinite(share) or np.isinf(old) or np.isinf(new) or abs(share) > 100:
         return f"{old:.4g} → {new:.4g}".replace("inf", "∞").replace("-", "−")
     percent = 100 * share
@@ -282,5 +352,6 @@ def _change(old: float, new: float) -> str:
     return f"{text} %".replace("-", "−")
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Names as a phrase: a, b and c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,13 +1,15 @@
-"""What releases are compared by: columns of a map with their better ends, their errors, and the agency's own rule."""
+"""What releases are compared by: columns of a map with their better ends, and the criterion that ranks releases."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..checks import as_float_array, check_choice, check_list, check_number, suggest
 from ..errors import InputError
@@ -15,52 +17,38 @@ from ..maps.rumap import RUMap
 from ..protocols import Array
 from .dominance import BETTER
 
-__all__ = [
-    "Lexicographic",
-    "MostUseful",
-    "OwnLoss",
-    "Rule",
-    "Weighted",
-    "as_rule",
-    "directions",
-    "error_of",
-    "first",
-    "value_of",
-]
+__all__ = ["Columns", "Criterion", "ExpectedLoss", "Lexicographic", "MostUseful", "Weighted", "directions", "first"]
 
-Tier = tuple[Any, float]
+Columns = str | Iterable[str] | Mapping[str, str]
+"""Columns to compare: names, or names with their better ends, ``{"IO": "higher"}``."""
+Tier = tuple[Array, float]
 """Values, greater is better, and how far below the best one still ties with it."""
+PLAIN = {"risk": "lower", "utility": "higher"}
+"""The columns of the plain frontier, with their better ends."""
 
 
-def check_map(rumap: Any) -> RUMap:
+def check_map(rumap: object) -> RUMap:
     """Refuse what is no map."""
     if not isinstance(rumap, RUMap):
         raise InputError("A map is needed", rumap, "Make one with ruv.evaluate or ruv.measure")
     return rumap
 
 
-def value_of(rumap: RUMap, name: str) -> Array:
-    """A column as numbers; ``risk`` and ``utility`` are columns too."""
-    return np.asarray(getattr(rumap, name) if name in ("risk", "utility") else rumap.columns[name], dtype=np.float64)
-
-
-def error_of(rumap: RUMap, name: str) -> Array:
-    """Standard error of a column: the column ``<name>_error``, zero if there is none."""
-    if name in ("risk", "utility"):
-        return np.asarray(getattr(rumap, f"{name}_error"), dtype=np.float64)
-    return np.asarray(rumap.columns.get(f"{name}_error", np.zeros(rumap.size)), dtype=np.float64)
+def known_ends(rumap: RUMap) -> dict[str, str]:
+    """Better ends of the columns that the map knows."""
+    stored = rumap.attrs.get("better", {})
+    parts = stored if isinstance(stored, list) else [stored]  # joined maps keep both
+    return PLAIN | {name: end for part in parts for name, end in part.items()}
 
 
 def directions(
-    rumap: RUMap, columns: Any, word: str = "columns", ends: Mapping[str, str] | None = None
+    rumap: RUMap, columns: Columns | None = None, word: str = "columns", ends: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Which end of each named column is better: as the mapping says, or as the map knows; ``ends`` comes first."""
     check_map(rumap)
-    known: dict[str, str] = {"risk": "lower", "utility": "higher"}
-    stored = rumap.attrs.get("better", {})
-    for part in stored if isinstance(stored, list) else [stored]:  # joined maps keep both
-        known |= part
-    known |= ends or {}
+    if columns is None:
+        return dict(PLAIN)
+    known = known_ends(rumap) | dict(ends or {})
     names = (
         [columns] if isinstance(columns, str) else check_list(word, columns, 'Write ["risk", "utility"], for example')
     )
@@ -70,61 +58,81 @@ def directions(
         check_column(rumap, name, word)
     if len(set(names)) != len(names):
         raise InputError(f"{word} names a column twice", names, "Name each column once")
-    found = {}
+    if isinstance(columns, Mapping):
+        return {name: check_choice(f"The better end of {name}", columns[name], BETTER) for name in names}
     for name in names:
-        if isinstance(columns, Mapping):
-            found[name] = check_choice(f"The better end of {name}", columns[name], BETTER)
-        elif name in known:
-            found[name] = known[name]
-        else:
+        if name not in known:
             raise InputError(
                 f"The map does not know which values of {name} are better",
                 "a name alone",
                 f'Write columns={{"{name}": "lower"}}, or "higher"',
             )
-    return found
+    return {name: known[name] for name in names}
 
 
-def check_column(rumap: RUMap, name: Any, word: str) -> None:
+def check_column(rumap: RUMap, name: object, word: str) -> None:
     """Refuse a column that the map does not have, or that is text."""
-    if not isinstance(name, str) or (name not in ("risk", "utility") and name not in rumap.columns):
+    if not isinstance(name, str) or (name not in PLAIN and name not in rumap.columns):
         hint = suggest(str(name), ["risk", "utility", *rumap.columns])
         raise InputError(f"{word} names a column that the map does not have", name, hint)
     if name in rumap.columns and rumap.columns[name].dtype.kind not in "biuf":
         raise InputError("A frontier compares numbers", f"{name} is text", "Name columns of numbers")
 
 
-# -- the agency's rule ---------------------------------------------------------------------------------
+# -- the criterion -------------------------------------------------------------------------------------
 
 
-class Rule:
-    """How the agency ranks the releases that it allows. ``needs`` names the columns, with their better ends."""
+class Criterion(ABC):
+    """How the agency ranks the releases that it allows."""
+
+    about: ClassVar[str] = "utility"
+    """What the criterion takes the most (of a loss, the least) of."""
+    weighs_risk: ClassVar[bool] = True
+    """Whether it can choose without a threshold on the risk."""
+    lacking: ClassVar[str] = "the numbers that the criterion needs"
+    """What a release that it cannot rank does not have."""
 
     needs: Mapping[str, str]
+    """Columns with their better ends, once the criterion is `on` a map."""
 
-    def tiers(self, values: Mapping[str, Any]) -> list[Tier]:
+    @property
+    def arguments(self) -> Sequence[str]:
+        """Every column that it looks at."""
+        return tuple(self.needs)
+
+    @abstractmethod
+    def on(self, rumap: RUMap, ends: Mapping[str, str]) -> Criterion:
+        """The criterion for this map: its columns are there, and their better ends are known."""
+
+    @abstractmethod
+    def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
         """What counts first, second, ...; every array is (..., releases) and greater is better."""
-        raise NotImplementedError
 
-    def value(self, values: Mapping[str, Any]) -> Any:
-        """The number that the rule is about, as a reader knows it."""
-        raise NotImplementedError
+    @abstractmethod
+    def value(self, values: Mapping[str, Array]) -> Array:
+        """The number that the criterion is about, as a reader knows it."""
 
+    @abstractmethod
     def says(self, value: float) -> str:
-        """The rule and its value at the chosen release, for the sentence of a choice; empty if the utility says it all."""
-        raise NotImplementedError
+        """The criterion and its value at the chosen release, in a sentence; empty if the utility says it all."""
 
 
 @dataclass(frozen=True)
-class MostUseful(Rule):
-    """The greatest utility; ties go to the lowest risk."""
+class MostUseful(Criterion):
+    """The greatest utility; ties go to the lowest risk. This is the criterion unless another one is given."""
 
-    needs = {"utility": "higher", "risk": "lower"}  # noqa: RUF012
+    weighs_risk: ClassVar[bool] = False
+    lacking: ClassVar[str] = "a utility"
 
-    def tiers(self, values: Mapping[str, Any]) -> list[Tier]:
+    needs: Mapping[str, str] = field(default_factory=lambda: {"utility": "higher", "risk": "lower"}, repr=False)
+
+    def on(self, rumap: RUMap, ends: Mapping[str, str]) -> MostUseful:
+        return self
+
+    def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
         return [(values["utility"], 0.0), (-values["risk"], 0.0)]
 
-    def value(self, values: Mapping[str, Any]) -> Any:
+    def value(self, values: Mapping[str, Array]) -> Array:
         return values["utility"]
 
     def says(self, value: float) -> str:
@@ -132,20 +140,37 @@ class MostUseful(Rule):
 
 
 @dataclass(frozen=True)
-class Weighted(Rule):
-    """The greatest weighted sum of columns; a column whose lower values are better counts with a minus."""
+class Weighted(Criterion):
+    """The greatest weighted sum of columns; a column whose lower values are better counts with a minus.
 
+    Columns enter as they stand, in their own units, so that adding a release never changes the score of another one.
+
+    Parameters
+    ----------
+    weights : mapping from column to weight
+        ``{"utility": 1, "risk": 3}`` takes the greatest utility - 3 risk. Weights are positive.
+    """
+
+    about: ClassVar[str] = "weighted sum"
     weights: Mapping[str, float]
-    needs: Mapping[str, str]
+    needs: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def tiers(self, values: Mapping[str, Any]) -> list[Tier]:
-        return [(self.value(values), 0.0), *(_turned(values[n], end) for n, end in self.needs.items())]
+    def __post_init__(self) -> None:
+        if not isinstance(self.weights, Mapping) or not self.weights:
+            do = 'Write Weighted({"risk": 2, "utility": 1})'
+            raise InputError("weights must say what each column counts", self.weights, do)
+        for name, weight in self.weights.items():
+            check_number(f"weights[{name!r}]", weight, low=0, open_low=True)
 
-    def value(self, values: Mapping[str, Any]) -> Any:
+    def on(self, rumap: RUMap, ends: Mapping[str, str]) -> Weighted:
+        return replace(self, needs=directions(rumap, list(self.weights), "weights", ends))
+
+    def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
+        return [(self.value(values), 0.0), *((_turned(values[n], end), 0.0) for n, end in self.needs.items())]
+
+    def value(self, values: Mapping[str, Array]) -> Array:
         with np.errstate(invalid="ignore"):
-            return sum(
-                self.weights[n] * (values[n] if end == "higher" else -values[n]) for n, end in self.needs.items()
-            )
+            return np.asarray(sum(self.weights[n] * _turned(values[n], end) for n, end in self.needs.items()))
 
     def says(self, value: float) -> str:
         terms = " ".join(f"{'+' if end == 'higher' else '−'} {self.weights[n]:g} {n}" for n, end in self.needs.items())
@@ -153,16 +178,39 @@ class Weighted(Rule):
 
 
 @dataclass(frozen=True)
-class Lexicographic(Rule):
-    """The best in the first column; those that tie there (within its slack) are ranked by the second, and so on."""
+class Lexicographic(Criterion):
+    """The best in the first column; those that tie there (within its slack) are ranked by the second, and so on.
 
-    needs: Mapping[str, str]
-    slack: Mapping[str, float]
+    Parameters
+    ----------
+    order : list of columns
+        What counts first, second, and so on.
+    slack : mapping from column to number, optional
+        ``{"IO": 0.01}`` counts everything within 0.01 of the best as a tie.
+    """
 
-    def tiers(self, values: Mapping[str, Any]) -> list[Tier]:
-        return [(_turned(values[n], end)[0], self.slack.get(n, 0.0)) for n, end in self.needs.items()]
+    about: ClassVar[str] = "order"
+    order: str | Iterable[str]
+    slack: Mapping[str, float] = field(default_factory=dict)
+    needs: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def value(self, values: Mapping[str, Any]) -> Any:
+    def __post_init__(self) -> None:
+        if not isinstance(self.slack, Mapping):
+            raise InputError("slack must say how much each column may lose", self.slack, 'Write slack={"IO": 0.01}')
+        for name, slack in self.slack.items():
+            check_number(f"slack[{name!r}]", slack, low=0)
+
+    def on(self, rumap: RUMap, ends: Mapping[str, str]) -> Lexicographic:
+        needs = directions(rumap, self.order, "order", ends)
+        unknown = [n for n in self.slack if n not in needs]
+        if unknown:
+            raise InputError("slack names a column that is not in order", unknown, f"It has {', '.join(needs)}")
+        return replace(self, needs=needs)
+
+    def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
+        return [(_turned(values[n], end), float(self.slack.get(n, 0.0))) for n, end in self.needs.items()]
+
+    def value(self, values: Mapping[str, Array]) -> Array:
         return values[next(iter(self.needs))]
 
     def says(self, value: float) -> str:
@@ -171,18 +219,53 @@ class Lexicographic(Rule):
 
 
 @dataclass(frozen=True)
-class OwnLoss(Rule):
-    """The least expected loss of the agency, a function of columns of the map."""
+class ExpectedLoss(Criterion):
+    """The least expected loss of the agency itself, averaged over the errors of what the loss looks at.
 
-    loss: Callable[..., Any]
-    arguments: Sequence[str]
-    needs: Mapping[str, str]
-    by_name: bool = False
+    Parameters
+    ----------
+    loss : callable
+        ``loss(risk, utility)``, or a function of other columns by the names of its arguments.
+    """
 
-    def tiers(self, values: Mapping[str, Any]) -> list[Tier]:
+    about: ClassVar[str] = "expected loss"
+    loss: Callable[..., object]
+    arguments: Sequence[str] = field(default=("risk", "utility"), repr=False)
+    needs: Mapping[str, str] = field(default_factory=lambda: dict(PLAIN), repr=False)
+    by_name: bool = field(default=False, repr=False)
+
+    def on(self, rumap: RUMap, ends: Mapping[str, str]) -> ExpectedLoss:
+        do = "Write ExpectedLoss(lambda risk, utility: 3 * risk - utility), or name columns: lambda risk, IO: ..."
+        if not callable(self.loss):
+            raise InputError("loss must be a function of risk and utility", self.loss, do)
+        try:
+            parameters = inspect.signature(self.loss).parameters.values()
+        except (TypeError, ValueError):  # a numpy ufunc has none
+            return self
+        plain = (
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            inspect.Parameter.KEYWORD_ONLY,
+        )
+        needed = [p for p in parameters if p.kind in plain and p.default is p.empty]
+        names = [p.name for p in needed]
+        if names and all(n in PLAIN or n in rumap.columns for n in names):
+            for name in names:
+                check_column(rumap, name, "loss")
+            # The frontier needs better ends; the loss itself does not, so columns without one are left out.
+            known = known_ends(rumap) | dict(ends)
+            by_name = all(p.kind is not inspect.Parameter.POSITIONAL_ONLY for p in needed)
+            return replace(self, arguments=names, needs={n: known[n] for n in names if n in known}, by_name=by_name)
+        if len(names) == 2 and not any(p.kind is inspect.Parameter.KEYWORD_ONLY for p in needed):
+            return self
+        raise InputError(
+            "loss must be a function of risk and utility, or of columns by their names", f"arguments {names}", do
+        )
+
+    def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
         return [(-self.value(values), 0.0)]
 
-    def value(self, values: Mapping[str, Any]) -> Any:
+    def value(self, values: Mapping[str, Array]) -> Array:
         arrays = np.broadcast_arrays(*(np.asarray(values[n], dtype=np.float64) for n in self.arguments))
         try:
             with np.errstate(all="ignore"):  # a loss that is no number at infinite risk is NaN, and is not chosen
@@ -197,12 +280,12 @@ class OwnLoss(Rule):
     def says(self, value: float) -> str:
         return f"expected loss {value:.4g}"
 
-    def _call(self, arguments: Any) -> Any:
+    def _call(self, arguments: Sequence[Array] | Sequence[float]) -> object:
         return self.loss(**dict(zip(self.arguments, arguments, strict=True))) if self.by_name else self.loss(*arguments)
 
-    def _one(self, arguments: Any) -> float:
+    def _one(self, arguments: Sequence[float]) -> float:
         try:
-            return float(as_float_array("loss", self._call(arguments)))
+            return float(as_float_array("loss", self._call(arguments)))  # type: ignore[arg-type]
         except (TypeError, ValueError) as error:
             raise InputError(
                 "loss must give a number for each release",
@@ -211,75 +294,29 @@ class OwnLoss(Rule):
             ) from None
 
 
-def as_rule(rumap: RUMap, weights: Any, order: Any, slack: Any, loss: Any, ends: Mapping[str, str]) -> Rule:
-    """The rule that these arguments of `choose` describe; at most one of them may be given."""
-    check_map(rumap)
-    given = [n for n, v in (("weights", weights), ("order", order), ("loss", loss)) if v is not None]
-    if len(given) > 1:
-        raise InputError("A choice follows one rule", " and ".join(given), "Give one of weights, order and loss")
-    if slack is not None and order is None:
-        raise InputError("slack belongs to order", "slack alone", 'Write order=["IO", "KL"], slack={"IO": 0.01}')
-    if weights is not None:
-        if not isinstance(weights, Mapping) or not weights:
-            raise InputError(
-                "weights must say what each column counts", weights, 'Write weights={"risk": 2, "utility": 1}'
-            )
-        needs = directions(rumap, list(weights), "weights", ends)
-        return Weighted(
-            {n: check_number(f"weights[{n!r}]", w, low=0, open_low=True) for n, w in weights.items()}, needs
-        )
-    if order is not None:
-        needs = directions(rumap, order, "order", ends)
-        if slack is not None and not isinstance(slack, Mapping):
-            raise InputError("slack must say how much each column may lose", slack, 'Write slack={"IO": 0.01}')
-        given_slack = dict(slack or {})
-        unknown = [n for n in given_slack if n not in needs]
-        if unknown:
-            raise InputError("slack names a column that is not in order", unknown, f"It has {', '.join(needs)}")
-        return Lexicographic(needs, {n: check_number(f"slack[{n!r}]", s, low=0) for n, s in given_slack.items()})
-    return MostUseful() if loss is None else _own_loss(rumap, loss, ends)
+def check_criterion(by: object) -> Criterion:
+    """The criterion that was given; the greatest utility if none was."""
+    if by is None:
+        return MostUseful()
+    if not isinstance(by, Criterion):
+        do = 'Write by=ruv.decide.Weighted({"utility": 1, "risk": 3}), Lexicographic([...]) or ExpectedLoss(f)'
+        raise InputError("by must be a criterion", by, do)
+    return by
 
 
-def first(tiers: Sequence[Tier], allowed: Any) -> Any:
+def first(tiers: Sequence[Tier], allowed: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Position of the best allowed release, along the last axis; those that tie in everything go to the first listed.
 
     >>> int(first([(np.array([1.0, 3.0, 2.9]), 0.2), (np.array([0.0, 1.0, 2.0]), 0.0)], np.array([True, True, True])))
     2
     """
-    left = np.array(allowed, dtype=bool)
+    tied = np.array(allowed, dtype=bool)
     for values, slack in tiers:
-        best = np.max(np.where(left, values, -np.inf), axis=-1, keepdims=True)
-        left &= values >= best - slack
-    return np.argmax(left, axis=-1)
+        best = np.max(np.where(tied, values, -np.inf), axis=-1, keepdims=True)
+        tied &= values >= best - slack
+    return np.asarray(np.argmax(tied, axis=-1))
 
 
-def _own_loss(rumap: RUMap, loss: Any, ends: Mapping[str, str]) -> OwnLoss:
-    do = "Write loss=lambda risk, utility: 3 * risk - utility, or name columns: lambda risk, IO: ..."
-    if not callable(loss):
-        raise InputError("loss must be a function of risk and utility", loss, do)
-    try:
-        parameters = inspect.signature(loss).parameters.values()
-    except (TypeError, ValueError):  # a numpy ufunc has none
-        return OwnLoss(loss, ("risk", "utility"), {"risk": "lower", "utility": "higher"})
-    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    needed = [p for p in parameters if p.kind in plain and p.default is p.empty]
-    names = [p.name for p in needed]
-    columns = {"risk", "utility", *rumap.columns}
-    if names and all(n in columns for n in names):
-        for name in names:
-            check_column(rumap, name, "loss")
-        # The frontier beside the choice needs ends; the loss itself does not, so unknown ones are left out.
-        stored = rumap.attrs.get("better", {})
-        known = {k: v for part in (stored if isinstance(stored, list) else [stored]) for k, v in part.items()}
-        known = {"risk": "lower", "utility": "higher", **known, **ends}
-        by_name = all(p.kind is not inspect.Parameter.POSITIONAL_ONLY for p in needed)
-        return OwnLoss(loss, names, {n: known[n] for n in names if n in known}, by_name)
-    if len(names) == 2 and not any(p.kind is inspect.Parameter.KEYWORD_ONLY for p in needed):
-        return OwnLoss(loss, ("risk", "utility"), {"risk": "lower", "utility": "higher"})
-    raise InputError(
-        "loss must be a function of risk and utility, or of columns by their names", f"arguments {names}", do
-    )
-
-
-def _turned(values: Any, end: str) -> Tier:
-    return (values if end == "higher" else -values, 0.0)
+def _turned(values: Array, end: str) -> Array:
+    """The values so that greater is better."""
+    return values if end == "higher" else -values

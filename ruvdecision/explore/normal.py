@@ -94,8 +94,7 @@ LESSON = Lesson(
     name="normal",
     title="Two users and a normal variable",
     about="Trottini and Fienberg (2002), example 1. The agency may suppress everything, average the records in groups, "
-    "add noise, or add "
-    "noise and average. The intruder wants record 0, the scientist the population mean.",
+    "add noise, or add noise and average. The intruder wants record 0, the scientist the population mean.",
     controls=(
         Slider("n", "Records n", counts(1, 1000), 10, whole=True),
         Slider("variance", "Variance σ² of a record", rising(0.1, 20, 60), 2.0),

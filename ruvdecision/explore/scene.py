@@ -144,8 +144,7 @@ def _facts(rumap: RUMap, choice: Any, max_risk: float) -> list[str]:
         if rumap.utility[best] > choice.utility:
             facts.append(
                 f"Without the threshold it would be {rumap.releases[best]}, with utility "
-                f"{number(float(rumap.utility[best]), 4)} "
-                f"and risk {number(float(rumap.risk[best]), 4)}."
+                f"{number(float(rumap.utility[best]), 4)} and risk {number(float(rumap.risk[best]), 4)}."
             )
     front = int(not_dominated(rumap.risk, rumap.utility).sum())
     if front:

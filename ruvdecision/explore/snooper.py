@@ -145,8 +145,7 @@ LESSON = Lesson(
     name="snooper",
     title="A snooper against noise",
     about="Duncan, Keller-McNulty and Stokes (2001). Every record gets noise; the scientist takes the mean of the "
-    "release. How much noise "
-    "is needed depends on whom the snooper is after, and on what the snooper knows.",
+    "release. How much noise is needed depends on whom the snooper is after, and on what the snooper knows.",
     controls=(
         Slider("n", "Records n", counts(2, 1000), 200, whole=True),
         Slider("variance", "Variance σ² of a record", rising(0.1, 20, 60), 1.0),

@@ -77,9 +77,8 @@ LESSON = Lesson(
     name="weights",
     title="Two variables and their weights",
     about="Trottini and Fienberg (2002), example 2. The records have two variables, with variances 1 and 1.5; one of "
-    "them gets noise "
-    "before all records are averaged. Which one should it be? That depends on how much each user minds errors in each "
-    "variable.",
+    "them gets noise before all records are averaged. Which one should it be? That depends on how much each user minds "
+    "errors in each variable.",
     controls=(
         Slider("n", "Records n", counts(2, 1000), 20, whole=True),
         Slider("correlation", "Correlation of the variables", even(-0.95, 0.95, 0.05), 0.15),

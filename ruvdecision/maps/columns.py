@@ -4,109 +4,110 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from ..checks import as_float_array
+from ..checks import as_float_array, is_single
 from ..errors import InputError
 from ..protocols import Array, Value
 
-__all__ = [
-    "SCHEMA",
-    "as_before",
-    "as_column",
-    "as_names",
-    "as_pair",
-    "as_value",
-    "check_name",
-    "frozen",
-    "matches",
-    "parameter_columns",
-    "same_mask",
-    "stack",
-    "technique_of",
-    "tell_apart",
-    "used",
-    "whole_text",
-]
+if TYPE_CHECKING:
+    from ..masks.base import Mask
 
+__all__ = ["SCHEMA", "Entries", "Labels"]
+
+Entries = NDArray[np.generic]
+"""A column: numbers or text, one entry per release."""
+Scalar = TypeVar("Scalar", bound=np.generic)
+Condition = str | float | Iterable[str] | Iterable[float] | Callable[..., object]
+"""What `RUMap.select` looks for in a column: a value, a list of values, or a function that says yes or no."""
 SCHEMA = (
     "release", "technique", "intruder_uncertainty", "scientist_uncertainty", "risk", "utility",
     "risk_error", "utility_error", "engine", "intruder_error", "scientist_error", "mask",
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Labels:
+    """What the releases of a map are called, where it is not what their masks say.
+
+    Parameters
+    ----------
+    names : sequence of str, optional
+        A name for every release; ``str(mask)`` if not given.
+    technique : str or sequence of str, optional
+        One technique, or one per release.
+    parameters : mapping from name to array, optional
+        Columns of parameters.
+    """
+
+    names: Sequence[str] | None = None
+    technique: str | Sequence[str] | None = None
+    parameters: Mapping[str, ArrayLike] | None = None
+
+
 _HALVES = re.compile("[\ud800-\udfff]")
 
 
-def stack(a: Mapping[str, Any], b: Mapping[str, Any], n: int, m: int) -> dict[str, Any]:
+def stack(a: Mapping[str, Entries], b: Mapping[str, Entries], n: int, m: int) -> dict[str, Entries]:
     """Stack columns; a column that one map lacks is NaN there, or empty text."""
     stacked = {}
     for name in {**a, **b}:
-        x, y = a.get(name), b.get(name)
-        if any(v is not None and v.dtype.kind in "US" for v in (x, y)):
-            x = np.full(n, "") if x is None else as_text(x)
-            y = np.full(m, "") if y is None else as_text(y)
+        parts = [(a.get(name), n), (b.get(name), m)]
+        if any(v is not None and v.dtype.kind in "US" for v, _ in parts):
+            both: list[Entries] = [np.full(size, "") if v is None else as_text(v) for v, size in parts]
         else:
-            x = np.full(n, np.nan) if x is None else x
-            y = np.full(m, np.nan) if y is None else y
-        stacked[name] = frozen(np.concatenate([x, y]))
+            both = [np.full(size, np.nan) if v is None else v for v, size in parts]
+        stacked[name] = frozen(np.concatenate(both))
     return stacked
 
 
-def as_text(values: Any) -> Any:
+def as_text(values: Entries) -> Entries:
     """Turn a column of numbers into text; NaN becomes empty."""
     if values.dtype.kind in "US":
         return values
     return np.array(["" if v != v else f"{v:.10g}" if isinstance(v, float) else str(v) for v in values.tolist()])
 
 
-def parameter_columns(masks: Sequence[Any], taken: set[str]) -> dict[str, Any]:
+def parameter_columns(masks: Sequence[Mask | None], taken: set[str]) -> dict[str, Entries]:
     """Collect the parameters of every mask into columns: numbers where all are numbers, otherwise text."""
-    each = [{} if m is None or not hasattr(m, "parameters") else m.parameters() for m in masks]
-    names = dict.fromkeys(k for p in each for k in p)
-    columns = {}
-    for name in names:
+    each = [m.parameters() if m is not None and hasattr(m, "parameters") else {} for m in masks]
+    columns: dict[str, Entries] = {}
+    for name in dict.fromkeys(k for p in each for k in p):
         entries = [p.get(name) for p in each]
-        numeric = all(
-            v is None or (isinstance(v, (int, float, np.integer, np.floating)) and not isinstance(v, bool))
-            for v in entries
-        )
-        if numeric:
-            array = np.array([np.nan if v is None else float(v) for v in entries])
+        if all(v is None or _is_number(v) for v in entries):
+            array: Entries = np.array([np.nan if v is None else float(v) for v in entries])
         else:
-            array = np.array(
-                [
-                    "" if v is None else v if isinstance(v, str) else f"{v:.10g}" if isinstance(v, float) else str(v)
-                    for v in entries
-                ]
-            )
+            array = np.array(["" if v is None else f"{v:.10g}" if isinstance(v, float) else str(v) for v in entries])
         # A mask of somebody's own may call a parameter "risk".
         columns[f"mask_{name}" if name in taken else str(name)] = frozen(array)
     return columns
 
 
-def used(columns: dict[str, Any]) -> dict[str, Any]:
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def used(columns: Mapping[str, Entries]) -> dict[str, Entries]:
     """Drop columns that are empty for every release."""
     return {k: v for k, v in columns.items() if np.any(v != "" if v.dtype.kind in "US" else ~np.isnan(v))}
 
 
-def technique_of(mask: Any) -> str:
+def technique_of(mask: Mask | None) -> str:
     """Technique of a mask, its class name if it says none."""
     return str(getattr(mask, "technique", type(mask).__name__))
 
 
-def same_mask(a: Any, b: Any) -> bool:
+def same_mask(a: Mask | None, b: Mask | None) -> bool:
     """Tell whether two masks with the same text are the same mask."""
-    if a is b:
-        return True
-    if type(a) is not type(b):
-        return False
-    if hasattr(a, "family") and hasattr(a, "numbers"):
-        return bool(a.family == b.family and a.numbers == b.numbers)
-    return True  # same kind and same text is all we can know of a mask from elsewhere
+    if a is b or type(a) is not type(b):
+        return a is b
+    # Same kind and same text is all we can know of a mask from elsewhere.
+    return all(getattr(a, name, None) == getattr(b, name, None) for name in ("family", "numbers"))
 
 
 def tell_apart(labels: list[str]) -> tuple[str, ...]:
@@ -146,15 +147,14 @@ def whole_text(value: object) -> str:
     return _HALVES.sub("\ufffd", str(value))
 
 
-def as_value(name: str, value: Any) -> Value | None:
+def as_value(name: str, value: Value | ArrayLike | None) -> Value | None:
     """Check a user's uncertainties and their errors."""
     if value is None:
         return None
-    u, error = value if isinstance(value, Value) else (value, 0.0)
-    u = as_float_array(name, u)
+    given, given_error = value if isinstance(value, Value) else (value, 0.0)
+    u, error = as_float_array(name, given), as_float_array(f"{name} error", given_error)
     if u.ndim != 1:
         raise InputError(f"{name} must have one uncertainty per release", f"shape {u.shape}", "Give a flat array")
-    error = as_float_array(f"{name} error", error)
     if error.ndim and error.shape != u.shape:
         raise InputError(
             f"{name} must have one error per release",
@@ -166,7 +166,7 @@ def as_value(name: str, value: Any) -> Value | None:
     return Value(frozen(u), frozen(np.broadcast_to(error, u.shape)))
 
 
-def as_pair(before: Any) -> tuple[Any, Any]:
+def as_pair(before: Sequence[ArrayLike | None] | None) -> tuple[ArrayLike | None, ArrayLike | None]:
     """Check the pair of U0."""
     if before is None:
         return (None, None)
@@ -177,8 +177,8 @@ def as_pair(before: Any) -> tuple[Any, Any]:
     return (before[0], before[1])
 
 
-def as_before(name: str, before: Any, size: int) -> Array:
-    """Spread one U0 over all releases."""
+def as_before(name: str, before: ArrayLike | None, size: int) -> Array:
+    """U0 of every release."""
     array = as_float_array(f"U0 of the {name}", np.nan if before is None else before)
     if array.ndim and array.shape != (size,):
         raise InputError(
@@ -187,7 +187,7 @@ def as_before(name: str, before: Any, size: int) -> Array:
     return frozen(np.broadcast_to(array, (size,)))
 
 
-def check_name(name: Any, taken: Collection[str] = SCHEMA) -> str:
+def check_name(name: object, taken: Collection[str] = SCHEMA) -> str:
     """Check the name of a column against those that are taken."""
     if not isinstance(name, str) or not name.strip():
         raise InputError("A column is named by text", name, "Give it a name")
@@ -196,17 +196,15 @@ def check_name(name: Any, taken: Collection[str] = SCHEMA) -> str:
     return name
 
 
-def as_column(name: str, values: Any) -> Any:
+def as_column(name: str, values: ArrayLike) -> Entries:
     """Check a column: one number or text per release. None is a missing number or empty text."""
     array = np.asarray(values)
     if array.dtype == object:
         known = [v for v in array.ravel() if v is not None]
-        numeric = known and all(isinstance(v, (bool, int, float, np.number, np.bool_)) for v in known)
-        array = (
-            np.array([np.nan if v is None else v for v in array.ravel()], dtype=float)
-            if numeric
-            else np.array(["" if v is None else str(v) for v in array.ravel()])
-        )
+        if known and all(isinstance(v, (bool, int, float, np.number, np.bool_)) for v in known):
+            array = np.array([np.nan if v is None else v for v in array.ravel()], dtype=float)
+        else:
+            array = np.array(["" if v is None else str(v) for v in array.ravel()])
     if array.dtype.kind == "U":
         array = np.array([whole_text(v) for v in array.ravel().tolist()], dtype=str).reshape(array.shape)
     if array.ndim != 1:
@@ -216,22 +214,22 @@ def as_column(name: str, values: Any) -> Any:
     return frozen(array)
 
 
-def frozen(array: Any) -> Any:
+def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
     """Copy an array and lock it: maps share their arrays."""
     array = np.array(array)
     array.setflags(write=False)
     return array
 
 
-def matches(values: Any, wanted: Any, name: str) -> Any:
+def matches(values: Entries, wanted: Condition, name: str) -> NDArray[np.bool_]:
     """Tell which entries meet a condition of `RUMap.select`."""
     if callable(wanted):
-        result = np.asarray([bool(wanted(v)) for v in values.tolist()])
-        return result
-    options = list(wanted) if isinstance(wanted, (list, tuple, set, np.ndarray, range)) else [wanted]
+        return np.asarray([bool(wanted(v)) for v in values.tolist()])
+    options: list[str | float] = [wanted] if is_single(wanted) else list(wanted)  # type: ignore[list-item, arg-type]
     if values.dtype.kind in "US":
         return np.isin(values, [str(w) for w in options])
     if any(isinstance(w, str) for w in options):
         raise InputError(f"{name} is a column of numbers", wanted, "Give a number")
+    numbers = np.asarray(values, dtype=np.float64)
     with np.errstate(invalid="ignore"):
-        return np.any([np.isclose(values, float(w), rtol=1e-12, atol=0) for w in options], axis=0)
+        return np.any([np.isclose(numbers, float(w), rtol=1e-12, atol=0) for w in options], axis=0)

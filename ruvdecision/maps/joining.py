@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,21 +22,21 @@ __all__ = ["join"]
 def join(a: RUMap, b: RUMap, named: bool) -> RUMap:
     """Put map ``b`` below map ``a``; ``named`` says that prefixes tell different users apart."""
     for role in ("risk", "utility"):
-        ours, theirs = getattr(a, f"{role}_score"), getattr(b, f"{role}_score")
-        if ours != theirs:
+        ours, theirs = a.axis(role), b.axis(role)
+        who = ours.who
+        if ours.score != theirs.score:
             raise InputError(
                 f"The maps measure {role} by different functions",
-                f"{ours.name} and {theirs.name}",
+                f"{ours.score.name} and {theirs.score.name}",
                 f"Give both the same one first, with_{role}(...)",
             )
-    for who in ("intruder", "scientist"):
         if not named and a.attrs.get(who) != b.attrs.get(who):
             raise InputError(
                 f"The maps have different users: the {who}s differ",
                 [a.attrs.get(who), b.attrs.get(who)],
                 "Tell the maps apart with RUMap.concat([a, b], names=[...])",
             )
-        if (getattr(a, who) is None) != (getattr(b, who) is None):
+        if (ours.value is None) != (theirs.value is None):
             raise InputError(
                 f"One map has the {who}'s uncertainty and the other has not", None, "Join maps of the same kind"
             )
@@ -49,12 +49,13 @@ def join(a: RUMap, b: RUMap, named: bool) -> RUMap:
         )
 
     def glue(x: Value | None, y: Value | None) -> Value | None:
-        return (
-            None
-            if x is None or y is None
-            else Value(*(frozen(np.concatenate(pair)) for pair in zip(x, y, strict=True)))
-        )
+        if x is None or y is None:
+            return None
+        return Value(*(frozen(np.concatenate(pair)) for pair in zip(x, y, strict=True)))
 
+    masks = None
+    if a.masks is not None or b.masks is not None:
+        masks = (a.masks or (None,) * a.size) + (b.masks or (None,) * b.size)
     attrs = {k: _merge_attr(k, a.attrs, b.attrs) for k in {**a.attrs, **b.attrs}}
     return replace(
         a,
@@ -62,9 +63,7 @@ def join(a: RUMap, b: RUMap, named: bool) -> RUMap:
         intruder=glue(a.intruder, b.intruder),
         scientist=glue(a.scientist, b.scientist),
         before=(np.concatenate([a.before[0], b.before[0]]), np.concatenate([a.before[1], b.before[1]])),
-        masks=None
-        if a.masks is None and b.masks is None
-        else (a.masks or (None,) * a.size) + (b.masks or (None,) * b.size),
+        masks=masks,
         columns=MappingProxyType(stack(a.columns, b.columns, a.size, b.size)),
         attrs=MappingProxyType(attrs),
         notes=tuple(dict.fromkeys(a.notes + b.notes)),
@@ -75,7 +74,7 @@ def join(a: RUMap, b: RUMap, named: bool) -> RUMap:
     )
 
 
-def _merge_attr(key: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Any:
+def _merge_attr(key: str, a: Mapping[str, object], b: Mapping[str, object]) -> object:
     if key not in a or key not in b:
         return a.get(key, b.get(key))
     x, y = a[key], b[key]

@@ -8,6 +8,7 @@ first looked at, so that a map of thousands of masks costs no more than its numb
 from __future__ import annotations
 
 import functools
+import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,13 +18,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from .._version import __version__
 from ..checks import check_index, is_single, suggest
 from ..errors import InputError
 from ..protocols import Array, Value
+from ..users.panel import Panel
 from .columns import (
     SCHEMA,
+    Condition,
+    Entries,
+    Labels,
     as_before,
     as_column,
     as_names,
@@ -40,18 +46,47 @@ from .columns import (
     whole_text,
 )
 from .joining import join
-from .scores import Column, Reciprocal, as_score
+from .scores import Axis, Column, Reciprocal, Score, ScoreLike, as_score
 from .show import Row, as_html_table, as_text_table
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
-    from ..decide import Choice, Explanation
+    from ..decide.choice import Choice
+    from ..decide.compare import Explanation, Releases
+    from ..decide.criteria import Columns, Criterion
+    from ..decide.probability import Errors
+    from ..masks.base import Mask
+    from ..protocols import Belief
+    from ..users.user import Snooper, User
 
-__all__ = ["RUMap", "Row"]
+__all__ = ["Labels", "Provenance", "RUMap", "Row"]
+
+NUMBERS = ("risk", "utility", "risk_error", "utility_error")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """How the numbers of a map were made.
+
+    Parameters
+    ----------
+    engine : str or sequence of str
+        Which engine gave each entry.
+    notes : sequence of str
+        Remarks that belong to the map.
+    users : pair, optional
+        The intruder and the scientist themselves, for what needs more than their description. They are not saved.
+    draws : mapping
+        Kept posterior draws by user and position. They are not saved.
+    """
+
+    engine: str | Sequence[str] = ""
+    notes: Sequence[str] = ()
+    users: tuple[User | Snooper | Panel, User | Snooper | Panel] | None = None
+    draws: Mapping[str, Mapping[int, xr.Dataset]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,40 +106,35 @@ class RUMap:
     intruder: Value | None
     scientist: Value | None
     before: tuple[Array, Array]
-    risk_score: Any
-    utility_score: Any
-    masks: tuple[Any, ...] | None = None
-    columns: Mapping[str, Any] = field(default_factory=dict)
+    risk_score: Score | Column
+    utility_score: Score | Column
+    masks: tuple[Mask | None, ...] | None = None
+    columns: Mapping[str, Entries] = field(default_factory=dict)
     attrs: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    _engine: Any = ""
-    _labels: Any = None
-    _technique: Any = None
-    _parameters: Any = None
-    users: tuple[Any, Any] | None = None
+    users: tuple[User | Snooper | Panel, User | Snooper | Panel] | None = None
     """The intruder and the scientist that the map was made with; not in files."""
-    _draws: Mapping[str, Any] = field(default_factory=dict)
+    _engine: str | tuple[str, ...] = ""
+    _labels: tuple[str, ...] | None = None
+    _technique: str | tuple[str, ...] | None = None
+    _parameters: Mapping[str, Entries] | None = None
+    _draws: Mapping[str, Mapping[str, xr.Dataset]] = field(default_factory=dict)
 
     # -- making --------------------------------------------------------------------------------------
 
     @classmethod
     def build(
         cls,
-        masks: Sequence[Any] | None = None,
-        labels: Sequence[str] | None = None,
-        intruder: Any = None,
-        scientist: Any = None,
-        before: Any = (None, None),
-        engine: str | Sequence[str] = "",
-        risk: Any = "reciprocal",
-        utility: Any = "reciprocal",
-        columns: Mapping[str, Any] | None = None,
-        attrs: Mapping[str, Any] | None = None,
-        technique: str | Sequence[str] | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        notes: Sequence[str] = (),
-        users: tuple[Any, Any] | None = None,
-        draws: Mapping[str, Mapping[int, Any]] | None = None,
+        masks: Sequence[Mask | None] | None = None,
+        labels: Sequence[str] | Labels | None = None,
+        intruder: Value | ArrayLike | None = None,
+        scientist: Value | ArrayLike | None = None,
+        before: Sequence[ArrayLike | None] | None = None,
+        risk: ScoreLike = "reciprocal",
+        utility: ScoreLike = "reciprocal",
+        columns: Mapping[str, ArrayLike] | None = None,
+        attrs: Mapping[str, object] | None = None,
+        provenance: Provenance | None = None,
     ) -> RUMap:
         """Make a map from arrays with one entry per release.
 
@@ -112,15 +142,14 @@ class RUMap:
         ----------
         masks : sequence of masks, optional
             Anything with ``str()``, ``technique`` and ``parameters()``. Without masks give ``labels``.
-        labels : sequence of str, optional
-            Names of the releases; ``str(mask)`` if not given.
+        labels : sequence of str or Labels, optional
+            Names of the releases; ``str(mask)`` if not given. `Labels` also holds techniques and parameters that
+            override what the masks say.
         intruder, scientist : Value or array, optional
             The users' uncertainties, averaged over replicates, with their errors. Leave one out if the map's
             risk (or utility) is a column.
         before : pair of float or arrays
             Both users' uncertainty before any release, needed by the gains only.
-        engine : str or sequence of str
-            Which engine gave each entry.
         risk, utility : str, callable, Score or Column
             A decreasing function of U, or the name of a column.
         columns : mapping, optional
@@ -128,85 +157,75 @@ class RUMap:
             ``_converged``, marks releases whose sampler did not converge.
         attrs : mapping, optional
             Seed, replicates, the users' descriptions (``intruder`` and ``scientist``), ...
-        technique, parameters : optional
-            Override what the masks say: one technique (or one per release), and a mapping of parameter columns.
-        notes : sequence of str
-            Remarks that belong to the map.
-        users : pair, optional
-            The intruder and the scientist themselves, for what needs more than their description. They are not saved.
-        draws : mapping, optional
-            Kept posterior draws by user and position. They are not saved.
+        provenance : Provenance, optional
+            Which engine gave each entry, remarks, the users themselves and draws that were kept.
         """
-        values = [as_value(name, v) for name, v in (("intruder", intruder), ("scientist", scientist))]
+        made = provenance or Provenance()
+        called = labels if isinstance(labels, Labels) else Labels(labels)
+        values = {"intruder": as_value("intruder", intruder), "scientist": as_value("scientist", scientist)}
         extra = {check_name(k): as_column(k, v) for k, v in (columns or {}).items()}
-        sizes = {"masks": masks, "labels": labels}
-        counts = {k: len(v) for k, v in sizes.items() if v is not None}
-        counts |= {k: v.value.shape[0] for k, v in zip(("intruder", "scientist"), values, strict=True) if v is not None}
-        counts |= {f"column {k}": len(v) for k, v in extra.items()}
-        if not isinstance(engine, str):
-            counts["engine"] = len(engine)
-        if technique is not None and not isinstance(technique, str):
-            counts["technique"] = len(technique)
-        given = (
-            None
-            if parameters is None
-            else {check_name(k, {*SCHEMA, *extra}): as_column(k, v) for k, v in parameters.items()}
-        )
-        counts |= {f"parameter {k}": len(v) for k, v in (given or {}).items()}
-        if masks is None and labels is None:
+        taken = {*SCHEMA, *extra}
+        given = None
+        if called.parameters is not None:
+            given = {check_name(k, taken): as_column(k, v) for k, v in called.parameters.items()}
+        if masks is None and called.names is None:
             raise InputError("A map needs masks or labels", None, "Give masks=[...] or labels=[...]")
+        counts = {k: v.value.shape[0] for k, v in values.items() if v is not None}
+        lists = {"masks": masks, "labels": called.names, "engine": made.engine, "technique": called.technique}
+        counts |= {k: len(v) for k, v in lists.items() if v is not None and not isinstance(v, str)}
+        counts |= {f"column {k}": len(v) for k, v in extra.items()}
+        counts |= {f"parameter {k}": len(v) for k, v in (given or {}).items()}
         if len(set(counts.values())) != 1:
             raise InputError("Everything in a map has one entry per release", counts, "Give arrays of the same length")
         size = next(iter(counts.values()))
         if size == 0:
             raise InputError("A map needs at least one release", "none", "List at least one mask")
-        reference = tuple(
-            as_before(name, b, size) for name, b in zip(("intruder", "scientist"), as_pair(before), strict=True)
-        )
+        first, second = as_pair(before)
         rumap = cls(
             size,
-            values[0],
-            values[1],
-            reference,  # type: ignore[arg-type]
+            values["intruder"],
+            values["scientist"],
+            (as_before("intruder", first, size), as_before("scientist", second, size)),
             as_score(risk, tuple(extra)),
             as_score(utility, tuple(extra)),
             None if masks is None else tuple(masks),
             MappingProxyType(extra),
             MappingProxyType({**_versions(), **(attrs or {})}),
-            tuple(notes),
-            whole_text(engine) if isinstance(engine, str) else tuple(map(whole_text, engine)),
-            None if labels is None else as_names(labels),
-            technique
-            if technique is None
-            else whole_text(technique)
-            if isinstance(technique, str)
-            else tuple(map(whole_text, technique)),
+            tuple(made.notes),
+            made.users,
+            _whole(made.engine),
+            None if called.names is None else as_names(called.names),
+            None if called.technique is None else _whole(called.technique),
             given,
-            users,
         )
-        if draws:
+        if made.draws:
             names = rumap.releases
-            kept = {user: {names[i]: found for i, found in parts.items()} for user, parts in draws.items() if parts}
-            rumap = replace(rumap, _draws=MappingProxyType(kept))
+            kept = {user: {names[i]: found for i, found in parts.items()} for user, parts in made.draws.items()}
+            rumap = replace(rumap, _draws=MappingProxyType({user: parts for user, parts in kept.items() if parts}))
         for role in ("risk", "utility"):
+            axis = rumap.axis(role)
             # 1/U of a negative entropy makes no sense, but U itself does: that is said when risk is looked at.
-            if not isinstance(getattr(rumap, f"{role}_score"), Reciprocal) or rumap._user(role)[0] is None:
-                rumap._check_score(role)
-        if labels is None:
+            if not isinstance(axis.score, Reciprocal) or axis.value is None:
+                axis.check()
+        if called.names is None:
             rumap._refuse_duplicates()
         return rumap
 
-    def with_risk(self, score: Any) -> RUMap:
+    def with_risk(self, score: ScoreLike) -> RUMap:
         """The same uncertainties with risk measured by another decreasing function (or a column)."""
         changed = replace(self, risk_score=as_score(score, tuple(self.columns)))
-        changed._check_score("risk")
+        changed.axis("risk").check()
         return changed
 
-    def with_utility(self, score: Any) -> RUMap:
+    def with_utility(self, score: ScoreLike) -> RUMap:
         """The same uncertainties with utility measured by another decreasing function (or a column)."""
         changed = replace(self, utility_score=as_score(score, tuple(self.columns)))
-        changed._check_score("utility")
+        changed.axis("utility").check()
         return changed
+
+    def with_column(self, name: str, values: ArrayLike) -> RUMap:
+        """The same map with one column more (or another one of that name)."""
+        return replace(self, columns=MappingProxyType({**self.columns, name: as_column(name, values)}))
 
     @staticmethod
     def concat(maps: Iterable[RUMap], names: Sequence[str] | None = None) -> RUMap:
@@ -256,7 +275,7 @@ class RUMap:
         return self.releases if self.masks is None else tuple(technique_of(m) for m in self.masks)
 
     @cached_property
-    def parameters(self) -> Mapping[str, Any]:
+    def parameters(self) -> Mapping[str, Entries]:
         """One array per mask parameter: floats with NaN where it does not apply, text if any entry is text."""
         if self._parameters is not None:
             return MappingProxyType(dict(self._parameters))
@@ -267,25 +286,47 @@ class RUMap:
         """Which engine gave each entry."""
         return (self._engine,) * self.size if isinstance(self._engine, str) else self._engine
 
+    def axis(self, role: str) -> Axis:
+        """What ``"risk"`` or ``"utility"`` is computed from."""
+        if role == "risk":
+            return Axis(role, "intruder", self.risk_score, self.intruder, self.before[0], self.columns)
+        return Axis(role, "scientist", self.utility_score, self.scientist, self.before[1], self.columns)
+
     @cached_property
+    def _views(self) -> dict[str, Value]:
+        return {}
+
+    def _view(self, role: str) -> Value:
+        """Risk or utility of every release, computed when it is first looked at."""
+        if role not in self._views:
+            axis = self.axis(role)
+            value, error = axis.score.on(axis)
+            self._views[role] = Value(frozen(value), frozen(error))
+        return self._views[role]
+
+    @property
     def risk(self) -> Array:
         """Disclosure risk, f(U of the intruder) or a column."""
-        return self._view("risk")[0]
+        return self._view("risk").value
 
-    @cached_property
+    @property
     def utility(self) -> Array:
         """Data utility, f(U of the scientist) or a column."""
-        return self._view("utility")[0]
+        return self._view("utility").value
 
-    @cached_property
+    @property
     def risk_error(self) -> Array:
         """Standard error of risk by the delta method; zero where it is exact."""
-        return self._view("risk")[1]
+        return self._view("risk").error
 
-    @cached_property
+    @property
     def utility_error(self) -> Array:
         """Standard error of utility by the delta method; zero where it is exact."""
-        return self._view("utility")[1]
+        return self._view("utility").error
+
+    def column(self, name: str) -> Value:
+        """A column of numbers with its standard error (zero if there is none); risk and utility are columns too."""
+        return self._view(name) if name in ("risk", "utility") else self.axis("risk").column(name)
 
     @property
     def intruder_uncertainty(self) -> Array:
@@ -298,13 +339,14 @@ class RUMap:
         return np.full(self.size, np.nan) if self.scientist is None else self.scientist.value
 
     @cached_property
-    def converged(self) -> Any:
+    def converged(self) -> NDArray[np.bool_]:
         """False where a sampler did not converge."""
         good = np.ones(self.size, dtype=bool)
         for name, values in self.columns.items():
             if name == "converged" or name.endswith("_converged"):
                 # A missing mark (NaN) means that no sampler ran.
-                good &= (values != 0) if values.dtype.kind in "biuf" else ~np.isin(values, ["False", "false", "no"])
+                numeric = values.dtype.kind in "biuf"
+                good &= np.asarray(values, dtype=float) != 0 if numeric else ~np.isin(values, ["False", "false", "no"])
         return good
 
     @cached_property
@@ -315,11 +357,11 @@ class RUMap:
         text = {"release": self.releases, "technique": self.techniques}
         coords = {k: ("release", np.asarray(v, dtype=str)) for k, v in text.items()}
         coords |= {k: ("release", np.asarray(v)) for k, v in self.parameters.items()}
-        data: dict[str, Any] = {}
+        data: dict[str, Entries] = {}
         for user, value in (("intruder", self.intruder), ("scientist", self.scientist)):
             if value is not None:
                 data[f"{user}_uncertainty"], data[f"{user}_error"] = value
-        data |= {k: getattr(self, k) for k in ("risk", "utility", "risk_error", "utility_error")}
+        data |= self._numbers
         data["engine"] = np.asarray(self.engine, dtype=str)
         data |= self.columns
         attrs = {**self.attrs, "risk_function": self.risk_score.name, "utility_function": self.utility_score.name}
@@ -329,14 +371,13 @@ class RUMap:
         """One row per release: label, technique, parameters, both users' U, risk, utility, errors, engine, measures."""
         import pandas as pd
 
-        table: dict[str, Any] = {"release": list(self.releases), "technique": list(self.techniques), **self.parameters}
+        table = pd.DataFrame({"release": list(self.releases), "technique": list(self.techniques)})
         users = [(name, v) for name, v in (("intruder", self.intruder), ("scientist", self.scientist)) if v is not None]
-        table |= {f"{name}_uncertainty": v.value for name, v in users}
-        table |= {k: getattr(self, k) for k in ("risk", "utility", "risk_error", "utility_error")}
-        table["engine"] = list(self.engine)
-        table |= {f"{name}_error": v.error for name, v in users}
-        table |= self.columns
-        return pd.DataFrame({k: v if isinstance(v, list) else np.array(v) for k, v in table.items()})
+        parts: dict[str, Entries | list[str]] = {**self.parameters, **{f"{k}_uncertainty": v.value for k, v in users}}
+        parts |= self._numbers | {"engine": list(self.engine)} | {f"{k}_error": v.error for k, v in users}
+        return table.assign(
+            **{k: v if isinstance(v, list) else np.array(v) for k, v in {**parts, **self.columns}.items()}
+        )
 
     # -- looking up ----------------------------------------------------------------------------------
 
@@ -362,7 +403,7 @@ class RUMap:
             return self._row(check_index("position", key, self.size))
         return self.take(key)
 
-    def take(self, rows: Any) -> RUMap:
+    def take(self, rows: ArrayLike) -> RUMap:
         """A map of these releases only: positions, labels or a boolean array, in the order given."""
         try:
             rows = np.asarray(rows)
@@ -390,30 +431,29 @@ class RUMap:
         if np.unique(rows).size != rows.size:
             raise InputError("A release is taken twice", rows.tolist(), "Name each position once")
 
-        def pick(sequence: Any) -> Any:
-            return sequence if sequence is None or isinstance(sequence, str) else tuple(sequence[i] for i in rows)
+        def pick(texts: str | tuple[str, ...]) -> str | tuple[str, ...]:
+            return texts if isinstance(texts, str) else tuple(texts[i] for i in rows)
 
         def cut(value: Value | None) -> Value | None:
             return None if value is None else Value(frozen(value.value[rows]), frozen(value.error[rows]))
 
+        technique = self._technique if self.masks is not None or self._technique is not None else self.techniques
         return replace(
             self,
             size=rows.size,
             intruder=cut(self.intruder),
             scientist=cut(self.scientist),
             before=(self.before[0][rows], self.before[1][rows]),
-            masks=pick(self.masks),
+            masks=None if self.masks is None else tuple(self.masks[i] for i in rows),
             columns=MappingProxyType({k: v[rows] for k, v in self.columns.items()}),
             _engine=pick(self._engine),
-            _labels=pick(self.releases),
-            _technique=pick(self._technique)
-            if self.masks is not None or self._technique is not None
-            else pick(self.techniques),
+            _labels=tuple(self.releases[i] for i in rows),
+            _technique=None if technique is None else pick(technique),
             # Drop columns that no release of the smaller map has.
             _parameters=None if self._parameters is None else used({k: v[rows] for k, v in self._parameters.items()}),
         )
 
-    def select(self, technique: Any = None, **conditions: Any) -> RUMap:
+    def select(self, technique: Condition | None = None, **conditions: Condition) -> RUMap:
         """The releases of a technique, or with given parameters.
 
         A condition is a value, a list of values, or a function of the column that gives True or False for each entry:
@@ -422,51 +462,45 @@ class RUMap:
         """
         if technique is not None:
             conditions = {"technique": technique, **conditions}
-        table = {
-            "release": self.releases,
-            "technique": self.techniques,
-            "engine": self.engine,
-            **self.parameters,
-            **self.columns,
-        }
+        texts = {"release": self.releases, "technique": self.techniques, "engine": self.engine}
+        table: dict[str, Entries] = {k: np.asarray(v) for k, v in texts.items()}
+        table |= {**self.parameters, **self.columns, **self._numbers}
         table |= {
-            k: getattr(self, k)
-            for k in ("intruder_uncertainty", "scientist_uncertainty", "risk", "utility", "risk_error", "utility_error")
+            "intruder_uncertainty": self.intruder_uncertainty,
+            "scientist_uncertainty": self.scientist_uncertainty,
         }
         keep = np.ones(self.size, dtype=bool)
         for name, wanted in conditions.items():
             if name not in table:
                 raise InputError("select names a column that is not there", name, suggest(name, list(table)))
-            here = matches(np.asarray(table[name]), wanted, name)
+            here = matches(table[name], wanted, name)
             if not np.any(keep & here):
-                seen = list(dict.fromkeys(np.asarray(table[name])[keep].tolist()))
                 raise InputError(
                     f"No release has this {name}",
                     wanted if not callable(wanted) else "a function that is never true",
-                    suggest(str(wanted), [str(s) for s in seen]),
+                    suggest(str(wanted), list(dict.fromkeys(map(str, table[name][keep].tolist())))),
                 )
             keep &= here
         return self.take(keep)
 
-    def with_order(self, belief: Any = None) -> RUMap:
-        """The map with a column ``dominated_whatever``: the release that tells everything this one does, whatever the users want.
+    def with_order(self, belief: Belief | None = None) -> RUMap:
+        """The map with a column ``dominated_whatever``: a release that tells all this one does, whatever the users want.
 
-        That release is more useful to every scientist and riskier with every intruder (Blackwell). Empty where there is none or
-        where it cannot be decided. ``belief`` is the intruder's if not given.
+        That release is more useful to every scientist and riskier with every intruder (Blackwell). Empty where there is
+        none or where it cannot be decided. ``belief`` is the intruder's if not given.
         """
         from ..analyses.blackwell import dominated_whatever
 
         if self.masks is None or (belief is None and self.users is None):
             raise InputError("The order needs the map's masks and a belief", None, "Evaluate masks, or give belief=")
-        if belief is None:
-            user: Any = self.users[0] if self.users is not None else None
-            while hasattr(user, "members"):
-                user = user.members[0]
-            belief = getattr(user, "belief", None)
-        column = as_column("dominated_whatever", dominated_whatever(list(self.masks), belief).column())
-        return replace(self, columns=MappingProxyType({**self.columns, "dominated_whatever": column}))
+        if belief is None and self.users is not None:
+            intruder = self.users[0]
+            belief = (intruder.users[0] if isinstance(intruder, Panel) else intruder).belief
+        return self.with_column(
+            "dominated_whatever", dominated_whatever([m for m in self.masks if m is not None], belief).column()
+        )
 
-    def draws(self, release: Any, user: str | None = None) -> Any:
+    def draws(self, release: str | int, user: str | None = None) -> xr.Dataset:
         """Posterior draws that `Sampling(keep=...)` kept for a release, as ArviZ takes them.
 
         Parameters
@@ -494,31 +528,38 @@ class RUMap:
 
     # -- deciding, drawing, keeping ------------------------------------------------------------------
 
-    def frontier(self, tolerance: float = 1e-12, *, columns: Any = None, **doubt: Any) -> RUMap:
+    def frontier(
+        self, tolerance: float = 1e-12, *, columns: Columns | None = None, probability: bool | Errors = False
+    ) -> RUMap:
         """The releases that no other one beats, in order of risk; see `ruvdecision.decide.frontier`."""
         from ..decide import frontier
 
-        return frontier(self, tolerance, columns=columns, **doubt)
+        return frontier(self, tolerance, columns=columns, probability=probability)
 
-    def choose(self, max_risk: float | None = None, tolerance: float = 1e-9, **rule: Any) -> Choice:
+    def choose(self, max_risk: float | None = None, by: Criterion | None = None, **options: Any) -> Choice:
         """The best release whose risk is allowed, by utility unless said otherwise; see `ruvdecision.decide.choose`."""
         from ..decide import choose
 
-        return choose(self, max_risk, tolerance, **rule)
+        return choose(self, max_risk, by, **options)
 
-    def probabilities(self, max_risk: float | None = None, **doubt: Any) -> pd.DataFrame:
-        """How surely each release meets the threshold, is on the frontier, is the best; see `ruvdecision.decide.probabilities`."""
+    def probabilities(
+        self, max_risk: float | None = None, *, columns: Columns | None = None, errors: Errors | None = None
+    ) -> pd.DataFrame:
+        """How probably each release meets the threshold, is on the frontier, is the best.
+
+        See `ruvdecision.decide.probabilities`.
+        """
         from ..decide import probabilities
 
-        return probabilities(self, max_risk, **doubt)
+        return probabilities(self, max_risk, columns=columns, errors=errors)
 
-    def explain(self, release: Any, *, columns: Any = None) -> Explanation:
+    def explain(self, release: Releases, *, columns: Columns | None = None) -> Explanation:
         """Who dominates a release and by how much; see `ruvdecision.decide.explain`."""
         from ..decide import explain
 
         return explain(self, release, columns=columns)
 
-    def dominated(self, *, columns: Any = None) -> pd.DataFrame:
+    def dominated(self, *, columns: Columns | None = None) -> pd.DataFrame:
         """Table of the dominated releases, by whom and by how much; see `ruvdecision.decide.dominated`."""
         from ..decide import dominated
 
@@ -530,33 +571,24 @@ class RUMap:
 
         return plots.rumap(self, max_risk, ax, **options)
 
-    def report(
-        self,
-        path: Any,
-        max_risk: float | None = None,
-        title: str | None = None,
-        notes: str | Sequence[str] = (),
-        format: str | None = None,
-        date: Any = "today",
-        **beside: Any,
-    ) -> Path:
-        """Write a report of the map and the choice, HTML or Markdown, not over one that exists unless ``overwrite=True``.
+    def report(self, path: str | os.PathLike[str], max_risk: float | None = None, **options: Any) -> Path:
+        """Write a report of the map and the choice, HTML or Markdown; not over one that exists unless ``overwrite=True``.
 
-        ``beside`` are ``sensitivity``, ``limit``, ``record_risk``, ``rule``, ``figures`` and ``overwrite``; see
-        `ruvdecision.report.write_report`.
+        ``options`` are ``title``, ``notes``, ``format``, ``date``, ``sensitivity``, ``limit``, ``record_risk``, ``rule``,
+        ``figures`` and ``overwrite``; see `ruvdecision.report.write_report`.
         """
         from ..report import write_report
 
-        return write_report(self, path, max_risk, title=title, notes=notes, format=format, date=date, **beside)
+        return write_report(self, path, max_risk, **options)
 
-    def save(self, path: Any, created: bool = False, *, overwrite: bool = False) -> Path:
-        """Write the map to a netCDF file, not over one that exists unless ``overwrite``; see `ruvdecision.maps.storage.save`."""
+    def save(self, path: str | os.PathLike[str], created: bool = False, *, overwrite: bool = False) -> Path:
+        """Write the map to a netCDF file; not over one that exists unless ``overwrite``. See `maps.storage.save`."""
         from .storage import save
 
         return save(self, path, created, overwrite=overwrite)
 
     @staticmethod
-    def load(path: Any) -> RUMap:
+    def load(path: str | os.PathLike[str]) -> RUMap:
         """Read a map that `save` wrote; see `ruvdecision.maps.storage.load`."""
         from .storage import load
 
@@ -576,54 +608,9 @@ class RUMap:
     def _positions(self) -> dict[str, int]:
         return {label: i for i, label in enumerate(self.releases)}
 
-    def _user(self, role: str) -> tuple[Value | None, Array]:
-        return (self.intruder, self.before[0]) if role == "risk" else (self.scientist, self.before[1])
-
-    def _view(self, role: str) -> tuple[Array, Array]:
-        score = getattr(self, f"{role}_score")
-        if isinstance(score, Column):
-            u = np.asarray(self.columns[score.column], dtype=np.float64)
-            error = np.asarray(self.columns.get(f"{score.column}_error", np.zeros(self.size)), dtype=np.float64)
-            if score.score is None:
-                return frozen(u), frozen(error)
-            return frozen(score.score(u)), frozen(score.score.error(u, error))
-        self._check_score(role)
-        value, before = self._user(role)
-        assert value is not None  # _check_score refused it otherwise
-        return frozen(score(value.value, before)), frozen(score.error(value.value, value.error, before))
-
-    def _check_score(self, role: str) -> None:
-        score = getattr(self, f"{role}_score")
-        if isinstance(score, Column):
-            if score.column not in self.columns:
-                raise InputError(
-                    f"The {role} names a column that is not there",
-                    score.column,
-                    suggest(score.column, list(self.columns)),
-                )
-            values = self.columns[score.column]
-            if values.dtype.kind not in "biuf":
-                raise InputError(
-                    f"The {role} must be a column of numbers", f"{score.column} is text", "Name a column of numbers"
-                )
-            if score.score is not None:
-                score.score.check(np.asarray(values, dtype=np.float64), None, role)
-            return
-        value, before = self._user(role)
-        if value is None:
-            who = "intruder" if role == "risk" else "scientist"
-            raise InputError(
-                f"{role}={score.name!r} needs the {who}'s uncertainty",
-                f"a map without {who}",
-                f"Name a column: {suggest('', list(self.columns)) if self.columns else 'give columns={...}'}",
-            )
-        if score.relative and np.all(np.isnan(before)):
-            raise InputError(
-                f'{role}="{score.name}" compares with the uncertainty before the release',
-                "no U0",
-                "Give before=(U0 of the intruder, U0 of the scientist)",
-            )
-        score.check(value.value, before, role)
+    @property
+    def _numbers(self) -> dict[str, Array]:
+        return dict(zip(NUMBERS, (self.risk, self.utility, self.risk_error, self.utility_error), strict=True))
 
     def _refuse_duplicates(self) -> None:
         """Refuse a mask that is listed twice.
@@ -631,22 +618,22 @@ class RUMap:
         The same mask gives the same exact U, so only ties need to be looked at; that keeps large maps cheap.
         """
         masks = self.masks or ()
-        suspects: Any = range(self.size)
+        suspects: Iterable[int] = range(self.size)
         exact = [v for v in (self.intruder, self.scientist) if v is not None and not np.any(v.error)]
         if self.size > 64 and exact:
             order = np.lexsort([v.value for v in exact])
             tied = np.logical_and.reduce([np.diff(v.value[order]) == 0 for v in exact])
-            suspects = order[np.r_[tied, False] | np.r_[False, tied]]
-        seen: dict[str, list[Any]] = {}
+            suspects = order[np.r_[tied, False] | np.r_[False, tied]].tolist()
+        listed: dict[str, list[Mask | None]] = {}
         for i in sorted(suspects):
             mask = masks[i]
             label = str(mask)
-            if any(same_mask(mask, other) for other in seen.get(label, ())):
+            if any(same_mask(mask, other) for other in listed.get(label, ())):
                 raise InputError("A release is listed twice", label, "List every mask once")
-            seen.setdefault(label, []).append(mask)
+            listed.setdefault(label, []).append(mask)
 
     def _row(self, i: int) -> Row:
-        parameters = {k: v[i].item() if hasattr(v[i], "item") else v[i] for k, v in self.parameters.items()}
+        parameters = {k: v[i].item() for k, v in self.parameters.items()}
         applies = {k: v for k, v in parameters.items() if v == v and v != ""}
         errors = [0.0 if v is None else float(v.error[i]) for v in (self.intruder, self.scientist)]
         return Row(
@@ -676,8 +663,11 @@ class RUMap:
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            object.__setattr__(self, name, MappingProxyType(value) if name in ("columns", "attrs") else value)
+        self.__dict__.update({k: MappingProxyType(v) if k in ("columns", "attrs") else v for k, v in state.items()})
+
+
+def _whole(texts: str | Sequence[str]) -> str | tuple[str, ...]:
+    return whole_text(texts) if isinstance(texts, str) else tuple(map(whole_text, texts))
 
 
 @functools.cache

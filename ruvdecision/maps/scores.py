@@ -8,18 +8,21 @@ U is averaged over replicates before the function is applied, because the order 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..checks import as_float_array, suggest
 from ..errors import InputError
 from ..numerics.monotone import apply_function, check_decreasing, solve_decreasing
-from ..protocols import Array
+from ..protocols import Array, Value
+from .columns import Entries
 
 __all__ = [
+    "Axis",
     "Column",
     "Decreasing",
     "Gain",
@@ -28,9 +31,34 @@ __all__ = [
     "Reciprocal",
     "RelativeGain",
     "Score",
+    "ScoreLike",
     "Tabulated",
     "as_score",
 ]
+
+
+class Axis(NamedTuple):
+    """One axis of a map: risk of the intruder, or utility of the scientist, with what it is computed from."""
+
+    role: str
+    """``"risk"`` or ``"utility"``."""
+    who: str
+    """``"intruder"`` or ``"scientist"``."""
+    score: Score | Column
+    value: Value | None
+    """The user's uncertainties; None in a map without that user."""
+    before: Array
+    """U0 of every release."""
+    columns: Mapping[str, Entries]
+
+    def check(self) -> None:
+        """Raise an `InputError` if the score cannot be computed on this map."""
+        self.score.check_axis(self)
+
+    def column(self, name: str) -> Value:
+        """A column of numbers with its standard error, zero if there is none."""
+        value = np.asarray(self.columns[name], dtype=np.float64)
+        return Value(value, np.asarray(self.columns.get(f"{name}_error", np.zeros_like(value)), dtype=np.float64))
 
 
 @dataclass(frozen=True)
@@ -47,12 +75,12 @@ class Score:
     """No threshold on the score makes sense at or below this value."""
     highest: ClassVar[float] = np.inf
 
-    def __call__(self, u: Any, before: Any = None) -> Array:
+    def __call__(self, u: ArrayLike, before: ArrayLike | None = None) -> Array:
         """Return f(U). Zero and infinite U have their limits; NaN stays NaN."""
         with np.errstate(all="ignore"):
             return np.asarray(self.value(as_float_array("uncertainty", u), self._reference(before)), dtype=np.float64)
 
-    def error(self, u: Any, u_error: Any, before: Any = None) -> Array:
+    def error(self, u: ArrayLike, u_error: ArrayLike, before: ArrayLike | None = None) -> Array:
         """Return the standard error of f(U) by the delta method, |f'(U)| times the error of U.
 
         It is zero where U is exact, also where the slope is infinite.
@@ -64,20 +92,20 @@ class Score:
             slope = np.abs(self.slope(u, self._reference(before)))
             return np.where(u_error == 0, 0.0, slope * u_error)
 
-    def value(self, u: Array, before: Any) -> Array:
+    def value(self, u: Array, before: Array) -> Array:
         """f(U), elementwise; warnings are off and inputs are arrays."""
         raise NotImplementedError
 
-    def slope(self, u: Array, before: Any) -> Array:
+    def slope(self, u: Array, before: Array) -> Array:
         """f'(U), elementwise."""
         raise NotImplementedError
 
-    def inverse(self, value: float, before: Any = None) -> float:
+    def inverse(self, value: float, before: ArrayLike | None = None) -> float:
         """Return the U at which f(U) is ``value``: risk is at most ``value`` where U is at least this."""
         raise NotImplementedError
 
-    def check(self, u: Array, before: Any, role: str) -> None:
-        """Raise an `InputError` if the score is not a decreasing function on these U; ``role`` is 'risk' or 'utility'."""
+    def check(self, u: Array, before: ArrayLike | None, role: str) -> None:
+        """Raise an `InputError` if the score does not decrease on these U; ``role`` is 'risk' or 'utility'."""
         if self.relative:
             reference = np.asarray(self._reference(before))
             if not np.all(np.isfinite(reference)):
@@ -87,7 +115,7 @@ class Score:
                     f'Give the user a proper prior, or use {role}="reciprocal"',
                 )
 
-    def scale(self, before: Any = None) -> float:
+    def scale(self, before: ArrayLike | None = None) -> float:
         """The size against which a difference in the score is small; zero if only its own size counts."""
         return 0.0
 
@@ -95,14 +123,34 @@ class Score:
         """The score in words for an axis; ``who`` is the user's name."""
         return f"{self.name} of the {who}'s expected loss"
 
-    def _reference(self, before: Any) -> Any:
-        if not self.relative:
-            return before
-        if before is None:
+    def check_axis(self, axis: Axis) -> None:
+        """Raise an `InputError` if the score is not a decreasing function on the axis of a map."""
+        if axis.value is None:
+            raise InputError(
+                f"{axis.role}={self.name!r} needs the {axis.who}'s uncertainty",
+                f"a map without {axis.who}",
+                f"Name a column: {suggest('', list(axis.columns)) if axis.columns else 'give columns={...}'}",
+            )
+        if self.relative and np.all(np.isnan(axis.before)):
+            raise InputError(
+                f'{axis.role}="{self.name}" compares with the uncertainty before the release',
+                "no U0",
+                "Give before=(U0 of the intruder, U0 of the scientist)",
+            )
+        self.check(axis.value.value, axis.before, axis.role)
+
+    def on(self, axis: Axis) -> Value:
+        """The score of every release, with its error."""
+        self.check_axis(axis)
+        assert axis.value is not None  # it was refused otherwise
+        return Value(self(axis.value.value, axis.before), self.error(*axis.value, axis.before))
+
+    def _reference(self, before: ArrayLike | None) -> Array:
+        if self.relative and before is None:
             raise InputError(
                 f"The {self.name} compares with U0", "no U0", "Give before=, the uncertainty before any release"
             )
-        return as_float_array("before", before)
+        return as_float_array("before", np.nan if before is None else before)
 
     def _needs_positive(self, u: Array, role: str) -> None:
         lowest = np.fmin.reduce(u, initial=np.inf)
@@ -125,19 +173,19 @@ class Reciprocal(Score):
     name: ClassVar[str] = "reciprocal"
     lowest: ClassVar[float] = 0.0
 
-    def value(self, u: Array, before: Any) -> Array:
+    def value(self, u: Array, before: Array) -> Array:
         # Minus zero must not become minus infinity. Negative U is refused by `check`.
         return 1.0 / np.where(u == 0, 0.0, u)
 
-    def slope(self, u: Array, before: Any) -> Array:
+    def slope(self, u: Array, before: Array) -> Array:
         return -1.0 / (u * u)
 
-    def inverse(self, value: float, before: Any = None) -> float:
+    def inverse(self, value: float, before: ArrayLike | None = None) -> float:
         if not value >= 0:
             raise InputError("A reciprocal is never negative", value, "Give a positive threshold")
         return np.inf if value == 0 else 1.0 / value
 
-    def check(self, u: Array, before: Any, role: str) -> None:
+    def check(self, u: Array, before: ArrayLike | None, role: str) -> None:
         self._needs_positive(u, role)
 
     def words(self, who: str) -> str:
@@ -156,16 +204,16 @@ class RelativeGain(Score):
     relative: ClassVar[bool] = True
     highest: ClassVar[float] = 1.0
 
-    def value(self, u: Array, before: Any) -> Array:
+    def value(self, u: Array, before: Array) -> Array:
         return 1.0 - u / before
 
-    def slope(self, u: Array, before: Any) -> Array:
+    def slope(self, u: Array, before: Array) -> Array:
         return -1.0 / before + np.zeros_like(u)
 
-    def inverse(self, value: float, before: Any = None) -> float:
-        return float(self._one(before) * (1.0 - value))
+    def inverse(self, value: float, before: ArrayLike | None = None) -> float:
+        return _single(self._reference(before)) * (1.0 - value)
 
-    def check(self, u: Array, before: Any, role: str) -> None:
+    def check(self, u: Array, before: ArrayLike | None, role: str) -> None:
         super().check(u, before, role)
         lowest = float(np.min(self._reference(before)))
         if lowest <= 0:
@@ -175,14 +223,11 @@ class RelativeGain(Score):
                 f'Use {role}="gain"' if lowest < 0 else "The user knows the target already: choose another target",
             )
 
-    def scale(self, before: Any = None) -> float:
+    def scale(self, before: ArrayLike | None = None) -> float:
         return 1.0
 
     def words(self, who: str) -> str:
         return f"share of the {who}'s expected loss that the release removes"
-
-    def _one(self, before: Any) -> float:
-        return _single(self._reference(before))
 
 
 @dataclass(frozen=True)
@@ -196,16 +241,16 @@ class Gain(Score):
     name: ClassVar[str] = "gain"
     relative: ClassVar[bool] = True
 
-    def value(self, u: Array, before: Any) -> Array:
+    def value(self, u: Array, before: Array) -> Array:
         return before - u
 
-    def slope(self, u: Array, before: Any) -> Array:
+    def slope(self, u: Array, before: Array) -> Array:
         return -np.ones_like(u)
 
-    def inverse(self, value: float, before: Any = None) -> float:
+    def inverse(self, value: float, before: ArrayLike | None = None) -> float:
         return float(_single(self._reference(before)) - value)
 
-    def scale(self, before: Any = None) -> float:
+    def scale(self, before: ArrayLike | None = None) -> float:
         return float(np.max(np.abs(self._reference(before))))
 
     def words(self, who: str) -> str:
@@ -222,20 +267,20 @@ class NegativeLog(Score):
 
     name: ClassVar[str] = "negative_log"
 
-    def value(self, u: Array, before: Any) -> Array:
+    def value(self, u: Array, before: Array) -> Array:
         return -np.log(np.where(u == 0, 0.0, u)) + 0.0
 
-    def slope(self, u: Array, before: Any) -> Array:
+    def slope(self, u: Array, before: Array) -> Array:
         return -1.0 / u
 
-    def inverse(self, value: float, before: Any = None) -> float:
+    def inverse(self, value: float, before: ArrayLike | None = None) -> float:
         with np.errstate(over="ignore"):
             return float(np.exp(-np.float64(value)))
 
-    def check(self, u: Array, before: Any, role: str) -> None:
+    def check(self, u: Array, before: ArrayLike | None, role: str) -> None:
         self._needs_positive(u, role)
 
-    def scale(self, before: Any = None) -> float:
+    def scale(self, before: ArrayLike | None = None) -> float:
         return 1.0
 
     def words(self, who: str) -> str:
@@ -252,13 +297,13 @@ class Negative(Score):
 
     name: ClassVar[str] = "negative"
 
-    def value(self, u: Array, before: Any) -> Array:
+    def value(self, u: Array, before: Array) -> Array:
         return 0.0 - u
 
-    def slope(self, u: Array, before: Any) -> Array:
+    def slope(self, u: Array, before: Array) -> Array:
         return -np.ones_like(u)
 
-    def inverse(self, value: float, before: Any = None) -> float:
+    def inverse(self, value: float, before: ArrayLike | None = None) -> float:
         return -float(value)
 
     def words(self, who: str) -> str:
@@ -286,7 +331,7 @@ class Decreasing(Score):
     ('1 / (1 + U)', 0.5)
     """
 
-    function: Callable[[Any], Any]
+    function: Callable[..., object]
     label: str | None = None
 
     def __post_init__(self) -> None:
@@ -295,17 +340,17 @@ class Decreasing(Score):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        own = getattr(self.function, "__name__", type(self.function).__name__)
+        own = str(getattr(self.function, "__name__", type(self.function).__name__))
         return self.label or ("function of U" if own == "<lambda>" else own)
 
-    def value(self, u: Array, before: Any) -> Array:
+    def value(self, u: Array, before: Array) -> Array:
         result = np.full(u.shape, np.nan)
         known = ~np.isnan(u)
         if np.any(known):
             result[known] = apply_function(self.function, u[known], self.name)
         return result
 
-    def slope(self, u: Array, before: Any) -> Array:
+    def slope(self, u: Array, before: Array) -> Array:
         u = np.asarray(u, dtype=np.float64)
         inner = np.isfinite(u) & (u != 0)
         result = np.where(np.isinf(u), 0.0, np.nan)
@@ -320,15 +365,15 @@ class Decreasing(Score):
             result[zero] = np.where(np.isinf(f[0]), -np.inf, (-3 * f[0] + 4 * f[1] - f[2]) / 2e-6)
         return result
 
-    def inverse(self, value: float, before: Any = None) -> float:
+    def inverse(self, value: float, before: ArrayLike | None = None) -> float:
         """Return the U at which the function is ``value``, by bracketing and Brent's method.
 
-        The search covers positive U and then negative U where the function exists. A value above all of them gives the
-        lowest U that was tried (0 if there are no negative ones), a value below all of them gives infinity.
+        The search covers positive U and then negative U where the function exists. A value above all of them gives
+        the lowest U that was tried (0 if there are no negative ones), a value below all of them gives infinity.
         """
         return solve_decreasing(lambda x: float(self(x)), float(value))
 
-    def check(self, u: Array, before: Any, role: str) -> None:
+    def check(self, u: Array, before: ArrayLike | None, role: str) -> None:
         known = np.unique(u[np.isfinite(u)])
         self(u)  # says where the function fails, infinite U included
         if known.size:
@@ -355,13 +400,13 @@ class Tabulated(Score):
     def name(self) -> str:  # type: ignore[override]
         return self.label
 
-    def value(self, u: Array, before: Any) -> Array:
+    def value(self, u: Array, before: Array) -> Array:
         return self._look_up(u, self.values)
 
-    def slope(self, u: Array, before: Any) -> Array:
+    def slope(self, u: Array, before: Array) -> Array:
         return self._look_up(u, self.slopes)
 
-    def inverse(self, value: float, before: Any = None) -> float:
+    def inverse(self, value: float, before: ArrayLike | None = None) -> float:
         values, u = np.asarray(self.values)[::-1], np.asarray(self.u)[::-1]
         if not values[0] <= value <= values[-1]:
             raise InputError(
@@ -371,7 +416,7 @@ class Tabulated(Score):
             )
         return float(np.interp(value, values, u))
 
-    def check(self, u: Array, before: Any, role: str) -> None:
+    def check(self, u: Array, before: ArrayLike | None, role: str) -> None:
         if np.any(np.isnan(self(u)) & ~np.isnan(u)):
             raise InputError(
                 f"{self.name} was read from a file and is not known at every U of this map",
@@ -408,20 +453,19 @@ class Column:
     """
 
     column: str
-    score: Any = None
+    score: Score | None
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.column, str) or not self.column:
-            raise InputError("A column is named by text", self.column, 'Write Column("linkage")')
-        if self.score is not None:
-            score = as_score(self.score)
-            if isinstance(score, Column) or score.relative:
-                raise InputError(
-                    "A column takes a function without U0",
-                    self.score,
-                    'Use "reciprocal", "negative_log" or a function of your own',
-                )
-            object.__setattr__(self, "score", score)
+    def __init__(self, column: str, score: ScoreLike | None = None) -> None:
+        if not isinstance(column, str) or not column:
+            raise InputError("A column is named by text", column, 'Write Column("linkage")')
+        found = None if score is None else as_score(score)
+        if isinstance(found, Column) or (found is not None and found.relative):
+            raise InputError(
+                "A column takes a function without U0",
+                score,
+                'Use "reciprocal", "negative_log" or a function of your own',
+            )
+        self.__dict__.update(column=column, score=found)
 
     @property
     def name(self) -> str:
@@ -433,20 +477,40 @@ class Column:
 
     highest: ClassVar[float] = np.inf
 
-    def scale(self, before: Any = None) -> float:
+    def scale(self, before: ArrayLike | None = None) -> float:
         return 0.0 if self.score is None else float(self.score.scale())
 
     def words(self, who: str) -> str:
         return self.name
 
+    def check_axis(self, axis: Axis) -> None:
+        """Raise an `InputError` if the map has no such column of numbers."""
+        if self.column not in axis.columns:
+            do = suggest(self.column, list(axis.columns))
+            raise InputError(f"The {axis.role} names a column that is not there", self.column, do)
+        values = axis.columns[self.column]
+        if values.dtype.kind not in "biuf":
+            do = "Name a column of numbers"
+            raise InputError(f"The {axis.role} must be a column of numbers", f"{self.column} is text", do)
+        if self.score is not None:
+            self.score.check(np.asarray(values, dtype=np.float64), None, axis.role)
 
+    def on(self, axis: Axis) -> Value:
+        """The column, or its score, with its error."""
+        u, error = axis.column(self.column)
+        return Value(u, error) if self.score is None else Value(self.score(u), self.score.error(u, error))
+
+
+ScoreLike = str | Callable[..., object] | type[Score] | Score | Column
+"""What says how risk or utility is measured: a name, a decreasing function, a score or a column."""
 KNOWN: dict[str, Score] = {s.name: s for s in (Reciprocal(), RelativeGain(), Gain(), NegativeLog(), Negative())}
 
 
-def as_score(obj: Any, columns: Sequence[str] = ()) -> Any:
+def as_score(obj: ScoreLike, columns: Sequence[str] = ()) -> Score | Column:
     """Return a `Score` (or a `Column`) from a name, a callable or a score.
 
-    Names are "reciprocal", "relative_gain", "gain", "negative_log" and "negative"; a name in ``columns`` gives a `Column`.
+    Names are "reciprocal", "relative_gain", "gain", "negative_log" and "negative"; a name in ``columns`` gives a
+    `Column`.
 
     >>> as_score("gain")
     Gain()
@@ -471,8 +535,16 @@ def as_score(obj: Any, columns: Sequence[str] = ()) -> Any:
     )
 
 
-def _single(reference: Any) -> float:
-    values = np.unique(np.asarray(reference))
+def as_function(obj: ScoreLike, what: str, do: str) -> Score:
+    """Return a score that is a function of U; a column is refused with these words."""
+    score = as_score(obj)
+    if isinstance(score, Column):
+        raise InputError(what, score.name, do)
+    return score
+
+
+def _single(reference: Array) -> float:
+    values = np.unique(reference)
     if values.size != 1:
         raise InputError(
             "A threshold on a gain needs one U0",

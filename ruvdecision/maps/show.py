@@ -24,7 +24,7 @@ class Row:
     """One release of a map. Parameters and measures are attributes too: ``row.variance``, ``row.linkage``."""
 
     release: str
-    mask: Any
+    mask: Any  # a Mask, something that describes itself as one, or None
     technique: str
     parameters: Mapping[str, Any]
     risk: float
@@ -70,7 +70,8 @@ def as_html_table(rumap: RUMap) -> str:
     top = "".join(f"<th>{html.escape(x)}</th>" for x in rows[0])
     body = "".join("<tr>" + "".join(f"<td>{html.escape(x)}</td>" for x in r) + "</tr>" for r in rows[1:])
     text = "<br>".join(html.escape(line) for line in lines)
-    return f"<div><strong>{html.escape(head)}</strong><br>{text}<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+    table = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<div><strong>{html.escape(head)}</strong><br>{text}{table}</div>"
 
 
 def short(x: float) -> str:
@@ -93,10 +94,8 @@ def _summary(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, str]]]:
             for i in some
         ]
         return head, [str(error)], rows
-    lines = [
-        f"{role} {_range(getattr(rumap, role))}: {getattr(rumap, f'{role}_score').words(who)}"
-        for role, who in (("risk", "intruder"), ("utility", "scientist"))
-    ]
+    axes = rumap.axis("risk"), rumap.axis("utility")
+    lines = [f"{a.role} {_range(rumap.column(a.role).value)}: {a.score.words(a.who)}" for a in axes]
     bad = int(np.sum(~rumap.converged))
     lines += [f"{_count(bad, 'release')} did not converge"] if bad else []
     lines += rumap.notes

@@ -1,14 +1,16 @@
 """Keeping a map in a netCDF file. Masks are stored as text (their class and settings), never as code.
 
-The rule of versions: a map carries the number of its format, in its attribute ``ruvdecision_map``. A change that an older
-version could not read, or would read wrongly, raises the number; a version reads every format up to its own and refuses later ones,
-which says to update. What a later format has in addition gets, in an older file, the value that it had when there was no choice.
+The rule of versions: a map carries the number of its format, in its attribute ``ruvdecision_map``. A change that an
+older version could not read, or would read wrongly, raises the number; a version reads every format up to its own and
+refuses later ones, which says to update. What a later format has in addition gets, in an older file, the value that it
+had when there was no choice.
 
 1. The map as it is today.
-2. The same, and after the netCDF file a line with the SHA-256 of all bytes before it, which readers of netCDF pass over. It is
-   looked at before anything else is: a byte that changed on a disk or a line would otherwise be a number that changed, or bring the
-   HDF5 library down. A program that edits the file drops the line; such a file is read like one of format 1.
-   Columns of text that HDF5 cannot hold (a NUL, half a character) are kept as JSON and listed under ``escaped``.
+2. The same, and after the netCDF file a line with the SHA-256 of all bytes before it, which readers of netCDF pass
+   over. It is looked at before anything else is: a byte that changed on a disk or a line would otherwise be a number
+   that changed, or bring the HDF5 library down. A program that edits the file drops the line; such a file is read like
+   one of format 1. Columns of text that HDF5 cannot hold (a NUL, half a character) are kept as JSON and listed under
+   ``escaped``.
 """
 
 from __future__ import annotations
@@ -16,21 +18,29 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import masks
 from ..data.write import check_places, write_files
 from ..errors import InputError, UnsupportedError
-from ..protocols import Value
-from .rumap import RUMap
-from .scores import KNOWN, Column, Tabulated, as_score
+from ..protocols import Array, Value
+from .columns import Entries, Labels
+from .rumap import Provenance, RUMap
+from .scores import KNOWN, Column, Score, Tabulated, as_score
+
+if TYPE_CHECKING:
+    import h5py  # type: ignore[import-untyped]
+    import xarray as xr
 
 __all__ = ["as_bytes", "decode", "encode", "from_bytes", "load", "save"]
 
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 FORMAT = 2
 _OURS = ("before", "mask_spec", "score_risk", "score_utility")
 _SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_.+@-]*")
@@ -39,18 +49,18 @@ _SEAL = re.compile(rb"\nruvdecision sha256 ([0-9a-f]{64})\n\Z")
 _SEAL_LENGTH = len(b"\nruvdecision sha256 \n") + 64
 
 
-def save(rumap: RUMap, path: Any, created: bool = False, *, overwrite: bool = False) -> Path:
+def save(rumap: RUMap, path: str | os.PathLike[str], created: bool = False, *, overwrite: bool = False) -> Path:
     """Write a map to a netCDF file and return its path.
 
-    The file appears whole or not at all, and one that exists is not written over unless ``overwrite`` says so. The same map
-    gives the same bytes, because no date is stored unless ``created`` asks for it. A score that is a function of
+    The file appears whole or not at all, and one that exists is not written over unless ``overwrite`` says so. The same
+    map gives the same bytes, because no date is stored unless ``created`` asks for it. A score that is a function of
     your own comes back with its values but not its code; a mask class of your own comes back as None with a note.
     """
     check_places([path], overwrite=overwrite)
     return write_files({path: as_bytes(rumap, created)}, overwrite=overwrite)[0]
 
 
-def load(path: Any) -> RUMap:
+def load(path: str | os.PathLike[str]) -> RUMap:
     """Read a map that `save` wrote.
 
     Classes of masks are looked up by name in `ruvdecision.masks`; nothing in the file is run.
@@ -87,7 +97,7 @@ def as_bytes(rumap: RUMap, created: bool = False) -> bytes:
 
 def from_bytes(content: bytes, name: str = "the file") -> RUMap:
     """Read a map from the bytes of its file; ``name`` is for errors."""
-    import h5py  # type: ignore[import-untyped]
+    import h5py
 
     do = "Give a file that rumap.save(path) wrote"
     if not content.startswith(_HDF5):
@@ -139,9 +149,9 @@ def from_bytes(content: bytes, name: str = "the file") -> RUMap:
         ) from None
 
 
-def _array(variable: Any) -> Any:
+def _array(variable: h5py.Dataset) -> Entries:
     """A variable of a file as it was before xarray wrote it."""
-    import h5py  # type: ignore[import-untyped]
+    import h5py
 
     if h5py.check_string_dtype(variable.dtype) is not None:
         return np.asarray(variable.asstr()[()], dtype=object)
@@ -149,10 +159,8 @@ def _array(variable: Any) -> Any:
     return values.astype(bool) if variable.attrs.get("dtype") == "bool" else values
 
 
-def encode(value: Any) -> Any:
+def encode(value: object) -> Json:
     """Turn a mask or a setting into what JSON can hold; raises `TypeError` for what cannot be stored as text."""
-    from .. import masks
-
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, np.generic):
@@ -163,21 +171,19 @@ def encode(value: Any) -> Any:
         return value if np.isfinite(value) else {"float": repr(value)}
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufU":
         return {"array": encode(value.tolist()), "dtype": value.dtype.str, "shape": list(value.shape)}
-    if isinstance(value, (list, tuple)):
-        items = [encode(v) for v in value]
-        return items if type(value) is list else {"tuple": items} if type(value) is tuple else _refuse(value)
+    if type(value) in (list, tuple):
+        items: Json = [encode(v) for v in value]  # type: ignore[attr-defined]
+        return items if type(value) is list else {"tuple": items}
     if isinstance(value, dict):
         return {"dict": [[encode(k), encode(v)] for k, v in value.items()]}
     # The very class, not one that only shares its name: it must come back as what it was.
-    if hasattr(value, "settings") and getattr(masks, type(value).__name__, None) is type(value):
+    if isinstance(value, masks.Mask) and getattr(masks, type(value).__name__, None) is type(value):
         return {"mask": type(value).__name__, "settings": [[k, encode(v)] for k, v in value.settings().items()]}
-    return _refuse(value)
+    raise TypeError(f"{type(value).__name__} cannot be stored as text")
 
 
 def decode(stored: Any) -> Any:
     """Undo `encode`; raises `LookupError` for a mask class that is not there."""
-    from .. import masks
-
     if isinstance(stored, list):
         return [decode(v) for v in stored]
     if not isinstance(stored, dict):
@@ -191,17 +197,13 @@ def decode(stored: Any) -> Any:
     if "dict" in stored:
         return {decode(k): decode(v) for k, v in stored["dict"]}
     name = stored["mask"]
-    known = getattr(masks, name, None) if name in masks.__all__ else None
+    known = getattr(masks, name, None) if name in dir(masks) else None
     if not (isinstance(known, type) and issubclass(known, masks.Mask)):
         raise LookupError(name)
     return known(**{k: decode(v) for k, v in stored["settings"]})
 
 
-def _refuse(value: Any) -> Any:
-    raise TypeError(f"{type(value).__name__} cannot be stored as text")
-
-
-def _to_file(rumap: RUMap, created: bool) -> Any:
+def _to_file(rumap: RUMap, created: bool) -> xr.Dataset:
     dataset = rumap.dataset.drop_vars(["risk", "utility", "risk_error", "utility_error"])
     notes, specs = list(rumap.notes), []
     for mask in rumap.masks or ():
@@ -253,7 +255,7 @@ def _to_file(rumap: RUMap, created: bool) -> Any:
     return dataset
 
 
-def _escape(rumap: RUMap, dataset: Any) -> tuple[Any, list[str]]:
+def _escape(rumap: RUMap, dataset: xr.Dataset) -> tuple[xr.Dataset, list[str]]:
     """Turn columns of text that HDF5 cannot hold into JSON, and name them."""
     # From the map itself: numpy drops a NUL at the end of a text.
     own = {"release": rumap.releases, "technique": rumap.techniques, "engine": rumap.engine}
@@ -270,7 +272,7 @@ def _holdable(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
-def _from_file(meta: dict[str, Any], stored: dict[str, Any]) -> RUMap:
+def _from_file(meta: dict[str, Any], stored: dict[str, Entries]) -> RUMap:
     columns = {meta["names"].get(k, k): v for k, v in stored.items() if k not in _OURS}
 
     for name in meta.get("escaped", ()):
@@ -279,84 +281,82 @@ def _from_file(meta: dict[str, Any], stored: dict[str, Any]) -> RUMap:
     def text(name: str) -> list[str]:
         return [str(x) for x in columns[name].tolist()]
 
-    masks, notes = None, list(meta["notes"])
-    if meta["masks"]:
-        masks = []
-        for label, spec in zip(text("release"), stored["mask_spec"].tolist(), strict=True):
-            masks.append(_mask(label, spec, notes))
+    notes, specs = list(meta["notes"]), stored["mask_spec"].tolist() if meta["masks"] else []
+    found = [_mask(label, spec, notes) for label, spec in zip(text("release"), specs, strict=bool(specs))]
     users = [
         Value(columns[f"{who}_uncertainty"].astype(float), columns[f"{who}_error"].astype(float)) if there else None
         for who, there in zip(("intruder", "scientist"), meta["users"], strict=True)
     ]
     return RUMap.build(
-        masks=masks,
-        labels=text("release"),
+        masks=found if meta["masks"] else None,
+        labels=Labels(text("release"), text("technique"), {k: _typed(columns[k]) for k in meta["parameters"]}),
         intruder=users[0],
         scientist=users[1],
         before=(stored["before"][0], stored["before"][1]),
-        engine=text("engine"),
         risk=_score(meta["risk"], stored.get("score_risk")),
         utility=_score(meta["utility"], stored.get("score_utility")),
         columns={k: _typed(columns[k]) for k in meta["columns"]},
         attrs={k: decode(v) for k, v in meta["attrs"]},
-        technique=text("technique"),
-        parameters={k: _typed(columns[k]) for k in meta["parameters"]},
-        notes=notes,
+        provenance=Provenance(text("engine"), notes),
     )
 
 
-def _mask(label: str, spec: str, notes: list[str]) -> Any:
+def _mask(label: str, spec: str, notes: list[str]) -> masks.Mask | None:
     if not spec:
         return None
     try:
-        return decode(json.loads(spec))
+        mask: masks.Mask = decode(json.loads(spec))
+        return mask
     except (LookupError, TypeError, ValueError) as problem:
         notes.append(f"The mask {_clip(label)} was not restored: {type(problem).__name__} {problem}")
         return None
 
 
-def _score_spec(rumap: RUMap, role: str) -> tuple[dict[str, Any], Any]:
+def _score_spec(rumap: RUMap, role: str) -> tuple[dict[str, Json], Array | None]:
     """How a score is stored: by name if it is ours, by its values at the map's own U if it is a function."""
-    score = getattr(rumap, f"{role}_score")
-    spec: dict[str, Any] = {}
+    axis, spec = rumap.axis(role), dict[str, Json]()
+    score: Score | Column | None = axis.score
     if isinstance(score, Column):
         spec["column"] = score.column
-        if score.score is None:
-            return spec, None
-        u, score = np.asarray(rumap.columns[score.column], dtype=float), score.score
+        u, score = axis.column(score.column).value, score.score
     else:
-        value = rumap.intruder if role == "risk" else rumap.scientist
-        assert value is not None
-        u = value.value
+        assert axis.value is not None
+        u = axis.value.value
+    if score is None:
+        return spec, None
     spec["name"] = score.name
     if score in KNOWN.values():
         return spec, None
     spec["tabulated"] = True
     nodes = np.unique(u[~np.isnan(u)])
     with np.errstate(all="ignore"):
-        return spec, np.stack([nodes, score(nodes), score.slope(nodes, None)])
+        return spec, np.stack([nodes, score(nodes), score.slope(nodes, np.array(np.nan))])
 
 
-def _score(spec: dict[str, Any], table: Any) -> Any:
-    score = None
+def _score(spec: dict[str, Any], table: Entries | None) -> Score | Column:
+    score: Score | Column | None = as_score(spec["name"]) if "name" in spec and not spec.get("tabulated") else None
     if spec.get("tabulated"):
+        if table is None:
+            raise LookupError("its score")
         score = Tabulated(spec["name"], *(tuple(row.tolist()) for row in table))
-    elif "name" in spec:
-        score = as_score(spec["name"])
-    return Column(spec["column"], score) if "column" in spec else score
+    if "column" in spec:
+        return Column(spec["column"], score)
+    if score is None:
+        raise LookupError("its score")
+    return score
 
 
-def _attr(value: Any) -> Any:
+def _attr(value: object) -> Json:
     try:
         return encode(value)
     except TypeError:
         return str(value)
 
 
-def _typed(array: Any) -> Any:
+def _typed(array: Entries) -> Entries:
     return array if array.dtype.kind in "biuf" else np.array([str(x) for x in array.tolist()])
 
 
-def _clip(value: Any) -> str:
+def _clip(value: object) -> str:
     text = str(value)
     return text if len(text) <= 80 else text[:77] + "..."

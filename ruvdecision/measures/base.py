@@ -7,22 +7,26 @@ and `compare`. Everything else, from reading data to missing values, is done her
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cache
-from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from ..checks import check_choice
+from ..checks import check_choice, check_fields
 from ..errors import InputError, UnsupportedError
 from ..masks.frame import Frame
+from ..protocols import Array
 from . import frames
+from .frames import Flags, Labels
 
-__all__ = ["Measure", "Measured", "Prepared", "need", "one_thread"]
+__all__ = ["Measure", "Measured", "Prepared", "SummedMeasure", "mean_or_function", "one_thread"]
+
+
+Table: TypeAlias = pd.DataFrame | Callable[[], pd.DataFrame] | None
 
 
 class Measured(float):
@@ -48,20 +52,25 @@ class Measured(float):
 
     error: float
     parts: dict[str, float]
-    _table: Any
-    records: np.ndarray[Any, Any] | None
+    _table: Table
+    records: Array | None
 
     def __new__(
         cls,
         value: float,
         error: float = 0.0,
         parts: Mapping[str, float] | None = None,
-        table: Any = None,
-        records: Any = None,
+        table: Table = None,
+        records: Array | None = None,
     ) -> Measured:
         self = super().__new__(cls, value)
         self.error, self.parts, self._table, self.records = float(error), dict(parts or {}), table, records
         return self
+
+    @classmethod
+    def of(cls, result: float) -> Measured:
+        """The same number with what belongs to it; a plain one has nothing."""
+        return result if isinstance(result, Measured) else cls(result)
 
     @property
     def table(self) -> pd.DataFrame | None:
@@ -116,12 +125,7 @@ class Measure:
             raise InputError("A measure's name is text", self.name, 'Write name="KL"')
         object.__setattr__(self, "name", self.name or self.default_name())
         check_choice("nan_policy", self.nan_policy, self.policies)
-        for f in fields(self):
-            if isinstance(f.default, bool) and not isinstance(getattr(self, f.name), (bool, np.bool_)):
-                # Any text is true to Python, "no" as well.
-                raise InputError(f"{f.name} must be True or False", getattr(self, f.name), f"Write {f.name}=True")
-        if "columns" in {f.name for f in fields(self)}:
-            object.__setattr__(self, "columns", frames.as_names(getattr(self, "columns")))  # noqa: B009
+        check_fields(self)
 
     # -- what a new measure defines ------------------------------------------------------------------
 
@@ -129,14 +133,17 @@ class Measure:
         """Everything that can be computed from the original alone. ``original`` has the used columns only."""
         return original
 
-    def compare(self, state: Any, released: pd.DataFrame) -> Any:
+    def compare(self, state: Any, released: pd.DataFrame) -> float:
         """Compare a release with what `begin` gave; a float or a `Measured`."""
         raise NotImplementedError
 
-    def uses(self, original: pd.DataFrame) -> list[Any] | None:
+    def uses(self, original: pd.DataFrame) -> Labels | None:
         """Names of the columns that the measure looks at; None means all, and the files must then agree on them."""
-        chosen = getattr(self, "columns", None)
-        return None if chosen is None else frames.pick(self.name, chosen, original)
+        for name in ("columns", "known", "keys"):  # what a measure calls its columns
+            chosen = getattr(self, name, None)
+            if chosen is not None:
+                return frames.pick(self.name, frames.as_names(name, chosen), original)
+        return None
 
     # -- what a new measure defines if it can be computed from sums over records ----------------------
 
@@ -159,7 +166,7 @@ class Measure:
         """For a measure of matched records: sums over pairs of rows, where ``sums`` are those of the original."""
         raise NotImplementedError
 
-    def total(self, original: Any, released: Any, plan: Any) -> Any:
+    def total(self, original: Any, released: Any, plan: Any) -> float:
         """Compare the sums of two files; what `compare` would say of the files themselves."""
         raise NotImplementedError
 
@@ -187,97 +194,89 @@ class Measure:
 
     def settings(self) -> dict[str, Any]:
         """The arguments that differ from their defaults."""
-        given = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
-        default = {f.name: f.default for f in fields(self)}
-        return {
-            k: v
-            for k, v in given.items()
-            if not (k == "name" and v == self.default_name()) and (v is not default[k] and repr(v) != repr(default[k]))
-        }
+        given = [(f.name, getattr(self, f.name), f.default) for f in fields(self) if f.init]
+        usual = {"name": self.default_name()}
+        return {k: v for k, v, default in given if repr(v) != repr(usual.get(k, default))}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.settings().items())})"
 
 
+@dataclass(frozen=True, repr=False)
+class SummedMeasure(Measure):
+    """A measure of two whole files that its sums say all about: define `partial` and `total`."""
+
+    def begin(self, original: pd.DataFrame) -> Any:
+        return self.partial(original, None, "the original")
+
+    def compare(self, state: Any, released: pd.DataFrame) -> float:
+        return self.total(state, self.partial(released, None, "the release"), None)
+
+
 class Prepared:
     """A measure together with what it computed from the original; call it with a release."""
 
-    def __init__(self, measure: Measure, original: pd.DataFrame, used: list[Any] | None, every: list[Any]) -> None:
+    def __init__(self, measure: Measure, original: pd.DataFrame, used: Labels | None, every: Labels) -> None:
         self.measure, self.original, self.used, self.every = measure, original, used, every
-        self.missing = frames.missing_rows(original)
-        if measure.nan_policy == "raise":
-            frames.refuse_missing(measure.name, "the original", original, self.missing)
+        self.missing = self._missing(original, "the original")
         self.state = measure.begin(self._complete(original, self.missing))
 
     def __call__(self, released: Any) -> Measured:
         measure = self.measure
-        table = frames.align(measure.name, self.original, Frame.of(released), self.used, self.every)
+        table = self.aligned(released)
         if measure.matched and len(table) != len(self.original):
             raise InputError(
                 f"{measure.name} compares record by record and needs as many rows in both files",
                 f"{len(self.original)} in the original and {len(table)} in the release",
                 "Release every record, or use a measure that does not match records",
             )
-        missing = frames.missing_rows(table)
-        state = self.state
-        if measure.nan_policy == "raise":
-            frames.refuse_missing(measure.name, "the release", table, missing)
-        elif measure.nan_policy == "omit" and measure.matched:
-            either = _either(self.missing, missing)
+        missing, state = self._missing(table, "the release"), self.state
+        if measure.nan_policy == "omit" and measure.matched:
+            either = frames.either(self.missing, missing)
             if either is not None and (self.missing is None or bool((either != self.missing).any())):
                 # A pair counts only when both of its rows are complete, so the original loses rows too.
                 state = measure.begin(self._complete(self.original, either))
             missing = either
-        result = measure.compare(state, self._complete(table, missing))
-        if not isinstance(result, Measured):
-            result = Measured(result)
+        result = Measured.of(measure.compare(state, self._complete(table, missing)))
         if measure.nan_policy == "omit":
             result.parts["omitted"] = float(0 if missing is None else missing.sum())
         return result
 
-    def _complete(self, table: pd.DataFrame, missing: Any) -> pd.DataFrame:
+    def aligned(self, released: Any) -> pd.DataFrame:
+        """A release as a table with the used columns in the original's order."""
+        return frames.align(self.measure.name, self.original, Frame.of(released), self.used, self.every)
+
+    def _missing(self, table: pd.DataFrame, which: str) -> Flags | None:
+        missing = frames.missing_rows(table)
+        if self.measure.nan_policy == "raise":
+            frames.refuse_missing(self.measure.name, which, table, missing)
+        return missing
+
+    def _complete(self, table: pd.DataFrame, missing: Flags | None) -> pd.DataFrame:
         if self.measure.nan_policy != "omit" or missing is None or not missing.any():
             return table
         if missing.all():
-            raise InputError(
-                f"{self.measure.name} has no complete row left",
-                f"{len(table)} rows, each with a missing value",
-                "Choose columns with fewer missing values",
-            )
+            raise frames.no_row(self.measure.name, f"{len(table)} rows, each with a missing value")
         return table[~missing]
 
 
-def _either(a: Any, b: Any) -> Any:
-    return b if a is None else a if b is None else a | b
-
-
-def need(package: str, who: str, extra: str = "") -> Any:
-    """Import a package that only some measures need, or say which one to install."""
-    try:
-        return import_module(package)
-    except ImportError:
-        root = {"sklearn": "scikit-learn"}.get(package.split(".")[0], package.split(".")[0])
-        raise UnsupportedError(
-            f"{who} needs the package {root}, which is not installed", do=f"Install {root}{extra}"
-        ) from None
+def mean_or_function(name: str, value: Any) -> Any:
+    """Check for a statistic: "mean", or a function of a table."""
+    if not callable(value) and not (isinstance(value, str) and value == "mean"):
+        raise InputError(f'{name} must be "mean" or a function of a table', value, f'Write {name}="mean"')
+    return value
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Keep BLAS on one thread: many small problems lose more to waiting threads than they gain."""
-    controller = _threads()
-    if controller is None:
-        yield
-        return
-    with controller.limit(limits=1, user_api="blas"):
+    with _threads().limit(limits=1, user_api="blas"):
         yield
 
 
 @cache
 def _threads() -> Any:
     """The libraries' thread settings, looked up once because the search takes longer than a small problem."""
-    try:
-        from threadpoolctl import ThreadpoolController
-    except ImportError:
-        return None
+    from threadpoolctl import ThreadpoolController
+
     return ThreadpoolController()

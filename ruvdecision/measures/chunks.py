@@ -1,32 +1,30 @@
 """Measures of files that are larger than memory: read in pieces, where a measure is made of sums over records.
 
-A measure says what must be known of the files beforehand (`survey`), which sums it needs of a piece (`partial`) and what follows
-from the sums of both files (`total`). The numbers are those of whole files to rounding.
+A measure says what must be known of the files beforehand (`survey`), which sums it needs of a piece (`partial`) and
+what follows from the sums of both files (`total`). The numbers are those of whole files to rounding.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from ..checks import suggest
 from ..data.chunks import Pieces
 from ..data.read import file_digest
-from ..errors import InputError, UnsupportedError, kind_of
+from ..errors import InputError, UnsupportedError
 from ..masks.frame import Frame
 from ..running.run import Task, run
 from . import frames
 from .base import Measure, Measured
-from .match import about, is_copies
-from .results import Findings, Outcome
+from .match import about, check_key, copies_of
+from .results import Finding, Findings
 from .risk.uniqueness import KeyMeasure
 from .sums import add
 
@@ -43,8 +41,8 @@ class ChunkedComparison(Findings):
     data : path, DataFrame or array
         The original.
     key : column name, optional
-        A column that is no variable. Rows are not reordered by it: files in pieces must have their rows in the same order where
-        a measure compares record by record.
+        A column that is no variable. Rows are not reordered by it: files in pieces must have their rows in the same
+        order where a measure compares record by record.
     chunksize : int
         Records per piece.
     """
@@ -59,8 +57,8 @@ class ChunkedComparison(Findings):
                 do="Leave chunksize= out, or leave these measures out",
             )
         self.original = _source(data, key, chunksize, "the original")
-        if key is not None and any(m.matched for m in self.measures):
-            named = ", ".join(m.name for m in self.measures if m.matched)
+        named = ", ".join(m.name for m in self.measures if m.matched)
+        if key is not None and named:
             what = f"{named} compares record by record, and files in pieces are not put in order by key={key!r}"
             raise UnsupportedError(what, do="Sort the files, and leave key= out")
 
@@ -83,12 +81,10 @@ class ChunkedComparison(Findings):
         sources = {}
         for name, item in releases.items():
             with about(name):
-                sources[name] = [
-                    _source(part, self.key, self.size, "the release") for part in (item if is_copies(item) else [item])
-                ]
+                sources[name] = [_source(part, self.key, self.size, "the release") for part in copies_of(item)]
         head = next(iter(self.original))
         columns = [_Columns.of(m, head) for m in self.measures]
-        shared = _Shared(self.measures, columns, self.original)
+        shared = _ChunkedWork(self.measures, columns, self.original)
         if any(not m.matched for m in self.measures):
             shared = shared.begun()
         tasks = [Task(f"release {name}", _compare, (name, parts)) for name, parts in sources.items()]
@@ -106,7 +102,7 @@ class ChunkedComparison(Findings):
         results, interrupted = run(
             tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, tell=tell
         )
-        self.found += [[[Outcome(*o) for o in copy] for copy in item or []] for item in results]
+        self.found += [[[Finding(*o) for o in copy] for copy in item or []] for item in results]
         self.rows, self.width = shared.rows, head.shape[1]
         return interrupted
 
@@ -128,12 +124,9 @@ class _Source:
         for piece in self.pieces:
             if self.key is None:
                 yield piece
-                continue
-            if not isinstance(self.key, Hashable) or self.key not in piece.columns:
-                shown = str(self.key) if isinstance(self.key, Hashable) else kind_of(self.key)
-                do = suggest(shown, [str(c) for c in piece.columns])
-                raise InputError(f"The key is not a column of {self.which}", shown, do)
-            yield piece.drop(columns=[self.key])
+            else:
+                check_key(self.key, piece.columns, self.which)
+                yield piece.drop(columns=[self.key])
 
     def content(self) -> Any:
         source = self.pieces.source
@@ -158,10 +151,10 @@ class _Columns:
 
 
 @dataclass(frozen=True)
-class _Shared:
+class _ChunkedWork:
     """The measures, with what the original alone gives: surveys, and sums for the plans that follow from it alone."""
 
-    measures: Sequence[Any]
+    measures: Sequence[Measure]
     columns: Sequence[_Columns]
     original: _Source
     surveys: tuple[Any, ...] = ()
@@ -169,57 +162,47 @@ class _Shared:
     sums: tuple[Any, ...] = ()
     rows: int = 0
 
-    def begun(self) -> _Shared:
-        surveys, _ = _pass(
-            self, self.original, "the original", lambda m, table, j: m.survey(table), self._needs_survey()
-        )
+    def begun(self) -> _ChunkedWork:
+        surveys, _ = _pass(self, self.original, lambda m, table, j: m.survey(table), self._needs_survey())
         plans = tuple(m.settle(s, s) if s is not None else None for m, s in zip(self.measures, surveys, strict=True))
-        unmatched = [j for j, m in enumerate(self.measures) if not m.matched]
-        sums, counts = _pass(
-            self,
-            self.original,
-            "the original",
-            lambda m, table, j: m.partial(table, plans[j], "the original"),
-            unmatched,
-        )
-        return _Shared(self.measures, self.columns, self.original, surveys, plans, sums, counts[-1])
+        sums, counts = self.sums_of(self.original, plans, self.unmatched())
+        return _ChunkedWork(self.measures, self.columns, self.original, surveys, plans, sums, counts[-1])
+
+    def unmatched(self) -> list[int]:
+        return [j for j, m in enumerate(self.measures) if not m.matched]
+
+    def sums_of(
+        self, source: _Source, plans: Sequence[Any], chosen: Sequence[int]
+    ) -> tuple[tuple[Any, ...], list[int]]:
+        """The chosen measures' sums over a file, and how many rows each left out."""
+        return _pass(self, source, lambda m, table, j: m.partial(table, plans[j], source.which), chosen)
 
     def _needs_survey(self) -> list[int]:
         return [j for j, m in enumerate(self.measures) if not m.matched and type(m).survey is not Measure.survey]
 
 
-def _compare(shared: _Shared, name: str, parts: Sequence[_Source]) -> list[list[Outcome]]:
+def _compare(shared: _ChunkedWork, name: str, parts: Sequence[_Source]) -> list[list[Finding]]:
     """Measure one release, or each of its copies. Must stay importable: workers look it up by name."""
     with about(name):
-        return [[Outcome.of(value) for value in _measure(shared, part)] for part in parts]
+        return [[Finding.of(value) for value in _measure(shared, part)] for part in parts]
 
 
-def _measure(shared: _Shared, release: _Source) -> list[Measured]:
+def _measure(shared: _ChunkedWork, release: _Source) -> list[Measured]:
     measures = shared.measures
-    unmatched = [j for j, m in enumerate(measures) if not m.matched]
+    unmatched = shared.unmatched()
     found: list[Any] = [None] * len(measures)
     if unmatched:
         needs = shared._needs_survey()
-        surveys, _ = _pass(shared, release, "the release", lambda m, table, j: m.survey(table), needs)
+        surveys, _ = _pass(shared, release, lambda m, table, j: m.survey(table), needs)
         plans = [m.settle(shared.surveys[j], surveys[j]) if j in needs else None for j, m in enumerate(measures)]
-        second, counts = _pass(
-            shared, release, "the release", lambda m, table, j: m.partial(table, plans[j], "the release"), unmatched
-        )
-        # Where the release has categories that the original lacks, the original's sums are taken again with room for them.
+        second, counts = shared.sums_of(release, plans, unmatched)
+        # Where the release has categories that the original lacks, the original's sums are taken again with room for
+        # them.
         other = [j for j in needs if not _same_plan(plans[j], shared.plans[j])]
-        again, _ = _pass(
-            shared,
-            shared.original,
-            "the original",
-            lambda m, table, j: m.partial(table, plans[j], "the original"),
-            other,
-        )
+        again, _ = shared.sums_of(shared.original, plans, other)
         for j in unmatched:
-            found[j] = _result(
-                measures[j],
-                measures[j].total(again[j] if j in other else shared.sums[j], second[j], plans[j]),
-                counts[j],
-            )
+            first = again[j] if j in other else shared.sums[j]
+            found[j] = _result(measures[j], measures[j].total(first, second[j], plans[j]), counts[j])
     matched = [j for j, m in enumerate(measures) if m.matched]
     if matched:
         before: list[Any] = [None] * len(measures)
@@ -228,7 +211,9 @@ def _measure(shared: _Shared, release: _Source) -> list[Measured]:
         for a, _, j, left_out in _pairs(shared, release, matched):
             before[j] = add(before[j], measures[j].partial(a, None, "the original"))
             omitted[j] += left_out
-        _refuse_empty(measures, before, matched)
+        for j in matched:
+            if before[j].n == 0:
+                raise frames.no_row(measures[j].name, "no complete pair")
         for a, b, j, _ in _pairs(shared, release, matched):
             moved[j] = add(moved[j], measures[j].paired(a, b, before[j]))
         for j in matched:
@@ -237,12 +222,13 @@ def _measure(shared: _Shared, release: _Source) -> list[Measured]:
 
 
 def _pass(
-    shared: _Shared, source: _Source, which: str, each: Callable[[Any, pd.DataFrame, int], Any], chosen: Sequence[int]
+    shared: _ChunkedWork, source: _Source, each: Callable[[Any, pd.DataFrame, int], Any], chosen: Sequence[int]
 ) -> tuple[tuple[Any, ...], list[int]]:
-    """Read a file once and add up what each chosen measure makes of its pieces; then how many rows each left out, and all rows.
+    """Read a file once and add up what each chosen measure makes of its pieces.
 
-    A measure of keys looks at the release alone.
+    Then how many rows each left out, and all rows. A measure of keys looks at the release alone.
     """
+    which = source.which
     sums: list[Any] = [None] * len(shared.measures)
     omitted = [0] * (len(shared.measures) + 1)
     left = [0] * len(shared.measures)
@@ -264,28 +250,24 @@ def _pass(
             sums[j] = add(sums[j], each(measure, table, j))
     for j in chosen:
         if left[j] == 0:
-            raise _no_row(shared.measures[j], omitted[-1])
+            raise frames.no_row(shared.measures[j].name, f"{omitted[-1]} rows, each with a missing value")
     return tuple(sums), omitted
 
 
 def _pairs(
-    shared: _Shared, release: _Source, chosen: Sequence[int]
+    shared: _ChunkedWork, release: _Source, chosen: Sequence[int]
 ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, int, int]]:
-    """Pieces of both files side by side, complete pairs of rows only, for each measure; and how many pairs were left out."""
-    rows = [0, 0]
+    """Pieces of both files side by side, complete pairs of rows only, for each measure; and how many were left out."""
+    rows = 0
     for a, b in zip_longest(shared.original, release):
         if a is None or b is None or len(a) != len(b):
-            rest = [
-                rows[0] + sum(len(p) for p in ([] if a is None else [a])),
-                rows[1] + sum(len(p) for p in ([] if b is None else [b])),
-            ]
-            name = shared.measures[chosen[0]].name
+            rest = rows + min(0 if piece is None else len(piece) for piece in (a, b))
             raise InputError(
-                f"{name} compares record by record and needs as many rows in both files",
-                f"files that part after {min(rest)} records",
+                f"{shared.measures[chosen[0]].name} compares record by record and needs as many rows in both files",
+                f"files that part after {rest} records",
                 "Release every record, or use a measure that does not match records",
             )
-        rows = [rows[0] + len(a), rows[1] + len(b)]
+        rows += len(a)
         for j in chosen:
             measure = shared.measures[j]
             tables = [shared.columns[j].take(measure, piece) for piece in (a, b)]
@@ -293,27 +275,13 @@ def _pairs(
             if measure.nan_policy == "raise":
                 for table, hole, which in zip(tables, holes, ("the original", "the release"), strict=True):
                     frames.refuse_missing(measure.name, which, table, hole)
-            either = np.zeros(len(a), dtype=bool)
-            for hole in holes:
-                if hole is not None:
-                    either |= hole
-            yield tables[0][~either], tables[1][~either], j, int(either.sum())
+            either = frames.either(*holes)
+            kept = slice(None) if either is None else ~either
+            yield tables[0][kept], tables[1][kept], j, 0 if either is None else int(either.sum())
 
 
-def _refuse_empty(measures: Sequence[Any], sums: Sequence[Any], chosen: Sequence[int]) -> None:
-    for j in chosen:
-        moments = sums[j].of["moments"]
-        if moments.n == 0:
-            raise _no_row(measures[j], 0)
-
-
-def _no_row(measure: Any, rows: int) -> InputError:
-    got = f"{rows} rows, each with a missing value" if rows else "no complete pair"
-    return InputError(f"{measure.name} has no complete row left", got, "Choose columns with fewer missing values")
-
-
-def _result(measure: Any, value: Any, omitted: int) -> Measured:
-    result = value if isinstance(value, Measured) else Measured(value)
+def _result(measure: Measure, value: float, omitted: int) -> Measured:
+    result = Measured.of(value)
     if measure.nan_policy == "omit":
         result.parts["omitted"] = float(omitted)
     return result
@@ -334,7 +302,6 @@ def _source(data: Any, key: Any, size: int, which: str) -> _Source:
     if isinstance(data, (str, Path)):
         return _Source(Pieces(str(Path(data).resolve()), size), key, which)
     if data is None:
-        raise InputError(
-            f"measures compare with {which}, which is missing", None, "Give the path of a parquet or CSV file"
-        )
+        what = f"measures compare with {which}, which is missing"
+        raise InputError(what, None, "Give the path of a parquet or CSV file")
     return _Source(Pieces(Frame.of(data).table, size), key, which)

@@ -2,69 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from ..checks import suggest
+from ..checks import is_label, is_single, suggest
 from ..errors import InputError
 from ..masks.frame import Frame
 from ..protocols import Array
 
 __all__ = [
-    "Levels",
+    "Categories",
     "align",
     "as_names",
+    "categories_of",
+    "either",
     "encode",
+    "enough_rows",
     "is_number",
-    "levels_of",
+    "is_time",
+    "joined_codes",
     "missing_rows",
+    "no_row",
     "numeric",
+    "one_name",
     "pick",
+    "pick_apart",
+    "refuse_constant",
     "refuse_missing",
+    "refuse_mixed",
     "refuse_vanishing",
+    "seconds",
     "select",
     "spreads",
+    "varying_spreads",
     "vector",
 ]
 
+Labels = list[Hashable]
+Flags = NDArray[np.bool_]
+Ints = NDArray[np.int64]
 
 LARGE = 1e140
 """Larger values have no finite square to speak of."""
-_NONE = object()
 SMALL = 1e-302
 """Smaller sums of squares have lost digits, or are zero though the values differ."""
+_NONE = object()
 
 
-def as_names(columns: Any) -> Any:
-    """Column names as a tuple, or None; one name may stand alone."""
-    if columns is None:
-        return None
-    if (
-        isinstance(columns, (str, bytes, int, np.integer))
-        or not isinstance(columns, Iterable)
-        or getattr(columns, "ndim", 1) == 0
-    ):
+# -- columns by name ----------------------------------------------------------------------------------
+
+
+def as_names(name: str, columns: Any) -> tuple[Hashable, ...]:
+    """Column names as a tuple; one name may stand alone."""
+    if is_single(columns):
         return (columns,)
     # A set has another order in every process, and order decides which random numbers a column gets.
     names = tuple(sorted(columns, key=str) if isinstance(columns, (set, frozenset)) else columns)
     if not names:
-        raise InputError("columns must name at least one column", columns, "Leave columns out to use them all")
+        raise InputError(f"{name} must name at least one column", columns, f"Leave {name} out to use them all")
     return names
 
 
-def pick(who: str, names: Iterable[Any], table: pd.DataFrame) -> list[Any]:
+def pick(who: str, names: Iterable[Hashable], table: pd.DataFrame) -> Labels:
     """The labels of the named columns (names, or positions where no column is called that)."""
     known = list(table.columns)
     places = {label: label for label in known}
     found = []
     for name in names:
-        try:
-            label = places.get(name, _NONE)
-        except TypeError:  # it cannot be hashed, so it is nobody's name
-            label = _NONE
+        label = places.get(name, _NONE) if is_label(name) else _NONE
         if label is not _NONE and isinstance(name, (bool, np.bool_)) == isinstance(label, (bool, np.bool_)):
             found.append(label)
         elif (
@@ -74,17 +83,35 @@ def pick(who: str, names: Iterable[Any], table: pd.DataFrame) -> list[Any]:
         ):
             found.append(known[name])
         else:
-            raise InputError(
-                f"{who} names a column that the original does not have",
-                str(name),
-                suggest(str(name), [str(c) for c in known]),
-            )
+            what = f"{who} names a column that the original does not have"
+            raise InputError(what, str(name), suggest(str(name), [str(c) for c in known]))
     if len(set(found)) != len(found):
         raise InputError(f"{who} names a column twice", [str(f) for f in found], "Name each column once")
     return found
 
 
-def align(who: str, original: pd.DataFrame, released: Frame, used: list[Any] | None, every: list[Any]) -> pd.DataFrame:
+def one_name(name: str, value: Any) -> Hashable:
+    """Check for an argument that names one column."""
+    if value is None or isinstance(value, (list, tuple, set)):
+        raise InputError(f"{name} must name one column", value, f'Write {name}="income"')
+    return value  # type: ignore[no-any-return]
+
+
+def pick_apart(
+    who: str, many: tuple[str, tuple[Hashable, ...] | None], one: tuple[str, Hashable], table: pd.DataFrame
+) -> Labels:
+    """The labels of several columns, all others unless they are named, and then of one; each as (argument, names)."""
+    wanted = pick(who, [one[1]], table)[0]
+    labels = [c for c in table.columns if c != wanted] if many[1] is None else pick(who, many[1], table)
+    if wanted in labels:
+        do = f"Leave it out of {many[0]}=[...]"
+        raise InputError(f"A column cannot be in {many[0]} and be {one[0]}", str(wanted), do)
+    if not labels:
+        raise InputError(f"{many[0]} must name some column", labels, f"Name one in {many[0]}=[...]")
+    return [*labels, wanted]
+
+
+def align(who: str, original: pd.DataFrame, released: Frame, used: Labels | None, every: Labels) -> pd.DataFrame:
     """The release with the original's used columns, in the original's order.
 
     With ``used`` None both files must have the same columns; those that differ are listed. An array has no
@@ -93,40 +120,33 @@ def align(who: str, original: pd.DataFrame, released: Frame, used: list[Any] | N
     table, wanted = released.table, list(original.columns)
     if released.kind in ("matrix", "vector") and list(table.columns) != every:
         if table.shape[1] not in (len(every), len(wanted)):
-            raise InputError(
-                f"{who} needs as many columns in both files",
-                f"{len(every)} in the original and {table.shape[1]} in the release",
-                "Give data frames with column names",
-            )
+            sizes = f"{len(every)} in the original and {table.shape[1]} in the release"
+            raise InputError(f"{who} needs as many columns in both files", sizes, "Give data frames with column names")
         table = table.set_axis(every if table.shape[1] == len(every) else wanted, axis=1)
     if list(table.columns) == wanted:
         return table
     lost = [str(c) for c in wanted if c not in table.columns]
     extra = [str(c) for c in table.columns if c not in original.columns] if used is None else []
     if lost or extra:
-        said = "; ".join(
-            part
-            for part in (
-                f"not in the release: {', '.join(lost)}" if lost else "",
-                f"not in the original: {', '.join(extra)}" if extra else "",
-            )
-            if part
-        )
+        sides = (("not in the release", lost), ("not in the original", extra))
         raise InputError(
             f"{who} needs the same columns in both files",
-            said,
+            "; ".join(f"{side}: {', '.join(names)}" for side, names in sides if names),
             "Rename or drop them, or choose the common ones with columns=[...]",
         )
     return select(table, wanted)
 
 
-def select(table: pd.DataFrame, labels: Iterable[Any]) -> pd.DataFrame:
-    """The columns with these labels, which are all there and there once; by position, which is much quicker than by label."""
+def select(table: pd.DataFrame, labels: Iterable[Hashable]) -> pd.DataFrame:
+    """The columns with these labels, which are all there once; by position, which is much quicker than by label."""
     return table.take([table.columns.get_loc(label) for label in labels], axis=1)
 
 
-def missing_rows(table: pd.DataFrame) -> Any:
-    """True for rows with a missing value; None if no column has any, which is the usual case and cheap to see."""
+# -- missing values ------------------------------------------------------------------------------------
+
+
+def missing_rows(table: pd.DataFrame) -> Flags | None:
+    """True for rows with a missing value; None if no column has any, which is the usual case and quick to find."""
     if all(isinstance(d, np.dtype) and d.kind in "fiub" for d in table.dtypes):
         with np.errstate(all="ignore"):
             if np.isfinite(table.to_numpy(dtype=np.float64).sum()):
@@ -135,11 +155,16 @@ def missing_rows(table: pd.DataFrame) -> Any:
     for _, column in table.items():
         holes = np.asarray(column.isna())
         if holes.any():
-            found = holes if found is None else found | holes
+            found = either(found, holes)
     return found
 
 
-def refuse_missing(who: str, which: str, table: pd.DataFrame, missing: Any) -> None:
+def either(a: Flags | None, b: Flags | None) -> Flags | None:
+    """True where one of two is; None is true nowhere."""
+    return b if a is None else a if b is None else a | b
+
+
+def refuse_missing(who: str, which: str, table: pd.DataFrame, missing: Flags | None) -> None:
     """Raise an error that names the columns with missing values."""
     if missing is None:
         return
@@ -151,6 +176,20 @@ def refuse_missing(who: str, which: str, table: pd.DataFrame, missing: Any) -> N
     )
 
 
+def no_row(who: str, got: str) -> InputError:
+    """The error of a file or of pairs without a complete row."""
+    return InputError(f"{who} has no complete row left", got, "Choose columns with fewer missing values")
+
+
+def enough_rows(who: str, n: int, least: int, which: str) -> None:
+    """Raise an error for a file that is too short."""
+    if n < least:
+        raise InputError(f"{who} needs at least {least} rows in {which}", n, "Use a larger file")
+
+
+# -- numbers -------------------------------------------------------------------------------------------
+
+
 def is_number(column: Any) -> bool:
     """True for real numbers and booleans, by column or dtype; text, categories and times are not numbers."""
     dtype = getattr(column, "dtype", column)
@@ -159,58 +198,47 @@ def is_number(column: Any) -> bool:
     return bool(pd.api.types.is_numeric_dtype(dtype)) and not pd.api.types.is_complex_dtype(dtype)
 
 
+def is_time(column: pd.Series) -> bool:
+    """True for dates and durations."""
+    return bool(pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype))
+
+
+def refuse_mixed(who: str, a: pd.Series, b: pd.Series) -> None:
+    """Raise an error for a column that is a number or a time in one of the files only."""
+    if (is_number(a), is_time(a)) != (is_number(b), is_time(b)):
+        kinds = f"{a.name}: {a.dtype} in the original, {b.dtype} in the release"
+        raise InputError(f"{who} needs a column to be of one kind in both files", kinds, "Convert it in one of them")
+
+
+def seconds(column: pd.Series, original: pd.Series) -> Array:
+    """Times as seconds since the original's first."""
+    return np.asarray((column - original.min()).dt.total_seconds(), dtype=np.float64)
+
+
 def numeric(who: str, table: pd.DataFrame, which: str = "the original") -> Array:
     """The table as a float matrix; columns that are not numbers, and infinite values, are refused by name."""
     bad = [str(c) for c, dtype in zip(table.columns, table.dtypes, strict=True) if not is_number(dtype)]
     if bad:
-        raise InputError(
-            f"{who} needs numeric columns in {which}",
-            f"non-numeric {', '.join(bad)}",
-            "Choose the numeric ones with columns=[...], or convert these",
-        )
+        do = "Choose the numeric ones with columns=[...], or convert these"
+        raise InputError(f"{who} needs numeric columns in {which}", f"non-numeric {', '.join(bad)}", do)
     with np.errstate(over="ignore"):  # longer floats may be too large; that is said below
         values = table.to_numpy(dtype=np.float64, na_value=np.nan)
-    usable = _usable(values)
-    if not np.all(usable):
-        named = [str(c) for c, ok in zip(table.columns, usable.all(axis=0), strict=True) if not ok]
-        raise InputError(
-            f"{who} needs finite values in {which}",
-            f"infinite, missing or beyond 1e140 in columns {', '.join(named)}",
-            "Remove or replace them first",
-        )
+    # The ends tell most of the time and need no temporary array; a value that is no number fails both comparisons.
+    if values.size and not (values.max() < LARGE and values.min() > -LARGE):
+        usable = (np.abs(values) < LARGE).all(axis=0)
+        named = ", ".join(str(c) for c, ok in zip(table.columns, usable, strict=True) if not ok)
+        got = f"infinite, missing or beyond 1e140 in columns {named}"
+        raise InputError(f"{who} needs finite values in {which}", got, "Remove or replace them first")
     return values
 
 
 def vector(who: str, column: pd.Series, which: str = "the original") -> Array:
     """One column as a float vector, refused as in `numeric`."""
-    if not is_number(column):
-        raise InputError(
-            f"{who} needs numbers in {which}", f"{column.name}: {column.dtype}", "Convert the column, or leave it out"
-        )
-    with np.errstate(over="ignore"):
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    if not np.all(_usable(values)):
-        raise InputError(
-            f"{who} needs finite values in {which}",
-            f"infinite, missing or beyond 1e140 in {column.name}",
-            "Remove or replace them first",
-        )
-    return values
-
-
-def _usable(values: Array) -> Any:
-    """True where a value is finite and so is its square; one True for all of them in the usual case."""
-    # The ends tell most of the time and need no temporary array; a value that is no number fails both comparisons.
-    if values.size == 0 or (values.max() < LARGE and values.min() > -LARGE):
-        return True
-    return np.abs(values) < LARGE
+    return numeric(who, column.to_frame(), which)[:, 0]
 
 
 def spreads(values: Array) -> Array:
-    """Standard deviations of the columns, exactly zero for columns of equal numbers, whose mean may be off by a rounding error.
-
-    One row has none: zero, too.
-    """
+    """Standard deviations of the columns; zero for one row and for equal numbers, whose mean may be off by rounding."""
     width = np.ptp(values, axis=0)
     if len(values) < 2:
         return np.zeros(values.shape[1:])
@@ -219,19 +247,37 @@ def spreads(values: Array) -> Array:
     return np.where(width > 0, np.ldexp(np.ldexp(values, -exponent).std(axis=0, ddof=1), exponent), 0.0)
 
 
-def refuse_vanishing(who: str, which: str, names: Iterable[Any], varies: Any, squares: Any) -> None:
-    """Raise an error for columns that vary, but so little that the sum of their squares is no number with all its digits."""
+def varying_spreads(who: str, values: Array, names: Iterable[Hashable], which: str = "the original") -> Array:
+    """Standard deviations of columns; one that does not vary is refused by name."""
+    enough_rows(who, len(values), 2, which)
+    found = spreads(values)
+    refuse_constant(who, which, names, found)
+    return found
+
+
+def refuse_constant(who: str, which: str, names: Iterable[Hashable], spread: Array) -> None:
+    """Raise an error that names the columns without variation."""
+    flat = ", ".join(str(c) for c, s in zip(names, spread, strict=True) if s == 0)
+    if flat:
+        what = f"{who} needs columns that vary in {which}"
+        raise InputError(what, f"constant {flat}", "Leave them out with columns=[...]")
+
+
+def refuse_vanishing(who: str, which: str, names: Iterable[Hashable], varies: Flags, squares: Array) -> None:
+    """Raise an error for columns that vary, but so little that the sum of their squares has lost digits."""
     gone = [str(name) for name, v, s in zip(names, varies, squares, strict=True) if v and s < SMALL]
     if gone:
-        raise InputError(
-            f"{who} needs values whose squares do not vanish in {which}", ", ".join(gone), "Use smaller units"
-        )
+        what = f"{who} needs values whose squares do not vanish in {which}"
+        raise InputError(what, ", ".join(gone), "Use smaller units")
 
 
-class Levels:
+# -- categories ----------------------------------------------------------------------------------------
+
+
+class Categories:
     """The values of a column that is not a number, in a fixed order."""
 
-    def __init__(self, values: list[Any]) -> None:
+    def __init__(self, values: Labels) -> None:
         self.values = values
         # As objects: pandas has no index of some types of numbers.
         self.index = pd.Index(values, dtype=object)
@@ -239,34 +285,37 @@ class Levels:
     def __len__(self) -> int:
         return len(self.values)
 
-    def codes(self, column: pd.Series) -> Any:
-        """Position of each value among the levels, -1 for a value that is not there."""
+    def codes(self, column: pd.Series) -> Ints:
+        """Position of each value among the categories, -1 for a value that is not there."""
         if isinstance(column.dtype, pd.CategoricalDtype):
-            own = column.cat.codes.to_numpy()
-            places = (
-                self.index.get_indexer(column.cat.categories.astype(object))
-                if len(column.cat.categories)
-                else np.zeros(0, dtype=np.intp)
-            )
+            own, known = column.cat.codes.to_numpy(), column.cat.categories.astype(object)
+            places = self.index.get_indexer(known) if len(known) else np.zeros(0, dtype=np.intp)
             return np.append(places, -1)[own]
-        return self.index.get_indexer(pd.Index(column.astype(object), dtype=object))
+        return np.asarray(self.index.get_indexer(pd.Index(column.astype(object), dtype=object)))
 
-    def plus(self, column: pd.Series) -> Levels:
-        """These levels and the ones that only ``column`` has, which come last."""
-        new = [v for v in levels_of(column).values if v not in set(self.values)]
-        return Levels(self.values + new) if new else self
+    def plus(self, column: pd.Series) -> Categories:
+        """These and the ones that only ``column`` has, which come last."""
+        known = set(self.values)
+        new = [v for v in categories_of(column).values if v not in known]
+        return Categories(self.values + new) if new else self
 
 
-def levels_of(column: pd.Series) -> Levels:
-    """The levels that occur: in the order of the categories, or sorted (by text where types are mixed)."""
+def categories_of(column: pd.Series) -> Categories:
+    """The categories that occur: in the order of a categorical column, or sorted (by text where types are mixed)."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         present = np.unique(column.cat.codes.to_numpy())
-        return Levels([column.cat.categories[c] for c in present if c >= 0])
-    seen = list(pd.unique(column.dropna().astype(object)))
+        return Categories([column.cat.categories[c] for c in present if c >= 0])
+    found = list(pd.unique(column.dropna().astype(object)))
     try:
-        return Levels(sorted(seen))
+        return Categories(sorted(found))
     except TypeError:
-        return Levels(sorted(seen, key=lambda v: (type(v).__name__, str(v))))
+        return Categories(sorted(found, key=lambda v: (type(v).__name__, str(v))))
+
+
+def joined_codes(a: pd.Series, b: pd.Series) -> tuple[Ints, Ints, Categories]:
+    """Codes of two columns over the categories of both together, those of the first in front."""
+    levels = categories_of(a).plus(b)
+    return levels.codes(a), levels.codes(b), levels
 
 
 def encode(who: str, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Array, Array, list[str]]:
@@ -280,30 +329,19 @@ def encode(who: str, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Ar
     left, right, names = [], [], []
     for label in original.columns:
         a, b = original[label], released[label]
-        if is_number(a) and is_number(b):
-            left.append(numeric(who, original[[label]]))
-            right.append(numeric(who, released[[label]], "the release"))
+        refuse_mixed(who, a, b)
+        if is_number(a):
+            left.append(vector(who, a)[:, None])
+            right.append(vector(who, b, "the release")[:, None])
             names.append(str(label))
-            continue
-        times = _is_time(a), _is_time(b)
-        if is_number(a) != is_number(b) or times[0] != times[1]:
-            kinds = f"{label}: {a.dtype} in the original, {b.dtype} in the release"
-            raise InputError(
-                f"{who} needs a column to be of one kind in both files", kinds, "Convert it in one of them"
-            )
-        if times[0]:
-            start = a.min()
-            left.append((a - start).dt.total_seconds().to_numpy()[:, None])
-            right.append((b - start).dt.total_seconds().to_numpy()[:, None])
+        elif is_time(a):
+            left.append(seconds(a, a)[:, None])
+            right.append(seconds(b, a)[:, None])
             names.append(str(label))
-            continue
-        levels = levels_of(a).plus(b)
-        for side, column in ((left, a), (right, b)):
-            codes = np.asarray(levels.codes(column))
-            side.append((codes[:, None] == np.arange(1, len(levels))).astype(np.float64))
-        names += [f"{label}[{v}]" for v in levels.values[1:]]
+        else:
+            first, second, levels = joined_codes(a, b)
+            later = np.arange(1, len(levels))
+            left.append((first[:, None] == later).astype(np.float64))
+            right.append((second[:, None] == later).astype(np.float64))
+            names += [f"{label}[{v}]" for v in levels.values[1:]]
     return np.concatenate(left, axis=1), np.concatenate(right, axis=1), names
-
-
-def _is_time(column: pd.Series) -> bool:
-    return bool(pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype))

@@ -1,34 +1,17 @@
-"""Inner loops of measures that array operations cannot express, compiled by numba when such a measure first runs.
+"""Inner loops of measures. None holds more than a few numbers per record.
 
-The functions are plain Python and give the same answer without numba, only slowly. `compiled` hands out the machine
-code, cached on disk. None holds more than a few numbers per record, and none runs in parallel.
+Distribution functions, average linkage (scipy's holds all pairwise distances), trees and mean distances.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from .base import need
+from ..numerics.compiled import compiled
 
-__all__ = ["average_linkage", "below_counts", "below_counts_2d", "compiled", "grow_tree", "sum_distances"]
-
-
-@cache
-def compiled(name: str) -> Callable[..., Any]:
-    """Return a kernel of this file as machine code."""
-    numba = need("numba", "This measure")
-    from numba.extending import register_jitable
-
-    for helper in (_popcount, _near_order):
-        register_jitable(helper)
-    # Vector code needs leave to reorder sums; only a sum over all pairs is allowed to.
-    loose = {"nnan", "ninf", "nsz", "contract", "reassoc"}
-    fast = loose if name == "sum_distances" else False
-    return numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=fast)(globals()[name])  # type: ignore[no-any-return]
+__all__ = ["average_linkage", "below_counts", "below_counts_2d", "grow_tree", "sum_distances"]
 
 
 def _popcount(x: Any) -> Any:
@@ -38,11 +21,12 @@ def _popcount(x: Any) -> Any:
     return (x * np.uint64(0x0101010101010101)) >> np.uint64(56)
 
 
+@compiled()
 def below_counts_2d(second: Any, group: Any, source: Any, levels: int) -> Any:
     """Records of each source that lie below each record in both coordinates, itself included.
 
-    Records come in the order of the first coordinate. ``second`` is the rank of the second one (ties share), ``group`` the rank
-    of the first (ties share), ``source`` 0 or 1. A sweep with two Fenwick trees: n log n.
+    Records come in the order of the first coordinate. ``second`` is the rank of the second one (ties share), ``group``
+    the rank of the first (ties share), ``source`` 0 or 1. A sweep with two Fenwick trees: n log n.
     """
     n = len(second)
     tree = np.zeros((levels + 1, 2), dtype=np.int64)
@@ -70,12 +54,14 @@ def below_counts_2d(second: Any, group: Any, source: Any, levels: int) -> Any:
     return out
 
 
+@compiled(_popcount)
 def below_counts(order: Any, first_of: Any, source: Any) -> Any:
     """The same in any dimension, by bit sets: n^2 p / 512 steps and a few words per record.
 
-    Records come in the order of the first coordinate. ``order[d]`` lists them by coordinate d, and ``first_of[d]`` has for each place
-    of that list the first place with the same value. For 256 records at a time a walk up each coordinate carries the set of those
-    already passed, and every record keeps the intersection over coordinates. Records below all of the 256 are left out.
+    Records come in the order of the first coordinate. ``order[d]`` lists them by coordinate d, and ``first_of[d]`` has
+    for each place of that list the first place with the same value. For 256 records at a time a walk up each coordinate
+    carries the set of those already passed, and every record keeps the intersection over coordinates. Records below all
+    of the 256 are left out.
     """
     p, n = order.shape
     out = np.zeros((n, 2), dtype=np.int64)
@@ -176,13 +162,42 @@ def below_counts(order: Any, first_of: Any, source: Any) -> Any:
     return out
 
 
+def _near_order(points: Any, box: int) -> Any:
+    """An order in which neighbours in the list are near in space: halve along the widest coordinate down to a box."""
+    n, p = points.shape
+    order = np.arange(n)
+    stack = [(0, n)]
+    while len(stack) > 0:
+        a, b = stack.pop()
+        if b - a <= box:
+            continue
+        part = order[a:b].copy()
+        widest = 0
+        width = -1.0
+        for d in range(p):
+            column = points[part, d]
+            extent = column.max() - column.min()
+            if extent > width:
+                width = extent
+                widest = d
+        # Whole boxes on the left, so that boxes of the list are boxes in space.
+        half = ((b - a) // 2 + box - 1) // box * box
+        ranked = np.argsort(points[part, widest])
+        order[a:b] = part[ranked]
+        stack.append((a, a + half))
+        stack.append((a + half, b))
+    return order
+
+
+@compiled(_near_order)
 def average_linkage(points: Any, sizes: Any) -> Any:
     """Average linkage on squared Euclidean distances by nearest-neighbour chains, in memory O(n).
 
     The mean squared distance between two clusters is the squared distance of their centroids plus both mean squared
-    deviations, so a cluster is its centroid, deviation and size. ``points`` is (n, p), ``sizes`` the number of equal records at
-    each point; their squared distances must be finite. Clusters lie in boxes of near neighbours, and a box that is farther than
-    the best so far is not searched. Gives the merged pairs, named by one point of each cluster, and the heights.
+    deviations, so a cluster is its centroid, deviation and size. ``points`` is (n, p), ``sizes`` the number of equal
+    records at each point; their squared distances must be finite. Clusters lie in boxes of near neighbours, and a box
+    that is farther than the best so far is not searched. Gives the merged pairs, named by one point of each cluster,
+    and the heights.
     """
     n, p = points.shape
     box = 32
@@ -308,40 +323,15 @@ def average_linkage(points: Any, sizes: Any) -> Any:
     return merges, height
 
 
-def _near_order(points: Any, box: int) -> Any:
-    """An order in which neighbours in the list are neighbours in space: halve along the widest coordinate until a box is left."""
-    n, p = points.shape
-    order = np.arange(n)
-    stack = [(0, n)]
-    while len(stack) > 0:
-        a, b = stack.pop()
-        if b - a <= box:
-            continue
-        part = order[a:b].copy()
-        widest = 0
-        width = -1.0
-        for d in range(p):
-            column = points[part, d]
-            extent = column.max() - column.min()
-            if extent > width:
-                width = extent
-                widest = d
-        # Whole boxes on the left, so that boxes of the list are boxes in space.
-        half = ((b - a) // 2 + box - 1) // box * box
-        ranked = np.argsort(points[part, widest])
-        order[a:b] = part[ranked]
-        stack.append((a, a + half))
-        stack.append((a + half, b))
-    return order
-
-
+@compiled()
 def grow_tree(
     values: Any, order: Any, labels: Any, min_split: int, min_leaf: int, max_depth: int, min_gain: float, alpha: float
 ) -> Any:
     """Leaf number of every record in the CART regression tree that minimises squared error + alpha * leaves.
 
-    ``values`` is (p, n), ``order`` each row's sort order, ``labels`` 0 or 1. Orders are kept sorted by stable partition, so nothing is
-    sorted again. Splits lie between different values; ties of gain go to the last variable and the lowest value.
+    ``values`` is (p, n), ``order`` each row's sort order, ``labels`` 0 or 1. Orders are kept sorted by stable
+    partition, so nothing is sorted again. Splits lie between different values; ties of gain go to the last variable and
+    the lowest value.
     """
     p, n = values.shape
     order = order.copy()
@@ -435,8 +425,9 @@ def grow_tree(
     return leaf, leaves
 
 
+@compiled(fastmath=frozenset({"nnan", "ninf", "nsz", "contract", "reassoc"}))
 def sum_distances(first: Any, second: Any, same: bool) -> float:
-    """Sum of Euclidean distances over all pairs of columns; with ``same`` each pair is computed once and counted twice."""
+    """Sum of Euclidean distances over all pairs of columns; with ``same`` each is computed once and counted twice."""
     p, n = first.shape
     m = second.shape[1]
     total = 0.0

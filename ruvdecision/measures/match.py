@@ -1,4 +1,4 @@
-"""Bringing a release and its original together: reading files, finding whose record a row is, naming what went wrong where."""
+"""Bringing a release and its original together: reading files, whose record a row is, what went wrong where."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..data.read import check_file, read_data
 from ..errors import InputError, RuvError, kind_of
 from ..masks.frame import Frame
 
-__all__ = ["about", "check_releases", "is_copies", "keyed", "match", "read"]
+__all__ = ["about", "check_key", "check_releases", "copies_of", "is_copies", "keyed", "match", "read"]
 
 
 def read(data: Any, which: str) -> Frame:
@@ -23,9 +23,8 @@ def read(data: Any, which: str) -> Frame:
     if isinstance(data, (str, Path)):
         data = read_data(data)
     if data is None:
-        raise InputError(
-            f"measures compare with {which}, which is missing", None, "Give data=, a DataFrame or an array"
-        )
+        what = f"measures compare with {which}, which is missing"
+        raise InputError(what, None, "Give data=, a DataFrame or an array")
     return Frame.of(data)
 
 
@@ -33,19 +32,16 @@ def check_releases(releases: Any) -> dict[str, Any]:
     """Releases under names that differ; files that are not there are refused before any work is done."""
     if releases is None:
         return {}
-    if not isinstance(releases, Mapping):
-        raise InputError(
-            "releases must be a mapping from name to data", type(releases).__name__, 'Write releases={"swapped": frame}'
-        )
-    if not releases:
-        raise InputError("releases must not be empty", "none", 'Write releases={"swapped": frame}')
+    if not isinstance(releases, Mapping) or not releases:
+        what = "must not be empty" if isinstance(releases, Mapping) else "must be a mapping from name to data"
+        raise InputError(f"releases {what}", type(releases).__name__, 'Write releases={"swapped": frame}')
     named = {str(name): item for name, item in releases.items()}
     if len(named) != len(releases) or not all(name.strip() for name in named):
         raise InputError("Releases need names that differ", [str(name) for name in releases], "Give each its own name")
     for name, item in named.items():
         # A missing file should not cost the work on those before it.
         with about(name):
-            for part in item if is_copies(item) else [item]:
+            for part in copies_of(item):
                 if isinstance(part, (str, Path)):
                     check_file(part)
     return named
@@ -60,26 +56,32 @@ def is_copies(item: Any) -> bool:
     )
 
 
+def copies_of(item: Any) -> list[Any]:
+    """The data sets of a release, which is usually one."""
+    return list(item) if is_copies(item) else [item]
+
+
+def check_key(key: Any, columns: pd.Index, which: str) -> None:
+    """Raise an error for a key that is no column."""
+    # Whoever passes data for a name should not find them in the message.
+    if not isinstance(key, Hashable) or key not in columns:
+        shown = str(key) if isinstance(key, Hashable) else kind_of(key)
+        raise InputError(f"The key is not a column of {which}", shown, suggest(shown, [str(c) for c in columns]))
+
+
 def keyed(frame: Frame, key: Any, which: str) -> Frame:
     """The records under their keys; the key is no variable any more."""
-    # Whoever passes data for a name should not find them in the message.
-    shown = str(key) if isinstance(key, Hashable) else kind_of(key)
     if frame.kind != "frame":
-        raise InputError(f"key={shown} names a column, and {which} has no column names", frame.kind, "Give a DataFrame")
+        raise InputError(f"The key names a column, and {which} has no column names", frame.kind, "Give a DataFrame")
     table = frame.table
-    if not isinstance(key, Hashable) or key not in table.columns:
-        raise InputError(f"The key is not a column of {which}", shown, suggest(shown, [str(c) for c in table.columns]))
+    check_key(key, table.columns, which)
     keys = table[key]
-    if keys.isna().any():
-        raise InputError(
-            f"The key {key} of {which} has missing values", f"{int(keys.isna().sum())} rows", "Give every row its key"
-        )
-    if keys.duplicated().any():
-        raise InputError(
-            f"The key {key} of {which} must be unique",
-            f"{int(keys.duplicated().sum())} repeated",
-            "Name a column that tells records apart",
-        )
+    holes, repeated = int(keys.isna().sum()), int(keys.duplicated().sum())
+    if holes:
+        raise InputError(f"The key {key} of {which} has missing values", f"{holes} rows", "Give every row its key")
+    if repeated:
+        what = f"The key {key} of {which} must be unique"
+        raise InputError(what, f"{repeated} repeated", "Name a column that tells records apart")
     if table.shape[1] == 1:
         raise InputError(f"{which} has no column beside its key", str(key), "Name another key")
     return Frame(table.drop(columns=[key]).set_axis(pd.Index(keys.to_numpy(), name=key), axis=0), "frame")
@@ -103,16 +105,9 @@ def match(original: Frame, item: Any, key: Any) -> Any:
     ours, theirs = original.table.index, frame.table.index
     strangers = int((~theirs.isin(ours)).sum())
     if strangers:
-        kinds = (
-            ""
-            if ours.dtype == theirs.dtype
-            else f" (keys are {ours.dtype} in the original, {theirs.dtype} in the release)"
-        )
-        raise InputError(
-            f"it has keys that the original does not have{kinds}",
-            f"{strangers} of {len(theirs)}",
-            "Check the key column of both files",
-        )
+        kinds = f" (keys are {ours.dtype} in the original, {theirs.dtype} in the release)"
+        what = f"it has keys that the original does not have{'' if ours.dtype == theirs.dtype else kinds}"
+        raise InputError(what, f"{strangers} of {len(theirs)}", "Check the key column of both files")
     return frame.table.loc[ours[ours.isin(theirs)]]
 
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..checks import is_single
 from ..errors import InputError, kind_of
 from ..maps.columns import check_name
 from ..maps.scores import Column
-from ..protocols import Array
+from ..protocols import Array, Measure
+from .base import Measured
 
-__all__ = ["ROLES", "Findings", "Outcome", "better_end", "check_measures"]
+__all__ = ["ROLES", "Finding", "Findings", "better_end", "check_measures"]
 
 ROLES = ("risk", "utility")
 
 
-class Outcome(NamedTuple):
+class Finding(NamedTuple):
     """What one measure said of one release: numbers only, nothing about single records."""
 
     value: float
@@ -25,8 +27,10 @@ class Outcome(NamedTuple):
     parts: dict[str, float]
 
     @classmethod
-    def of(cls, result: Any) -> Outcome:
-        return cls(float(result), float(getattr(result, "error", 0.0)), dict(getattr(result, "parts", {})))
+    def of(cls, result: float) -> Finding:
+        """A number without what belongs to single records; a plain one has no error and no parts."""
+        measured = Measured.of(result)
+        return cls(float(measured), measured.error, measured.parts)
 
 
 class Findings:
@@ -40,14 +44,15 @@ class Findings:
     Attributes
     ----------
     found : list
-        Per release and replicate one `Outcome` per measure; no replicate where Ctrl-C came before the release was finished.
+        Per release and replicate one `Finding` per measure; no replicate where Ctrl-C came before the release was
+        finished.
     notes : list of str
         What a map should say about it.
     """
 
-    def __init__(self, measures: Any) -> None:
+    def __init__(self, measures: Sequence[Measure] | Measure) -> None:
         self.measures = check_measures(measures)
-        self.found: list[list[list[Outcome]]] = []
+        self.found: list[list[list[Finding]]] = []
         self.notes: list[str] = []
 
     def describe(self) -> dict[str, Any]:
@@ -93,39 +98,26 @@ class Findings:
 
 def check_measures(measures: Any) -> list[Any]:
     """The measures, each with a name of its own, a role and a call."""
-    several = isinstance(measures, Iterable) and getattr(measures, "ndim", 1) > 0
+    several, do = not is_single(measures), "Write measures=[ruv.measures.RecordLinkage(), ruv.measures.NormalKL()]"
     if isinstance(measures, (str, Mapping)) or not (several or callable(measures)):
-        raise InputError(
-            "measures must be a list of measures",
-            kind_of(measures),
-            "Write measures=[ruv.measures.RecordLinkage(), ruv.measures.NormalKL()]",
-        )
+        raise InputError("measures must be a list of measures", kind_of(measures), do)
     chosen = list(measures) if several else [measures]
     if not chosen:
-        raise InputError(
-            "measures must not be empty", [], "Write measures=[ruv.measures.RecordLinkage(), ruv.measures.NormalKL()]"
-        )
+        raise InputError("measures must not be empty", [], do)
     for i, item in enumerate(chosen):
         if isinstance(item, type):
             raise InputError(f"measures[{i}] is a class", item.__name__, f"Write {item.__name__}()")
         if not callable(item) or not isinstance(getattr(item, "name", None), str) or not item.name:
-            raise InputError(
-                f"measures[{i}] must be a measure, with a name, a role and a call",
-                kind_of(item),
-                "Write ruv.measures.NormalKL()",
-            )
-        if getattr(item, "role", None) not in ROLES:
-            raise InputError(
-                f"The role of {item.name} must be 'risk' or 'utility'",
-                getattr(item, "role", None),
-                "Set role on its class",
-            )
+            what = f"measures[{i}] must be a measure, with a name, a role and a call"
+            raise InputError(what, kind_of(item), "Write ruv.measures.NormalKL()")
+        role = getattr(item, "role", None)
+        if role not in ROLES:
+            raise InputError(f"The role of {item.name} must be 'risk' or 'utility'", role, "Set role on its class")
     names = [check_name(item.name) for item in chosen]
     taken = [name for i, name in enumerate(names) if name in names[:i] or f"{name}_error" in names]
     if taken:
-        raise InputError(
-            "Two measures want the same column", ", ".join(dict.fromkeys(taken)), 'Give one another name, name="..."'
-        )
+        do = 'Give one another name, name="..."'
+        raise InputError("Two measures want the same column", ", ".join(dict.fromkeys(taken)), do)
     return chosen
 
 
@@ -137,8 +129,8 @@ def better_end(item: Any) -> str:
 def _mean(values: Sequence[float], errors: Sequence[float]) -> tuple[float, float]:
     """Mean over replicates and its error.
 
-    The error is the standard error over replicates or, where it is larger, the measure's own: its draws are the same for
-    every replicate, so they do not average out.
+    The error is the standard error over replicates or, where it is larger, the measure's own: its draws are the same
+    for every replicate, so they do not average out.
     """
     x = np.asarray(values, dtype=np.float64)
     if len(x) == 0:

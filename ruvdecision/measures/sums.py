@@ -1,23 +1,37 @@
 """Sums over records that can be taken piece by piece and put together: moments, counts of cells, least squares.
 
-They are how a measure compares files that are larger than memory. Each has ``plus``, and the order of pieces matters to the last
-bits only.
+They are how a measure compares files that are larger than memory. Each has ``plus``, and the order of pieces matters to
+the last bits only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import linalg
 
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
+from .frames import enough_rows, numeric, refuse_constant, refuse_vanishing
 from .tables import cells
 
-__all__ = ["Counts", "Factor", "Moments", "Same", "Sums", "Together", "add"]
+__all__ = [
+    "ColumnMoments",
+    "Counts",
+    "Sums",
+    "Together",
+    "Triangle",
+    "add",
+    "definite_covariance",
+    "is_singular",
+    "moments_of",
+    "sound_covariance",
+]
 
 MOST_ROWS = 20_000_000
 """Different rows that are counted before we say that they are too many to hold."""
@@ -35,52 +49,54 @@ def add(a: Any, b: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Moments:
+class ColumnMoments:
     """Number of records, means, centred sums of products, and ends of numeric columns.
 
-    Pieces are joined by the means' difference (Chan, Golub and LeVeque 1983), which keeps the digits that sums of raw squares lose.
+    Pieces are joined by the means' difference (Chan, Golub and LeVeque 1983), which keeps the digits that sums of raw
+    squares lose.
 
-    >>> whole = Moments.of(np.array([[1.0], [2.0], [6.0]]))
-    >>> parts = Moments.of(np.array([[1.0]])).plus(Moments.of(np.array([[2.0], [6.0]])))
+    >>> whole = ColumnMoments.of(np.array([[1.0], [2.0], [6.0]]))
+    >>> parts = ColumnMoments.of(np.array([[1.0]])).plus(ColumnMoments.of(np.array([[2.0], [6.0]])))
     >>> whole.products.round(12).tolist() == parts.products.round(12).tolist()
     True
     """
 
+    names: tuple[str, ...]
     n: int
     origin: Array
-    """A record; the mean is kept as its distance from here, which has more digits than the mean of numbers far from zero."""
+    """A record. The mean is kept as its distance from here, which has more digits than a mean far from zero."""
     offset: Array
     products: Array
     low: Array
     high: Array
 
     @classmethod
-    def of(cls, values: Array) -> Moments:
+    def of(cls, values: Array, names: Iterable[Hashable] = ()) -> ColumnMoments:
         """Moments of the rows of a matrix."""
+        labels = tuple(map(str, names))
         if len(values) == 0:
-            none = np.full(values.shape[1], np.inf)
-            zeros = np.zeros(len(none))
-            return cls(0, zeros, zeros, np.zeros((len(none), len(none))), none, -none)
+            zeros, ends = np.zeros(values.shape[1]), np.full(values.shape[1], np.inf)
+            return cls(labels, 0, zeros, zeros, np.outer(zeros, zeros), ends, -ends)
         with np.errstate(over="ignore", invalid="ignore"):
             moved = values - values[0]
             offset = moved.mean(axis=0)
-            centred = moved - offset
-            return cls(
-                len(values), values[0].copy(), offset, centred.T @ centred, values.min(axis=0), values.max(axis=0)
-            )
+            moved -= offset
+            low, high = values.min(axis=0), values.max(axis=0)
+            return cls(labels, len(values), values[0].copy(), offset, moved.T @ moved, low, high)
 
     @property
     def mean(self) -> Array:
         """Means of the columns."""
         return self.origin + self.offset
 
-    def plus(self, other: Moments) -> Moments:
+    def plus(self, other: ColumnMoments) -> ColumnMoments:
         """The moments of both pieces together."""
         n = self.n + other.n
         if self.n == 0 or other.n == 0:
             return other if self.n == 0 else self
         gap = (other.origin - self.origin) + (other.offset - self.offset)
-        return Moments(
+        return ColumnMoments(
+            self.names,
             n,
             self.origin,
             self.offset + gap * (other.n / n),
@@ -89,41 +105,89 @@ class Moments:
             np.maximum(self.high, other.high),
         )
 
+    @property
+    def varies(self) -> NDArray[np.bool_]:
+        """False for columns of equal numbers."""
+        return self.high > self.low
+
     def covariance(self, ddof: int = 0) -> Array:
         """Covariances; a column of equal numbers has zeros, whatever rounding does to its mean."""
-        varies = self.high > self.low
-        return np.where(np.outer(varies, varies), self.products, 0.0) / (self.n - ddof)
+        return np.where(np.outer(self.varies, self.varies), self.products, 0.0) / (self.n - ddof)
 
     def spreads(self) -> Array:
         """Standard deviations with n - 1, zero for columns of equal numbers."""
         return np.sqrt(np.diag(self.covariance(1)))
 
 
+def moments_of(who: str, table: pd.DataFrame, which: str) -> ColumnMoments:
+    """Moments of the numeric columns of a table."""
+    return ColumnMoments.of(numeric(who, table, which), table.columns)
+
+
+def sound_covariance(who: str, which: str, moments: ColumnMoments, ddof: int = 0) -> Array:
+    """The covariance of a file, refused by name where it has too few rows or squares that overflow or vanish."""
+    enough_rows(who, moments.n, 2, which)
+    covariance = moments.covariance(ddof)
+    if not np.isfinite(covariance).all():
+        what = f"{who} needs values whose squares have a finite sum in {which}"
+        raise InputError(what, "an infinite one", "Use larger units")
+    refuse_vanishing(who, which, moments.names, moments.varies, np.diag(covariance))
+    return covariance
+
+
+def definite_covariance(who: str, moments: ColumnMoments) -> Array:
+    """The original's covariance; a singular one is refused, and the error says which columns make it so."""
+    covariance = sound_covariance(who, "the original", moments)
+    if not is_singular(covariance):
+        return covariance
+    spread = np.sqrt(np.diag(covariance))
+    refuse_constant(who, "the original", moments.names, spread)
+    if moments.n <= len(spread):
+        sizes = f"{moments.n} rows, {len(spread)} columns"
+        raise InputError(f"{who} needs more rows than columns in the original", sizes, "Choose fewer columns")
+    vector = np.linalg.eigh(covariance / np.outer(spread, spread))[1][:, 0]
+    involved = [n for n, v in zip(moments.names, vector, strict=True) if abs(v) > 1e-6]
+    raise InputError(
+        f"{who} needs columns that are not linear functions of each other in the original",
+        f"collinear {', '.join(involved)}",
+        "Leave one of them out with columns=[...]",
+    )
+
+
+def is_singular(covariance: Array) -> bool:
+    """True if a variable is constant, or a linear function of the others to rounding."""
+    spread = np.sqrt(np.diag(covariance))
+    return bool(np.any(spread == 0)) or float(np.linalg.eigvalsh(covariance / np.outer(spread, spread))[0]) < 1e-13
+
+
 @dataclass(frozen=True)
-class Factor:
+class Triangle:
     """The triangular factor of a design with its response in the last column, and which of its columns occur.
 
-    Factors of pieces, put on top of each other and factored again, give the factor of the whole. No product of the design with itself
-    is formed, so no digits are lost to collinear predictors or to a close fit.
+    Triangles of pieces, put on top of each other and factored again, give the factor of the whole. No product of the
+    design with itself is formed, so no digits are lost to collinear predictors or to a close fit.
 
     >>> rows = np.array([[1.0, 2.0, 3.0, 5.0], [1.0, 4.0, 4.0, 9.0]])
-    >>> parts = Factor.of(rows[:, :2]).plus(Factor.of(rows[:, 2:]))
+    >>> parts = Triangle.of(rows[:, :2]).plus(Triangle.of(rows[:, 2:]))
     >>> bool(np.allclose(parts.triangle.T @ parts.triangle, rows @ rows.T))
     True
     """
 
     n: int
     triangle: Array
-    seen: Any
+    occurs: NDArray[np.bool_]
+    """Which coefficients some record speaks about."""
 
     @classmethod
-    def of(cls, rows: Array) -> Factor:
+    def of(cls, rows: Array) -> Triangle:
         """The factor of a transposed design: one row per coefficient, the response below."""
         return cls(rows.shape[1], _triangle(rows.T), np.asarray(rows.any(axis=1)))
 
-    def plus(self, other: Factor) -> Factor:
+    def plus(self, other: Triangle) -> Triangle:
         """The factor of both pieces together."""
-        return Factor(self.n + other.n, _triangle(np.vstack([self.triangle, other.triangle])), self.seen | other.seen)
+        return Triangle(
+            self.n + other.n, _triangle(np.vstack([self.triangle, other.triangle])), self.occurs | other.occurs
+        )
 
 
 @dataclass(frozen=True)
@@ -150,12 +214,10 @@ class Counts:
         for label in self.rows.columns:
             a, b = (cells.is_text(t[label]) for t in (self.rows, other.rows))
             if a != b and not (self.rows[label].isna().all() or other.rows[label].isna().all()):
-                raise InputError(
-                    "A column must be of one kind in all of a file", str(label), "Convert it, or leave it out"
-                )
-        return self._merged(
-            pd.concat([self.rows, other.rows], ignore_index=True), np.concatenate([self.count, other.count])
-        )
+                what = "A column must be of one kind in all of a file"
+                raise InputError(what, str(label), "Convert it, or leave it out")
+        rows = pd.concat([self.rows, other.rows], ignore_index=True)
+        return self._merged(rows, np.concatenate([self.count, other.count]))
 
     @classmethod
     def _merged(cls, table: pd.DataFrame, count: Array) -> Counts:
@@ -163,39 +225,20 @@ class Counts:
         if len(plain) == 0:
             return cls(plain, count)
         (codes,), _ = cells.joint_codes(plain)
-        _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
-        if len(first) > MOST_ROWS:
-            do = "Choose fewer columns, or recode them"
-            raise UnsupportedError(
-                "There are too many different rows to count them in memory", f"more than {MOST_ROWS:,}", do
-            )
-        order = np.argsort(first, kind="stable")
-        place = np.empty(len(first), dtype=np.int64)
-        place[order] = np.arange(len(first))
-        total = np.bincount(place[codes.reshape(-1)], weights=count, minlength=len(first)).astype(np.float64)
-        return cls(plain.iloc[first[order]].reset_index(drop=True), total)
-
-
-@dataclass(frozen=True)
-class Same:
-    """Something that is the same for all pieces, such as the names of columns.
-
-    >>> Same(["a"]).plus(Same(["a"])).value
-    ['a']
-    """
-
-    value: Any
-
-    def plus(self, other: Same) -> Same:
-        """Either of them."""
-        return self
+        place, distinct = pd.factorize(codes)  # in the order of the file
+        if len(distinct) > MOST_ROWS:
+            what = "There are too many different rows to count them in memory"
+            raise UnsupportedError(what, f"more than {MOST_ROWS:,}", "Choose fewer columns, or recode them")
+        first = ~pd.Index(codes).duplicated()
+        return cls(plain[first].reset_index(drop=True), np.bincount(place, weights=count).astype(np.float64))
 
 
 @dataclass(frozen=True)
 class Together:
     """Several sums of one measure, by name.
 
-    >>> (Together({"n": Moments.of(np.ones((2, 1)))}).plus(Together({"n": Moments.of(np.ones((3, 1)))}))).of["n"].n
+    >>> one, two = (Together({"m": ColumnMoments.of(np.ones((n, 1)))}) for n in (2, 3))
+    >>> one.plus(two).of["m"].n
     5
     """
 

@@ -41,8 +41,8 @@ def cdf(x: ArrayLike, weights: ArrayLike, shifts: ArrayLike | None = None) -> Ar
     -----
     With K the cumulant generating function, the probability is the integral of exp(K(t) - t x) / (-t) over a line to
     the left of the origin, divided by 2 pi i; above the mean the same to the right of it gives the upper tail. The line
-    passes the saddle point, follows the steepest descent there and ends in rays that lean to the right, where the integrand
-    falls off exponentially; steps grow along it (Rice, 1980; Daniels, 1987).
+    passes the saddle point, follows the steepest descent there and ends in rays that lean to the right, where the
+    integrand falls off exponentially; steps grow along it (Rice, 1980; Daniels, 1987).
 
     Examples
     --------
@@ -84,8 +84,8 @@ def ellipsoid_content(
 
     Notes
     -----
-    beta = b + L z / s with V = LL' and s^2 = chi2_df / df. With L'G^-1 L = Q diag(a) Q' and d = Q'L^-1(b - m), the event is
-    sum a_i (z_i + s d_i)^2 <= r s^2, whose probability given s is `cdf`. Karr et al. (2006), section 2.2.
+    beta = b + L z / s with V = LL' and s^2 = chi2_df / df. With L'G^-1 L = Q diag(a) Q' and d = Q'L^-1(b - m), the
+    event is sum a_i (z_i + s d_i)^2 <= r s^2, whose probability given s is `cdf`. Karr et al. (2006), section 2.2.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def _invert(x: Array, w: Array, squares: Array) -> Array:
 
 
 def _saddle(x: Array, w: Array, squares: Array, upper: bool) -> Array:
-    """The root of K'(t) - x - 1/t, which increases on either side of the origin: t < 0, or 0 < t < 1/2 for the upper tail."""
+    """The root of K'(t) - x - 1/t, which rises on either side of the origin: t < 0, or 0 < t < 1/2 for the upper tail."""
     if upper:
         low, high = np.full(len(x), -60.0), np.full(len(x), 36.0)
         u = np.zeros(len(x))

@@ -66,7 +66,8 @@ def adaptive(
     array of integrals, their places are not. The error is zero once the rule has converged. ``absolute`` is an error of
     the whole integral that does not matter; a panel may have its share of it.
 
-    SciPy's `quad_vec` and `cubature` take one region for all integrals; laws of a batch need panels and kinks of their own.
+    SciPy's `quad_vec` and `cubature` take one region for all integrals; laws of a batch need panels and kinks of their
+    own.
     """
     low, high = edges[:-1], edges[1:]
     total = np.zeros(low.shape[1:])

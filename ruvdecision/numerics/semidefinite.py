@@ -1,8 +1,9 @@
 """Sums of covariances and what each of them explains, over a leading axis of masks.
 
-The one operation behind every closed form is the share of a signal S in a sum S + E. It is solved with a small residual on the
-correlation scale and covariances are built from it as sums of squares (Joseph's form), so that an error d in a share costs only
-d (S + E) d': nearly singular covariances and noise of 1e-12 keep their digits, and no variance comes out negative.
+The one operation behind every closed form is the share of a signal S in a sum S + E. It is solved with a small residual
+on the correlation scale and covariances are built from it as sums of squares (Joseph's form), so that an error d in a
+share costs only d (S + E) d': nearly singular covariances and noise of 1e-12 keep their digits, and no variance comes
+out negative.
 """
 
 from __future__ import annotations
@@ -79,7 +80,10 @@ def shares(signal: Array, noise: Array) -> tuple[Array, Array]:
 
 
 def parallel(signal: Array, noise: Array, split: tuple[Array, Array] | None = None) -> Array:
-    """Covariance of a signal seen with noise, S (S + E)^-1 E, as a sum of squares. ``split`` gives their shares if known."""
+    """Covariance of a signal seen with noise, S (S + E)^-1 E, as a sum of squares.
+
+    ``split`` gives their shares if known.
+    """
     own, other = shares(signal, noise) if split is None else split
     if own.shape[-1] == 1:
         return np.asarray(own * noise)
@@ -158,7 +162,8 @@ def symmetric_root(covariance: Array) -> Array:
 def pseudo_inverse(x: Array) -> Array:
     """Inverse of a positive semidefinite matrix on its range, judged on the correlation scale.
 
-    A direction counts as nothing where rounding alone may have made it: what one more is taken for costs nothing in sums of squares.
+    A direction counts as nothing where rounding alone may have made it: what one more is taken for costs nothing in
+    sums of squares.
     """
     size = np.sqrt(np.diagonal(x, axis1=-2, axis2=-1))
     size = np.where(size > 0, size, 1.0)
@@ -225,7 +230,7 @@ def not_negative(x: Array) -> Array:
 
 
 def apart(x: Array) -> Array:
-    """Take out the covariances of entries that are known up to rounding, where they are more than the variances allow."""
+    """Take out covariances of entries that are known up to rounding, where they are more than the variances allow."""
     variance = np.diagonal(x, axis1=-2, axis2=-1)
     tiny = variance < 1e-26 * variance.max(axis=-1, keepdims=True)
     if not tiny.any():

@@ -16,14 +16,14 @@ import numpy as np
 
 from ..checks import check_choice, check_flag, check_integer, check_list, suggest
 from ..decide import choose
-from ..decide.criteria import check_map, directions, value_of
+from ..decide.criteria import check_map, directions
 from ..decide.dominance import undominated
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
 from ..protocols import Array
 from .labels import Labeller
-from .map import LINES, rumap
-from .theme import MARKERS, axes_on, bare, look_of, new_figure, plain
+from .map import BARS, LINES, rumap
+from .theme import MARKERS, axes_on, bare, look_of, new_figure, plain, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["frontier3", "maps", "uncertainty"]
 
+ARROWS = {"higher": "better →", "lower": "← better"}
 MOST_NAMES = 14
 """Releases of a frontier that are named in the picture."""
 
@@ -79,10 +80,8 @@ def maps(
     from matplotlib.patches import Rectangle
 
     found = _named(maps, names)
-    (
-        check_flag("share", share, "Say whether all maps have the same risk axis"),
-        check_flag("labels", labels, "Say whether names are drawn"),
-    )
+    check_flag("share", share, "Say whether all maps have the same risk axis")
+    check_flag("labels", labels, "Say whether names are drawn")
     limits = max_risk if isinstance(max_risk, Mapping) else dict.fromkeys(found, max_risk)
     strange = [k for k in limits if k not in found]
     if strange:
@@ -271,15 +270,12 @@ def frontier3(
     check_map(rumap)
     if columns is None:
         known = rumap.attrs.get("better", {})
-        columns = [
-            "risk",
-            "utility",
-            *[k for k in (known if isinstance(known, Mapping) else {}) if k in rumap.columns][:1],
-        ]
+        measured = [k for k in (known if isinstance(known, Mapping) else {}) if k in rumap.columns]
+        columns = ["risk", "utility", *measured[:1]]
     better = directions(rumap, columns)
     if len(better) != 3:
         raise InputError("plots.frontier3 draws three columns", list(better), 'Write columns=["risk", "IO", "KL"]')
-    values = {k: value_of(rumap, k) for k in better}
+    values = {k: rumap.column(k).value for k in better}
     front = undominated(list(values.values()), list(better.values()))
     y, x, z = values.values()
     drawn = np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
@@ -292,50 +288,20 @@ def frontier3(
         look = look_of(ax)
         rest, best = drawn & ~front, drawn & front
         good = np.asarray(rumap.converged)
-        ax.plot(
-            x[rest],
-            y[rest],
-            ls="none",
-            marker="o",
-            ms=4,
-            mfc="none",
-            mec=look.soft,
-            alpha=0.6,
-            zorder=2,
-            label="beaten by another release",
-        )
+        ring: dict[str, Any] = {"mfc": "none", "zorder": 2, "label": "beaten by another release"}
+        points(ax, x[rest], y[rest], "o", 4, look.soft, alpha=0.6, **ring)
         # Cividis is made for colour-blind readers and is as dark and bright in grey.
         low, high = float(z[drawn].min()), float(z[drawn].max())
-        dots = ax.scatter(
-            x[best],
-            y[best],
-            c=z[best],
-            cmap="cividis",
-            vmin=low,
-            vmax=high if high > low else low + 1.0,
-            s=90,
-            ec=look.ink,
-            lw=0.8,
-            zorder=3,
-        )
+        scale = {"cmap": "cividis", "vmin": low, "vmax": high if high > low else low + 1.0}
+        dots = ax.scatter(x[best], y[best], c=z[best], s=90, ec=look.ink, lw=0.8, zorder=3, **scale)
         doubt = best & ~good
         if doubt.any():
-            ax.plot(
-                x[doubt],
-                y[doubt],
-                ls="none",
-                marker="o",
-                ms=14,
-                mfc="none",
-                mec=look.colours[1],
-                mew=1.6,
-                zorder=4,
-                label="not converged",
-            )
+            ring |= {"zorder": 4, "label": "not converged"}
+            points(ax, x[doubt], y[doubt], "o", 14, look.colours[1], mew=1.6, **ring)
         bar = ax.get_figure().colorbar(dots, ax=ax)  # type: ignore[union-attr]
         bar.set_label(plain(f"{colour} ({'more' if ends[colour] == 'higher' else 'less'} is better)"))
-        ax.set_xlabel(plain(f"{across}   {_arrow(ends[across], 'x')}"))
-        ax.set_ylabel(plain(f"{down}   {_arrow(ends[down], 'y')}"))
+        ax.set_xlabel(plain(f"{across}   {ARROWS[ends[across]]}"))
+        ax.set_ylabel(plain(f"{down}   {ARROWS[ends[down]]}"))
         gone = int((~drawn).sum())
         size = f"{int(front.sum()):,} of {len(rumap):,} releases are on the frontier of {down}, {across} and {colour}"
         ax.set_title(
@@ -343,7 +309,7 @@ def frontier3(
         )
         bare(ax, look, "both", ("top", "right"))
         if names and 0 < best.sum() <= MOST_NAMES:
-            _name_points(ax, x, y, [rumap.releases[i] for i in range(len(rumap))], np.flatnonzero(best))
+            _name_points(ax, x, y, rumap.releases, np.flatnonzero(best))
         if rest.any() or doubt.any():
             ax.legend(loc="best", frameon=False, fontsize="small")
     return ax
@@ -437,30 +403,10 @@ def _curve(
     ax.plot(
         x[shown], y[shown], ls=line, lw=2, color=colour, marker=marker if few else "", ms=4, label=plain(name), zorder=3
     )
-    ax.plot(
-        x[shown & ~good],
-        y[shown & ~good],
-        ls="none",
-        marker=marker,
-        ms=7,
-        mfc=look_of(ax).paper,
-        mec=colour,
-        mew=1.5,
-        zorder=4,
-    )
+    points(ax, x[shown & ~good], y[shown & ~good], marker, 7, colour, hollow=True, mew=1.5, zorder=4)
     barred = shown & (error > 0) & np.isfinite(error)
     if barred.any():
-        ax.errorbar(
-            x[barred],
-            y[barred],
-            error[barred],
-            fmt="none",
-            ecolor=colour,
-            elinewidth=0.9,
-            capsize=2,
-            alpha=0.7,
-            zorder=2.5,
-        )
+        ax.errorbar(x[barred], y[barred], error[barred], ecolor=colour, capsize=2, **BARS)
 
 
 def _name_ends(ax: Any) -> None:
@@ -476,16 +422,9 @@ def _name_ends(ax: Any) -> None:
         place[b] = max(place[b], place[a] + step)
     place -= max(0.0, float(place.max(initial=0.0)) - ax.get_window_extent().y1)
     for line, end, spot in zip(curves, ends, place, strict=True):
-        ax.annotate(
-            line.get_label(),
-            (line.get_xdata()[-1], line.get_ydata()[-1]),
-            xytext=(7, (spot - end) * 72 / figure.dpi),
-            textcoords="offset points",
-            va="center",
-            fontsize="small",
-            color=line.get_color(),
-            annotation_clip=False,
-        )
+        at, away = (line.get_xdata()[-1], line.get_ydata()[-1]), (7, (spot - end) * 72 / figure.dpi)
+        style = {"va": "center", "fontsize": "small", "color": line.get_color(), "annotation_clip": False}
+        ax.annotate(line.get_label(), at, xytext=away, textcoords="offset points", **style)
 
 
 def _name_points(ax: Any, x: Array, y: Array, names: Sequence[str], rows: Any) -> None:
@@ -499,12 +438,6 @@ def _name_points(ax: Any, x: Array, y: Array, names: Sequence[str], rows: Any) -
         labeller.beside(_short(names[row]), path[i : i + 1], 0, "black")
     for note in ax.texts[count:]:
         note.set_color(look.ink)
-
-
-def _arrow(end: str, axis: str) -> str:
-    return {"x": {"higher": "better →", "lower": "← better"}, "y": {"higher": "better →", "lower": "← better"}}[axis][
-        end
-    ]
 
 
 def _short(text: str, most: int = 34) -> str:

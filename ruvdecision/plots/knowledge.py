@@ -16,7 +16,7 @@ from ..errors import InputError
 from ..maps.rumap import RUMap
 from ..protocols import Array
 from .labels import Labeller, small
-from .theme import LIGHT, bare, look_of, plain
+from .theme import LIGHT, bare, fresh_axes, look_of, name_axes, plain, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,8 +85,6 @@ def knowledge(
     >>> knowledge(rumap, max_risk=0.7).get_xlabel()
     'data utility (1 / expected loss of the scientist)   better →'
     """
-    import matplotlib.pyplot as plt
-
     if not isinstance(rumap, RUMap):
         raise InputError(
             "plots.knowledge draws a map", rumap, "Pass what scenarios.additive_noise(...) or evaluate(...) gives back"
@@ -101,8 +99,7 @@ def knowledge(
             suggest(against, ["utility", *rumap.parameters]),
         )
     x = rumap.utility if against == "utility" else np.asarray(rumap.parameters[against], dtype=float)
-    if ax is None:
-        _, ax = plt.subplots(figsize=(7.2, 4.8), layout="constrained")
+    ax = fresh_axes(ax, (7.2, 4.8))
     curves = _curves(rumap, parameter if against == "utility" else against, names or {}, look_of(ax).colours)
     shown = np.isfinite(x) & np.isfinite(rumap.risk)
     if not np.any(shown):
@@ -125,7 +122,7 @@ def knowledge(
     for curve, line in zip(curves, lines, strict=True):
         _draw(ax, rumap, curve, x, shown, line)
     if max_risk is not None:
-        ax.axhline(max_risk, color=look_of(ax).soft, lw=1.1, ls=(0, (5, 3)), zorder=2)
+        threshold(ax, max_risk, zorder=2)
     if title:
         ax.set_title(plain(title))
     _write(ax, rumap, curves, lines, crossings, x, shown, max_risk, parameter)
@@ -215,11 +212,9 @@ def _set_axes(
         else:
             room = 0.08 * (high - low) or 0.1 * (abs(high) or 1.0)
             getattr(ax, f"set_{letter}lim")(low - room, high + room)
-    if against == "utility":
-        ax.set_xlabel(f"data utility ({rumap.utility_score.words('scientist')})   better →")
-    else:
+    name_axes(ax, rumap)
+    if against != "utility":
         ax.set_xlabel(f"noise {against}" if against in ("variance", "sd") else against)
-    ax.set_ylabel(f"disclosure risk ({rumap.risk_score.words('intruder')})   ← better")
     bare(ax, look_of(ax), "both", ("top", "right"))
 
 
@@ -294,16 +289,8 @@ def _draw(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, shown: Any, line: tup
     placed = np.isfinite(x[curve.rows]) & ((x[curve.rows] > 0) | (ax.get_xscale() != "log"))
     endless = curve.rows[np.isinf(rumap.risk[curve.rows]) & placed]
     if endless.size:
-        ax.plot(
-            x[endless],
-            np.full(endless.size, 0.985),
-            transform=ax.get_xaxis_transform(),
-            ls="none",
-            marker="^",
-            ms=8,
-            clip_on=False,
-            **style,
-        )
+        at_edge = {"transform": ax.get_xaxis_transform(), "clip_on": False, "zorder": 3}
+        points(ax, x[endless], np.full(endless.size, 0.985), "^", 8, curve.colour, **at_edge)
 
 
 def _write(
@@ -350,29 +337,13 @@ def _write(
         for method in methods:
             one = next(c for c in curves if c.method == method)
             dots = bool(np.any(rumap.risk_error[one.rows] > 0))
-            handles.append(
-                Line2D(
-                    [],
-                    [],
-                    color=look_of(ax).soft,
-                    ls="none" if dots else one.line,
-                    marker=one.marker if dots else "",
-                    ms=4,
-                    label=method,
-                )
-            )
+            line, marker = ("none", one.marker) if dots else (one.line, "")
+            handles.append(Line2D([], [], color=look_of(ax).soft, ls=line, marker=marker, ms=4, label=method))
     if np.any(rumap.risk_error > 0):
         handles.append(Line2D([], [], ls="none", label="bars: one standard error"))
     if handles:
-        ax.legend(
-            handles=handles,
-            loc="best",
-            frameon=True,
-            framealpha=0.9,
-            facecolor=look_of(ax).paper,
-            edgecolor="none",
-            fontsize="small",
-        )
+        frame: dict[str, Any] = {"framealpha": 0.9, "facecolor": look_of(ax).paper, "edgecolor": "none"}
+        ax.legend(handles=handles, loc="best", frameon=True, fontsize="small", **frame)
 
 
 def _path(ax: Axes, x: Array, y: Array) -> Array:
@@ -417,17 +388,7 @@ def _name(labeller: Labeller, curve: _Curve, path: Array) -> bool:
 def _mark(ax: Axes, labeller: Labeller, curve: _Curve, crossing: _Crossing, parameter: str) -> None:
     """Mark where the curve meets the threshold, with the parameter there."""
     point = ax.transData.transform((crossing.place, crossing.risk))
-    ax.plot(
-        crossing.place,
-        crossing.risk,
-        marker="o",
-        ms=6,
-        mfc=look_of(ax).paper,
-        color=curve.colour,
-        mew=1.5,
-        ls="none",
-        zorder=5,
-    )
+    points(ax, crossing.place, crossing.risk, "o", 6, curve.colour, hollow=True, mew=1.5, zorder=5)
     labeller.beside(
         f"{parameter} {_short(crossing.parameter)}", np.array([point - [5, 0], point, point + [5, 0]]), 1, curve.colour
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,14 +20,18 @@ from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
 from ..protocols import Array
 from .labels import Labeller, spread_along
-from .theme import DARK, LIGHT, MARKERS, look_of
+from .theme import DARK, LIGHT, MARKERS, bare, fresh_axes, look_of, name_axes, plain, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["limit", "rumap"]
 
+SIZE = (8.6, 5.2)
+"""Of a new figure, in inches."""
 LINES = ("-", "--", "-.", ":")
+BARS: dict[str, Any] = {"fmt": "none", "elinewidth": 0.9, "alpha": 0.7, "zorder": 2.5}
+"""How bars of one standard error look."""
 MOST_TECHNIQUES = 24  # a legend with more cannot be read; all releases are then one cloud
 MOST_CURVES = 8  # of one technique; more of them are easier to read as a cloud of points
 CROWD = 2000  # of a larger map, markers and bars are pixels in a vector drawing: as shapes they would be megabytes
@@ -85,8 +90,6 @@ def rumap(
     >>> rumap = RUMap.build(labels=["a", "b"], intruder=[2.0, 1.0], scientist=[0.5, 0.25])
     >>> ax = rumap.plot(max_risk=0.5)
     """
-    import matplotlib.pyplot as plt
-
     check_map(rumap)
     for name, flag in (("frontier", frontier), ("labels", labels), ("legend", legend)):
         check_flag(name, flag, "Say whether it is drawn")
@@ -97,7 +100,7 @@ def rumap(
     if max_risk is not None:
         max_risk = check_number("max_risk", max_risk, infinite=True)
     chosen, refused = None, ""
-    if max_risk is not None or (rule and {"weights", "order", "loss"} & set(rule)):
+    if max_risk is not None or (rule and "by" in rule):
         try:
             chosen = choose(rumap, max_risk, **(rule or {}))
         except InfeasibleError:
@@ -110,8 +113,7 @@ def rumap(
         )
     wall = _limit_of(rumap, limit)
     own = ax is None
-    if ax is None:
-        _, ax = plt.subplots(figsize=(8.6, 5.2), layout="constrained")
+    ax = fresh_axes(ax, SIZE)
     look_of(ax)  # says if these are no axes
     wide, tall = (w[np.isfinite(w)] for w in wall) if wall else (x[:0], y[:0])
     _set_axes(ax, rumap, np.append(x[shown], wide), np.append(y[shown], tall), max_risk, log)
@@ -133,20 +135,10 @@ def rumap(
     if max_risk is not None and np.isfinite(max_risk):
         _draw_threshold(ax, max_risk)
     if chosen is not None and np.isfinite([chosen.risk, chosen.utility]).all():
-        ax.plot(
-            chosen.utility,
-            chosen.risk,
-            marker="*",
-            ms=17,
-            mfc="#F0E442",
-            mec="black",
-            mew=1.0,
-            ls="none",
-            zorder=6,
-            label="chosen release",
-        )
+        star: dict[str, Any] = {"mfc": "#F0E442", "mew": 1.0, "zorder": 6, "label": "chosen release"}
+        points(ax, chosen.utility, chosen.risk, "*", 17, "black", **star)
     if title:
-        ax.set_title(_plain(title))
+        ax.set_title(plain(title))
     if chosen is not None and not np.isfinite([chosen.risk, chosen.utility]).all():
         refused = f"chosen: {chosen.release}"
     remarks = _remarks(rumap, shown, refused)
@@ -158,13 +150,10 @@ def rumap(
 
 def limit(limit: Any, ax: Axes | None = None, **style: Any) -> Axes:
     """Draw a `Limit` alone (or beside what is on ``ax``) and return the Axes; ``style`` goes to the line."""
-    import matplotlib.pyplot as plt
-
     x, y = _corner(limit)
     if ax is None:
-        _, ax = plt.subplots(figsize=(8.6, 5.2), layout="constrained")
-        ax.set_xlabel(_plain(f"data utility ({limit.utility_score.words('scientist')})   better →"))
-        ax.set_ylabel(_plain(f"disclosure risk ({limit.risk_score.words('intruder')})   ← better"))
+        ax = fresh_axes(None, SIZE)
+        name_axes(ax, limit)
     _draw_limit(ax, x, y, **style)
     return ax
 
@@ -303,12 +292,8 @@ def _set_axes(ax: Axes, rumap: RUMap, x: Array, y: Array, max_risk: float | None
         if wanted and positive.size:
             getattr(ax, f"set_{axis}scale")("log")
         getattr(ax, f"set_{axis}lim")(low, high)
-    ax.set_xlabel(_plain(f"data utility ({rumap.utility_score.words('scientist')})   better →"))
-    ax.set_ylabel(_plain(f"disclosure risk ({rumap.risk_score.words('intruder')})   ← better"))
-    ax.grid(True, color=look_of(ax).grid, lw=0.8, zorder=0)
-    ax.set_axisbelow(True)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
+    name_axes(ax, rumap)
+    bare(ax, look_of(ax), "both", ("top", "right"))
 
 
 LARGEST = 1e200
@@ -340,24 +325,14 @@ def _draw_frontier(ax: Axes, x: Array, y: Array, shown: Any) -> None:
     if rows.size == 0:
         return
     rows = rows[np.lexsort((y[rows], x[rows]))]
-    label = "frontier: none is safer and as useful"
+    label, band = "frontier: none is safer and as useful", {"alpha": 0.35, "zorder": 1.5}
     if rows.size == 1:
-        ax.plot(
-            x[rows], y[rows], marker="o", ms=15, ls="none", mew=0, color="0.55", alpha=0.35, zorder=1.5, label=label
-        )
+        points(ax, x[rows], y[rows], "o", 15, "0.55", mew=0, label=label, **band)
         return
-    ax.plot(
-        *_staircase(ax, x[rows], y[rows]),
-        lw=8,
-        color="0.55",
-        alpha=0.35,
-        zorder=1.5,
-        solid_capstyle="round",
-        solid_joinstyle="round",
-        label=label,
-    )
+    ends: dict[str, Any] = {"solid_capstyle": "round", "solid_joinstyle": "round"}
+    ax.plot(*_staircase(ax, x[rows], y[rows]), lw=8, color="0.55", label=label, **band, **ends)
     if rows.size <= 40:
-        ax.plot(x[rows], y[rows], marker="o", ms=13, ls="none", mew=0, color="0.55", alpha=0.35, zorder=1.5)
+        points(ax, x[rows], y[rows], "o", 13, "0.55", mew=0, **band)
 
 
 def _coincide(ax: Axes, rumap: RUMap, curve: _Curve, later: Sequence[_Curve]) -> int:
@@ -397,7 +372,7 @@ def _draw_curve(ax: Axes, rumap: RUMap, look: tuple[str, str, str], curve: _Curv
     rows = curve.rows[finite]
     x, y = rumap.utility[rows], rumap.risk[rows]
     one, many = rows.size == 1, rows.size > 40
-    style: dict[str, Any] = {"color": colour, "zorder": 3, "label": _plain(_wrap(curve.name))}
+    style: dict[str, Any] = {"color": colour, "zorder": 3, "label": plain(_wrap(curve.name))}
     dense: dict[str, Any] = {
         "marker": marker,
         "ms": 8 + 5 * under if one else 3 if rows.size > 200 else 5,
@@ -405,7 +380,7 @@ def _draw_curve(ax: Axes, rumap: RUMap, look: tuple[str, str, str], curve: _Curv
     }
     if rows.size == 0:
         # Only at the edge; an empty line keeps its place in the legend.
-        ax.plot([], [], ls="none", marker=marker, ms=8, **style)
+        points(ax, [], [], marker, 8, colour, zorder=3, label=style["label"])
         return
     good = rumap.converged[rows]
     crowd = len(rumap) > CROWD
@@ -416,27 +391,17 @@ def _draw_curve(ax: Axes, rumap: RUMap, look: tuple[str, str, str], curve: _Curv
             ax.plot(x[good], y[good], ls="none", color=colour, zorder=3, **dense)
     elif many:
         ax.plot(x, y, ls=line, lw=2 + 3 * under, **style)
-        ax.plot(x[~good], y[~good], ls="none", marker=marker, ms=5, mfc=look_of(ax).paper, mec=colour, zorder=4)
+        points(ax, x[~good], y[~good], marker, 5, colour, hollow=True, zorder=4)
     else:
         ax.plot(x, y, ls=line, lw=2 + 3 * under, marker=marker, ms=4, **style)
-        ax.plot(x[~good], y[~good], ls="none", marker=marker, ms=6, mfc=look_of(ax).paper, mec=colour, zorder=4)
+        points(ax, x[~good], y[~good], marker, 6, colour, hollow=True, zorder=4)
     dx, dy = rumap.utility_error[rows], rumap.risk_error[rows]
     barred = (dx > 0) | (dy > 0)
     if crowd and np.any(barred):
         _draw_bars(ax, x[barred], y[barred], dx[barred], dy[barred], colour)
     elif np.any(barred):
         bars = {k: np.where(np.isfinite(e), e, 0.0)[barred] for k, e in (("xerr", dx), ("yerr", dy))}
-        ax.errorbar(
-            x[barred],
-            y[barred],
-            fmt="none",
-            ecolor=colour,
-            elinewidth=0.9,
-            capsize=0 if many else 2,
-            alpha=0.7,
-            zorder=2.5,
-            **bars,
-        )
+        ax.errorbar(x[barred], y[barred], ecolor=colour, capsize=0 if many else 2, **BARS, **bars)
 
 
 def _draw_bars(ax: Axes, x: Array, y: Array, dx: Array, dy: Array, colour: str) -> None:
@@ -457,32 +422,16 @@ def _draw_edges(ax: Axes, rumap: RUMap, looks: Sequence[Any], shown: Any) -> Non
     (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     for (colour, _, _), curve in looks:
         x, y = rumap.utility[curve.rows], rumap.risk[curve.rows]
-        for direction, marker in ((np.inf, "^"), (-np.inf, "v")):
+        for direction, up, across in ((np.inf, "^", ">"), (-np.inf, "v", "<")):
             rows = y == direction
             if np.any(rows):
-                ax.plot(
-                    _inside(x[rows], left, right, ax.get_xscale()),
-                    np.full(int(rows.sum()), _inset(bottom, top, 0.975 if direction > 0 else 0.025, ax.get_yscale())),
-                    ls="none",
-                    marker=marker,
-                    ms=10,
-                    color=colour,
-                    zorder=5,
-                    clip_on=False,
-                )
-        for direction, marker in ((np.inf, ">"), (-np.inf, "<")):
+                edge = np.full(rows.sum(), _inset(bottom, top, 0.975 if direction > 0 else 0.025, ax.get_yscale()))
+                inside = _inside(x[rows], left, right, ax.get_xscale())
+                points(ax, inside, edge, up, 10, colour, zorder=5, clip_on=False)
             rows = (x == direction) & np.isfinite(y)
             if np.any(rows):
-                ax.plot(
-                    np.full(int(rows.sum()), _inset(left, right, 0.985 if direction > 0 else 0.015, ax.get_xscale())),
-                    y[rows],
-                    ls="none",
-                    marker=marker,
-                    ms=10,
-                    color=colour,
-                    zorder=5,
-                    clip_on=False,
-                )
+                edge = np.full(rows.sum(), _inset(left, right, 0.985 if direction > 0 else 0.015, ax.get_xscale()))
+                points(ax, edge, y[rows], across, 10, colour, zorder=5, clip_on=False)
 
 
 def _inset(low: float, high: float, share: float, scale: str) -> float:
@@ -494,14 +443,7 @@ def _inside(x: Array, low: float, high: float, scale: str) -> Array:
 
 
 def _draw_threshold(ax: Axes, max_risk: float) -> None:
-    ax.axhline(
-        max_risk,
-        color=look_of(ax).soft,
-        lw=1.2,
-        ls=(0, (5, 3)),
-        zorder=2,
-        label=f"threshold: risk at most {max_risk:.4g}",
-    )
+    threshold(ax, max_risk, lw=1.2, zorder=2, label=f"threshold: risk at most {max_risk:.4g}")
     ax.axhspan(max_risk, ax.get_ylim()[1], color="0.5", alpha=0.06, lw=0, zorder=0)
 
 
@@ -525,17 +467,9 @@ def _draw_legend(ax: Axes, remarks: Sequence[str], own: bool) -> None:
 
     handles, names = ax.get_legend_handles_labels()
     handles += [Line2D([], [], ls="none") for _ in remarks]
-    names += [_plain(_wrap(r)) for r in remarks]
-    box = ax.legend(
-        handles,
-        names,
-        loc="upper left",
-        bbox_to_anchor=(1.01, 1.0),
-        borderaxespad=0,
-        frameon=False,
-        fontsize="small",
-        alignment="left",
-    )
+    names += [plain(_wrap(r)) for r in remarks]
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0}
+    box = ax.legend(handles, names, frameon=False, fontsize="small", alignment="left", **place)
     for handle in box.legend_handles:
         if isinstance(handle, Line2D):
             handle.set_markersize(min(handle.get_markersize(), 12))
@@ -543,10 +477,10 @@ def _draw_legend(ax: Axes, remarks: Sequence[str], own: bool) -> None:
     if not own and figure is not None and figure.get_layout_engine() is None:
         # No layout engine makes room for the legend in the caller's figure, so take it from the axes.
         figure.draw_without_rendering()
-        place = ax.get_position()
+        here = ax.get_position()
         over = box.get_window_extent().width / figure.bbox.width
-        width = max(place.width - over - 0.01, 0.3 * place.width)
-        ax.set_position((place.x0, place.y0, width, place.height))
+        width = max(here.width - over - 0.01, 0.3 * here.width)
+        ax.set_position((here.x0, here.y0, width, here.height))
 
 
 def _write(ax: Axes, rumap: RUMap, looks: Sequence[Any], chosen: Any, max_risk: float | None, labels: bool) -> None:
@@ -585,8 +519,8 @@ def _write(ax: Axes, rumap: RUMap, looks: Sequence[Any], chosen: Any, max_risk: 
             text = f"{curve.parameter} {_number(at[i])}" if first else _number(at[i])
             if labeller.beside(text, path, i, colour):
                 # An open marker means one thing only: it did not converge.
-                inside = colour if rumap.converged[curve.rows][good][i] else look_of(ax).paper
-                ax.plot(x[i], y[i], marker="o", ms=5, mfc=inside, mec=colour, mew=1.5, ls="none", zorder=4.5)
+                hollow = not rumap.converged[curve.rows][good][i]
+                points(ax, x[i], y[i], "o", 5, colour, hollow=hollow, mew=1.5, zorder=4.5)
                 first = False
 
 
@@ -598,9 +532,9 @@ def _fold_labels(ax: Axes, rumap: RUMap) -> bool:
         ax.yaxis.label.get_window_extent().height > box.height,
     )
     if wide:
-        ax.set_xlabel(_plain(f"data utility   better →\n({_wrap(rumap.utility_score.words('scientist'), 40)})"))
+        ax.set_xlabel(plain(f"data utility   better →\n({_wrap(rumap.utility_score.words('scientist'), 40)})"))
     if tall:
-        ax.set_ylabel(_plain(f"disclosure risk   ← better\n({_wrap(rumap.risk_score.words('intruder'), 40)})"))
+        ax.set_ylabel(plain(f"disclosure risk   ← better\n({_wrap(rumap.risk_score.words('intruder'), 40)})"))
     figure = ax.get_figure(root=True)
     if (wide or tall) and figure is not None and figure.get_layout_engine() is None:
         figure.draw_without_rendering()
@@ -621,12 +555,4 @@ def _number(value: float) -> str:
 
 def _wrap(text: str, width: int = 30) -> str:
     """Break a long name after a bar or a comma, so that the legend stays narrow."""
-    import textwrap
-
-    return "\n".join(textwrap.wrap(text, width, break_long_words=True, break_on_hyphens=False)) or text
-
-
-def _plain(text: str) -> str:
-    """Keep matplotlib from reading a name as mathematics, or as a label to be left out."""
-    text = text.replace("$", r"\$")
-    return f" {text}" if text.startswith("_") else text
+    return "\n".join(wrap(text, width, break_long_words=True, break_on_hyphens=False)) or text

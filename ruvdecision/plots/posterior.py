@@ -17,7 +17,7 @@ from ..evaluate import check_masks, posterior
 from ..masks import Suppress
 from ..protocols import Array
 from ..running.replication import replicate_seeds
-from .theme import axes_on, bare, look_of, plain
+from .theme import axes_on, bare, look_of, plain, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,9 +118,8 @@ def posteriors(
                 ax.plot(x, base + scale * y, color=colour, lw=1.6, zorder=3)
             _estimate(ax, user, law, base)
         if truth is not None:
-            ax.axvline(
-                truth, color=look.colours[1], lw=1.4, ls=(0, (5, 3)), zorder=4, label="true value (confidential)"
-            )
+            style = {"color": look.colours[1], "lw": 1.4, "ls": (0, (5, 3)), "zorder": 4}
+            ax.axvline(truth, label="true value (confidential)", **style)
         span = float(ends.max() - ends.min()) or 1.0
         ax.set_xlim(ends.min() - 0.02 * span, ends.max() + 0.18 * span)
         ax.set_ylim(-len(laws) + 0.75, 1.0)
@@ -182,11 +181,8 @@ def _shape(law: Any) -> tuple[Array, Array, str]:
         if len(x) <= min(60, len(draws) // 10):
             return x.astype(float), y / len(draws), "bars"
         x = np.linspace(float(law.quantile(0.001)), float(law.quantile(0.999)), POINTS)
-        return (
-            x,
-            scipy.stats.gaussian_kde(np.asarray(draws, dtype=float), weights=getattr(law, "weights", None))(x),
-            "curve",
-        )
+        smooth = scipy.stats.gaussian_kde(np.asarray(draws, dtype=float), weights=getattr(law, "weights", None))
+        return x, smooth(x), "curve"
     low, high = (float(law.quantile(q)) for q in (0.001, 0.999))
     x = np.linspace(low, high, POINTS)
     with np.errstate(over="ignore"):
@@ -209,15 +205,6 @@ def _estimate(ax: Any, user: Any, law: Any, base: float) -> None:
     u = float(user.loss.uncertainty(law, user.actions).value)
     act = np.asarray(user.loss.estimate(law, user.actions), dtype=object)
     if act.ndim == 0 and isinstance(act.item(), (int, float, np.floating, np.integer)):
-        ax.plot(
-            float(act.item()), base, marker="o", ms=6, mfc=look.paper, mec=look.ink, mew=1.4, zorder=5, clip_on=False
-        )
-    ax.annotate(
-        f"U = {u:.4g}",
-        (1.0, base),
-        xycoords=("axes fraction", "data"),
-        xytext=(-2, 6),
-        textcoords="offset points",
-        ha="right",
-        fontsize="small",
-    )
+        points(ax, float(act.item()), base, "o", 6, look.ink, hollow=True, mew=1.4, zorder=5, clip_on=False)
+    style = {"textcoords": "offset points", "ha": "right", "fontsize": "small"}
+    ax.annotate(f"U = {u:.4g}", (1.0, base), xycoords=("axes fraction", "data"), xytext=(-2, 6), **style)

@@ -13,7 +13,7 @@ from ..analyses.publishing import PublishingPrice
 from ..analyses.record_risk import RecordRisk
 from ..checks import check_number
 from ..errors import InputError
-from .theme import look_of, plain
+from .theme import fresh_axes, look_of, name_axes, plain, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,8 +59,6 @@ def record_risk(
     -------
     Axes
     """
-    import matplotlib.pyplot as plt
-
     if not isinstance(found, RecordRisk):
         raise InputError(
             "plots.record_risk draws what record_risk gives back", type(found).__name__, "Call record_risk(...) first"
@@ -72,8 +70,7 @@ def record_risk(
         raise InputError("Groups are drawn for one release", f"{len(places)} releases", "Choose one with release=")
     if len(places) > MOST:
         raise InputError(f"At most {MOST} releases can be told apart", len(places), "Choose one with release=")
-    if ax is None:
-        _, ax = plt.subplots(figsize=(7.2, 4.4), layout="constrained")
+    ax = fresh_axes(ax, (7.2, 4.4))
     look = look_of(ax)
     risk = found.risk
     finite = np.isfinite(risk[places])
@@ -91,15 +88,8 @@ def record_risk(
             share = 1.0 - np.arange(len(x) + 1) / risk.shape[1]
             line = LINES[(j // len(look.colours)) % len(LINES)]
             colour = look.colours[j % len(look.colours)]
-            ax.step(
-                np.concatenate([x[:1], x]),
-                share,
-                where="post",
-                label=_short(found.releases[i]),
-                color=colour,
-                ls=line,
-                lw=1.6,
-            )
+            style = {"label": _short(found.releases[i]), "color": colour, "ls": line, "lw": 1.6}
+            ax.step(np.concatenate([x[:1], x]), share, where="post", **style)
         ax.set_ylabel("share of records with more risk")
         ax.set_ylim(-0.02, 1.02)
         ax.legend(fontsize="small")
@@ -108,7 +98,7 @@ def record_risk(
     ax.set_title(title, fontsize="medium")
     ax.set_xlabel(f"risk of a record ({found.score.words('intruder')})   ← better")
     if max_risk is not None:
-        ax.axvline(check_number("max_risk", max_risk), color=look.soft, lw=1.1, ls=(0, (5, 3)))
+        threshold(ax, check_number("max_risk", max_risk), upright=True)
     return ax
 
 
@@ -128,58 +118,38 @@ def publishing(price: PublishingPrice, ax: Axes | None = None, *, max_risk: floa
     -------
     Axes
     """
-    import matplotlib.pyplot as plt
-
     if not isinstance(price, PublishingPrice):
         raise InputError(
             "plots.publishing draws what price_of_publishing gives back",
             type(price).__name__,
             "Call price_of_publishing(...) first",
         )
-    told, secret = price.published, price.unpublished
-    shown = np.isfinite(told.risk) & np.isfinite(told.utility) & np.isfinite(secret.risk) & np.isfinite(secret.utility)
+    published, secret = price.published, price.unpublished
+    shown = np.isfinite([m for one in (published, secret) for m in (one.risk, one.utility)]).all(axis=0)
     if not shown.any():
         raise InputError(
             "There is nothing to draw", "no release has a finite risk and utility", "Look at to_dataframe()"
         )
-    if ax is None:
-        _, ax = plt.subplots(figsize=(7.2, 4.8), layout="constrained")
+    ax = fresh_axes(ax, (7.2, 4.8))
     look = look_of(ax)
-    techniques = np.array(told.techniques, dtype=str)
+    techniques = np.array(published.techniques, dtype=str)
     for j, technique in enumerate(dict.fromkeys(techniques[shown])):
         mine = shown & (techniques == technique)
         colour = look.colours[j % len(look.colours)]
         bars: dict[str, Any] = {"color": colour, "elinewidth": 0.8, "ls": "none", "ms": 5}
-        ax.errorbar(
-            told.utility[mine],
-            told.risk[mine],
-            told.risk_error[mine],
-            told.utility_error[mine],
-            fmt="o",
-            label=f"{_short(technique)}, published",
-            **bars,
-        )
-        ax.errorbar(
-            secret.utility[mine],
-            secret.risk[mine],
-            secret.risk_error[mine],
-            secret.utility_error[mine],
-            fmt="o",
-            mfc=look.paper,
-            label=f"{_short(technique)}, kept secret",
-            **bars,
-        )
+        for one, words, inside in ((published, "published", colour), (secret, "kept secret", look.paper)):
+            at = (one.utility[mine], one.risk[mine], one.risk_error[mine], one.utility_error[mine])
+            ax.errorbar(*at, fmt="o", mfc=inside, label=f"{_short(technique)}, {words}", **bars)
         for i in np.flatnonzero(mine):
-            ends = (secret.utility[i], secret.risk[i]), (told.utility[i], told.risk[i])
+            ends = (secret.utility[i], secret.risk[i]), (published.utility[i], published.risk[i])
             if ends[0] != ends[1]:
                 ax.annotate(
                     "", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": colour, "lw": 0.9, "alpha": 0.7}
                 )
-    ax.set_xlabel(f"data utility ({told.utility_score.words('scientist')})   better →")
-    ax.set_ylabel(f"disclosure risk ({told.risk_score.words('intruder')})   ← better")
+    name_axes(ax, published)
     ax.set_title("The price of publishing the mask", fontsize="medium")
     if max_risk is not None:
-        ax.axhline(check_number("max_risk", max_risk), color=look.soft, lw=1.1, ls=(0, (5, 3)))
+        threshold(ax, check_number("max_risk", max_risk))
     ax.legend(fontsize="small")
     return ax
 
@@ -206,15 +176,8 @@ def _histogram(ax: Axes, found: RecordRisk, place: int, by_group: bool, log: boo
         codes, names = pd.factorize(pd.Series(found.groups).astype(str), sort=True)
         parts = [risk[finite & (codes == c)] for c in range(len(names))]
         colours = [look.colours[c % len(look.colours)] for c in range(len(names))]
-        ax.hist(
-            parts,
-            bins=edges.tolist(),
-            stacked=True,
-            color=colours,
-            label=[_short(str(n)) for n in names],
-            edgecolor=look.paper,
-            linewidth=0.4,
-        )
+        bars: dict[str, Any] = {"bins": edges.tolist(), "edgecolor": look.paper, "linewidth": 0.4}
+        ax.hist(parts, stacked=True, color=colours, label=[_short(str(n)) for n in names], **bars)
         ax.legend(fontsize="small")
     ax.set_ylabel("records")
 

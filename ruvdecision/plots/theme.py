@@ -13,7 +13,19 @@ from typing import Any
 from ..checks import check_choice
 from ..errors import InputError
 
-__all__ = ["Look", "axes_on", "bare", "look_of", "new_figure", "plain", "theme"]
+__all__ = [
+    "Look",
+    "axes_on",
+    "bare",
+    "fresh_axes",
+    "look_of",
+    "name_axes",
+    "new_figure",
+    "plain",
+    "points",
+    "theme",
+    "threshold",
+]
 
 # Okabe and Ito's palette without its yellow, which is too light for lines: safe for colour-blind readers.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
@@ -112,6 +124,34 @@ def bare(ax: Any, look: Any, axis: str, sides: Sequence[str]) -> None:
         ax.spines[side].set_visible(False)
 
 
+def fresh_axes(ax: Any, size: tuple[float, float]) -> Any:
+    """The caller's axes, or those of a new figure of a size."""
+    import matplotlib.pyplot as plt
+
+    return ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
+
+
+def name_axes(ax: Any, scored: Any) -> None:
+    """Say what utility and risk are on the axes of a map, or of whatever has the same two scores."""
+    ax.set_xlabel(plain(f"data utility ({scored.utility_score.words('scientist')})   better →"))
+    ax.set_ylabel(plain(f"disclosure risk ({scored.risk_score.words('intruder')})   ← better"))
+
+
+def points(
+    ax: Any, x: Any, y: Any, marker: str, size: float, colour: str, *, hollow: bool = False, **style: Any
+) -> None:
+    """Markers without a line; hollow ones show the paper."""
+    inside = {"mfc": look_of(ax).paper} if hollow else {}
+    ax.plot(x, y, ls="none", marker=marker, ms=size, color=colour, **(inside | style))
+
+
+def threshold(ax: Any, max_risk: float, *, upright: bool = False, **style: Any) -> None:
+    """The dashed line at the largest tolerable risk."""
+    draw = ax.axvline if upright else ax.axhline
+    draw(max_risk, **({"color": look_of(ax).soft, "lw": 1.1, "ls": (0, (5, 3))} | style))
+
+
 def plain(text: str) -> str:
-    """Keep matplotlib from reading a name as mathematics."""
-    return text.replace("$", r"\$")
+    """Keep matplotlib from reading a name as mathematics, or as a label to be left out."""
+    text = text.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text

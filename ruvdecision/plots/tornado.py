@@ -12,7 +12,7 @@ import numpy as np
 from ..analyses.sensitivity import Sensitivity
 from ..checks import check_integer
 from ..errors import InputError, kind_of
-from .theme import bare, look_of, plain
+from .theme import bare, fresh_axes, look_of, plain, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,8 +65,6 @@ def tornado(
     >>> study = lambda u=2.0: RUMap.build(labels=["a", "b"], intruder=[u, 1.0], scientist=[0.5, 0.25])
     >>> ax = sensitivity(study, vary={"u": [1.5, 3.0]}, max_risk=0.6).plot()
     """
-    import matplotlib.pyplot as plt
-
     if not isinstance(result, Sensitivity):
         raise InputError(
             "plots.tornado draws what sensitivity gives back", kind_of(result), "Call ruv.sensitivity(...) first"
@@ -77,8 +75,7 @@ def tornado(
     known = np.append(ends[np.isfinite(ends)], base if np.isfinite(base) else [])
     if known.size == 0:
         raise InputError("There is nothing to draw", f"no finite {of}", "Give max_risk=, so that a release is chosen")
-    if ax is None:
-        _, ax = plt.subplots(figsize=(8.6, 1.6 + 0.5 * len(table)), layout="constrained")
+    ax = fresh_axes(ax, (8.6, 1.6 + 0.5 * len(table)))
     look = look_of(ax)
     below, above = look.colours[:2]
     limit = result.base.max_risk if of in ("risk", "chosen risk") and result.base.choice is not None else None
@@ -98,31 +95,15 @@ def tornado(
             {row.low: row.low_at, row.high: row.high_at}.items(), key=lambda end: -abs(end[0] - centre)
         ):
             shown, side = float(np.clip(value, left, right)), 1 if value > centre else -1
-            ax.barh(
-                y,
-                shown - centre,
-                left=centre,
-                height=0.55,
-                color=above if side > 0 else below,
-                ec=look.paper,
-                lw=0.8,
-                zorder=3,
-            )
+            colour, arrow = (above, ">") if side > 0 else (below, "<")
+            ax.barh(y, shown - centre, left=centre, height=0.55, color=colour, ec=look.paper, lw=0.8, zorder=3)
             if np.isinf(value):
-                ax.plot(
-                    shown,
-                    y,
-                    marker=">" if side > 0 else "<",
-                    color=above if side > 0 else below,
-                    ms=9,
-                    zorder=4,
-                    clip_on=False,
-                )
+                points(ax, shown, y, arrow, 9, colour, zorder=4, clip_on=False)
             if labels and at:
                 _name(ax, at, shown, y, side)
     ax.axvline(centre, color=look.ink, lw=1.2, zorder=4)
     if limit is not None and np.isfinite(limit):
-        ax.axvline(limit, color=look.soft, lw=1.4, ls="--", zorder=2, label="threshold")
+        threshold(ax, limit, upright=True, lw=1.4, ls="--", zorder=2, label="threshold")
         ax.legend(loc="lower right", frameon=False)
     ax.set_yticks(range(len(table)), [plain(f"{f}\n(base {result.base_values[f]})") for f in table["factor"]])
     ax.set_ylim(len(table) - 0.4, -0.6)
@@ -139,13 +120,5 @@ def tornado(
 
 def _name(ax: Any, text: str, x: float, y: int, side: int) -> None:
     text = text if len(text) <= 24 else text[:22] + "…"
-    ax.annotate(
-        plain(text),
-        (x, y),
-        (4 * side, 0),
-        textcoords="offset points",
-        va="center",
-        ha="left" if side > 0 else "right",
-        fontsize=9,
-        color=look_of(ax).ink,
-    )
+    style = {"va": "center", "ha": "left" if side > 0 else "right", "fontsize": 9, "color": look_of(ax).ink}
+    ax.annotate(plain(text), (x, y), (4 * side, 0), textcoords="offset points", **style)

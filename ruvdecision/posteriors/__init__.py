@@ -1,4 +1,7 @@
-"""The law of a target given a release. A posterior is the seam: losses ask it for what they need and never look at its type."""
+"""The law of a target given a release.
+
+A posterior is the seam: losses ask it for what they need and never look at its type.
+"""
 
 from __future__ import annotations
 

@@ -31,9 +31,9 @@ _POWER_TAIL = 1.02
 class BasePosterior(ABC):
     """A law that knows `expect`, `cdf` and `sample`; everything else of the protocol follows from them.
 
-    A law overrides what it knows better. What follows here is slow and, where it needs a density, of about eight
-    digits for numbers; joint densities, entropies and modes of vectors are estimates from draws. Moments that the tails of
-    the distribution function make infinite are infinite, whatever `expect` says.
+    A law overrides what it knows better. What follows here is slow and, where it needs a density, of about eight digits
+    for numbers; joint densities, entropies and modes of vectors are estimates from draws. Moments that the tails of the
+    distribution function make infinite are infinite, whatever `expect` says.
 
     Examples
     --------

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
 from ..numerics.semidefinite import lower_root
@@ -17,7 +16,7 @@ __all__ = ["outside_box"]
 _POINTS = 512
 
 
-def outside_box(d: Any, cov: Any, width: Any) -> Value:
+def outside_box(d: ArrayLike, cov: ArrayLike, width: ArrayLike) -> Value:
     """P(some |X_j| > width_j) for X normal with mean ``d`` (..., k) and covariance ``cov`` (..., k, k).
 
     Uncorrelated components multiply; two correlated ones use Owen's T function (1956); more use the

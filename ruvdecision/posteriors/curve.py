@@ -17,7 +17,7 @@ from ..numerics.quadrature import adaptive, gauss_legendre
 from ..numerics.roots import monotone_root
 from ..protocols import Array, Value
 from .base import BLOCK, BasePosterior
-from .curvespline import Splines, cut_pieces
+from .curvespline import Ints, Splines, cut_pieces, trim_pieces
 from .normal import expm1_less
 from .shapes import as_weight_matrix, check_level, check_width, shaped
 
@@ -33,14 +33,14 @@ _SURE = 1e-9
 class Curve(BasePosterior):
     """A batch of laws on the line, each known by its log density on one common grid.
 
-    Between the points the log density is a spline of degree seven, and the law normalises itself. The density is zero outside
-    the grid and may jump at its ends, so that a truncated law is as exact as any other.
+    Between the points the log density is a spline of degree seven, and the law normalises itself. The density is zero
+    outside the grid and may jump at its ends, so that a truncated law is as exact as any other.
 
     Parameters
     ----------
     x : array, ``(points,)``
-        Ascending; fine enough that the log density is smooth from point to point. A point that occurs twice marks a jump:
-        the first holds the value from the left, the second that from the right.
+        Ascending; fine enough that the log density is smooth from point to point. A point that occurs twice marks a
+        jump: the first holds the value from the left, the second that from the right.
     log_density : array, ``batch + (points,)``
         Log density at the points, up to a constant of each law. Minus infinity is allowed at the ends of a piece.
     breaks : array, optional
@@ -121,6 +121,17 @@ class Curve(BasePosterior):
                 f"Use at least {int(np.ceil(len(grid) * times))} points, or name kinks in breaks",
             )
 
+    @classmethod
+    def from_pieces(cls, grids: Sequence[Array], log_densities: Sequence[Array]) -> Curve:
+        """A law whose density may jump from one piece of the line to the next.
+
+        ``log_densities`` has one array ``batch + (points,)`` for each grid. A grid that is too coarse is taken as it
+        is: `error` says how far the law is off.
+        """
+        rows = [values.reshape(-1, values.shape[-1]).T for values in log_densities]
+        kept, pieces, lost = trim_pieces(grids, rows, gaps=True)
+        return cls._of(splines=Splines(tuple(kept), tuple(pieces)), lost=lost, batch=log_densities[0].shape[:-1])
+
     def __repr__(self) -> str:
         low, high = self.ends
         return f"Curve(points={sum(map(len, self.splines.grids))}, from {low:.6g} to {high:.6g}, batch={self.batch})"
@@ -136,6 +147,10 @@ class Curve(BasePosterior):
     def error(self) -> Array:
         """Share of the mass that the grid leaves uncertain; zero if it is fine enough."""
         return self._back(self._errors)
+
+    def less_certain(self, more: float) -> Curve:
+        """The same law with another share of its mass uncertain."""
+        return self._of(splines=self.splines, lost=self.lost + more, batch=self.batch)
 
     def select(self, index: Any) -> Curve:
         rows = np.arange(self.splines.rows).reshape(self.batch)[index]
@@ -367,7 +382,8 @@ class Curve(BasePosterior):
     ) -> Array:
         """E g(theta, at) for g with kinks at ``at`` plus those given; leading axes of ``at`` stay.
 
-        With ``power`` g is |theta - at| to that power (with its sign if ``signed``), which Gauss and Jacobi's rule integrates.
+        With ``power`` g is |theta - at| to that power (with its sign if ``signed``), which Gauss and Jacobi's rule
+        integrates.
         """
         at = np.asarray(at, dtype=np.float64)
         inner = len(self.batch)
@@ -406,11 +422,11 @@ class Curve(BasePosterior):
                 found.append(np.einsum("an,na->a", flat, self._density[:, mine]) + near)
         return np.concatenate(found).reshape(lead + self.batch)
 
-    def _pieces_at(self, cuts: Array, power: float, *, graded: bool = False) -> tuple[Array, Array, Any, Any]:
-        """Nodes, weights and pieces for the intervals that the ascending ``cuts`` (points, c) go through, and which those are.
+    def _pieces_at(self, cuts: Array, power: float, *, graded: bool = False) -> tuple[Array, Array, Ints, Ints]:
+        """Nodes, weights, pieces and numbers of the intervals that the ascending ``cuts`` (points, c) go through.
 
-        With ``power`` (one cut) the neighbours are taken in too, where a power is still steep, and the weights hold it. With
-        ``graded`` nodes crowd towards the outer cuts, which takes the edge off any power.
+        With ``power`` (one cut) the neighbours are taken in too, where a power is still steep, and the weights hold it.
+        With ``graded`` nodes crowd towards the outer cuts, which takes the edge off any power.
         """
         left, right, piece = self.splines.edges
         last = len(left) - 1
@@ -453,7 +469,7 @@ class Curve(BasePosterior):
         hit = np.concatenate([spans[0], place, spans[1]], axis=1) if power else place
         return x.reshape(count, -1), weights.reshape(count, -1), which.reshape(count, -1), hit
 
-    def _solve(self, level: Array, row: Any) -> Array:
+    def _solve(self, level: Array, row: Ints) -> Array:
         """Quantiles: the interval from the cumulated masses, then a root inside it."""
         left, right, piece = self.splines.edges
         sums = self._cumulated[:, row]

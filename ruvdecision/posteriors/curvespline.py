@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.interpolate import BSpline, make_interp_spline
 
 from ..errors import InputError
 from ..protocols import Array
 
-__all__ = ["Splines", "cut_pieces"]
+__all__ = ["Ints", "Splines", "cut_pieces", "trim_pieces"]
+
+Ints = NDArray[np.intp]
 
 _DEGREE = 7
 _FLOOR = -1e5
@@ -35,19 +38,19 @@ class Splines:
     def rows(self) -> int:
         return int(self.values[0].shape[1])
 
-    def take(self, rows: Any) -> Splines:
+    def take(self, rows: Ints) -> Splines:
         """Some of the rows."""
         return replace(self, values=tuple(v[:, rows] for v in self.values))
 
     @cached_property
-    def edges(self) -> tuple[Array, Array, Any]:
+    def edges(self) -> tuple[Array, Array, Ints]:
         """Left and right ends of all intervals, and the piece of each."""
         left = np.concatenate([g[:-1] for g in self.grids])
         right = np.concatenate([g[1:] for g in self.grids])
         return left, right, np.repeat(np.arange(len(self.grids)), [len(g) - 1 for g in self.grids])
 
     @cached_property
-    def fits(self) -> list[Any]:
+    def fits(self) -> list[BSpline]:
         """One vector-valued B-spline per piece."""
         return [_fit(g, v) for g, v in zip(self.grids, self.values, strict=True)]
 
@@ -83,7 +86,7 @@ class Splines:
             off += np.max(parts, axis=0)
         return np.asarray(off / total)
 
-    def shared(self, x: Array, piece: Any) -> Array:
+    def shared(self, x: Array, piece: Ints) -> Array:
         """Log densities of all rows at the points ``x`` of the given pieces, ``(points, rows)``."""
         out = np.empty((len(x), self.rows))
         for i, fit in enumerate(self.fits):
@@ -92,7 +95,7 @@ class Splines:
                 out[mine] = _basis(fit, x[mine], self.grids[i]) @ fit.c
         return out
 
-    def single(self, x: Array, piece: Any, row: Any) -> Array:
+    def single(self, x: Array, piece: Ints, row: Ints) -> Array:
         """Log density of one row at each point, ``(points,)``."""
         out = np.empty(len(x))
         for i, fit in enumerate(self.fits):
@@ -107,25 +110,35 @@ class Splines:
 
 
 def cut_pieces(x: Array, values: Array, breaks: Array) -> tuple[list[Array], list[Array], Array]:
-    """Cut a grid where a point occurs twice (a jump) or is named in ``breaks`` (a kink); values are ``(points, rows)``.
-
-    Gives back grids, values less their highest in each row, and the share of each row's mass that ends of density zero may hide.
-    """
-    top = np.max(values, axis=0)
-    if not np.isfinite(top).all():
-        raise InputError(
-            "log_density must be finite somewhere", "minus infinity throughout", "Check the law and the grid's range"
-        )
-    values = np.maximum(values - top, -np.inf)
+    """Cut a grid where a point occurs twice (a jump) or is named in ``breaks`` (a kink), and trim the pieces."""
     jumps = np.flatnonzero(np.diff(x) == 0)
     kinks = np.searchsorted(x, breaks)
     starts = np.unique(np.concatenate([[0], jumps + 1, kinks])).astype(int)
     stops = np.unique(np.concatenate([jumps, kinks, [len(x) - 1]])).astype(int)
     starts, stops = starts[starts < len(x) - 1], stops[stops > 0]
     # A kink shares its point with both neighbours; at a jump each side has its own.
-    grids, pieces, lost = [], [], np.zeros(values.shape[1])
-    for a, b in zip(starts, [min(s for s in stops if s > a) for a in starts], strict=True):
-        grid, inside = x[a : b + 1], values[a : b + 1].copy()
+    ends = stops[np.searchsorted(stops, starts, side="right")]
+    return trim_pieces(
+        *zip(*((x[a : b + 1], values[a : b + 1]) for a, b in zip(starts, ends, strict=True)), strict=True)
+    )
+
+
+def trim_pieces(
+    grids: Sequence[Array], values: Sequence[Array], *, gaps: bool = False
+) -> tuple[list[Array], list[Array], Array]:
+    """Take off ends of density zero; values are ``(points, rows)``.
+
+    Gives back grids, values less their highest in each row, and the share of each row's mass that those ends may hide. Places of
+    density zero inside a piece are refused, unless ``gaps`` says that they may be.
+    """
+    top = np.max([v.max(axis=0) for v in values], axis=0)
+    if not np.isfinite(top).all():
+        raise InputError(
+            "log_density must be finite somewhere", "minus infinity throughout", "Check the law and the grid's range"
+        )
+    kept, pieces, lost = [], [], np.zeros(len(top))
+    for grid, own in zip(grids, values, strict=True):
+        inside = own - top
         gone = np.isneginf(inside)
         empty = gone.all(axis=0)
         if empty.all():
@@ -134,7 +147,9 @@ def cut_pieces(x: Array, values: Array, breaks: Array) -> tuple[list[Array], lis
         gone[:, empty] = False
         first = int(np.max(np.argmin(gone, axis=0)))
         last = len(grid) - int(np.max(np.argmin(gone[::-1], axis=0)))
-        if gone[first:last].any() or last - first < 2:
+        if last - first < 2 and gaps:
+            first, last = 0, len(grid)
+        elif (gone[first:last].any() and not gaps) or last - first < 2:
             raise InputError(
                 "log_density must not be minus infinity inside the grid",
                 f"{int(gone[first:last].sum())} such values",
@@ -142,17 +157,17 @@ def cut_pieces(x: Array, values: Array, breaks: Array) -> tuple[list[Array], lis
             )
         hidden = np.exp(np.maximum(inside[:-1], inside[1:])) * np.diff(grid)[:, None]
         lost += hidden[:first].sum(axis=0) + hidden[last - 1 :].sum(axis=0)
-        grids.append(grid[first:last])
+        kept.append(grid[first:last])
         pieces.append(np.maximum(inside[first:last], _FLOOR))
-    whole = sum(np.sum(np.gradient(g)[:, None] * np.exp(v), axis=0) for g, v in zip(grids, pieces, strict=True))
-    return grids, pieces, np.asarray(lost / whole)
+    whole = sum(np.sum(np.gradient(g)[:, None] * np.exp(v), axis=0) for g, v in zip(kept, pieces, strict=True))
+    return kept, pieces, np.asarray(lost / whole)
 
 
-def _fit(grid: Array, values: Array) -> Any:
+def _fit(grid: Array, values: Array) -> BSpline:
     degree = min(_DEGREE, len(grid) - 1)
     return make_interp_spline(grid, values, k=degree if degree % 2 else degree - 1, check_finite=False)
 
 
-def _basis(fit: Any, x: Array, grid: Array) -> Any:
+def _basis(fit: BSpline, x: Array, grid: Array) -> sparse.csr_array:
     basis = BSpline.design_matrix(np.clip(x, grid[0], grid[-1]), fit.t, fit.k)
     return sparse.csr_array(basis)

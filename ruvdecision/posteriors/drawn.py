@@ -32,8 +32,8 @@ class Drawn(BasePosterior):
     weights : array, optional
         Importance weights of the draws' leading shape; they need not sum to one.
     chains : int, optional
-        How many Markov chains the draws come from. Errors then allow for autocorrelation (Geyer's initial
-        monotone sequence, with the scatter between chains; Vehtari et al., 2021). Without it draws count as independent.
+        How many Markov chains the draws come from. Errors then allow for autocorrelation (Geyer's initial monotone
+        sequence, with the scatter between chains; Vehtari et al., 2021). Without it draws count as independent.
     discrete : bool, default False
         True if the target takes separate values (labels, counts). Then the set of values seen is the support, and
         entropy and mode are those of a finite set. Otherwise they are those of a density, by nearest neighbours.

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from ..checks import as_float_array
@@ -294,14 +294,14 @@ def check_covariances(name: str, covariances: Array) -> Array:
     return covariances
 
 
-def triangular_log_density(gap: Array, lower: Array, infinite: Any) -> Array:
+def triangular_log_density(gap: Array, lower: Array, infinite: NDArray[np.bool_]) -> Array:
     """Log density of N(0, L L') at ``gap``, for L that may be singular, a flat law having density zero."""
     k = gap.shape[-1]
     total = np.zeros(np.broadcast_shapes(gap.shape[:-1], lower.shape[:-2]))
     shape = total.shape
     solved = np.zeros(shape + (k,))
-    missed: Any = np.zeros(shape, dtype=bool)
-    atoms: Any = np.zeros(shape, dtype=bool)
+    missed = np.zeros(shape, dtype=bool)
+    atoms = np.zeros(shape, dtype=bool)
     for j in range(k):
         root = lower[..., j, j]
         rest = gap[..., j] - np.einsum("...i,...i->...", lower[..., j, :j], solved[..., :j])

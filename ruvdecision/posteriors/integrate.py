@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..numerics.quadrature import adaptive
 from ..protocols import Array, Value
@@ -22,8 +22,8 @@ SCRAMBLES = 16
 def normal_expectation(f: Callable[[Array], Array], mean: Array, sd: Array, at: Array | None) -> Value:
     """E f(mean + sd Z) for arrays of means and sds; ``at`` holds kinks, ``(kinks,) + shape`` or None.
 
-    f takes ``(points,) + shape`` and gives back the same. It is seen out to 38 sds, so that growth like exp(18 z) still fits
-    into a float. An infinite sd is taken as the limit of large ones.
+    f takes ``(points,) + shape`` and gives back the same. It is seen out to 38 sds, so that growth like exp(18 z) still
+    fits into a float. An infinite sd is taken as the limit of large ones.
     """
     shape = np.broadcast_shapes(mean.shape, sd.shape)
     if np.any(np.isinf(sd)):
@@ -64,13 +64,13 @@ def sobol_normal(size: int, points: int) -> Array:
     return block
 
 
-def scrambled_mean(means: list[Any]) -> Value:
+def scrambled_mean(means: list[Array]) -> Value:
     """Mean over scrambles, with the standard error that their scatter shows."""
     stack = np.stack([np.asarray(m) for m in means])
     return Value(np.asarray(stack.mean(axis=0)), np.asarray(stack.std(axis=0, ddof=1) / np.sqrt(len(stack))))
 
 
-def limit(evaluate: Callable[[float], Value], infinite: Any) -> Value:
+def limit(evaluate: Callable[[float], Value], infinite: NDArray[np.bool_]) -> Value:
     """The limit of an expectation as the infinite sds grow: itself if it settles, infinity if it grows."""
     with np.errstate(over="ignore", invalid="ignore"):
         first, second = evaluate(1e40), evaluate(1e50)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from ..numerics.quadrature import GAUSS, KRONROD, NODES, adaptive
@@ -58,7 +58,8 @@ class Sorted:
         """Gini's mean difference, E |X - X'|."""
         low, high = self.ends
         bottom = float(self.sds.min())
-        # F (1 - F) has a spectrum below exp(-(s w)**2 / 4): with steps of s/2 the trapezoidal rule errs by less than 1e-16.
+        # F (1 - F) has a spectrum below exp(-(s w)**2 / 4): with steps of s/2 the trapezoidal rule errs by less than
+        # 1e-16.
         nodes = 2 * (high - low) / bottom + 2 if bottom > 0 else np.inf
         if nodes <= 20_000:
             x = np.linspace(low, high, int(nodes))
@@ -81,10 +82,10 @@ class Sorted:
         return total
 
     def entropy(self) -> Value:
-        """Differential entropy, over sets of components that do not reach each other: sum of W (H - log W), W the weight of a set.
+        """Differential entropy over sets of components that do not reach each other: sum of W (H - log W), W a set's weight.
 
-        A set of one has a closed form, any other is measured from a place of its own, so that parts that are tiny for their
-        distance keep their digits.
+        A set of one has a closed form, any other is measured from a place of its own, so that parts that are tiny for
+        their distance keep their digits.
         """
         sets = self._sets()
         alone = np.bincount(sets)[sets] == 1
@@ -102,7 +103,7 @@ class Sorted:
             error += total * float(found.error)
         return Value(np.asarray(value), np.asarray(error))
 
-    def _sets(self) -> Any:
+    def _sets(self) -> NDArray[np.intp]:
         """Number of the set that each component belongs to; different sets lie more than 13 sds apart."""
         low, high = self.means - 13 * self.sds, self.means + 13 * self.sds
         order = np.argsort(low, kind="stable")
@@ -159,7 +160,9 @@ class Sorted:
         rounded = np.finfo(float).eps * float(self.weights @ (np.abs(self.means) / self.sds))
         return Value(np.asarray(totals[0]), np.asarray(abs(totals[0] - totals[1]) + rounded))
 
-    def _near(self, x: Array, reach: float, kernel: Callable[[Array, Array], Array]) -> tuple[Array, Any, Any]:
+    def _near(
+        self, x: Array, reach: float, kernel: Callable[[Array, Array], Array]
+    ) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
         """Weighted sum of the kernel over the components within reach of each point, and where they start and stop."""
         flat = np.ravel(x)
         order = np.argsort(flat, kind="stable")

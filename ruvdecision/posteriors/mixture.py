@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ..checks import as_float_array, check_finite, check_flag, check_integer
 from ..errors import InputError
@@ -34,9 +34,9 @@ _FEWER = 32
 class Mixture(BasePosterior):
     """A batch of mixtures; the parts are the laws along the last axis of another posterior's batch.
 
-    Every expected loss at a given estimate is a weighted mean over the parts. Normal parts have closed forms for numbers,
-    hundreds of thousands of them if need be; joint quantities of correlated normal vectors are quasi-Monte Carlo with their
-    error. Finite parts and curves on one grid mix to a law of their own kind.
+    Every expected loss at a given estimate is a weighted mean over the parts. Normal parts have closed forms for
+    numbers, hundreds of thousands of them if need be; joint quantities of correlated normal vectors are quasi-Monte
+    Carlo with their error. Finite parts and curves on one grid mix to a law of their own kind.
 
     With ``sampled`` the parts are the target's laws given draws of the parameters, and the error is that of a mean over
     draws: far smaller than from draws of the target itself (Rao and Blackwell; Gelfand and Smith, 1990). How the best
@@ -179,7 +179,7 @@ class Mixture(BasePosterior):
         return self._snapped(monotone_root(lambda x: self.cdf(x) - level, low, high))
 
     def upper_quantile(self, tail: float) -> Array:
-        """For normal parts the quantile of the mirrored mixture: a small chance keeps its digits where one less it does not."""
+        """For normal parts the quantile of the mirrored mixture: a small chance keeps its digits."""
         if self._normal is None:
             return super().upper_quantile(tail)
         return -self._with(self._normal.mirrored(), self.weights).quantile(tail)
@@ -203,6 +203,9 @@ class Mixture(BasePosterior):
         """
         if self._whole is not None:
             return self._whole.mode(width)
+        if self.sampled:
+            # Errors on the way would only cost time.
+            return self._with(self.parts, self.weights).mode(width)
         mode = super().mode(width)
         if self.event or np.any(width) or self.centre is not None:
             return mode
@@ -356,12 +359,12 @@ class Mixture(BasePosterior):
         return self.parts.mean() - np.expand_dims(self.mean(), self._axis)
 
     @property
-    def _used(self) -> Any:
+    def _used(self) -> NDArray[np.bool_]:
         used = np.broadcast_to(self.weights > 0, self.parts.batch)
         return used[..., None] if self.event else used
 
     @cached_property
-    def _atoms(self) -> Any:
+    def _atoms(self) -> NDArray[np.bool_]:
         """Parts that are point masses and have a chance, each component apart."""
         return self._used & (self.parts.var() == 0)
 
@@ -372,7 +375,7 @@ class Mixture(BasePosterior):
         return np.median(middle, axis=self._axis), sd
 
     def _mix(self, terms: Array, inner: int | None = None) -> Array:
-        """Weighted sum over parts, ``inner`` axes following theirs; a part of weight zero counts for nothing, even if infinite."""
+        """Weighted sum over parts, with ``inner`` axes behind theirs; weight zero counts for nothing, even if infinite."""
         inner = len(self.event) if inner is None else inner
         weights = self.weights.reshape(self.weights.shape + (1,) * inner)
         if not np.isfinite(terms).all():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from ..errors import UnsupportedError
@@ -49,7 +50,7 @@ def most_probable(values: Array, chances: Array, width: Array) -> Array:
     return np.stack(boxes).reshape(chances.shape[:-1] + event)
 
 
-def window_ends(x: Array, width: float) -> Any:
+def window_ends(x: Array, width: float) -> NDArray[np.intp]:
     """For each of the sorted points, one past the last point that a window starting there covers."""
     # Rounding must not push out a point that lies on the edge; with no width only equal points are covered.
     reach = x + 2 * width + (_ROUNDING * np.abs(x) if width > 0 else 0.0)
@@ -72,7 +73,7 @@ def best_box(points: Array, weights: Array, width: Array, budget: int = 200_000)
     best_mass = float(weights[np.all(np.abs(points - start) <= width * (1 + _ROUNDING), axis=1)].sum())
     best = start
     visits = 0
-    stack: list[tuple[int, Any, tuple[float, ...]]] = [(0, np.arange(len(points)), ())]
+    stack: list[tuple[int, NDArray[np.intp], tuple[float, ...]]] = [(0, np.arange(len(points)), ())]
     while stack:
         axis, active, centre = stack.pop()
         visits += 1

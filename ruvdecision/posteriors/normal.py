@@ -6,25 +6,24 @@ s = 0. With s infinite every quantity takes its limit.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from ..numerics.quadrature import gauss_legendre
 from ..protocols import Array
 
-__all__ = ["expm1_less", "farther", "huber", "negative_part", "outside", "phi", "positive_part", "power"]
+__all__ = ["expm1_less", "farther", "huber", "outside", "phi", "positive_part", "power"]
 
 _ROOT2PI = float(np.sqrt(2 * np.pi))
 
 
-def phi(z: Any) -> Array:
+def phi(z: ArrayLike) -> Array:
     """Density of the standard normal."""
     return np.exp(-0.5 * np.square(z)) / _ROOT2PI
 
 
-def positive_part(d: Any, s: Any) -> Array:
+def positive_part(d: ArrayLike, s: ArrayLike) -> Array:
     """E max(X, 0) = s phi(d/s) + d Phi(d/s)."""
     d, s, z = _standard(d, s)
     size = np.abs(z)
@@ -35,12 +34,7 @@ def positive_part(d: Any, s: Any) -> Array:
     return _ends(value, s, np.maximum(d, 0.0), np.inf)
 
 
-def negative_part(d: Any, s: Any) -> Array:
-    """E max(-X, 0)."""
-    return positive_part(-np.asarray(d, dtype=np.float64), s)
-
-
-def power(d: Any, s: Any, p: float, *, signed: bool = False) -> Array:
+def power(d: ArrayLike, s: ArrayLike, p: float, *, signed: bool = False) -> Array:
     """E |X|^p, or E sign(X) |X|^p with ``signed``, by Kummer's function; p > 0 (p = 0 too when signed)."""
     d, s, z = _standard(d, s)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -58,7 +52,7 @@ def power(d: Any, s: Any, p: float, *, signed: bool = False) -> Array:
 
 
 def _scaled(s: Array, p: float, twos: float, at: float) -> Array:
-    """s**p 2**twos Gamma(at) / sqrt(pi); by logarithms where a factor leaves the range of floats but the product may not."""
+    """s**p 2**twos Gamma(at) / sqrt(pi); by logarithms where a factor, but not the product, leaves the range of floats."""
     power, front = s**p, 2.0**twos * special.gamma(at) / np.sqrt(np.pi)
     inner = (power > 0) & np.isfinite(power) & np.isfinite(front)
     if np.all(inner | (s == 0) | np.isinf(s)):
@@ -68,7 +62,7 @@ def _scaled(s: Array, p: float, twos: float, at: float) -> Array:
     return np.where(inner, power * (front if np.isfinite(front) else 0.0), np.exp(logs))
 
 
-def huber(d: Any, s: Any, delta: float) -> Array:
+def huber(d: ArrayLike, s: ArrayLike, delta: float) -> Array:
     """E of Huber's loss of X: X**2/2 within ``delta`` of zero, delta |X| - delta**2/2 beyond."""
     d, s, z = _standard(d, s)
     size = np.abs(d)
@@ -87,8 +81,8 @@ def huber(d: Any, s: Any, delta: float) -> Array:
 
 
 def _near_bend(d: Array, bend: Array) -> Array:
-    """Huber's loss of N(d, 1) for a small bend c: c E|X| - c**2/2 + E max(c - |X|, 0)**2 / 2, where the first term is the largest."""
-    inside: Any = 0.0
+    """Huber's loss of N(d, 1) for a small bend c: c E|X| - c**2/2 + E max(c - |X|, 0)**2 / 2, the first term the largest."""
+    inside = np.zeros(())
     # Node by node: the arrays may hold millions of components.
     for node, weight in zip(*gauss_legendre(24), strict=True):
         t = bend * (node + 1) / 2
@@ -109,7 +103,7 @@ def _far_bend(d: Array, bend: Array) -> Array:
     return np.where(high < -40, bend * (d - 0.5 * bend), np.where(low > 40, bend * (-d - 0.5 * bend), value))
 
 
-def outside(d: Any, s: Any, width: Any) -> Array:
+def outside(d: ArrayLike, s: ArrayLike, width: ArrayLike) -> Array:
     """P(|X| > width)."""
     d, s, _ = _standard(d, s)
     width = np.asarray(width, dtype=np.float64)
@@ -118,7 +112,7 @@ def outside(d: Any, s: Any, width: Any) -> Array:
     return _ends(value, s, farther(d, 0.0, width).astype(np.float64), 1.0)
 
 
-def farther(a: Any, b: Any, width: Any) -> Any:
+def farther(a: ArrayLike, b: ArrayLike, width: ArrayLike) -> NDArray[np.bool_]:
     """Whether |a - b| > width; equal up to rounding counts as within when the width is positive."""
     a, b, width = np.asarray(a), np.asarray(b), np.asarray(width)
     slack = np.where(width > 0, 4 * np.finfo(float).eps * np.maximum(np.abs(a), np.abs(b)), 0.0)
@@ -135,7 +129,7 @@ def expm1_less(u: Array) -> Array:
         return np.where(np.abs(u) < 0.3, series, np.expm1(np.minimum(u, 700.0)) - u)
 
 
-def _standard(d: Any, s: Any) -> tuple[Array, Array, Array]:
+def _standard(d: ArrayLike, s: ArrayLike) -> tuple[Array, Array, Array]:
     d, s = np.asarray(d, dtype=np.float64), np.asarray(s, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         z = d / s
@@ -148,7 +142,7 @@ def _standard(d: Any, s: Any) -> tuple[Array, Array, Array]:
     )
 
 
-def _ends(value: Array, s: Array, zero: Any, infinite: Any) -> Array:
+def _ends(value: Array, s: Array, zero: ArrayLike, infinite: ArrayLike) -> Array:
     if np.any(s == 0):
         value = np.where(s == 0, zero, value)
     if np.any(np.isinf(s)):

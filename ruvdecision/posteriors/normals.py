@@ -117,7 +117,7 @@ class Normals:
 
 @dataclass(frozen=True, eq=False)
 class SharedNodes:
-    """Kronrod panels over all components, each a few of the smallest sds wide, with every component's density at every node.
+    """Kronrod panels over all components, a few of the smallest sds wide, with every component's density at every node.
 
     The densities are computed once; then E f of every component is one matrix product, whatever f.
     """
@@ -132,7 +132,10 @@ class SharedNodes:
     means: Array
     sds: Array
     unit: float
-    """Width of a panel. Densities are per panel, so that neither they nor their products overflow, whatever the scale."""
+    """Width of a panel.
+
+    Densities are per panel, so that neither they nor their products overflow, whatever the scale.
+    """
 
     @classmethod
     def of(cls, weights: Array, means: Array, sds: Array) -> SharedNodes | None:
@@ -155,7 +158,8 @@ class SharedNodes:
     def expect(self, f: Callable[[Array], Array], cuts: Array | None, tolerance: float) -> Array | None:
         """E f of each component, ``(S,)``; None if f is too rough for the nodes. ``cuts`` are the kinks of f.
 
-        Panels on which Gauss and Kronrod disagree are halved until their mean over components is right to ``tolerance``.
+        Panels on which Gauss and Kronrod disagree are halved until their mean over components is right to
+        ``tolerance``.
         """
         half = 0.5
         seen = shaped(f(self.nodes), self.nodes.shape).reshape(-1, 21)
@@ -164,7 +168,8 @@ class SharedNodes:
         average = self.average.reshape(-1, 21)
         _, error, size = _judge(seen * average * half)
         # Ends that still count hide growth beyond them.
-        if size[[0, -1]].sum() > 0.1 * tolerance * size.sum():
+        outer = np.abs(seen * average)
+        if half * (outer[0, :5] @ KRONROD[:5] + outer[-1, -5:] @ KRONROD[-5:]) > 0.1 * tolerance * size.sum():
             return None
         inside = np.array([]) if cuts is None else np.unique(cuts[(cuts > self.edges[0]) & (cuts < self.edges[-1])])
         places = np.clip(np.searchsorted(self.edges, inside, side="right") - 1, 0, len(self.edges) - 2)
@@ -207,7 +212,7 @@ class SharedNodes:
         return np.asarray(series)
 
     def _around(self, cuts: Array, places: Array) -> Array:
-        """Panels beside the kinks, rows of (from, to, origin, reach) with u running away from the kink at the origin."""
+        """Panels next to the kinks: rows of (from, to, origin, reach) with u running away from the kink at the origin."""
         rows = []
         for place in places:
             low, high = self.edges[place], self.edges[place + 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = [
     "Block",
@@ -20,6 +20,7 @@ __all__ = [
     "Table",
     "Terms",
     "clean",
+    "folded",
     "pictures",
 ]
 
@@ -43,6 +44,7 @@ def clean(text: object) -> str:
 class Heading:
     """A heading of level 2 to 4; the document's title is the only one of level 1."""
 
+    shape: ClassVar[str] = "heading"
     level: int
     text: str
     anchor: str = ""
@@ -52,6 +54,7 @@ class Heading:
 class Paragraph:
     """A paragraph; ``kind`` is empty, "decision", "warning" or "quiet"."""
 
+    shape: ClassVar[str] = "paragraph"
     text: str
     kind: str = ""
 
@@ -60,6 +63,7 @@ class Paragraph:
 class Items:
     """A list of sentences."""
 
+    shape: ClassVar[str] = "items"
     items: tuple[str, ...]
 
 
@@ -67,6 +71,7 @@ class Items:
 class Terms:
     """Names with their values."""
 
+    shape: ClassVar[str] = "terms"
     pairs: tuple[tuple[str, str], ...]
 
 
@@ -80,18 +85,24 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a caption; ``numbers`` says which columns hold numbers."""
+    """A table with a caption; ``numbers`` says which columns hold numbers, all but the first if not given."""
 
+    shape: ClassVar[str] = "table"
     caption: str
     head: tuple[str, ...]
     lines: tuple[Line, ...]
-    numbers: tuple[bool, ...]
+    numbers: tuple[bool, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.numbers:
+            object.__setattr__(self, "numbers", (False, *[True] * (len(self.head) - 1)))
 
 
 @dataclass(frozen=True)
 class Formula:
     """Lines of mathematics in plain letters."""
 
+    shape: ClassVar[str] = "formula"
     lines: tuple[str, ...]
 
 
@@ -102,6 +113,7 @@ class Picture:
     ``words`` say what it shows to somebody who cannot see it, ``anchor`` is its name among the figures.
     """
 
+    shape: ClassVar[str] = "picture"
     draw: Callable[[Any], Any]
     caption: str
     words: str
@@ -113,6 +125,7 @@ class Picture:
 class Fold:
     """Parts that are shown when a reader asks for them."""
 
+    shape: ClassVar[str] = "fold"
     summary: str
     blocks: tuple[Block, ...]
 
@@ -127,6 +140,11 @@ class Document:
     title: str
     subtitle: str
     blocks: tuple[Block, ...]
+
+
+def folded(table: Table, most: int, summary: str) -> Block:
+    """A table, behind its summary if it has more lines than ``most``."""
+    return table if len(table.lines) <= most else Fold(summary, (table,))
 
 
 def pictures(document: Document) -> list[Picture]:

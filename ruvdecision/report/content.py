@@ -6,7 +6,9 @@ the study itself had to say.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,29 +67,25 @@ def compose(
     return Document(title, "; ".join([*parts, date] if date else parts) + ".", tuple(blocks))
 
 
-#: Rules that choose without a threshold, as they weigh the risk themselves.
-RULES = {"weights", "order", "loss"}
-
-
 # -- the decision --------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
 class _Decision:
     """What was decided about one map: a choice, or why there is none."""
 
-    def __init__(self, sentence: str, choice: Choice | None = None, failed: bool = False) -> None:
-        self.sentence, self.choice, self.failed = sentence, choice, failed
+    sentence: str
+    choice: Choice | None = None
+    failed: bool = False
 
     @property
     def kind(self) -> str:
-        warned = self.failed or (
-            self.choice is not None and (self.choice.within_error or not self.choice.row.converged)
-        )
-        return "warning" if warned else "decision"
+        unsure = self.choice is not None and (self.choice.within_error or not self.choice.row.converged)
+        return "warning" if self.failed or unsure else "decision"
 
 
 def _decide(rumap: RUMap, max_risk: float | None, rule: Mapping[str, Any] | None) -> _Decision:
-    if max_risk is None and not RULES & set(rule or {}):
+    if max_risk is None and "by" not in (rule or {}):
         return _Decision(
             "No threshold on the risk was given, so no release is chosen; the frontier shows what can be had."
         )
@@ -104,13 +102,8 @@ def _decisions(decisions: Mapping[str, _Decision], max_risk: float | None) -> Ta
         row = decision.choice
         cells = (row.release, number(row.risk), number(row.utility)) if row is not None else ("none", "", "")
         lines.append(Line((name, *cells), "doubtful" if decision.kind == "warning" else ""))
-    head = ("map", "chosen release", "risk", "utility")
-    return Table(
-        f"The choice in every map; threshold on the risk: {_threshold(max_risk)}",
-        head,
-        tuple(lines),
-        (False, False, True, True),
-    )
+    caption = f"The choice in every map; threshold on the risk: {_threshold(max_risk)}"
+    return Table(caption, ("map", "chosen release", "risk", "utility"), tuple(lines), (False, False, True, True))
 
 
 def _threshold(max_risk: float | None) -> str:
@@ -342,9 +335,7 @@ def _spread(rows: Any, most: int) -> Any:
 
 
 def _diagnostics(rumap: RUMap, choice: Choice | None) -> list[Block]:
-    engines: dict[str, int] = {}
-    for name in rumap.engine:
-        engines[name or "not said"] = engines.get(name or "not said", 0) + 1
+    engines = Counter(name or "not said" for name in rumap.engine)
     facts = ["Computed by: " + ", ".join(f"{name} ({count(k, 'release')})" for name, k in engines.items()) + "."]
     inexact = int(np.sum((rumap.risk_error > 0) | (rumap.utility_error > 0)))
     if inexact:
@@ -361,10 +352,8 @@ def _diagnostics(rumap: RUMap, choice: Choice | None) -> list[Block]:
     if found:
         lines = [Line((rumap.releases[i], "; ".join(why)), "doubtful") for i, why in list(found.items())[:DOUBTS]]
         more = f", the first {DOUBTS} are shown" if len(found) > DOUBTS else ""
-        table = Table(
-            f"Releases to look at twice ({len(found)}{more})", ("release", "why"), tuple(lines), (False, False)
-        )
-        blocks.append(table)
+        caption = f"Releases to look at twice ({len(found)}{more})"
+        blocks.append(Table(caption, ("release", "why"), tuple(lines), (False, False)))
     else:
         blocks.append(
             Paragraph("Nothing is marked: every sampler converged, every number is finite, no error is large.")
@@ -389,23 +378,15 @@ def _diagnostics(rumap: RUMap, choice: Choice | None) -> list[Block]:
     if not marked:
         lines = [Line(line.cells[:-1]) for line in lines]
     if lines:
-        head = ("column", "smallest", "median", "largest", *(["mark"] if marked else []))
-        blocks.append(
-            Table(
-                "Diagnostics over all releases",
-                head,
-                tuple(lines),
-                (False, True, True, True, *([False] if marked else [])),
-            )
-        )
+        head = ("column", "smallest", "median", "largest", "mark")[: 4 + marked]
+        kinds = (False, True, True, True, False)[: 4 + marked]
+        blocks.append(Table("Diagnostics over all releases", head, tuple(lines), kinds))
     return [*blocks, Items(tuple(texts))] if texts else blocks
 
 
 def _counted(column: Any) -> str:
     """How often each text of a column occurs, the first few."""
-    texts: dict[str, int] = {}
-    for entry in column.tolist():
-        texts[str(entry)] = texts.get(str(entry), 0) + 1
+    texts = Counter(map(str, column.tolist()))
     shown = [f"{_short(text, 80) or 'nothing'} ({count(k, 'release')})" for text, k in list(texts.items())[:6]]
     return ", ".join(shown) + (f" and {len(texts) - 6} more" if len(texts) > 6 else "")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..decide import Choice, probabilities
 from ..decide.compare import explanations
 from ..errors import InputError
 from ..maps.rumap import RUMap
-from .blocks import Block, Fold, Heading, Items, Line, Paragraph, Picture, Table
+from .blocks import Block, Fold, Heading, Items, Line, Paragraph, Picture, Table, folded
 from .fingerprint import fingerprint
 from .numbers import count, number
 
@@ -61,20 +62,14 @@ def sections(
     """The chapters about what was done beside the map."""
     blocks: list[Block] = []
     if extras.limit is not None:
-        blocks += [
-            Heading(level, "What no mechanism can pass", f"{anchor}-limit"),
-            *_limit(rumap, choice, extras.limit),
-        ]
+        blocks.append(Heading(level, "What no mechanism can pass", f"{anchor}-limit"))
+        blocks += _limit(rumap, choice, extras.limit)
     if extras.sensitivity is not None:
-        blocks += [
-            Heading(level, "Sensitivity", f"{anchor}-sensitivity"),
-            *_sensitivity(rumap, extras.sensitivity, anchor),
-        ]
+        blocks.append(Heading(level, "Sensitivity", f"{anchor}-sensitivity"))
+        blocks += _sensitivity(rumap, extras.sensitivity, anchor)
     if extras.record_risk is not None:
-        blocks += [
-            Heading(level, "Risk of every record", f"{anchor}-records"),
-            *_records(choice, max_risk, extras.record_risk, anchor),
-        ]
+        blocks.append(Heading(level, "Risk of every record", f"{anchor}-records"))
+        blocks += _records(choice, max_risk, extras.record_risk, anchor)
     return blocks
 
 
@@ -111,17 +106,9 @@ def sureness(rumap: RUMap, choice: Choice | None, order: Any, max_risk: float | 
         Line((str(row["release"]), *(_chance(row[k]) for k, _ in head)), "" if row["converged"] else "doubtful")
         for _, row in table.iterrows()
     )
-    whole = Table(
-        f"Probabilities that a release of the frontier truly … ({len(lines)})",
-        ("release", *(words for _, words in head)),
-        lines,
-        (False, *[True] * len(head)),
-    )
-    return (
-        [*blocks, whole]
-        if len(lines) <= OPEN
-        else [*blocks, Fold(f"Probabilities of {count(len(lines), 'release')}", (whole,))]
-    )
+    caption = f"Probabilities that a release of the frontier truly … ({len(lines)})"
+    whole = Table(caption, ("release", *(words for _, words in head)), lines)
+    return [*blocks, folded(whole, OPEN, f"Probabilities of {count(len(lines), 'release')}")]
 
 
 # -- the limit -----------------------------------------------------------------------------------------
@@ -131,8 +118,7 @@ def _limit(rumap: RUMap, choice: Choice | None, limit: Limit) -> list[Block]:
     blocks: list[Block] = [
         Paragraph(
             "The dotted line on the map is the limit: no way of releasing anything, however made, has more utility at "
-            "its risk. "
-            f"It was computed by {limit.method}, over mechanisms that see {_statistic(limit)}."
+            f"its risk. It was computed by {limit.method}, over mechanisms that see {_statistic(limit)}."
         )
     ]
     if not limit.certain:
@@ -143,25 +129,19 @@ def _limit(rumap: RUMap, choice: Choice | None, limit: Limit) -> list[Block]:
         if not np.isnan(found["share"]):
             facts.append(
                 f"At the risk of the chosen release the limit is {number(float(found['limit']), 4)}; the chosen "
-                "release reaches "
-                f"{number(100 * float(found['share']), 3)} % of it."
+                f"release reaches {number(100 * float(found['share']), 3)} % of it."
             )
     facts += list(limit.notes)
     if facts:
         blocks.append(Items(tuple(facts)))
+    table = limit.to_dataframe()
+    figures = table[["max_risk", "utility", "reached_risk", "reached_utility"]].to_numpy(dtype=float).tolist()
     lines = tuple(
-        Line(
-            (
-                number(float(row.max_risk)),
-                *(number(float(x)) for x in (row.utility, row.reached_risk, row.reached_utility)),
-                _cut(row.mechanism),
-            )
-        )
-        for row in limit.to_dataframe().itertuples()
+        Line((*map(number, row), _cut(by))) for row, by in zip(figures, table["mechanism"].tolist(), strict=True)
     )
     head = ("risk at most", "utility at most", "risk reached", "utility reached", "by")
-    table = Table(f"The limit ({len(lines)} bounds)", head, lines, (False, True, True, True, False))
-    return [*blocks, Fold("The limit in numbers", (table,))]
+    whole = Table(f"The limit ({len(lines)} bounds)", head, lines, (False, True, True, True, False))
+    return [*blocks, Fold("The limit in numbers", (whole,))]
 
 
 def _statistic(limit: Limit) -> str:
@@ -207,11 +187,7 @@ def _sensitivity(rumap: RUMap, result: Sensitivity, anchor: str) -> list[Block]:
         "risk_change": "median change of risk",
         "utility_change": "median change of utility",
     }
-    shown = [
-        k
-        for k in ("chosen", "risk", "utility", "meets", "regret", "frontier_shared", "risk_change", "utility_change")
-        if k in numbers + texts
-    ]
+    shown = [k for k in heads if k in numbers + texts]
     labels = ["base", *(v.label for v in result.variations)]
     lines = []
     for label, (_, row) in zip(labels, table.iterrows(), strict=True):
@@ -220,14 +196,9 @@ def _sensitivity(rumap: RUMap, result: Sensitivity, anchor: str) -> list[Block]:
             for k in shown
         ]
         lines.append(Line((label, *cells), "doubtful" if chosen and not bool(row["meets"]) else ""))
-    whole = Table(
-        f"Variations ({len(lines) - 1})",
-        ("setting", *(heads[k] for k in shown)),
-        tuple(lines),
-        (False, *(k in numbers for k in shown)),
-    )
-    blocks.append(whole if len(lines) <= OPEN else Fold(f"All {len(lines) - 1} variations", (whole,)))
-    return blocks
+    head = ("setting", *(heads[k] for k in shown))
+    whole = Table(f"Variations ({len(lines) - 1})", head, tuple(lines), (False, *(k in numbers for k in shown)))
+    return [*blocks, folded(whole, OPEN, f"All {len(lines) - 1} variations")]
 
 
 # -- records -------------------------------------------------------------------------------------------
@@ -241,26 +212,20 @@ def _records(choice: Choice | None, max_risk: float | None, found: RecordRisk, a
     ]
     summary = found.summary()
     quantiles = [k for k in summary if k.startswith("quantile_")]
-    head = (
-        "release",
-        "mean risk",
-        *(f"{100 * float(k.removeprefix('quantile_')):g} % have at most" for k in quantiles),
-        "largest",
-        "its position",
-    )
+    shares = (f"{100 * float(k.removeprefix('quantile_')):g} % have at most" for k in quantiles)
+    head = ("release", "mean risk", *shares, "largest", "its position")
+
+    def figures(row: Any) -> list[str]:
+        return [number(float(row[k])) for k in ("mean", *quantiles, "max")]
+
     here = choice.release if choice is not None and choice.release in found.releases else None
     lines = tuple(
         Line(
-            (
-                str(row["release"]),
-                *(number(float(row[k])) for k in ("mean", *quantiles, "max")),
-                str(int(row["riskiest"])),
-            ),
-            "chosen" if row["release"] == here else "",
+            (str(row["release"]), *figures(row), str(int(row["riskiest"]))), "chosen" if row["release"] == here else ""
         )
         for _, row in summary.iterrows()
     )
-    table = Table(f"Risk of the records ({len(lines)} releases)", head, lines, (False, *[True] * (len(head) - 1)))
+    table = Table(f"Risk of the records ({len(lines)} releases)", head, lines)
     one = here if here is not None else found.releases[0] if len(found.releases) == 1 else None
     if np.isfinite(found.risk).any() and (one is not None or len(found.releases) <= CURVES):
         which = f"under {one}" if one is not None else f"under {len(found.releases)} releases"
@@ -268,26 +233,19 @@ def _records(choice: Choice | None, max_risk: float | None, found: RecordRisk, a
         finite = part[np.isfinite(part)]
         if finite.size:
             limit = None if max_risk is None or np.isinf(max_risk) else max_risk
-            words = f"How the risks of {count(len(found.rows), 'record')} are distributed {which}: from {number(float(finite.min()), 4)} to "  # noqa: E501
-            words += f"{number(float(finite.max()), 4)}."
-            drawn = one
-            blocks.append(
-                Picture(
-                    lambda ax: plots.record_risk(found, drawn, ax, max_risk=limit),
-                    f"How the risks of the records are distributed {which}.",
-                    words,
-                    f"{anchor}-recordrisk",
-                    (7.6, 4.4),
-                )
-            )
-    blocks.append(table if len(lines) <= OPEN else Fold(f"Risk of the records under {len(lines)} releases", (table,)))
+            ends = f"from {number(float(finite.min()), 4)} to {number(float(finite.max()), 4)}"
+            words = f"How the risks of {count(len(found.rows), 'record')} are distributed {which}: {ends}."
+            caption = f"How the risks of the records are distributed {which}."
+            draw = partial(plots.record_risk, found, one, max_risk=limit)
+            blocks.append(Picture(draw, caption, words, f"{anchor}-recordrisk", (7.6, 4.4)))
+    blocks.append(folded(table, OPEN, f"Risk of the records under {len(lines)} releases"))
     if one is not None:
         worst = found.riskiest(min(RISKIEST, len(found.rows)), one)
         rows = tuple(
             Line((str(int(r.row)), number(float(r.risk)), number(float(r.uncertainty)))) for r in worst.itertuples()
         )
         caption = f"The records at most risk under {one}, by their position in the file (counted from 0)"
-        blocks.append(Table(caption, ("position", "risk", "intruder's U"), rows, (False, True, True)))
+        blocks.append(Table(caption, ("position", "risk", "intruder's U"), rows))
     return blocks
 
 

@@ -7,9 +7,9 @@ only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import singledispatch
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from ..beliefs import FiniteBelief, NormalBelief, PyMCBelief, TableBelief
 from ..losses import (
     CRPS,
     Absolute,
-    CustomLoss,
     Huber,
     IntervalScore,
     KullbackLeibler,
@@ -48,6 +47,8 @@ from ..users.user import Snooper
 from .numbers import number
 
 __all__ = ["formulas"]
+
+Found = TypeVar("Found")
 
 LOW = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 GREEK = {
@@ -191,157 +192,102 @@ def _(belief: TableBelief) -> str:
 @_belief.register
 def _(belief: PyMCBelief) -> list[str]:
     # The model's own account of itself: names, laws and their arguments; constants that are arrays are not shown.
-    model = belief.anatomy(belief.size or 2).model
+    model = belief.built(belief.size or 2).model
     return [" ".join(line.split()) for line in str(model.str_repr(formatting="plain")).splitlines() if line.strip()]
 
 
 # -- targets -------------------------------------------------------------------------------------------
 
 
-@singledispatch
 def _target(target: Any) -> str:
-    return str(target.describe())
+    found = _known(_TARGETS, target)
+    return found(target) if found is not None else str(target.describe())
 
 
-@_target.register
-def _(target: Record) -> str:
-    return f"x{_low(target.row)}"
-
-
-@_target.register
-def _(target: Records) -> str:
-    return "(x₀, …, xₙ₋₁)"
-
-
-@_target.register
-def _(target: EachRecord) -> str:
-    return "xᵢ, for every i" if target.rows is None else f"xᵢ, for each of {len(target.rows)} records i"
-
-
-@_target.register
-def _(target: NewRecord) -> str:
-    return "xₙ, a record that is not in the file"
-
-
-@_target.register
-def _(target: Parameter) -> str:
+def _parameter(target: Parameter) -> str:
     name = GREEK.get(target.name, target.name)
     return name if target.component is None else f"{name}{_low(target.component)}"
 
 
-@_target.register
-def _(target: Average) -> str:
-    return "(x₀ + … + xₙ₋₁) / n"
-
-
-@_target.register
-def _(target: Maximum) -> str:
-    return "max over i of xᵢ"
-
-
-@_target.register
-def _(target: Minimum) -> str:
-    return "min over i of xᵢ"
-
-
-@_target.register
-def _(target: OrderStatistic) -> str:
-    return f"x₍{_low(target.order)}₎"
-
-
-@_target.register
-def _(target: Percentile) -> str:
-    return f"x₍ₖ₎, k = ⌈{number(target.p)} n⌉"
-
-
-@_target.register
-def _(target: Functional) -> str:
+def _functional(target: Functional) -> str:
     of = ", ".join(_target(part) for part in target.parts)
     return f"f({of})" + (f", {target.name}" if target.name else "")
 
 
-@_target.register
-def _(target: Identity) -> str:
-    return f"J, {target.describe()}"
+_TARGETS: dict[type, Callable[[Any], str]] = {
+    Record: lambda t: f"x{_low(t.row)}",
+    Records: lambda t: "(x₀, …, xₙ₋₁)",
+    EachRecord: lambda t: "xᵢ, for every i" if t.rows is None else f"xᵢ, for each of {len(t.rows)} records i",
+    NewRecord: lambda t: "xₙ, a record that is not in the file",
+    Parameter: _parameter,
+    Average: lambda t: "(x₀ + … + xₙ₋₁) / n",
+    Maximum: lambda t: "max over i of xᵢ",
+    Minimum: lambda t: "min over i of xᵢ",
+    OrderStatistic: lambda t: f"x₍{_low(t.order)}₎",
+    Percentile: lambda t: f"x₍ₖ₎, k = ⌈{number(t.p)} n⌉",
+    Functional: _functional,
+    Identity: lambda t: f"J, {t.describe()}",
+}
 
 
 # -- losses --------------------------------------------------------------------------------------------
 
 
-@singledispatch
 def _loss(loss: Any, several: bool) -> str:
-    return str(loss)
+    found = _known(_LOSSES, loss)
+    return found(loss, several) if found is not None else str(loss)
 
 
-@_loss.register
-def _(loss: Quadratic, several: bool) -> str:
+def _quadratic(loss: Quadratic, several: bool) -> str:
     weights = np.asarray(loss.weights, dtype=float)
     if weights.ndim == 2:
         return f"(d − θ)ᵀ W (d − θ), W = {_matrix(weights, 'W')}"
     return _summed("({} − {})²", loss.weights, several)
 
 
-@_loss.register
-def _(loss: Absolute, several: bool) -> str:
-    return _summed("|{} − {}|", loss.weights, several)
-
-
-@_loss.register
-def _(loss: Power, several: bool) -> str:
-    return _summed("|{} − {}|^" + number(loss.p), loss.weights, several)
-
-
-@_loss.register
-def _(loss: Huber, several: bool) -> str:
+def _huber(loss: Huber, several: bool) -> str:
     delta, rest = number(loss.delta), number(loss.delta**2 / 2)
     return _summed("h({} − {})", loss.weights, several) + f", h(e) = e²/2 if |e| ≤ {delta}, else {delta} |e| − {rest}"
 
 
-@_loss.register
-def _(loss: Pinball, several: bool) -> str:
-    one = "({1} − {0}) (" + number(loss.q) + " − 1[{1} < {0}])"
-    return _summed(one, loss.weights, several)
-
-
-@_loss.register
-def _(loss: Linex, several: bool) -> str:
+def _linex(loss: Linex, several: bool) -> str:
     a, b = number(loss.a), number(loss.b)
     one = f"exp({a} e) − {a} e − 1"
     one = one if loss.b == 1 and not several else f"({one})" if loss.b == 1 else f"{b} ({one})"
     return ("Σₖ " if several else "") + f"{one}, e = {'dₖ − θₖ' if several else 'd − θ'}"
 
 
-@_loss.register
-def _(loss: ZeroOne, several: bool) -> str:
+def _zero_one(loss: ZeroOne, several: bool) -> str:
     if not np.any(np.asarray(loss.tolerance)):
         return "1[d ≠ θ]"
     return f"1[|d − θ| > {_vector(np.atleast_1d(loss.tolerance))}]" + (" in any component" if several else "")
 
 
-@_loss.register
-def _(loss: LogScore, several: bool) -> str:
-    return "−log d(θ), d a distribution"
-
-
-@_loss.register
-def _(loss: KullbackLeibler, several: bool) -> str:
-    return "−Σₖ θₖ log dₖ" if loss.entropy else "Σₖ θₖ log(θₖ / dₖ)"
-
-
-@_loss.register
-def _(loss: CRPS, several: bool) -> str:
-    return _summed("E|T − {1}| − E|T − T′|/2", loss.weights, several) + ", T and T′ drawn from d, a distribution"
-
-
-@_loss.register
-def _(loss: IntervalScore, several: bool) -> str:
+def _interval(loss: IntervalScore, several: bool) -> str:
     alpha = number(2 / (1 - loss.level), 4)
     return _summed(f"u − l + {alpha} (l − {{1}})₊ + {alpha} ({{1}} − u)₊", loss.weights, several) + ", d = (l, u)"
 
 
-@_loss.register
-def _(loss: CustomLoss, several: bool) -> str:
-    return str(loss)
+_LOSSES: dict[type, Callable[[Any, bool], str]] = {
+    Quadratic: _quadratic,
+    Absolute: lambda x, several: _summed("|{} − {}|", x.weights, several),
+    Power: lambda x, several: _summed("|{} − {}|^" + number(x.p), x.weights, several),
+    Huber: _huber,
+    Pinball: lambda x, several: _summed("({1} − {0}) (" + number(x.q) + " − 1[{1} < {0}])", x.weights, several),
+    Linex: _linex,
+    ZeroOne: _zero_one,
+    LogScore: lambda x, several: "−log d(θ), d a distribution",
+    KullbackLeibler: lambda x, several: "−Σₖ θₖ log dₖ" if x.entropy else "Σₖ θₖ log(θₖ / dₖ)",
+    CRPS: lambda x, several: (
+        _summed("E|T − {1}| − E|T − T′|/2", x.weights, several) + ", T and T′ drawn from d, a distribution"
+    ),
+    IntervalScore: _interval,
+}
+
+
+def _known(table: Mapping[type, Found], thing: object) -> Found | None:
+    """What a table has for the class of an object, or for the nearest class above it."""
+    return next((table[kind] for kind in type(thing).__mro__ if kind in table), None)
 
 
 def _closed(loss: Any, several: bool) -> str:

@@ -34,51 +34,40 @@ def method_notes(maps: Sequence[RUMap]) -> list[str]:
     if _modelled(maps):
         notes.append(
             "Each user is a decision maker with a belief, a target and a loss. After a release the user takes the "
-            "estimate with the "
-            "least expected loss; that least expected loss is the user's uncertainty, U = min over d of E[ loss(d, "
-            "target) | release ]. "
-            "(A user with a fixed rule takes that rule's estimate instead of the best one.) Risk is a decreasing "
-            "function of the "
-            "intruder's U and utility of the scientist's (Trottini and Fienberg 2002). U is averaged over releases "
-            "before the function "
-            "is applied, so the order of releases does not depend on which decreasing function it is."
+            "estimate with the least expected loss; that least expected loss is the user's uncertainty, U = min over d "
+            "of E[ loss(d, target) | release ]. (A user with a fixed rule takes that rule's estimate instead of the "
+            "best one.) Risk is a decreasing function of the intruder's U and utility of the scientist's (Trottini and "
+            "Fienberg 2002). U is averaged over releases before the function is applied, so the order of releases does "
+            "not depend on which decreasing function it is."
         )
     notes.append(
         "The map sets the risk of every candidate release against its utility (Duncan, Keller-McNulty and Stokes "
-        "2001). A release is on "
-        "the frontier if no other one has at most its risk and at least its utility and is strictly better in one of "
-        "them (Karr et al. "
-        "2006). The chosen release has the greatest utility among those whose risk is at most the threshold; ties go "
-        "to the lower risk."
+        "2001). A release is on the frontier if no other one has at most its risk and at least its utility and is "
+        "strictly better in one of them (Karr et al. 2006). The chosen release has the greatest utility among those "
+        "whose risk is at most the threshold; ties go to the lower risk."
     )
     if _from_scenarios(maps):
         notes.append(
             "Risks of additive noise are those of a snooper who knows the target's row, its rank in the file or its "
-            "place in the "
-            "population (Duncan, Keller-McNulty and Stokes 2001, section IV)."
+            "place in the population (Duncan, Keller-McNulty and Stokes 2001, section IV)."
         )
     if _measured(maps):
         notes.append(
             "Measures compare a released data set with the original: overlap of confidence regions and divergence "
-            "(Karr et al. 2006), "
-            "distribution functions, clusters and propensity scores (Karr, Oganian, Reiter and Woo), record linkage "
-            "(Winkler 2004). "
-            "They describe one data set, whereas U speaks of what a user believes."
+            "(Karr et al. 2006), distribution functions, clusters and propensity scores (Karr, Oganian, Reiter and "
+            "Woo), record linkage (Winkler 2004). They describe one data set, whereas U speaks of what a user believes."
         )
     if any(isinstance(u, Panel) for m in maps for u in m.users or ()):
         notes.append(
             "A panel is several users in the place of one. Of intruders the one who knows most counts, the least U, "
-            "unless the study "
-            "says otherwise; of scientists the mean counts."
+            "unless the study says otherwise; of scientists the mean counts."
         )
     if _sampled(maps):
         notes.append(
             "Some posteriors were sampled. Such a number carries its Monte Carlo error, and a release is marked where "
-            "the sampler did not "
-            "converge: R-hat above 1.01, an effective sample size below 400 (or a tenth of the draws, if these are "
-            "fewer than 4,000), "
-            "a divergence, or a Pareto k of 0.7 or more where draws of one release were weighted for another (Vehtari "
-            "et al. 2021, 2024)."
+            "the sampler did not converge: R-hat above 1.01, an effective sample size below 400 (or a tenth of the "
+            "draws, if these are fewer than 4,000), a divergence, or a Pareto k of 0.7 or more where draws of one "
+            "release were weighted for another (Vehtari et al. 2021, 2024)."
         )
     if any(((m.risk_error > 0) | (m.utility_error > 0)).any() for m in maps):
         notes.append(
@@ -87,10 +76,8 @@ def method_notes(maps: Sequence[RUMap]) -> list[str]:
         )
     notes.append(
         "An error after ± is one standard error; numbers without one are exact up to rounding, or were given without "
-        "an error. The "
-        "fingerprint is a hash of the map's labels and numbers: the same map gives the same fingerprint, and the same "
-        "report byte by byte "
-        "(but for its date)."
+        "an error. The fingerprint is a hash of the map's labels and numbers: the same map gives the same fingerprint, "
+        "and the same report byte by byte (but for its date)."
     )
     return notes
 

@@ -11,7 +11,7 @@ from ..decide import Choice
 from ..maps.rumap import RUMap
 from ..maps.scores import Column
 from ..users.panel import Panel
-from .blocks import Block, Fold, Formula, Items, Line, Paragraph, Table
+from .blocks import Block, Fold, Formula, Items, Line, Paragraph, Table, folded
 from .formulas import formulas
 from .numbers import number, value
 
@@ -57,12 +57,9 @@ def _words(said: str, who: str) -> list[Block]:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     # A user without a name of his own is called by his role.
     lines = [re.sub(r"^The (user|snooper) (?=believes |takes )", f"The {who} ", line) for line in lines]
-    head = (
-        []
-        if not lines or lines[0].lower().startswith(f"the {who}")
-        else [Paragraph(f"The {who}, in the study's words:")]
-    )
-    return [*head, *map(Paragraph, lines)]
+    if lines and not lines[0].lower().startswith(f"the {who}"):
+        lines.insert(0, f"The {who}, in the study's words:")
+    return [*map(Paragraph, lines)]
 
 
 def _formula(user: Any, who: str) -> list[Block]:
@@ -80,11 +77,10 @@ def _panel(panel: Panel, who: str) -> list[Block]:
             continue
         said = re.sub(r"^The (user|snooper) ", "", member.describe())
         inside += [Paragraph(f"{name}: {said}"), *_formula(member, who)]
-    return (
-        [*blocks, *inside]
-        if len(panel.members) <= OPEN
-        else [*blocks, Fold(f"The {len(panel.members)} members", tuple(inside))]
-    )
+    return [
+        *blocks,
+        *(inside if len(panel.members) <= OPEN else [Fold(f"The {len(panel.members)} members", tuple(inside))]),
+    ]
 
 
 def _members(rumap: RUMap, who: str, choice: Choice | None) -> list[Block]:
@@ -101,18 +97,10 @@ def _members(rumap: RUMap, who: str, choice: Choice | None) -> list[Block]:
             error = rumap.columns.get(column.removesuffix("_uncertainty") + "_error", np.zeros(len(rumap)))
             cells.insert(0, value(u[choice.row.position], error[choice.row.position]))
         lines.append(Line((name, *cells)))
-    head = (
-        "member",
-        *(["U after the chosen release"] if choice is not None else []),
-        "least U of any release",
-        "largest U",
-    )
-    table = Table(
-        f"Members of the {who}s' panel ({len(lines)})", head, tuple(lines), (False, *[True] * (len(head) - 1))
-    )
-    return (
-        [table] if len(lines) <= 40 else [Fold(f"What each of the {len(lines)} members still does not know", (table,))]
-    )
+    after = ["U after the chosen release"] if choice is not None else []
+    head = ("member", *after, "least U of any release", "largest U")
+    table = Table(f"Members of the {who}s' panel ({len(lines)})", head, tuple(lines))
+    return [folded(table, 40, f"What each of the {len(lines)} members still does not know")]
 
 
 def _scores(rumap: RUMap) -> list[str]:

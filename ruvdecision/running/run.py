@@ -81,8 +81,8 @@ def run(
     shared : object, optional
         The first argument of every function. A worker gets it once.
     executor : concurrent.futures.Executor, optional
-        Who does it: a process or thread pool, ``dask.distributed``'s ``Client.get_executor()``; one after the other here
-        if not given. Results are the same.
+        Who does it: a process or thread pool, ``dask.distributed``'s ``Client.get_executor()``; one after the other
+        here if not given. Results are the same.
     checkpoint : str or Path, optional
         A directory. Each finished task is on disk there before the next is taken; tasks that are there already are not
         done again. Their results must be numbers, text, arrays, lists or dictionaries of them.
@@ -160,11 +160,15 @@ def _elsewhere(
     executor: Executor, tasks: Sequence[Task], todo: Sequence[int], shared: Any
 ) -> Iterator[tuple[int, Any]]:
     """Results as workers finish them. A worker that lacks what is shared says so, and gets it with the next task."""
-    token, cargo = uuid.uuid4().hex, None
+    token = uuid.uuid4().hex
     waiting: deque[tuple[int, bytes | None]] = deque((i, None) for i in todo)
+    held: list[int] = []
     flying: dict[Future[Reply], int] = {}
-    workers: set[tuple[str, int, int]] = set()
+    carriers: set[int] = set()
+    lacking: set[Worker] = set()
+    workers: set[Worker] = set()
     errors: dict[int, BaseException] = {}
+    cargo = None
     _SHARED[token] = shared
     try:
         while waiting or flying:
@@ -176,20 +180,31 @@ def _elsewhere(
                 i, error = flying.pop(future), future.exception()
                 if isinstance(error, (BrokenExecutor, KeyboardInterrupt)):
                     raise error
+                if i in carriers:
+                    carriers.remove(i)
+                    lacking.clear()
+                    waiting.extendleft((j, None) for j in reversed(held))
+                    held.clear()
                 if error is not None:
                     errors[i] = error
                     continue
                 reply = future.result()
                 workers.add(reply.worker)
-                if reply.result is None:
+                if reply.result is not None:
+                    yield i, reply.result[0]
+                elif reply.worker in lacking:
+                    held.append(i)  # what its worker lacks is on the way
+                else:
+                    lacking.add(reply.worker)
+                    carriers.add(i)
                     cargo = pack(shared) if cargo is None else cargo
                     waiting.appendleft((i, cargo))
-                else:
-                    yield i, reply.result[0]
             if errors:
                 # The first error by the order of tasks is raised: those before it must be done, those after it not.
                 first = min(errors)
-                waiting = deque(item for item in waiting if item[0] < first)
+                waiting = deque(item for item in (*((j, None) for j in held), *waiting) if item[0] < first)
+                held.clear()
+                lacking.clear()  # a carrier may be among those after it
                 if not waiting and all(i > first for i in flying.values()):
                     raise errors[first]
     except (BrokenExecutor, CancelledError) as error:
@@ -225,10 +240,14 @@ class _Sealed(bytes):
     __str__ = __repr__
 
 
+Worker = tuple[str, int, int]
+"""Machine, process and thread."""
+
+
 class Reply(NamedTuple):
     """A worker's answer: who it is, and the result in a tuple of one, or None if it does not have what is shared."""
 
-    worker: tuple[str, int, int]
+    worker: Worker
     result: tuple[Any] | None
 
 

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 
 from ..engines.rules import clipped_noise as incomes
 from ..errors import InputError
-from ..maps.columns import tell_apart
-from ..maps.rumap import RUMap
+from ..maps.columns import Labels, tell_apart
+from ..maps.rumap import Provenance, RUMap
 from ..masks.noise import Noise
 from ..protocols import Value
 from . import bayes, exact, formulas
@@ -179,13 +179,15 @@ def map_curves(listed: Sequence[Curve], noise_variance: ArrayLike) -> RUMap:
     texts = tell_apart([str(m) for m in masks])
     repeat = lambda values: [x for x in values for _ in grid]  # noqa: E731
     plain = all(c.population is None and c.noise is None and c.data is None for c in listed)
+    labels = [f"{name}: {text}" for name in short for text in texts] if many else list(texts)
+    engines = repeat([{"paper": "closed form", "exact": "exact", "bayes": "exact"}[c.method] for c in listed])
     return RUMap.build(
         masks=masks * len(listed),
-        labels=[f"{name}: {text}" for name in short for text in texts] if many else list(texts),
+        labels=Labels(labels, repeat([f"{name}: Noise" for name in short]) if many else None),
         intruder=Value.exact(np.concatenate([c.uncertainty(grid) for c in listed])),
         scientist=Value.exact(np.concatenate([c.scientist_uncertainty(grid) for c in listed])),
         before=(repeat([c.before for c in listed]), None),
-        engine=repeat([{"paper": "closed form", "exact": "exact", "bayes": "exact"}[c.method] for c in listed]),
+        provenance=Provenance(engines, tuple(dict.fromkeys(note for c in listed for note in c.notes))),
         columns={
             "target": repeat([c.target for c in listed]),
             "knowledge": repeat([c.knowledge for c in listed]),
@@ -193,13 +195,11 @@ def map_curves(listed: Sequence[Curve], noise_variance: ArrayLike) -> RUMap:
             "formula": repeat([c.formula for c in listed]),
             "utility_informed": np.concatenate([c.utility(grid, informed=True) for c in listed]),
         },
-        technique=repeat([f"{name}: Noise" for name in short]) if many else None,
         attrs={
             "intruder": "; ".join(f"{name}: {c.formula}" for name, c in zip(short, listed, strict=True)),
             "scientist": "; ".join(dict.fromkeys(f"wants the population {c.scientist}" for c in listed)),
             "scenario": json.dumps([c.settings() for c in listed]) if plain else "",
         },
-        notes=tuple(dict.fromkeys(note for c in listed for note in c.notes)),
     )
 
 

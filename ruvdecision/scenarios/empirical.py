@@ -16,9 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..checks import Seed, as_seed_sequence, check_choice, check_integer
 from ..engines.rules.clipped_noise import index_error, position_error, scientist_error
+from ..engines.rules.losses import sampling_shares
 from ..errors import InputError
-from ..maps.columns import tell_apart
-from ..maps.rumap import RUMap
+from ..losses import Quadratic
+from ..maps.columns import Labels, tell_apart
+from ..maps.rumap import Provenance, RUMap
 from ..masks.frame import Frame
 from ..masks.noise import Noise
 from ..protocols import Array, Value
@@ -116,12 +118,9 @@ def empirical(
     root = as_seed_sequence(seed)
     masks = [Noise(variance=float(v), lower=lower, upper=upper, where=where, times=times) for v in grid]
     _check_inside(x, masks[0])
-    deviations = np.sqrt(grid)[:, None] * _factor(masks[0], x)
-    solved = {
-        m: (_simulate if m == "simulate" else _exact)(x, deviations, masks[0], wanted, states, replicates, root)
-        for m in ways
-    }
-    return _build(grid, masks, wanted, states, solved, replicates, root, x)
+    case = _Case(x, np.sqrt(grid)[:, None] * _factor(masks[0], x), masks[0].lower, masks[0].upper, wanted, states)
+    solved = {m: case.simulate(replicates, root) if m == "simulate" else case.exact() for m in ways}
+    return _build(grid, masks, case, solved, replicates, root)
 
 
 @dataclass(frozen=True)
@@ -137,14 +136,8 @@ class _Wanted:
     def of(cls, target: Any, x: Array) -> _Wanted:
         named = {"maximum": Maximum(), "minimum": Minimum(), "max": Maximum(), "min": Minimum()}
         if isinstance(target, str):
-            if target not in named:
-                raise InputError(
-                    "A target must be 'maximum', 'minimum', a percentile p or a target",
-                    target,
-                    "Use Percentile(0.99) or OrderStatistic(3)",
-                )
-            target = named[target]
-        elif isinstance(target, (float, np.floating)) and not isinstance(target, bool):
+            target = named.get(target, target)
+        elif isinstance(target, (float, np.floating)):
             target = Percentile(float(target))
         if not (is_target(target) and target.ranked):
             raise InputError(
@@ -166,76 +159,71 @@ class _Solved:
     scientist: Value
 
 
-# -- by simulation ---------------------------------------------------------------------------------------------
-
-
-def _simulate(
-    x: Array,
-    deviations: Array,
-    mask: Noise,
-    wanted: list[_Wanted],
-    states: list[str],
-    replicates: int,
-    seed: np.random.SeedSequence,
-) -> _Solved:
-    n, size, many = len(x), len(deviations), len(wanted)
-    rng = np.random.default_rng(seed)
-    # Around the mean, so that sums of squares lose no digits.
-    centre = float(x.mean())
-    around = x - centre
-    low = None if mask.lower is None else mask.lower - centre
-    high = None if mask.upper is None else mask.upper - centre
-    rows, ranks = np.array([w.row for w in wanted]), np.array([w.rank for w in wanted]) - 1
-    losses = _Losses(np.zeros((len(states), size, many)), np.zeros((2, len(states), size, many)))
-    sums, squares = np.empty((size, replicates)), np.empty((size, replicates))
-    step = min(replicates, max(1, min(CHUNK // n, 25 * CHUNK // (size * many))))
-    taken = np.empty((len(states), size, step, many))
-    buffer, ones = np.empty((step, n)), np.ones(n)
-    for start in range(0, replicates, step):
-        # One stream from the first replicate to the last: the size of a block changes nothing.
-        draws = rng.standard_normal((min(step, replicates - start), n))
-        count = len(draws)
-        released = buffer[:count]
-        for g in range(size):
-            np.multiply(draws, deviations[g], out=released)
-            released += around
-            if low is not None:
-                np.maximum(released, low, out=released)
-            if high is not None:
-                np.minimum(released, high, out=released)
-            sums[g, start : start + count] = released @ ones
-            squares[g, start : start + count] = np.einsum("mn,mn->m", released, released)
-            if "index" in states:
-                taken[states.index("index"), g, :count] = released[:, rows]
-            if "position" in states:  # the last to look, because it sorts
-                taken[states.index("position"), g, :count] = _at_ranks(released, ranks)
-        losses.add(np.square(taken[:, :, :count] - around[rows]), first=start == 0)
-    means = sums / n
-    sampling = (squares - n * means**2) / ((n - 1) * n)
-    return _Solved(losses.value(replicates), _mean_error(means, sampling))
-
-
 @dataclass(frozen=True, eq=False)
-class _Losses:
-    """Sums of losses and of their squares, about the first replicate's so that a small spread keeps its digits."""
+class _Case:
+    """The records, the noise's standard deviations (grid, records or 1), its bounds, targets and states of knowledge."""
 
-    base: Array
-    sums: Array
+    x: Array
+    deviations: Array
+    lower: Any
+    upper: Any
+    wanted: list[_Wanted]
+    states: list[str]
 
-    def add(self, losses: Array, *, first: bool) -> None:
-        """Add a block, (states, grid, replicates, targets)."""
-        if first:
-            self.base[:] = losses[:, :, 0]
-        losses -= self.base[:, :, None]
-        self.sums[0] += losses.sum(axis=2)
-        self.sums[1] += np.square(losses, out=losses).sum(axis=2)
+    def simulate(self, replicates: int, seed: np.random.SeedSequence) -> _Solved:
+        """Eqs 12 to 14 from simulated releases."""
+        n, size = len(self.x), len(self.deviations)
+        rng = np.random.default_rng(seed)
+        # Around the mean, so that sums of squares lose no digits.
+        centre = float(self.x.mean())
+        around, ones = self.x - centre, np.ones(n)
+        rows, ranks = np.array([w.row for w in self.wanted]), np.array([w.rank for w in self.wanted]) - 1
+        losses = np.empty((len(self.states), size, replicates, len(self.wanted)))
+        sums, squares = np.empty((size, replicates)), np.empty((size, replicates))
+        step = min(replicates, max(1, CHUNK // n))
+        buffer = np.empty((step, n))
+        for start in range(0, replicates, step):
+            # One stream from the first replicate to the last: the size of a block changes nothing.
+            draws = rng.standard_normal((min(step, replicates - start), n))
+            block, released = slice(start, start + len(draws)), buffer[: len(draws)]
+            for g in range(size):
+                np.multiply(draws, self.deviations[g], out=released)
+                released += around
+                if self.lower is not None:
+                    np.maximum(released, self.lower - centre, out=released)
+                if self.upper is not None:
+                    np.minimum(released, self.upper - centre, out=released)
+                sums[g, block] = released @ ones
+                squares[g, block] = np.einsum("mn,mn->m", released, released)
+                if "index" in self.states:
+                    losses[self.states.index("index"), g, block] = released[:, rows]
+                if "position" in self.states:  # the last to look, because it sorts
+                    losses[self.states.index("position"), g, block] = _at_ranks(released, ranks)
+        losses = np.square(losses - around[rows])
+        means = sums / n
+        moments = np.stack([means, (squares - n * means**2) / ((n - 1) * n)], axis=-1)
+        shares, off = sampling_shares(moments, np.zeros(1), Quadratic())
+        snoopers, scientist = _mean(np.moveaxis(losses, 3, 1)), _mean(shares)
+        return _Solved(snoopers, Value(scientist.value - off, scientist.error))
 
-    def value(self, replicates: int) -> Value:
-        """Mean and standard error, (states, targets, grid)."""
-        away = self.sums[0] / replicates
-        spread = np.maximum(self.sums[1] / replicates - away**2, 0.0)
-        error = np.sqrt(spread / (replicates - 1)) if replicates > 1 else np.full(away.shape, np.nan)
-        return Value(np.moveaxis(self.base + away, 1, 2), np.moveaxis(error, 1, 2))
+    def exact(self) -> _Solved:
+        """The same by integration."""
+        variances = np.broadcast_to(self.deviations**2, (len(self.deviations), len(self.x)))
+        snoopers = np.empty((len(self.states), len(self.wanted), len(variances)))
+        for s, state in enumerate(self.states):
+            for t, w in enumerate(self.wanted):
+                if state == "index":
+                    snoopers[s, t] = index_error(self.x[w.row], variances[:, w.row], self.lower, self.upper)
+                else:
+                    snoopers[s, t] = position_error(self.x, variances, w.rank, self.lower, self.upper)
+        return _Solved(Value.exact(snoopers), Value.exact(scientist_error(self.x, variances, self.lower, self.upper)))
+
+
+def _mean(losses: Array) -> Value:
+    """Mean over the replicates, the last axis, with its standard error; one replicate has none."""
+    count = losses.shape[-1]
+    error = losses.std(axis=-1, ddof=1) / np.sqrt(count) if count > 1 else np.full(losses.shape[:-1], np.nan)
+    return Value(losses.mean(axis=-1), error)
 
 
 def _at_ranks(released: Array, ranks: NDArray[np.int64]) -> Array:
@@ -248,54 +236,13 @@ def _at_ranks(released: Array, ranks: NDArray[np.int64]) -> Array:
     return np.asarray(released[:, ranks])
 
 
-def _mean_error(means: Array, sampling: Array) -> Value:
-    """Eq. 14 from each release's mean (about the records' mean) and s^2/n, shape (grid, replicates)."""
-    count = means.shape[1]
-    bias = means.mean(axis=1)
-    value = sampling.mean(axis=1) + bias**2
-    if count == 1:
-        return Value(value, np.full(len(value), np.nan))
-    shares = sampling + 2 * bias[:, None] * (means - bias[:, None])
-    return Value(value - means.var(axis=1, ddof=1) / count, shares.std(axis=1, ddof=1) / np.sqrt(count))
-
-
-# -- exactly -----------------------------------------------------------------------------------------------------
-
-
-def _exact(
-    x: Array,
-    deviations: Array,
-    mask: Noise,
-    wanted: list[_Wanted],
-    states: list[str],
-    replicates: int,
-    seed: np.random.SeedSequence,
-) -> _Solved:
-    variances = np.broadcast_to(deviations**2, (len(deviations), len(x)))
-    snoopers = np.empty((len(states), len(wanted), len(deviations)))
-    for s, state in enumerate(states):
-        for t, w in enumerate(wanted):
-            if state == "index":
-                snoopers[s, t] = index_error(x[w.row], variances[:, w.row], mask.lower, mask.upper)
-            else:
-                snoopers[s, t] = position_error(x, variances, w.rank, mask.lower, mask.upper)
-    return _Solved(Value.exact(snoopers), Value.exact(scientist_error(x, variances, mask.lower, mask.upper)))
-
-
 # -- the map -----------------------------------------------------------------------------------------------------
 
 
 def _build(
-    grid: Array,
-    masks: list[Noise],
-    wanted: list[_Wanted],
-    states: list[str],
-    solved: dict[str, _Solved],
-    replicates: int,
-    root: Any,
-    x: Array,
+    grid: Array, masks: list[Noise], case: _Case, solved: dict[str, _Solved], replicates: int, root: Any
 ) -> RUMap:
-    size = len(grid)
+    size, wanted, states = len(grid), case.wanted, case.states
     order = [(t, s, m) for t in range(len(wanted)) for s in range(len(states)) for m in solved]
     names = [f"{wanted[t].name}, {states[s]}" + (f", {m}" if len(solved) > 1 else "") for t, s, m in order]
     texts = tell_apart([f"Noise(variance={v:.10g})" for v in grid])
@@ -310,18 +257,22 @@ def _build(
         parts = [pick(solved[m], t, s) for t, s, m in order]
         return Value(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
 
-    return RUMap.build(
-        masks=masks * len(order),
-        labels=[f"{name}: {text}" for name in names for text in texts],
-        intruder=stacked(lambda v, t, s: (v.snoopers.value[s, t], v.snoopers.error[s, t])),
-        scientist=stacked(lambda v, t, s: v.scientist),
-        engine=repeat([{"simulate": "simulated", "exact": "exact"}[m] for _, _, m in order]).tolist(),
+    # The masks may hold one boolean per record; what is shown of them does not.
+    labels = Labels(
+        [f"{name}: {text}" for name in names for text in texts],
         technique=repeat([f"{name}: Noise" for name in names]).tolist(),
-        # The masks may hold one boolean per record; what is shown of them does not.
         parameters={
             "variance": np.tile(grid, len(order)),
             **{k: np.full(size * len(order), v) for k, v in bounds.items()},
         },
+    )
+    engines = repeat([{"simulate": "simulated", "exact": "exact"}[m] for _, _, m in order]).tolist()
+    return RUMap.build(
+        masks=masks * len(order),
+        labels=labels,
+        intruder=stacked(lambda v, t, s: (v.snoopers.value[s, t], v.snoopers.error[s, t])),
+        scientist=stacked(lambda v, t, s: v.scientist),
+        provenance=Provenance(engines, tuple(dict.fromkeys(w.note for w in wanted if w.note))),
         columns={
             "target": repeat([wanted[t].name for t, _, _ in order]),
             "knowledge": repeat([states[s] for _, s, _ in order]),
@@ -332,11 +283,10 @@ def _build(
             "seed": str(root.entropy),
             "replicates": replicates if "simulate" in solved else 0,
             "data": "given",
-            "records": len(x),
+            "records": len(case.x),
             "intruder": "takes the target's row (index knowledge) or the released value of its rank (position knowledge)",
             "scientist": "takes the released mean for the population mean (Duncan et al., eqs 13 and 14)",
         },
-        notes=tuple(dict.fromkeys(w.note for w in wanted if w.note)),
     )
 
 

@@ -15,13 +15,13 @@ from ruvdecision.analyses.limit import limit
 from ruvdecision.analyses.limit.pairs import Pairs
 from ruvdecision.analyses.limit.programme import Programme, Study
 from ruvdecision.beliefs import FiniteBelief, NormalBelief, TableBelief
+from ruvdecision.channels.steps import About
 from ruvdecision.engines.finite.whole_file import WholeFile
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, Huber, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Microaggregate, Noise, Release, Shuffle, Stochastic, Suppress
 from ruvdecision.masks.mechanism import Apart, Combine, Mechanism
-from ruvdecision.numerics.counts import compositions
 from ruvdecision.targets import Average, Functional, Identity, NewRecord, Parameter, Record, Records
 from ruvdecision.users.user import Snooper, User
 
@@ -368,13 +368,14 @@ def test_mechanism_releases_and_is_inverted():
     rng = np.random.default_rng(2)
     mask = Mechanism(rng.dirichlet(np.ones(3), size=6), outputs=[0.1, 0.5, 0.9], outcomes=[0, 1], records=3, rows=[1])
     shown = [mask.release([0.0, 1.0, 1.0], seed)[0] for seed in range(4000)]
-    row = mask.table[mask.index_of(np.array([0, 1, 1]))]
+    step = mask.steps(About(3, (0,)), np.empty((1, 0)))[0]
+    row = step.matrix[step.index_of(np.array([0, 1, 1]))]
     counts = np.array([np.mean(np.isclose(shown, v)) for v in mask.outputs])
     assert np.all(np.abs(counts - row) < 4 * np.sqrt(row * (1 - row) / 4000))
     # Bayes' rule by listing all eight files.
     files = np.array(np.meshgrid([0, 1], [0, 1], [0, 1], indexing="ij")).reshape(3, -1).T
     weight = sum(p * np.prod(law[files], axis=1) for p, law in zip(coin.prior, coin.law, strict=True))
-    table = mask.table[[mask.index_of(f) for f in files]]
+    table = step.matrix[[step.index_of(f) for f in files]]
     u = 0.0
     for o in range(3):
         joint = weight * table[:, o]
@@ -396,17 +397,6 @@ def test_combine_releases_what_its_channel_says():
     pair = shown[:, [2, 0]]
     assert np.all(np.abs(pair.mean(axis=0) - [11.5, 3.0]) < 4 * np.sqrt([0.5, 0.3]) / np.sqrt(4000))
     assert np.allclose(np.cov(pair.T), [[0.5, 0.2], [0.2, 0.3]], atol=0.05)
-
-
-def test_compositions_are_all_and_once():
-    for total, parts in [(0, 3), (4, 1), (5, 3), (2, 4)]:
-        listed = compositions(total, parts)
-        assert (listed.sum(axis=1) == total).all()
-        assert (
-            len({tuple(r) for r in listed.tolist()})
-            == len(listed)
-            == int(scipy.special.comb(total + parts - 1, parts - 1) + 0.5)
-        )
 
 
 # -- the object and its errors -----------------------------------------------------------------------------

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruvdecision.analyses.optimise import Optimum, optimise
-from ruvdecision.analyses.optimise.families import as_families, inwards, outwards
-from ruvdecision.analyses.optimise.problem import ByMap, Problem
+from ruvdecision.analyses.optimise import MaskFamily, Optimum, Search, optimise
+from ruvdecision.analyses.optimise.families import UnitBox, as_families
+from ruvdecision.analyses.optimise.objective import MapEvaluator, Objective
 from ruvdecision.analyses.optimise.surface import is_rough
 from ruvdecision.beliefs import NormalBelief
 from ruvdecision.errors import InfeasibleError, InputError
@@ -72,7 +72,7 @@ def test_example_1_of_trottini_and_fienberg():
     )
     assert not any(best.parameters_error.values())
     # The same through a map, where nothing is known but risk and utility.
-    mapped = optimise(noisy_average, max_risk=0.5, by=lambda masks: evaluate(masks, **USERS))
+    mapped = optimise(noisy_average, max_risk=0.5, evaluator=lambda masks: evaluate(masks, **USERS))
     assert mapped.method == "exact"
     assert mapped.parameters["variance"] == pytest.approx(2.08, rel=1e-9)
 
@@ -98,7 +98,7 @@ def test_several_parameters_beat_a_grid():
     rumap = evaluate([two_columns(float(a), float(b)) for a in grid for b in grid], **PAIR)
     assert best.risk <= 0.32 * (1 + 1e-9)
     assert best.utility >= rumap.choose(0.32).utility
-    mapped = optimise(two_columns, max_risk=0.32, by=lambda masks: evaluate(masks, **PAIR))
+    mapped = optimise(two_columns, max_risk=0.32, evaluator=lambda masks: evaluate(masks, **PAIR))
     assert mapped.utility == pytest.approx(best.utility, rel=1e-6)
 
 
@@ -110,8 +110,8 @@ def test_a_wide_range_does_not_hide_a_small_optimum():
         u = np.array([np.cos(angle), np.sin(angle)])
         return Noise(covariance=size * np.outer(u, u)) | AVERAGE
 
-    narrow = optimise(family, bounds={"angle": (0.0, np.pi), "size": (0.0, 50.0)}, max_risk=0.32, **PAIR)
-    wide = optimise(family, bounds={"angle": (0.0, np.pi), "size": (0.0, 1e6)}, max_risk=0.32, **PAIR)
+    narrow = optimise(MaskFamily(family, angle=(0.0, np.pi), size=(0.0, 50.0)), max_risk=0.32, **PAIR)
+    wide = optimise(MaskFamily(family, angle=(0.0, np.pi), size=(0.0, 1e6)), max_risk=0.32, **PAIR)
     assert wide.utility == pytest.approx(narrow.utility, rel=1e-6)
 
 
@@ -119,11 +119,12 @@ def test_a_wide_range_does_not_hide_a_small_optimum():
 @given(st.floats(0, 1), st.floats(-5, 5), st.floats(1e-3, 1e6), st.floats(1e-6, 0.5))
 def test_coordinates_go_there_and_back(t, low, width, share):
     for high, scale in ((low + width, share * width), (np.inf, width)):
-        value = outwards([t], [(low, high)], [scale])
+        box = UnitBox([(low, high)], [scale])
+        value = box.values(np.array([t]))
         assert low <= value[0] <= high
         if np.isfinite(value[0]) and value[0] - low > 1e-9 * abs(low):
-            assert inwards(value, [(low, high)], [scale])[0] == pytest.approx(t, rel=1e-5, abs=1e-9)
-    assert outwards([0.5], [(low, low + width)], [share * width])[0] == pytest.approx(
+            assert box.coordinates(value)[0] == pytest.approx(t, rel=1e-5, abs=1e-9)
+    assert UnitBox([(low, low + width)], [share * width]).values(np.array([0.5]))[0] == pytest.approx(
         low + share * width, rel=1e-9, abs=1e-9
     )
 
@@ -158,30 +159,27 @@ def test_the_best_of_several_families():
 
 def test_listed_values_are_tried_one_by_one():
     family = lambda variance, groups: Noise(variance=variance) | Microaggregate(groups=groups)  # noqa: E731
-    best = optimise(family, bounds={"groups": range(1, 6)}, max_risk=0.5, **USERS)
+    best = optimise(MaskFamily(family, groups=range(1, 6)), max_risk=0.5, **USERS)
     each = {
-        g: optimise(lambda variance, g=g: family(variance, g), bounds={"variance": (0, np.inf)}, max_risk=0.5, **USERS)
+        g: optimise(MaskFamily(lambda variance, g=g: family(variance, g), variance=(0, np.inf)), max_risk=0.5, **USERS)
         for g in range(1, 6)
     }
     winner = max(each, key=lambda g: each[g].utility)
     assert best.parameters["groups"] == winner
     assert best.utility == pytest.approx(each[winner].utility, rel=1e-9)
-    only = optimise(lambda groups: Microaggregate(groups=groups), bounds={"groups": {1, 2, 5}}, max_risk=0.7, **USERS)
+    only = optimise(MaskFamily(lambda groups: Microaggregate(groups=groups), groups={1, 2, 5}), max_risk=0.7, **USERS)
     rumap = evaluate([Microaggregate(groups=g) for g in (1, 2, 5)], **USERS)
     assert only.release == rumap.choose(0.7).release
     with pytest.raises(InfeasibleError, match="No mask of the family"):
-        optimise(lambda groups: Microaggregate(groups=groups), bounds={"groups": {1, 2, 5}}, max_risk=0.1, **USERS)
+        optimise(MaskFamily(lambda groups: Microaggregate(groups=groups), groups={1, 2, 5}), max_risk=0.1, **USERS)
 
 
-def test_bounds_for_all_families_or_for_each():
-    families = {"a": lambda variance: Noise(variance=variance), "b": noisy_average}
-    common, _ = as_families(families, {"variance": (1, 2)})
-    apart, several = as_families(families, {"a": {"variance": (1, 2)}})
+def test_every_family_has_its_own_bounds():
+    narrow = MaskFamily(lambda variance: Noise(variance=variance), variance=(1, 2))
+    found, several = as_families({"a": narrow, "b": noisy_average})
     assert several
-    assert common["a"][0].box == common["b"][0].box == apart["a"][0].box == ((1.0, 2.0),)
-    assert apart["b"][0].box == ((0.0, np.inf),)
-    with pytest.raises(InputError, match="no family has"):
-        as_families(families, {"spread": (1, 2)})
+    assert found["a"][0].box == ((1.0, 2.0),)
+    assert found["b"][0].box == ((0.0, np.inf),)
 
 
 # -- averaged over common random numbers ---------------------------------------------------------------
@@ -191,14 +189,13 @@ def test_bounds_for_all_families_or_for_each():
 def test_averages_are_solved_exactly_and_carry_their_error():
     intruder = User(BELIEF, Record(0), Absolute())
     settings = {
-        "bounds": {"variance": (0.1, 30)},
         "intruder": intruder,
         "scientist": USERS["scientist"],
         "replicates": 3,
         "max_risk": 0.9,
     }
     family = lambda variance: Noise(variance=variance) | Shuffle()  # noqa: E731
-    best = optimise(family, **settings)
+    best = optimise(MaskFamily(family, variance=(0.1, 30)), **settings)
     assert best.method == "exact"
     assert best.risk == pytest.approx(0.9, rel=1e-9)
     assert best.risk_error > 0
@@ -213,7 +210,7 @@ def test_averages_are_solved_exactly_and_carry_their_error():
         0
     ].intruder_error
     assert best.parameters_error["variance"] == pytest.approx(error / slope, rel=0.35)
-    sure = optimise(family, confidence=0.9, **settings)
+    sure = optimise(MaskFamily(family, variance=(0.1, 30)), confidence=0.9, **settings)
     assert sure.risk < best.risk
     assert sure.meets == pytest.approx(0.9, abs=1e-6)  # Student's t with two degrees of freedom
 
@@ -222,14 +219,14 @@ def test_averages_are_solved_exactly_and_carry_their_error():
 
 
 def test_roughness_is_seen():
-    box = as_families(noisy_average, {"variance": (0.1, 20)})[0]["the family"][0]
-    assert is_rough(Problem(box, ByMap(rough(USERS, 0.01), 0.5)))
-    assert not is_rough(Problem(box, ByMap(lambda masks: evaluate(masks, **USERS), 0.5)))
+    part = MaskFamily(noisy_average, variance=(0.1, 20)).parts("noise")[0]
+    assert is_rough(Objective(part, MapEvaluator(rough(USERS, 0.01), 0.5)))
+    assert not is_rough(Objective(part, MapEvaluator(lambda masks: evaluate(masks, **USERS), 0.5)))
 
 
 @pytest.mark.parametrize("seed", [0, 2])
 def test_a_noisy_optimum_lies_within_its_error(seed):
-    best = optimise(noisy_average, by=rough(USERS, 0.01), max_risk=0.5, seed=seed)
+    best = optimise(noisy_average, evaluator=rough(USERS, 0.01), max_risk=0.5, seed=seed)
     assert best.method == "surface"
     assert best.risk <= 0.5
     assert best.evaluations < 110
@@ -237,20 +234,20 @@ def test_a_noisy_optimum_lies_within_its_error(seed):
     assert abs(best.parameters["variance"] - 2.08) < 3 * best.parameters_error["variance"]
     true = evaluate([best.mask], **USERS)
     assert abs(true.utility[0] - 2.651) < 3 * 0.25 * 2.651 * 0.1 + 3 * best.utility_error
-    again = optimise(noisy_average, by=rough(USERS, 0.01), max_risk=0.5, seed=seed)
+    again = optimise(noisy_average, evaluator=rough(USERS, 0.01), max_risk=0.5, seed=seed)
     assert again == best
 
 
 def test_noise_in_two_parameters_finds_the_edge():
     exact = optimise(two_columns, max_risk=0.32, **PAIR)
-    best = optimise(two_columns, by=rough(PAIR, 0.005), max_risk=0.32)
+    best = optimise(two_columns, evaluator=rough(PAIR, 0.005), max_risk=0.32)
     true = evaluate([best.mask], **PAIR)
     assert true.utility[0] == pytest.approx(exact.utility, rel=0.03)
     assert true.risk[0] <= 0.32 * (1 + 3 * 0.005)
 
 
 def test_confidence_keeps_a_noisy_choice_away_from_the_threshold():
-    best = optimise(noisy_average, by=rough(USERS, 0.01), max_risk=0.5, confidence=0.95)
+    best = optimise(noisy_average, evaluator=rough(USERS, 0.01), max_risk=0.5, confidence=0.95)
     assert best.meets >= 0.95
     assert evaluate([best.mask], **USERS).risk[0] < 0.5
     assert best.risk + 1.6 * best.risk_error <= 0.5
@@ -259,7 +256,9 @@ def test_confidence_keeps_a_noisy_choice_away_from_the_threshold():
 def test_measures_are_optimised_too():
     data = np.random.default_rng(1).multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], 120)
     by = lambda masks: measure(data, masks, measures=[RecordLinkage(), NormalKL()], replicates=3, seed=3)  # noqa: E731
-    best = optimise(lambda sd: Noise(sd=sd), by=by, bounds={"sd": (0.01, 2)}, max_risk=0.1, evaluations=30)
+    best = optimise(
+        MaskFamily(lambda sd: Noise(sd=sd), sd=(0.01, 2)), evaluator=by, max_risk=0.1, search=Search(evaluations=30)
+    )
     assert best.risk <= 0.1
     grid = by([Noise(sd=float(s)) for s in np.linspace(0.05, 2, 25)])
     assert best.utility >= 0.9 * grid.choose(0.1).utility
@@ -272,7 +271,9 @@ def test_a_budget_is_kept():
         calls.append(len(masks))
         return rough(USERS, 0.02)(masks)
 
-    best = optimise(noisy_average, by=by, bounds={"variance": (0.1, 20)}, max_risk=0.5, evaluations=20)
+    best = optimise(
+        MaskFamily(noisy_average, variance=(0.1, 20)), evaluator=by, max_risk=0.5, search=Search(evaluations=20)
+    )
     assert best.evaluations <= 20 + 12 + 10 + 1  # the search, the last steps inside, the look at roughness
     assert sum(calls) == best.evaluations + 1
 
@@ -284,12 +285,12 @@ def test_what_did_not_converge_is_never_chosen():
         values = (exact.intruder_uncertainty, exact.scientist_uncertainty)
         return RUMap.build(masks=masks, intruder=values[0], scientist=values[1], columns={"intruder_converged": good})
 
-    best = optimise(noisy_average, by=by, bounds={"variance": (0.5, 20)}, max_risk=0.5, method="exact")
+    best = optimise(MaskFamily(noisy_average, variance=(0.5, 20)), evaluator=by, max_risk=0.5, search=Search("exact"))
     assert best.parameters["variance"] >= 3
     assert best.unconverged > 0
     assert "did not converge" in str(best)
     with pytest.raises(InfeasibleError, match="has converged"):
-        optimise(noisy_average, by=by, bounds={"variance": (0.5, 2)}, max_risk=0.5, method="exact")
+        optimise(MaskFamily(noisy_average, variance=(0.5, 2)), evaluator=by, max_risk=0.5, search=Search("exact"))
 
 
 # -- bad input -----------------------------------------------------------------------------------------
@@ -298,26 +299,27 @@ def test_what_did_not_converge_is_never_chosen():
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"intruder": None}, "intruder"),
-        ({"by": lambda masks: 3}, "instead of users"),
-        ({"method": "grid"}, "'auto', 'exact', 'surface'"),
-        ({"confidence": 1.0}, "confidence"),
-        ({"confidence": 0.2}, "confidence"),
-        ({"evaluations": 3}, "evaluations"),
-        ({"starts": 0}, "starts"),
-        ({"method": "exact", "evaluations": 50}, "what surfaces may ask for"),
-        ({"bounds": {"variance": (2, 1)}}, "must rise"),
-        ({"bounds": {"variance": 3}}, "pair"),
-        ({"bounds": {"variance": range(0)}}, "no value"),
-        ({"bounds": {"spread": (0, 1)}}, "does not have"),
-        ({"bounds": [1, 2]}, "bounds"),
-        ({"max_risk": -1}, "more than 0"),
-        ({"max_risk": "low"}, "max_risk"),
+        (lambda: {"intruder": None}, "intruder"),
+        (lambda: {"evaluator": lambda masks: 3}, "instead of users"),
+        (lambda: {"search": Search("grid")}, "'auto', 'exact', 'surface'"),
+        (lambda: {"search": "exact"}, "how to search"),
+        (lambda: {"confidence": 1.0}, "confidence"),
+        (lambda: {"confidence": 0.2}, "confidence"),
+        (lambda: {"search": Search(evaluations=3)}, "evaluations"),
+        (lambda: {"search": Search(starts=0)}, "starts"),
+        (lambda: {"search": Search("exact", evaluations=50)}, "what surfaces may ask for"),
+        (lambda: {"family": MaskFamily(noisy_average, variance=(2, 1))}, "must rise"),
+        (lambda: {"family": MaskFamily(noisy_average, variance=3)}, "pair"),
+        (lambda: {"family": MaskFamily(noisy_average, variance=range(0))}, "no value"),
+        (lambda: {"family": MaskFamily(noisy_average, sd=(0, 1))}, "does not have"),
+        (lambda: {"executor": None}, "no such argument"),
+        (lambda: {"max_risk": -1}, "more than 0"),
+        (lambda: {"max_risk": "low"}, "max_risk"),
     ],
 )
 def test_what_cannot_be_searched(bad, message):
     with pytest.raises(InputError, match=message):
-        optimise(noisy_average, **{"max_risk": 0.5, **USERS, **bad})
+        optimise(**{"family": noisy_average, "max_risk": 0.5, **USERS, **bad()})
 
 
 def test_families_that_are_none():
@@ -329,8 +331,8 @@ def test_families_that_are_none():
     ):
         with pytest.raises(InputError, match=message):
             optimise(family, max_risk=0.5, **USERS)
-    with pytest.raises(InputError, match="by and risk"):
-        optimise(noisy_average, by=lambda masks: evaluate(masks, **USERS), risk="gain", max_risk=0.5)
+    with pytest.raises(InputError, match="evaluator and risk"):
+        optimise(noisy_average, evaluator=lambda masks: evaluate(masks, **USERS), risk="gain", max_risk=0.5)
     with pytest.raises(InputError, match="one release per mask"):
-        optimise(noisy_average, by=lambda masks: evaluate(masks[:1], **USERS), max_risk=0.5)
+        optimise(noisy_average, evaluator=lambda masks: evaluate(masks[:1], **USERS), max_risk=0.5)
     assert Optimum.__dataclass_params__.frozen

@@ -16,6 +16,7 @@ import matplotlib.pyplot as plt
 from ruvdecision.analyses.sensitivity import Sensitivity, sensitivity
 from ruvdecision.analyses.sensitivity.varying import changed
 from ruvdecision.beliefs import NormalBelief
+from ruvdecision.decide import ExpectedLoss
 from ruvdecision.errors import InputError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, Quadratic
@@ -231,9 +232,9 @@ def test_the_frontier_without_a_choice():
 
 def test_rules_of_the_agency():
     loss = lambda risk, utility: 40 * risk - utility  # noqa: E731
-    result = sensitivity(study, {"variance": [1.5, 4.0]}, rule={"loss": loss})
+    result = sensitivity(study, {"variance": [1.5, 4.0]}, rule={"by": ExpectedLoss(loss)})
     for v in result.variations:
-        assert v.choice.release == v.rumap.choose(loss=loss).release
+        assert v.choice.release == v.rumap.choose(by=ExpectedLoss(loss)).release
         values = loss(v.rumap.risk, v.rumap.utility)
         assert v.kept == pytest.approx(values[v.rumap.releases.index(result.base.choice.release)])
     assert result.about == "expected loss"
@@ -241,7 +242,7 @@ def test_rules_of_the_agency():
     best = result.variations[0].choice.value
     assert row["regret"] == pytest.approx((result.variations[0].kept - best) / abs(best), abs=1e-12)
     with pytest.raises(InputError, match="function"):
-        sensitivity(study, {"variance": [1.5]}, rule={"loss": 3})
+        sensitivity(study, {"variance": [1.5]}, rule={"by": ExpectedLoss(3)})
 
 
 def test_confidence_is_asked_of_the_kept_choice_too():

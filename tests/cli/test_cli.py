@@ -186,10 +186,11 @@ def test_the_table_shows_errors_of_sampled_numbers(tmp_path: Path, capsys: pytes
     text = '''"""Sampled."""
 import numpy as np
 from ruvdecision.protocols import Value
-from ruvdecision.maps.rumap import RUMap
+from ruvdecision.maps.rumap import Provenance, RUMap
 def study():
     intruder = Value(np.array([2.0, 4.0]), np.array([0.2, 0.0]))
-    return RUMap.build(labels=["a", "b"], intruder=intruder, scientist=[1.0, 2.0], engine=["sampling", "exact"])
+    return RUMap.build(labels=["a", "b"], intruder=intruder, scientist=[1.0, 2.0],
+                       provenance=Provenance(["sampling", "exact"]))
 '''
     assert cli.main(["run", str(write(tmp_path / "sampled.py", text))]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -11,7 +11,7 @@ import places
 import pytest
 
 ROOT = places.ROOT
-HEAVY = ["pymc", "arviz", "pytensor", "matplotlib", "sklearn", "numba", "rich", "statsmodels"]
+HEAVY = ["pymc", "arviz", "pytensor", "matplotlib", "sklearn", "numba", "rich", "jinja2", "statsmodels"]
 
 CLOSED_FORM = """
 import ruvdecision as ruv

@@ -44,18 +44,18 @@ LAZY_UP = {
     ("maps", "analyses"),
     ("masks", "analyses"),
     ("analyses", "plots"),
-    ("beliefs", "engines"),
 }
 
 # Heavy libraries: who may import them, and always inside a function only.
 LAZY_ONLY = {
     "pymc": {"beliefs.pymc", "engines.pymc"},
     "arviz": {"engines.pymc"},
-    "pytensor": {"engines.pymc", "channels.likelihood.tensor"},
+    "pytensor": {"beliefs.pymc", "engines.pymc", "channels.likelihood.tensor"},
     "nutpie": {"engines.pymc"},
     "matplotlib": {"plots", "analyses.calibrate", "report.picture", "explore.pictures", "cli.output"},
     "rich": {"cli.printing", "studies", "running.progress"},
     "sklearn": None,
+    "jinja2": {"report.page"},
     "numba": None,
 }
 

@@ -186,11 +186,10 @@ ROUTES: dict[str, Callable[[Path], Any]] = {
         seed=1,
     ),
     "optimise": lambda _: ruv.optimise(
-        lambda sd: ruv.Noise(sd=sd),
+        ruv.analyses.MaskFamily(lambda sd: ruv.Noise(sd=sd), sd=(1e3, 1e5)),
         max_risk=1e-3,
         intruder=INTRUDER,
         scientist=SCIENTIST,
-        bounds={"sd": (1e3, 1e5)},
         data=numbers(),
     ),
     "scenario with records": lambda _: ruv.scenarios.empirical(numbers(), [1e6, 1e7], seed=1, replicates=5),

@@ -1,4 +1,4 @@
-"""Choosing under doubt and by the agency's own rule; frontiers of many measures; why a release is dominated."""
+"""Choosing with errors and by the agency's own rule; frontiers of many measures; why a release is dominated."""
 
 import pickle
 
@@ -15,15 +15,14 @@ from ruvdecision.decide import (
     choose,
     dominance,
     dominated,
-    doubt,
     explain,
     frontier,
     not_dominated,
+    probability,
     undominated,
 )
-from ruvdecision.decide.criteria import first
-from ruvdecision.decide.doubt import degrees_of, frontier_probability, meets, quantile
-from ruvdecision.decide.drawnmaps import DrawnMaps
+from ruvdecision.decide.criteria import ExpectedLoss, Lexicographic, Weighted, first
+from ruvdecision.decide.probability import DrawnMaps, degrees_of, frontier_probability, meets, quantile
 from ruvdecision.errors import InfeasibleError, InputError
 from ruvdecision.maps.rumap import RUMap
 from ruvdecision.maps.scores import Column
@@ -131,7 +130,7 @@ def test_probability_of_meeting_the_threshold_is_that_of_the_average():
         assert_allclose(meets(other, threshold), meets(rumap, t), rtol=1e-9)
 
 
-def test_few_replicates_doubt_more():
+def test_few_replicates_are_less_sure():
     risk, error = [0.4], 0.05
     normal = measured(risk, [1], error)
     few = measured(risk, [1], error, attrs={"replicates": 4})
@@ -209,7 +208,7 @@ def test_three_releases_by_quadrature():
     rumap = measured(risk, utility, re, ue)
     got = frontier_probability(rumap, ENDS, Errors(draws=20_000, seed=5))[i]
     assert abs(got - expected) < 4 * np.sqrt(expected * (1 - expected) / 20_000)
-    one = choose(rumap, 0.4, draws=20_000, seed=6)
+    one = choose(rumap, 0.4, errors=Errors(draws=20_000, seed=6))
     assert one.release == "m1"
     assert abs(one.on_frontier - expected) < 4 * np.sqrt(expected * (1 - expected) / 20_000)
 
@@ -227,9 +226,9 @@ def test_without_errors_probability_is_membership(n, d, seed):
     )
     # Errors far below the gaps change nothing but ties, and errors that all share keep even those.
     tiny = rumap.columns | {f"{k}_error": np.full(n, 1e-9) for k in names}
-    doubt = RUMap.build(labels=rumap.releases, risk=Column("c0"), utility=Column("c1"), columns=tiny)
+    nearly = RUMap.build(labels=rumap.releases, risk=Column("c0"), utility=Column("c1"), columns=tiny)
     assert_array_equal(
-        frontier_probability(doubt, ends, Errors("shared", 20)),
+        frontier_probability(nearly, ends, Errors("shared", 20)),
         undominated(list(columns.values()), list(ends.values())),
     )
 
@@ -252,7 +251,7 @@ def test_probabilities_as_a_table():
 
 def test_frontier_carries_its_probability():
     rumap = measured([0.3, 0.31, 0.6], [1.0, 1.01, 2.0], 0.02, 0.02)
-    front = rumap.frontier(probability=True, seed=2)
+    front = rumap.frontier(probability=Errors(seed=2))
     assert front.releases == frontier(rumap).releases
     assert "frontier_probability" not in frontier(rumap).columns
     chance = front.columns["frontier_probability"]
@@ -261,8 +260,8 @@ def test_frontier_carries_its_probability():
     assert chance[2] == 1
     assert_array_equal(measured([1, 2], [1, 2]).frontier(probability=True).columns["frontier_probability"], [1, 1])
     assert "frontier_probability" in front.to_dataframe()
-    with pytest.raises(InputError, match="probability=True"):
-        rumap.frontier(errors="shared")
+    with pytest.raises(InputError, match="probability must be"):
+        rumap.frontier(probability="shared")
 
 
 def test_scores_read_from_a_file_are_judged_on_the_shown_scale(tmp_path):
@@ -288,9 +287,9 @@ def test_draws_are_the_callers_alone():
     rumap = measured([0.3, 0.31], [1.0, 1.01], 0.02, 0.02)
     np.random.seed(1)  # noqa: NPY002
     state = np.random.get_state()[1].copy()  # noqa: NPY002
-    a, b = (choose(rumap, 0.5, seed=4).on_frontier for _ in range(2))
+    a, b = (choose(rumap, 0.5, errors=Errors(seed=4)).on_frontier for _ in range(2))
     assert a == b
-    assert choose(rumap, 0.5, seed=5).on_frontier != a
+    assert choose(rumap, 0.5, errors=Errors(seed=5)).on_frontier != a
     assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
 
 
@@ -334,7 +333,7 @@ def test_confident_choices_agree_with_brute_force(points, confidence):
             choose(rumap, 5, confidence=confidence)
         return
     best = min(allowed, key=lambda i: (-utility[i], risk[i], i))
-    assert choose(rumap, 5, confidence=confidence, draws=10).position == best
+    assert choose(rumap, 5, confidence=confidence, errors=Errors(draws=10)).position == best
 
 
 def test_a_choice_says_how_sure_it_is():
@@ -389,7 +388,7 @@ def test_weights_take_the_greatest_sum(points, weights):
     names = ("risk", "utility", "KL")
     chosen = choose(
         rumap,
-        weights=dict(zip(names, weights, strict=True)),
+        by=Weighted(dict(zip(names, weights, strict=True))),
         columns={"risk": "lower", "utility": "higher", "KL": "lower"},
     )
     total = -weights[0] * risk + weights[1] * utility - weights[2] * kl
@@ -400,20 +399,22 @@ def test_weights_take_the_greatest_sum(points, weights):
 
 def test_weights_do_not_depend_on_other_candidates():
     rumap = karr()
-    value = choose(rumap, 0.3, weights={"IO": 1, "KL": 0.2}).value
+    value = choose(rumap, 0.3, by=Weighted({"IO": 1, "KL": 0.2})).value
     assert value == pytest.approx(0.8 - 0.02)
-    assert choose(rumap.take([1, 2]), 0.3, weights={"IO": 1, "KL": 0.2}).value == value
-    assert "1 IO − 0.2 KL = 0.78" in str(choose(rumap, 0.3, weights={"IO": 1, "KL": 0.2}))
+    assert choose(rumap.take([1, 2]), 0.3, by=Weighted({"IO": 1, "KL": 0.2})).value == value
+    assert "1 IO − 0.2 KL = 0.78" in str(choose(rumap, 0.3, by=Weighted({"IO": 1, "KL": 0.2})))
 
 
 def test_order_with_and_without_slack():
     rumap = karr()
-    assert choose(rumap, order=["IO", "KL"]).release == "m0"
-    assert choose(rumap, order=["IO", "KL"], slack={"IO": 0.06}).release == "m3"
-    assert choose(rumap, order=["IO", "KL"], slack={"IO": 0.11}).release == "m1"
-    assert choose(rumap, 0.35, order=["IO"]).release == "m1"
-    assert "chosen by IO (within 0.06), then by KL" in str(choose(rumap, order=["IO", "KL"], slack={"IO": 0.06}))
-    assert choose(rumap, order=["risk"]).release == "m2"
+    assert choose(rumap, by=Lexicographic(["IO", "KL"])).release == "m0"
+    assert choose(rumap, by=Lexicographic(["IO", "KL"], slack={"IO": 0.06})).release == "m3"
+    assert choose(rumap, by=Lexicographic(["IO", "KL"], slack={"IO": 0.11})).release == "m1"
+    assert choose(rumap, 0.35, by=Lexicographic(["IO"])).release == "m1"
+    assert "chosen by IO (within 0.06), then by KL" in str(
+        choose(rumap, by=Lexicographic(["IO", "KL"], slack={"IO": 0.06}))
+    )
+    assert choose(rumap, by=Lexicographic(["risk"])).release == "m2"
 
 
 def test_first_is_lexicographic():
@@ -432,59 +433,60 @@ def test_the_agencys_own_loss():
     rumap = karr()
     loss = lambda risk, utility: 10 * risk**2 - utility  # noqa: E731
     expected = 10 * rumap.risk**2 - rumap.utility
-    chosen = choose(rumap, loss=loss)
+    chosen = choose(rumap, by=ExpectedLoss(loss))
     assert chosen.position == np.argmin(expected)
     assert chosen.value == pytest.approx(expected.min())
     assert "expected loss" in str(chosen)
-    by_column = choose(rumap, loss=lambda KL, risk: KL + risk)
+    by_column = choose(rumap, by=ExpectedLoss(lambda KL, risk: KL + risk))
     assert by_column.position == np.argmin(rumap.columns["KL"] + rumap.risk)
-    one_by_one = choose(rumap, loss=lambda risk, utility: 5.0 if risk > 0.35 else -utility)
+    one_by_one = choose(rumap, by=ExpectedLoss(lambda risk, utility: 5.0 if risk > 0.35 else -utility))
     assert one_by_one.release == "m1"
-    assert choose(rumap, 0.2, loss=loss).release == "m2"
+    assert choose(rumap, 0.2, by=ExpectedLoss(loss)).release == "m2"
 
 
 def test_expected_loss_averages_over_the_errors():
     """E (r - 0.3)^2 = bias^2 + error^2, so a precise release wins over one whose estimate lies nearer."""
     rumap = measured([0.3, 0.35], [1, 1], [0.1, 0.0])
-    choice = choose(rumap, loss=lambda risk, utility: (risk - 0.3) ** 2, draws=20_000)
+    choice = choose(rumap, by=ExpectedLoss(lambda risk, utility: (risk - 0.3) ** 2), errors=Errors(draws=20_000))
     assert choice.release == "m1"
-    noisy = choose(rumap[:1], loss=lambda risk, utility: (risk - 0.3) ** 2, draws=20_000)
+    noisy = choose(rumap[:1], by=ExpectedLoss(lambda risk, utility: (risk - 0.3) ** 2), errors=Errors(draws=20_000))
     assert noisy.value == pytest.approx(0.01, abs=4 * np.sqrt(2) * 0.01 / np.sqrt(10_000))
 
 
 def test_ties_in_the_loss_go_to_the_safer_release():
     rumap = measured([0.4, 0.2, 0.2], [1, 1, 2])
-    assert choose(rumap, loss=lambda risk, utility: 0 * risk).release == "m2"
+    assert choose(rumap, by=ExpectedLoss(lambda risk, utility: 0 * risk)).release == "m2"
 
 
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({}, "max_risk"),
-        ({"max_risk": 0.5, "weights": {"IO": 1}, "order": ["IO"]}, "one rule"),
-        ({"max_risk": 0.5, "slack": {"IO": 1}}, "slack belongs to order"),
-        ({"weights": {}}, "weights"),
-        ({"weights": {"IO": -1}}, "weights"),
-        ({"weights": {"nobody": 1}}, "does not have"),
-        ({"weights": {"r_error": 1}}, "which values of r_error are better"),
-        ({"order": []}, "at least one"),
-        ({"order": ["IO"], "slack": {"KL": 1}}, "not in order"),
-        ({"order": ["IO"], "slack": {"IO": -1}}, "slack"),
-        ({"loss": 3}, "function"),
-        ({"loss": lambda a, b, c: 0}, "arguments"),
-        ({"loss": lambda risk, utility: "high"}, "number"),
-        ({"max_risk": 0.5, "confidence": 1.5}, "confidence"),
-        ({"loss": lambda risk, utility: risk, "confidence": 0.9}, "no max_risk"),
-        ({"max_risk": 0.5, "errors": "related"}, "'independent', 'shared'"),
-        ({"max_risk": 0.5, "errors": 2}, "errors"),
-        ({"max_risk": 0.5, "draws": 0}, "draws"),
-        ({"max_risk": 0.5, "converged": "yes"}, "converged"),
-        ({"max_risk": 0.5, "frontier_confidence": 0}, "frontier_confidence"),
+        (dict, "max_risk"),
+        (lambda: {"max_risk": 0.5, "by": "utility"}, "criterion"),
+        (lambda: {"by": Weighted({})}, "weights"),
+        (lambda: {"by": Weighted({"IO": -1})}, "weights"),
+        (lambda: {"by": Weighted({"nobody": 1})}, "does not have"),
+        (lambda: {"by": Weighted({"r_error": 1})}, "which values of r_error are better"),
+        (lambda: {"by": Lexicographic([])}, "at least one"),
+        (lambda: {"by": Lexicographic(["IO"], slack={"KL": 1})}, "not in order"),
+        (lambda: {"by": Lexicographic(["IO"], slack={"IO": -1})}, "slack"),
+        (lambda: {"by": Lexicographic(["IO"], slack=0.1)}, "slack"),
+        (lambda: {"by": ExpectedLoss(3)}, "function"),
+        (lambda: {"by": ExpectedLoss(lambda a, b, c: 0)}, "arguments"),
+        (lambda: {"by": ExpectedLoss(lambda risk, utility: "high")}, "number"),
+        (lambda: {"max_risk": 0.5, "confidence": 1.5}, "confidence"),
+        (lambda: {"by": ExpectedLoss(lambda risk, utility: risk), "confidence": 0.9}, "no max_risk"),
+        (lambda: {"max_risk": 0.5, "errors": Errors("related")}, "'independent', 'shared'"),
+        (lambda: {"max_risk": 0.5, "errors": Errors(2)}, "correlation"),
+        (lambda: {"max_risk": 0.5, "errors": Errors(draws=0)}, "draws"),
+        (lambda: {"max_risk": 0.5, "errors": "shared"}, "errors must say"),
+        (lambda: {"max_risk": 0.5, "converged": "yes"}, "converged"),
+        (lambda: {"max_risk": 0.5, "frontier_confidence": 0}, "frontier_confidence"),
     ],
 )
 def test_rules_that_cannot_be(bad, message):
     with pytest.raises(InputError, match=message):
-        choose(karr(), **bad)
+        choose(karr(), **bad())
 
 
 # -- why not? ------------------------------------------------------------------------------------------
@@ -576,7 +578,7 @@ def test_releases_that_cannot_matter_need_not_be_drawn(monkeypatch, errors, repl
         scientist=Value(1 / rng.uniform(1, 10, n), error / 20),
         attrs=attrs,
     )
-    whole = choose(rumap, 0.3, errors=errors, draws=draws)
+    whole = choose(rumap, 0.3, errors=Errors(errors, draws=draws))
     drawn, units = [], Errors.units
 
     def counted(self, columns, size, degrees):
@@ -584,8 +586,8 @@ def test_releases_that_cannot_matter_need_not_be_drawn(monkeypatch, errors, repl
         return units(self, columns, size, degrees)
 
     monkeypatch.setattr(Errors, "units", counted)
-    monkeypatch.setattr(doubt, "MANY", 100)
-    part = choose(rumap, 0.3, errors=errors, draws=draws, seed=9)
+    monkeypatch.setattr(probability, "MANY", 100)
+    part = choose(rumap, 0.3, errors=Errors(errors, draws=draws, seed=9))
     assert part.release == whole.release
     assert len(drawn) == 1 and (drawn[0] < n / 2 or replicates is not None)  # Student's law has longer arms
     for a, b in ((part.on_frontier, whole.on_frontier), (part.best, whole.best)):
@@ -642,8 +644,8 @@ def test_probabilities_do_not_depend_on_how_often_the_draws_are_made():
         intruder=Value(rng.uniform(1, 10, 500), error),
         scientist=Value(rng.uniform(1, 10, 500), error),
     )
-    once = rumap.probabilities(0.3, draws=200, seed=8)
-    turned = rumap.probabilities(0.3, columns=["utility", "risk"], draws=200, seed=8)
+    once = rumap.probabilities(0.3, errors=Errors(draws=200, seed=8))
+    turned = rumap.probabilities(0.3, columns=["utility", "risk"], errors=Errors(draws=200, seed=8))
     assert np.array_equal(once["best"], turned["best"])
     assert np.array_equal(once["on_frontier"], frontier_probability(rumap, ENDS, Errors(draws=200, seed=8)))
     assert once["on_frontier"].max() > 0 and once["best"].sum() == pytest.approx(1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ruvdecision.decide import choose, frontier, not_dominated
 from ruvdecision.errors import InfeasibleError, InputError
-from ruvdecision.maps.rumap import RUMap
+from ruvdecision.maps.rumap import Provenance, RUMap
 from ruvdecision.masks import Microaggregate, Noise, Suppress
 from ruvdecision.protocols import Value
 
@@ -86,7 +86,7 @@ def example_1(grid):
         intruder=Value.exact(np.r_[7, 1.8, 2 * (1 - rho / 10) + (1 - rho) ** 2 * v]),
         scientist=Value.exact(np.r_[5, 1 / (1 / 5 + 5), v]),
         before=(7.0, 5.0),
-        engine="exact",
+        provenance=Provenance(engine="exact"),
     )
 
 

@@ -38,42 +38,38 @@ RIGHT = {
     "choose": {
         "rumap": RUMAP,
         "max_risk": 3.0,
+        "by": ruv.decide.MostUseful(),
         "tolerance": 1e-9,
         "confidence": 0.9,
         "converged": True,
-        "errors": "shared",
-        "draws": 10,
-        "seed": 0,
+        "errors": ruv.decide.Errors("shared", draws=10),
     },
     "choose by weights": {
-        "rumap": RUMAP,
         "weights": {"risk": 1.0, "utility": 1.0},
         "columns": ["risk", "utility"],
         "frontier_confidence": 0.5,
     },
-    "choose in order": {"rumap": RUMAP, "max_risk": 3.0, "order": ["utility", "risk"], "slack": {"utility": 0.1}},
-    "choose by loss": {"rumap": RUMAP, "loss": lambda risk, utility: risk - utility},
+    "choose in order": {"order": ["utility", "risk"], "slack": {"utility": 0.1}},
+    "choose by loss": {"loss": lambda risk, utility: risk - utility},
     "frontier": {"rumap": RUMAP, "tolerance": 1e-12, "columns": ["risk", "utility"]},
-    "frontier in doubt": {"rumap": RUMAP, "probability": True, "errors": "shared", "draws": 10, "seed": 0},
+    "frontier with probabilities": {"rumap": RUMAP, "probability": ruv.decide.Errors(draws=10)},
     "probabilities": {
         "rumap": RUMAP,
         "max_risk": 3.0,
         "columns": ["risk", "utility"],
-        "errors": "independent",
-        "draws": 10,
-        "seed": 0,
+        "errors": ruv.decide.Errors(draws=10),
     },
+    "Errors": {"correlation": "shared", "draws": 10, "seed": 0},
     "explain": {"rumap": RUMAP, "release": "Suppress()", "columns": ["risk", "utility"], "tolerance": 1e-12},
     "dominated": {"rumap": RUMAP, "columns": ["risk", "utility"], "tolerance": 1e-12},
     "optimise": {
-        "family": ruv.Noise,
+        "family": ruv.analyses.MaskFamily(ruv.Noise, variance=(0.5, 4.0)),
         "max_risk": 3.0,
         **USERS,
-        "bounds": {"variance": (0.5, 4.0)},
         "risk": "reciprocal",
         "utility": "reciprocal",
         "seed": 0,
-        "starts": 2,
+        "search": ruv.analyses.Search(starts=2),
     },
     "sensitivity": {
         "study": MASKS,
@@ -180,10 +176,10 @@ SLOW = {
 HEAVY = {("calibrate", "simulations"), ("calibrate", "draws"), ("one_more_digit", "digits")}
 #: Methods of a map, and variants of one function.
 CALLS = {
-    "choose by weights": ruv.decide.choose,
-    "choose in order": ruv.decide.choose,
-    "choose by loss": ruv.decide.choose,
-    "frontier in doubt": ruv.decide.frontier,
+    "choose by weights": lambda weights, **options: RUMAP.choose(by=ruv.decide.Weighted(weights), **options),
+    "choose in order": lambda order, slack: RUMAP.choose(3.0, ruv.decide.Lexicographic(order, slack)),
+    "choose by loss": lambda loss: RUMAP.choose(by=ruv.decide.ExpectedLoss(loss)),
+    "frontier with probabilities": ruv.decide.frontier,
 }
 
 
@@ -245,13 +241,21 @@ def test_maps_at_the_edge(name):
     asks = {
         "choose": lambda: rumap.choose(max_risk=0.6),
         "choose all": lambda: rumap.choose(max_risk=np.inf),
-        "choose with confidence": lambda: rumap.choose(max_risk=0.6, confidence=0.9, draws=20),
-        "choose by weights": lambda: rumap.choose(weights={"risk": 1.0, "utility": 2.0}, draws=20),
-        "choose in order": lambda: rumap.choose(order=["utility", "risk"], draws=20),
-        "choose by loss": lambda: rumap.choose(loss=lambda risk, utility: risk - utility, draws=20),
+        "choose with confidence": lambda: rumap.choose(
+            max_risk=0.6, confidence=0.9, errors=ruv.decide.Errors(draws=20)
+        ),
+        "choose by weights": lambda: rumap.choose(
+            by=ruv.decide.Weighted({"risk": 1.0, "utility": 2.0}), errors=ruv.decide.Errors(draws=20)
+        ),
+        "choose in order": lambda: rumap.choose(
+            by=ruv.decide.Lexicographic(["utility", "risk"]), errors=ruv.decide.Errors(draws=20)
+        ),
+        "choose by loss": lambda: rumap.choose(
+            by=ruv.decide.ExpectedLoss(lambda risk, utility: risk - utility), errors=ruv.decide.Errors(draws=20)
+        ),
         "frontier": lambda: rumap.frontier(),
-        "frontier in doubt": lambda: rumap.frontier(probability=True, draws=20),
-        "probabilities": lambda: rumap.probabilities(0.6, draws=20),
+        "frontier with probabilities": lambda: rumap.frontier(probability=ruv.decide.Errors(draws=20)),
+        "probabilities": lambda: rumap.probabilities(0.6, errors=ruv.decide.Errors(draws=20)),
         "explain": lambda: str(rumap.explain(0)),
         "dominated": lambda: rumap.dominated(),
         "text": lambda: repr(rumap) + rumap._repr_html_(),

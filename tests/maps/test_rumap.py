@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
-from ruvdecision.maps.rumap import RUMap
+from ruvdecision.maps.rumap import Labels, Provenance, RUMap
 from ruvdecision.maps.scores import Column
 from ruvdecision.maps.storage import decode, encode
 from ruvdecision.masks import Mask, Microaggregate, Noise, Release, Shuffle, Subsample, Suppress
@@ -29,7 +29,7 @@ def small(**more):
         "intruder": Value(np.array([7, 1.8, 2.0, 1.85, 0.0]), np.array([0, 0, 0.04, 0, 0])),
         "scientist": Value.exact([5, 0.1923, 0.377, 0.238, 0.1923]),
         "before": (7.0, 5.0),
-        "engine": "exact",
+        "provenance": Provenance("exact"),
         "attrs": {"seed": 1, "intruder": "I", "scientist": "S"},
     }
     return RUMap.build(**(arguments | more))
@@ -292,17 +292,17 @@ def test_duplicates_are_refused_but_not_mere_namesakes():
         ({"intruder": Value(np.ones(5), np.ones(4))}, "one error per release"),
         ({"before": 3}, "pair"),
         ({"before": ([1.0, 2.0], 3.0)}, "U0 of the intruder"),
-        ({"engine": ["exact"]}, "one entry per release"),
+        ({"provenance": Provenance(["exact"])}, "one entry per release"),
         ({"columns": {"risk": np.ones(5)}}, "uses already"),
         ({"columns": {"": np.ones(5)}}, "named by text"),
         ({"columns": {3: np.ones(5)}}, "named by text"),
         ({"columns": {"a": np.ones(4)}}, "one entry per release"),
         ({"columns": {"a": np.ones((5, 2))}}, "flat"),
         ({"columns": {"a": np.ones(5) * 1j}}, "numbers or text"),
-        ({"parameters": {"release": np.ones(5)}}, "uses already"),
-        ({"columns": {"a": np.ones(5)}, "parameters": {"a": np.ones(5)}}, "uses already"),
+        ({"labels": Labels(parameters={"release": np.ones(5)})}, "uses already"),
+        ({"columns": {"a": np.ones(5)}, "labels": Labels(parameters={"a": np.ones(5)})}, "uses already"),
         ({"risk": "nothing"}, "must be one of"),
-        ({"technique": ["a"]}, "one entry per release"),
+        ({"labels": Labels(technique=["a"])}, "one entry per release"),
         ({"intruder": None}, "needs the intruder"),
     ],
 )
@@ -484,7 +484,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RuvError, match="could not be written; got No space left"):
-        small(engine="other").save(path, overwrite=True)
+        small(provenance=Provenance(engine="other")).save(path, overwrite=True)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["map.nc"]
     with pytest.raises(InputError, match="directory"):
@@ -512,7 +512,10 @@ def test_repr_is_short_and_says_what_matters():
 
 def test_html_is_escaped():
     rumap = RUMap.build(
-        labels=["<script>alert(1)</script>"], intruder=[1.0], scientist=[2.0], notes=["a <b> note"], engine="<i>"
+        labels=["<script>alert(1)</script>"],
+        intruder=[1.0],
+        scientist=[2.0],
+        provenance=Provenance(engine="<i>", notes=["a <b> note"]),
     )
     page = rumap._repr_html_()
     assert "<script>" not in page

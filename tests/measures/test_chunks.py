@@ -44,7 +44,7 @@ from ruvdecision.measures import (
     TotalVariation,
     VarianceInflation,
 )
-from ruvdecision.measures.sums import Counts, Factor, Moments
+from ruvdecision.measures.sums import ColumnMoments, Counts, Triangle
 
 NUMBERS = ["y", "a", "b"]
 KEYS = ["region", "sex"]
@@ -328,8 +328,8 @@ cuts = st.lists(st.integers(0, 60), min_size=1, max_size=6).map(sorted)
 @given(cuts=cuts, shift=st.sampled_from([0.0, 1e4, -1e7]), seed=st.integers(0, 1000))
 def test_moments_do_not_depend_on_the_cuts(cuts: list[int], shift: float, seed: int) -> None:
     values = np.random.default_rng(seed).normal(shift, 1.0, (60, 3))
-    whole = Moments.of(values)
-    parts = [Moments.of(part) for part in np.split(values, cuts)]
+    whole = ColumnMoments.of(values)
+    parts = [ColumnMoments.of(part) for part in np.split(values, cuts)]
     joined = parts[0]
     for part in parts[1:]:
         joined = joined.plus(part)
@@ -349,10 +349,10 @@ def test_moments_do_not_depend_on_the_cuts(cuts: list[int], shift: float, seed: 
 def test_factors_give_least_squares(cuts: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
     x = np.vstack([np.ones(60), rng.normal(size=(2, 60))])
-    x = np.vstack([x, x[1] + 1e-6 * rng.normal(size=60)])  # nearly collinear: normal equations would lose twelve digits
+    x = np.vstack([x, x[1] + 1e-5 * rng.normal(size=60)])  # nearly collinear: normal equations would lose ten digits
     y = x.sum(axis=0) + 0.01 * rng.normal(size=60)
     rows = np.vstack([x, y])
-    parts = [Factor.of(part) for part in np.split(rows, cuts, axis=1)]
+    parts = [Triangle.of(part) for part in np.split(rows, cuts, axis=1)]
     joined = parts[0]
     for part in parts[1:]:
         joined = joined.plus(part)

@@ -18,7 +18,7 @@ from scipy.interpolate import CubicSpline
 import ruvdecision as ruv
 from ruvdecision.numerics.orderstatistics import group_variances
 
-REFERENCE = places.SHARED / "reference" / "trottini_fienberg_duncan.json"
+REFERENCE = places.REFERENCE / "trottini_fienberg_duncan.json"
 SPREAD = np.array([[1, 0.2], [0.2, 1.5]])
 DOUBT = np.array([[5, 0.5], [0.5, 4]])
 W = np.diag([1.0, 3.0])
@@ -27,8 +27,6 @@ average = ruv.Microaggregate(groups=1)
 
 
 def entries():
-    if not REFERENCE.exists():
-        return []
     wanted = ("TF", "D-L")
     return [e for e in json.loads(REFERENCE.read_text()) if e["name"].strip().startswith(wanted)]
 
@@ -141,7 +139,9 @@ def full_matrix(z, t):
         # Infinite noise along a slanted direction has no finite matrix; the search stays below it.
         return ruv.Noise(covariance=size * np.outer(u, u)) | average
 
-    return ruv.optimise(family, bounds={"angle": (0.0, np.pi), "size": (0.0, 1e4)}, max_risk=t, **users2(z)).utility
+    return ruv.optimise(
+        ruv.analyses.MaskFamily(family, angle=(0.0, np.pi), size=(0.0, 1e4)), max_risk=t, **users2(z)
+    ).utility
 
 
 def area(which):
@@ -280,7 +280,9 @@ def test_axis_solution_formula():
         h = 0.6 / inverse[j, j]
         t = 1 / (start + w[j] * h)
         best = ruv.optimise(
-            lambda v, j=j: ruv.Noise(variance=v, columns=[j]) | average, max_risk=t, **who, bounds={"v": (0, np.inf)}
+            ruv.analyses.MaskFamily(lambda v, j=j: ruv.Noise(variance=v, columns=[j]) | average, v=(0, np.inf)),
+            max_risk=t,
+            **who,
         )
         assert best.parameters["v"] == pytest.approx(n * h / (1 - h * inverse[j, j]), rel=1e-9)
 

@@ -19,10 +19,11 @@ from ruvdecision.analyses.publishing import price_of_publishing
 from ruvdecision.analyses.record_risk import record_risk
 from ruvdecision.analyses.sensitivity import sensitivity
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
+from ruvdecision.decide import Weighted
 from ruvdecision.errors import InputError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
-from ruvdecision.maps.rumap import RUMap
+from ruvdecision.maps.rumap import Labels, RUMap
 from ruvdecision.masks import Microaggregate, Noise, Release, Suppress
 from ruvdecision.plots.gallery import _across
 from ruvdecision.plots.theme import DARK, LIGHT, look_of, theme
@@ -159,7 +160,7 @@ def test_the_star_follows_the_rule() -> None:
 
     assert star(max_risk=0.5) == 2.0
     assert star(max_risk=0.5, rule={"confidence": 0.95}) == 1.0
-    assert star(rule={"weights": {"utility": 1.0, "risk": 0.1}}) == 4.0
+    assert star(rule={"by": Weighted({"utility": 1.0, "risk": 0.1})}) == 4.0
 
 
 # -- several maps --------------------------------------------------------------------------------------
@@ -350,11 +351,9 @@ def test_uncertainty_is_a_share_of_what_was_unknown() -> None:
 def test_unconverged_points_are_open_and_errors_are_bars() -> None:
     u = Value(np.array([1.0, 2.0, 3.0]), np.array([0.1, 0.2, 0.0]))
     rumap = RUMap.build(
-        labels=["a", "b", "c"],
+        labels=Labels(["a", "b", "c"], technique="T", parameters={"level": [1.0, 2.0, 3.0]}),
         intruder=u,
         scientist=u,
-        technique="T",
-        parameters={"level": [1.0, 2.0, 3.0]},
         columns={"intruder_converged": [True, False, True]},
     )
     with theme("dark"):
@@ -387,7 +386,9 @@ def test_techniques_are_told_apart_and_the_axis_is_logarithmic_where_it_helps() 
 )
 def test_bad_arguments_of_uncertainty(arguments: dict[str, Any], words: str) -> None:
     rumap = RUMap.build(
-        labels=["a", "b"], intruder=[1.0, 2.0], scientist=[1.0, 2.0], technique="T", parameters={"level": [1.0, 2.0]}
+        labels=Labels(["a", "b"], technique="T", parameters={"level": [1.0, 2.0]}),
+        intruder=[1.0, 2.0],
+        scientist=[1.0, 2.0],
     )
     with pytest.raises(InputError, match=words):
         plots.uncertainty(rumap, **arguments)

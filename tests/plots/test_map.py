@@ -16,7 +16,7 @@ from matplotlib.text import Annotation, Text
 
 from ruvdecision import plots
 from ruvdecision.errors import InputError
-from ruvdecision.maps.rumap import RUMap
+from ruvdecision.maps.rumap import Labels, Provenance, RUMap
 from ruvdecision.maps.scores import Column
 from ruvdecision.masks import Microaggregate, Noise, Release, Suppress
 from ruvdecision.plots.labels import spread_along
@@ -44,7 +44,9 @@ def example_1(released=False):
     intruder, scientist = (np.r_[a, b, c] for a, b, c in zip((7, 5), formula(0, 10), formula(GRID, 10), strict=True))
     if released:
         masks, intruder, scientist = [*masks, Release()], np.r_[intruder, 0.0], np.r_[scientist, formula(0, 1)[1]]
-    return RUMap.build(masks=masks, intruder=intruder, scientist=scientist, before=(7.0, 5.0), engine="exact")
+    return RUMap.build(
+        masks=masks, intruder=intruder, scientist=scientist, before=(7.0, 5.0), provenance=Provenance(engine="exact")
+    )
 
 
 def legend_of(ax):
@@ -215,8 +217,7 @@ def test_any_number_of_techniques(count):
     labels = [f"{m} in state {i // 30}" for i, m in enumerate(masks)]
     rumap = RUMap.build(
         masks=masks,
-        labels=labels,
-        technique=[f"state {i // 30}" for i in range(len(masks))],
+        labels=Labels(labels, technique=[f"state {i // 30}" for i in range(len(masks))]),
         intruder=u,
         scientist=list(formula(grid, 1)[1]) * count,
     )
@@ -234,9 +235,11 @@ def test_one_point_ties_and_thousands():
     assert sizes[0] > sizes[1]  # the first shows as a ring around the second
     u = formula(GRID, 10)
     same = RUMap.build(
-        labels=[f"{name}{i}" for name in "xy" for i in range(len(GRID))],
-        technique=[name for name in "xy" for _ in GRID],
-        parameters={"variance": np.r_[GRID, GRID]},
+        labels=Labels(
+            [f"{name}{i}" for name in "xy" for i in range(len(GRID))],
+            technique=[name for name in "xy" for _ in GRID],
+            parameters={"variance": np.r_[GRID, GRID]},
+        ),
         intruder=np.r_[u[0], u[0]],
         scientist=np.r_[u[1], u[1]],
     ).plot()
@@ -245,8 +248,7 @@ def test_one_point_ties_and_thousands():
     rng = np.random.default_rng(3)
     points = rng.gamma(3, size=(2, 2000)) + 0.1
     cloud = RUMap.build(
-        labels=[f"r{i}" for i in range(2000)],
-        technique=["A"] * 1000 + ["B"] * 1000,
+        labels=Labels([f"r{i}" for i in range(2000)], technique=["A"] * 1000 + ["B"] * 1000),
         intruder=points[0],
         scientist=points[1],
     )
@@ -342,8 +344,7 @@ def test_a_crowd_is_pixels_in_a_vector_file_and_its_bars_lie_where_they_should(m
     rng = np.random.default_rng(2)
     error = np.where(np.arange(n) == 7, np.inf, 0.05)
     rumap = RUMap.build(
-        labels=[f"r{i}" for i in range(n)],
-        technique="cloud",
+        labels=Labels([f"r{i}" for i in range(n)], technique="cloud"),
         intruder=Value(rng.uniform(1, 3, n), error),
         scientist=Value(rng.uniform(1, 3, n), 0.05 * np.ones(n)),
     )

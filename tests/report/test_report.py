@@ -24,11 +24,11 @@ from ruvdecision.analyses.limit import limit
 from ruvdecision.analyses.record_risk import record_risk
 from ruvdecision.analyses.sensitivity import sensitivity
 from ruvdecision.beliefs import FiniteBelief, NormalBelief, PyMCBelief
-from ruvdecision.decide import choose, frontier
+from ruvdecision.decide import Weighted, choose, frontier
 from ruvdecision.errors import InputError, RuvError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, Pinball, Quadratic, ZeroOne
-from ruvdecision.maps.rumap import RUMap
+from ruvdecision.maps.rumap import Labels, Provenance, RUMap
 from ruvdecision.maps.scores import Column
 from ruvdecision.masks import Microaggregate, Noise, Suppress
 from ruvdecision.protocols import Value
@@ -224,7 +224,7 @@ def test_the_rest_is_folded_and_cut() -> None:
 def test_a_frontier_of_4000_is_complete_and_its_excerpt_short() -> None:
     u = np.geomspace(1, 100, 4000)
     rumap = RUMap.build(
-        labels=[f"r{i}" for i in range(4000)], intruder=u, scientist=u, technique="one", parameters={"level": u}
+        labels=Labels([f"r{i}" for i in range(4000)], technique="one", parameters={"level": u}), intruder=u, scientist=u
     )
     page = check(render_report(rumap, 0.5))
     excerpt = page.table("in order of risk (21 of 4000)")
@@ -301,7 +301,7 @@ def test_errors_and_samplers_that_did_not_converge_are_marked() -> None:
             "intruder_rhat": [1.0, 1.01, 1.9],
             "scientist_ess": [400.0, np.nan, 12.0],
         },
-        engine=["sampling", "sampling", "exact"],
+        provenance=Provenance(engine=["sampling", "sampling", "exact"]),
     )
     assert doubts(rumap) == {
         1: ["the standard error of its risk is large, 15 %"],
@@ -375,7 +375,10 @@ def test_a_map_of_columns_alone_names_no_users() -> None:
 
 def test_remarks_settings_and_long_attributes() -> None:
     text = render_report(
-        small(notes=["A remark."], attrs={"data_hash": "abc123", "n": 10, "long": "x" * 1000, "none": None})
+        small(
+            provenance=Provenance(notes=["A remark."]),
+            attrs={"data_hash": "abc123", "n": 10, "long": "x" * 1000, "none": None},
+        )
     )
     page = check(text)
     assert "Remarks on the map" in page.texts["h2"]
@@ -412,7 +415,7 @@ def with_users(intruder: object, scientist: object = None) -> RUMap:
     """A small map that was made with these users; nothing is drawn."""
     users = (intruder, scientist or User(BELIEF, Parameter("mu"), Quadratic()))
     words = {who: user.describe() for who, user in zip(("intruder", "scientist"), users, strict=True)}  # type: ignore[attr-defined]
-    return small(intruder=[np.nan] * 3, users=users, attrs=words)
+    return small(intruder=[np.nan] * 3, provenance=Provenance(users=users), attrs=words)
 
 
 def formulas_of(text: str) -> list[str]:
@@ -554,7 +557,7 @@ def test_sensitivity_limit_and_records_have_their_chapters(tmp_path: Path) -> No
     text = path.read_text("utf-8")
     page = check(text)
     assert {"Sensitivity", "What no mechanism can pass", "Risk of every record"} <= set(page.texts["h2"])
-    assert html.escape(result.sentence, quote=True) in text
+    assert result.sentence in html.unescape(text)
     assert "another map" not in text
     assert "prior_variance = 4" in page.table("Variations (2)")
     share = float(wall.shortfall(rumap.take([3]))["share"].iloc[0])
@@ -624,13 +627,13 @@ def test_probabilities_and_the_rule_of_the_choice() -> None:
     assert "1 of 3 releases is allowed." in careful
     assert "The chosen release is safe" in str(check(careful).all("svg")[0]["aria-label"])
     assert "How sure that is" not in check(render_report(small(), 0.5)).texts["h2"]
-    weighed = render_report(small(), rule={"weights": {"utility": 1.0, "risk": 0.1}})
+    weighed = render_report(small(), rule={"by": Weighted({"utility": 1.0, "risk": 0.1})})
     assert "Release open: risk 1 (no threshold), utility 4" in weighed
 
 
 def test_diagnostics_of_a_sampler_are_explained() -> None:
     rumap = small(
-        engine="sampling",
+        provenance=Provenance(engine="sampling"),
         columns={
             "intruder_converged": [True, False, True],
             "intruder_rhat": [1.0, 1.2, 1.0],
@@ -670,15 +673,12 @@ def test_the_fingerprint_of_the_data_says_what_it_is() -> None:
 @pytest.mark.parametrize("evil", [EVIL, QUOTES, '" onload="alert(1)', "<!-- x", "&lt;b&gt;", "$x^2$ \\$"])
 def test_texts_are_only_texts(evil: str) -> None:
     rumap = RUMap.build(
-        labels=[f"{evil} {i}" for i in range(5)],
-        technique=[evil] * 5,
+        labels=Labels([f"{evil} {i}" for i in range(5)], technique=[evil] * 5, parameters={evil: np.arange(5.0)}),
         intruder=[5.0, 4.0, 3.0, 2.0, 1.0],
         scientist=[1.0, 0.8, 0.9, 0.4, 0.2],
-        engine=[evil, "b", "c", "d", "e"],
-        parameters={evil: np.arange(5.0)},
+        provenance=Provenance(engine=[evil, "b", "c", "d", "e"], notes=[evil]),
         columns={f"{evil} m": np.arange(5.0), "text": [evil, "b", "c", "d", "e"], f"intruder_{evil}": np.arange(5.0)},
         attrs={"intruder": evil, "scientist": evil, evil: evil, "better": {f"{evil} m": evil}},
-        notes=[evil],
     )
     options: dict[str, object] = {"title": evil, "notes": [evil], "date": evil}
     page = check(render_report({evil: rumap, "undrawn": EMPTY}, 0.4, **options))  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from ruvdecision import plots
 from ruvdecision.engines.rules import clipped_noise as incomes
 from ruvdecision.errors import InputError
 from ruvdecision.evaluate import evaluate
-from ruvdecision.maps.rumap import RUMap
+from ruvdecision.maps.rumap import Labels, RUMap
 from ruvdecision.masks import Noise
 from ruvdecision.scenarios import Curve, empirical, map_curves
 from ruvdecision.targets import Maximum, Minimum, OrderStatistic, Percentile, Record
@@ -316,7 +316,9 @@ def test_the_mark_of_a_crossing_lies_on_the_drawn_line_however_sparse_the_grid(a
     """Two far releases on each side of the threshold: U is a power of the variance, so that the crossing is known."""
     v = np.array([0.5, 8.0])
     rumap = RUMap.build(
-        labels=["a", "b"], intruder=v**2, scientist=3 * v**0.5, technique="row known: Noise", parameters={"variance": v}
+        labels=Labels(["a", "b"], technique="row known: Noise", parameters={"variance": v}),
+        intruder=v**2,
+        scientist=3 * v**0.5,
     )
     truth = 2.0  # risk 1/4
     ax = plots.knowledge(rumap, max_risk=0.25, against=against, log=log)

@@ -263,9 +263,8 @@ def test_optimise_meets_its_threshold_when_risk_is_averaged_over_releases(exampl
     intruder = ruv.User(example["intruder"].belief, ruv.Record(0), ruv.Absolute())
     family = lambda variance: ruv.Noise(variance=variance) | ruv.Shuffle()  # noqa: E731
     best = ruv.optimise(
-        family,
+        ruv.analyses.MaskFamily(family, variance=(0.1, 30)),
         max_risk=0.9,
-        bounds={"variance": (0.1, 30)},
         intruder=intruder,
         scientist=example["scientist"],
         replicates=3,

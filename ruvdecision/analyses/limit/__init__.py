@@ -16,7 +16,7 @@ from ...beliefs.normal import NormalBelief
 from ...checks import as_float_array, check_choice, check_integer
 from ...errors import InputError, UnsupportedError, kind_of
 from ...losses import Quadratic
-from ...maps.scores import Column, as_score
+from ...maps.scores import as_function
 from ...masks.base import Mask
 from ...protocols import Array
 from ...running.progress import Bar
@@ -224,9 +224,8 @@ def limit(
     check_choice("statistic", statistic, ["records", "average"])
     if states is not None:
         states = check_integer("states", states, low=2)
-    scores = [as_score(s) for s in (risk, utility)]
-    if any(isinstance(s, Column) for s in scores):
-        raise InputError("The limit is about uncertainties", "a measure", 'Use risk="reciprocal", for example')
+    do = 'Use risk="reciprocal", for example'
+    scores = [as_function(s, "The limit is about uncertainties", do) for s in (risk, utility)]
     solver = _solver(intruder, scientist, statistic, states)
     before, after = solver.before, solver.after
     for score, role, first, last in zip(scores, ("risk", "utility"), before, after, strict=True):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
 from ...losses import Quadratic
+from ...numerics.semidefinite import symmetric_root
 from ...posteriors.shapes import as_weight_matrix
 from ...protocols import Array
 from .labels import uncertainties
@@ -118,8 +119,7 @@ class Pairs:
         points = study.scientist_values.reshape(len(study.scientist_values), -1)
         points = points - self.chance @ self.laws @ points
         weights = np.atleast_2d(as_weight_matrix(study.scientist.loss.weights, study.scientist_values.shape[1:]))
-        eigenvalues, vectors = np.linalg.eigh(weights)
-        points = points @ (vectors * np.sqrt(np.clip(eigenvalues, 0.0, None) / self.units[1]))
+        points = points @ symmetric_root(weights / self.units[1])
         return self.laws @ np.sum(points**2, axis=1), self.laws @ points
 
     def _intruder(self, columns: Array) -> Array:

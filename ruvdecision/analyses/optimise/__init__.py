@@ -3,84 +3,98 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Unpack
 
 import numpy as np
-from scipy.special import ndtr, stdtr
 
-from ...checks import Seed, as_seed_sequence, check_choice, check_integer, check_number
+from ...checks import as_seed_sequence, check_choice, check_integer, check_number
+from ...decide.probability import cumulative
 from ...errors import InfeasibleError, InputError
+from ...evaluate import Role, Setting, check_setting
+from ...maps.rumap import RUMap
 from ...masks.base import Mask
-from ...protocols import Engine
 from ...running.progress import Bar
-from ...users.panel import Panel
-from ...users.user import Snooper, User
-from .families import Family, as_families
+from .families import FamilyLike, MaskFamily, Part, as_families
+from .objective import Evaluator, MapEvaluator, Objective, Point, as_evaluator
 from .optimum import Contender, Optimum
-from .problem import ByMap, Point, Problem, as_source
-from .search import line, several
+from .search import search_exactly
 from .surface import is_rough, search_surface
 
-__all__ = ["Contender", "Optimum", "optimise"]
+__all__ = ["Contender", "MaskFamily", "Optimum", "Search", "optimise"]
+
+PASSED = ("data", "engine", "replicates", "seed", "risk", "utility")
+"""Arguments of `evaluate` that `optimise` passes on."""
 
 
-def optimise(
-    family: Callable[..., Mask] | Mapping[str, Any] | Sequence[Any],
-    *,
-    max_risk: float,
-    intruder: User | Snooper | Panel | None = None,
-    scientist: User | Snooper | Panel | None = None,
-    by: Callable[[list[Mask]], Any] | None = None,
-    bounds: Mapping[str, Any] | None = None,
-    risk: Any = "reciprocal",
-    utility: Any = "reciprocal",
-    data: Any = None,
-    engine: Engine | str = "auto",
-    replicates: int | None = None,
-    seed: Seed = 0,
-    starts: int = 8,
-    confidence: float | None = None,
-    method: str = "auto",
-    evaluations: int | None = None,
-    progress: bool | None = None,
-) -> Optimum:
-    """Find the mask with the greatest utility whose risk is at most ``max_risk``, over one family of masks or several.
-
-    Where the objective is exact, or averaged over common random numbers and smooth, one parameter is solved by bracketed roots and
-    bounded searches on a grid that spans twenty decades; with several, every edge of the box is solved in the same way (the
-    optimum often lies on one) and the inside by constrained optimisation from several starts. Where it jumps from one mask to
-    the next (samplers, counts, ranks) smooth surfaces are fitted to evaluated masks and refined around the optimum.
+@dataclass(frozen=True)
+class Search:
+    """How `optimise` searches.
 
     Parameters
     ----------
-    family : callable, or a mapping or list of callables and masks
-        Gives a mask for parameter values: ``lambda variance: ruv.Noise(variance=variance) | average``. Of several families the one
-        with the most useful best release wins; a mask is a family without parameters.
-    max_risk : float
-        The risk that may not be exceeded, on the scale of ``risk``.
-    intruder, scientist : User or Snooper
-        The two users.
-    by : callable, optional
-        A function of a list of masks that gives their map, instead of users: ``lambda masks: ruv.measure(data, masks, measures=...,
-        replicates=20, seed=1)``. Give it a fixed seed, so that masks share their random numbers.
-    bounds : mapping, optional
-        Range of each parameter, (low, high); (0, inf) where not given. The upper bound may be infinite, and the mask must
-        then accept it: infinite noise is suppression. A ``range``, a set or a list of three or more lists the values
-        that a parameter may take (whole numbers, names); every combination is searched. With several families either
-        one mapping for all, or one per family under its name.
-    risk, utility, data, engine, replicates, seed
-        As for `evaluate`.
-    starts : int, default 8
-        Starting points inside the box for families of several parameters.
-    confidence : float, optional
-        Demand that the risk truly meets the threshold with this probability, given the error of the average.
     method : "auto", "exact" or "surface"
         Roots and slopes, surfaces, or by a look at the objective.
+    starts : int, default 8
+        Starting points inside the box for families of several parameters.
     evaluations : int, optional
         How many masks the surfaces may ask for, per family (30 for each parameter, and 30).
+    """
+
+    method: str = "auto"
+    starts: int = 8
+    evaluations: int | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("method", self.method, ["auto", "exact", "surface"])
+        check_integer("starts", self.starts, low=1)
+        if self.evaluations is not None:
+            check_integer("evaluations", self.evaluations, low=10)
+            if self.method == "exact":
+                raise InputError("evaluations is what surfaces may ask for", 'method="exact"', "Leave one of them out")
+
+
+def optimise(
+    family: FamilyLike | Mapping[str, FamilyLike] | Sequence[FamilyLike],
+    *,
+    max_risk: float,
+    intruder: Role | None = None,
+    scientist: Role | None = None,
+    evaluator: Callable[[list[Mask]], RUMap] | None = None,
+    confidence: float | None = None,
+    search: Search | None = None,
+    progress: bool | None = None,
+    **setting: Unpack[Setting],
+) -> Optimum:
+    """Find the mask with the greatest utility whose risk is at most ``max_risk``, over one family of masks or several.
+
+    Where the objective is exact, or averaged over common random numbers and smooth, one parameter is solved by bracketed
+    roots and bounded searches on a grid that spans twenty decades; with several, every edge of the box is solved in the
+    same way (the optimum often lies on one) and the inside by constrained optimisation from several starts. Where it
+    jumps from one mask to the next (samplers, counts, ranks) smooth surfaces are fitted to evaluated masks and refined
+    around the optimum.
+
+    Parameters
+    ----------
+    family : callable, MaskFamily, or a mapping or list of them and of masks
+        Gives a mask for parameter values: ``lambda variance: ruv.Noise(variance=variance) | average``, where each
+        parameter lies in (0, inf); a `MaskFamily` says otherwise, ``MaskFamily(ruv.Noise, variance=(0.1, 10))``. Of
+        several families the one with the most useful best release wins; a mask is a family without parameters.
+    max_risk : float
+        The risk that may not be exceeded, on the scale of ``risk``.
+    intruder, scientist : User, Snooper or Panel
+        The two users.
+    evaluator : callable, optional
+        A function of a list of masks that gives their map, instead of users: ``lambda masks: ruv.measure(data, masks,
+        measures=..., replicates=20, seed=1)``. Give it a fixed seed, so that masks share their random numbers.
+    confidence : float, optional
+        Demand that the risk truly meets the threshold with this probability, given the error of the average.
+    search : Search, optional
+        Method, number of starts and number of evaluations.
     progress : bool, optional
         Show a progress bar on standard error; by default on a terminal, and only for work that takes a while.
+    **setting
+        ``data``, ``engine``, ``replicates``, ``seed`` (0 if not given), ``risk`` and ``utility``, as for `evaluate`.
 
     Examples
     --------
@@ -95,117 +109,115 @@ def optimise(
     >>> round(best.parameters["variance"], 6), best.binding
     (2.08, ('max_risk',))
     """
-    families, many = as_families(family, bounds)
+    families, many = as_families(family)
     limit = check_number("max_risk", max_risk)
-    check_choice("method", method, ["auto", "exact", "surface"])
-    starts = check_integer("starts", starts, low=1)
-    if evaluations is not None:
-        evaluations = check_integer("evaluations", evaluations, low=10)
-        if method == "exact":
-            raise InputError("evaluations is what surfaces may ask for", 'method="exact"', "Leave one of them out")
+    check_setting(setting, PASSED)
+    how = Search() if search is None else search
+    if not isinstance(how, Search):
+        raise InputError("search must say how to search", how, 'Write search=ruv.analyses.Search("exact")')
     if confidence is not None:
         confidence = check_number("confidence", confidence, low=0.5, high=1, open_high=True)
-    root = as_seed_sequence(seed)
-    settings = (limit, risk, utility, data, engine, replicates, root)
+    root = as_seed_sequence(setting.get("seed", 0))
+    setting["seed"] = root
+    users = {"intruder": intruder, "scientist": scientist}
     found: list[Contender] = []
     with Bar(
         f"Searching {sum(map(len, families.values()))} families" if many else "Searching the family", progress
     ) as bar:
         for k, (name, parts) in enumerate(families.items()):
-            best: list[Optimum] = []
-            missed: list[InfeasibleError] = []
-            source = as_source(by, intruder, scientist, *settings, _lowest(parts[0]))
-            for i, part in enumerate(parts):
-                share = lambda s, i=i, k=k, parts=parts: bar.tell((k + (i + s) / len(parts)) / len(families))  # noqa: E731
-                problem = Problem(part, source, confidence)
-                try:
-                    best.append(_solve(problem, limit, method, starts, root, evaluations, share))
-                except InfeasibleError as error:
-                    missed.append(error)
-            source.finish()
+            numbers = as_evaluator(evaluator, users, limit, parts[0].lowest, **setting)
+            tell = lambda share, k=k: bar.tell((k + share) / len(families))  # noqa: E731
+            best, missed = _search_parts(parts, numbers, confidence, how, root, tell)
             if not best and not many:
-                raise min(missed, key=lambda e: getattr(e, "least", np.inf))
-            won = min(best, key=lambda o: (-o.utility, o.risk)) if best else None
-            if won is not None:
-                won = replace(
-                    won, family=name if many else "", grid=sum(o.grid for o in best), evaluations=source.evaluations
-                )
-            reason = "" if won is not None else str(min(missed, key=lambda e: getattr(e, "least", np.inf)))
-            found.append(Contender(name, won, reason))
-    winners = [c for c in found if c.optimum is not None]
+                nearest = min(missed, key=lambda m: m.least)
+                raise InfeasibleError(nearest.what, nearest.got, nearest.do)
+            won = min(best, key=lambda o: (-o.utility, o.risk), default=None)
+            if won is None:
+                found.append(Contender(name, None, str(min(missed, key=lambda m: m.least))))
+                continue
+            total = sum(o.grid for o in best)
+            won = replace(won, family=name if many else "", grid=total, evaluations=numbers.evaluations)
+            found.append(Contender(name, won))
+    winners = [c.optimum for c in found if c.optimum is not None]
     if not winners:
         raise InfeasibleError(
             f"No mask of any family has risk {limit:g} or less",
             "; ".join(f"{c.family}: {c.reason}" for c in found),
             "Raise max_risk, widen the bounds or add a family",
         )
-    ranked = sorted(winners, key=lambda c: (-c.optimum.utility, c.optimum.risk))  # type: ignore[union-attr]
-    result = ranked[0].optimum
-    assert result is not None
-    return replace(result, contenders=(*ranked, *(c for c in found if c.optimum is None))) if many else result
+    found.sort(key=lambda c: (np.inf, 0.0) if c.optimum is None else (-c.optimum.utility, c.optimum.risk))
+    result = min(winners, key=lambda o: (-o.utility, o.risk))
+    return replace(result, contenders=tuple(found)) if many else result
+
+
+class _Missed(InfeasibleError):
+    """No mask of a part of a family is allowed; ``least`` is the least risk that was found."""
+
+    least: float = np.inf
+
+
+def _search_parts(
+    parts: Sequence[Part],
+    evaluator: Evaluator,
+    confidence: float | None,
+    search: Search,
+    root: np.random.SeedSequence,
+    tell: Callable[[float], object],
+) -> tuple[list[Optimum], list[_Missed]]:
+    """The best mask of every part of a family that has one, and why the others have none."""
+    best: list[Optimum] = []
+    missed: list[_Missed] = []
+    for i, part in enumerate(parts):
+        share = lambda s, i=i: tell((i + s) / len(parts))  # noqa: E731
+        try:
+            best.append(_solve(Objective(part, evaluator, confidence), search, root, share))
+        except _Missed as error:
+            missed.append(error)
+    evaluator.finish()
+    return best, missed
 
 
 def _solve(
-    problem: Problem,
-    limit: float,
-    method: str,
-    starts: int,
-    root: Any,
-    evaluations: int | None,
-    tell: Callable[[float], Any],
+    objective: Objective, search: Search, root: np.random.SeedSequence, tell: Callable[[float], object]
 ) -> Optimum:
-    """The best mask of one family with all listed values fixed."""
-    source, names = problem.source, problem.names
+    """The best mask of one part of a family."""
+    evaluator, names = objective.evaluator, objective.names
+    limit = evaluator.max_risk
     moved: dict[str, float] = {}
+    way = search.method if names else "exact"
+    if way == "auto":
+        objective.points(np.array([[low for low, _ in objective.box]]))
+        noisy = objective.errors or isinstance(evaluator, MapEvaluator)
+        way = "surface" if noisy and is_rough(objective) else "exact"
     if not names:
-        found = problem.points(np.empty((1, 0)))
-        problem.coarse = [p for p in found if problem.allowed(p)]
-        way = "exact"
+        found = objective.points(np.empty((1, 0)))
+        objective.coarse = objective.allowed_of(found)
+    elif way == "surface":
+        found, moved = search_surface(objective, root, search.evaluations, tell)
     else:
-        way = method
-        if method == "auto":
-            problem.points(np.array([[low for low, _ in problem.box]]))
-            noisy = problem.errors or isinstance(source, ByMap)
-            way = "surface" if noisy and is_rough(problem) else "exact"
-        if way == "surface":
-            found, moved = search_surface(problem, root, evaluations, tell)
-        else:
-            found = line(problem, {}, names[0]) if len(names) == 1 else several(problem, starts, root)
-    best = min((p for p in found if problem.allowed(p)), key=lambda p: (p.loss, -p.guard), default=None)
+        found = search_exactly(objective, search.starts, root)
+    best = objective.best(found)
     if best is None:
-        safest = problem.safest
-        with_doubt = " with the confidence demanded" if problem.margin and problem.errors else ""
-        if np.isneginf(safest.guard) and source.unconverged:
-            raise InfeasibleError(
-                "No release that was tried has converged", f"{source.unconverged} that did not", "Sample longer"
-            )
-        error = InfeasibleError(
-            f"No mask of the family has risk {limit:g} or less{with_doubt}",
-            f"at least {source.risk_of(safest.guard):.6g}, at {problem.label(safest.values) or 'its only mask'}",
-            "Raise max_risk, widen the bounds or use another family",
-        )
-        error.least = source.risk_of(safest.guard)  # type: ignore[attr-defined]
-        raise error
-    row = source.map([problem.family.mask(best.values)])[0]
-    near = 1e-7 * abs(problem.need) if way == "exact" else max(2 * best.guard_error, 1e-3 * abs(problem.need))
-    binding = ["max_risk"] if abs(best.guard - problem.need) <= near else []
-    for name, value, (low, high) in zip(names, best.values, problem.box, strict=True):
+        raise _why_none(objective, limit)
+    row = evaluator.map([objective.part.mask(best.values)])[0]
+    size = abs(objective.required)
+    near = 1e-7 * size if way == "exact" else max(2 * best.safety_error, 1e-3 * size)
+    binding = ["max_risk"] if abs(best.safety - objective.required) <= near else []
+    for name, value, (low, high) in zip(names, best.values, objective.box, strict=True):
         if value in (low, high):
             binding.append(f"{name} at its {'lower' if value == low else 'upper'} bound")
-    if way == "exact" and best.guard_error > 0 and names:
-        moved = _moved(problem, best, root) if "max_risk" in binding else dict.fromkeys(names, 0.0)
-    on_grid = min((p.loss for p in problem.coarse), default=np.inf)
-    gain = source.utility_of(best.loss) - source.utility_of(on_grid) if np.isfinite(on_grid) else float("nan")
-    raw = best.guard + problem.margin * best.guard_error
-    if best.guard_error > 0:
-        z = (raw - problem.need) / best.guard_error
-        chance = float(ndtr(z) if np.isinf(source.degrees) else stdtr(source.degrees, z))
-    else:
-        chance = 1.0
+    if way == "exact" and best.safety_error > 0 and names:
+        moved = _moved(objective, best, root) if "max_risk" in binding else dict.fromkeys(names, 0.0)
+    on_grid = min((p.loss for p in objective.coarse), default=np.inf)
+    gain = evaluator.utility_of(best.loss) - evaluator.utility_of(on_grid) if np.isfinite(on_grid) else float("nan")
+    chance = 1.0
+    if best.safety_error > 0:
+        raw = best.safety + objective.margin * best.safety_error
+        chance = float(cumulative((raw - objective.required) / best.safety_error, evaluator.degrees))
     return Optimum(
         mask=row.mask,
         release=row.release,
-        parameters={**dict(zip(names, map(float, best.values), strict=True)), **problem.family.fixed},
+        parameters={**dict(zip(names, map(float, best.values), strict=True)), **(objective.part.fixed or {})},
         risk=row.risk,
         utility=row.utility,
         intruder_uncertainty=row.intruder_uncertainty,
@@ -213,33 +225,42 @@ def _solve(
         max_risk=limit,
         binding=tuple(binding),
         gap=max(gain, 0.0) if gain == gain else gain,
-        grid=len(problem.coarse),
-        evaluations=source.evaluations,
+        grid=len(objective.coarse),
+        evaluations=evaluator.evaluations,
         risk_error=row.risk_error,
         utility_error=row.utility_error,
         parameters_error=moved,
         meets=chance,
         method=way,
-        unconverged=source.unconverged,
+        unconverged=evaluator.unconverged,
     )
 
 
-def _moved(problem: Problem, best: Point, root: Any) -> dict[str, float]:
+def _why_none(objective: Objective, limit: float) -> _Missed:
+    """Why no mask of a part of a family is allowed."""
+    evaluator, safest = objective.evaluator, objective.safest
+    if np.isneginf(safest.safety) and evaluator.unconverged:
+        return _Missed(
+            "No release that was tried has converged", f"{evaluator.unconverged} that did not", "Sample longer"
+        )
+    demanded = " with the confidence demanded" if objective.margin and objective.errors else ""
+    least = evaluator.risk_of(safest.safety)
+    error = _Missed(
+        f"No mask of the family has risk {limit:g} or less{demanded}",
+        f"at least {least:.6g}, at {objective.label(safest.values) or 'its only mask'}",
+        "Raise max_risk, widen the bounds or use another family",
+    )
+    error.least = least
+    return error
+
+
+def _moved(objective: Objective, best: Point, root: np.random.SeedSequence) -> dict[str, float]:
     """Half the way that the optimum goes when the intruder's side errs by one standard error to either side."""
-    ends = []
-    need = problem.need
-    coarse = list(problem.coarse)
+    ends: list[tuple[float, ...]] = []
+    required, coarse = objective.required, list(objective.coarse)
     for side in (-1, 1):
-        problem.need = need + side * best.guard_error
-        points = line(problem, {}, problem.names[0]) if len(problem.names) == 1 else several(problem, 1, root)
-        fits = [p for p in points if problem.allowed(p)]
-        ends.append(min(fits, key=lambda p: (p.loss, -p.guard)).values if fits else (np.inf,) * len(problem.names))
-    problem.need, problem.coarse = need, coarse
-    return {
-        n: float(abs(b - a) / 2) if np.isfinite(a) and np.isfinite(b) else np.inf
-        for n, a, b in zip(problem.names, *ends, strict=True)
-    }
-
-
-def _lowest(family: Family) -> Mask:
-    return family.mask([low for low, _ in family.box])
+        objective.required = required + side * best.safety_error
+        end = objective.best(search_exactly(objective, 1, root))
+        ends.append((np.inf,) * len(objective.names) if end is None else end.values)
+    objective.required, objective.coarse = required, coarse
+    return objective.moved(ends)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...masks.base import Mask, show_number
 
@@ -44,8 +44,8 @@ class Optimum:
     risk_error, utility_error : float
         Standard errors; zero where the objective is exact.
     parameters_error : mapping
-        How far each parameter moves when the intruder's side errs by one standard error; zero where it is exact or where
-        the threshold does not bind.
+        How far each parameter moves when the intruder's side errs by one standard error; zero where it is exact or
+        where the threshold does not bind.
     meets : float
         Probability that the risk truly meets the threshold.
     method : str
@@ -60,7 +60,7 @@ class Optimum:
 
     mask: Mask
     release: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, object]
     risk: float
     utility: float
     intruder_uncertainty: float
@@ -86,14 +86,14 @@ class Optimum:
         rows = []
         for one in self.contenders or (Contender(self.family, self),):
             best = one.optimum
-            row: dict[str, Any] = {"family": one.family, "release": "" if best is None else best.release}
-            for name in ("risk", "risk_error", "utility", "utility_error", "meets"):
-                row[name] = float("nan") if best is None else getattr(best, name)
-            rows.append(row | {"remark": one.reason})
+            numbers = ("risk", "risk_error", "utility", "utility_error", "meets")
+            found = dict.fromkeys(numbers, float("nan")) if best is None else {n: vars(best)[n] for n in numbers}
+            release = "" if best is None else best.release
+            rows.append({"family": one.family, "release": release, **found, "remark": one.reason})
         return pd.DataFrame(rows)
 
     def __str__(self) -> str:
-        def shown(name: str, value: Any) -> str:
+        def shown(name: str, value: object) -> str:
             error = self.parameters_error.get(name, 0.0)
             text = show_number(value) if isinstance(value, float) else str(value)
             return f"{name} = {text}" + (f" ± {error:.2g}" if error > 0 else "")

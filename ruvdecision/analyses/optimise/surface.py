@@ -1,9 +1,9 @@
 """The search for a noisy objective: smooth surfaces through evaluated masks, refined where the optimum seems to be.
 
-A Gaussian process (scikit-learn) is fitted to the intruder's and to the scientist's side over the family's parameters. All masks
-share their random numbers, so that most of the noise is common to them; the process estimates the roughness that is left. The best
-point of the surfaces is evaluated, with neighbours, and the surfaces are fitted again, until the optimum stays or the
-evaluations are used up.
+A Gaussian process (scikit-learn) is fitted to the intruder's and to the scientist's side over the family's parameters.
+All masks share their random numbers, so that most of the noise is common to them; the process estimates the roughness
+that remains. The best point of the surfaces is evaluated, with neighbours, and the surfaces are fitted again, until the
+optimum stays or the evaluations are used up.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ...checks import as_seed_sequence
 from ...protocols import Array
-from .families import outwards
-from .problem import Point, Problem
+from .families import UnitBox
+from .objective import Objective, Point
 
 __all__ = ["Surfaces", "is_rough", "search_surface"]
 
@@ -27,18 +26,17 @@ SETTLED = 2e-3
 """A move of the optimum, in units of the parameters' ranges, below which it has settled."""
 
 
-def is_rough(problem: Problem) -> bool:
+def is_rough(objective: Objective) -> bool:
     """Tell whether the objective jumps between neighbouring masks, so that roots and slopes cannot be trusted.
 
     Three places of the box are looked at, each with two close neighbours. A smooth function has next to no second
     difference there, and some first difference. The objective of a family without noise is smooth.
     """
-    scales = [1.0 if np.isinf(high) else (high - low) / 2 for low, high in problem.box]
-    places = np.array([np.full(len(scales), t) for t in (0.23, 0.51, 0.77)])
+    box = UnitBox(objective.box, [1.0 if np.isinf(high) else (high - low) / 2 for low, high in objective.box])
     step = 1e-4
-    values = [outwards(t + s, problem.box, scales) for t in places for s in (-step, 0.0, step)]
-    points = problem.points(np.array(values))
-    for read in (lambda p: p.guard, lambda p: p.loss):
+    places = np.array([t + s for t in (0.23, 0.51, 0.77) for s in (-step, 0.0, step)])
+    points = objective.points(box.values(np.repeat(places[:, None], len(objective.box), axis=1)))
+    for read in (lambda p: p.safety, lambda p: p.loss):
         f = np.array([read(p) for p in points]).reshape(3, 3)
         if not np.isfinite(f).all() or np.ptp(f) == 0:
             continue
@@ -48,49 +46,60 @@ def is_rough(problem: Problem) -> bool:
     return False
 
 
+Surface = Callable[[Array], tuple[Array, Array]]
+"""Mean and standard deviation of a side at points of the unit box."""
+
+
 @dataclass(frozen=True)
 class Surfaces:
-    """Both sides of the problem as smooth functions of the unit box, with their standard deviations."""
+    """Both sides of the objective as smooth functions of the unit box, with their standard deviations."""
 
-    guard: Callable[[Any], tuple[Array, Array]]
-    loss: Callable[[Any], tuple[Array, Array]]
+    safety: Surface
+    loss: Surface
     rough: float = 0.0
     """How far one evaluation of the intruder's side lies off its surface."""
 
     @classmethod
     def fit(cls, at: Array, points: list[Point], seed: int) -> Surfaces:
         """Fit to evaluated points."""
-        good = [p for p in points if np.isfinite(p.guard) and np.isfinite(p.loss)]
-        x = at[[np.isfinite(p.guard) and np.isfinite(p.loss) for p in points]]
-        guard, loss = (_smooth(x, np.array([getattr(p, n) for p in good]), seed) for n in ("guard", "loss"))
-        off = guard(x)[0] - [p.guard for p in good]
-        return cls(guard, loss, float(np.sqrt(np.mean(off**2))))
+        good = [p for p in points if np.isfinite(p.safety) and np.isfinite(p.loss)]
+        x = at[[np.isfinite(p.safety) and np.isfinite(p.loss) for p in points]]
+        sides = np.array([[p.safety for p in good], [p.loss for p in good]])
+        safety, loss = (_smooth(x, side, seed) for side in sides)
+        return cls(safety, loss, float(np.sqrt(np.mean((safety(x)[0] - sides[0]) ** 2))))
 
 
 def search_surface(
-    problem: Problem, seed: Any, budget: int | None, tell: Callable[[float], Any]
+    objective: Objective, seed: np.random.SeedSequence, budget: int | None, tell: Callable[[float], object]
 ) -> tuple[list[Point], dict[str, float]]:
-    """Search a noisy objective; returns the optimum (no point if none is allowed) and how far errors may have moved it."""
-    d = len(problem.names)
+    """Search a noisy objective: the optimum (no point if none is allowed) and how far errors may have moved it."""
+    d = len(objective.names)
     most = budget or 30 + 30 * d
     root = as_seed_sequence(seed)
     rng = np.random.default_rng(root)
     number = int(root.generate_state(1)[0])
     scales = [
-        (high - low) / 2 if np.isfinite(high) else problem.half_way(j, np.concatenate([[low], low + DECADES]))
-        for j, (low, high) in enumerate(problem.box)
+        (high - low) / 2 if np.isfinite(high) else objective.half_way(j, np.concatenate([[low], low + DECADES]))
+        for j, (low, high) in enumerate(objective.box)
     ]
+    box = UnitBox(objective.box, scales)
 
     def evaluate(t: Array) -> list[Point]:
-        return problem.points(np.array([outwards(row, problem.box, scales) for row in t]))
+        return objective.points(box.values(t))
+
+    def moved(chosen: Point) -> dict[str, float]:
+        """Half the way that the optimum goes when the intruder's side errs by one standard error to either side."""
+        error = max(chosen.safety_error, surfaces.rough)
+        ends = [_optimum(surfaces, objective.required + side * error, d, rng, at) for side in (-1, 1)]
+        return objective.moved([box.values(end) for end in ends])
 
     at = _design(d, min(most // 2 + 1, 8 + 6 * d), rng)
     points = evaluate(at)
-    problem.coarse += [p for p in points if problem.allowed(p)]
+    objective.coarse += objective.allowed_of(points)
     best, quiet, reach = None, 0, 0.15
     while len(at) < most:
         surfaces = Surfaces.fit(at, points, number)
-        last, best = best, _optimum(surfaces, problem.need, d, rng, at)
+        last, best = best, _optimum(surfaces, objective.required, d, rng, at)
         around = np.clip(best + reach * rng.standard_normal((d + 1, d)), 0.0, 1.0)
         fresh = np.vstack([best, around])[: most - len(at)]
         at, points = np.vstack([at, fresh]), points + evaluate(fresh)
@@ -102,38 +111,19 @@ def search_surface(
     surfaces = Surfaces.fit(at, points, number)
     for step in range(12):
         # At the optimum of the surface itself, a little further inside each time its evaluation falls short.
-        t = _optimum(surfaces, problem.need + step * surfaces.rough / 4, d, rng, at)
+        t = _optimum(surfaces, objective.required + step * surfaces.rough / 4, d, rng, at)
         last_try = evaluate(t[None])[0]
         at, points = np.vstack([at, t]), [*points, last_try]
-        if problem.allowed(last_try):
-            return [last_try], _moved(problem, surfaces, last_try, d, rng, at, scales)
-    fit, smooth = surfaces.guard(at), surfaces.loss(at)[0]
+        if objective.allowed(last_try):
+            return [last_try], moved(last_try)
+    fit, smooth = surfaces.safety(at), surfaces.loss(at)[0]
     # Of the evaluated masks that are allowed the one that the surface, not its own luck, finds the most useful.
-    order = [i for i in np.argsort(smooth) if problem.allowed(points[i]) and fit[0][i] >= problem.need - fit[1][i]]
+    order = [
+        i for i in np.argsort(smooth) if objective.allowed(points[i]) and fit[0][i] >= objective.required - fit[1][i]
+    ]
     if not order:
         return [], {}
-    return [points[order[0]]], _moved(problem, surfaces, points[order[0]], d, rng, at, scales)
-
-
-def _moved(
-    problem: Problem,
-    surfaces: Surfaces,
-    chosen: Point,
-    d: int,
-    rng: np.random.Generator,
-    at: Array,
-    scales: list[float],
-) -> dict[str, float]:
-    """Half the way that the optimum goes when the intruder's side errs by one standard error to either side."""
-    error = max(chosen.guard_error, surfaces.rough)
-    ends = []
-    for side in (-1, 1):
-        end = _optimum(surfaces, problem.need + side * error, d, rng, at)
-        ends.append(outwards(end, problem.box, scales))
-    return {
-        n: float(abs(b - a) / 2) if np.isfinite(a) and np.isfinite(b) else np.inf
-        for n, a, b in zip(problem.names, *ends, strict=True)
-    }
+    return [points[order[0]]], moved(points[order[0]])
 
 
 def _design(d: int, count: int, rng: np.random.Generator) -> Array:
@@ -148,7 +138,7 @@ def _design(d: int, count: int, rng: np.random.Generator) -> Array:
     return np.vstack([corners, inner])
 
 
-def _optimum(surfaces: Surfaces, need: float, d: int, rng: np.random.Generator, at: Array) -> Array:
+def _optimum(surfaces: Surfaces, required: float, d: int, rng: np.random.Generator, at: Array) -> Array:
     """The best point of the surfaces: candidates everywhere, then around the best one, closer each time."""
     best, width = None, 1.0
     for _ in range(7):
@@ -165,16 +155,16 @@ def _optimum(surfaces: Surfaces, need: float, d: int, rng: np.random.Generator, 
                 which = np.arange(len(edge)) % d
                 edge[np.arange(len(edge)), which] = np.round(best[which])
                 cloud = np.vstack([cloud, edge])
-        guard, loss = surfaces.guard(cloud)[0], surfaces.loss(cloud)[0]
-        fits = guard >= need
-        best = cloud[np.argmin(np.where(fits, loss, np.inf))] if fits.any() else cloud[np.argmax(guard)]
+        safety, loss = surfaces.safety(cloud)[0], surfaces.loss(cloud)[0]
+        fits = safety >= required
+        best = cloud[np.argmin(np.where(fits, loss, np.inf))] if fits.any() else cloud[np.argmax(safety)]
         width = 0.25 if width == 1.0 else width / 4
     assert best is not None
     return best
 
 
-def _smooth(x: Array, y: Array, seed: int) -> Callable[[Any], tuple[Array, Array]]:
-    """A Gaussian process through the values, on a logarithmic scale if they have one sign; gives mean and its deviation."""
+def _smooth(x: Array, y: Array, seed: int) -> Surface:
+    """A Gaussian process through the values, on a logarithmic scale if they have one sign."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
@@ -182,8 +172,8 @@ def _smooth(x: Array, y: Array, seed: int) -> Callable[[Any], tuple[Array, Array
     size, sign = np.abs(y), float(np.sign(y[0])) if len(y) else 1.0
     log = bool(np.all(sign * y > 0) and size.max() > 3 * size.min())
     z = np.log(size) if log else y
-    spread = float(np.std(z))
-    if len(z) < 3 or spread <= 1e-12 * max(1.0, float(np.abs(z).max())):
+    scale = float(np.std(z))
+    if len(z) < 3 or scale <= 1e-12 * max(1.0, float(np.abs(z).max())):
         level = float(np.mean(y))
         return lambda t: (np.full(len(t), level), np.zeros(len(t)))
     centre = float(np.mean(z))
@@ -194,14 +184,14 @@ def _smooth(x: Array, y: Array, seed: int) -> Callable[[Any], tuple[Array, Array
     with warnings.catch_warnings():
         # A length at its bound is an answer: the surface is flat, or steep, along that parameter.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(x, (z - centre) / spread)
+        model.fit(x, (z - centre) / scale)
     white = model.kernel_.k2.noise_level
 
-    def at(t: Any) -> tuple[Array, Array]:
+    def at(t: Array) -> tuple[Array, Array]:
         mean, deviation = model.predict(np.atleast_2d(t), return_std=True)
-        # Without the roughness itself: the doubt about the surface, not about one more evaluation.
+        # Without the roughness itself: the error of the surface, not of one more evaluation.
         deviation = np.sqrt(np.maximum(deviation**2 - white, 0.0))
-        mean = centre + spread * mean
-        return (sign * np.exp(mean), np.exp(mean) * spread * deviation) if log else (mean, spread * deviation)
+        mean = centre + scale * mean
+        return (sign * np.exp(mean), np.exp(mean) * scale * deviation) if log else (mean, scale * deviation)
 
     return at

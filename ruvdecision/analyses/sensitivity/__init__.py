@@ -18,6 +18,7 @@ import numpy as np
 
 from ...checks import check_number, suggest
 from ...decide import Choice, choose
+from ...decide.criteria import check_criterion
 from ...errors import InfeasibleError, InputError
 from ...maps.rumap import RUMap
 from ...running.progress import Bar
@@ -26,7 +27,6 @@ from .varying import Factor, as_factors, as_runner
 
 __all__ = ["Sensitivity", "Variation", "sensitivity"]
 
-ABOUT = {"loss": "expected loss", "weights": "weighted sum", "order": "order"}
 MOST = 20_000
 """More combinations than this are a mistake."""
 
@@ -68,7 +68,7 @@ def sensitivity(
     settings : mapping, optional
         Base settings of a study that differ from its defaults.
     rule : mapping, optional
-        Further arguments of `choose`: ``{"confidence": 0.95}``, ``{"loss": f}``.
+        Further arguments of `choose`: ``{"confidence": 0.95}``, ``{"by": ruv.decide.ExpectedLoss(f)}``.
     tolerance : float, default 0.01
         Keeping the choice may cost this share of the utility and still count as nearly stable.
     name : str, optional
@@ -135,7 +135,7 @@ def sensitivity(
         k: f.base_label(runner.base(k) if not (threshold_varies and k == "max_risk") else max_risk)
         for k, f in factors.items()
     }
-    about = next((word for key, word in ABOUT.items() if (rule or {}).get(key) is not None), "utility")
+    about = check_criterion(rule.get("by")).about
     return Sensitivity(
         base, tuple(variations), {k: f.labels for k, f in factors.items()}, shown, bool(together), tolerance, about
     )
@@ -156,7 +156,7 @@ def _plans(factors: Mapping[str, Factor], together: bool) -> list[dict[str, int]
     ]
 
 
-def _check_rule(rule: Any, max_risk: Any) -> dict[str, Any]:
+def _check_rule(rule: Mapping[str, Any] | None, max_risk: float | None) -> dict[str, Any]:
     known = [n for n in inspect.signature(choose).parameters if n not in ("rumap", "max_risk")]
     if rule is not None and not isinstance(rule, Mapping):
         raise InputError("rule holds further arguments of choose", rule, 'Write rule={"confidence": 0.95}')
@@ -164,27 +164,25 @@ def _check_rule(rule: Any, max_risk: Any) -> dict[str, Any]:
     for name in found:
         if name not in known:
             raise InputError("choose has no such argument", name, suggest(str(name), known))
-    if found and max_risk is None and not {"weights", "order", "loss"} & set(found):
+    if found and max_risk is None and "by" not in found:
         raise InputError("A rule needs a threshold", "no max_risk", "Give max_risk=")
     return found
 
 
-def _decide(rumap: RUMap, max_risk: Any, rule: Mapping[str, Any] | None) -> tuple[Choice | None, str]:
-    if max_risk is None and not (rule and {"weights", "order", "loss"} & set(rule)):
+def _decide(rumap: RUMap, max_risk: float | None, rule: Mapping[str, Any]) -> tuple[Choice | None, str]:
+    if max_risk is None and "by" not in rule:
         return None, ""
     try:
-        return choose(rumap, max_risk, **(rule or {})), ""
+        return choose(rumap, max_risk, **rule), ""
     except InfeasibleError as error:
         return None, str(error)
 
 
-def _value(rumap: RUMap, release: str, rule: Mapping[str, Any] | None) -> float:
+def _value(rumap: RUMap, release: str, rule: Mapping[str, Any]) -> float:
     """What the rule is about, at one release."""
     if release not in rumap.releases:
         return float("nan")
-    own = {
-        k: v for k, v in (rule or {}).items() if k in ("weights", "order", "slack", "loss", "columns", "draws", "seed")
-    }
+    own = {k: v for k, v in rule.items() if k in ("by", "columns", "errors")}
     try:
         return choose(rumap.take([release]), np.inf, **own).value
     except InfeasibleError:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...decide import Choice, not_dominated
-from ...decide.choice import check_threshold
-from ...decide.doubt import meets
+from ...decide.probability import check_threshold, meets
 from ...errors import InputError
 from ...maps.rumap import Row, RUMap
 from ...maps.show import short

@@ -9,10 +9,10 @@ import numpy as np
 
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.table.belief import TableBelief
+from ...channels.finite import FiniteChannel, Slots
 from ...checks import check_integer
 from ...errors import InputError, UnsupportedError
 from ...losses import Componentwise, CustomLoss, Quadratic, ZeroOne
-from ...masks import Suppress
 from ...masks.base import Mask
 from ...numerics.quadrature import adaptive
 from ...posteriors import Finite
@@ -20,7 +20,6 @@ from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...users.user import User
 from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
-from .channel import FiniteChannel, Slots
 from .law import FiniteLaw, TooManyReleases
 from .plan import Plan, plan_of
 from .tables import TableProblem, after_release, refuses_table
@@ -84,8 +83,7 @@ class Enumeration(BaseEngine):
             found.append(self._expected(user, built[id(mask)], codes, problem.replicates, problem.seed))
             if tell is not None:
                 tell((i + 1) / len(problem.masks))
-        nothing = FiniteChannel.of(belief, Suppress())
-        before = self._expected(user, nothing, None, problem.replicates, problem.seed)[0]
+        before = self._expected(user, FiniteChannel.silent(belief), None, problem.replicates, problem.seed)[0]
         value, error = (np.array([float(v[i]) for v, _ in found]) for i in (0, 1))
         return [Solution(value, error, float(before.value), [n for _, n in found])]
 

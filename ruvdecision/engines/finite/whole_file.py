@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from ...beliefs.finite import FiniteBelief
+from ...channels.file_matrix import FileMatrix
+from ...channels.finite import FiniteChannel
 from ...checks import check_integer
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
-from ...masks.mechanism import Mechanism
+from ...masks.frame import Frame
 from ...numerics.counts import compositions
 from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution
@@ -26,7 +28,7 @@ from ..normal.exact import Exact
 from .enumeration import Enumeration, _codes, _uncertainty
 from .plan import AveragePlan, Plan, plan_of
 
-__all__ = ["Files", "WholeFile", "joint_with_files"]
+__all__ = ["Files", "WholeFile", "file_matrix", "joint_with_files"]
 
 Ints = NDArray[np.int64]
 
@@ -36,7 +38,7 @@ class Files:
     """Every file that a finite belief allows, up to the order of the rows that nobody names.
 
     ``codes[x, j]`` is the outcome of the j-th followed row, ``counts[x, i]`` how many other records have outcome i,
-    ``chance[s, x]`` the chance of the file in state s. They are numbered as in `Mechanism`.
+    ``chance[s, x]`` the chance of the file in state s. They are numbered as in `FileMatrix`.
     """
 
     rows: tuple[int, ...]
@@ -82,9 +84,9 @@ class Files:
             np.add.at(totals, (np.arange(len(totals)), column), 1)
         return totals
 
-    def index_in(self, mask: Mechanism) -> Ints:
+    def index_in(self, mask: FileMatrix) -> Ints:
         """The matrix row of every file in a mechanism that follows some of the same rows."""
-        where = [self.rows.index(r) for r in mask.rows]
+        where = [self.rows.index(r) for r in mask.followed]
         counts = self.counts.copy()
         for j in range(len(self.rows)):
             if j not in where:
@@ -109,10 +111,18 @@ def joint_with_files(belief: FiniteBelief, plan: Plan | AveragePlan, files: File
     return joint
 
 
-class _Built(NamedTuple):
-    """Chances and values for each mechanism, by its identity, and the plan for the other masks."""
+def file_matrix(belief: FiniteBelief, mask: Mask) -> FileMatrix | None:
+    """The matrix over whole files that a mask is, None if it is something else."""
+    if len(mask.parts) > 1:
+        return None
+    steps = mask.steps(FiniteChannel.about(belief), np.array([mask.numbers], dtype=np.float64))
+    return steps[0] if len(steps) == 1 and isinstance(steps[0], FileMatrix) else None
 
-    joints: dict[int, tuple[Array, Array]]
+
+class _Built(NamedTuple):
+    """The matrix, chances and values of each mask that is one, by its identity, and the plan for the other masks."""
+
+    joints: dict[int, tuple[FileMatrix, Array, Array]]
     rest: BasePlan | None
 
 
@@ -148,9 +158,10 @@ class WholeFile(BaseEngine):
         if not isinstance(belief, FiniteBelief):
             what = f"WholeFile needs a FiniteBelief; this user has a {type(belief).__name__}"
             return Refusal(what, "Use engine='auto'", Missing.USER)
-        if not any(isinstance(step, Mechanism) for mask in problem.masks for step in mask.parts):
+        found = {id(mask): file_matrix(belief, mask) for mask in problem.masks}
+        joints = {key: (matrix, *self._joint(user, matrix)) for key, matrix in found.items() if matrix is not None}
+        if not joints:
             return Refusal("WholeFile needs a mask that looks at the whole file", "Use engine='auto'", Missing.USER)
-        joints = {id(mask): self._joint(user, mask) for mask in problem.masks if isinstance(mask, Mechanism)}
         rest = problem.only([i for i, mask in enumerate(problem.masks) if id(mask) not in joints])
         inner = Enumeration().plan(rest) if rest.masks else None
         return inner if isinstance(inner, Refusal) else _Built(joints, inner)
@@ -171,12 +182,12 @@ class WholeFile(BaseEngine):
                 names[i] = name
         codes = None if data is None else _codes(user.belief, data)
         before = np.nan
-        for i, mask in enumerate(masks):
-            if isinstance(mask, Mechanism):
-                joint, values = built.joints[id(mask)]
+        for i, candidate in enumerate(masks):
+            if id(candidate) in built.joints:
+                mask, joint, values = built.joints[id(candidate)]
                 before = float(_uncertainty(user, values, joint.sum(axis=0, keepdims=True)).value[0])
                 chance = joint.sum(axis=1)
-                weights = chance if codes is None else mask.table[mask.index_of(codes)]
+                weights = chance if codes is None else mask.matrix[mask.index_of(codes)]
                 live = weights > 0
                 if np.any(chance[live] <= 0):
                     raise InputError(
@@ -190,30 +201,31 @@ class WholeFile(BaseEngine):
 
     def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
         """Posterior of the target after one release."""
-        if not isinstance(mask, Mechanism):
+        matrix = file_matrix(user.belief, mask)
+        if matrix is None:
             return Enumeration().posterior(user, mask, release)
-        joint, values = self._joint(user, mask)
+        joint, values = self._joint(user, matrix)
         if release is None:
             raise InputError(
                 f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
             )
-        row = joint[mask.read(release)]
+        row = joint[matrix.read(Frame.of(release).table.iloc[0].to_numpy())]
         if row.sum() <= 0:
             raise InputError(
                 "The release cannot come from this belief and mask", "probability zero", "Check the release"
             )
         return Finite(values, row / row.sum())
 
-    def _joint(self, user: User, mask: Mechanism) -> tuple[Array, Array]:
+    def _joint(self, user: User, matrix: FileMatrix) -> tuple[Array, Array]:
         """Chance of every output together with the target's values, and those values."""
         belief = user.belief
-        if mask.records != belief.records or len(mask.outcomes) != len(belief.levels):
+        if matrix.records != belief.records or matrix.outcomes != len(belief.levels):
             raise UnsupportedError(
-                f"{mask} was made for {mask.records} records with {len(mask.outcomes)} outcomes",
+                f"The mechanism was made for {matrix.records} records with {matrix.outcomes} outcomes",
                 f"a belief with {belief.records} and {len(belief.levels)}",
                 "Make a mechanism for this belief with ruv.limit",
             )
         plan = plan_of(belief, user.target, Enumeration().limit)
         rows = () if isinstance(plan, AveragePlan) else plan.rows
-        files = Files.of(belief, [*rows, *mask.rows], self.limit)
-        return mask.table[files.index_in(mask)].T @ joint_with_files(belief, plan, files), plan.values
+        files = Files.of(belief, [*rows, *matrix.followed], self.limit)
+        return matrix.matrix[files.index_in(matrix)].T @ joint_with_files(belief, plan, files), plan.values

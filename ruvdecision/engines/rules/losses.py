@@ -10,7 +10,6 @@ from ...errors import InputError
 from ...posteriors.shapes import as_weight_matrix
 from ...protocols import Array
 from ...users.rules import Rule
-from .source import Source
 
 __all__ = ["check_sizes", "costs", "mean_moments", "sampling_shares"]
 
@@ -30,19 +29,19 @@ def mean_moments(values: Array) -> Array:
     return np.concatenate([mean, covariance.reshape(len(values), -1)], axis=1)
 
 
-def sampling_shares(moments: Array, source: Source, loss: Any) -> tuple[Array, float]:
-    """Eq. 14 as a mean over replicates: each one's share, and the variance of the mean of means, which is taken off."""
-    k, count = source.k, len(moments)
-    assert source.table is not None
+def sampling_shares(moments: Array, truth: Array, loss: Any) -> tuple[Array, Array]:
+    """Eq. 14 as a mean over replicates: each one's share, and the variance of the mean of means, which is taken off.
+
+    ``moments`` are those of `mean_moments`, (..., replicates, k + k * k), ``truth`` is the mean of the records, (k,).
+    """
+    k, count = len(truth), moments.shape[-2]
     matrix = as_weight_matrix(loss.weights, (k,))
-    mean, sampling = moments[:, :k], moments[:, k:].reshape(count, k, k)
-    own = np.einsum("rab,ab->r", sampling, matrix)
-    centre = mean.mean(axis=0)
-    bias = centre - source.table.mean(axis=0)
-    # bias' W bias plus its first-order change with each replicate: the spread of these is the error by the delta method.
-    shares = own + bias @ matrix @ bias + 2 * (mean - centre) @ matrix @ bias
-    off = np.trace(matrix @ np.atleast_2d(np.cov(mean, rowvar=False))) / count if count > 1 else 0.0
-    return shares, float(off)
+    mean, sampling = moments[..., :k], moments[..., k:].reshape(*moments.shape[:-1], k, k)
+    centre = mean.mean(axis=-2, keepdims=True)
+    bias, away = centre - truth, mean - centre
+    # bias' W bias plus its first-order change with each replicate: their variance is the error by the delta method.
+    shares = np.einsum("...ab,ab->...", sampling, matrix) + np.sum((2 * away + bias) * (bias @ matrix), axis=-1)
+    return shares, np.einsum("...ra,ab,...rb->...", away, matrix, away) / (max(count - 1, 1) * count)
 
 
 def costs(loss: Any, estimates: Array, truth: Array, rule: Rule) -> Array:

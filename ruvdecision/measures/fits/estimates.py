@@ -1,20 +1,20 @@
-"""Statistics other than regressions whose intervals two data sets can be compared by: means, quantiles, correlations, any function."""
+"""Statistics other than regressions that two files can be compared by: means, quantiles, correlations, functions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import special
 
-from ...checks import check_integer, check_number
+from ...checks import check_fields, check_integer, check_number, checked, is_single
 from ...errors import InputError
 from ...protocols import Array
-from ..frames import as_names, numeric, pick, refuse_vanishing
-from ..sums import Moments, Same, Together
+from ..frames import as_names, enough_rows, numeric, pick, refuse_constant, refuse_vanishing
+from ..sums import ColumnMoments, moments_of
 from .regression import Fit
 
 __all__ = ["Correlations", "Means", "Quantiles", "Statistic"]
@@ -24,21 +24,22 @@ __all__ = ["Correlations", "Means", "Quantiles", "Statistic"]
 class _Compared:
     """A statistic of the original, ready to be compared with the release's."""
 
-    statistic: Any
+    statistic: _Estimates
     fit: Fit
 
     def against(self, released: pd.DataFrame) -> tuple[Fit, Fit]:
         return self.fit, self.statistic.fit(released, "the release")
 
 
-@dataclass(frozen=True)
 class _Estimates:
-    columns: Any = None
+    """What the statistics share: the columns they look at and the numbers in them."""
+
+    columns: tuple[Hashable, ...] | None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", as_names(self.columns))
+        check_fields(self)
 
-    def variables(self, table: pd.DataFrame) -> list[Any]:
+    def variables(self, table: pd.DataFrame) -> list[Hashable]:
         """The columns that the statistic looks at."""
         return list(table.columns) if self.columns is None else pick(type(self).__name__, self.columns, table)
 
@@ -47,19 +48,14 @@ class _Estimates:
         return _Compared(self, self.fit(original))
 
     def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:
+        """Estimate from one data set."""
         raise NotImplementedError
 
-    def _values(self, table: pd.DataFrame, which: str, rows: int) -> tuple[Array, list[str]]:
+    def _values(self, table: pd.DataFrame, which: str) -> tuple[Array, list[str]]:
         part = table[self.variables(table)]
         values = numeric(type(self).__name__, part, which)
-        self._enough(len(values), which, rows)
+        enough_rows(type(self).__name__, len(values), 2, which)
         return values, [str(c) for c in part.columns]
-
-    def _enough(self, n: int, which: str, rows: int) -> None:
-        if n < rows:
-            raise InputError(
-                f"{type(self).__name__} needs at least {rows} rows in {which}", f"{n}", "Use a larger file"
-            )
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({'' if self.columns is None else ', '.join(map(str, self.columns))})"
@@ -69,25 +65,27 @@ class _Estimates:
 class _Summed(_Estimates):
     """Estimates from moments, which files in pieces can give, too."""
 
+    columns: Any = checked(None, as_names)
+
     def survey(self, piece: pd.DataFrame) -> None:
         """Nothing needs to be known before."""
 
     def settle(self, original: None, released: None) -> None:
         """Nothing needs to be settled."""
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
+    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> ColumnMoments:
         """Moments of one piece of a file."""
-        part = piece[self.variables(piece)]
-        moments = Moments.of(numeric(type(self).__name__, part, which))
-        return Together({"columns": Same([str(c) for c in part.columns]), "moments": moments})
+        return moments_of(type(self).__name__, piece[self.variables(piece)], which)
 
-    def total(self, original: Together, released: Together, plan: Any) -> tuple[Fit, Fit]:
+    def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> tuple[Fit, Fit]:
         """The fits of both files."""
-        pairs = ((original, "the original"), (released, "the release"))
-        first, second = (self._from(s.of["moments"], s.of["columns"].value, which) for s, which in pairs)
-        return first, second
+        return self._from(original, "the original"), self._from(released, "the release")
 
-    def _from(self, sums: Moments, names: list[str], which: str) -> Fit:
+    def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:
+        """Estimate from one data set."""
+        return self._from(self.partial(table, None, which), which)
+
+    def _from(self, sums: ColumnMoments, which: str) -> Fit:
         raise NotImplementedError
 
 
@@ -99,17 +97,13 @@ class Means(_Summed):
     [2.0]
     """
 
-    def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:
-        """Estimate from one data set."""
-        values, names = self._values(table, which, 2)
-        return self._from(Moments.of(values), names, which)
-
-    def _from(self, sums: Moments, names: list[str], which: str) -> Fit:
-        self._enough(sums.n, which, 2)
+    def _from(self, sums: ColumnMoments, which: str) -> Fit:
+        enough_rows("Means", sums.n, 2, which)
         # Columns of equal numbers have standard error zero, whatever rounding does to their mean.
         scale = sums.covariance(1) / sums.n
-        refuse_vanishing("Means", which, names, sums.high > sums.low, np.diag(scale))
-        return Fit(tuple(f"mean {c}" for c in names), sums.mean, np.sqrt(np.diag(scale)), sums.n - 1.0, scale, sums.n)
+        refuse_vanishing("Means", which, sums.names, sums.varies, np.diag(scale))
+        names = tuple(f"mean {c}" for c in sums.names)
+        return Fit(names, sums.mean, np.sqrt(np.diag(scale)), sums.n - 1.0, scale, sums.n)
 
 
 @dataclass(frozen=True)
@@ -122,30 +116,26 @@ class Correlations(_Summed):
     [1.098612]
     """
 
-    def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:
-        """Estimate from one data set."""
-        values, names = self._values(table, which, 4)
-        return self._from(Moments.of(values), names, which)
-
-    def _from(self, sums: Moments, names: list[str], which: str) -> Fit:
-        self._enough(sums.n, which, 4)
+    def _from(self, sums: ColumnMoments, which: str) -> Fit:
+        enough_rows("Correlations", sums.n, 4, which)
+        names = sums.names
         if len(names) < 2:
             raise InputError("Correlations need at least two columns", ", ".join(names), "Name more columns")
-        refuse_vanishing("Correlations", which, names, sums.high > sums.low, np.diag(sums.covariance(1)))
-        spread = sums.spreads()
-        if np.any(spread == 0):
-            raise InputError(
-                f"Correlations need columns that vary in {which}",
-                ", ".join(n for n, s in zip(names, spread, strict=True) if s == 0),
-                "Leave constant columns out",
-            )
+        covariance = sums.covariance(1)
+        refuse_vanishing("Correlations", which, names, sums.varies, np.diag(covariance))
+        spread = np.sqrt(np.diag(covariance))
+        refuse_constant("Correlations", which, names, spread)
         i, j = np.triu_indices(len(names), 1)
-        r = (sums.covariance(1) / np.outer(spread, spread))[i, j]
-        z = np.arctanh(np.clip(r, -1 + 1e-15, 1 - 1e-15))
-        se = np.full(len(z), 1 / np.sqrt(sums.n - 3))
-        return Fit(
-            tuple(f"correlation {names[a]}, {names[b]}" for a, b in zip(i, j, strict=True)), z, se, np.inf, None, sums.n
-        )
+        z = np.arctanh(np.clip((covariance / np.outer(spread, spread))[i, j], -1 + 1e-15, 1 - 1e-15))
+        labels = tuple(f"correlation {names[a]}, {names[b]}" for a, b in zip(i, j, strict=True))
+        return Fit(labels, z, np.full(len(z), 1 / np.sqrt(sums.n - 3)), np.inf, None, sums.n)
+
+
+def _probabilities(name: str, given: Any) -> tuple[float, ...]:
+    at = (given,) if is_single(given) else tuple(given)
+    if not at:
+        raise InputError("Quantiles need a probability", "none", f"Write {name}=[0.25, 0.5, 0.75]")
+    return tuple(check_number(name, q, low=0, high=1, open_low=True, open_high=True) for q in at)
 
 
 @dataclass(frozen=True)
@@ -158,23 +148,11 @@ class Quantiles(_Estimates):
     [2.0]
     """
 
-    at: Any = (0.25, 0.5, 0.75)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        several = isinstance(self.at, (list, tuple, pd.Series)) or (
-            isinstance(self.at, np.ndarray) and self.at.ndim > 0
-        )
-        at = tuple(self.at) if several else (self.at,)
-        if not at:
-            raise InputError("Quantiles need a probability", "none", "Write at=[0.25, 0.5, 0.75]")
-        object.__setattr__(
-            self, "at", tuple(check_number("at", q, low=0, high=1, open_low=True, open_high=True) for q in at)
-        )
+    columns: Any = checked(None, as_names)
+    at: Any = checked((0.25, 0.5, 0.75), _probabilities)
 
     def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:
-        """Estimate from one data set."""
-        values, names = self._values(table, which, 2)
+        values, names = self._values(table, which)
         ordered = np.sort(values, axis=0)
         n = len(ordered)
         labels, estimates, errors = [], [], []
@@ -207,7 +185,8 @@ class Statistic(_Estimates):
     columns : names, optional
         The columns it sees.
     draws : int
-        Bootstrap samples. The same resampled rows are used for the original and the release when they have as many rows.
+        Bootstrap samples. The same resampled rows are used for the original and the release when they have as many
+        rows.
     seed : int
         Where the random numbers start.
 
@@ -218,45 +197,29 @@ class Statistic(_Estimates):
     [1.0]
     """
 
-    function: Callable[[Array], Any] = field(default=np.mean)
-    draws: int = 500
-    seed: int = 0
+    function: Callable[[Array], Any]
+    columns: Any = checked(None, as_names)
+    draws: int = checked(500, check_integer, low=20)
+    seed: int = checked(0, check_integer, low=0)
     label: str = "statistic"
 
-    def __init__(
-        self,
-        function: Callable[[Array], Any],
-        columns: Any = None,
-        draws: int = 500,
-        seed: int = 0,
-        label: str = "statistic",
-    ) -> None:
-        object.__setattr__(self, "columns", as_names(columns))
-        if not callable(function):
-            raise InputError("A Statistic needs a function", function, "Write Statistic(lambda x: x.mean(axis=0))")
-        object.__setattr__(self, "function", function)
-        object.__setattr__(self, "draws", check_integer("draws", draws, low=20))
-        object.__setattr__(self, "seed", check_integer("seed", seed, low=0))
-        if not isinstance(label, str):
-            raise InputError("The label of a Statistic is text", label, 'Write label="spread"')
-        object.__setattr__(self, "label", label)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not callable(self.function):
+            raise InputError("A Statistic needs a function", self.function, "Write Statistic(lambda x: x.mean(axis=0))")
+        if not isinstance(self.label, str):
+            raise InputError("The label of a Statistic is text", self.label, 'Write label="spread"')
 
     def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:
-        """Estimate from one data set."""
-        values, _ = self._values(table, which, 2)
-        estimate = np.atleast_1d(np.asarray(self.function(values), dtype=np.float64))
+        values, _ = self._values(table, which)
+        ask = lambda x: np.atleast_1d(np.asarray(self.function(x), dtype=np.float64))  # noqa: E731
+        estimate, n = ask(values), len(values)
         if estimate.ndim != 1 or not np.isfinite(estimate).all():
             got = f"shape {estimate.shape}, {int(np.sum(~np.isfinite(estimate)))} not finite"
-            raise InputError(
-                f"The function must give finite numbers for {which}", got, "Give back a number or a vector"
-            )
+            what = f"The function must give finite numbers for {which}"
+            raise InputError(what, got, "Give back a number or a vector")
         rng = np.random.default_rng(self.seed)
-        samples = [
-            np.atleast_1d(
-                np.asarray(self.function(values[rng.integers(0, len(values), len(values))]), dtype=np.float64)
-            )
-            for _ in range(self.draws)
-        ]
+        samples = [ask(values[rng.integers(0, n, n)]) for _ in range(self.draws)]
         odd = next((s.size for s in samples if s.shape != estimate.shape), None)
         if odd is not None:
             raise InputError(
@@ -266,14 +229,11 @@ class Statistic(_Estimates):
             )
         again = np.stack(samples)
         if not np.isfinite(again).all():
-            raise InputError(
-                f"The function gives values that are not finite for bootstrap samples of {which}",
-                self.label,
-                "Choose a statistic that every sample has",
-            )
+            what = f"The function gives values that are not finite for bootstrap samples of {which}"
+            raise InputError(what, self.label, "Choose a statistic that every sample has")
         scale = np.atleast_2d(np.cov(again, rowvar=False))
         names = (self.label,) if len(estimate) == 1 else tuple(f"{self.label}[{i}]" for i in range(len(estimate)))
-        return Fit(names, estimate, np.sqrt(np.diag(scale)), np.inf, scale, len(values))
+        return Fit(names, estimate, np.sqrt(np.diag(scale)), np.inf, scale, n)
 
     def __str__(self) -> str:
         return self.label

@@ -1,13 +1,13 @@
-"""Designs from formulas: ``"y ~ a + b"`` read here, anything richer by formulaic where it is installed.
+"""Designs from formulas: formulaic reads the text, and builds what is richer than columns and their products.
 
-The small reader knows names, ``a:b``, ``a*b``, ``C(a)``, names in backticks or ``Q("...")``, ``.`` for all other columns, and
-``- 1`` or ``+ 0`` for no intercept. It is quick because a map fits the same formula thousands of times.
+Columns, categories and products of them are built here, because a map fits the same formula thousands of times and
+formulaic's own matrix costs several times a whole fit (benchmarks/bench_measures.py, two statsmodels fits / IO).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
@@ -17,34 +17,34 @@ import numpy as np
 import pandas as pd
 
 from ...checks import suggest
-from ...errors import InputError, UnsupportedError, failure
+from ...errors import InputError, failure
 from ...protocols import Array
-from ..frames import Levels, is_number, levels_of, vector
+from ..frames import Categories, categories_of, is_number, vector
 
-__all__ = ["Design", "Formula", "design", "read", "without_levels"]
+__all__ = ["Design", "FileKinds", "ParsedFormula", "design", "read", "without_levels"]
 
-NAME = r"`[^`]+`|Q\(\s*(?:\"[^\"]+\"|'[^']+')\s*\)|C\(\s*(?:`[^`]+`|\w+)\s*\)|[^\W\d]\w*(?:\.\w+)*|\.|\b[01]\b"
-SIMPLE = re.compile(rf"\s*(?:(?P<name>{NAME})|(?P<sign>[-+:*]))")
+CALL = re.compile(r"""([CQ])\(\s*(?:`([^`]+)`|"([^"]+)"|'([^']+)'|(\w+))\s*\)""")
+"""A column inside C(...), which makes it a category, or Q(...), which lets it have any name."""
 
 
 @dataclass(frozen=True)
-class Formula:
-    """A formula as text and, where the small reader understands it, its parts."""
+class ParsedFormula:
+    """A formula as text and, where it has columns and their products only, its parts."""
 
     text: str
-    response: Any = None
-    terms: tuple[tuple[Any, ...], ...] | None = None
+    variables: tuple[Hashable, ...]
+    response: Hashable = None
+    terms: tuple[tuple[Hashable, ...], ...] | None = None
     intercept: bool = True
-    factors: frozenset[Any] = frozenset()
-    variables: tuple[Any, ...] = ()
+    factors: frozenset[Hashable] = frozenset()
 
 
 @dataclass(frozen=True)
 class Design:
     """A formula with the levels of its categorical variables: turns a table into a response and a matrix."""
 
-    formula: Formula
-    levels: dict[Any, Levels]
+    formula: ParsedFormula
+    levels: dict[Hashable, Categories]
     names: tuple[str, ...]
     spec: Any = field(default=None, repr=False)
 
@@ -65,10 +65,10 @@ class Design:
         if self.spec is not None:
             return np.vstack([self._side(self.spec.rhs, table).T, np.empty(len(table))])
         assert formula.terms is not None
-        parts: dict[Any, Array] = {}
+        parts: dict[Hashable, Array] = {}
         for variable in {v for term in formula.terms for v in term}:
             if variable in self.levels:
-                codes = np.asarray(self.levels[variable].codes(table[variable]))
+                codes = self.levels[variable].codes(table[variable])
                 parts[variable] = (np.arange(1, len(self.levels[variable]))[:, None] == codes).astype(np.float64)
             else:
                 parts[variable] = vector("A regression", table[variable], which)[None, :]
@@ -94,40 +94,75 @@ class Design:
 
     def _leveled(self, table: pd.DataFrame) -> pd.DataFrame:
         # numpy's functions keep the seven digits of narrow floats.
-        narrow = {
-            c: np.float64
-            for c, t in table.dtypes.items()
-            if isinstance(t, np.dtype) and t.kind == "f" and t.itemsize < 8
-        }
-        table = table.astype(narrow) if narrow else table
-        if not self.levels:
-            return table
-        return table.assign(
-            **{
-                str(c): pd.Categorical(table[c].astype(object), categories=pd.Index(v.values, dtype=object))
-                for c, v in self.levels.items()
-            }
-        )
+        narrow = [c for c, t in table.dtypes.items() if t in (np.float16, np.float32)]
+        table = table.astype(dict.fromkeys(narrow, np.float64)) if narrow else table
+        coded = {str(c): pd.Categorical(table[c].astype(object), categories=v.index) for c, v in self.levels.items()}
+        return table.assign(**coded) if coded else table
 
 
-def read(text: str, table: pd.DataFrame) -> Formula:
+def read(text: str, table: pd.DataFrame) -> ParsedFormula:
     """Read a formula against a table's columns; unknown names are an error that lists what is near."""
-    if not isinstance(text, str) or text.count("~") != 1:
+    if not isinstance(text, str) or text.count("~") != 1 or not all(side.strip() for side in text.split("~")):
         raise InputError("A formula has a response and predictors", text, 'Write "y ~ a + b"')
-    left, right = (side.strip() for side in text.split("~"))
-    if not left or not right:
-        raise InputError("A formula has a response and predictors", text, 'Write "y ~ a + b"')
-    return _read(text, left, right, tuple(table.columns))
+    return _read(text, tuple(table.columns))
 
 
 @lru_cache(maxsize=64)
-def _read(text: str, left: str, right: str, columns: tuple[Any, ...]) -> Formula:
+def _read(text: str, columns: tuple[Hashable, ...]) -> ParsedFormula:
     # A map reads the same formula for every release and measure.
-    parsed = _parse(text, left, right, columns)
-    return parsed if parsed is not None else _rich(text, columns)
+    # A column that is called by a number must not pass for one.
+    known = {_spelled(str(c)): c for c in reversed(columns)}
+    spelled = re.sub(r"`(\d+)`", lambda quoted: f"`{_spelled(quoted[1])}`", text)
+    from formulaic import Formula
+
+    try:
+        # A dot means every column but the response.
+        available = [_spelled(str(c)) for c in columns]
+        parsed = Formula.from_spec(spelled, context={"__formulaic_variables_available__": available})
+        left, right = (
+            [[(f.expr, f.eval_method.value) for f in t.factors] for t in side] for side in (parsed.lhs, parsed.rhs)
+        )
+        needed = {str(v) for v in parsed.required_variables}
+    except Exception as error:
+        do = f'Write it like "y ~ a + b" ({type(error).__name__}: {str(error)[:80]})'
+        raise InputError("The formula cannot be read", text, do) from None
+    # Names inside some functions are not reported; a column that is spelled out in the text is needed as well.
+    needed |= {name for name in known if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", spelled)}
+    needed |= {name for term in [*left, *right] for name, how in term if how == "lookup"}
+    lost = sorted(name for name in needed - set(known) if not any(k.startswith(f"{name}.") for k in known))
+    if lost:
+        do = suggest(lost[0], [str(c) for c in columns])
+        raise InputError("The formula names a column that is not there", ", ".join(lost), do)
+    variables = tuple(c for c in columns if _spelled(str(c)) in needed)
+    intercept = [("1", "literal")] in right
+    terms = [[_plain(factor, known) for factor in term] for term in right if term != [("1", "literal")]]
+    response = _plain(left[0][0], known) if len(left) == len(left[0]) == 1 else None
+    if response is None or response[1] or any(factor is None for term in terms for factor in term):
+        return ParsedFormula(text, variables)
+    plain = tuple(tuple(column for column, _ in term) for term in terms)  # type: ignore[misc]
+    if any(response[0] in term for term in plain):
+        raise InputError("The response is among the predictors", text, "Leave it out on the right side")
+    if not plain and not intercept:
+        raise InputError("A formula needs at least one coefficient", text, 'Write "y ~ a + b"')
+    factors = frozenset(column for term in terms for column, category in term if category)  # type: ignore[misc]
+    return ParsedFormula(text, variables, response[0], plain, intercept, factors)
 
 
-def design(formula: Formula, *tables: pd.DataFrame) -> Design:
+def _spelled(name: str) -> str:
+    return f"column {name}" if name.isdigit() else name
+
+
+def _plain(factor: tuple[str, str], known: dict[str, Hashable]) -> tuple[Hashable, bool] | None:
+    """The column that a factor is, and whether as categories; None for what must be computed."""
+    expression, how = factor
+    if how == "lookup":
+        return known[expression], False
+    call = CALL.fullmatch(expression)
+    name = next(filter(None, call.groups()[1:])) if call else ""
+    return (known[name], expression.startswith("C")) if call and name in known else None
+
+
+def design(formula: ParsedFormula, *tables: pd.DataFrame) -> Design:
     """The design for the levels that occur in any of the tables.
 
     The first level is the reference; with several tables it is the first level that all of them have.
@@ -137,12 +172,7 @@ def design(formula: Formula, *tables: pd.DataFrame) -> Design:
     levels = {v: _joint_levels(v, tables) for v in wanted if v != formula.response and _is_factor(formula, v, kinds)}
     if formula.terms is None:
         return _rich_design(formula, levels, tables[0])
-    hollow = [
-        ":".join(map(str, t))
-        for t in formula.terms
-        if len(t) > 1 and any(v in levels for v in t) and not _margins(t, formula.terms)
-    ]
-    if (levels and not formula.intercept) or hollow:
+    if levels and not (formula.intercept and _hierarchical(formula.terms, levels)):
         # Which indicators are redundant is then a question for a full formula library.
         return _rich_design(formula, levels, tables[0])
     names = ["Intercept"] if formula.intercept else []
@@ -155,102 +185,16 @@ def design(formula: Formula, *tables: pd.DataFrame) -> Design:
     return Design(formula, levels, tuple(names))
 
 
-def _parse(text: str, left: str, right: str, columns: tuple[Any, ...]) -> Formula | None:
-    response = _column(left, columns)
-    if response is None:
-        return None
-    tokens, place = [], 0
-    while place < len(right):
-        match = SIMPLE.match(right, place)
-        if match is None:
-            return None
-        tokens.append(match["name"] or match["sign"])
-        place = match.end()
-        if right[place:].strip() == "":
-            break
-    if len(tokens) % 2 == 0 and tokens[0] in "+-":
-        tokens = ["1", *tokens]
-    if len(tokens) % 2 == 0 or any((t in ("+", "-", ":", "*")) != bool(i % 2) for i, t in enumerate(tokens)):
-        return None
-    terms: list[tuple[Any, ...]] = []
-    mentioned: list[Any] = []
-    factors: set[Any] = set()
-    intercept = True
-    sign, group = "+", [tokens[0]]
-    crossed: list[str] = []
-    pieces: list[tuple[str, list[str], list[str]]] = []
-    for operator, name in zip(tokens[1::2], tokens[2::2], strict=True):
-        if operator in ":*":
-            group.append(name)
-            crossed.append(operator)
-        else:
-            pieces.append((sign, group, crossed))
-            sign, group, crossed = operator, [name], []
-    pieces.append((sign, group, crossed))
-    for sign, group, crossed in pieces:
-        if group in (["0"], ["1"]):
-            intercept = (group == ["1"]) == (sign == "+")
-            continue
-        if any(g in ("0", "1") for g in group) or (len(set(crossed)) > 1):
-            return None
-        if group == ["."]:
-            new = [(c,) for c in columns if c != response]
-        else:
-            named = []
-            for name in group:
-                variable = _column(name, columns)
-                if variable is None:
-                    return None
-                if name.startswith("C("):
-                    factors.add(variable)
-                named.append(variable)
-                mentioned.append(variable)
-            if len(set(named)) != len(named):
-                return None
-            sizes = range(1, len(named) + 1) if "*" in crossed else [len(named)]
-            new = [c for size in sizes for c in combinations(named, size)]
-        seen = {frozenset(t) for t in terms}
-        if sign == "+":
-            terms += [t for t in new if frozenset(t) not in seen]
-        else:
-            gone = {frozenset(t) for t in new}
-            terms = [t for t in terms if frozenset(t) not in gone]
-    if any(response in t for t in terms):
-        raise InputError("The response is among the predictors", text, "Leave it out on the right side")
-    if not terms and not intercept:
-        raise InputError("A formula needs at least one coefficient", text, 'Write "y ~ a + b"')
-    terms.sort(key=len)
-    variables = tuple(dict.fromkeys([response, *(v for t in terms for v in t), *mentioned]))
-    return Formula(text, response, tuple(terms), intercept, frozenset(factors), variables)
-
-
-def _column(name: str, columns: tuple[Any, ...]) -> Any:
-    """The column that a name in a formula means; None if the text is not a plain name."""
-    if re.fullmatch(NAME, name) is None or name in (".", "0", "1"):
-        return None
-    plain = re.sub(r"^(?:Q|C)\(\s*|\s*\)$", "", name) if name[:2] in ("Q(", "C(") else name
-    plain = plain.strip("`\"'")
-    if plain in columns:
-        return plain
-    by_text = [c for c in columns if str(c) == plain]
-    if by_text:
-        return by_text[0]
-    raise InputError("The formula names a column that is not there", plain, suggest(plain, [str(c) for c in columns]))
-
-
-def _is_factor(formula: Formula, variable: Any, kinds: list[dict[Any, bool]]) -> bool:
+def _is_factor(formula: ParsedFormula, variable: Hashable, kinds: list[dict[Hashable, bool]]) -> bool:
     numbers = {kind[variable] for kind in kinds}
     if formula.terms is not None and variable not in formula.factors and len(numbers) > 1:
-        raise InputError(
-            "A variable must be of one kind in both files",
-            f"{variable}: a number in one only",
-            "Convert it in one of them",
-        )
+        what = "A variable must be of one kind in both files"
+        raise InputError(what, f"{variable}: a number in one only", "Convert it in one of them")
     return variable in formula.factors or not kinds[0][variable]
 
 
-def _joint_levels(variable: Any, tables: tuple[pd.DataFrame, ...]) -> Levels:
-    own = [levels_of(t[variable]) for t in tables]
+def _joint_levels(variable: Hashable, tables: tuple[pd.DataFrame, ...]) -> Categories:
+    own = [categories_of(t[variable]) for t in tables]
     joint = own[0]
     for table in tables[1:]:
         joint = joint.plus(table[variable])
@@ -261,38 +205,24 @@ def _joint_levels(variable: Any, tables: tuple[pd.DataFrame, ...]) -> Levels:
             f"{len(own[0])} in one and {len(joint) - len(own[0])} others in the other",
             "Recode the original in the same way first",
         )
-    return Levels([common[0], *(v for v in joint.values if v != common[0])])
+    return Categories([common[0], *(v for v in joint.values if v != common[0])])
 
 
-def _margins(term: tuple[Any, ...], terms: tuple[tuple[Any, ...], ...]) -> bool:
+def _hierarchical(terms: tuple[tuple[Hashable, ...], ...], levels: Container[Hashable]) -> bool:
+    """True if every product with categories comes with all products of fewer of its variables."""
     have = {frozenset(t) for t in terms}
-    return all(frozenset(c) in have for size in range(1, len(term)) for c in combinations(term, size))
+    products = [t for t in terms if len(t) > 1 and any(v in levels for v in t)]
+    return all(frozenset(c) in have for t in products for size in range(1, len(t)) for c in combinations(t, size))
 
 
-def _rich(text: str, columns: tuple[Any, ...]) -> Formula:
-    formulaic = _formulaic(text)
-    try:
-        needed = {str(v) for v in formulaic.Formula(text).required_variables}
-    except Exception as error:
-        raise InputError(
-            "The formula cannot be read", text, f'Write it like "y ~ a + b" ({type(error).__name__}: {str(error)[:80]})'
-        ) from None
-    known = {str(c): c for c in columns}
-    # Names inside some functions are not reported; a column that is spelled out in the text is needed as well.
-    needed |= {name for name in known if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)}
-    lost = sorted(needed - set(known))
-    if lost:
-        raise InputError("The formula names columns that are not there", ", ".join(lost), suggest(lost[0], list(known)))
-    return Formula(text, variables=tuple(c for c in columns if str(c) in needed))
+def _rich_design(formula: ParsedFormula, levels: dict[Hashable, Categories], table: pd.DataFrame) -> Design:
+    from formulaic import Formula
 
-
-def _rich_design(formula: Formula, levels: dict[Any, Levels], table: pd.DataFrame) -> Design:
-    formulaic = _formulaic(formula.text)
     bare = Design(formula, levels, ())
     text = formula.text
     try:
         with np.errstate(all="ignore"):
-            matrices = formulaic.Formula(text).get_model_matrix(
+            matrices = Formula(text).get_model_matrix(
                 bare._leveled(table), na_action="raise", context={"np": np}, ensure_full_rank=True
             )
     except Exception as error:
@@ -316,12 +246,48 @@ def _cannot(text: str, error: Exception) -> InputError:
     return InputError("The formula cannot be evaluated", text, f"formulaic fails with {failure(error)}")
 
 
-def _formulaic(text: str) -> Any:
-    try:
-        import formulaic
-    except ImportError:
-        raise UnsupportedError(
-            f"The formula {text!r} needs the package formulaic, which is not installed",
-            do='Install formulaic, or add the columns yourself and write "y ~ a + b"',
-        ) from None
-    return formulaic
+@dataclass(frozen=True)
+class FileKinds:
+    """What a design needs to know of a file before it reads it: which variables are numbers, the others' categories.
+
+    Found piece by piece.
+    """
+
+    numbers: dict[Hashable, bool]
+    levels: dict[Hashable, tuple[Hashable, ...]]
+    order: dict[Hashable, tuple[Hashable, ...]]
+    """All categories of a categorical column in their order, whether they occur or not."""
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, factors: Container[Hashable]) -> FileKinds:
+        """Look at one piece."""
+        numbers = {c: is_number(table[c]) for c in table.columns}
+        chosen = [c for c in table.columns if c in factors or not numbers[c]]
+        order = {c: tuple(table[c].cat.categories) for c in chosen if isinstance(table[c].dtype, pd.CategoricalDtype)}
+        return cls(numbers, {c: tuple(categories_of(table[c]).values) for c in chosen}, order)
+
+    def plus(self, other: FileKinds) -> FileKinds:
+        """What both pieces tell."""
+        mixed = [str(c) for c, number in self.numbers.items() if other.numbers[c] != number]
+        if mixed:
+            what = "A column must be of one kind in all of a file"
+            raise InputError(what, ", ".join(mixed), "Convert it, or leave it out")
+        levels = {c: _joined(values, other.levels[c]) for c, values in self.levels.items()}
+        order = {c: _joined(values, other.order.get(c, ())) for c, values in self.order.items()}
+        return FileKinds(self.numbers, levels, order)
+
+    def example(self) -> pd.DataFrame:
+        """A small table with the same kinds and categories."""
+        height = max([1, *(len(v) for v in self.levels.values())])
+        columns: dict[Hashable, Any] = {}
+        for name, number in self.numbers.items():
+            values = self.levels.get(name, (0.0,)) or (None,)
+            full = pd.Series([*values, *[values[0]] * (height - len(values))], dtype=object)
+            if name in self.order:
+                full = pd.Series(pd.Categorical(full, categories=pd.Index(self.order[name], dtype=object)))
+            columns[name] = full.infer_objects() if number else full
+        return pd.DataFrame(columns)
+
+
+def _joined(first: tuple[Hashable, ...], second: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    return tuple(dict.fromkeys([*first, *second]))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
-from scipy import linalg, special
+from scipy import linalg
 
 from ...errors import InputError, UnsupportedError
+from ...numerics.glm import Likelihood, logistic, poisson
 from ...protocols import Array
-from ..frames import SMALL, is_number, levels_of, refuse_vanishing, vector
-from ..sums import Factor
-from .formula import Design, Formula, design, read, without_levels
-from .kinds import Kinds
+from ..frames import SMALL, Flags, categories_of, is_number, refuse_vanishing, vector
+from ..sums import Triangle
+from .formula import Design, FileKinds, ParsedFormula, design, read, without_levels
 
 __all__ = ["Fit", "Linear", "Logistic", "Poisson", "solve"]
 
@@ -24,8 +24,8 @@ __all__ = ["Fit", "Linear", "Logistic", "Poisson", "solve"]
 class Fit:
     """Estimates of a few quantities and the law that stands for what is not known about them.
 
-    The law is a multivariate t with location ``estimate``, scale matrix ``scale`` and ``df`` degrees of freedom (normal if
-    infinite). ``se`` is the root of the diagonal: the standard error, which for a t law is its scale and not its sd.
+    The law is a multivariate t with location ``estimate``, scale matrix ``scale`` and ``df`` degrees of freedom (normal
+    if infinite). ``se`` is the root of the diagonal: the standard error, which for a t law is its scale and not its sd.
     """
 
     names: tuple[str, ...]
@@ -68,7 +68,7 @@ class Linear:
         if not isinstance(self.formula, str):
             raise InputError("A formula is text", self.formula, 'Write "y ~ a + b"')
 
-    def variables(self, table: pd.DataFrame) -> list[Any]:
+    def variables(self, table: pd.DataFrame) -> list[Hashable]:
         """The columns that the model looks at."""
         return list(read(self.formula, table).variables)
 
@@ -91,7 +91,7 @@ class Linear:
 
     # -- files in pieces -----------------------------------------------------------------------------
 
-    def survey(self, piece: pd.DataFrame) -> Kinds:
+    def survey(self, piece: pd.DataFrame) -> FileKinds:
         """The kinds of the variables, and the categories that occur in this piece."""
         formula = read(self.formula, piece)
         if self.kind != "linear":
@@ -99,37 +99,35 @@ class Linear:
             raise UnsupportedError(f"A {self.kind} regression is not made of sums over records ({self.formula})", do=do)
         if formula.terms is None:
             raise _too_rich(self.formula)
-        return Kinds.of(piece[list(formula.variables)], formula.factors)
+        return FileKinds.of(piece[list(formula.variables)], formula.factors)
 
-    def settle(self, original: Kinds, released: Kinds) -> Design:
+    def settle(self, original: FileKinds, released: FileKinds) -> Design:
         """One design for both files, with the categories of both; the same that whole files would be given."""
         first, second = original.example(), released.example()
         formula = read(self.formula, first)
         plan = design(formula, first)
-        if any(set(levels_of(second[v]).values) != set(levels.values) for v, levels in plan.levels.items()):
+        if any(set(categories_of(second[v]).values) != set(levels.values) for v, levels in plan.levels.items()):
             plan = design(formula, first, second)
         if plan.spec is not None:
             raise _too_rich(self.formula)
         return plan
 
-    def partial(self, piece: pd.DataFrame, plan: Design, which: str) -> Factor:
+    def partial(self, piece: pd.DataFrame, plan: Design, which: str) -> Triangle:
         """The triangular factor of one piece of a file."""
         work = plan.rows(piece, which)
         work[-1] = self._response(plan, piece, which)
-        return Factor.of(work)
+        return Triangle.of(work)
 
-    def total(self, original: Factor, released: Factor, plan: Design) -> tuple[Fit, Fit]:
+    def total(self, original: Triangle, released: Triangle, plan: Design) -> tuple[Fit, Fit]:
         """The fits of both files."""
-        return _from_factor(original, plan, "the original"), _from_factor(released, plan, "the release")
+        return _from_triangle(original, plan, "the original"), _from_triangle(released, plan, "the release")
 
     def _response(self, plan: Design, table: pd.DataFrame, which: str) -> Array:
         column = plan.response(table)
         if not is_number(column):
-            raise InputError(
-                f"The response must be numeric in {which}",
-                f"{column.name}: {column.dtype}",
-                "Use Logistic for a response with two values",
-            )
+            got = f"{column.name}: {column.dtype}"
+            do = "Use Logistic for a response with two values"
+            raise InputError(f"The response must be numeric in {which}", got, do)
         return vector("A regression", column, which)
 
     def __str__(self) -> str:
@@ -150,35 +148,28 @@ class Logistic(Linear):
     """
 
     kind: ClassVar[str] = "logistic"
+    likelihood: ClassVar[Likelihood] = logistic
 
     def _fit(self, plan: Design, table: pd.DataFrame, which: str) -> Fit:
         work, names = _ready(self, plan, table, which)
-        return _likelihood(work[:-1], work[-1], names, self.kind, which)
+        return _likelihood(work[:-1], work[-1], names, self.likelihood, which)
 
     def _response(self, plan: Design, table: pd.DataFrame, which: str) -> Array:
         column = plan.response(table)
         if not is_number(column):
-            found = levels_of(column)
+            found = categories_of(column)
             if len(found) != 2:
-                raise InputError(
-                    f"Logistic regression needs a response with two values in {which}",
-                    f"{len(found)} categories of {column.name}",
-                    "Combine categories",
-                )
-            return np.asarray(found.codes(column), dtype=np.float64)
+                what = f"Logistic regression needs a response with two values in {which}"
+                raise InputError(what, f"{len(found)} categories of {column.name}", "Combine categories")
+            return found.codes(column).astype(np.float64)
         y = vector("A regression", column, which)
-        if not np.all((y == 0) | (y == 1)):
-            raise InputError(
-                f"Logistic regression needs a response of 0 and 1 in {which}",
-                f"{int(np.sum((y != 0) & (y != 1)))} other values in {column.name}",
-                "Do not mask the response with noise, or use Linear",
-            )
+        others = int(np.sum((y != 0) & (y != 1)))
+        if others:
+            what, got = f"Logistic regression needs a response of 0 and 1 in {which}", f"{others} other values"
+            raise InputError(what, f"{got} in {column.name}", "Do not mask the response with noise, or use Linear")
         if y.min() == y.max():
-            raise InputError(
-                f"Logistic regression needs both values of the response in {which}",
-                f"one value in {column.name}",
-                "Choose another response",
-            )
+            what = f"Logistic regression needs both values of the response in {which}"
+            raise InputError(what, f"one value in {column.name}", "Choose another response")
         return y
 
 
@@ -194,19 +185,17 @@ class Poisson(Logistic):
     """
 
     kind: ClassVar[str] = "Poisson"
+    likelihood: ClassVar[Likelihood] = poisson
 
     def _response(self, plan: Design, table: pd.DataFrame, which: str) -> Array:
         y = Linear._response(self, plan, table, which)
         if y.min() < 0:
-            raise InputError(
-                f"Poisson regression needs counts in {which}",
-                f"{int(np.sum(y < 0))} negative values in {plan.response(table).name}",
-                "Do not mask the response with noise, or use Linear",
-            )
+            got = f"{int(np.sum(y < 0))} negative values in {plan.response(table).name}"
+            do = "Do not mask the response with noise, or use Linear"
+            raise InputError(f"Poisson regression needs counts in {which}", got, do)
         if y.max() == 0:
-            raise InputError(
-                f"Poisson regression needs a count above zero in {which}", "zeros only", "Choose another response"
-            )
+            what = f"Poisson regression needs a count above zero in {which}"
+            raise InputError(what, "zeros only", "Choose another response")
         return y
 
 
@@ -215,7 +204,7 @@ class Started:
     """A model that has been fitted to the original."""
 
     model: Linear
-    formula: Formula
+    formula: ParsedFormula
     plan: Design
     original: pd.DataFrame = field(repr=False)
     fit: Fit
@@ -232,13 +221,13 @@ class Started:
             and not is_number(self.original[answer])
             and not is_number(released[answer])
         ):
-            kinds = [set(levels_of(t[answer]).values) for t in (self.original, released)]
+            kinds = [set(categories_of(t[answer]).values) for t in (self.original, released)]
             if kinds[0] != kinds[1]:
                 odd = f"{len(kinds[0] ^ kinds[1])} in one only"
                 raise InputError(f"The response {answer} must have the same categories in both files", odd, "Recode it")
-        if not self.plan.levels:
-            return self.fit, self.model._fit(self.plan, released, "the release")
-        same = all(set(levels_of(released[v]).values) == set(levels.values) for v, levels in self.plan.levels.items())
+        same = all(
+            set(categories_of(released[v]).values) == set(levels.values) for v, levels in self.plan.levels.items()
+        )
         if same:
             return self.fit, self.model._fit(self.plan, released, "the release")
         joint = design(self.formula, self.original, released)
@@ -248,39 +237,50 @@ class Started:
 def solve(work: Array, names: Sequence[str], intercept: bool, which: str = "the data") -> Fit:
     """Least squares from a transposed design with the response as its last row; ``work`` is overwritten.
 
-    With ``intercept`` the first name is the intercept's, and there is no row for it. Normal equations of the centred columns where they are
-    safe, an orthogonal factorisation where they are not.
+    With ``intercept`` the first name is the intercept's, and there is no row for it.
     """
-    p, n = len(names), work.shape[1]
-    _enough(n, p, which)
-    every, names = tuple(names), names[int(intercept) :]
+    n = work.shape[1]
+    _enough(n, len(names), which)
     with np.errstate(invalid="ignore", over="ignore"):
         centre = work.mean(axis=1) if intercept else np.zeros(len(work))
         if intercept:
             work -= centre[:, None]
+    return _least_squares(work, centre, n, tuple(names), intercept, which)
+
+
+def _least_squares(
+    work: Array, centre: Array, n: int, every: tuple[str, ...], intercept: bool, which: str, safe: float = 1e-4
+) -> Fit:
+    """Least squares of centred rows: normal equations where they are safe, an orthogonal factorisation otherwise.
+
+    They are safe if no eigenvalue of the predictors' correlations is below ``safe``. ``work`` may stand for the rows of
+    ``n`` records that have the same products.
+    """
+    names = every[int(intercept) :]
+    with np.errstate(invalid="ignore", over="ignore"):
         # numpy would take the symmetric product, which is slow for a few long rows.
         gram = linalg.blas.dgemm(1.0, work.T, work.T, trans_a=1)
     if not np.isfinite(gram).all():
         bad = [name for name, row in zip([*names, "the response"], work, strict=True) if not np.isfinite(row).all()]
-        raise InputError(
-            f"A regression needs finite values in {which}",
-            f"infinite or missing ones in {without_levels(bad)}",
-            "Remove them first",
-        )
-    _refuse_vanishing(which, names, work.any(axis=1), np.diag(gram))
-    length = np.sqrt(np.diag(gram))
+        got = f"infinite or missing ones in {without_levels(bad)}"
+        raise InputError(f"A regression needs finite values in {which}", got, "Remove them first")
+    squares = np.diag(gram)
+    if squares.min() < SMALL:
+        plain = [without_levels([name]) for name in names]
+        refuse_vanishing("A regression", which, [*plain, "the response"], np.asarray(work.any(axis=1)), squares)
+    length = np.sqrt(squares)
     # A column that is constant but for rounding has lost its digits to centring.
-    tiny = length[:-1] <= 1e-13 * np.sqrt(n) * np.abs(centre[:-1])
-    if np.any(tiny):
-        flat = [name for name, bad in zip(names, tiny, strict=True) if bad]
+    tiny = length <= 1e-13 * np.sqrt(n) * np.abs(centre)
+    if np.any(tiny[:-1]):
+        flat = [name for name, bad in zip(names, tiny[:-1], strict=True) if bad]
         raise InputError(f"Predictors are constant in {which}", without_levels(flat), "Leave them out of the formula")
-    if length[-1] <= 1e-13 * np.sqrt(n) * np.abs(centre[-1]):
+    if tiny[-1]:
         work[-1] = gram[-1] = gram[:, -1] = length[-1] = 0.0  # a constant response: what centring left is rounding
     k, size = len(names), length[:-1]
     inverse, slopes, rss = np.zeros((0, 0)), np.zeros(0), float(gram[-1, -1])
     if k:
         values, vectors = np.linalg.eigh(gram[:k, :k] / np.outer(size, size))
-        if values[0] > 1e-4:
+        if values[0] > safe:
             inverse = (vectors / values) @ vectors.T / np.outer(size, size)
             slopes = inverse @ gram[:k, k]
         else:
@@ -288,7 +288,7 @@ def solve(work: Array, names: Sequence[str], intercept: bool, which: str = "the 
             inverse, slopes = _factorise(work[:k].T / size, work[k], names, which)
             inverse, slopes = inverse / np.outer(size, size), slopes / size
         rss -= float(slopes @ gram[:k, k])
-        if rss < 1e-2 * gram[-1, -1] or values[0] <= 1e-4:
+        if rss < 1e-2 * gram[-1, -1] or values[0] <= safe:
             # The difference has lost digits; the residuals have them.
             residual = work[k] - slopes @ work[:k]
             rss = float(residual @ residual)
@@ -297,10 +297,27 @@ def solve(work: Array, names: Sequence[str], intercept: bool, which: str = "the 
     return _finish(every, intercept, n, centre, inverse, slopes, rss, which)
 
 
-def _refuse_vanishing(which: str, names: Sequence[str], varies: Any, squares: Array) -> None:
-    if squares.min() < SMALL:
-        plain = [without_levels([name]) for name in names]
-        refuse_vanishing("A regression", which, [*plain, "the response"], varies, squares)
+def _from_triangle(factor: Triangle, plan: Design, which: str) -> Fit:
+    """Least squares from the triangular factor of the design and the response."""
+    triangle, n = factor.triangle, factor.n
+    if not np.isfinite(triangle).all():
+        got = "infinite or missing ones"
+        raise InputError(f"A regression needs finite values in {which}", got, "Remove them first")
+    names = plan.names
+    if plan.levels:
+        triangle, names = triangle[:, np.append(factor.occurs[:-1], True)], _occurring(names, factor.occurs)
+    _enough(n, len(names), which)
+    start = int(plan.intercept)
+    # The first column is all ones: what stands below its row belongs to centred columns.
+    triangle = np.asarray(linalg.qr(triangle, mode="r")[0])
+    centre = triangle[0, start:] / triangle[0, 0] * start
+    rows = np.ascontiguousarray(triangle[start:, start:].T)
+    return _least_squares(rows, centre, n, names, bool(start), which, safe=1.0)
+
+
+def _occurring(names: Sequence[str], occurs: Flags) -> tuple[str, ...]:
+    """Names of the coefficients that some record speaks about; the response stands last."""
+    return tuple(name for name, ok in zip(names, occurs[:-1], strict=True) if ok)
 
 
 def _too_rich(formula: str) -> UnsupportedError:
@@ -308,40 +325,6 @@ def _too_rich(formula: str) -> UnsupportedError:
         f"The formula {formula!r} looks at whole columns, which files in pieces do not have",
         do='Add the columns to the files and write "y ~ a + b", or leave chunksize= out',
     )
-
-
-def _from_factor(factor: Factor, plan: Design, which: str) -> Fit:
-    """Least squares from the triangular factor of the design and the response."""
-    names: Sequence[str] = plan.names
-    triangle, n = factor.triangle, factor.n
-    if not np.isfinite(triangle).all():
-        raise InputError(
-            f"A regression needs finite values in {which}", "infinite or missing ones", "Remove them first"
-        )
-    if plan.levels:
-        seen = np.append(factor.seen[:-1], True)
-        triangle, names = triangle[:, seen], [name for name, ok in zip(names, seen[:-1], strict=True) if ok]
-    _enough(n, len(names), which)
-    start = int(plan.intercept)
-    # The first column is all ones: what stands below its row belongs to centred columns.
-    triangle = np.asarray(linalg.qr(triangle, mode="r")[0])
-    centre, work = triangle[0, start:] / triangle[0, 0] * start, triangle[start:, start:]
-    length = np.linalg.norm(work, axis=0)
-    _refuse_vanishing(which, names[start:], work.any(axis=0), length * length)
-    tiny = length[:-1] <= 1e-13 * np.sqrt(n) * np.abs(centre[:-1])
-    if np.any(tiny):
-        flat = [name for name, bad in zip(names[start:], tiny, strict=True) if bad]
-        raise InputError(f"Predictors are constant in {which}", without_levels(flat), "Leave them out of the formula")
-    response = work[:, -1] if length[-1] > 1e-13 * np.sqrt(n) * np.abs(centre[-1]) else np.zeros(len(work))
-    inverse, slopes, size = np.zeros((0, 0)), np.zeros(0), length[:-1]
-    if len(size):
-        inverse, slopes = _factorise(work[:, :-1] / size, response, names[start:], which)
-        inverse, slopes = inverse / np.outer(size, size), slopes / size
-    residual = response - work[:, :-1] @ slopes
-    rss = float(residual @ residual)
-    if rss <= (1e-13 * length[-1]) ** 2:
-        rss = 0.0  # an exact fit: what is left is rounding
-    return _finish(tuple(names), bool(start), n, centre, inverse, slopes, rss, which)
 
 
 def _quick(plan: Design, table: pd.DataFrame, which: str) -> Fit | None:
@@ -404,13 +387,11 @@ def _finish(
         scale[0, 0], scale[0, 1:], scale[1:, 0], scale[1:, 1:] = 1 / n + centre[:k] @ lever, -lever, -lever, inverse
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         scale = rss / (n - p) * scale
-    if rss > 0 and not (np.isfinite(scale).all() and (np.diag(scale) > np.finfo(np.float64).tiny).all()):
-        odd = [
-            name for name, v in zip(names, np.diag(scale), strict=True) if not np.finfo(np.float64).tiny < v < np.inf
-        ]
-        raise InputError(
-            f"Variances of coefficients are out of a float's range in {which}", without_levels(odd), "Use other units"
-        )
+    tiny = np.finfo(np.float64).tiny
+    if rss > 0 and not (np.isfinite(scale).all() and (np.diag(scale) > tiny).all()):
+        odd = [name for name, v in zip(names, np.diag(scale), strict=True) if not tiny < v < np.inf]
+        what = f"Variances of coefficients are out of a float's range in {which}"
+        raise InputError(what, without_levels(odd), "Use other units")
     return Fit(names, estimate, np.sqrt(np.diag(scale)), float(n - p), scale, n)
 
 
@@ -423,111 +404,61 @@ def _enough(n: int, p: int, which: str) -> None:
 def _factorise(x: Array, y: Array, names: Sequence[str], which: str) -> tuple[Array, Array]:
     """Inverse of X'X and the least squares coefficients by pivoted QR; collinear columns are an error."""
     q, r, order = linalg.qr(x, mode="economic", pivoting=True)
-    size = np.abs(np.diag(r))
-    rank = int(np.sum(size > 1e-11 * size[0]))
-    if rank < x.shape[1]:
-        _refuse_collinear(r, order, rank, names, which)
-    inner = linalg.solve_triangular(r, np.eye(rank))
+    _full_rank(r, order, names, which)
+    inner = linalg.solve_triangular(r, np.eye(len(order)))
     back = np.argsort(order)
     return (inner @ inner.T)[np.ix_(back, back)], (inner @ (q.T @ y))[back]
 
 
-def _refuse_collinear(r: Array, order: Array, rank: int, names: Sequence[str], which: str) -> None:
+def _full_rank(r: Array, order: Array, names: Sequence[str], which: str) -> None:
+    """Refuse a pivoted triangle of collinear columns, and say which follow from which."""
+    size = np.abs(np.diag(r))
+    rank = int(np.sum(size > 1e-11 * size[0]))
+    if rank == len(order):
+        return
     depend = linalg.solve_triangular(r[:rank, :rank], r[:rank, rank:])
     said = []
     for j in range(depend.shape[1]):
         partners = [names[order[i]] for i in range(rank) if abs(depend[i, j]) > 1e-8]
         one = without_levels([names[order[rank + j]]])
         said.append(f"{one} follows from {without_levels(sorted(partners))}" if partners else f"{one} is constant")
-    raise InputError(
-        f"Predictors are collinear in {which}", "; ".join(dict.fromkeys(said)), "Leave one of them out of the formula"
-    )
+    got = "; ".join(dict.fromkeys(said))
+    raise InputError(f"Predictors are collinear in {which}", got, "Leave one of them out of the formula")
 
 
 def _ready(model: Linear, plan: Design, table: pd.DataFrame, which: str) -> tuple[Array, Sequence[str]]:
-    """Design rows with the response below, and names, without the coefficients that no record of this file speaks about."""
+    """Design rows with the response below, and names, without coefficients that no record of this file speaks about."""
     work = plan.rows(table, which)
     work[-1] = model._response(plan, table, which)
     names: Sequence[str] = plan.names
     if plan.levels:
-        seen = np.asarray(work.any(axis=1))
-        seen[-1] = True
-        if not seen.all():
-            work, names = work[seen], [name for name, ok in zip(names, seen[:-1], strict=True) if ok]
+        occurs = np.asarray(work.any(axis=1))
+        occurs[-1] = True
+        if not occurs.all():
+            work, names = work[occurs], _occurring(names, occurs)
     if plan.spec is not None and not np.isfinite(work).all():
         bad = [name for name, row in zip([*names, "the response"], work, strict=True) if not np.isfinite(row).all()]
-        raise InputError(
-            f"The formula gives values that are not finite in {which}",
-            without_levels(bad),
-            "Check logarithms, roots and divisions",
-        )
+        what = f"The formula gives values that are not finite in {which}"
+        raise InputError(what, without_levels(bad), "Check logarithms, roots and divisions")
     return work, names
 
 
-def _likelihood(rows: Array, y: Array, names: Sequence[str], kind: str, which: str) -> Fit:
-    """Maximum likelihood by Fisher scoring on standardised columns, with step halving."""
+def _likelihood(rows: Array, y: Array, names: Sequence[str], law: Likelihood, which: str) -> Fit:
+    """Maximum likelihood on standardised columns; collinear ones and an unbounded likelihood are refused."""
     p, n = rows.shape
     _enough(n, p, which)
     size = np.sqrt((rows**2).mean(axis=1))
     size[size == 0] = 1.0
     x = rows / size[:, None]
     _, r, order = linalg.qr(x.T, mode="economic", pivoting=True)
-    diagonal = np.abs(np.diag(r))
-    rank = int(np.sum(diagonal > 1e-11 * diagonal[0]))
-    if rank < p:
-        _refuse_collinear(r, order, rank, names, which)
-
-    def deviance(eta: Array) -> float:
-        if kind == "logistic":
-            return float((np.logaddexp(0, eta) - y * eta).sum())
-        return float((np.exp(np.minimum(eta, 700)) - y * eta).sum())
-
-    start = special.logit((y + 0.5) / 2) if kind == "logistic" else np.log(y + 0.5 * y.mean())
-    beta, *_ = np.linalg.lstsq(x.T, start, rcond=None)
-    eta = beta @ x
-    value = deviance(eta)
-    info = np.eye(p)
-    for _ in range(100):
-        mean = special.expit(eta) if kind == "logistic" else np.exp(np.minimum(eta, 700))
-        weight = mean * (1 - mean) if kind == "logistic" else mean
-        info = (x * weight) @ x.T
-        score = x @ (y - mean)
-        try:
-            step = linalg.solve(info, score, assume_a="pos")
-        except (linalg.LinAlgError, linalg.LinAlgWarning):
-            raise _unbounded(kind, which) from None
-        share, move = 1.0, step @ x
-        while True:
-            new = eta + share * move
-            found = deviance(new)
-            if np.isfinite(found) and found <= value + 1e-12 * (1 + abs(value)):
-                break
-            share /= 2
-            if share < 1e-8:
-                break
-        beta, eta = beta + share * step, new
-        done = float(score @ step) < 1e-20 * n or (
-            abs(value - found) <= 1e-15 * (1 + abs(found)) and float(score @ step) < 1e-12
+    _full_rank(r, order, names, which)
+    start = np.zeros(p) if law is logistic else np.linalg.lstsq(x.T, np.log(y + 0.5 * y.mean()), rcond=None)[0]
+    found = law.maximise(x, y, start)
+    if not found.bounded(x):
+        raise InputError(
+            f"The {law.kind} regression has no finite estimate in {which}",
+            "a likelihood that grows without end",
+            "Some predictors separate the response; leave them out",
         )
-        value = found
-        if np.abs(eta).max() > 300 and kind == "logistic":
-            raise _unbounded(kind, which)
-        if done:
-            # Where some records are separated each step moves them by about one for ever, though nothing is left to gain.
-            if np.abs(move).max() > 0.1:
-                raise _unbounded(kind, which)
-            break
-    else:
-        raise _unbounded(kind, which)
-    if kind == "logistic" and np.all((special.expit(eta) > 0.5) == (y > 0.5)) and value < 1e-6 * n:
-        raise _unbounded(kind, which)
-    cov = np.linalg.inv(info) / np.outer(size, size)
-    return Fit(tuple(names), beta / size, np.sqrt(np.diag(cov)), np.inf, cov, n)
-
-
-def _unbounded(kind: str, which: str) -> InputError:
-    return InputError(
-        f"The {kind} regression has no finite estimate in {which}",
-        "a likelihood that grows without end",
-        "Some predictors separate the response; leave them out",
-    )
+    cov = np.linalg.inv((x * found.variance) @ x.T) / np.outer(size, size)
+    return Fit(tuple(names), found.coefficients / size, np.sqrt(np.diag(cov)), np.inf, cov, n)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from .. import frames
-from .neighbours import Boxes
+from .neighbours import BoxTree
 
 __all__ = ["Space", "distinct", "grow"]
 
@@ -26,33 +26,27 @@ class Space:
             for c in original.columns
             if frames.is_number(original[c]) and not pd.api.types.is_bool_dtype(original[c].dtype)
         ]
-        self.times = [c for c in original.columns if _is_time(original[c])]
+        self.times = [c for c in original.columns if frames.is_time(original[c])]
         self.categories = [c for c in original.columns if c not in self.numbers and c not in self.times]
         if distance == "mahalanobis" and self.categories:
-            named = ", ".join(str(c) for c in self.categories)
-            raise UnsupportedError(
-                "Mahalanobis distance needs numeric columns",
-                f"categories in {named}",
-                'Use distance="standardised", or leave them out with known=[...]',
-            )
+            named = f"categories in {', '.join(str(c) for c in self.categories)}"
+            do = 'Use distance="standardised", or leave them out with known=[...]'
+            raise UnsupportedError("Mahalanobis distance needs numeric columns", named, do)
         unordered = [
             c
             for c in self.categories
             if not getattr(original[c].dtype, "ordered", False) and not pd.api.types.is_bool_dtype(original[c].dtype)
         ]
         if distance == "rank" and unordered:
-            named = ", ".join(str(c) for c in unordered)
-            raise UnsupportedError(
-                "Rank distance needs columns with an order",
-                f"unordered categories in {named}",
-                'Use distance="standardised", or make them ordered categoricals',
-            )
+            named = f"unordered categories in {', '.join(str(c) for c in unordered)}"
+            do = 'Use distance="standardised", or make them ordered categoricals'
+            raise UnsupportedError("Rank distance needs columns with an order", named, do)
         self._map = self._affine()
-        self._tree: Boxes | None = None
+        self._tree: BoxTree | None = None
         self._left: Array | None = None
 
     @property
-    def tree(self) -> Boxes:
+    def tree(self) -> BoxTree:
         """The originals' tree; built once, whatever the number of releases."""
         if self._tree is None:
             assert self._left is not None
@@ -60,14 +54,9 @@ class Space:
         return self._tree
 
     def coordinates(self, known: pd.DataFrame | None, released: pd.DataFrame) -> tuple[Array, Array, bool]:
-        """Coordinates of the intruder's file and of the release; the flag says that the former depend on the original alone."""
+        """Coordinates of the intruder's file and of the release; True if the former depend on the original alone."""
         for label in self.original.columns:
-            a, b = self.original[label], released[label]
-            if (frames.is_number(a), _is_time(a)) != (frames.is_number(b), _is_time(b)):
-                kinds = f"{label}: {a.dtype} in the original, {b.dtype} in the release"
-                raise InputError(
-                    f"{self.who} needs a column to be of one kind in both files", kinds, "Convert it in one of them"
-                )
+            frames.refuse_mixed(self.who, self.original[label], released[label])
         left = self.original if known is None else known
         if self.distance == "rank":
             return self._ranks(left), self._ranks(released), False
@@ -113,7 +102,9 @@ class Space:
         part = frames.numeric(self.who, table[self.numbers], which) if self.numbers else np.zeros((len(table), 0))
         if not self.times:
             return part
-        return np.concatenate([part, *(_seconds(table[c], self.original[c])[:, None] for c in self.times)], axis=1)
+        return np.concatenate(
+            [part, *(frames.seconds(table[c], self.original[c])[:, None] for c in self.times)], axis=1
+        )
 
     def _numbers(self, table: pd.DataFrame) -> Array:
         values, matrix = self._floats(table), self._map
@@ -123,17 +114,17 @@ class Space:
             return values[:, live] * matrix.sum(axis=1)[live]
         return values @ matrix
 
-    def _indicators(self, label: Any, left: pd.Series, right: pd.Series) -> tuple[Array, Array]:
-        """One coordinate per category; a mismatch costs 2 / (1 - sum p^2), whose mean over two random originals is 2."""
+    def _indicators(self, label: Hashable, left: pd.Series, right: pd.Series) -> tuple[Array, Array]:
+        """One coordinate per category; a mismatch costs 2 / (1 - sum p^2), with mean 2 over two random originals."""
         column = self.original[label]
-        base = frames.levels_of(column)
-        shares = np.bincount(np.asarray(base.codes(column)), minlength=len(base)) / len(column)
+        base = frames.categories_of(column)
+        shares = np.bincount(base.codes(column), minlength=len(base)) / len(column)
         differ = 1.0 - float(shares @ shares)
         if differ <= 0:
             return np.zeros((len(left), 0)), np.zeros((len(right), 0))
         levels = base.plus(right)
         height = 1.0 / np.sqrt(differ)
-        a, b = ((np.asarray(levels.codes(c))[:, None] == np.arange(len(levels))) * height for c in (left, right))
+        a, b = ((levels.codes(c)[:, None] == np.arange(len(levels))) * height for c in (left, right))
         return a, b
 
     def _ranks(self, table: pd.DataFrame) -> Array:
@@ -145,22 +136,22 @@ class Space:
             kept.append(rankdata(self._ordered(label, table[label])) / len(table))
         return np.stack(kept, axis=1) if kept else np.zeros((len(table), 0))
 
-    def _ordered(self, label: Any, column: pd.Series) -> Any:
+    def _ordered(self, label: Hashable, column: pd.Series) -> Array:
         """A column with an order as numbers."""
         if label in self.times:
-            return _seconds(column, self.original[label])
+            return frames.seconds(column, self.original[label])
         if isinstance(column.dtype, pd.CategoricalDtype):
             return column.cat.codes.to_numpy()
-        return frames.numeric(self.who, column.to_frame())[:, 0]
+        return frames.vector(self.who, column)
 
 
-def grow(points: Array) -> Boxes:
+def grow(points: Array) -> BoxTree:
     """A tree over the different points, each with its number of records."""
     different, kinds = distinct(points)
-    return Boxes.of(different, None if kinds is None else np.bincount(kinds).astype(np.float64))
+    return BoxTree.of(different, None if kinds is None else np.bincount(kinds).astype(np.float64))
 
 
-def distinct(points: Array) -> tuple[Array, Any]:
+def distinct(points: Array) -> tuple[Array, frames.Ints | None]:
     """The different points and which of them each record is at, where they are few; otherwise all points and None.
 
     Files of categories repeat a few points, and a search that met each record would take time n^2.
@@ -170,11 +161,3 @@ def distinct(points: Array) -> tuple[Array, Any]:
         different, kinds = np.unique(points, axis=0, return_inverse=True)
         return different, kinds.reshape(-1)
     return points, None
-
-
-def _is_time(column: pd.Series) -> bool:
-    return bool(pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype))
-
-
-def _seconds(column: pd.Series, origin: pd.Series) -> Any:
-    return (column - origin.min()).dt.total_seconds().to_numpy()

@@ -7,17 +7,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from ...checks import check_choice, check_integer, check_number
+from ...checks import check_choice, check_integer, check_number, checked
 from ...errors import InputError
 from ...protocols import Array
 from .. import frames
 from ..base import Measured
-from ..utility.cluster import cluster_labels
+from ..utility.cluster import METHODS, check_cluster_count, cluster_labels
 from .coordinates import Space, distinct
 from .linkage import DISTANCES
-from .neighbours import Boxes, Links, nearest
-from .records import PairedMeasure, Pairs
+from .neighbours import BoxTree, Links, nearest
+from .records import PairedMeasure, RecordPairs
 
 __all__ = ["AttributeDisclosure", "ClusteringAttack", "IntervalDisclosure", "IntruderError"]
 
@@ -30,37 +31,18 @@ class _AfterLinkage(PairedMeasure):
     or one of their categories at random.
     """
 
-    unknown: Any = None
-    known: Any = None
-    distance: str = "standardised"
+    unknown: Any = checked(None, frames.one_name, required=True)
+    known: Any = checked(None, frames.as_names)
+    distance: str = checked("standardised", check_choice, options=DISTANCES)
 
     @property
     def follows(self) -> str:
         """The intruder's file, which has the originals."""
         return "original"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.unknown is None or isinstance(self.unknown, (list, tuple, set)):
-            raise InputError(
-                "unknown must name the column that the intruder wants", self.unknown, 'Write unknown="income"'
-            )
-        object.__setattr__(self, "known", frames.as_names(self.known))
-        check_choice("distance", self.distance, DISTANCES)
-
-    def uses(self, original: pd.DataFrame) -> list[Any] | None:
+    def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The known columns and then the unknown one."""
-        wanted = frames.pick(self.name, [self.unknown], original)[0]
-        known = (
-            [c for c in original.columns if c != wanted]
-            if self.known is None
-            else frames.pick(self.name, self.known, original)
-        )
-        if wanted in known:
-            raise InputError("A column cannot be known and unknown", str(wanted), "Leave it out of known=[...]")
-        if not known:
-            raise InputError("The intruder must know some column", known, "Name one in known=[...]")
-        return [*known, wanted]
+        return frames.pick_apart(self.name, ("known", self.known), ("unknown", self.unknown), original)
 
     def begin(self, original: pd.DataFrame) -> tuple[Space, pd.Series]:
         """Scales of the known columns and the truth."""
@@ -69,30 +51,21 @@ class _AfterLinkage(PairedMeasure):
     def _read(self, state: tuple[Space, pd.Series], released: pd.DataFrame) -> _Reading:
         """Link, and look up the unknown column."""
         space, truth = state
-        pairs = Pairs.of(space.original, released)
-        if len(pairs.original) == 0:
-            raise InputError(
-                f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values"
-            )
+        pairs = RecordPairs.of(self.name, space.original, released)
         left, right, _ = space.coordinates(None, released.iloc[:, :-1])
         if left.shape[1] == 0:
             left, right = np.zeros((len(left), 1)), np.zeros((len(right), 1))
         column = released.iloc[:, -1]
-        numbers = frames.is_number(truth), frames.is_number(column)
-        if numbers[0] != numbers[1]:
-            kinds = f"{column.name}: {truth.dtype} in the original, {column.dtype} in the release"
-            raise InputError(
-                f"{self.name} needs a column to be of one kind in both files", kinds, "Convert it in one of them"
-            )
-        number = numbers[0] and not pd.api.types.is_bool_dtype(truth.dtype)
+        frames.refuse_mixed(self.name, truth, column)
+        number = frames.is_number(truth) and not pd.api.types.is_bool_dtype(truth.dtype)
+        a: NDArray[Any]
+        b: NDArray[Any]
         if number:
-            a = frames.numeric(self.name, truth.to_frame())[:, 0]
-            b = frames.numeric(self.name, column.to_frame(), "the release")[:, 0]
+            a, b = frames.vector(self.name, truth), frames.vector(self.name, column, "the release")
         else:
-            levels = frames.levels_of(truth).plus(column)
-            a, b = np.asarray(levels.codes(truth)), np.asarray(levels.codes(column))
+            a, b, _ = frames.joined_codes(truth, column)
         points, places = distinct(right)
-        links = nearest(Boxes.of(points), left[pairs.original])
+        links = nearest(BoxTree.of(points), left[pairs.original])
         return _Reading(a, b, np.arange(len(b)) if places is None else places, links, pairs, number)
 
 
@@ -100,16 +73,16 @@ class _AfterLinkage(PairedMeasure):
 class _Reading:
     """What an intruder reads: the released values at the points that he links each original to."""
 
-    truth: Array
-    values: Array
-    places: Any
+    truth: NDArray[Any]
+    values: NDArray[Any]
+    places: frames.Ints
     """At which point each released record is; records at the same point are all linked."""
     links: Links
-    pairs: Pairs
+    pairs: RecordPairs
     number: bool
 
     @property
-    def mine(self) -> Array:
+    def mine(self) -> NDArray[Any]:
         """The true values of the linked originals."""
         return self.truth[self.pairs.original]
 
@@ -126,13 +99,7 @@ class _Reading:
         right = np.where(cells[at] == wanted, counts[at], 0)
         return np.add.reduceat(right, self.links.edges[:-1]) / self._total(np.bincount(self.places))
 
-    def spread(self, risk: Array) -> Array:
-        """One entry per original, NaN for those without a partner."""
-        records = np.full(len(self.truth), np.nan)
-        records[self.pairs.original] = risk
-        return records
-
-    def _total(self, by_point: Any) -> Array:
+    def _total(self, by_point: NDArray[Any]) -> Array:
         return np.add.reduceat(by_point[self.links.points], self.links.edges[:-1])
 
 
@@ -168,11 +135,7 @@ class AttributeDisclosure(_AfterLinkage):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Lambert (1993), Journal of Official Statistics 9, 313-331; Winkler (2004), section 4"
 
-    within_sd: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "within_sd", check_number("within_sd", self.within_sd, low=0))
+    within_sd: float = checked(0.1, check_number, low=0)
 
     def compare(self, state: Any, released: pd.DataFrame) -> Measured:
         """Link, read, compare."""
@@ -185,16 +148,17 @@ class AttributeDisclosure(_AfterLinkage):
             right = read.hits()
             shares = np.bincount(read.values, minlength=read.truth.max() + 1) / len(read.values)
             chance = float(shares[read.mine].mean())
-        return Measured(float(right.mean()), parts={"chance": chance}, records=read.spread(right))
+        return Measured(float(right.mean()), parts={"chance": chance}, records=read.pairs.along_original(right))
 
 
 @dataclass(frozen=True, repr=False)
 class IntruderError(_AfterLinkage):
     """How far an intruder's value of an unknown column is off after linking on what he knows.
 
-    For a number: the root mean squared error in units of the original's standard deviation, about 1 if linkage tells him
-    no more than the mean; ``parts["error"]`` has it in the column's unit. For a category: his share of wrong values.
-    Larger is safer. `per_record` gives the absolute error in the column's unit, or the probability of a wrong category.
+    For a number: the root mean squared error in units of the original's standard deviation, about 1 if linkage tells
+    him no more than the mean; ``parts["error"]`` has it in the column's unit. For a category: his share of wrong
+    values. Larger is safer. `per_record` gives the absolute error in the column's unit, or the probability of a wrong
+    category.
 
     Parameters
     ----------
@@ -219,17 +183,16 @@ class IntruderError(_AfterLinkage):
         read = self._read(state, released)
         if not read.number:
             wrong = 1.0 - read.hits()
-            return Measured(float(wrong.mean()), parts={"error": float(wrong.mean())}, records=read.spread(wrong))
+            return Measured(
+                float(wrong.mean()), parts={"error": float(wrong.mean())}, records=read.pairs.along_original(wrong)
+            )
         off = np.abs(read.means() - read.mine)
         error = float(np.sqrt(np.mean(off**2)))
         sd = _sd(read.truth)
         if sd == 0:
-            raise InputError(
-                f"{self.name} needs an unknown column that varies",
-                f"{self.unknown} is constant",
-                "Choose another column",
-            )
-        return Measured(error / sd, parts={"error": error}, records=read.spread(off))
+            what = f"{self.name} needs an unknown column that varies"
+            raise InputError(what, f"{self.unknown} is constant", "Choose another column")
+        return Measured(error / sd, parts={"error": error}, records=read.pairs.along_original(off))
 
 
 @dataclass(frozen=True, repr=False)
@@ -264,26 +227,18 @@ class IntervalDisclosure(PairedMeasure):
         "Mateo-Sanz, Sebe and Domingo-Ferrer (2004), Outlier protection in continuous microdata masking"
     )
 
-    columns: Any = None
-    width_sd: Any = None
-    width_rank: Any = None
-    across: str = "all"
+    columns: Any = checked(None, frames.as_names)
+    width_sd: float | None = checked(None, check_number, low=0)
+    width_rank: float | None = checked(None, check_number, low=0, high=1)
+    across: str = checked("all", check_choice, options=("all", "any", "mean"))
 
     def __post_init__(self) -> None:
         if self.width_sd is not None and self.width_rank is not None:
-            raise InputError(
-                "An interval has one width",
-                f"width_sd={self.width_sd} and width_rank={self.width_rank}",
-                "Give one of them",
-            )
-        if self.width_rank is None:
-            object.__setattr__(
-                self, "width_sd", check_number("width_sd", 0.05 if self.width_sd is None else self.width_sd, low=0)
-            )
-        else:
-            object.__setattr__(self, "width_rank", check_number("width_rank", self.width_rank, low=0, high=1))
+            got = f"width_sd={self.width_sd} and width_rank={self.width_rank}"
+            raise InputError("An interval has one width", got, "Give one of them")
+        if self.width_sd is None and self.width_rank is None:
+            object.__setattr__(self, "width_sd", 0.05)
         super().__post_init__()
-        check_choice("across", self.across, ("all", "any", "mean"))
 
     def default_name(self) -> str:
         """SDID, or the rank version's name."""
@@ -296,31 +251,23 @@ class IntervalDisclosure(PairedMeasure):
     def compare(self, state: Any, released: pd.DataFrame) -> Measured:
         """Count the originals inside."""
         table, values = state
-        pairs = Pairs.of(table, released)
-        if len(pairs.original) == 0:
-            raise InputError(
-                f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values"
-            )
+        pairs = RecordPairs.of(self.name, table, released)
         masked = frames.numeric(self.name, released, "the release")
         truth, shown = values[pairs.original], masked[pairs.released]
-        if self.width_rank is None:
-            sd = frames.spreads(values)
-            inside = np.abs(truth - shown) <= self.width_sd * sd * (1 + 1e-9)
+        if self.width_sd is not None:
+            inside = np.abs(truth - shown) <= self.width_sd * frames.spreads(values) * (1 + 1e-9)
         else:
-            steps = int(self.width_rank * len(masked) + 1e-9)
+            steps = int((self.width_rank or 0.0) * len(masked) + 1e-9)
             inside = np.empty(truth.shape, dtype=bool)
             for j in range(masked.shape[1]):
                 ranked = np.sort(masked[:, j])
                 low = ranked[np.maximum(np.searchsorted(ranked, shown[:, j], "left") - steps, 0)]
                 high = ranked[np.minimum(np.searchsorted(ranked, shown[:, j], "right") - 1 + steps, len(ranked) - 1)]
                 inside[:, j] = (low <= truth[:, j]) & (truth[:, j] <= high)
-        risk = {"all": inside.all(axis=1), "any": inside.any(axis=1), "mean": inside.mean(axis=1)}[self.across].astype(
-            np.float64
-        )
+        share = inside.mean(axis=1)
+        risk = {"all": share == 1.0, "any": share > 0.0, "mean": share}[self.across].astype(np.float64)
         parts = {str(c): float(v) for c, v in zip(table.columns, inside.mean(axis=0), strict=True)}
-        records = np.full(len(masked), np.nan)
-        records[pairs.released] = risk
-        return Measured(float(risk.mean()), parts=parts, records=records)
+        return Measured(float(risk.mean()), parts=parts, records=pairs.along_released(risk))
 
 
 @dataclass(frozen=True, repr=False)
@@ -353,22 +300,10 @@ class ClusteringAttack(PairedMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Bacher, Brand and Bender (2002); Winkler (2004), section 4"
 
-    known: Any = None
-    clusters: Any = None
-    method: str = "average"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "known", frames.as_names(self.known))
-        if self.clusters is not None:
-            object.__setattr__(self, "clusters", check_integer("clusters", self.clusters, low=1))
-        check_choice("method", self.method, ("average", "kmeans"))
-        object.__setattr__(self, "seed", check_integer("seed", self.seed, low=0))
-
-    def uses(self, original: pd.DataFrame) -> list[Any] | None:
-        """The known columns."""
-        return None if self.known is None else frames.pick(self.name, self.known, original)
+    known: Any = checked(None, frames.as_names)
+    clusters: int | None = checked(None, check_integer, low=1)
+    method: str = checked("average", check_choice, options=METHODS)
+    seed: int = checked(0, check_integer, low=0)
 
     def begin(self, original: pd.DataFrame) -> Space:
         """Scales of the known columns."""
@@ -376,36 +311,25 @@ class ClusteringAttack(PairedMeasure):
 
     def compare(self, state: Space, released: pd.DataFrame) -> Measured:
         """Cluster and count."""
-        pairs = Pairs.of(state.original, released)
-        if len(pairs.original) == 0:
-            raise InputError(
-                f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values"
-            )
+        pairs = RecordPairs.of(self.name, state.original, released)
         left, right, _ = state.coordinates(None, released)
         n, m = len(left), len(right)
         wanted = m if self.clusters is None else self.clusters
-        if wanted > n + m:
-            raise InputError(
-                f"clusters must be at most the number of records of both files, {n + m}",
-                wanted,
-                "Ask for fewer clusters",
-            )
+        check_cluster_count(wanted, n + m)
         if left.shape[1] == 0:
             labels = np.zeros(n + m, dtype=np.int64)
         else:
             pooled = np.concatenate([left, right])
-            # Equal records cannot be told apart, so more clusters than different points would be made by file order alone.
+            # Equal records cannot be told apart, so more clusters than different points would be made by file order
+            # alone.
             wanted = min(wanted, len(np.unique(pooled, axis=0)))
             labels = cluster_labels(pooled, (wanted,), self.method, self.seed)[0]
         ours, theirs = labels[n:], labels[:n]
         originals = np.bincount(theirs, minlength=labels.max() + 1)
         together = ours[pairs.released] == theirs[pairs.original]
         risk = np.where(together, 1.0 / np.maximum(originals[ours[pairs.released]], 1), 0.0)
-        records = np.full(m, np.nan)
-        records[pairs.released] = risk
-        return Measured(
-            float(risk.mean()), parts={"clusters": float(wanted), "together": float(together.mean())}, records=records
-        )
+        parts = {"clusters": float(wanted), "together": float(together.mean())}
+        return Measured(float(risk.mean()), parts=parts, records=pairs.along_released(risk))
 
 
 def _sd(values: Array) -> float:

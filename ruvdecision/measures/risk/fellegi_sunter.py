@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import expit
 
-from ...checks import check_integer, check_number, suggest
+from ...checks import check_integer, check_number, checked, suggest
 from ...errors import InputError, UnsupportedError
-from ...masks.frame import Frame
+from ...numerics.compiled import compiled
 from ...protocols import Array
 from .. import frames
-from ..base import Measured, need
-from .records import PairedMeasure, Pairs
+from ..base import Measured
+from ..frames import Ints
+from .linkage import by_column
+from .records import PairedMeasure, RecordPairs
 
 __all__ = ["FellegiSunter", "Mixture", "fit_mixture"]
 
@@ -70,19 +70,10 @@ def fit_mixture(counts: Any, *, prevalence: float, m: float = 0.9, iterations: i
     """
     pairs = np.asarray(counts, dtype=np.float64)
     p = int(pairs.size).bit_length() - 1
-    if (
-        pairs.ndim != 1
-        or pairs.size != 1 << p
-        or p < 1
-        or np.any(pairs < 0)
-        or not np.isfinite(pairs).all()
-        or pairs.sum() <= 0
-    ):
-        raise InputError(
-            "counts must be 2^p numbers that are not negative",
-            f"shape {pairs.shape}",
-            "Count pairs per agreement pattern",
-        )
+    shaped = pairs.ndim == 1 and p >= 1 and pairs.size == 1 << p
+    if not shaped or np.any(pairs < 0) or not np.isfinite(pairs).all() or pairs.sum() <= 0:
+        what = "counts must be 2^p numbers that are not negative"
+        raise InputError(what, f"shape {pairs.shape}", "Count pairs per agreement pattern")
     seen = np.flatnonzero(pairs)  # of 2^p patterns few occur
     pairs, bits = pairs[seen], _bits(seen, p)
     total = pairs.sum()
@@ -132,7 +123,8 @@ class FellegiSunter(PairedMeasure):
     ``records`` gives each released record's share. ``parts`` holds the prevalence, and ``expected``: the mean
     posterior probability of the chosen links, which an intruder can compute without the truth. ``table`` has m, u and
     the weight of agreement per column. All pairs are counted, none is stored: time grows with the number of agreeing
-    pairs and memory with the number of records and with 2^columns. Fellegi and Sunter (1969); Winkler (2004), section 4.
+    pairs and memory with the number of records and with 2^columns. Fellegi and Sunter (1969); Winkler (2004), section
+    4.
 
     Examples
     --------
@@ -145,67 +137,36 @@ class FellegiSunter(PairedMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Fellegi and Sunter (1969); Winkler (2004), section 4"
 
-    known: Any = None
-    tolerance_sd: Any = 0.05
-    tolerance: Any = None
-    start_m: float = 0.9
-    iterations: int = 200
+    known: Any = checked(None, frames.as_names)
+    tolerance_sd: Any = checked(0.05, lambda name, value: 0.0 if value is None else by_column(name, value))
+    tolerance: Any = checked(None, by_column)
+    start_m: float = checked(0.9, check_number, low=0, high=1, open_low=True, open_high=True)
+    iterations: int = checked(200, check_integer, low=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "known", frames.as_names(self.known))
-        object.__setattr__(
-            self, "start_m", check_number("start_m", self.start_m, low=0, high=1, open_low=True, open_high=True)
-        )
-        object.__setattr__(self, "iterations", check_integer("iterations", self.iterations, low=0))
-        for name in ("tolerance_sd", "tolerance"):
-            value = getattr(self, name)
-            if isinstance(value, Mapping):
-                for k, v in value.items():
-                    check_number(f"{name} of {k}", v, low=0)
-            elif name == "tolerance" and value is not None:
-                raise InputError(
-                    "tolerance has a unit and needs a number per column",
-                    value,
-                    'Write tolerance={"age": 2}, or use tolerance_sd',
-                )
-            elif value is not None:
-                check_number(name, value, low=0)
-
-    def uses(self, original: pd.DataFrame) -> list[Any] | None:
-        """The compared columns."""
-        return None if self.known is None else frames.pick(self.name, self.known, original)
+        if self.tolerance is not None and not isinstance(self.tolerance, Mapping):
+            what = "tolerance has a unit and needs a number per column"
+            raise InputError(what, self.tolerance, 'Write tolerance={"age": 2}, or use tolerance_sd')
 
     def begin(self, original: pd.DataFrame) -> pd.DataFrame:
         """Check the columns; agreement needs both files."""
         if original.shape[1] > MOST_COLUMNS:
-            raise UnsupportedError(
-                f"{self.name} counts 2^columns patterns and takes at most {MOST_COLUMNS} columns",
-                original.shape[1],
-                "Choose some with known=[...]",
-            )
+            what = f"{self.name} counts 2^columns patterns and takes at most {MOST_COLUMNS} columns"
+            raise UnsupportedError(what, original.shape[1], "Choose some with known=[...]")
         for value in (self.tolerance_sd, self.tolerance):
             for k in value if isinstance(value, Mapping) else ():
                 if k not in original.columns or not frames.is_number(original[k]):
-                    numbers = [str(c) for c in original.columns if frames.is_number(original[c])]
-                    raise InputError(
-                        "A tolerance is for a numeric column that is compared", str(k), suggest(str(k), numbers)
-                    )
+                    do = suggest(str(k), [str(c) for c in original.columns if frames.is_number(original[c])])
+                    raise InputError("A tolerance is for a numeric column that is compared", str(k), do)
         return original
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Count patterns, fit, link."""
-        pairs = Pairs.of(state, released)
-        if len(pairs.original) == 0:
-            raise InputError(
-                f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values"
-            )
-        task = self._agreement(state, released)
-        counts = compiled("pattern_counts")(*task)
-        fit = fit_mixture(counts, prevalence=min(1.0 / len(state), 0.5), m=self.start_m, iterations=self.iterations)
+        pairs = RecordPairs.of(self.name, state, released)
         own = np.full(len(released), -1, dtype=np.int64)
         own[pairs.released] = pairs.original
-        share, best = compiled("best_links")(*task, _all_weights(fit, counts), own)
+        fit, share, best = self._linked(state, released, own)
         records = np.where(own >= 0, share, np.nan)
         chance = fit.probabilities(best)
         table = pd.DataFrame({"m": fit.m, "u": fit.u, "weight": np.log2(fit.m / fit.u)}, index=state.columns)
@@ -215,17 +176,20 @@ class FellegiSunter(PairedMeasure):
     def match_probabilities(self, original: Any, released: Any) -> Array:
         """Posterior probability that each released record's best link is a match, as an intruder would compute it."""
         prepared = self.prepare(original)
-        table = frames.align(self.name, prepared.original, Frame.of(released), prepared.used, prepared.every)
+        table = prepared.aligned(released)
         frames.refuse_missing(self.name, "the release", table, frames.missing_rows(table))
-        task = self._agreement(prepared.state, table)
-        counts = compiled("pattern_counts")(*task)
-        fit = fit_mixture(
-            counts, prevalence=min(1.0 / len(prepared.state), 0.5), m=self.start_m, iterations=self.iterations
-        )
-        best = compiled("best_links")(*task, _all_weights(fit, counts), np.full(len(table), -1, dtype=np.int64))[1]
+        fit, _, best = self._linked(prepared.state, table, np.full(len(table), -1, dtype=np.int64))
         return fit.probabilities(best)
 
-    def _agreement(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Any, ...]:
+    def _linked(self, original: pd.DataFrame, released: pd.DataFrame, own: Ints) -> tuple[Mixture, Array, Ints]:
+        """The fitted mixture, and per released record its own original's share of the best links and their pattern."""
+        task = self._agreement(original, released)
+        counts = pattern_counts(*task)
+        prevalence = min(1.0 / len(original), 0.5)
+        fit = fit_mixture(counts, prevalence=prevalence, m=self.start_m, iterations=self.iterations)
+        return fit, *best_links(*task, _all_weights(fit, counts), own)
+
+    def _agreement(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Ints, Ints, Ints]:
         """Per column: originals in order, and for each released record the stretch of them that agrees with it."""
         p = original.shape[1]
         order = np.empty((p, len(original)), dtype=np.int64)
@@ -242,32 +206,31 @@ class FellegiSunter(PairedMeasure):
         return order, first, last
 
     def _column(self, label: Any, a: pd.Series, b: pd.Series) -> tuple[Array, Array, float]:
-        if frames.is_number(a) != frames.is_number(b):
-            raise InputError(
-                f"{self.name} needs a column to be of one kind in both files",
-                f"{label}: {a.dtype} in the original, {b.dtype} in the release",
-                "Convert it in one of them",
-            )
+        frames.refuse_mixed(self.name, a, b)
         if not frames.is_number(a):
-            levels = frames.levels_of(a).plus(b)
-            return np.asarray(levels.codes(a), dtype=np.float64), np.asarray(levels.codes(b), dtype=np.float64), 0.0
-        left = frames.numeric(self.name, a.to_frame())[:, 0]
-        right = frames.numeric(self.name, b.to_frame(), "the release")[:, 0]
+            first, second, _ = frames.joined_codes(a, b)
+            return first.astype(np.float64), second.astype(np.float64), 0.0
+        left, right = frames.vector(self.name, a), frames.vector(self.name, b, "the release")
         if self.tolerance is not None and label in self.tolerance:
-            return left, right, float(self.tolerance[label])
-        size = (
-            self.tolerance_sd.get(label, 0.05) if isinstance(self.tolerance_sd, Mapping) else self.tolerance_sd or 0.0
-        )
-        return left, right, float(size) * float(frames.spreads(left))
+            return left, right, self.tolerance[label]
+        size = self.tolerance_sd.get(label, 0.05) if isinstance(self.tolerance_sd, dict) else self.tolerance_sd
+        return left, right, size * float(frames.spreads(left))
 
 
-@cache
-def compiled(name: str) -> Callable[..., Any]:
-    """Return a kernel of this file as machine code."""
-    numba = need("numba", "Fellegi-Sunter linkage")
-    return numba.njit(cache=True, error_model="numpy")(globals()[name])  # type: ignore[no-any-return]
+def _agree(order: Any, first: Any, last: Any, i: int, code: Any, touched: Any) -> int:
+    """Agreement pattern of released record i with each original, and how many originals agree somewhere."""
+    size = 0
+    for j in range(len(order)):
+        for t in range(first[j, i], last[j, i]):
+            k = order[j, t]
+            if code[k] == 0:
+                touched[size] = k
+                size += 1
+            code[k] |= 1 << j
+    return size
 
 
+@compiled(_agree)
 def pattern_counts(order: Any, first: Any, last: Any) -> Any:
     """Pairs with each agreement pattern. Only pairs that agree somewhere are touched."""
     p, n = order.shape
@@ -275,14 +238,7 @@ def pattern_counts(order: Any, first: Any, last: Any) -> Any:
     code = np.zeros(n, dtype=np.int64)
     touched = np.empty(n, dtype=np.int64)
     for i in range(first.shape[1]):
-        size = 0
-        for j in range(p):
-            for t in range(first[j, i], last[j, i]):
-                k = order[j, t]
-                if code[k] == 0:
-                    touched[size] = k
-                    size += 1
-                code[k] |= 1 << j
+        size = _agree(order, first, last, i, code, touched)
         counts[0] += n - size
         for t in range(size):
             counts[code[touched[t]]] += 1
@@ -290,26 +246,17 @@ def pattern_counts(order: Any, first: Any, last: Any) -> Any:
     return counts
 
 
+@compiled(_agree)
 def best_links(order: Any, first: Any, last: Any, weight: Any, own: Any) -> Any:
     """Own record's share of the largest weight, and the pattern with that weight, per released record."""
-    p, n = order.shape
-    m = first.shape[1]
+    n, m = order.shape[1], first.shape[1]
     code = np.zeros(n, dtype=np.int64)
     touched = np.empty(n, dtype=np.int64)
     share = np.zeros(m)
     pattern = np.zeros(m, dtype=np.int64)
     for i in range(m):
-        size = 0
-        for j in range(p):
-            for t in range(first[j, i], last[j, i]):
-                k = order[j, t]
-                if code[k] == 0:
-                    touched[size] = k
-                    size += 1
-                code[k] |= 1 << j
-        best = -np.inf
-        if size < n:
-            best = weight[0]
+        size = _agree(order, first, last, i, code, touched)
+        best = weight[0] if size < n else -np.inf
         for t in range(size):
             c = code[touched[t]]
             if weight[c] > best:
@@ -329,7 +276,7 @@ def best_links(order: Any, first: Any, last: Any, weight: Any, own: Any) -> Any:
     return share, pattern
 
 
-def _bits(patterns: Any, p: int) -> NDArray[np.float64]:
+def _bits(patterns: Any, p: int) -> Array:
     return ((np.asarray(patterns)[:, None] >> np.arange(p)) & 1).astype(np.float64)
 
 

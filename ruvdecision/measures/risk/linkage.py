@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,22 +11,28 @@ import pandas as pd
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from ...checks import as_generator, as_seed_sequence, check_choice, check_integer, check_number, suggest
+from ...checks import as_generator, check_choice, check_integer, check_number, checked, fixed_seed, suggest
 from ...errors import InputError, UnsupportedError
-from ...masks.frame import Frame
 from ...protocols import Array
 from .. import frames
 from ..base import Measured
 from .coordinates import Space, grow
-from .neighbours import Boxes, nearest, own_share
-from .records import PairedMeasure, Pairs
+from .neighbours import BoxTree, nearest, own_share
+from .records import PairedMeasure, RecordPairs
 
-__all__ = ["RecordLinkage"]
+__all__ = ["DISTANCES", "RecordLinkage", "by_column"]
 
 DISTANCES = ("standardised", "mahalanobis", "rank")
 LINKS = ("released to original", "original to released")
 MOST_ASSIGNED = 15_000
 """Most records in a one-to-one assignment, which holds the matrix of all distances (1.8 GB for so many)."""
+
+
+def by_column(name: str, value: Any, high: float = np.inf) -> float | dict[Hashable, float]:
+    """Check for a number, or one for each column."""
+    if isinstance(value, Mapping):
+        return {k: check_number(f"{name} of {k}", v, low=0, high=high) for k, v in value.items()}
+    return check_number(name, value, low=0, high=high)
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,7 +41,8 @@ class RecordLinkage(PairedMeasure):
 
     An intruder knows some columns of the respondents and links by distance. A link that is shared by m records at the
     same least distance counts 1/m. The agency knows the true pairs and counts the correct links, so the value is what
-    an intruder with a file of *all* original records would achieve: a conservative experiment (Winkler 2004, section 4).
+    an intruder with a file of *all* original records would achieve: a conservative experiment (Winkler 2004, section
+    4).
 
     Parameters
     ----------
@@ -80,48 +87,25 @@ class RecordLinkage(PairedMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Domingo-Ferrer and Torra (2001); Winkler (2004), section 4"
 
-    known: Any = None
-    distance: str = "standardised"
-    link: str = "released to original"
+    known: Any = checked(None, frames.as_names)
+    distance: str = checked("standardised", check_choice, options=DISTANCES)
+    link: str = checked("released to original", check_choice, options=LINKS)
     one_to_one: bool = False
-    error_sd: Any = None
-    error_rate: Any = None
-    draws: int = 1
-    seed: Any = 0
+    error_sd: Any = checked(None, by_column)
+    error_rate: Any = checked(None, by_column, high=1.0)
+    draws: int = checked(1, check_integer, low=1)
+    seed: Any = checked(0, fixed_seed)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "known", frames.as_names(self.known))
-        check_choice("distance", self.distance, DISTANCES)
-        check_choice("link", self.link, LINKS)
-        object.__setattr__(self, "draws", check_integer("draws", self.draws, low=1))
-        for name, high in (("error_sd", np.inf), ("error_rate", 1.0)):
-            value = getattr(self, name)
-            if isinstance(value, Mapping):
-                object.__setattr__(
-                    self, name, {k: check_number(f"{name} of {k}", v, low=0, high=high) for k, v in value.items()}
-                )
-            elif value is not None:
-                object.__setattr__(self, name, check_number(name, value, low=0, high=high))
-        if self.seed is None or isinstance(self.seed, np.random.Generator):
-            # Fixed here, so that the same measure gives the same number for the same files.
-            object.__setattr__(self, "seed", as_seed_sequence(self.seed))
-        as_generator(self.seed)
         if self.draws > 1 and self.error_sd is None and self.error_rate is None:
-            raise InputError(
-                "draws repeats the intruder's errors, and he makes none",
-                self.draws,
-                "Give error_sd or error_rate, or leave draws out",
-            )
+            what = "draws repeats the intruder's errors, and he makes none"
+            raise InputError(what, self.draws, "Give error_sd or error_rate, or leave draws out")
 
     @property
     def follows(self) -> str:
         """The file whose records look for neighbours."""
         return "released" if self.link == LINKS[0] else "original"
-
-    def uses(self, original: pd.DataFrame) -> list[Any] | None:
-        """The known columns."""
-        return None if self.known is None else frames.pick(self.name, self.known, original)
 
     def begin(self, original: pd.DataFrame) -> Space:
         """Scales of the original, and its tree where records look for neighbours among the originals."""
@@ -131,24 +115,17 @@ class RecordLinkage(PairedMeasure):
 
     def compare(self, state: Space, released: pd.DataFrame) -> Measured:
         """Link the release and count correct links."""
-        pairs = Pairs.of(state.original, released)
-        if len(pairs.original) == 0:
-            raise InputError(
-                f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values"
-            )
-        rates, total = [], np.zeros(len(released) if self.link == LINKS[0] else len(state.original))
-        every = len(total)
+        pairs = RecordPairs.of(self.name, state.original, released)
+        shares = []
         for known in self._knowledge(state):
             left, right, fixed = state.coordinates(known, released)
             tree = state.tree if fixed and self.link == LINKS[0] and not self.one_to_one else None
-            share = self._shares(left, right, pairs, tree)
-            rates.append(share.mean())
-            total[pairs.released if self.link == LINKS[0] else pairs.original] += share / self.draws
-        records = np.full(every, np.nan)
-        asked = pairs.released if self.link == LINKS[0] else pairs.original
-        records[asked] = total[asked]
-        spread = float(np.std(rates, ddof=1) / np.sqrt(len(rates))) if len(rates) > 1 else 0.0
-        return Measured(float(np.mean(rates)), error=spread, parts={"linked": float(len(asked))}, records=records)
+            shares.append(self._shares(left, right, pairs, tree))
+        rates = np.mean(shares, axis=1)
+        error = float(np.std(rates, ddof=1) / np.sqrt(len(rates))) if len(rates) > 1 else 0.0
+        along = pairs.along_released if self.link == LINKS[0] else pairs.along_original
+        parts = {"linked": float(len(pairs.original))}
+        return Measured(float(rates.mean()), error, parts, records=along(np.mean(shares, axis=0)))
 
     def links(self, original: Any, released: Any) -> pd.DataFrame:
         """Who is linked to whom: row, linked row, weight of the link (ties share) and distance. Confidential.
@@ -157,13 +134,11 @@ class RecordLinkage(PairedMeasure):
         """
         prepared = self.prepare(original)
         state: Space = prepared.state
-        table = frames.align(self.name, state.original, Frame.of(released), prepared.used, prepared.every)
+        table = prepared.aligned(released)
         frames.refuse_missing(self.name, "the release", table, frames.missing_rows(table))
         left, right, _ = state.coordinates(next(self._knowledge(state)), table)
-        places = (
-            state.original.index.to_numpy(),
-            np.arange(len(table)),
-        )  # originals may have been left out for missing values
+        # Originals may have been left out for missing values.
+        places = state.original.index.to_numpy(), np.arange(len(table))
         asking, asked = (right, left) if self.link == LINKS[0] else (left, right)
         rows, linked = places[::-1] if self.link == LINKS[0] else places
         if self.one_to_one:
@@ -171,12 +146,12 @@ class RecordLinkage(PairedMeasure):
             return pd.DataFrame({"row": rows[who], "linked": linked[whom], "weight": 1.0, "distance": np.sqrt(gap)})
         if asking.shape[1] == 0:
             asking, asked = np.zeros((len(asking), 1)), np.zeros((len(asked), 1))
-        found = nearest(Boxes.of(asked), asking)
+        found = nearest(BoxTree.of(asked), asking)
         row = np.repeat(np.arange(len(asking)), found.counts)
         weight, distance = 1.0 / found.counts[row], found.distance[row]
         return pd.DataFrame({"row": rows[row], "linked": linked[found.points], "weight": weight, "distance": distance})
 
-    def _shares(self, left: Array, right: Array, pairs: Pairs, tree: Boxes | None) -> Array:
+    def _shares(self, left: Array, right: Array, pairs: RecordPairs, tree: BoxTree | None) -> Array:
         """Share of the own record in each asking record's link, over the pairs."""
         ours, theirs = (right, left) if self.link == LINKS[0] else (left, right)
         mine, own = (pairs.released, pairs.original) if self.link == LINKS[0] else (pairs.original, pairs.released)
@@ -188,7 +163,7 @@ class RecordLinkage(PairedMeasure):
         whole = mine is own and len(mine) == len(ours) == len(theirs)  # the usual case, which needs no copies
         return own_share(grown, ours if whole else ours[mine], theirs if whole else theirs[own])
 
-    def _knowledge(self, state: Space) -> Any:
+    def _knowledge(self, state: Space) -> Iterator[pd.DataFrame | None]:
         """The intruder's file, once per draw; None where he knows the originals as they are."""
         if self.error_sd is None and self.error_rate is None:
             yield None
@@ -210,24 +185,18 @@ class RecordLinkage(PairedMeasure):
 
     def _check_errors(self, state: Space) -> None:
         columns = list(state.original.columns)
-        for name, wanted, kind in (
-            ("error_sd", state.numbers, "numeric"),
-            ("error_rate", state.categories, "a category"),
+        for name, value, wanted, kind in (
+            ("error_sd", self.error_sd, state.numbers, "numeric"),
+            ("error_rate", self.error_rate, state.categories, "a category"),
         ):
-            value = getattr(self, name)
-            if isinstance(value, Mapping):
-                strange = [k for k in value if k not in wanted]
-                if strange:
-                    do = (
-                        f"It must be {kind}"
-                        if strange[0] in columns
-                        else suggest(str(strange[0]), [str(c) for c in wanted])
-                    )
-                    raise InputError(f"{name} names a column that it cannot be about", str(strange[0]), do)
-            elif value is not None and not wanted:
-                raise InputError(
-                    f"{name} is given but no known column is {kind}", [str(c) for c in columns], f"Leave {name} out"
-                )
+            strange = [k for k in value if k not in wanted] if isinstance(value, Mapping) else []
+            if strange:
+                near = suggest(str(strange[0]), [str(c) for c in wanted])
+                do = f"It must be {kind}" if strange[0] in columns else near
+                raise InputError(f"{name} names a column that it cannot be about", str(strange[0]), do)
+            if value is not None and not wanted:
+                what = f"{name} is given but no known column is {kind}"
+                raise InputError(what, [str(c) for c in columns], f"Leave {name} out")
 
 
 def _assignment(who: str, asking: Array, asked: Array) -> tuple[Any, Any, Array]:
@@ -265,8 +234,8 @@ def _kinds(points: Array) -> Any:
 
 def _misreported(column: pd.Series, rate: float, rng: np.random.Generator) -> pd.Series:
     """The column with some values exchanged for another category, each other one as likely."""
-    levels = frames.levels_of(column)
-    codes = np.array(levels.codes(column))
+    levels = frames.categories_of(column)
+    codes = levels.codes(column)
     wrong = rng.random(len(codes)) < rate
     if len(levels) > 1:
         moved = (codes + rng.integers(1, len(levels), size=len(codes))) % len(levels)
@@ -275,5 +244,5 @@ def _misreported(column: pd.Series, rate: float, rng: np.random.Generator) -> pd
     return values.astype(column.dtype)
 
 
-def _of(value: Any, label: Any) -> float:
+def _of(value: Any, label: Hashable) -> float:
     return float(value.get(label, 0.0) if isinstance(value, Mapping) else value or 0.0)

@@ -21,16 +21,20 @@ import pandas as pd
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import digamma, expit, gammaln
 
-from ...checks import check_choice, check_integer
+from ...checks import check_choice, check_integer, checked
 from ...errors import InputError, UnsupportedError
 from ...numerics.quadrature import gauss_normal
 from ...protocols import Array
 from ..base import Measured
+from ..frames import Flags, Ints
 from ..tables import cells
 from ..tables.loglinear import fit_loglinear
 from .uniqueness import KeyMeasure
 
 __all__ = ["LogLinearUniques", "PitmanUniques", "PoissonGammaUniques"]
+
+
+Chances = tuple[Array | float, Array | float, dict[str, float]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,23 +44,14 @@ class _PopulationModel(KeyMeasure):
     direction: ClassVar[str] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
-    population: Any = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.population is None:
-            raise InputError(
-                f"{type(self).__name__} needs the size of the population", None, "Write population=1_000_000"
-            )
-        object.__setattr__(self, "population", check_integer("population", self.population, low=1))
+    population: Any = checked(None, check_integer, required=True, low=1)
 
     def compare(self, state: Any, released: pd.DataFrame) -> Measured:
         """Fit the model to the release."""
         n = len(released)
         if n > self.population:
-            raise InputError(
-                "population must be at least the number of released records", self.population, f"There are {n} records"
-            )
+            what = "population must be at least the number of released records"
+            raise InputError(what, self.population, f"There are {n} records")
         each, sizes = cells.class_sizes(released)
         unique = each == 1
         alone, match = np.zeros(n), np.zeros(n)
@@ -73,19 +68,19 @@ class _PopulationModel(KeyMeasure):
         }
         return Measured(float(alone.mean()), parts=parts | more, records=alone)
 
-    def _chances(self, released: pd.DataFrame, unique: Any, sizes: Any) -> tuple[Any, Any, dict[str, float]]:
+    def _chances(self, released: pd.DataFrame, unique: Flags, sizes: Ints) -> Chances:
         """P(F = 1 | f = 1) and E(1/F | f = 1) of the sample uniques, F the size of the cell in the population."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, repr=False)
 class PoissonGammaUniques(_PopulationModel):
-    """Expected share of released records that are population uniques when cell rates are Gamma: Bethlehem et al. (1990).
+    """Expected share of released records that are population uniques, Gamma cell rates: Bethlehem et al. (1990).
 
-    Assumes K cells whose population sizes are Poisson with rates N pi_k, pi_k Gamma(alpha, beta) with K alpha beta = 1, and a
-    simple random sample. A sample unique is then a population unique with probability ((1 + n beta)/(1 + N beta))^(1 +
-    alpha), the same for all. The Gamma fits files with very many small cells badly, as its authors report; the module
-    states further criticism (Winkler 2004).
+    Assumes K cells whose population sizes are Poisson with rates N pi_k, pi_k Gamma(alpha, beta) with K alpha beta = 1,
+    and a simple random sample. A sample unique is then a population unique with probability ((1 + n beta)/(1 + N
+    beta))^(1 + alpha), the same for all. The Gamma fits files with very many small cells badly, as its authors report;
+    the module states further criticism (Winkler 2004).
 
     Parameters
     ----------
@@ -114,27 +109,15 @@ class PoissonGammaUniques(_PopulationModel):
     label: ClassVar[str] = "poisson_gamma_uniques"
     reference: ClassVar[str] = "Bethlehem, Keller and Pannekoek (1990), JASA 85, 38-45"
 
-    combinations: Any = None
-    method: str = "likelihood"
+    combinations: int | None = checked(None, check_integer, low=1)
+    method: str = checked("likelihood", check_choice, options=("likelihood", "moments"))
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("method", self.method, ("likelihood", "moments"))
-        if self.combinations is not None:
-            object.__setattr__(self, "combinations", check_integer("combinations", self.combinations, low=1))
-
-    def _chances(self, released: pd.DataFrame, unique: Any, sizes: Any) -> tuple[Any, Any, dict[str, float]]:
+    def _chances(self, released: pd.DataFrame, unique: Flags, sizes: Ints) -> Chances:
         seen, n, big = len(sizes), len(released), self.population
-        levels = cells.common_codes(released)[1]
-        total = (
-            float(np.prod(np.array(levels, dtype=np.float64)))
-            if self.combinations is None
-            else float(self.combinations)
-        )
+        total = float(self.combinations or np.prod(np.array(cells.common_codes(released)[1], dtype=np.float64)))
         if total < seen:
-            raise InputError(
-                "combinations must be at least the number of those that occur", self.combinations, f"{seen} occur"
-            )
+            what = "combinations must be at least the number of those that occur"
+            raise InputError(what, self.combinations, f"{seen} occur")
         mean = n / total
         alpha = _gamma_shape(sizes, total, self.method)
         if np.isinf(alpha):
@@ -150,12 +133,12 @@ class PoissonGammaUniques(_PopulationModel):
 
 @dataclass(frozen=True, repr=False)
 class LogLinearUniques(_PopulationModel):
-    """Expected share of released records that are population uniques under a log-linear model: Skinner and Holmes (1998).
+    """Expected share of released records that are population uniques, log-linear: Skinner and Holmes (1998).
 
-    Assumes population cells that are Poisson with log-linear rates and a Bernoulli sample of fraction n/N. A sample unique
-    in a cell with fitted sample rate mu is a population unique with probability exp(-mu (N - n)/n), so records differ. Too
-    small a model makes rates of rare cells too large and the risk too small; too rich a model does the reverse. The module
-    states further criticism (Winkler 2004).
+    Assumes population cells that are Poisson with log-linear rates and a Bernoulli sample of fraction n/N. A sample
+    unique in a cell with fitted sample rate mu is a population unique with probability exp(-mu (N - n)/n), so records
+    differ. Too small a model makes rates of rare cells too large and the risk too small; too rich a model does the
+    reverse. The module states further criticism (Winkler 2004).
 
     Parameters
     ----------
@@ -181,20 +164,15 @@ class LogLinearUniques(_PopulationModel):
     label: ClassVar[str] = "loglinear_uniques"
     reference: ClassVar[str] = "Skinner and Holmes (1998), Journal of Official Statistics 14, 361-372"
 
-    margins: int = 1
+    margins: int = checked(1, check_integer, low=1)
     overdispersed: bool = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "margins", check_integer("margins", self.margins, low=1))
-
-    def _chances(self, released: pd.DataFrame, unique: Any, sizes: Any) -> tuple[Any, Any, dict[str, float]]:
+    def _chances(self, released: pd.DataFrame, unique: Flags, sizes: Ints) -> Chances:
         (codes,), levels = cells.common_codes(released)
         n, p = codes.shape
         if self.margins > p:
-            raise InputError(
-                f"{self.name} cannot keep margins of {self.margins} keys", f"{p} keys", "Use a smaller number"
-            )
+            what = f"{self.name} cannot keep margins of {self.margins} keys"
+            raise InputError(what, f"{p} keys", "Use a smaller number")
         ratio = (self.population - n) / n
         spread, more = 0.0, {}
         if self.margins == 1 and not self.overdispersed:
@@ -202,9 +180,8 @@ class LogLinearUniques(_PopulationModel):
             mu = n * np.prod(shares, axis=0)
         else:
             table = cells.dense(self.name, codes, levels)
-            fitted = fit_loglinear(
-                table, [list(m) for m in itertools.combinations(range(p), self.margins)], tolerance=1e-8
-            ).fitted
+            kept = list(itertools.combinations(range(p), self.margins))
+            fitted = fit_loglinear(table, kept, tolerance=1e-8).fitted
             mu = fitted[tuple(codes[unique].T)]
             if self.overdispersed:
                 excess = float(((table - fitted) ** 2 - fitted).sum() / (fitted**2).sum())
@@ -218,11 +195,11 @@ class LogLinearUniques(_PopulationModel):
 class PitmanUniques(_PopulationModel):
     """Expected share of released records that are population uniques under Pitman's model: Hoshino (2001).
 
-    Assumes an exchangeable sample from Pitman's two-parameter random partition, fitted by maximum likelihood to the sizes
-    of the cells. Needs no number of cells. A sample unique is a population unique with probability Gamma(theta + N - 1 +
-    alpha) Gamma(theta + n) / (Gamma(theta + n - 1 + alpha) Gamma(theta + N)), the same for all. It fits long tails better
-    than the Poisson-Gamma model, but cannot be fitted where every record is unique, which is the rule with many keys; the
-    module states further criticism (Winkler 2004).
+    Assumes an exchangeable sample from Pitman's two-parameter random partition, fitted by maximum likelihood to the
+    sizes of the cells. Needs no number of cells. A sample unique is a population unique with probability Gamma(theta +
+    N - 1 + alpha) Gamma(theta + n) / (Gamma(theta + n - 1 + alpha) Gamma(theta + N)), the same for all. It fits long
+    tails better than the Poisson-Gamma model, but cannot be fitted where every record is unique, which is the rule with
+    many keys; the module states further criticism (Winkler 2004).
 
     Parameters
     ----------
@@ -243,20 +220,19 @@ class PitmanUniques(_PopulationModel):
     label: ClassVar[str] = "pitman_uniques"
     reference: ClassVar[str] = "Hoshino (2001), Journal of Official Statistics 17, 499-520"
 
-    def _chances(self, released: pd.DataFrame, unique: Any, sizes: Any) -> tuple[Any, Any, dict[str, float]]:
+    def _chances(self, released: pd.DataFrame, unique: Flags, sizes: Ints) -> Chances:
         n = len(released)
         if len(sizes) == n:
+            what = f"{self.name} cannot be fitted where every record is unique"
             raise UnsupportedError(
-                f"{self.name} cannot be fitted where every record is unique",
-                f"{n} uniques",
-                "Use fewer keys, recode them, or measure RecordLinkage instead",
+                what, f"{n} uniques", "Use fewer keys, recode them, or measure RecordLinkage instead"
             )
         theta, alpha = fit_pitman(sizes)
         alone = float(np.exp(_log_ratio(theta + alpha - 1, theta, n, self.population)))
         return alone, _pitman_match(theta, alpha, n, self.population), {"theta": theta, "alpha": alpha}
 
 
-def fit_pitman(sizes: Any) -> tuple[float, float]:
+def fit_pitman(sizes: Ints) -> tuple[float, float]:
     """Maximum likelihood of Pitman's (theta, alpha), 0 <= alpha < 1 and theta > -alpha, from the sizes of the cells."""
     counts = np.asarray(sizes, dtype=np.int64)
     n, u = int(counts.sum()), len(counts)
@@ -270,29 +246,17 @@ def fit_pitman(sizes: Any) -> tuple[float, float]:
         inside = many @ (gammaln(size - alpha) - gammaln(1 - alpha))
         return -float(grow + inside)
 
-    starts = [(np.log(a / (1 - a)), np.log(b)) for a in (0.05, 0.5, 0.9) for b in (1.0, float(max(u, 2)))]
-    with np.errstate(all="ignore"):
-        best = min(
-            (
-                minimize(
-                    _finite(loss), s, method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-10, "maxiter": 4000}
-                )
-                for s in starts
-            ),
-            key=lambda r: r.fun,
-        )
-    alpha = float(expit(best.x[0]))
-    return float(np.exp(best.x[1])) - alpha, alpha
-
-
-def _finite(loss: Any) -> Any:
     def safe(x: Array) -> float:
-        if np.any(np.abs(x) > 40):
-            return 1e300
-        value = loss(x)
+        value = loss(x) if np.all(np.abs(x) <= 40) else np.inf
         return value if np.isfinite(value) else 1e300
 
-    return safe
+    starts = [(np.log(a / (1 - a)), np.log(b)) for a in (0.05, 0.5, 0.9) for b in (1.0, float(max(u, 2)))]
+    options = {"xatol": 1e-8, "fatol": 1e-10, "maxiter": 4000}
+    with np.errstate(all="ignore"):
+        found = [minimize(safe, s, method="Nelder-Mead", options=options) for s in starts]
+    best = min(found, key=lambda r: r.fun)
+    alpha = float(expit(best.x[0]))
+    return float(np.exp(best.x[1])) - alpha, alpha
 
 
 def _log_ratio(a: float, b: float, n: int, big: int) -> float:
@@ -312,12 +276,11 @@ def _pitman_match(theta: float, alpha: float, n: int, big: int) -> float:
     scale = np.exp(gammaln(b + 1 - alpha) - gammaln(b)) / (rest + 1)
     if alpha < 1e-7:
         return float(scale * (digamma(top) - digamma(b)))
-    return float(
-        scale * (np.exp(gammaln(top) - gammaln(top - alpha)) - np.exp(gammaln(b) - gammaln(b - alpha))) / alpha
-    )
+    ends = [np.exp(gammaln(x) - gammaln(x - alpha)) for x in (top, b)]
+    return float(scale * (ends[0] - ends[1]) / alpha)
 
 
-def _gamma_shape(sizes: Any, total: float, method: str) -> float:
+def _gamma_shape(sizes: Ints, total: float, method: str) -> float:
     """Alpha of the negative binomial of the cells' sizes; infinite where they vary no more than Poisson counts."""
     counts = np.asarray(sizes, dtype=np.float64)
     n, empty = counts.sum(), total - len(sizes)

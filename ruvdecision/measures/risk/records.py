@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from ...errors import InputError
 from ...masks.frame import Frame
 from ...protocols import Array
 from .. import frames
-from ..base import Measure, Prepared
+from ..base import Measure, Measured, Prepared
+from ..frames import Ints, Labels
 
-__all__ = ["PairedMeasure", "Pairs", "RecordMeasure"]
+__all__ = ["PairedMeasure", "RecordMeasure", "RecordPairs"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,11 +39,8 @@ class RecordMeasure(Measure):
         records = np.asarray(found, dtype=np.float64)
         if self.nan_policy != "omit":
             return records
-        first = Frame.of(original).table
-        used = self.uses(first)
-        table = first if used is None else first[used]
-        if self.follows == "released":
-            table = frames.align(self.name, table, Frame.of(released), used, list(first.columns))
+        prepared = self.prepare(original)
+        table = prepared.original if self.follows == "original" else prepared.aligned(released)
         missing = frames.missing_rows(table)
         if missing is None:
             return records
@@ -73,12 +70,12 @@ class _Paired(Prepared):
     """A prepared measure that renames the rows of a release to positions in the original."""
 
     def __init__(
-        self, measure: Measure, original: pd.DataFrame, used: list[Any] | None, every: list[Any], labels: pd.Index
+        self, measure: Measure, original: pd.DataFrame, used: Labels | None, every: Labels, labels: pd.Index
     ) -> None:
         self.labels = labels
         super().__init__(measure, original, used, every)
 
-    def __call__(self, released: Any) -> Any:
+    def __call__(self, released: Any) -> Measured:
         frame = Frame.of(released)
         places = self._places(frame)
         return super().__call__(replace(frame, table=frame.table.set_axis(places, axis=0)))
@@ -87,46 +84,54 @@ class _Paired(Prepared):
         n, m = len(self.labels), frame.n
         if n == m:
             return pd.RangeIndex(n)
-        who = self.measure.name
+        who, index = self.measure.name, frame.table.index
         sizes = f"{n} rows in the original and {m} in the release"
+        do = "Set the respondents' key as the index of both files"
         if m > n:
-            raise InputError(
-                f"{who} pairs records and cannot take a release with more rows than the original",
-                sizes,
-                "Release each record at most once",
-            )
-        if not (self.labels.is_unique and frame.table.index.is_unique):
-            raise InputError(
-                f"{who} needs unique row labels to pair files of different lengths",
-                sizes,
-                "Set the respondents' key as the index of both files",
-            )
-        places = self.labels.get_indexer(frame.table.index)
-        if (places < 0).any() or (
-            isinstance(frame.table.index, pd.RangeIndex) and frame.table.index.equals(pd.RangeIndex(m))
-        ):
-            # Labels 0 to m - 1 are what a file has that was read without a key; they say nothing about who is who.
-            raise InputError(
-                f"{who} cannot tell whose rows were released",
-                sizes,
-                "Set the respondents' key as the index of both files",
-            )
+            what = f"{who} pairs records and cannot take a release with more rows than the original"
+            raise InputError(what, sizes, "Release each record at most once")
+        if not (self.labels.is_unique and index.is_unique):
+            raise InputError(f"{who} needs unique row labels to pair files of different lengths", sizes, do)
+        places = self.labels.get_indexer(index)
+        # Labels 0 to m - 1 are what a file has that was read without a key; they say nothing about who is who.
+        unkeyed = isinstance(index, pd.RangeIndex) and index.equals(pd.RangeIndex(m))
+        if unkeyed or (places < 0).any():
+            raise InputError(f"{who} cannot tell whose rows were released", sizes, do)
         return pd.Index(places)
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class RecordPairs:
     """Which rows of two tables, labelled by position in the original, belong together."""
 
-    original: NDArray[np.int64]
-    released: NDArray[np.int64]
+    original: Ints
+    released: Ints
+    rows: tuple[int, int]
+    """How many rows each table has."""
 
     @classmethod
-    def of(cls, original: pd.DataFrame, released: pd.DataFrame) -> Pairs:
+    def of(cls, who: str, original: pd.DataFrame, released: pd.DataFrame) -> RecordPairs:
         """Rows with the same label; those that only one table has are in no pair."""
+        rows = len(original), len(released)
         if original.index.equals(released.index):
             both = np.arange(len(original))
-            return cls(both, both)
+            return cls(both, both, rows)
         where = original.index.get_indexer(released.index)
         kept = np.flatnonzero(where >= 0)
-        return cls(where[kept].astype(np.int64), kept)
+        if len(kept) == 0:
+            raise frames.no_row(who, "no complete pair")
+        return cls(where[kept].astype(np.int64), kept, rows)
+
+    def along_original(self, risk: Array) -> Array:
+        """One entry per original, NaN for those without a partner."""
+        return _placed(risk, self.original, self.rows[0])
+
+    def along_released(self, risk: Array) -> Array:
+        """One entry per released record, NaN for those without a partner."""
+        return _placed(risk, self.released, self.rows[1])
+
+
+def _placed(values: Array, where: Ints, size: int) -> Array:
+    records = np.full(size, np.nan)
+    records[where] = values
+    return records

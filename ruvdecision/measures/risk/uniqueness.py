@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ...checks import check_choice, check_integer, check_number
-from ...errors import InputError, UnsupportedError
+from ...checks import check_choice, check_integer, check_number, checked
+from ...errors import UnsupportedError
 from ...masks.frame import Frame
 from ...masks.localsuppress import key_matches
 from ...protocols import Array
@@ -35,15 +35,7 @@ class KeyMeasure(RecordMeasure):
 
     policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category")
 
-    keys: Any = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "keys", frames.as_names(self.keys))
-
-    def uses(self, original: pd.DataFrame) -> list[Any] | None:
-        """The keys."""
-        return None if self.keys is None else frames.pick(self.name, self.keys, original)
+    keys: Any = checked(None, frames.as_names)
 
     def prepare(self, original: Any) -> Prepared:
         """Remember the columns; the original's rows, and values missing in them, do not matter."""
@@ -53,7 +45,15 @@ class KeyMeasure(RecordMeasure):
 
 
 @dataclass(frozen=True, repr=False)
-class KAnonymity(KeyMeasure):
+class _CountedKeys(KeyMeasure):
+    """A risk from how often each combination of keys occurs, which files in pieces can say, too."""
+
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Counts:
+        return Counts.of(piece)
+
+
+@dataclass(frozen=True, repr=False)
+class KAnonymity(_CountedKeys):
     """The smallest number of released records that share a combination of keys, k.
 
     A file is k-anonymous if every record agrees on the keys with at least k - 1 others. It protects identities in the
@@ -91,20 +91,14 @@ class KAnonymity(KeyMeasure):
         if self.nan_policy == "wildcard":
             each = np.asarray(key_matches(released))
         records = 1.0 / each
-        return Measured(
-            float(each.min()),
-            parts={"combinations": float(len(sizes)), "expected": float(records.sum())},
-            records=records,
-        )
+        parts = {"combinations": float(len(sizes)), "expected": float(records.sum())}
+        return Measured(float(each.min()), parts=parts, records=records)
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Counts | None:
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Counts:
         if self.nan_policy == "wildcard":
-            do = 'Leave chunksize= out, or write nan_policy="category"'
-            raise UnsupportedError(
-                f"{self.name} with wildcards compares every record with every other, which is no sum over records",
-                do=do,
-            )
-        return Counts.of(piece) if which == "the release" else None
+            what = f"{self.name} with wildcards compares every record with every other, which is no sum over records"
+            raise UnsupportedError(what, do='Leave chunksize= out, or write nan_policy="category"')
+        return super().partial(piece, plan, which)
 
     def total(self, original: None, released: Counts, plan: Any) -> Measured:
         sizes = released.count
@@ -112,11 +106,11 @@ class KAnonymity(KeyMeasure):
 
 
 @dataclass(frozen=True, repr=False)
-class LDiversity(KeyMeasure):
+class LDiversity(_CountedKeys):
     """The least diversity of a sensitive column among records that share a combination of keys, l.
 
-    ``"distinct"``: the number of different values. ``"entropy"``: the exponential of their entropy. ``"recursive"``: the
-    largest l such that the most frequent value is rarer than ``c`` times all from the l-th most frequent on; 0 if
+    ``"distinct"``: the number of different values. ``"entropy"``: the exponential of their entropy. ``"recursive"``:
+    the largest l such that the most frequent value is rarer than ``c`` times all from the l-th most frequent on; 0 if
     none is. With l = 1 a link, right or wrong, gives the value away. `per_record` gives the largest share that a value
     has among the records that agree with this one: an intruder's best guess is right that often.
 
@@ -143,9 +137,9 @@ class LDiversity(KeyMeasure):
     reference: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke and Venkitasubramaniam (2007)"
 
     # The sensitive column comes first for the caller; dataclass order is by inheritance, so __init__ is written out.
-    sensitive: Any = None
-    kind: str = "distinct"
-    c: float = 1.0
+    sensitive: Any = checked(None, frames.one_name, required=True)
+    kind: str = checked("distinct", check_choice, options=("distinct", "entropy", "recursive"))
+    c: float = checked(1.0, check_number, low=0, open_low=True)
 
     def __init__(
         self,
@@ -157,44 +151,16 @@ class LDiversity(KeyMeasure):
         name: str = "",
         nan_policy: str = "raise",
     ) -> None:
-        for key, value in {
-            "sensitive": sensitive,
-            "keys": keys,
-            "kind": kind,
-            "c": c,
-            "name": name,
-            "nan_policy": nan_policy,
-        }.items():
-            object.__setattr__(self, key, value)
+        self.__dict__.update(sensitive=sensitive, keys=keys, kind=kind, c=c, name=name, nan_policy=nan_policy)
         self.__post_init__()
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.sensitive is None or isinstance(self.sensitive, (list, tuple, set)):
-            raise InputError("sensitive must name one column", self.sensitive, 'Write sensitive="income"')
-        check_choice("kind", self.kind, ("distinct", "entropy", "recursive"))
-        object.__setattr__(self, "c", check_number("c", self.c, low=0, open_low=True))
-
-    def uses(self, original: pd.DataFrame) -> list[Any] | None:
+    def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The keys and then the sensitive column."""
-        wanted = frames.pick(self.name, [self.sensitive], original)[0]
-        keys = (
-            [c for c in original.columns if c != wanted]
-            if self.keys is None
-            else frames.pick(self.name, self.keys, original)
-        )
-        if wanted in keys:
-            raise InputError("A column cannot be a key and sensitive", str(wanted), "Leave it out of the keys")
-        if not keys:
-            raise InputError("There must be a key", keys, "Name one in keys=[...]")
-        return [*keys, wanted]
+        return frames.pick_apart(self.name, ("keys", self.keys), ("sensitive", self.sensitive), original)
 
     def compare(self, state: Any, released: pd.DataFrame) -> Measured:
         """Diversity of every combination, and the least."""
         return self._least(released, np.ones(len(released)))
-
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Counts | None:
-        return Counts.of(piece) if which == "the release" else None
 
     def total(self, original: None, released: Counts, plan: Any) -> Measured:
         found = self._least(released.rows, released.count)
@@ -221,7 +187,7 @@ class LDiversity(KeyMeasure):
 
 
 @dataclass(frozen=True, repr=False)
-class SampleUniques(KeyMeasure):
+class SampleUniques(_CountedKeys):
     """How many released records are the only one with their combination of keys.
 
     A sample unique need not be unique in the population. With ten keys or more nearly every record of a real file is
@@ -249,16 +215,10 @@ class SampleUniques(KeyMeasure):
     def compare(self, state: Any, released: pd.DataFrame) -> Measured:
         """Count."""
         unique = (cells.class_sizes(released)[0] == 1).astype(np.float64)
-        number, part = float(unique.sum()), float(unique.mean())
-        return Measured(part if self.share else number, parts={"number": number, "share": part}, records=unique)
-
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Counts | None:
-        return Counts.of(piece) if which == "the release" else None
+        return _number_or_share(self.share, float(unique.sum()), len(unique), records=unique)
 
     def total(self, original: None, released: Counts, plan: Any) -> Measured:
-        number = float(np.sum(released.count == 1))
-        part = number / float(released.count.sum())
-        return Measured(part if self.share else number, parts={"number": number, "share": part})
+        return _number_or_share(self.share, float(np.sum(released.count == 1)), float(released.count.sum()))
 
 
 @dataclass(frozen=True, repr=False)
@@ -294,12 +254,8 @@ class SpecialUniques(KeyMeasure):
     direction: ClassVar[str] = "lower"
     reference: ClassVar[str] = "Elliot, Manning and Ford (2002); Winkler (2004), section 4"
 
-    largest: int = 3
+    largest: int = checked(3, check_integer, low=1)
     share: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "largest", check_integer("largest", self.largest, low=1))
 
     def compare(self, state: Any, released: pd.DataFrame) -> Measured:
         """Look at all sets of columns, small ones first."""
@@ -328,14 +284,20 @@ class SpecialUniques(KeyMeasure):
                 any_ |= minimal
             parts[f"size {k}"] = float(found)
             before = now
-        number, part_ = float(any_.sum()), float(any_.mean())
         table = pd.DataFrame({"minimal uniques": taking}, index=released.columns)
-        return Measured(
-            part_ if self.share else number,
-            parts=parts | {"number": number, "share": part_},
-            table=table,
-            records=score,
-        )
+        return _number_or_share(self.share, float(any_.sum()), n, parts, table, score)
+
+
+def _number_or_share(
+    share: bool,
+    number: float,
+    rows: float,
+    parts: dict[str, float] | None = None,
+    table: pd.DataFrame | None = None,
+    records: Array | None = None,
+) -> Measured:
+    both = {"number": number, "share": number / rows}
+    return Measured(both["share" if share else "number"], 0.0, (parts or {}) | both, table, records)
 
 
 def _recursive(where: Ints, counts: Ints, groups: int, c: float) -> Array:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
+from ..frames import Ints, is_time
 
 __all__ = ["class_sizes", "common_codes", "dense", "frequencies", "is_text", "joint_codes", "merge", "plain"]
 
-Ints = NDArray[np.int64]
 MOST_CELLS = 10_000_000
 
 
@@ -46,15 +44,14 @@ def _by_value(columns: Sequence[pd.Series]) -> tuple[Ints, int]:
     values = [plain(c) for c in columns]
     if len({is_text(v) for v in values if v.notna().any()}) > 1:
         kinds = ", ".join(str(c.dtype) for c in columns)
-        raise InputError(
-            "A column must be of one kind in both files", f"{columns[0].name}: {kinds}", "Convert it in one of them"
-        )
+        what = "A column must be of one kind in both files"
+        raise InputError(what, f"{columns[0].name}: {kinds}", "Convert it in one of them")
     found, unique = pd.factorize(pd.concat(values, ignore_index=True), use_na_sentinel=False)
     return found, len(unique)
 
 
 def _by_category(columns: Sequence[pd.Series]) -> tuple[Ints, int] | None:
-    """The same for categories with the same type of values, by looking at each category once; None for other columns."""
+    """The same for categories with the same type of values, each category looked at once; None for other columns."""
     dtypes = [c.dtype for c in columns]
     if not all(isinstance(d, pd.CategoricalDtype) and d.categories.dtype == dtypes[0].categories.dtype for d in dtypes):
         return None
@@ -131,11 +128,6 @@ def plain(column: pd.Series) -> pd.Series:
     return column.astype(column.cat.categories.dtype) if isinstance(column.dtype, pd.CategoricalDtype) else column
 
 
-def is_text(column: pd.Series) -> Any:
+def is_text(column: pd.Series) -> bool:
     """True unless the column holds numbers, times or nothing at all."""
-    return not (
-        pd.api.types.is_numeric_dtype(column.dtype)
-        or pd.api.types.is_datetime64_any_dtype(column.dtype)
-        or pd.api.types.is_timedelta64_dtype(column.dtype)
-        or column.isna().all()
-    )
+    return not (pd.api.types.is_numeric_dtype(column.dtype) or is_time(column) or bool(column.isna().all()))

@@ -12,10 +12,11 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
-from ...checks import as_float_array, check_finite, check_integer
+from ...checks import as_float_array, check_finite, check_integer, checked
 from ...errors import InputError
 from ...protocols import Array
 from ..base import Measure, Measured
+from ..frames import as_names
 from ..sums import Counts
 from . import cells
 
@@ -111,13 +112,8 @@ class _TableMeasure(Measure):
 
     policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category")
 
-    columns: Any = None
-    way: Any = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.way is not None:
-            object.__setattr__(self, "way", check_integer("way", self.way, low=1))
+    columns: Any = checked(None, as_names)
+    way: int | None = checked(None, check_integer, low=1)
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """The number for the whole table, or the mean over all tables of ``way`` columns."""
@@ -131,10 +127,10 @@ class _TableMeasure(Measure):
         names = [str(c) for c in original.rows.columns]
         parts: dict[str, float] = {}
         for chosen in _choose(self.name, len(names), self.way):
-            (a, b), size = cells.merge([c[:, chosen] for c in codes])
-            number, more = self._number(
-                cells.frequencies(a, size, original.count), cells.frequencies(b, size, released.count)
-            )
+            parted, size = cells.merge([c[:, chosen] for c in codes])
+            weights = original.count, released.count
+            f, g = (cells.frequencies(c, size, w) for c, w in zip(parted, weights, strict=True))
+            number, more = self._number(f, g)
             parts |= {" x ".join(names[j] for j in chosen): number} if self.way is not None else more
             value = number
         return Measured(float(np.mean(list(parts.values()))) if self.way is not None else value, parts=parts)
@@ -232,15 +228,14 @@ class _Association(Measure):
     range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     reference: ClassVar[str] = "Gomatam and Karr (2003); Winkler (2004), section 5, with a bracket put right"
 
-    columns: Any = None
+    columns: Any = checked(None, as_names)
     signed: bool = False
 
     def begin(self, original: pd.DataFrame) -> pd.DataFrame:
         """Check that there is a pair."""
         if original.shape[1] < 2:
-            raise InputError(
-                f"{self.name} needs two columns at least", [str(c) for c in original.columns], "Name two or more"
-            )
+            names = [str(c) for c in original.columns]
+            raise InputError(f"{self.name} needs two columns at least", names, "Name two or more")
         return original
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
@@ -262,11 +257,9 @@ class _Association(Measure):
             rows.append((columns[i], columns[j], a, b, b - a))
         table = pd.DataFrame(rows, columns=["first", "second", "original", "released", "change"])
         change = table["change"].to_numpy()
-        parts = (
-            {"original": rows[0][2], "released": rows[0][3], "change": rows[0][4]}
-            if len(rows) == 1
-            else {"largest": float(np.abs(change).max())}
-        )
+        parts = {"largest": float(np.abs(change).max())}
+        if len(rows) == 1:
+            parts = dict(zip(("original", "released", "change"), rows[0][2:], strict=True))
         return Measured(float((change if self.signed else np.abs(change)).mean()), parts=parts, table=table)
 
     def _coefficient(self, table: Array) -> float:
@@ -332,20 +325,14 @@ def _probabilities(f: ArrayLike) -> Array:
 def _two(f: ArrayLike, g: ArrayLike) -> tuple[Array, Array]:
     a, b = _probabilities(f), _probabilities(g)
     if a.shape != b.shape:
-        raise InputError(
-            "Two laws must be over the same cells",
-            f"{a.size} and {b.size} cells",
-            "Give 0 to cells that one of them lacks",
-        )
+        got = f"{a.size} and {b.size} cells"
+        raise InputError("Two laws must be over the same cells", got, "Give 0 to cells that one of them lacks")
     return a, b
 
 
 def _two_way(table: ArrayLike) -> Array:
     t = check_finite("table", as_float_array("table", table))
     if t.ndim != 2 or np.any(t < 0) or t.sum() <= 0:
-        raise InputError(
-            "A two-way table has rows, columns and counts that are not negative",
-            f"shape {t.shape}",
-            "Give a matrix of counts",
-        )
+        what = "A two-way table has rows, columns and counts that are not negative"
+        raise InputError(what, f"shape {t.shape}", "Give a matrix of counts")
     return t[np.ix_(t.sum(axis=1) > 0, t.sum(axis=0) > 0)]

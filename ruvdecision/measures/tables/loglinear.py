@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import rel_entr, xlogy
 from scipy.stats import chi2
 
-from ...checks import as_float_array, check_finite, check_integer, check_number
+from ...checks import as_float_array, check_finite, check_integer, check_number, checked
 from ...errors import InputError
 from ...protocols import Array
 from .. import frames
@@ -36,7 +36,7 @@ class LogLinearFit:
 
     @property
     def pvalue(self) -> float:
-        """Probability of a deviance at least as large if the model holds; 1 without degrees of freedom, where it cannot fail."""
+        """Probability of a deviance at least as large if the model holds; 1 without degrees of freedom."""
         return float(chi2.sf(self.deviance, self.df)) if self.df > 0 else 1.0
 
 
@@ -65,11 +65,8 @@ def fit_loglinear(
         raise InputError("A table has counts that are not negative", f"shape {counts.shape}", "Give an array of counts")
     kept = [tuple(sorted(set(m))) for m in margins]
     if any(a < 0 or a >= counts.ndim for m in kept for a in m):
-        raise InputError(
-            "A margin names an axis that the table does not have",
-            [list(m) for m in kept],
-            f"Axes run from 0 to {counts.ndim - 1}",
-        )
+        what = "A margin names an axis that the table does not have"
+        raise InputError(what, [list(m) for m in kept], f"Axes run from 0 to {counts.ndim - 1}")
     sums = [tuple(a for a in range(counts.ndim) if a not in m) for m in kept]
     wanted = [counts.sum(axis=s, keepdims=True) for s in sums]
     fitted = np.full(counts.shape, total / counts.size)
@@ -82,11 +79,8 @@ def fit_loglinear(
         if worst <= tolerance * total:
             break
     else:
-        raise InputError(
-            "The log-linear model did not converge",
-            f"a margin is off by {worst:.3g} after {steps} rounds",
-            "Merge sparse categories",
-        )
+        got = f"a margin is off by {worst:.3g} after {steps} rounds"
+        raise InputError("The log-linear model did not converge", got, "Merge sparse categories")
     deviance = max(2 * float((xlogy(counts, counts) - xlogy(counts, fitted)).sum()), 0.0)
     return LogLinearFit(fitted, deviance, counts.size - _parameters(counts.shape, kept))
 
@@ -97,8 +91,8 @@ class LogLinearLoss(Measure):
 
     The same model is fitted to both files. The value is the mean log likelihood of the original records under the
     original's fit minus under the release's fit, in nats; it equals the Kullback-Leibler divergence between the fits. 0
-    is best. It is infinite if the release's fit rules out a combination that the original has; ``smoothing`` avoids that.
-    ``parts`` compares the goodness of fit itself: deviance, degrees of freedom and p-value in both files.
+    is best. It is infinite if the release's fit rules out a combination that the original has; ``smoothing`` avoids
+    that. ``parts`` compares the goodness of fit itself: deviance, degrees of freedom and p-value in both files.
 
     Parameters
     ----------
@@ -121,15 +115,9 @@ class LogLinearLoss(Measure):
     reference: ClassVar[str] = "Bishop, Fienberg and Holland (1975); Winkler (2004), section 5"
     policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category")
 
-    columns: Any = None
-    margins: Any = 2
-    smoothing: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "smoothing", check_number("smoothing", self.smoothing, low=0))
-        if not isinstance(self.margins, (list, tuple)):
-            object.__setattr__(self, "margins", check_integer("margins", self.margins, low=1))
+    columns: Any = checked(None, frames.as_names)
+    margins: Any = checked(2, lambda name, m: m if isinstance(m, (list, tuple)) else check_integer(name, m, low=1))
+    smoothing: float = checked(0.0, check_number, low=0)
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Fit both and compare."""
@@ -149,24 +137,17 @@ class LogLinearLoss(Measure):
         names = list(table.columns)
         if isinstance(self.margins, int):
             if self.margins > len(names):
-                raise InputError(
-                    f"{self.name} cannot keep margins of {self.margins} columns",
-                    f"{len(names)} columns",
-                    "Use a smaller number",
-                )
+                what = f"{self.name} cannot keep margins of {self.margins} columns"
+                raise InputError(what, f"{len(names)} columns", "Use a smaller number")
             return [list(m) for m in itertools.combinations(range(len(names)), self.margins)]
-        chosen = [
-            [names.index(c) for c in frames.pick(self.name, frames.as_names(m) or (m,), table)] for m in self.margins
-        ]
+        picked = [frames.pick(self.name, frames.as_names("a margin", m), table) for m in self.margins]
+        chosen = [[names.index(c) for c in margin] for margin in picked]
         if not chosen:
             raise InputError("margins must hold a margin", self.margins, "Use margins=1 for independence")
         lost = [str(names[j]) for j in range(len(names)) if all(j not in m for m in chosen)]
         if lost:
-            raise InputError(
-                "Every column must be in a margin of the model",
-                f"none with {', '.join(lost)}",
-                "Add them, or leave the columns out",
-            )
+            what = "Every column must be in a margin of the model"
+            raise InputError(what, f"none with {', '.join(lost)}", "Add them, or leave the columns out")
         return chosen
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,13 +10,22 @@ import numpy as np
 import pandas as pd
 from scipy.special import xlogy
 
-from ...checks import as_float_array, as_generator, as_seed_sequence, check_finite, check_integer, rows_where, suggest
+from ...checks import (
+    as_float_array,
+    as_generator,
+    check_finite,
+    check_integer,
+    checked,
+    fixed_seed,
+    rows_where,
+    suggest,
+)
 from ...errors import InputError, UnsupportedError, kind_of
 from ...protocols import Array
 from .. import frames
-from ..base import Measure, Measured
-from ..risk.records import PairedMeasure, Pairs
-from ..sums import Moments, Same, Together
+from ..base import Measure, Measured, mean_or_function
+from ..risk.records import PairedMeasure, RecordPairs
+from ..sums import ColumnMoments, moments_of, sound_covariance
 from . import cells
 from .distances import entropy
 
@@ -27,9 +36,9 @@ __all__ = ["EntropyLoss", "VarianceInflation"]
 class EntropyLoss(PairedMeasure):
     """Entropy that is left about the original value once the released one is seen, in nats per record.
 
-    Per column H(original | released) = -sum over records of log P(original | released) expected under that law, averaged
-    over records and then over columns. 0 if the release gives every value away (which is best for a scientist), the
-    entropy of the original if it says nothing. `per_record` gives the uncertainty about each record.
+    Per column H(original | released) = -sum over records of log P(original | released) expected under that law,
+    averaged over records and then over columns. 0 if the release gives every value away (which is best for a
+    scientist), the entropy of the original if it says nothing. `per_record` gives the uncertainty about each record.
 
     Without ``transition`` the conditional law is that of the pairs in the files, which understates the entropy when
     categories are many and records few. Willenborg and de Waal (2000); criticism in Winkler (2004), section 5.
@@ -54,34 +63,23 @@ class EntropyLoss(PairedMeasure):
     reference: ClassVar[str] = "Willenborg and de Waal (2000), Elements of Statistical Disclosure Control"
     policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category")
 
-    columns: Any = None
+    columns: Any = checked(None, frames.as_names)
     transition: Any = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.transition is not None and not (
-            isinstance(self.transition, Mapping) and all(isinstance(t, pd.DataFrame) for t in self.transition.values())
-        ):
-            raise InputError(
-                "transition maps a column to a DataFrame of probabilities",
-                type(self.transition).__name__,
-                'Write transition={"sex": frame}',
-            )
+        given = {} if self.transition is None else self.transition
+        if not (isinstance(given, Mapping) and all(isinstance(t, pd.DataFrame) for t in given.values())):
+            what = "transition maps a column to a DataFrame of probabilities"
+            raise InputError(what, type(given).__name__, 'Write transition={"sex": frame}')
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Mean conditional entropy."""
-        strange = [k for k in self.transition or {} if k not in state.columns]
+        strange = [str(k) for k in self.transition or {} if k not in state.columns]
         if strange:
-            raise InputError(
-                "transition names a column that is not used",
-                str(strange[0]),
-                suggest(str(strange[0]), [str(c) for c in state.columns]),
-            )
-        pairs = Pairs.of(state, released)
-        if len(pairs.original) == 0:
-            raise InputError(
-                f"{self.name} has no pair of complete records left", 0, "Choose columns with fewer missing values"
-            )
+            do = suggest(strange[0], [str(c) for c in state.columns])
+            raise InputError("transition names a column that is not used", strange[0], do)
+        pairs = RecordPairs.of(self.name, state, released)
         before, after = state.iloc[pairs.original], released.iloc[pairs.released]
         total, parts, start = np.zeros(len(after)), {}, 0.0
         for label in state.columns:
@@ -95,29 +93,26 @@ class EntropyLoss(PairedMeasure):
             (codes,), size = cells.joint_codes(state[[label]])
             start += entropy(cells.frequencies(codes, size)) / state.shape[1]
         value = float(total.mean())
-        records = np.full(len(released), np.nan)
-        records[pairs.released] = total
-        return Measured(
-            value, parts=parts | {"before": start, "share": value / start if start > 0 else 0.0}, records=records
-        )
+        parts |= {"before": start, "share": value / start if start > 0 else 0.0}
+        return Measured(value, parts=parts, records=pairs.along_released(total))
 
 
 @dataclass(frozen=True, repr=False)
 class VarianceInflation(Measure):
     """Variance of an estimate from the original over its variance from the release, Var(est | D0) / Var(est | D).
 
-    Willenborg and de Waal's variance inflation statistic as Winkler gives it: despite its name it is the reciprocal of an
-    inflation. Noise brings it below 1; microaggregation brings it above 1, which is false precision and no gain. With
-    several columns it is the geometric mean. ``parts`` has each column's ratio. A release whose estimate does not vary at all,
-    because a column is constant, has an infinite ratio.
+    Willenborg and de Waal's variance inflation statistic as Winkler gives it: despite its name it is the reciprocal of
+    an inflation. Noise brings it below 1; microaggregation brings it above 1, which is false precision and no gain.
+    With several columns it is the geometric mean. ``parts`` has each column's ratio. A release whose estimate does not
+    vary at all, because a column is constant, has an infinite ratio.
 
     Parameters
     ----------
     columns : names, optional
         Numeric columns for ``statistic="mean"``, all by default; the columns of the table that a callable sees.
     statistic : "mean" or callable
-        ``"mean"`` uses s^2/n. A callable takes a DataFrame and gives a number; its variances are bootstrapped, both files
-        with the same resampled rows where their lengths agree, and the result carries a standard error.
+        ``"mean"`` uses s^2/n. A callable takes a DataFrame and gives a number; its variances are bootstrapped, both
+        files with the same resampled rows where their lengths agree, and the result carries a standard error.
     draws : int
         Bootstrap samples.
     seed : int, SeedSequence or Generator
@@ -134,24 +129,10 @@ class VarianceInflation(Measure):
     range: ClassVar[tuple[float, float]] = (0.0, np.inf)
     reference: ClassVar[str] = "Willenborg and de Waal (2000); Winkler (2004), section 5"
 
-    columns: Any = None
-    statistic: Any = "mean"
-    draws: int = 200
-    seed: Any = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not callable(self.statistic) and not (isinstance(self.statistic, str) and self.statistic == "mean"):
-            raise InputError(
-                'statistic must be "mean" or a function of a table',
-                self.statistic,
-                "Give a function that takes a DataFrame and gives a number",
-            )
-        object.__setattr__(self, "draws", check_integer("draws", self.draws, low=2))
-        if self.seed is None or isinstance(self.seed, np.random.Generator):
-            # Fixed here, so that both files are resampled alike.
-            object.__setattr__(self, "seed", as_seed_sequence(self.seed))
-        as_generator(self.seed)
+    columns: Any = checked(None, frames.as_names)
+    statistic: Any = checked("mean", mean_or_function)
+    draws: int = checked(200, check_integer, low=2)
+    seed: Any = checked(0, fixed_seed)
 
     def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, Array]:
         """Standard errors from the original."""
@@ -159,44 +140,31 @@ class VarianceInflation(Measure):
         self._check_varies([str(c) for c in original.columns], error)
         return original, error
 
-    def _check_varies(self, names: list[str], error: Array) -> None:
+    def _check_varies(self, names: Sequence[str], error: Array) -> None:
         if np.any(error <= 0):
-            where = (
-                [c for c, v in zip(names, error, strict=False) if v <= 0]
-                if self.statistic == "mean"
-                else "the statistic"
-            )
-            raise InputError(
-                f"{self.name} needs an estimate that varies in the original",
-                f"variance zero for {where}",
-                "Leave constant columns out",
-            )
+            flat = [c for c, v in zip(names, error, strict=False) if v <= 0]
+            got = f"variance zero for {flat if self.statistic == 'mean' else 'the statistic'}"
+            what = f"{self.name} needs an estimate that varies in the original"
+            raise InputError(what, got, "Leave constant columns out")
 
     def compare(self, state: Any, released: pd.DataFrame) -> Measured:
         """Ratio of variances."""
         original, before = state
         return self._ratio([str(c) for c in original.columns], before, self._error(released, "the release"))
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> ColumnMoments:
         if self.statistic != "mean":
-            raise UnsupportedError(
-                f"{self.name} of a function is no sum over records",
-                do='Leave chunksize= out, or write statistic="mean"',
-            )
-        moments = Moments.of(frames.numeric(self.name, piece, which))
-        return Together({"columns": Same([str(c) for c in piece.columns]), "moments": moments})
+            what = f"{self.name} of a function is no sum over records"
+            raise UnsupportedError(what, do='Leave chunksize= out, or write statistic="mean"')
+        return moments_of(self.name, piece, which)
 
-    def total(self, original: Together, released: Together, plan: Any) -> Measured:
-        names, found = original.of["columns"].value, []
-        for sums, which in ((original.of["moments"], "the original"), (released.of["moments"], "the release")):
-            if sums.n < 2:
-                raise InputError(f"{self.name} needs two records at least", sums.n, "Give more records")
-            frames.refuse_vanishing(self.name, which, names, sums.high > sums.low, np.diag(sums.covariance(1)))
-            found.append(sums.spreads() / np.sqrt(sums.n))
-        self._check_varies(names, found[0])
-        return self._ratio(names, *found)
+    def total(self, original: ColumnMoments, released: ColumnMoments, plan: Any) -> Measured:
+        files = ((original, "the original"), (released, "the release"))
+        squares = [np.diag(sound_covariance(self.name, which, sums, 1)) / sums.n for sums, which in files]
+        self._check_varies(original.names, squares[0])
+        return self._ratio(original.names, *np.sqrt(squares))
 
-    def _ratio(self, names: list[str], before: Array, after: Array) -> Measured:
+    def _ratio(self, names: Sequence[str], before: Array, after: Array) -> Measured:
         # Squared last: variances of tiny numbers would vanish. A ratio too large for a float is infinite.
         with np.errstate(over="ignore"):
             ratio = np.where(after > 0, before / np.where(after > 0, after, 1.0), np.inf) ** 2
@@ -208,8 +176,7 @@ class VarianceInflation(Measure):
 
     def _error(self, table: pd.DataFrame, which: str) -> Array:
         n = len(table)
-        if n < 2:
-            raise InputError(f"{self.name} needs two records at least", n, "Give more records")
+        frames.enough_rows(self.name, n, 2, which)
         if self.statistic == "mean":
             values = frames.numeric(self.name, table, which)
             return frames.spreads(values) / np.sqrt(n)
@@ -224,7 +191,7 @@ class VarianceInflation(Measure):
         return np.atleast_1d(frames.spreads(check_finite("The statistic in bootstrap samples", np.array(found))))
 
 
-def _conditional(before: pd.Series, after: pd.Series) -> tuple[Array, Any]:
+def _conditional(before: pd.Series, after: pd.Series) -> tuple[Array, frames.Ints]:
     """P(original | released) from pairs, originals by releases, and each record's released code."""
     (a,), rows = cells.joint_codes(before.to_frame())
     (b,), columns = cells.joint_codes(after.to_frame())
@@ -232,32 +199,26 @@ def _conditional(before: pd.Series, after: pd.Series) -> tuple[Array, Any]:
     return counts / counts.sum(axis=0), b
 
 
-def _posterior(label: Any, transition: pd.DataFrame, before: pd.Series, after: pd.Series) -> tuple[Array, Any]:
+def _posterior(
+    label: Hashable, transition: pd.DataFrame, before: pd.Series, after: pd.Series
+) -> tuple[Array, frames.Ints]:
     """P(original | released) by Bayes' rule from P(released | original)."""
     matrix = check_finite("transition", as_float_array("transition", transition.to_numpy()))
     if np.any(matrix < 0) or not np.allclose(matrix.sum(axis=1), 1, rtol=0, atol=1e-9):
-        raise InputError(
-            f"The rows of the transition matrix of {label} must be probabilities that sum to 1",
-            matrix.sum(axis=1).tolist(),
-            "Original categories are the rows",
-        )
+        what = f"The rows of the transition matrix of {label} must be probabilities that sum to 1"
+        raise InputError(what, matrix.sum(axis=1).tolist(), "Original categories are the rows")
     for axis, column, which in ((transition.index, before, "original"), (transition.columns, after, "released")):
         unknown = ~column.isin(axis).to_numpy(dtype=bool)
         if unknown.any():
-            raise InputError(
-                f"The transition matrix of {label} lacks {which} categories",
-                f"others in {rows_where(unknown)}",
-                "Give one row per original and one column per released category",
-            )
+            got = f"others in {rows_where(unknown)}"
+            do = "Give one row per original and one column per released category"
+            raise InputError(f"The transition matrix of {label} lacks {which} categories", got, do)
     prior = before.value_counts(normalize=True).reindex(transition.index, fill_value=0.0).to_numpy()
     joint = prior[:, None] * matrix
     seen = transition.columns.get_indexer(pd.Index(after.to_numpy()))
     reached = joint.sum(axis=0)
     if np.any(reached[seen] <= 0):
+        what = f"The release of {label} has categories that the transition matrix cannot produce"
         bad = f"some in {rows_where(reached[seen] <= 0)}"
-        raise InputError(
-            f"The release of {label} has categories that the transition matrix cannot produce",
-            bad,
-            "Check that the matrix is the one that was used",
-        )
+        raise InputError(what, bad, "Check that the matrix is the one that was used")
     return joint / np.where(reached > 0, reached, 1.0), seen

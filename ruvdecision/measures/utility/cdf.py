@@ -8,21 +8,22 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ...checks import check_integer
+from ...checks import check_integer, checked
 from ...protocols import Array
 from ..base import Measure, Measured
-from ..frames import numeric
-from ..kernels import compiled
+from ..frames import as_names, numeric
+from ..kernels import below_counts, below_counts_2d
 
-__all__ = ["MCM", "MD", "cdf_differences", "mcm_maximum"]
+__all__ = ["MCM", "MD", "cdf_differences", "kolmogorov", "mcm_maximum", "step_differences"]
 
 
 @dataclass(frozen=True, repr=False)
 class MD(Measure):
     """MD: the largest difference between the two empirical distribution functions, over all records of both files.
 
-    The Kolmogorov-Smirnov distance in one dimension. Woo's (2.2) in any: S(z) is the share of records that are at most z in
-    every variable. Depends on the variables' order of values only. ``parts`` has MCM too, and its largest possible value.
+    The Kolmogorov-Smirnov distance in one dimension. Woo's (2.2) in any: S(z) is the share of records that are at most
+    z in every variable. Depends on the variables' order of values only. ``parts`` has MCM too, and its largest possible
+    value.
 
     Examples
     --------
@@ -30,7 +31,7 @@ class MD(Measure):
     0.5
     """
 
-    columns: Any = None
+    columns: Any = checked(None, as_names)
 
     label: ClassVar[str] = "MD"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
@@ -53,10 +54,10 @@ class MD(Measure):
 
 @dataclass(frozen=True, repr=False)
 class MCM(MD):
-    """MCM: the sum of squared differences between the two empirical distribution functions over all records of both files.
+    """MCM: the sum of squared differences between the empirical distribution functions over all records of both files.
 
-    A Cramer-von Mises distance, Woo's (2.3). Its printed maximum holds for one variable without ties only; `mcm_maximum` has
-    the others.
+    A Cramer-von Mises distance, Woo's (2.3). Its printed maximum holds for one variable without ties only;
+    `mcm_maximum` has the others.
 
     Examples
     --------
@@ -87,22 +88,41 @@ def cdf_differences(first: Array, second: Array) -> Array:
     counts = np.empty((n + m, 2), dtype=np.int64)
     if first.shape[1] == 2:
         values, rank = np.unique(pooled[:, 1], return_inverse=True)
-        counts[order] = compiled("below_counts_2d")(
-            rank.astype(np.int64), _sorted_ranks(pooled[:, 0]), source, len(values)
-        )
+        counts[order] = below_counts_2d(rank.astype(np.int64), _sorted_ranks(pooled[:, 0]), source, len(values))
     else:
         orders = np.argsort(pooled, axis=0, kind="stable").T.astype(np.int32)
         firsts = np.stack([_first_places(pooled[o, d]) for d, o in enumerate(orders)])
-        counts[order] = compiled("below_counts")(np.ascontiguousarray(orders), firsts, source)
+        counts[order] = below_counts(np.ascontiguousarray(orders), firsts, source)
     return counts[:, 0] / n - counts[:, 1] / m
+
+
+def step_differences(first: Array, second: Array) -> tuple[Array, Array]:
+    """All values of two samples, each in order already, in one order, and F - G behind each of them.
+
+    Of equal values only the last has both functions' whole step behind it.
+
+    >>> values, gap = step_differences(np.array([1.0, 3.0]), np.array([2.0, 4.0]))
+    >>> values.tolist(), gap.tolist()
+    ([1.0, 2.0, 3.0, 4.0], [0.5, 0.0, 0.5, 0.0])
+    """
+    both = np.concatenate([first, second])
+    order = np.argsort(both, kind="stable")  # two runs that are in order are merged in one pass
+    below = np.cumsum(order < len(first))
+    return both[order], below / len(first) - (np.arange(1, len(both) + 1) - below) / len(second)
+
+
+def kolmogorov(first: Array, second: Array) -> float:
+    """The largest distance between the distribution functions of two samples in order."""
+    values, gap = step_differences(first, second)
+    return float(np.abs(gap[np.append(values[1:] != values[:-1], True)]).max())
 
 
 def mcm_maximum(n: int, m: int, p: int = 1, ties: bool = False) -> float:
     """The largest MCM that two files of n and m records and p variables can have.
 
-    The paper's (n + m)(2nm + 1)/(6nm) holds for p = 1 without ties. With C(k) = (k + 1)(2k + 1)/(6k), two or more variables without
-    ties reach the largest of C(n) + C(m), C(n) + (m - 1)^2/m, C(m) + (n - 1)^2/n; that nothing larger exists was checked
-    exhaustively for small files and is not proved. With ties and p >= 2 it is n + m.
+    The paper's (n + m)(2nm + 1)/(6nm) holds for p = 1 without ties. With C(k) = (k + 1)(2k + 1)/(6k), two or more
+    variables without ties reach the largest of C(n) + C(m), C(n) + (m - 1)^2/m, C(m) + (n - 1)^2/n; that nothing larger
+    exists was checked exhaustively for small files and is not proved. With ties and p >= 2 it is n + m.
 
     Examples
     --------

@@ -7,23 +7,37 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from ...checks import check_choice, check_integer
+from ...checks import check_choice, check_integer, checked
 from ...errors import InputError
 from ...protocols import Array
-from ..base import Measure, Measured, need
-from ..frames import encode, spreads
-from ..kernels import compiled
+from ..base import Measure, Measured
+from ..frames import as_names, encode, spreads
+from ..kernels import average_linkage
 
-__all__ = ["Cluster", "cluster_labels", "linkage_cut"]
+__all__ = ["METHODS", "Cluster", "check_cluster_count", "cluster_labels", "linkage_cut", "pool"]
+
+
+METHODS = ("average", "kmeans")
+
+
+def _cluster_counts(name: str, given: Any) -> int | tuple[int, ...]:
+    if not isinstance(given, (list, tuple)):
+        return check_integer(name, given, low=1)
+    if not given:
+        raise InputError(f"{name} must hold a number", given, f"Write {name}=100")
+    return tuple(check_integer(name, g, low=1) for g in given)
 
 
 @dataclass(frozen=True, repr=False)
 class Cluster(Measure):
     """U = sum over clusters of n_i (n_i1 / n_i - c)^2, c the original's share of all records. Zero is best.
 
-    Both files are clustered together, by average linkage on squared distances as in the paper, or by k-means, which scales to
-    large files. Two independent samples of one population have an expectation of (g - 1) c (1 - c), given in ``parts["null"]``.
+    Both files are clustered together, by average linkage on squared distances as in the paper, or by k-means, which
+    scales to large files. Two independent samples of one population have an expectation of (g - 1) c (1 - c), given in
+    ``parts["null"]``.
 
     Parameters
     ----------
@@ -45,24 +59,14 @@ class Cluster(Measure):
     0.166667
     """
 
-    clusters: Any = 100
-    method: str = "average"
-    columns: Any = None
+    clusters: int | tuple[int, ...] = checked(100, _cluster_counts)
+    method: str = checked("average", check_choice, options=METHODS)
+    columns: Any = checked(None, as_names)
     standardise: bool = False
-    seed: int = 0
+    seed: int = checked(0, check_integer, low=0)
 
     label: ClassVar[str] = "cluster"
     reference: ClassVar[str] = "Karr, Oganian, Reiter and Woo, New measures of data utility, eq. 2.4"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        given = self.clusters if isinstance(self.clusters, (list, tuple)) else [self.clusters]
-        if not given:
-            raise InputError("clusters must hold a number", self.clusters, "Write clusters=100")
-        counts = tuple(check_integer("clusters", g, low=1) for g in given)
-        object.__setattr__(self, "clusters", counts if isinstance(self.clusters, (list, tuple)) else counts[0])
-        check_choice("method", self.method, ("average", "kmeans"))
-        object.__setattr__(self, "seed", check_integer("seed", self.seed, low=0))
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         first, second, _ = encode(self.name, state, released)
@@ -77,22 +81,18 @@ class Cluster(Measure):
             parts[f"g={g}"] = float(((own / sizes - share) ** 2 * sizes).sum())
             used = used or len(sizes)
         value = parts[f"g={counts[0]}"]
-        return Measured(
-            value,
-            parts=parts | {"null": (used - 1) * share * (1 - share), "maximum": len(source) * share * (1 - share)},
-        )
+        unit = share * (1 - share)
+        return Measured(value, parts=parts | {"null": (used - 1) * unit, "maximum": len(source) * unit})
 
 
 def cluster_labels(pooled: Array, counts: tuple[int, ...], method: str, seed: int = 0) -> list[Any]:
     """Labels 0, 1, ... of every record for each number of clusters."""
     n = len(pooled)
-    if max(counts) > n:
-        raise InputError(
-            f"clusters must be at most the number of records of both files, {n}", max(counts), "Ask for fewer clusters"
-        )
+    check_cluster_count(max(counts), n)
     if method == "average":
         return linkage_cut(pooled, counts)
-    sklearn = need("sklearn.cluster", "Clustering by k-means")
+    from sklearn.cluster import KMeans
+
     points = _about_zero(pooled)
     # Points that differ by less than the squares of their distances can tell are one to k-means.
     distinct = len(np.unique(np.round(points, 12), axis=0)) if points.shape[1] else 1
@@ -101,29 +101,34 @@ def cluster_labels(pooled: Array, counts: tuple[int, ...], method: str, seed: in
         if min(g, distinct) == 1:
             found.append(np.zeros(n, dtype=np.int64))
             continue
-        fit = sklearn.KMeans(n_clusters=min(g, distinct), n_init=1, random_state=seed).fit(points)
+        fit = KMeans(n_clusters=min(g, distinct), n_init=1, random_state=seed).fit(points)
         found.append(np.unique(fit.labels_, return_inverse=True)[1])
     return found
+
+
+def check_cluster_count(count: int, n: int) -> None:
+    """Raise an error for more clusters than records."""
+    if count > n:
+        what = f"clusters must be at most the number of records of both files, {n}"
+        raise InputError(what, count, "Ask for fewer clusters")
 
 
 def linkage_cut(points: Array, counts: tuple[int, ...]) -> list[Any]:
     """Average linkage on squared Euclidean distances, cut into each number of clusters.
 
-    Memory grows with the number of records, not with its square. Equal records are always together: where more clusters are
-    wanted than there are different records, each of these is one.
+    Memory grows with the number of records, not with its square. Equal records are always together: where more clusters
+    are wanted than there are different records, each of these is one.
     """
     distinct, where, sizes = np.unique(points, axis=0, return_inverse=True, return_counts=True)
     where = where.reshape(-1)
-    merges, height = compiled("average_linkage")(np.ascontiguousarray(_about_zero(distinct)), sizes.astype(np.int64))
+    merges, height = average_linkage(np.ascontiguousarray(_about_zero(distinct)), sizes.astype(np.int64))
     order = np.argsort(height, kind="stable")
     found = []
     for g in counts:
-        parent = np.arange(len(distinct))
-        for k in order[: max(len(distinct) - g, 0)]:
-            a, b = (_root(parent, int(x)) for x in merges[k])
-            parent[b] = a
-        roots = np.array([_root(parent, i) for i in range(len(distinct))])
-        found.append(np.unique(roots, return_inverse=True)[1].reshape(-1)[where])
+        # Clusters are what the lowest merges connect.
+        first, second = merges[order[: max(len(distinct) - g, 0)]].T
+        links = coo_array((np.ones(len(first)), (first, second)), shape=(len(distinct), len(distinct)))
+        found.append(connected_components(links, directed=False)[1].astype(np.int64)[where])
     return found
 
 
@@ -145,10 +150,3 @@ def pool(first: Array, second: Array, standardise: bool) -> Array:
         spread = spreads(first) if len(first) > 1 else np.ones(first.shape[1])
         pooled = pooled / np.where(spread > 0, spread, 1.0)
     return pooled
-
-
-def _root(parent: Any, i: int) -> int:
-    while parent[i] != i:
-        parent[i] = parent[parent[i]]
-        i = int(parent[i])
-    return i

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from ...checks import check_integer, check_number
+from ...checks import check_integer, check_number, checked
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
-from ..base import Measure, Measured, need
-from ..frames import numeric, refuse_vanishing, spreads
-from ..kernels import compiled
-from ..sums import Moments, Same, Together
-from .distribution_steps import step_differences
-from .divergence import _definite, _moments, _summed
+from ..base import Measure, Measured
+from ..frames import as_names, numeric, refuse_constant, varying_spreads
+from ..kernels import sum_distances
+from ..sums import ColumnMoments, definite_covariance, moments_of, sound_covariance
+from .cdf import step_differences
 
 __all__ = ["Eigenvalues", "EnergyDistance", "IL1s", "Mahalanobis", "SlicedWasserstein", "Wasserstein", "wasserstein"]
 
@@ -32,7 +31,7 @@ KEPT = 20_000_000
 class _Cloud(Measure):
     """Numeric columns in units of the original's standard deviations."""
 
-    columns: Any = None
+    columns: Any = checked(None, as_names)
     standardise: bool = True
 
     def units(self, original: pd.DataFrame) -> tuple[Array, Array]:
@@ -40,16 +39,16 @@ class _Cloud(Measure):
         values = numeric(self.name, original)
         if not self.standardise:
             return values, np.ones(values.shape[1])
-        spread = _spread(self.name, values, original.columns)
+        spread = varying_spreads(self.name, values, original.columns)
         return values / spread, spread
 
 
 @dataclass(frozen=True, repr=False)
 class EnergyDistance(_Cloud):
-    """Energy distance 2 E|X - Y| - E|X - X'| - E|Y - Y'| between the files, X and Y drawn from them. Zero for equal files.
+    """Energy distance 2 E|X - Y| - E|X - X'| - E|Y - Y'| between the files, X and Y drawn from them; 0 for equal files.
 
-    Exact, over all pairs: time n^2 for several variables (n log n for one), no matrix of distances is held. ``parts`` has the square
-    root, which is a metric. Szekely and Rizzo (2013).
+    Exact, over all pairs: time n^2 for several variables (n log n for one), no matrix of distances is held. ``parts``
+    has the square root, which is a metric. Szekely and Rizzo (2013).
 
     Parameters
     ----------
@@ -78,9 +77,8 @@ class EnergyDistance(_Cloud):
         second = numeric(self.name, released, "the release") / units
         if second.shape[1] == 1:
             values, gap = step_differences(first[:, 0], np.sort(second[:, 0]))
-            value = 2 * float(
-                np.square(gap[:-1]) @ np.diff(values)
-            )  # of one variable it is twice the area of (F - G)^2
+            # Of one variable it is twice the area of (F - G)^2.
+            value = 2 * float(np.square(gap[:-1]) @ np.diff(values))
         else:
             value = max(2 * _mean_distance(first, second) - within - _mean_distance(second, second), 0.0)
         return Measured(value, parts={"root": float(np.sqrt(value))})
@@ -90,7 +88,8 @@ class EnergyDistance(_Cloud):
 class Wasserstein(_Cloud):
     """The mean over variables of the Wasserstein distance between the files' distributions of that variable.
 
-    What it costs to move one distribution onto the other. Looks at margins only; `SlicedWasserstein` sees dependence too.
+    What it costs to move one distribution onto the other. Looks at margins only; `SlicedWasserstein` sees dependence
+    too.
 
     Parameters
     ----------
@@ -105,14 +104,10 @@ class Wasserstein(_Cloud):
     2.0
     """
 
-    order: float = 1.0
+    order: float = checked(1.0, check_number, low=1)
 
     label: ClassVar[str] = "Wasserstein"
     reference: ClassVar[str] = "Villani (2003), section 2.2"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "order", check_number("order", self.order, low=1))
 
     def begin(self, original: pd.DataFrame) -> tuple[Array, Array, list[str]]:
         values, units = self.units(original)
@@ -140,8 +135,8 @@ class SlicedWasserstein(_Cloud):
     columns, standardise
         As for `EnergyDistance`.
 
-    Time n log n for each direction, and n p to project; memory n p, a few directions at a time. The sorted projections of the
-    original are kept for the next release unless they are many.
+    Time n log n for each direction, and n p to project; memory n p, a few directions at a time. The sorted projections
+    of the original are kept for the next release unless they are many.
 
     Examples
     --------
@@ -149,18 +144,12 @@ class SlicedWasserstein(_Cloud):
     0.0
     """
 
-    projections: int = 200
-    order: float = 2.0
-    seed: int = 0
+    projections: int = checked(200, check_integer, low=2)
+    order: float = checked(2.0, check_number, low=1)
+    seed: int = checked(0, check_integer, low=0)
 
     label: ClassVar[str] = "sliced Wasserstein"
     reference: ClassVar[str] = "Rabin, Peyre, Delon and Bernot (2011)"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "projections", check_integer("projections", self.projections, low=2))
-        object.__setattr__(self, "order", check_number("order", self.order, low=1))
-        object.__setattr__(self, "seed", check_integer("seed", self.seed, low=0))
 
     def begin(self, original: pd.DataFrame) -> tuple[Array, list[Array] | None, Array, Array]:
         values, units = self.units(original)
@@ -174,29 +163,24 @@ class SlicedWasserstein(_Cloud):
         across, kept, units, directions = state
         second = np.ascontiguousarray((numeric(self.name, released, "the release") / units).T)
         steps = _steps(across.shape[1], second.shape[1])
-        pairs = zip(
-            _projected(across, directions) if kept is None else kept, _projected(second, directions), strict=True
-        )
-        power = np.array([_transport(a, b, self.order, steps) for a, b in pairs])
+        before = _projected(across, directions) if kept is None else kept
+        after = _projected(second, directions)
+        power = np.array([_transport(a, b, self.order, steps) for a, b in zip(before, after, strict=True)])
         mean = float(power.mean())
         if mean == 0:
             return Measured(0.0)
         value = mean ** (1 / self.order)
-        # One variable has one direction up to sign, which does not matter: there is nothing random then.
-        error = (
-            0.0
-            if len(directions) == 1
-            else float(power.std(ddof=1)) / np.sqrt(len(power)) * value / (self.order * mean)
-        )
-        return Measured(value, float(error))
+        if len(directions) == 1:
+            return Measured(value)  # one variable has one direction up to sign: there is nothing random
+        return Measured(value, float(power.std(ddof=1) / np.sqrt(len(power)) * value / (self.order * mean)))
 
 
 @dataclass(frozen=True, repr=False)
 class IL1s(Measure):
-    """IL1s: the mean over records and variables of |x - y| / (sqrt(2) S), S the original's standard deviation of the variable.
+    """IL1s: the mean over records and variables of |x - y| / (sqrt(2) S), S the variable's original standard deviation.
 
-    Compares each record with its own masked version. Yancey, Winkler and Creecy (2002). R's sdcMicro multiplies by sqrt(2) where the
-    definition divides; its number, twice as large, is ``parts["sdcMicro"]``.
+    Compares each record with its own masked version. Yancey, Winkler and Creecy (2002). R's sdcMicro multiplies by
+    sqrt(2) where the definition divides; its number, twice as large, is ``parts["sdcMicro"]``.
 
     Examples
     --------
@@ -204,7 +188,7 @@ class IL1s(Measure):
     0.25
     """
 
-    columns: Any = None
+    columns: Any = checked(None, as_names)
 
     label: ClassVar[str] = "IL1s"
     reference: ClassVar[str] = "Yancey, Winkler and Creecy (2002); Mateo-Sanz, Sebe and Domingo-Ferrer (2004)"
@@ -212,26 +196,23 @@ class IL1s(Measure):
 
     def begin(self, original: pd.DataFrame) -> tuple[Array, Array, list[str]]:
         values = numeric(self.name, original)
-        return values, _spread(self.name, values, original.columns), [str(c) for c in original.columns]
+        return values, varying_spreads(self.name, values, original.columns), [str(c) for c in original.columns]
 
     def compare(self, state: tuple[Array, Array, list[str]], released: pd.DataFrame) -> Measured:
         first, spread, names = state
-        return self._made_of(
-            np.abs(numeric(self.name, released, "the release") - first).mean(axis=0) / (np.sqrt(2) * spread), names
-        )
+        return self._made_of(np.abs(numeric(self.name, released, "the release") - first).mean(axis=0) / spread, names)
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
-        return _moments_of(self.name, piece, which)
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> ColumnMoments:
+        return moments_of(self.name, piece, which)
 
-    def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: Together) -> Moments:
-        return Moments.of(np.abs(numeric(self.name, released, "the release") - numeric(self.name, original)))
+    def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: ColumnMoments) -> ColumnMoments:
+        return ColumnMoments.of(np.abs(numeric(self.name, released, "the release") - numeric(self.name, original)))
 
-    def total(self, original: Together, released: Moments, plan: Any) -> Measured:
-        names = original.of["columns"].value
-        spread = _varying(self.name, original.of["moments"], names, "the original")
-        return self._made_of(released.mean / (np.sqrt(2) * spread), names)
+    def total(self, original: ColumnMoments, released: ColumnMoments, plan: Any) -> Measured:
+        return self._made_of(released.mean / _varying(self.name, original, "the original"), original.names)
 
-    def _made_of(self, each: Array, names: list[str]) -> Measured:
+    def _made_of(self, change: Array, names: Sequence[str]) -> Measured:
+        each = change / np.sqrt(2)
         value = float(each.mean())
         return Measured(value, parts={"sdcMicro": 2 * value, **dict(zip(names, each.tolist(), strict=True))})
 
@@ -240,8 +221,8 @@ class IL1s(Measure):
 class Eigenvalues(Measure):
     """The sum of |l - l'| / l over the eigenvalues of the two correlation matrices, largest to smallest.
 
-    sdcMicro's "eigen" (and "robeigen" with ``robust``). Templ and Meindl (2008). A release without variation in a column has no
-    correlation matrix: an error says which.
+    sdcMicro's "eigen" (and "robeigen" with ``robust``). Templ and Meindl (2008). A release without variation in a
+    column has no correlation matrix: an error says which.
 
     Parameters
     ----------
@@ -258,72 +239,63 @@ class Eigenvalues(Measure):
     0.0
     """
 
-    columns: Any = None
+    columns: Any = checked(None, as_names)
     robust: bool = False
-    seed: int = 0
+    seed: int = checked(0, check_integer, low=0)
 
     label: ClassVar[str] = "eigenvalues"
     reference: ClassVar[str] = "Templ and Meindl (2008); sdcMicro's dUtility"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "seed", check_integer("seed", self.seed, low=0))
-
     def begin(self, original: pd.DataFrame) -> Array:
-        values = numeric(self.name, original)
-        _, cov = _moments(values, self.name, "the original", original.columns)
-        _definite(cov, [str(c) for c in original.columns], self.name, values.shape)
-        return self._spectrum(values, original.columns, "the original")
+        moments = moments_of(self.name, original, "the original")
+        definite_covariance(self.name, moments)
+        return self._robust(original, "the original") if self.robust else self._spectrum(moments, "the original")
 
     def compare(self, state: Array, released: pd.DataFrame) -> Measured:
-        other = self._spectrum(numeric(self.name, released, "the release"), released.columns, "the release")
-        return Measured(float((np.abs(state - other) / state).sum()))
-
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
         if self.robust:
-            raise UnsupportedError(
-                "Robust eigenvalues are no sum over records", do="Leave chunksize= out, or write robust=False"
-            )
-        return _moments_of(self.name, piece, which)
+            return _relative(state, self._robust(released, "the release"))
+        return _relative(state, self._spectrum(moments_of(self.name, released, "the release"), "the release"))
 
-    def total(self, original: Together, released: Together, plan: Any) -> Measured:
-        names = original.of["columns"].value
-        mean, cov = _summed(original.of["moments"], self.name, "the original", names)
-        _definite(cov, names, self.name, (original.of["moments"].n, len(mean)))
-        spectra = []
-        for sums, which in ((original.of["moments"], "the original"), (released.of["moments"], "the release")):
-            spread = _varying(self.name, sums, names, which)
-            spectra.append(np.linalg.eigvalsh(sums.covariance(1) / np.outer(spread, spread))[::-1])
-        return Measured(float((np.abs(spectra[0] - spectra[1]) / spectra[0]).sum()))
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> ColumnMoments:
+        if self.robust:
+            do = "Leave chunksize= out, or write robust=False"
+            raise UnsupportedError("Robust eigenvalues are no sum over records", do=do)
+        return moments_of(self.name, piece, which)
 
-    def _spectrum(self, values: Array, columns: Any, which: str) -> Array:
-        scaled = (values - values.mean(axis=0)) / _spread(self.name, values, columns, which)
-        cov: Array = self._determinant(scaled, which) if self.robust else scaled.T @ scaled / (len(scaled) - 1)
-        return np.asarray(np.linalg.eigvalsh(cov)[::-1])
+    def total(self, original: ColumnMoments, released: ColumnMoments, plan: Any) -> Measured:
+        definite_covariance(self.name, original)
+        return _relative(self._spectrum(original, "the original"), self._spectrum(released, "the release"))
+
+    def _spectrum(self, moments: ColumnMoments, which: str) -> Array:
+        spread = _varying(self.name, moments, which)
+        return np.asarray(np.linalg.eigvalsh(moments.covariance(1) / np.outer(spread, spread))[::-1])
+
+    def _robust(self, table: pd.DataFrame, which: str) -> Array:
+        values = numeric(self.name, table, which)
+        scaled = (values - values.mean(axis=0)) / varying_spreads(self.name, values, table.columns, which)
+        return np.asarray(np.linalg.eigvalsh(self._determinant(scaled, which))[::-1])
 
     def _determinant(self, scaled: Array, which: str) -> Array:
         """Minimum covariance determinant; half of the records must span all columns."""
-        covariance = need("sklearn.covariance", "Robust eigenvalues")
+        from sklearn.covariance import MinCovDet
+
         with warnings.catch_warnings():
             # scikit-learn warns where the half that it chose is degenerate, and goes on with what it has.
             warnings.simplefilter("error")
             try:
-                return np.asarray(covariance.MinCovDet(random_state=self.seed).fit(scaled).covariance_)
+                return np.asarray(MinCovDet(random_state=self.seed).fit(scaled).covariance_)
             except (UserWarning, RuntimeWarning, ValueError):
-                what = f"Robust eigenvalues need records of which every half has columns that vary, none a function of others, in {which}"
-                raise InputError(
-                    what,
-                    f"{scaled.shape[0]} rows, {scaled.shape[1]} columns",
-                    "Write robust=False, or use fewer columns",
-                ) from None
+                what = "Robust eigenvalues need columns that vary in any half of the records, none a function of others"
+                sizes = f"{scaled.shape[0]} rows, {scaled.shape[1]} columns in {which}"
+                raise InputError(what, sizes, "Write robust=False, or use fewer columns") from None
 
 
 @dataclass(frozen=True, repr=False)
 class Mahalanobis(Measure):
     """The mean Mahalanobis distance between each record and its masked version, in the original's covariance.
 
-    ``parts`` has the distance between the means of the files, and the mean absolute change of a record's own distance from
-    the original's mean, which tells whether outliers stay outliers.
+    ``parts`` has the distance between the means of the files, and the mean absolute change of a record's own distance
+    from the original's mean, which tells whether outliers stay outliers.
 
     Examples
     --------
@@ -331,53 +303,49 @@ class Mahalanobis(Measure):
     0.353553
     """
 
-    columns: Any = None
+    columns: Any = checked(None, as_names)
 
     label: ClassVar[str] = "Mahalanobis"
     reference: ClassVar[str] = "Templ and Meindl (2008)"
     matched: ClassVar[bool] = True
 
-    def begin(self, original: pd.DataFrame) -> tuple[Any, Any, Array]:
-        values = numeric(self.name, original)
-        mean, cov = _moments(values, self.name, "the original", original.columns)
-        _definite(cov, [str(c) for c in original.columns], self.name, values.shape)
-        root = np.linalg.cholesky(cov * len(values) / (len(values) - 1))
-        white = np.linalg.solve(root, (values - mean).T)
-        return white, root, mean
+    def begin(self, original: pd.DataFrame) -> tuple[Array, _Whitening]:
+        white = _Whitening.of(self.name, moments_of(self.name, original, "the original"))
+        return white(original, "the original"), white
 
-    def compare(self, state: tuple[Array, Array, Array], released: pd.DataFrame) -> Measured:
-        white, root, mean = state
-        other = np.linalg.solve(root, (numeric(self.name, released, "the release") - mean).T)
-        moved = np.linalg.norm(white - other, axis=0)
-        outlying = np.abs(np.linalg.norm(white, axis=0) - np.linalg.norm(other, axis=0))
-        parts = {
-            "means": float(np.linalg.norm(other.mean(axis=1) - white.mean(axis=1))),
-            "outlyingness": float(outlying.mean()),
-        }
+    def compare(self, state: tuple[Array, _Whitening], released: pd.DataFrame) -> Measured:
+        first, white = state
+        moved, outlying, shift = _moves(first, white(released, "the release"))
+        parts = {"means": float(np.linalg.norm(shift.mean(axis=1))), "outlyingness": float(outlying.mean())}
         return Measured(float(moved.mean()), parts=parts, records=moved)
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
-        return _moments_of(self.name, piece, which)
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> ColumnMoments:
+        return moments_of(self.name, piece, which)
 
-    def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: Together) -> Moments:
-        mean, root = self._frame(sums)
-        tables = ((original, "the original"), (released, "the release"))
-        white, other = (np.linalg.solve(root, (numeric(self.name, table, which) - mean).T) for table, which in tables)
-        size = [np.linalg.norm(v, axis=0) for v in (white, other)]
-        return Moments.of(
-            np.vstack([np.linalg.norm(white - other, axis=0), np.abs(size[0] - size[1]), other - white]).T
-        )
+    def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: ColumnMoments) -> ColumnMoments:
+        white = _Whitening.of(self.name, sums)
+        return ColumnMoments.of(np.vstack(_moves(white(original, "the original"), white(released, "the release"))).T)
 
-    def total(self, original: Together, released: Moments, plan: Any) -> Measured:
+    def total(self, original: ColumnMoments, released: ColumnMoments, plan: Any) -> Measured:
         moved, outlying, *shift = released.mean
         return Measured(float(moved), parts={"means": float(np.linalg.norm(shift)), "outlyingness": float(outlying)})
 
-    def _frame(self, sums: Together) -> tuple[Array, Array]:
-        moments = sums.of["moments"]
-        names = sums.of["columns"].value
-        mean, cov = _summed(moments, self.name, "the original", names)
-        _definite(cov, names, self.name, (moments.n, len(mean)))
-        return mean, np.linalg.cholesky(cov * moments.n / (moments.n - 1))
+
+@dataclass(frozen=True, eq=False)
+class _Whitening:
+    """Turns a table into coordinates in which the original's covariance is the identity; records are columns."""
+
+    who: str
+    mean: Array
+    root: Array
+
+    @classmethod
+    def of(cls, who: str, original: ColumnMoments) -> _Whitening:
+        definite_covariance(who, original)
+        return cls(who, original.mean, np.asarray(np.linalg.cholesky(original.covariance(1))))
+
+    def __call__(self, table: pd.DataFrame, which: str) -> Array:
+        return np.asarray(np.linalg.solve(self.root, (numeric(self.who, table, which) - self.mean).T))
 
 
 def wasserstein(first: Any, second: Any, order: float = 1.0) -> float:
@@ -391,14 +359,14 @@ def wasserstein(first: Any, second: Any, order: float = 1.0) -> float:
 
 
 def _projected(across: Array, directions: Array) -> Iterator[Array]:
-    """The sorted projection on each direction; ``across`` is (variables, records), so that projections lie in one piece."""
+    """The sorted projection on each direction; ``across`` is (variables, records): projections lie in one piece."""
     for start in range(0, directions.shape[1], TOGETHER):
         for row in directions[:, start : start + TOGETHER].T @ across:
             yield np.sort(row)
 
 
 def _steps(n: int, m: int) -> tuple[Array, Any, Any] | None:
-    """Widths of the steps of two quantile functions, and which value of each belongs to them; None if the files have one length."""
+    """Widths of the steps of two quantile functions, and which value of each is theirs; None for equal lengths."""
     if n == m:
         return None
     # Quantile functions are steps: between two steps of either both are constant. Whole numbers keep the steps exact.
@@ -418,41 +386,22 @@ def _transport(first: Array, second: Array, order: float, steps: tuple[Array, An
 
 def _mean_distance(first: Array, second: Array) -> float:
     """Mean Euclidean distance over all pairs of records with several variables."""
-    total = compiled("sum_distances")(np.ascontiguousarray(first.T), np.ascontiguousarray(second.T), first is second)
+    total = sum_distances(np.ascontiguousarray(first.T), np.ascontiguousarray(second.T), first is second)
     return float(total) / (len(first) * len(second))
 
 
-def _moments_of(who: str, piece: pd.DataFrame, which: str) -> Together:
-    return Together(
-        {"columns": Same([str(c) for c in piece.columns]), "moments": Moments.of(numeric(who, piece, which))}
-    )
+def _moves(white: Array, other: Array) -> tuple[Array, Array, Array]:
+    """How far each record moved, how much its distance from the mean changed, and its move; records are columns."""
+    size = [np.linalg.norm(v, axis=0) for v in (white, other)]
+    return np.linalg.norm(white - other, axis=0), np.abs(size[0] - size[1]), other - white
 
 
-def _varying(who: str, sums: Moments, columns: Any, which: str) -> Array:
+def _relative(spectrum: Array, other: Array) -> Measured:
+    return Measured(float((np.abs(spectrum - other) / spectrum).sum()))
+
+
+def _varying(who: str, sums: ColumnMoments, which: str) -> Array:
     """Standard deviations from sums; columns of equal numbers are refused by name."""
-    if sums.n < 2:
-        raise InputError(f"{who} needs at least two rows in {which}", f"{sums.n}", "Use a larger file")
-    refuse_vanishing(who, which, columns, sums.high > sums.low, np.diag(sums.covariance(1)))
-    spread = sums.spreads()
-    if np.any(spread == 0):
-        flat = [str(c) for c, s in zip(columns, spread, strict=True) if s == 0]
-        raise InputError(
-            f"{who} needs columns that vary in {which}",
-            f"constant {', '.join(flat)}",
-            "Leave them out with columns=[...]",
-        )
-    return spread
-
-
-def _spread(who: str, values: Array, columns: Any, which: str = "the original") -> Array:
-    if len(values) < 2:
-        raise InputError(f"{who} needs at least two rows in {which}", f"{len(values)}", "Use a larger file")
-    spread = spreads(values)
-    if np.any(spread == 0):
-        flat = [str(c) for c, s in zip(columns, spread, strict=True) if s == 0]
-        raise InputError(
-            f"{who} needs columns that vary in {which}",
-            f"constant {', '.join(flat)}",
-            "Leave them out with columns=[...]",
-        )
+    spread = np.sqrt(np.diag(sound_covariance(who, which, sums, 1)))
+    refuse_constant(who, which, sums.names, spread)
     return spread

@@ -12,12 +12,12 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import integrate, linalg
 
-from ...checks import check_choice, check_covariance, check_number, check_vector
+from ...checks import check_choice, check_covariance, check_number, check_vector, checked
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
-from ..base import Measure, Measured
-from ..frames import numeric, refuse_vanishing
-from ..sums import Moments, Same, Together
+from ..base import Measure, Measured, SummedMeasure
+from ..frames import as_names, numeric
+from ..sums import ColumnMoments, definite_covariance, is_singular, moments_of, sound_covariance
 
 __all__ = ["DensityKL", "InformationLoss", "NormalKL", "density_kl", "density_loss", "normal_kl"]
 
@@ -28,17 +28,18 @@ FLOOR = 1e-300
 
 
 @dataclass(frozen=True, repr=False)
-class NormalKL(Measure):
+class NormalKL(SummedMeasure):
     """KL: the Kullback-Leibler divergence between normal laws with the moments of the two files, in nats.
 
-    Only means and covariances (divided by n) count; assumes that these say all (normal data). Karr et al. (2006), eq. 15. Their text writes
-    d(released || original), but their tables hold d(original || released), which is the default here.
+    Only means and covariances (divided by n) count; assumes that these say all (normal data). Karr et al. (2006), eq.
+    15. Their text writes d(released || original), but their tables hold d(original || released), which is the default
+    here.
 
     Parameters
     ----------
     under : "original", "released" or "both"
-        Under which law the log ratio is averaged: d(original || released), d(released || original), or their sum. All are in
-        ``parts``.
+        Under which law the log ratio is averaged: d(original || released), d(released || original), or their sum. All
+        are in ``parts``.
     columns : names, optional
         Numeric columns.
 
@@ -53,65 +54,34 @@ class NormalKL(Measure):
     (0.737501, 3.651388)
     """
 
-    under: str = "original"
-    columns: Any = None
+    under: str = checked("original", check_choice, options=UNDER)
+    columns: Any = checked(None, as_names)
 
     label: ClassVar[str] = "KL"
     reference: ClassVar[str] = "Karr, Kohnen, Oganian, Reiter and Sanil (2006), eqs. 6 and 15"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("under", self.under, UNDER)
+    def begin(self, original: pd.DataFrame) -> ColumnMoments:
+        moments = moments_of(self.name, original, "the original")
+        definite_covariance(self.name, moments)
+        return moments
 
-    def begin(self, original: pd.DataFrame) -> tuple[Array, Array, list[str]]:
-        values = numeric(self.name, original)
-        names = [str(c) for c in original.columns]
-        mean, cov = _moments(values, self.name, "the original", names)
-        _definite(cov, names, self.name, values.shape)
-        return mean, cov, names
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> ColumnMoments:
+        return moments_of(self.name, piece, which)
 
-    def compare(self, state: tuple[Array, Array, list[str]], released: pd.DataFrame) -> Measured:
-        mean, cov, names = state
-        return self._between(
-            mean, cov, *_moments(numeric(self.name, released, "the release"), self.name, "the release", names)
-        )
-
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
-        return Together(
-            {"columns": Same([str(c) for c in piece.columns]), "moments": Moments.of(numeric(self.name, piece, which))}
-        )
-
-    def total(self, original: Together, released: Together, plan: Any) -> Measured:
-        names = original.of["columns"].value
-        pairs = ((original, "the original"), (released, "the release"))
-        first, second = (_summed(s.of["moments"], self.name, which, names) for s, which in pairs)
-        _definite(first[1], names, self.name, (original.of["moments"].n, len(first[0])))
-        return self._between(*first, *second)
-
-    def _between(self, mean: Array, cov: Array, other_mean: Array, other_cov: Array) -> Measured:
-        if _singular(other_cov):
-            forward = backward = np.inf
-        else:
-            forward, backward = (
-                _normal_kl(*args) for args in ((mean, cov, other_mean, other_cov), (other_mean, other_cov, mean, cov))
-            )
-        parts = {"original || released": forward, "released || original": backward}
-        return Measured(
-            {"original": forward, "released": backward, "both": forward + backward}[self.under], parts=parts
-        )
+    def total(self, original: ColumnMoments, released: ColumnMoments, plan: Any) -> Measured:
+        first = original.mean, definite_covariance(self.name, original)
+        second = released.mean, sound_covariance(self.name, "the release", released)
+        if is_singular(second[1]):
+            return _divergences(self.under, np.inf, np.inf)
+        return _divergences(self.under, _normal_kl(*first, *second), _normal_kl(*second, *first))
 
 
 @dataclass(frozen=True, repr=False)
 class _Density(Measure):
     """Kernel densities of both files on one grid, for one to three variables."""
 
-    columns: Any = None
-    bandwidth: Any = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.bandwidth is not None:
-            object.__setattr__(self, "bandwidth", check_number("bandwidth", self.bandwidth, low=0, open_low=True))
+    columns: Any = checked(None, as_names)
+    bandwidth: float | None = checked(None, check_number, low=0, open_low=True)
 
     def begin(self, original: pd.DataFrame) -> tuple[Array, Array, float]:
         values = numeric(self.name, original)
@@ -121,10 +91,10 @@ class _Density(Measure):
                 f"{self.name} estimates densities of one to three variables, not of {p}",
                 do="Choose columns=[...], or use NormalKL, MCM or Propensity",
             )
-        _, cov = _moments(values, self.name, "the original", original.columns)
-        _definite(cov, [str(c) for c in original.columns], self.name, values.shape)
+        cov = definite_covariance(self.name, ColumnMoments.of(values, original.columns))
         white = np.linalg.inv(np.linalg.cholesky(cov)).T
-        # Scott's rule in units of the original's spread; one bandwidth for both files, so that equal files agree exactly.
+        # Scott's rule in units of the original's spread; one bandwidth for both files, so that equal files agree
+        # exactly.
         width = len(values) ** (-1 / (p + 4)) if self.bandwidth is None else self.bandwidth
         return (values - values.mean(axis=0)) @ white, np.vstack([values.mean(axis=0), white]), float(width)
 
@@ -146,7 +116,8 @@ class _Density(Measure):
                 scale = max(width, float(step[axis])) / step[axis]
                 lag = np.arange(size[axis])
                 kernel = np.exp(-0.5 * ((lag[:, None] - lag) / scale) ** 2)
-                # A plain product keeps all terms positive, so far tails have their digits; a Fourier transform would not.
+                # A plain product keeps all terms positive, so far tails have their digits; a Fourier transform would
+                # not.
                 grid = np.moveaxis(np.tensordot(kernel, grid, axes=(1, axis)), 0, axis)
             grids.append(grid / grid.sum())
         return grids[0], grids[1], max(width, float(step.max()))
@@ -154,7 +125,9 @@ class _Density(Measure):
 
 @dataclass(frozen=True, repr=False)
 class DensityKL(_Density):
-    """The Kullback-Leibler divergence between Gaussian kernel densities of the two files, one to three variables, in nats.
+    """The Kullback-Leibler divergence between kernel densities of the two files, one to three variables, in nats.
+
+    Gaussian kernels.
 
     Parameters
     ----------
@@ -167,8 +140,9 @@ class DensityKL(_Density):
 
     Notes
     -----
-    Smoothing pulls both densities together, so the value is below that of the true densities for large files, and has an upward
-    bias from sampling noise. Densities below 1e-300 count as 1e-300. Records are counted on a grid, so time grows with n.
+    Smoothing pulls both densities together, so the value is below that of the true densities for large files, and has
+    an upward bias from sampling noise. Densities below 1e-300 count as 1e-300. Records are counted on a grid, so time
+    grows with n.
 
     Examples
     --------
@@ -176,23 +150,16 @@ class DensityKL(_Density):
     0.0
     """
 
-    under: str = "original"
+    under: str = checked("original", check_choice, options=UNDER)
 
     label: ClassVar[str] = "density KL"
     reference: ClassVar[str] = "Karr, Kohnen, Oganian, Reiter and Sanil (2006), section 2.3; Scott (1992)"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("under", self.under, UNDER)
 
     def compare(self, state: Any, released: pd.DataFrame) -> Measured:
         f, g, width = self.densities(state, released)
         ratio = np.log(np.maximum(f, FLOOR)) - np.log(np.maximum(g, FLOOR))
         forward, backward = max(float((f * ratio).sum()), 0.0), max(float(-(g * ratio).sum()), 0.0)
-        parts = {"original || released": forward, "released || original": backward, "bandwidth": width}
-        return Measured(
-            {"original": forward, "released": backward, "both": forward + backward}[self.under], parts=parts
-        )
+        return _divergences(self.under, forward, backward, bandwidth=width)
 
 
 @dataclass(frozen=True, repr=False)
@@ -254,7 +221,9 @@ def density_kl(f: Callable[[float], float], g: Callable[[float], float], at: Seq
 
 
 def density_loss(f: Callable[[float], float], g: Callable[[float], float], at: Sequence[float]) -> float:
-    """Agrawal and Aggarwal's information loss of two densities: half the integral of |f - g|; ``at`` as for `density_kl`.
+    """Agrawal and Aggarwal's information loss of two densities: half the integral of |f - g|.
+
+    ``at`` is as for `density_kl`.
 
     Examples
     --------
@@ -262,6 +231,11 @@ def density_loss(f: Callable[[float], float], g: Callable[[float], float], at: S
     0.5
     """
     return 0.5 * _integral(lambda x: abs(f(x) - g(x)), at)
+
+
+def _divergences(under: str, forward: float, backward: float, **more: float) -> Measured:
+    chosen = {"original": forward, "released": backward, "both": forward + backward}[under]
+    return Measured(chosen, parts={"original || released": forward, "released || original": backward, **more})
 
 
 def _integral(part: Callable[[float], float], at: Sequence[float]) -> float:
@@ -274,83 +248,20 @@ def _integral(part: Callable[[float], float], at: Sequence[float]) -> float:
 
 
 def _normal_kl(m1: Array, s1: Array, m2: Array, s2: Array) -> float:
-    # Eigenvalues of S1 relative to S2 by a symmetric problem; x - log(1 + x) with x = l - 1 keeps the digits of small differences.
+    # Eigenvalues of S1 relative to S2 by a symmetric problem; x - log(1 + x) with x = l - 1 keeps the digits of small
+    # differences.
     root = np.linalg.cholesky(s2)
     half = linalg.solve_triangular(root, np.column_stack([s1 - s2, m1 - m2]), lower=True)
-    excess = np.linalg.eigvalsh(_symmetric(linalg.solve_triangular(root, half[:, :-1].T, lower=True)))
-    # Far from one, the ratios themselves have the digits: one plus the excess would drown a variance that is 1e-14 of the other.
+    inner = linalg.solve_triangular(root, half[:, :-1].T, lower=True)
+    excess = np.linalg.eigvalsh((inner + inner.T) / 2)
+    # Far from one, the ratios themselves have the digits: one plus the excess would drown a variance that is 1e-14 of
+    # the other.
     ratio = (
         np.linalg.svd(linalg.solve_triangular(root, np.linalg.cholesky(s1), lower=True), compute_uv=False)[::-1] ** 2
     )
     near = np.abs(excess) < 0.5
     terms = np.where(near, excess - np.log1p(np.where(near, excess, 0.0)), ratio - 1 - np.log(np.maximum(ratio, FLOOR)))
     return float(0.5 * (half[:, -1] @ half[:, -1] + terms.sum()))
-
-
-def _symmetric(a: Array) -> Array:
-    return (a + a.T) / 2
-
-
-def _moments(values: Array, who: str, which: str, names: Sequence[Any]) -> tuple[Array, Array]:
-    if len(values) < 2:
-        raise InputError(f"{who} needs at least two rows in {which}", f"{len(values)}", "Use a larger file")
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = values.mean(axis=0)
-        # A column of equal numbers has variance zero, whatever rounding does to its mean.
-        centred = np.where(np.ptp(values, axis=0) > 0, values - mean, 0.0)
-        # Divided by n: the normal law that fits best, and what the reference numbers use.
-        cov = centred.T @ centred / len(values)
-    if not np.isfinite(cov).all():
-        raise InputError(
-            f"{who} needs values whose squares have a finite sum in {which}", "an infinite one", "Use larger units"
-        )
-    refuse_vanishing(who, which, names, np.ptp(values, axis=0) > 0, np.diag(cov))
-    return mean, cov
-
-
-def _summed(sums: Moments, who: str, which: str, names: Sequence[Any]) -> tuple[Array, Array]:
-    """What `_moments` gives, from sums."""
-    if sums.n < 2:
-        raise InputError(f"{who} needs at least two rows in {which}", f"{sums.n}", "Use a larger file")
-    cov = sums.covariance()
-    if not np.isfinite(cov).all():
-        raise InputError(
-            f"{who} needs values whose squares have a finite sum in {which}", "an infinite one", "Use larger units"
-        )
-    refuse_vanishing(who, which, names, sums.high > sums.low, np.diag(cov))
-    return sums.mean, cov
-
-
-def _singular(cov: Array) -> bool:
-    spread = np.sqrt(np.diag(cov))
-    return bool(np.any(spread == 0)) or float(np.linalg.eigvalsh(cov / np.outer(spread, spread))[0]) < 1e-13
-
-
-def _definite(cov: Array, names: list[str], who: str, shape: tuple[int, ...]) -> None:
-    """Refuse a singular covariance and say which columns make it so."""
-    if not _singular(cov):
-        return
-    spread = np.sqrt(np.diag(cov))
-    flat = [n for n, s in zip(names, spread, strict=True) if s == 0]
-    if flat:
-        raise InputError(
-            f"{who} needs columns that vary in the original",
-            f"constant {', '.join(flat)}",
-            "Leave them out with columns=[...]",
-        )
-    if shape[0] <= shape[1]:
-        raise InputError(
-            f"{who} needs more rows than columns in the original",
-            f"{shape[0]} rows, {shape[1]} columns",
-            "Choose fewer columns",
-        )
-    vector = np.linalg.eigh(cov / np.outer(spread, spread))[1][:, 0]
-    involved = [n for n, v in zip(names, vector, strict=True) if abs(v) > 1e-6]
-    raise InputError(
-        f"{who} needs columns that are not linear functions of each other in the original",
-        f"collinear {', '.join(involved)}",
-        "Leave one of them out with columns=[...]",
-    )
 
 
 def _binned(where: Array, size: Any) -> Array:

@@ -11,13 +11,13 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, solve
 
-from ...checks import as_float_array, check_finite
+from ...checks import as_float_array, check_finite, checked
 from ...errors import InputError, kind_of
 from ...masks.frame import Frame
 from ...masks.synthesize.combine import combine_partial
 from ...protocols import Array
 from .. import frames
-from ..base import Measure, Measured, Prepared
+from ..base import Measure, Measured, Prepared, mean_or_function
 
 __all__ = ["ImputationLoss", "Imputed", "little_liu"]
 
@@ -70,11 +70,9 @@ def little_liu(estimates: ArrayLike, variances: ArrayLike) -> Imputed:
     try:
         gamma = float(np.trace(solve(total, between / d, assume_a="pos"))) / k
     except LinAlgError:
-        raise InputError(
-            "The total covariance of the quantities must be positive definite",
-            np.diag(total).tolist(),
-            "Drop quantities that are functions of the others",
-        ) from None
+        what = "The total covariance of the quantities must be positive definite"
+        do = "Drop quantities that are functions of the others"
+        raise InputError(what, np.diag(total).tolist(), do) from None
     return Imputed(q.mean(axis=0), within, between, total, gamma, d)
 
 
@@ -104,17 +102,8 @@ class ImputationLoss(Measure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Little and Liu (2002); Winkler (2004), section 5, with three misprints put right"
 
-    columns: Any = None
-    statistic: Any = "mean"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not callable(self.statistic) and not (isinstance(self.statistic, str) and self.statistic == "mean"):
-            raise InputError(
-                'statistic must be "mean" or a function of a table',
-                self.statistic,
-                "Give a function that returns an estimate and its variance",
-            )
+    columns: Any = checked(None, frames.as_names)
+    statistic: Any = checked("mean", mean_or_function)
 
     def prepare(self, original: Any) -> Prepared:
         """Remember the original's columns."""
@@ -129,9 +118,7 @@ class ImputationLoss(Measure):
             fit = little_liu([q for q, _ in said], [v for _, v in said])
             return Measured(fit.gamma, parts={"copies": float(fit.copies)})
         values = [frames.numeric(self.name, t, "the release") for t in released]
-        short = min(len(x) for x in values)
-        if short < 2:
-            raise InputError(f"{self.name} needs two records at least in every copy", short, "Give more records")
+        frames.enough_rows(self.name, min(len(x) for x in values), 2, "every copy")
         c = combine_partial([x.mean(axis=0) for x in values], [x.var(axis=0, ddof=1) / len(x) for x in values])
         parts = {str(name): float(g) for name, g in zip(state.columns, c.gamma, strict=True)}
         return Measured(float(c.gamma.mean()), parts=parts | {"copies": float(c.copies)})
@@ -154,17 +141,14 @@ class _Copies(Prepared):
         if single or not isinstance(released, (Iterable, np.ndarray)):
             do = "Give two copies or more, such as Synthesize(copies=5).releases(data, rng)"
             raise InputError(f"{measure.name} takes a list of imputed copies", type(released).__name__, do)
-        copies = [frames.align(measure.name, self.original, Frame.of(copy), self.used, self.every) for copy in released]
+        copies = [self.aligned(copy) for copy in released]
         if len(copies) < 2:
             raise InputError(f"{measure.name} takes two imputed copies or more", len(copies), "Release more copies")
         omitted, complete = 0, []
         for copy in copies:
-            missing = frames.missing_rows(copy)
-            if measure.nan_policy == "raise":
-                frames.refuse_missing(measure.name, "a copy", copy, missing)
-            complete.append(self._complete(copy, missing))
+            complete.append(self._complete(copy, self._missing(copy, "a copy")))
             omitted += len(copy) - len(complete[-1])
-        result = measure.compare(self.state, complete)
+        result = Measured.of(measure.compare(self.state, complete))
         if measure.nan_policy == "omit":
             result.parts["omitted"] = float(omitted)
         return result

@@ -10,11 +10,23 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from ...checks import checked
 from ...errors import InputError
 from ...protocols import Array
 from ..base import Measure, Measured
-from ..frames import encode, is_number, levels_of, spreads, vector
-from .distribution_steps import step_differences
+from ..frames import (
+    as_names,
+    categories_of,
+    encode,
+    is_number,
+    is_time,
+    joined_codes,
+    refuse_mixed,
+    spreads,
+    vector,
+)
+from ..tables.distances import cramers_v
+from .cdf import kolmogorov
 
 __all__ = ["Marginals", "Pairwise"]
 
@@ -23,9 +35,9 @@ __all__ = ["Marginals", "Pairwise"]
 class Marginals(Measure):
     """The mean over variables of the distance between the two files' distributions of that variable, from 0 to 1.
 
-    Kolmogorov-Smirnov for numbers and times, total variation for categories (those of both files together). ``table`` has, by
-    variable, the distance and for numbers both means, standard deviations and medians, and the shift of the mean in the original's
-    standard deviations; for categories the number of categories that only one file has.
+    Kolmogorov-Smirnov for numbers and times, total variation for categories (those of both files together). ``table``
+    has, by variable, the distance and for numbers both means, standard deviations and medians, and the shift of the
+    mean in the original's standard deviations; for categories the number of categories that only one file has.
 
     Examples
     --------
@@ -33,7 +45,7 @@ class Marginals(Measure):
     0.5
     """
 
-    columns: Any = None
+    columns: Any = checked(None, as_names)
 
     label: ClassVar[str] = "marginals"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
@@ -54,9 +66,10 @@ class Marginals(Measure):
 class Pairwise(Measure):
     """The mean over pairs of variables of the absolute change of their association, each between 0 and 1 in size.
 
-    Association is Pearson's correlation for two numbers (halved change, as it runs from -1 to 1), Cramer's V for two categories
-    and the correlation ratio for a number and a category. A constant variable has association 0. ``table`` has every pair,
-    ``parts["correlation distance"]`` the Frobenius norm of the change of the correlation matrix (numbers only).
+    Association is Pearson's correlation for two numbers (halved change, as it runs from -1 to 1), Cramer's V for two
+    categories and the correlation ratio for a number and a category. A constant variable has association 0. ``table``
+    has every pair, ``parts["correlation distance"]`` the Frobenius norm of the change of the correlation matrix
+    (numbers only).
 
     Examples
     --------
@@ -64,7 +77,7 @@ class Pairwise(Measure):
     1.0
     """
 
-    columns: Any = None
+    columns: Any = checked(None, as_names)
 
     label: ClassVar[str] = "pairwise"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
@@ -72,20 +85,14 @@ class Pairwise(Measure):
 
     def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, dict[tuple[Any, Any], float]]:
         if original.shape[1] < 2:
-            raise InputError(
-                f"{self.name} needs at least two columns", ", ".join(map(str, original.columns)), "Name more columns"
-            )
+            names = ", ".join(map(str, original.columns))
+            raise InputError(f"{self.name} needs at least two columns", names, "Name more columns")
         return original, _associations(self.name, original, "the original")
 
     def compare(self, state: tuple[pd.DataFrame, dict[tuple[Any, Any], float]], released: pd.DataFrame) -> Measured:
         original, before = state
-        mixed = [str(c) for c in original.columns if is_number(original[c]) != is_number(released[c])]
-        if mixed:
-            raise InputError(
-                f"{self.name} needs a column to be of one kind in both files",
-                ", ".join(mixed),
-                "Convert it in one of them",
-            )
+        for label in original.columns:
+            refuse_mixed(self.name, original[label], released[label])
         after = _associations(self.name, released, "the release")
         rows, changes, squares = {}, [], 0.0
         for (a, b), x in before.items():
@@ -115,18 +122,13 @@ class _Margin:
 
 
 def _variable(who: str, a: pd.Series, b: pd.Series, known: _Margin | None) -> dict[str, float]:
-    if known is not None and is_number(b):
+    refuse_mixed(who, a, b)
+    if known is not None:
         return _numbers(known, _Margin.of(vector(who, b, "the release")))
-    if known is not None or pd.api.types.is_datetime64_any_dtype(a.dtype) or pd.api.types.is_timedelta64_dtype(a.dtype):
+    if is_time(a):
         return _numbers(*(_Margin.of(v[:, 0]) for v in encode(who, a.to_frame(), b.to_frame())[:2]))
-    if is_number(b):
-        raise InputError(
-            f"{who} needs a column to be of one kind in both files",
-            f"{a.name}: {a.dtype} and {b.dtype}",
-            "Convert it in one of them",
-        )
-    levels = levels_of(a).plus(b)
-    shares = [np.bincount(np.asarray(levels.codes(v)), minlength=len(levels)) / len(v) for v in (a, b)]
+    *codes, levels = joined_codes(a, b)
+    shares = [np.bincount(c, minlength=len(levels)) / len(c) for c in codes]
     only = int(np.sum((shares[0] == 0) != (shares[1] == 0)))
     return {
         "distance": float(0.5 * np.abs(shares[0] - shares[1]).sum()),
@@ -137,16 +139,10 @@ def _variable(who: str, a: pd.Series, b: pd.Series, known: _Margin | None) -> di
 
 def _numbers(a: _Margin, b: _Margin) -> dict[str, float]:
     shift = b.mean - a.mean
-    return {
-        "distance": _kolmogorov(a.ordered, b.ordered), "mean": a.mean, "released mean": b.mean, "sd": a.sd, "released sd": b.sd,
-        "median": a.median, "released median": b.median, "shift": shift / a.sd if a.sd > 0 else (0.0 if shift == 0 else np.inf),
-    }  # fmt: skip
-
-
-def _kolmogorov(x: Array, y: Array) -> float:
-    """The largest distance between the distribution functions of two samples in order."""
-    values, gap = step_differences(x, y)
-    return float(np.abs(gap[np.append(values[1:] != values[:-1], True)]).max())
+    row = {"distance": kolmogorov(a.ordered, b.ordered)}
+    for name in ("mean", "sd", "median"):
+        row |= {name: getattr(a, name), f"released {name}": getattr(b, name)}
+    return row | {"shift": shift / a.sd if a.sd > 0 else (0.0 if shift == 0 else np.inf)}
 
 
 def _associations(who: str, table: pd.DataFrame, which: str) -> dict[tuple[Any, Any], float]:
@@ -162,7 +158,7 @@ def _associations(who: str, table: pd.DataFrame, which: str) -> dict[tuple[Any, 
             spread = values.std()
             numbers[c] = values / spread if spread > 0 else values
         else:
-            codes[c] = np.asarray(levels_of(table[c]).codes(table[c]))
+            codes[c] = categories_of(table[c]).codes(table[c])
     found = {}
     for a, b in combinations(table.columns, 2):
         if a in numbers and b in numbers:
@@ -178,16 +174,8 @@ def _associations(who: str, table: pd.DataFrame, which: str) -> dict[tuple[Any, 
 
 
 def _cramer(a: Any, b: Any) -> float:
-    counts = (
-        np.bincount(a * (b.max() + 1) + b, minlength=(a.max() + 1) * (b.max() + 1))
-        .reshape(a.max() + 1, b.max() + 1)
-        .astype(np.float64)
-    )
-    size = min(counts.shape) - 1
-    if size == 0:
-        return 0.0
-    expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum()
-    return float(np.sqrt(((counts - expected) ** 2 / expected).sum() / (counts.sum() * size)))
+    shape = int(a.max()) + 1, int(b.max()) + 1
+    return cramers_v(np.bincount(a * shape[1] + b, minlength=shape[0] * shape[1]).reshape(shape))
 
 
 def _frame(rows: dict[str, dict[str, float]]) -> pd.DataFrame:

@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 from scipy import linalg, special
 
-from ...checks import check_choice, check_integer, check_number, check_vector
+from ...checks import check_choice, check_integer, check_number, check_vector, checked
 from ...errors import InputError, UnsupportedError
 from ...numerics import generalised_chi2
 from ...protocols import Array
 from ..base import Measure, Measured
 from ..fits.formula import without_levels
 from ..fits.regression import Fit, Linear
+from ..frames import Flags
 from ..sums import Together
 
 __all__ = ["CoefficientChanges", "EllipsoidOverlap", "IntervalOverlap", "ellipsoid_overlap", "interval_overlap"]
@@ -29,17 +30,13 @@ class _Overlap(Measure):
 
     model: Any = None
     weights: Any = None
-    level: float = 0.95
+    level: float = checked(0.95, check_number, low=0, high=1, open_low=True, open_high=True)
 
-    role: ClassVar[str] = "utility"
     direction: ClassVar[str] = "higher"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(
-            self, "level", check_number("level", self.level, low=0, high=1, open_low=True, open_high=True)
-        )
         models = self._models()
         if self.weights is not None:
             weights = check_vector("weights", self.weights, len(models))
@@ -49,26 +46,14 @@ class _Overlap(Measure):
 
     def _models(self) -> dict[str, Any]:
         given = self.model
-        if given is None:
-            raise InputError(
-                f"{type(self).__name__} needs a model", "none", f'Write {type(self).__name__}("y ~ a + b")'
-            )
+        if given is None or (isinstance(given, (Mapping, list, tuple)) and not given):
+            who = type(self).__name__
+            raise InputError(f"{who} needs a model", "none", f'Write {who}("y ~ a + b")')
         if isinstance(given, Mapping):
-            named = {str(k): _as_model(m) for k, m in given.items()}
-        elif isinstance(given, (list, tuple)):
-            models = [_as_model(m) for m in given]
-            named = {
-                str(m) if [str(x) for x in models].count(str(m)) == 1 else f"{m} ({i + 1})": m
-                for i, m in enumerate(models)
-            }
-        else:
-            model = _as_model(given)
-            named = {str(model): model}
-        if not named:
-            raise InputError(
-                f"{type(self).__name__} needs a model", "none", f'Write {type(self).__name__}("y ~ a + b")'
-            )
-        return named
+            return {str(k): _as_model(m) for k, m in given.items()}
+        models = [_as_model(m) for m in (given if isinstance(given, (list, tuple)) else [given])]
+        names = [str(m) for m in models]
+        return {n if names.count(n) == 1 else f"{n} ({i + 1})": models[i] for i, n in enumerate(names)}
 
     def uses(self, original: pd.DataFrame) -> list[Any]:
         return list(dict.fromkeys(c for m in self._models().values() for c in m.variables(original)))
@@ -86,10 +71,8 @@ class _Overlap(Measure):
         return Together({name: model.partial(piece, plan[name], which) for name, model in self._models().items()})
 
     def total(self, original: Together, released: Together, plan: Any) -> Measured:
-        models = self._models()
-        return self._judge(
-            {name: models[name].total(original.of[name], released.of[name], plan[name]) for name in models}
-        )
+        models = self._models().items()
+        return self._judge({k: m.total(original.of[k], released.of[k], plan[k]) for k, m in models})
 
     def compare(self, state: dict[str, Any], released: pd.DataFrame) -> Measured:
         return self._judge({name: started.against(released) for name, started in state.items()})
@@ -98,9 +81,12 @@ class _Overlap(Measure):
         """The measure from the fits of original and release, by model."""
         raise NotImplementedError
 
+    def _weights(self, count: int) -> Array:
+        return np.ones(count) if self.weights is None else np.array(self.weights)
+
     def _average(self, values: list[float]) -> float:
-        weights = [1.0] * len(values) if self.weights is None else self.weights
-        return sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
+        weights = self._weights(len(values))
+        return float(weights @ values / weights.sum())
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,14 +94,15 @@ class IntervalOverlap(_Overlap):
     """IO: the overlap of confidence intervals, averaged over coefficients.
 
     I_k is the mean of two probabilities: of the released interval under the original's law of coefficient k, and of the
-    original interval under the release's. It is ``level`` (0.95) for identical fits and 0 where intervals are far apart.
-    J_k is the length of the common interval relative to both lengths, 1 for identical fits. Karr et al. (2006), eqs. 4 and 5.
+    original interval under the release's. It is ``level`` (0.95) for identical fits and 0 where intervals are far
+    apart. J_k is the length of the common interval relative to both lengths, 1 for identical fits. Karr et al. (2006),
+    eqs. 4 and 5.
 
     Parameters
     ----------
     model : str, model, list or dict
-        A formula for least squares, ``Logistic(...)``, ``Poisson(...)``, ``Means(...)``, ``Quantiles(...)``, ``Correlations(...)``,
-        ``Statistic(...)``, or several of them.
+        A formula for least squares, ``Logistic(...)``, ``Poisson(...)``, ``Means(...)``, ``Quantiles(...)``,
+        ``Correlations(...)``, ``Statistic(...)``, or several of them.
     weights : list of float, optional
         Weights of several models; equal unless given.
     level : float
@@ -129,8 +116,9 @@ class IntervalOverlap(_Overlap):
     Notes
     -----
     ``parts`` has IO, J, and the numbers of coefficients whose sign switched, whose significance changed, and which only
-    one file can give (a category that the other does not have); those count as no overlap. ``table`` has both fits. An exact
-    fit has intervals of length zero: such an interval overlaps fully if it lies in the other, and has probability zero.
+    one file can give (a category that the other does not have); those count as no overlap. ``table`` has both fits. An
+    exact fit has intervals of length zero: such an interval overlaps fully if it lies in the other, and has probability
+    zero.
 
     Examples
     --------
@@ -140,25 +128,21 @@ class IntervalOverlap(_Overlap):
     (0.92941, 0.811805)
     """
 
-    kind: str = "probability"
-    penalty: float = 0.0
+    kind: str = checked("probability", check_choice, options=("probability", "length"))
+    penalty: float = checked(0.0, check_number, low=0)
 
     label: ClassVar[str] = "IO"
     reference: ClassVar[str] = "Karr, Kohnen, Oganian, Reiter and Sanil (2006), section 2.2, eqs. 4 and 5"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("kind", self.kind, ("probability", "length"))
-        object.__setattr__(self, "penalty", check_number("penalty", self.penalty, low=0))
         if self.penalty:
             object.__setattr__(self, "range", (-np.inf, 1.0))
 
     def _judge(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
         probability, length, chosen = [], [], []
         switched = changed = lost = 0
-        fits: list[tuple[str, Fit, Fit]] = []
-        for name, (first, second) in pairs.items():
-            fits.append((name, first, second))
+        for first, second in pairs.values():
             a, b, only = _common(first, second)
             i, j, gap = interval_overlap(a, b, self.level)
             total = len(a.names) + only
@@ -176,17 +160,18 @@ class IntervalOverlap(_Overlap):
             "significance changes": float(changed),
             "lost": float(lost),
         }
-        if len(fits) > 1:
-            parts |= {name: value for (name, _, _), value in zip(fits, chosen, strict=True)}
-        return Measured(self._average(chosen), parts=parts, table=partial(_table, fits, self.level))
+        if len(pairs) > 1:
+            parts |= dict(zip(pairs, chosen, strict=True))
+        return Measured(self._average(chosen), parts=parts, table=partial(_table, pairs, self.level))
 
 
 @dataclass(frozen=True, repr=False)
 class EllipsoidOverlap(_Overlap):
     """EO: the overlap of the joint confidence ellipsoids of all coefficients.
 
-    The mean of two probabilities: of the original's ellipsoid under the release's law of the coefficients, and the other
-    way round. It is ``level`` (0.95) for identical fits. Karr et al. (2006), section 2.2, with the t law's scale matrix.
+    The mean of two probabilities: of the original's ellipsoid under the release's law of the coefficients, and the
+    other way round. It is ``level`` (0.95) for identical fits. Karr et al. (2006), section 2.2, with the t law's scale
+    matrix.
 
     Parameters
     ----------
@@ -199,7 +184,8 @@ class EllipsoidOverlap(_Overlap):
 
     Notes
     -----
-    ``parts`` has both halves. A coefficient that only one file can give leaves no common space: the model's overlap is 0.
+    ``parts`` has both halves. A coefficient that only one file can give leaves no common space: the model's overlap is
+    0.
 
     Examples
     --------
@@ -208,25 +194,17 @@ class EllipsoidOverlap(_Overlap):
     0.928063
     """
 
-    method: str = "exact"
-    draws: int = 100_000
-    seed: int = 0
+    method: str = checked("exact", check_choice, options=("exact", "draws"))
+    draws: int = checked(100_000, check_integer, low=2)
+    seed: int = checked(0, check_integer, low=0)
 
     label: ClassVar[str] = "EO"
     reference: ClassVar[str] = "Karr, Kohnen, Oganian, Reiter and Sanil (2006), section 2.2"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("method", self.method, ("exact", "draws"))
-        object.__setattr__(self, "draws", check_integer("draws", self.draws, low=2))
-        object.__setattr__(self, "seed", check_integer("seed", self.seed, low=0))
-
     def _judge(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
         values, spread = [], []
         parts: dict[str, float] = {}
-        fits: list[tuple[str, Fit, Fit]] = []
         for name, (first, second) in pairs.items():
-            fits.append((name, first, second))
             if first.scale is None or second.scale is None:
                 raise UnsupportedError(
                     f"{name} has no joint covariance, so it has no ellipsoid",
@@ -249,25 +227,25 @@ class EllipsoidOverlap(_Overlap):
             parts |= {f"{prefix}original's ellipsoid": halves[0], f"{prefix}release's ellipsoid": halves[1]}
             if len(pairs) > 1:
                 parts[name] = values[-1]
-        weights = np.full(len(values), 1.0) if self.weights is None else np.array(self.weights)
-        error = float(np.sqrt(((weights / weights.sum() * np.array(spread)) ** 2).sum()))
-        return Measured(self._average(values), error, parts, partial(_table, fits, self.level))
+        weights = self._weights(len(values))
+        error = float(np.linalg.norm(weights / weights.sum() * np.array(spread)))
+        return Measured(self._average(values), error, parts, partial(_table, pairs, self.level))
 
 
 @dataclass(frozen=True, repr=False)
 class CoefficientChanges(_Overlap):
-    """The number of coefficients that switch their sign, or gain or lose significance, from the original to the release.
+    """The number of coefficients that switch their sign, or gain or lose significance, in the release.
 
-    A change of sign mis-states the direction of an effect. Karr et al. (2006), section 4. Several models are added up, with their
-    weights if given. A coefficient that only one file can give counts as a change.
+    A change of sign mis-states the direction of an effect. Karr et al. (2006), section 4. Several models are added up,
+    with their weights if given. A coefficient that only one file can give counts as a change.
 
     Parameters
     ----------
     model, weights, level
         As for `IntervalOverlap`; a coefficient is significant if its interval does not hold zero.
     kind : "sign" or "significance"
-        What is counted. A switch of sign counts only where the original's coefficient is significant, as the paper has it, unless
-        ``kind="any sign"``.
+        What is counted. A switch of sign counts only where the original's coefficient is significant, as the paper has
+        it, unless ``kind="any sign"``.
 
     Examples
     --------
@@ -276,33 +254,27 @@ class CoefficientChanges(_Overlap):
     1.0
     """
 
-    kind: str = "sign"
+    kind: str = checked("sign", check_choice, options=("sign", "any sign", "significance"))
 
     label: ClassVar[str] = "coefficient changes"
     direction: ClassVar[str] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, np.inf)
     reference: ClassVar[str] = "Karr, Kohnen, Oganian, Reiter and Sanil (2006), section 4"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("kind", self.kind, ("sign", "any sign", "significance"))
-
     def _judge(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
-        weights = [1.0] * len(pairs) if self.weights is None else self.weights
-        total, fits = 0.0, []
-        for weight, (name, (first, second)) in zip(weights, pairs.items(), strict=True):
-            fits.append((name, first, second))
+        total = 0.0
+        for weight, (first, second) in zip(self._weights(len(pairs)), pairs.values(), strict=True):
             a, b, only = _common(first, second)
             if self.kind == "significance":
                 changed = _significant(a, self.level) != _significant(b, self.level)
             else:
                 changed = (a.estimate * b.estimate < 0) & (_significant(a, self.level) | (self.kind == "any sign"))
             total += weight * (int(np.sum(changed)) + only)
-        return Measured(total, table=partial(_table, fits, self.level))
+        return Measured(total, table=partial(_table, pairs, self.level))
 
 
 def interval_overlap(first: Fit, second: Fit, level: float = 0.95) -> tuple[Array, Array, Array]:
-    """I_k and J_k of two fits with the same names, and the gap between intervals in lengths of the first (0 if they touch)."""
+    """I_k and J_k of two fits with the same names, and the gap between intervals in lengths of the first."""
     (low_a, high_a), (low_b, high_b) = _interval(first, level), _interval(second, level)
     i = 0.5 * (_content(low_b, high_b, first) + _content(low_a, high_a, second))
     common = np.minimum(high_a, high_b) - np.maximum(low_a, low_b)
@@ -350,7 +322,9 @@ def _drawn(law: Fit, region: Fit, level: float, draws: int, rng: np.random.Gener
 
 
 def _shape(fit: Fit, unit: Fit) -> tuple[Array, Array]:
-    """The fit's scale matrix in units of another one's standard errors, and its Cholesky factor; a singular law is refused.
+    """The fit's scale matrix in units of another one's standard errors, and its Cholesky factor.
+
+    A singular law is refused.
 
     A common change of scale alters nothing and spares the quadrature badly scaled matrices.
     """
@@ -365,9 +339,8 @@ def _shape(fit: Fit, unit: Fit) -> tuple[Array, Array]:
         return shape, np.asarray(np.linalg.cholesky(shape))
     except np.linalg.LinAlgError:
         what = "The joint law of the coefficients is singular to the last digit"
-        raise InputError(
-            what, without_levels(fit.names), "Centre and rescale the predictors, or use IntervalOverlap"
-        ) from None
+        do = "Centre and rescale the predictors, or use IntervalOverlap"
+        raise InputError(what, without_levels(fit.names), do) from None
 
 
 def _radius(fit: Fit, level: float) -> float:
@@ -382,7 +355,8 @@ def _interval(fit: Fit, level: float) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=256)
 def _quantile(df: float, level: float) -> float:
-    # All releases of a map have the same few degrees of freedom, and the quantile costs more than the rest of an interval.
+    # All releases of a map have the same few degrees of freedom, and the quantile costs more than the rest of an
+    # interval.
     return float(special.ndtri(0.5 + level / 2) if np.isinf(df) else special.stdtrit(df, 0.5 + level / 2))
 
 
@@ -394,13 +368,12 @@ def _content(low: Array, high: Array, fit: Fit) -> Array:
     # Mirror intervals that lie to the right: small upper tails are exact there, differences of numbers near 1 are not.
     flip = a + b > 0
     a, b = np.where(flip, -b, a), np.where(flip, -a, b)
-    mass = (
-        special.ndtr(b) - special.ndtr(a) if np.isinf(fit.df) else special.stdtr(fit.df, b) - special.stdtr(fit.df, a)
-    )
+    below = special.ndtr if np.isinf(fit.df) else partial(special.stdtr, fit.df)
+    mass = below(b) - below(a)
     return np.where(point, (low <= fit.estimate) & (fit.estimate <= high), mass)
 
 
-def _significant(fit: Fit, level: float) -> Any:
+def _significant(fit: Fit, level: float) -> Flags:
     return np.abs(fit.estimate) > _quantile(fit.df, level) * fit.se
 
 
@@ -411,10 +384,10 @@ def _common(first: Fit, second: Fit) -> tuple[Fit, Fit, int]:
     return first.take(both), second.take(both), len(set(first.names) ^ set(second.names))
 
 
-def _table(fits: list[tuple[str, Fit, Fit]], level: float) -> pd.DataFrame:
+def _table(fits: dict[str, tuple[Fit, Fit]], level: float) -> pd.DataFrame:
     """Both fits, coefficient by coefficient."""
     rows = []
-    for model, first, second in fits:
+    for model, (first, second) in fits.items():
         a, b, _ = _common(first, second)
         i, j, _ = interval_overlap(a, b, level)
         overlap = dict(zip(a.names, zip(i, j, strict=True), strict=True))
@@ -422,22 +395,18 @@ def _table(fits: list[tuple[str, Fit, Fit]], level: float) -> pd.DataFrame:
             row: dict[str, Any] = {"model": model, "coefficient": name}
             for side, fit in (("original", first), ("released", second)):
                 if name in fit.names:
-                    k = fit.names.index(name)
-                    half = _quantile(fit.df, level) * fit.se[k]
+                    k, (low, high) = fit.names.index(name), _interval(fit, level)
                     row |= {
                         side: fit.estimate[k],
                         f"{side}_se": fit.se[k],
-                        f"{side}_low": fit.estimate[k] - half,
-                        f"{side}_high": fit.estimate[k] + half,
+                        f"{side}_low": low[k],
+                        f"{side}_high": high[k],
                     }
             row["I"], row["J"] = overlap.get(name, (0.0, 0.0))
             if name in overlap:
-                x, y = row["original"], row["released"]
-                row["sign_switch"] = bool(x * y < 0)
-                row["significance_change"] = bool(
-                    (row["original_low"] <= 0 <= row["original_high"])
-                    != (row["released_low"] <= 0 <= row["released_high"])
-                )
+                k = a.names.index(name)
+                row["sign_switch"] = bool(row["original"] * row["released"] < 0)
+                row["significance_change"] = bool(_significant(a, level)[k] != _significant(b, level)[k])
             rows.append(row)
     return pd.DataFrame(rows).set_index(["model", "coefficient"])
 

@@ -1,69 +1,77 @@
 """Broad utility: how well a model tells released records from original ones.
 
-A propensity score is the estimated probability that a record belongs to the release. If the files cannot be told apart it is c, the
-release's share, for every record. The measures here are the mean squared distance of the scores from c (pMSE) and its kin.
+A propensity score is the estimated probability that a record belongs to the release. If the files cannot be told apart
+it is c, the release's share, for every record. The measures here are the mean squared distance of the scores from c
+(pMSE) and its kin.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from scipy import linalg, special
 
-from ...checks import check_choice, check_integer, check_number
+from ...checks import check_choice, check_integer, check_number, checked
 from ...errors import InputError
+from ...numerics.glm import logistic
 from ...protocols import Array
 from ..base import Measure, Measured, one_thread
-from ..fits.discriminate import design_rows, logistic_scores, tree_scores
-from ..frames import encode
-from .cluster import linkage_cut, pool
+from ..frames import Flags, Ints, as_names, encode
+from ..kernels import grow_tree
+from .cluster import check_cluster_count, linkage_cut, pool
 
-__all__ = ["ClusteredPropensity", "Propensity", "TreePropensity"]
+__all__ = ["ClusteredPropensity", "Propensity", "TreePropensity", "logistic_scores", "polynomial", "tree_scores"]
 
 STATISTICS = ("pMSE", "U", "ratio", "z", "SPECKS")
 RANGES = {"pMSE": (0.0, 0.25), "U": (0.0, np.inf), "ratio": (0.0, np.inf), "z": (-np.inf, np.inf), "SPECKS": (0.0, 1.0)}
 
 
+WOO = "Karr, Oganian, Reiter and Woo, New measures of data utility"
+
+
+def _check_degree(name: str, degree: Any, options: tuple[int | str, ...]) -> int | str:
+    odd = isinstance(degree, (bool, np.timedelta64)) or not isinstance(degree, (int, str, np.integer))
+    if odd or degree not in options:
+        what = f"{name} must be one of {', '.join(map(repr, options))}"
+        raise InputError(what, degree, f"Write {name}=2, for example")
+    return degree if isinstance(degree, str) else int(degree)
+
+
 @dataclass(frozen=True, repr=False)
-class _Scores(Measure):
+class _PropensityMeasure(Measure):
     """What all propensity measures share: the numbers made of the scores, and their null values."""
 
-    columns: Any = None
-    statistic: str = "pMSE"
+    columns: Any = checked(None, as_names)
+    statistic: str = checked("pMSE", check_choice, options=STATISTICS)
     null: str = "independent"
-    permutations: int = 0
-    seed: int = 0
+    permutations: int = checked(0, check_integer, low=0)
+    seed: int = checked(0, check_integer, low=0)
 
     nulls: ClassVar[tuple[str, ...]] = ("independent", "permutation")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("statistic", self.statistic, STATISTICS)
         check_choice("null", self.null, self.nulls)
         object.__setattr__(self, "range", RANGES[self.statistic])
-        object.__setattr__(self, "permutations", check_integer("permutations", self.permutations, low=0))
-        object.__setattr__(self, "seed", check_integer("seed", self.seed, low=0))
         if self.null == "permutation" and self.permutations < 2:
             raise InputError('null="permutation" needs permutations', self.permutations, "Write permutations=50")
         if self.null != "permutation" and self.permutations:
-            raise InputError(
-                "permutations belong to the permutation null", f"null={self.null!r}", 'Write null="permutation"'
-            )
+            what = "permutations belong to the permutation null"
+            raise InputError(what, f"null={self.null!r}", 'Write null="permutation"')
         if self.statistic in ("ratio", "z") and self.null == "none":
-            raise InputError(
-                f"The statistic {self.statistic} needs a null value",
-                "null='none'",
-                'Write null="permutation", permutations=50',
-            )
+            what = f"The statistic {self.statistic} needs a null value"
+            raise InputError(what, "null='none'", 'Write null="permutation", permutations=50')
 
     def plan(self, pooled: Array) -> Any:
         """What depends on the pooled records but not on which file they come from."""
         raise NotImplementedError
 
-    def scores(self, plan: Any, source: Any) -> tuple[Array, int]:
+    def scores(self, plan: Any, source: Flags) -> tuple[Array, int]:
         """Propensity scores, and the number of coefficients (beside the constant) behind them."""
         raise NotImplementedError
 
@@ -96,7 +104,7 @@ class _Scores(Measure):
                 error = _over(mean_error, sd)
         return Measured(parts[self.statistic], error, parts)
 
-    def _permuted(self, plan: Any, source: Any) -> tuple[float, float, float]:
+    def _permuted(self, plan: Any, source: Flags) -> tuple[float, float, float]:
         rng = np.random.default_rng(self.seed)
         shuffled = [rng.permutation(source) for _ in range(self.permutations)]
         c = float(source.mean())
@@ -107,29 +115,29 @@ class _Scores(Measure):
 
 
 @dataclass(frozen=True, repr=False)
-class Propensity(_Scores):
+class Propensity(_PropensityMeasure):
     """pMSE of a logistic model with a polynomial of the variables.
 
     Parameters
     ----------
     degree : 1, 2, 3, "I" or "II"
-        All monomials up to that degree. "I" is Woo's model I, the full quadratic; "II" her model II, which adds cubes and
-        products of two squares, of the raw variables because it is not invariant to their origin.
+        All monomials up to that degree. "I" is Woo's model I, the full quadratic; "II" her model II, which adds cubes
+        and products of two squares, of the raw variables because it is not invariant to their origin.
     columns : names, optional
         Numeric columns stay numbers; others become indicators.
     statistic : "pMSE", "U", "ratio", "z" or "SPECKS"
-        The mean of (score - c)^2, its sum as Woo has it, pMSE over its null value, its distance from it in standard deviations,
-        or the Kolmogorov-Smirnov distance between the scores of the files. All are in ``parts``.
+        The mean of (score - c)^2, its sum as Woo has it, pMSE over its null value, its distance from it in standard
+        deviations, or the Kolmogorov-Smirnov distance between the scores of the files. All are in ``parts``.
     null : "independent", "synthetic" or "permutation"
-        The null value: q c(1 - c)/N for two independent samples and q coefficients; q (1 - c)^2 c/N for a synthetic file drawn
-        from the fitted true model (Snoke et al., 2018); or the mean over ``permutations`` relabelled files.
+        The null value: q c(1 - c)/N for two independent samples and q coefficients; q (1 - c)^2 c/N for a synthetic
+        file drawn from the fitted true model (Snoke et al., 2018); or the mean over ``permutations`` relabelled files.
     permutations, seed : int
         For the permutation null.
 
     Notes
     -----
-    A mask that moves records a little makes files more alike than independent samples: the ratio may be far below 1. Where
-    the files can be separated, scores are the limits 0 and 1.
+    A mask that moves records a little makes files more alike than independent samples: the ratio may be far below 1.
+    Where the files can be separated, scores are the limits 0 and 1.
 
     Examples
     --------
@@ -137,22 +145,16 @@ class Propensity(_Scores):
     0.5
     """
 
-    degree: Any = 1
+    degree: int | str = checked(1, _check_degree, options=(1, 2, 3, "I", "II"))
 
     label: ClassVar[str] = "pMSE"
-    reference: ClassVar[str] = (
-        "Karr, Oganian, Reiter and Woo, New measures of data utility, eq. 2.5; Snoke et al. (2018)"
-    )
+    reference: ClassVar[str] = f"{WOO}, eq. 2.5; Snoke et al. (2018)"
     nulls: ClassVar[tuple[str, ...]] = ("independent", "synthetic", "permutation")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_degree(self.degree, (1, 2, 3, "I", "II"))
 
     def plan(self, pooled: Array) -> Array:
         return design_rows(pooled, self.degree)
 
-    def scores(self, plan: Array, source: Any) -> tuple[Array, int]:
+    def scores(self, plan: Array, source: Flags) -> tuple[Array, int]:
         return logistic_scores(plan, source)[0], len(plan) - 1
 
     def closed_null(self, slopes: int, n: int, c: float) -> tuple[float, float]:
@@ -161,11 +163,11 @@ class Propensity(_Scores):
 
 
 @dataclass(frozen=True, repr=False)
-class TreePropensity(_Scores):
+class TreePropensity(_PropensityMeasure):
     """pMSE of a classification tree (CART) with the meaning of rpart's cp.
 
-    Grown by squared error of the file label and pruned to the subtree that minimises error + cp R(root) per leaf, R(root) = N c(1 - c).
-    That is the exact minimiser; rpart's own recursion sometimes prunes more.
+    Grown by squared error of the file label and pruned to the subtree that minimises error + cp R(root) per leaf,
+    R(root) = N c(1 - c). That is the exact minimiser; rpart's own recursion sometimes prunes more.
 
     Parameters
     ----------
@@ -180,7 +182,8 @@ class TreePropensity(_Scores):
 
     Notes
     -----
-    A release that keeps every margin exactly (rank swapping) offers no first split at all: its value is 0 by construction.
+    A release that keeps every margin exactly (rank swapping) offers no first split at all: its value is 0 by
+    construction.
 
     Examples
     --------
@@ -189,34 +192,26 @@ class TreePropensity(_Scores):
     """
 
     null: str = "none"
-    cp: float = 0.001
-    min_split: int = 20
-    min_leaf: int = 7
-    max_depth: int = 30
+    cp: float = checked(0.001, check_number, low=0)
+    min_split: int = checked(20, check_integer, low=2)
+    min_leaf: int = checked(7, check_integer, low=1)
+    max_depth: int = checked(30, check_integer, low=1)
 
     label: ClassVar[str] = "tree pMSE"
-    reference: ClassVar[str] = (
-        "Karr, Oganian, Reiter and Woo, New measures of data utility, eq. 2.5; Breiman et al. (1984)"
-    )
+    reference: ClassVar[str] = f"{WOO}, eq. 2.5; Breiman et al. (1984)"
     nulls: ClassVar[tuple[str, ...]] = ("none", "permutation")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "cp", check_number("cp", self.cp, low=0))
-        for name, low in (("min_split", 2), ("min_leaf", 1), ("max_depth", 1)):
-            object.__setattr__(self, name, check_integer(name, getattr(self, name), low=low))
-
-    def plan(self, pooled: Array) -> tuple[Array, Any]:
+    def plan(self, pooled: Array) -> tuple[Array, Ints]:
         values = np.ascontiguousarray(pooled.T)
         return values, np.ascontiguousarray(np.argsort(values, axis=1, kind="stable"))
 
-    def scores(self, plan: tuple[Array, Any], source: Any) -> tuple[Array, int]:
+    def scores(self, plan: tuple[Array, Ints], source: Flags) -> tuple[Array, int]:
         scores, leaves = tree_scores(*plan, source, self.cp, self.min_split, self.min_leaf, self.max_depth)
         return scores, leaves - 1
 
 
 @dataclass(frozen=True, repr=False)
-class ClusteredPropensity(_Scores):
+class ClusteredPropensity(_PropensityMeasure):
     """pMSE of the modified logistic model: cluster both files together, then fit a logistic model in every cluster.
 
     Parameters
@@ -239,30 +234,19 @@ class ClusteredPropensity(_Scores):
     0.0
     """
 
-    clusters: int = 100
-    degree: Any = 1
-    separable: str = "limit"
+    clusters: int = checked(100, check_integer, low=1)
+    degree: int | str = checked(1, _check_degree, options=(1, 2, 3))
+    separable: str = checked("limit", check_choice, options=("limit", "share"))
     standardise: bool = False
 
     label: ClassVar[str] = "clustered pMSE"
-    reference: ClassVar[str] = "Karr, Oganian, Reiter and Woo, New measures of data utility, section 2.3"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "clusters", check_integer("clusters", self.clusters, low=1))
-        _check_degree(self.degree, (1, 2, 3))
-        check_choice("separable", self.separable, ("limit", "share"))
+    reference: ClassVar[str] = f"{WOO}, section 2.3"
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
-        if self.clusters > len(state) + len(released):
-            raise InputError(
-                f"clusters must be at most the number of records of both files, {len(state) + len(released)}",
-                self.clusters,
-                "Ask for fewer clusters",
-            )
+        check_cluster_count(self.clusters, len(state) + len(released))
         return super().compare(state, released)
 
-    def plan(self, pooled: Array) -> list[tuple[Any, Array]]:
+    def plan(self, pooled: Array) -> list[tuple[Ints, Array]]:
         if self.standardise:
             # Relabelling must not change the clusters, so the scale is that of both files together.
             pooled = pool(pooled, pooled[:0], True)
@@ -271,7 +255,7 @@ class ClusteredPropensity(_Scores):
         members = np.split(order, np.cumsum(np.bincount(labels))[:-1])
         return [(rows, design_rows(pooled[rows], self.degree)) for rows in members]
 
-    def scores(self, plan: list[tuple[Any, Array]], source: Any) -> tuple[Array, int]:
+    def scores(self, plan: list[tuple[Ints, Array]], source: Flags) -> tuple[Array, int]:
         scores = np.empty(len(source))
         slopes = 0
         for rows, design in plan:
@@ -289,10 +273,11 @@ class ClusteredPropensity(_Scores):
         return slopes * unit, float(np.sqrt(2 * slopes)) * unit
 
 
-def _separation(scores: Array, source: Any) -> float:
+def _separation(scores: Array, source: Flags) -> float:
     """Kolmogorov-Smirnov distance between the scores of the two files.
 
-    Scores that differ by rounding are one: separated records have the limits 0 and 1, and which of them is nearer means nothing.
+    Scores that differ by rounding are one: separated records have the limits 0 and 1, and which of them is nearer means
+    nothing.
     """
     scores = np.round(scores, 9)
     order = np.argsort(scores)
@@ -305,12 +290,98 @@ def _over(a: float, b: float) -> float:
     return a / b if b > 0 else (np.inf if a > 0 else 0.0)
 
 
-def _check_degree(degree: Any, options: tuple[Any, ...]) -> None:
-    if (
-        isinstance(degree, (bool, np.timedelta64))
-        or not isinstance(degree, (int, str, np.integer))
-        or degree not in options
-    ):
-        raise InputError(
-            f"degree must be one of {', '.join(map(repr, options))}", degree, "Write degree=2, for example"
-        )
+# -- models that tell two files apart --------------------------------------------------------------------
+
+
+def polynomial(values: Array, degree: int | str) -> Array:
+    """Monomials of the columns without the constant: all up to a degree, or those of Woo's models "I" and "II".
+
+    >>> polynomial(np.array([[2.0, 3.0]]), 2).tolist()
+    [[2.0, 3.0, 4.0, 6.0, 9.0]]
+    """
+    return _monomials(np.ascontiguousarray(np.asarray(values, dtype=np.float64).T), degree)[1:].T
+
+
+def design_rows(pooled: Array, degree: int | str) -> Array:
+    """Rows of a constant and of the linearly independent monomials of the columns, centred and scaled."""
+    rows = np.ascontiguousarray(pooled.T)
+    if degree == "II":
+        # Not the same functions about another origin: the raw variables, in their own units.
+        rows /= np.maximum(np.abs(rows).max(axis=1), 1e-300)[:, None]
+    else:
+        # A full polynomial spans the same functions about any origin; about the mean it keeps its digits.
+        _standardise(rows)
+    work = _monomials(rows, degree)
+    terms = work[1:]
+    size = _standardise(terms)
+    alive = size > 1e-13
+    if not alive.all():
+        terms = terms[alive]
+        work = np.vstack([work[:1], terms])
+    n = work.shape[1]
+    if len(terms) and (n <= len(terms) or float(np.linalg.eigvalsh(terms @ terms.T / n)[0]) < 1e-8):
+        # An orthogonal basis of what is left spans the same functions and keeps the digits.
+        q, r, _ = linalg.qr(terms.T, mode="economic", pivoting=True)
+        size = np.abs(np.diag(r))
+        work = np.vstack([work[:1], q[:, size > 1e-10 * size[0]].T * np.sqrt(n)])
+    return work
+
+
+def logistic_scores(design: Array, source: Flags) -> tuple[Array, bool]:
+    """Fitted probabilities of a logistic regression, and whether the files can be separated by it.
+
+    ``design`` has one row per coefficient, the first of ones, rows linearly independent. Separated records tend to 0
+    and 1.
+    """
+    start = np.zeros(len(design))
+    start[0] = special.logit(source.mean())
+    fit = logistic.maximise(design, source.astype(np.float64), start)
+    return fit.mean, fit.separated
+
+
+def tree_scores(
+    values: Array, order: Ints, source: Flags, cp: float, min_split: int = 20, min_leaf: int = 7, max_depth: int = 30
+) -> tuple[Array, int]:
+    """Scores of the optimally pruned regression tree and its number of leaves; ``order`` sorts the rows of ``values``.
+
+    Its own kernel, because permutations share the sorted orders: that is what keeps the null distribution quicker than
+    scikit-learn's trees one by one (benchmarks/bench_measures.py).
+    """
+    y = np.asarray(source, dtype=np.float64)
+    c = float(y.mean())
+    if len(values) == 0:  # files of one category have nothing to split by
+        return np.full(len(y), c), 1
+    leaf, leaves = grow_tree(
+        values, order, y, min_split, min_leaf, max_depth, 1e-12 * len(y), cp * len(y) * c * (1 - c)
+    )
+    return (np.bincount(leaf, weights=y) / np.bincount(leaf))[leaf], int(leaves)
+
+
+def _monomials(rows: Array, degree: int | str) -> Array:
+    """A row of ones and the monomials below it."""
+    p, n = rows.shape
+    top = 2 if isinstance(degree, str) else degree
+    terms: list[tuple[int, ...]] = [t for d in range(1, top + 1) for t in combinations_with_replacement(range(p), d)]
+    if degree == "II":
+        terms += [(i, i, j, j) for i in range(p) for j in range(i + 1, p)] + [(i, i, i) for i in range(p)]
+    out = np.empty((len(terms) + 1, n))
+    out[0] = 1.0
+    place: dict[tuple[int, ...], int] = {(): 0}
+    for k, term in enumerate(terms, start=1):
+        if term[:-1] in place:
+            np.multiply(out[place[term[:-1]]], rows[term[-1]], out=out[k])
+        else:
+            out[k] = np.prod(rows[list(term)], axis=0)
+        place[term] = k
+    return out
+
+
+def _standardise(rows: Array) -> Array:
+    """Centre and scale rows in place; returns the sizes they had. Rows without variation are left at zero."""
+    rows -= rows.mean(axis=1)[:, None]
+    # By the largest first: the squares of tiny numbers would vanish.
+    peak = np.maximum(rows.max(axis=1), -rows.min(axis=1))
+    rows /= np.where(peak > 0, peak, 1.0)[:, None]
+    size = np.sqrt(np.einsum("ij,ij->i", rows, rows) / rows.shape[1])
+    rows /= np.where(size > 0, size, 1.0)[:, None]
+    return size * peak

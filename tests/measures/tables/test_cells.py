@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ruvdecision.errors import InputError
 from ruvdecision.measures.tables.cells import common_codes, joint_codes, merge
-from ruvdecision.measures.utility.distribution_steps import step_differences
+from ruvdecision.measures.utility.cdf import step_differences
 
 VALUES = st.lists(st.sampled_from(["x", "y", "z", None]), min_size=1, max_size=12)
 

@@ -16,7 +16,6 @@ from scipy import integrate, optimize, stats
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.measures import frames
 from ruvdecision.measures.base import Measure, Measured
-from ruvdecision.measures.fits.discriminate import logistic_scores, polynomial, tree_scores
 from ruvdecision.measures.fits.estimates import Correlations, Means, Quantiles, Statistic
 from ruvdecision.measures.fits.regression import Fit, Linear, Logistic, Poisson
 from ruvdecision.measures.utility.cdf import MCM, MD, cdf_differences, mcm_maximum
@@ -46,11 +45,17 @@ from ruvdecision.measures.utility.overlap import (
     ellipsoid_overlap,
     interval_overlap,
 )
-from ruvdecision.measures.utility.propensity import ClusteredPropensity, Propensity, TreePropensity
+from ruvdecision.measures.utility.propensity import (
+    ClusteredPropensity,
+    Propensity,
+    TreePropensity,
+    logistic_scores,
+    polynomial,
+    tree_scores,
+)
 from ruvdecision.numerics import generalised_chi2
 
 approx = pytest.approx
-SHARED = places.SHARED
 ROOT = places.ROOT
 
 MASKS = {
@@ -70,15 +75,13 @@ BEST = {"IO": 0.95, "EO": 0.95}
 
 @pytest.fixture(scope="module")
 def reference() -> dict[str, float]:
-    if not SHARED.is_dir():
-        pytest.skip("the directory shared/ with the reference numbers is not beside the project")
-    rows = json.loads((SHARED / "reference" / "empirical.json").read_text("utf-8"))
+    rows = json.loads((places.REFERENCE / "empirical.json").read_text("utf-8"))
     return {f"{r['section'].split('.')[0].split(':')[0].split(' ')[0]} {r['name']}": r["value"] for r in rows}
 
 
 def table(kind: str, name: str) -> pd.DataFrame:
     folder = {"karr": "karr_p3", "woo": "woo_nonlopos"}[kind]
-    data = pd.read_csv(SHARED / "reference" / folder / f"{folder}_{name}.csv", header=None)
+    data = pd.read_csv(places.REFERENCE / folder / f"{folder}_{name}.csv", header=None)
     return data.set_axis(list("abc")[: data.shape[1]], axis=1)
 
 
@@ -1079,23 +1082,13 @@ def test_bad_arguments(make):
         make()
 
 
-def test_a_missing_package_is_named(monkeypatch):
-    from ruvdecision.measures import base
-
-    def absent(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr(base, "import_module", absent)
-    with pytest.raises(UnsupportedError, match=r"k-means needs the package scikit-learn.*Install scikit-learn"):
-        Cluster(clusters=2, method="kmeans")([1, 2], [3, 4])
-
-
 def test_measures_import_no_heavy_library():
     import subprocess
     import sys
 
     code = (
-        "import sys; from ruvdecision.measures import overlap, divergence, cdf, cluster, propensity, distance, marginals, estimates;"
+        "import sys; from ruvdecision.measures.fits import estimates; from ruvdecision.measures.utility import "
+        "overlap, divergence, cdf, cluster, propensity, distance, marginals;"
         "print([m for m in ('sklearn', 'numba', 'statsmodels', 'formulaic') if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

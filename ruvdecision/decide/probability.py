@@ -1,0 +1,517 @@
+"""Probabilities that follow from a map's errors: to meet a threshold, to be on the frontier, to be the best release.
+
+Assumptions. The error of an average is normal, or Student's t with one degree of freedom less than there were
+replicates, if the map says how many. It is taken on the scale of U (or of the measure), where the average was made; a
+threshold on the risk is brought to that scale. Errors of different columns are independent. Between releases they are
+independent (which makes a frontier the least certain), shared (every release errs in the same direction by the same
+number of standard errors, the limit of common random numbers), or correlated by a given amount. Whether one release
+meets a threshold does not depend on that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
+
+from ..checks import Seed, as_generator, as_seed_sequence, check_choice, check_integer, check_number
+from ..errors import InputError
+from ..maps.rumap import RUMap
+from ..maps.scores import Column, Tabulated
+from ..protocols import Array
+from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, MostUseful, directions, first
+from .dominance import minimal, ranks, snapped
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Errors",
+    "check_errors",
+    "check_threshold",
+    "degrees_of",
+    "expected_loss",
+    "frontier_probability",
+    "meets",
+    "of_release",
+    "probabilities",
+    "quantile",
+]
+
+Marks = NDArray[np.bool_]
+CHUNK = 2_000_000
+"""Numbers that are drawn at a time."""
+MANY = 4096
+"""Of more releases than this only those are drawn that can matter."""
+SURELY = 1e-15
+"""An error that is exceeded with less than this probability does not come."""
+AT_ONCE = 16
+"""Draws that share their boxes: more of them make wider boxes, fewer make more passes."""
+PIVOTS = 64
+"""Releases that others are held against where more than two columns are compared."""
+FEW = 256
+"""Fewer releases than this are all looked at."""
+HIGH = 3.0
+"""A release that is good even so many standard errors above its cost is a likely one to dominate others."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How errors of different releases are correlated, as common random numbers make them, and how often they are drawn.
+
+    Parameters
+    ----------
+    correlation : "independent", "shared" or a number from 0 to 1
+        Correlation between the errors of two releases in one column.
+    draws : int, default 2000
+        How often the map is drawn anew; a probability p is then known to within sqrt(p (1 - p) / draws).
+    seed : int, SeedSequence or Generator
+        Where the draws come from.
+    """
+
+    correlation: str | float = "independent"
+    draws: int = 2000
+    seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.correlation, str):
+            check_choice("correlation", self.correlation, ["independent", "shared"])
+        else:
+            check_number("correlation", self.correlation, low=0, high=1)
+        check_integer("draws", self.draws, low=1)
+        if not isinstance(self.seed, np.random.Generator):
+            as_seed_sequence(self.seed)
+
+    def units(self, columns: int, size: int, degrees: float) -> Iterator[Array]:
+        """Blocks of errors in standard errors, each (draws, columns, releases)."""
+        rng, draws = as_generator(self.seed), int(self.draws)
+        rho = {"independent": 0.0, "shared": 1.0}.get(str(self.correlation))
+        rho = float(self.correlation) if rho is None else rho
+        block = max(1, min(draws, CHUNK // max(1, columns * size)))
+        common, own = np.sqrt(rho), np.sqrt(1 - rho)
+        for start in range(0, draws, block):
+            shape = (min(block, draws - start), columns, size)
+            z = own * rng.standard_normal(shape) if own else np.zeros(shape)
+            if common:
+                z += common * rng.standard_normal((*shape[:2], 1))
+            if np.isfinite(degrees):
+                # Errors that are correlated were also estimated together.
+                z /= np.sqrt(rng.chisquare(degrees, (*shape[:2], 1) if common else shape) / degrees)
+            yield z
+
+
+def check_errors(errors: object) -> Errors:
+    """How errors are correlated, as it was given; independent if it was not."""
+    if errors is None:
+        return Errors()
+    if not isinstance(errors, Errors):
+        do = 'Write errors=ruv.decide.Errors("shared", draws=2000, seed=0)'
+        raise InputError("errors must say how errors of releases are correlated", errors, do)
+    return errors
+
+
+def check_threshold(rumap: RUMap, max_risk: float, tolerance: float = 1e-9) -> tuple[float, float]:
+    """The threshold and how far above it a risk may lie and still meet it."""
+    score = rumap.risk_score
+    threshold = check_number("max_risk", max_risk, infinite=True)
+    tolerance = check_number("tolerance", tolerance, low=0, high=1, open_high=True)
+    known = rumap.risk[np.isfinite(rumap.risk)]
+    highest = max(score.highest, float(known.max(initial=-np.inf)))
+    if score.lowest == 0.0 and threshold <= 0:
+        raise InputError(
+            f"max_risk must be positive, as the risk is a {score.name}", threshold, "Give a threshold above zero"
+        )
+    if threshold == -np.inf:
+        raise InputError("max_risk must be a number", threshold, "Give a threshold that a release can meet")
+    if threshold > highest and not np.isinf(threshold):
+        raise InputError(
+            f"max_risk must be at most {highest:g}, as the risk is a {score.name}",
+            threshold,
+            "Give a threshold that the risk can take",
+        )
+    return threshold, 0.0 if np.isinf(threshold) else tolerance * max(abs(threshold), score.scale(rumap.before[0]))
+
+
+def degrees_of(rumap: RUMap) -> float:
+    """Degrees of freedom of the map's errors: replicates less one, infinite where the map does not say."""
+    said = rumap.attrs.get("replicates")
+    counts = [
+        r
+        for r in (said if isinstance(said, list) else [said])
+        if isinstance(r, (int, np.integer)) and not isinstance(r, bool) and r > 1
+    ]
+    return float(min(counts) - 1) if counts else np.inf
+
+
+def quantile(confidence: float, degrees: float = np.inf) -> float:
+    """How many standard errors a one-sided bound of this confidence lies away.
+
+    >>> round(quantile(0.95), 3), round(quantile(0.95, 4), 3)
+    (1.645, 2.132)
+    """
+    return float(ndtri(confidence) if np.isinf(degrees) else stdtrit(degrees, confidence))
+
+
+def cumulative(z: Array | float, degrees: float) -> Array:
+    """Probability that an error is at most z standard errors."""
+    return np.asarray(ndtr(z) if np.isinf(degrees) else stdtr(degrees, z))
+
+
+def meets(rumap: RUMap, threshold: float, slack: float = 0.0) -> Array:
+    """Probability that each release's risk is truly at most the threshold.
+
+    One or zero where the risk is exact, NaN where it or its error is not known.
+
+    >>> from ruvdecision.protocols import Value
+    >>> rumap = RUMap.build(labels=["a"], intruder=Value(np.array([2.2]), np.array([0.1])), scientist=[1.0])
+    >>> round(float(meets(rumap, 0.5)[0]), 4)
+    0.9772
+    """
+    risk = rumap.risk
+    said = np.where(np.isnan(risk), np.nan, (risk <= threshold + slack).astype(float))
+    base = _base(rumap, "risk", "lower")
+    uncertain = ~(base.errors == 0)
+    if not np.any(uncertain) or np.isinf(threshold):
+        return said
+    edge = base.threshold(threshold + slack)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        z = (base.values - edge) / base.errors * (1.0 if base.better == "higher" else -1.0)
+    # An infinite value with an infinite error says nothing.
+    return np.where(uncertain & ~np.isnan(risk), cumulative(z, degrees_of(rumap)), said)
+
+
+def frontier_probability(rumap: RUMap, better: Mapping[str, str], errors: Errors, tolerance: float = 1e-12) -> Array:
+    """Probability that each release is truly on the frontier of these columns; NaN counts as never."""
+    return _counted(rumap, better, errors, tolerance)[0]
+
+
+def of_release(
+    rumap: RUMap,
+    position: int,
+    better: Mapping[str, str],
+    errors: Errors,
+    criterion: Criterion,
+    threshold: float,
+    candidates: Marks,
+) -> tuple[float, float]:
+    """Probability that one release is truly on the frontier, and that it is truly the best of those that are allowed.
+
+    ``candidates`` marks the releases that compete; ``threshold`` is infinite where there is none.
+    """
+    ends = {**PLAIN, **better}
+    asked = [*better, *criterion.needs, *criterion.arguments, *(["risk"] if np.isfinite(threshold) else [])]
+    names = list(dict.fromkeys(asked))
+    bases = [_base(rumap, n, ends.get(n, "higher")) for n in names]
+    known = ~np.any([np.isnan(b.values) for b in bases], axis=0)
+    if not known[position]:
+        return float("nan"), float("nan")
+    at = int(np.sum(known[:position]))
+    costs, scale = _costs(bases, known, 1e-12)
+    front = [names.index(n) for n in better]
+    if not scale.any():
+        c = costs[front]
+        return float(not np.any((c <= c[:, [at]]).all(axis=0) & (c < c[:, [at]]).any(axis=0))), 1.0
+    columns = {n: rumap.column(n) for n in names}
+    shown = {n: (c.value[known], _known(c.value, c.error)[known]) for n, c in columns.items()}
+    # A draw that is worse on the scale of the average is worse on the shown scale, by as many standard errors.
+    signs = [1.0 if ends.get(n, "higher") == "lower" else -1.0 for n in names]
+    fits = np.asarray(candidates, dtype=bool)[known]
+    degrees = degrees_of(rumap)
+    j = names.index("risk") if np.isfinite(threshold) else 0
+    edge = _edge(bases[j], threshold) if np.isfinite(threshold) else np.inf
+    if fits.size > MANY and isinstance(criterion, MostUseful):
+        far = quantile(1 - SURELY, degrees)
+        useful, error = shown["utility"]
+        play = (costs[front] - far * scale[front] <= (costs[front] + far * scale[front])[:, [at]]).all(axis=0)
+        rival = fits & (useful + far * error >= useful[at] - far * error[at])
+        if np.isfinite(threshold):
+            rival &= costs[j] - far * scale[j] <= edge
+        play |= rival
+        play[at] = True
+        at, fits, costs, scale = int(np.sum(play[:at])), fits[play], costs[:, play], scale[:, play]
+        shown = {n: (value[play], error[play]) for n, (value, error) in shown.items()}
+    on = best = 0
+    for units in errors.units(len(names), fits.size, degrees):
+        drawn = costs + scale * units
+        mine, others = drawn[:, front, at, None], drawn[:, front]
+        on += int(np.sum(~np.any((others <= mine).all(axis=1) & (others < mine).any(axis=1), axis=1)))
+        values = {n: shown[n][0] + shown[n][1] * units[:, i] * signs[i] for i, n in enumerate(names)}
+        allowed = np.broadcast_to(fits, drawn[:, 0].shape)
+        if np.isfinite(threshold):
+            allowed = allowed & (drawn[:, j] <= edge)
+        winner = first(criterion.tiers(values), allowed)
+        best += int(np.sum((winner == at) & allowed.any(axis=1)))
+    return on / errors.draws, best / errors.draws
+
+
+def expected_loss(rumap: RUMap, criterion: ExpectedLoss, errors: Errors) -> Array:
+    """The agency's loss of each release, averaged over the errors of the columns that it looks at.
+
+    Every release meets the same errors, in standard errors, and their mirror image, so that releases are compared
+    sharply.
+    """
+    columns = {n: rumap.column(n) for n in criterion.arguments}
+    values = {n: c.value for n, c in columns.items()}
+    scale = {n: _known(c.value, c.error) for n, c in columns.items()}
+    uncertain = np.any([e > 0 for e in scale.values()], axis=0)
+    exact = criterion.value(values)
+    if not np.any(uncertain):
+        return exact
+    rows = np.flatnonzero(uncertain)
+    total, count = np.zeros(rows.size), 0
+    # One column of errors for all releases: common numbers.
+    for units in Errors("shared", max(1, errors.draws // 2), errors.seed).units(len(values), 1, degrees_of(rumap)):
+        for side in (1.0, -1.0):
+            drawn = {n: values[n][rows] + side * scale[n][rows] * units[:, j] for j, n in enumerate(values)}
+            total += criterion.value(drawn).sum(axis=0)
+            count += len(units)
+    result = exact.copy()
+    result[rows] = total / count
+    lost = np.isnan(result) & ~np.isnan(exact)
+    if np.any(lost):
+        raise InputError(
+            "loss must be defined within the errors of risk and utility",
+            f"NaN around {rumap.releases[int(np.argmax(lost))]}",
+            "Let it take any risk and utility",
+        )
+    return result
+
+
+def probabilities(
+    rumap: RUMap, max_risk: float | None = None, *, columns: Columns | None = None, errors: Errors | None = None
+) -> pd.DataFrame:
+    """Table of what the errors of the map make uncertain, one row per release.
+
+    Parameters
+    ----------
+    rumap : RUMap
+        The map.
+    max_risk : float, optional
+        The threshold; without it there is no column ``meets``.
+    columns : list or mapping, optional
+        The columns of the frontier, as for `frontier`.
+    errors : Errors, optional
+        How errors of different releases are correlated, and how often they are drawn; independent if not given.
+
+    Returns
+    -------
+    DataFrame
+        ``release``, ``meets`` (probability that the risk is truly at most ``max_risk``), ``on_frontier`` (that no
+        other release truly dominates it), ``best`` (that it truly is the most useful release allowed) and
+        ``converged``.
+
+    Examples
+    --------
+    >>> from ruvdecision.protocols import Value
+    >>> rumap = RUMap.build(
+    ...     labels=["a", "b"], intruder=Value(np.array([2.2, 1.0]), np.array([0.1, 0.1])), scientist=[0.5, 0.25]
+    ... )
+    >>> probabilities(rumap, max_risk=0.5).round(3)[["release", "meets", "on_frontier"]].values.tolist()
+    [['a', 0.977, 1.0], ['b', 0.0, 1.0]]
+    """
+    import pandas as pd
+
+    better = directions(rumap, columns)
+    threshold = np.inf if max_risk is None else sum(check_threshold(rumap, max_risk))
+    how = check_errors(errors)
+    table = pd.DataFrame({"release": list(rumap.releases)})
+    if max_risk is not None:
+        table["meets"] = meets(rumap, threshold)
+    if list(better.items()) == list(PLAIN.items()) and not isinstance(how.seed, np.random.Generator):
+        # A seed gives both the same draws, so that one pass is enough; a Generator moves on between them.
+        table["on_frontier"], table["best"] = _counted(rumap, better, how, 1e-12, threshold)
+    else:
+        table["on_frontier"] = frontier_probability(rumap, better, how)
+        table["best"] = _counted(rumap, PLAIN, how, 1e-12, threshold, front=False)[1]
+    table["converged"] = np.array(rumap.converged)
+    return table
+
+
+# -- the scale of the errors ---------------------------------------------------------------------------
+
+
+class _Base(NamedTuple):
+    """A column on the scale on which its average was made."""
+
+    values: Array
+    errors: Array
+    better: str
+    threshold: Callable[[float], float]
+    """Takes a threshold on the shown scale to this one."""
+
+
+def _base(rumap: RUMap, name: str, end: str) -> _Base:
+    plain = _Base(*rumap.column(name), end, float)
+    if name not in PLAIN or not np.any(plain.errors):
+        return plain
+    axis = rumap.axis(name)
+    score, before = axis.score, axis.before
+    if isinstance(score, Column):
+        if score.score is None:
+            return plain
+        value, score = rumap.column(score.column), score.score
+    else:
+        assert axis.value is not None  # the score is a function of it
+        value = axis.value
+        if score.relative and np.unique(before).size > 1:
+            return plain  # one U0 per release: only the shown scale is common to all
+    if isinstance(score, Tabulated):
+        return plain  # its inverse is known between the stored values only
+    flipped = "higher" if end == "lower" else "lower"
+    inverse, reference = score.inverse, before if score.relative else None
+    return _Base(value.value, value.error, flipped, lambda t: inverse(t, reference))
+
+
+def _costs(bases: list[_Base], known: Marks, tolerance: float) -> tuple[Array, Array]:
+    """Values, less is better, with ties made equal, and their errors, both (columns, releases)."""
+    values = np.stack([snapped(b.values[known] if b.better == "lower" else -b.values[known], tolerance) for b in bases])
+    return values, np.stack([_known(b.values[known], b.errors[known]) for b in bases])
+
+
+def _known(values: Array, errors: Array) -> Array:
+    """Errors to draw with: none where a value is infinite or its error is not known."""
+    return np.where(np.isfinite(values) & np.isfinite(errors), errors, 0.0)
+
+
+def _edge(base: _Base, threshold: float) -> float:
+    """The threshold as a cost."""
+    edge = float(base.threshold(threshold))
+    return edge if base.better == "lower" else -edge
+
+
+def _counted(
+    rumap: RUMap,
+    better: Mapping[str, str],
+    errors: Errors,
+    tolerance: float,
+    threshold: float | None = None,
+    front: bool = True,
+) -> tuple[Array, Array]:
+    """How probably each release is on the frontier, and is the most useful of those that meet the threshold.
+
+    Both come from the same draws. The second needs a threshold, and risk and utility as the columns; what was not
+    asked for is zero.
+    """
+    bases = [_base(rumap, name, end) for name, end in better.items()]
+    known = ~np.any([np.isnan(b.values) for b in bases], axis=0)
+    on, best = np.zeros(rumap.size), np.zeros(rumap.size)
+    if not known.any():
+        return on, best
+    costs, scale = _costs(bases, known, tolerance)
+    maps = DrawnMaps(costs, scale)
+    edge = None if threshold is None else _edge(bases[0], threshold) if np.isfinite(threshold) else threshold
+    if not scale.any():
+        if front:
+            on[known] = minimal(np.stack([ranks(c, tolerance) for c in costs], axis=1))
+        if edge is not None:
+            best[known] = maps.winners(np.zeros((1, *costs.shape)), edge)
+        return on, best
+    for units in errors.units(len(costs), costs.shape[1], degrees_of(rumap)):
+        if front:
+            on[known] += maps.fronts(units)
+        if edge is not None:
+            best[known] += maps.winners(units, edge)
+    return on / errors.draws, best / errors.draws
+
+
+# -- drawn maps ----------------------------------------------------------------------------------------
+
+
+class DrawnMaps:
+    """Fronts and winners of many drawn maps: releases have costs (columns, releases), less is better, and errors.
+
+    A few draws at a time give every release a box: its lowest and highest drawn cost in each column. A release whose
+    box lies wholly above the box of another one is dominated in each of these draws, whatever they are exactly, so that
+    leaving it out changes no front. What remains is usually a small part of the map. Time grows with draws times
+    releases, and with the sort of what remains.
+    """
+
+    def __init__(self, costs: Array, scale: Array) -> None:
+        self.costs, self.scale = costs, scale
+        self._pivots = _likely(costs + HIGH * scale) if costs.shape[1] > FEW else None
+
+    def fronts(self, units: Array) -> Array:
+        """In how many drawn maps each release is on the front; ``units`` are errors (draws, columns, releases)."""
+        hits = np.zeros(self.costs.shape[1])
+        for part, low, high in self._boxes(units):
+            rest = slice(None) if self._pivots is None else np.flatnonzero(~_above(high[:, self._pivots], low))
+            drawn = self.costs[:, rest] + self.scale[:, rest] * part[:, :, rest]
+            if len(self.costs) == 2:
+                hits[rest] += _on_front(drawn[:, 0], drawn[:, 1]).sum(axis=0)
+            else:
+                hits[rest] += sum(minimal(np.stack([ranks(c, 0.0) for c in draw], axis=1)) for draw in drawn)
+        return hits
+
+    def winners(self, units: Array, edge: float) -> Array:
+        """In how many drawn maps each release has the least second cost of those whose first cost is at most ``edge``.
+
+        Ties go to the lower first cost, ties in both to the release that is listed first.
+        """
+        hits = np.zeros(self.costs.shape[1])
+        for part, low, high in self._boxes(units):
+            safe = high[0] <= edge
+            # Whatever is drawn, somebody who is allowed costs no more than this.
+            ceiling = high[1][safe].min() if safe.any() else np.inf
+            rest = np.flatnonzero((low[0] <= edge) & (low[1] <= ceiling))
+            if not rest.size:
+                continue
+            first, second = np.moveaxis(self.costs[:2, rest] + self.scale[:2, rest] * part[:, :2, rest], 1, 0)
+            allowed = first <= edge
+            lowest = np.where(allowed, second, np.inf).min(axis=1, keepdims=True)
+            allowed &= second <= lowest
+            lowest = np.where(allowed, first, np.inf).min(axis=1, keepdims=True)
+            allowed &= first <= lowest
+            winner = np.argmax(allowed, axis=1)[allowed.any(axis=1)]
+            hits[rest] += np.bincount(winner, minlength=rest.size)
+        return hits
+
+    def _boxes(self, units: Array) -> Iterator[tuple[Array, Array, Array]]:
+        """A few draws at a time, with the lowest and the highest cost of each release in them."""
+        for start in range(0, len(units), AT_ONCE):
+            part = units[start : start + AT_ONCE]
+            # Rounding keeps order, so that these are costs of drawn maps to the last digit.
+            yield part, self.costs + self.scale * part.min(axis=0), self.costs + self.scale * part.max(axis=0)
+
+
+def _likely(costs: Array) -> NDArray[np.intp]:
+    """Positions of releases that dominate many others."""
+    places = np.stack([ranks(c, 0.0) for c in costs], axis=1)
+    front = np.flatnonzero(minimal(places))
+    if len(costs) <= 2 or front.size <= PIVOTS:
+        return front
+    return front[np.argsort(places[front].sum(axis=1), kind="stable")[:PIVOTS]]
+
+
+def _above(pivots: Array, low: Array) -> Marks:
+    """True for each column of ``low`` that is above some column of ``pivots`` everywhere."""
+    if len(low) == 1:
+        return low[0] > pivots[0].min()
+    if len(low) == 2:
+        order = np.argsort(pivots[0], kind="stable")
+        lowest = np.r_[np.inf, np.minimum.accumulate(pivots[1, order])]
+        return lowest[np.searchsorted(pivots[0, order], low[0], side="left")] < low[1]
+    found = np.zeros(low.shape[1], dtype=bool)
+    for pivot in pivots.T:
+        found |= (low > pivot[:, None]).all(axis=0)
+    return found
+
+
+def _on_front(x: Array, y: Array) -> Marks:
+    """Fronts of many drawn maps at once, each row one map; less is better in both."""
+    order = np.lexsort((y, x), axis=-1)
+    x, y = np.take_along_axis(x, order, -1), np.take_along_axis(y, order, -1)
+    lowest = np.minimum.accumulate(y, axis=-1)
+    good = np.ones(x.shape, dtype=bool)
+    good[:, 1:] = y[:, 1:] < lowest[:, :-1]
+    # Points that tie in both share the verdict of the first of them.
+    twin = np.zeros(x.shape, dtype=bool)
+    twin[:, 1:] = (x[:, 1:] == x[:, :-1]) & (y[:, 1:] == y[:, :-1])
+    leader = np.maximum.accumulate(np.where(twin, 0, np.arange(x.shape[-1])), axis=-1)
+    good = np.take_along_axis(good, leader, -1)
+    result = np.empty_like(good)
+    np.put_along_axis(result, order, good, -1)
+    return result

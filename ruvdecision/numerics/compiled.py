@@ -1,0 +1,43 @@
+"""Inner loops that array operations cannot express, compiled by numba when one of them is first called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any
+
+__all__ = ["compiled"]
+
+
+def compiled(
+    *helpers: Callable[..., Any], fastmath: frozenset[str] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a function that is plain Python and gives the same answer without numba, only slowly.
+
+    ``helpers`` are the functions of the same kind that it calls, ``fastmath`` the liberties that the compiler may take
+    with sums. The machine code is cached on disk, so that a new process does not compile again. Nothing runs in
+    parallel: results do not depend on the number of threads. The plain function stays at ``__wrapped__``.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @cache
+        def machine_code() -> Callable[..., Any]:
+            import numba
+            from numba.extending import register_jitable
+
+            for helper in helpers:
+                register_jitable(helper)
+            options = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath) if fastmath else False}
+            try:
+                return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return]
+            except RuntimeError:
+                # No directory that could hold the cache: compile for this process alone.
+                return numba.njit(**options)(function)  # type: ignore[no-any-return]
+
+        @wraps(function)
+        def call(*arguments: Any) -> Any:
+            return machine_code()(*arguments)
+
+        return call
+
+    return decorate
