@@ -61,7 +61,7 @@ class Desk:
 
     Examples
     --------
-    >>> from ruvdecision.explore.lessons import LESSONS
+    >>> from ruvdecision.explore import LESSONS
     >>> answer = Desk(LESSONS).answer("scene", {"topic": "normal", "n": "10", "max_risk": "0.5"})
     >>> answer.status, json.loads(answer.body)["chosen"]["label"]
     (200, 'Noise(variance=2.08) | Microaggregate(groups=1)')
