@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ..maps.rumap import RUMap
+from ..protocols import Array
 from .controls import Control, Slider
 
-__all__ = ["Built", "Law", "Lesson", "Panel", "ending"]
+__all__ = ["Built", "Drawable", "Law", "Lesson", "Panel", "ending"]
+
+
+class Drawable(Protocol):
+    """A law that the page can draw."""
+
+    def cdf(self, at: Any, /) -> Array: ...
+
+    def mean(self) -> Any: ...
+
+    def var(self) -> Any: ...
 
 
 @dataclass(frozen=True)
 class Law:
     """One number that a user wants: its law before and after the release, and what the example has in store.
 
-    ``prior`` and ``posterior`` need ``cdf``, ``mean`` and ``var``; a vector target has one law per ``component``.
+    A vector target has one law per ``component``.
     """
 
     name: str
-    posterior: Any
-    prior: Any = None
+    posterior: Drawable
+    prior: Drawable | None = None
     estimate: float | None = None
     truth: float | None = None
     component: int | None = None
