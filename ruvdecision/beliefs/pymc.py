@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 
 from ..checks import check_integer, check_text
 from ..errors import InputError
+from ..protocols import Array
 from ..targets import BaseTarget, Kind
 
-if TYPE_CHECKING:
-    from ..engines.pymc.model import Anatomy
-
-__all__ = ["PyMCBelief", "quiet_pymc"]
+__all__ = ["BuiltModel", "PyMCBelief", "cheap_mode", "keeping_starts", "quiet", "quiet_pymc"]
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -77,7 +76,7 @@ class PyMCBelief:
         put("name", None if name is None else check_text("name", name, "Leave it out, or say what is believed"))
 
     @property
-    def _built(self) -> dict[int, Any]:
+    def _built(self) -> dict[int, BuiltModel]:
         # Not a field: what was built is no part of what is believed.
         return self.__dict__.setdefault("_models", {})  # type: ignore[no-any-return]
 
@@ -98,19 +97,17 @@ class PyMCBelief:
         return tuple(self._some.names)
 
     @property
-    def _some(self) -> Anatomy:
+    def _some(self) -> BuiltModel:
         """The model for some number of records: what it is in words does not depend on that, and building takes time."""
-        return self.anatomy(self.size or max(self._built, default=2))
+        return self.built(self.size or max(self._built, default=2))
 
-    def anatomy(self, n: int) -> Anatomy:
-        """The model for ``n`` records, built once and taken apart."""
+    def built(self, n: int) -> BuiltModel:
+        """The model for ``n`` records, built once and looked at."""
         if n not in self._built:
-            from ..engines.pymc.model import Anatomy
-
             if len(self._built) >= 8:
                 self._built.pop(next(iter(self._built)))
-            self._built[n] = Anatomy.of(self, n)
-        return self._built[n]  # type: ignore[no-any-return]
+            self._built[n] = BuiltModel.of(self, n)
+        return self._built[n]
 
     def build(self, n: int) -> Any:
         """Call the builder and check what it gives back."""
@@ -137,7 +134,7 @@ class PyMCBelief:
 
     def check_names(self, target: BaseTarget, n: int) -> None:
         """Refuse a parameter that is not in the model, and a row that is not in the file, before anything is compiled."""
-        names = self.anatomy(n).names
+        names = self.built(n).names
         for term in target.terms:
             if term.kind is Kind.PARAMETER and term.name not in names:
                 raise InputError(
@@ -152,7 +149,7 @@ class PyMCBelief:
 
     def draw_with_parameters(self, rng: np.random.Generator) -> tuple[Any, dict[str, Any]]:
         """Draw records and the parameters that they came from."""
-        return self.anatomy(self.records).draw(rng)
+        return self.built(self.records).draw(rng)
 
     def describe(self) -> str:
         """What is believed, in words."""
@@ -167,9 +164,262 @@ class PyMCBelief:
         return f"PyMCBelief({getattr(self.builder, '__name__', type(self.builder).__name__)}, records={self.variable!r}{size})"
 
 
+@dataclass(frozen=True, eq=False)
+class BuiltModel:
+    """One built model: which variable holds the records, and how they come from the parameters.
+
+    ``kind`` says what the records are given the parameters:
+    ``"normal"`` (independent and normal, entry by entry), ``"mvnormal"`` (independent normal rows),
+    ``"elementwise"`` (independent, any law), or ``"joint"`` (rows depend on each other, or something else in the model
+    depends on them).
+    """
+
+    belief: PyMCBelief = field(repr=False)
+    n: int
+    model: Any = field(repr=False)
+    x: Any = field(repr=False)
+    shape: tuple[int, ...]
+    kind: str
+    discrete: bool
+    order: tuple[str, ...] = field(repr=False)
+    """Names of the free variables as the builder made them."""
+    kept: dict[type, Any] = field(default_factory=dict, repr=False)
+    """What engines made of it, by its type: compiled once, gone with the belief."""
+
+    # -- making --------------------------------------------------------------------------------------
+
+    @classmethod
+    def of(cls, belief: PyMCBelief, n: int) -> Self:
+        """Build the model for ``n`` records and look at it."""
+        quiet_pymc()  # first, and quietly: PyMC's own imports give notices
+        from pymc.model.transform.conditioning import remove_value_transforms
+
+        name = belief.variable
+        model = belief.build(n)
+        if name not in model.named_vars:
+            raise InputError(
+                "The model has no variable for the records",
+                f"no {name!r} among {', '.join(model.named_vars) or 'no variables'}",
+                "Name it with PyMCBelief(builder, records=...)",
+            )
+        x = model[name]
+        if x in model.observed_RVs:
+            do = "Leave out observed=: the records are what nobody outside the agency has seen"
+            raise InputError("The records must not be observed in the model", name, do)
+        free, order = x in model.free_RVs, tuple(v.name for v in model.free_RVs)
+        if free and model.rvs_to_transforms.get(x) is not None:
+            with quiet():
+                model = keeping_starts(model, lambda m: remove_value_transforms(m, [m[name]]))
+            x = model[name]
+        shape = _shape(x)
+        if len(shape) not in (1, 2) or shape[0] != n:
+            raise InputError(
+                f"The variable {name!r} must hold {n} records, one per row",
+                f"shape {shape}",
+                "Write shape=n, or shape=(n, k) for k variables, with the n that the builder is given",
+            )
+        kind = _kind(model, x, shape) if free else "joint"
+        return cls(belief, n, model, x, shape, kind, np.dtype(x.dtype).kind in "iub", order)
+
+    # -- words and sizes -----------------------------------------------------------------------------
+
+    @property
+    def k(self) -> int:
+        """How many variables a record has."""
+        return self.shape[1] if len(self.shape) == 2 else 1
+
+    @property
+    def scalar(self) -> bool:
+        """True if a record is one number."""
+        return len(self.shape) == 1
+
+    @cached_property
+    def free(self) -> list[Any]:
+        """The free variables other than the records."""
+        return sorted((rv for rv in self.model.free_RVs if rv is not self.x), key=lambda rv: self.order.index(rv.name))
+
+    @cached_property
+    def derived(self) -> list[Any]:
+        """Deterministic quantities of the parameters alone."""
+        from pytensor.graph.traversal import ancestors
+
+        return [d for d in self.model.deterministics if d is not self.x and self.x not in set(ancestors([d]))]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What a target may name."""
+        return tuple(v.name for v in (*self.free, *self.derived))
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each named quantity."""
+        return {v.name: _shape(v) for v in (*self.free, *self.derived)}
+
+    @property
+    def continuous(self) -> bool:
+        """True if no parameter is discrete."""
+        return all(np.dtype(v.dtype).kind == "f" for v in self.free)
+
+    def describe(self) -> str:
+        """The model in words: what the records are given the parameters, and the parameters' names."""
+        law = _law(self.x) if self.x in self.model.free_RVs else "made from other variables"
+        names = ", ".join(v.name for v in self.free)
+        return f"the records to be {law}" + (f" with {names} unknown" if names else "")
+
+    # -- forward -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def flat(self) -> tuple[str, ...]:
+        """Names of variables with a flat prior, which has no law to draw from."""
+        from pytensor.graph.traversal import ancestors
+
+        outputs = [self.x, *self.free, *self.derived]
+        flat = [
+            v
+            for v in set(ancestors(outputs))
+            if v.owner is not None and type(v.owner.op).__name__ in ("FlatRV", "HalfFlatRV")
+        ]
+        return tuple(sorted(v.name or "?" for v in flat))
+
+    @property
+    def improper(self) -> bool:
+        """True if some prior is flat."""
+        return bool(self.flat)
+
+    def _refuse_flat(self) -> None:
+        if self.flat:
+            raise InputError(
+                "A flat prior has no law to draw from", ", ".join(self.flat), "Give it a proper prior, or pass data="
+            )
+
+    @cached_property
+    def _forward(self) -> Any:
+        from pymc.pytensorf import compile as compile_forward
+
+        self._refuse_flat()
+        with quiet():
+            return compile_forward([], [self.x, *self.free, *self.derived], mode=cheap_mode(), random_seed=0)
+
+    @cached_property
+    def _priors(self) -> Any:
+        """Many draws of the parameters in one call, or None where the graph cannot be batched."""
+        import pytensor.tensor as pt
+        from pymc.pytensorf import compile as compile_forward
+        from pytensor.graph.replace import vectorize_graph
+        from pytensor.graph.traversal import ancestors
+
+        random = lambda graphs: [  # noqa: E731
+            v for v in set(ancestors(graphs)) if v.owner is not None and hasattr(v.owner.op, "dist_params")
+        ]
+        count, batched = pt.lscalar("count"), {}
+        for v in random(self.free):
+            for p in v.owner.op.dist_params(v.owner):
+                if not random([p]):
+                    batched[p] = pt.alloc(p, count, *(p.shape[i] for i in range(p.ndim)))
+        try:
+            with quiet():
+                return compile_forward(
+                    [count], vectorize_graph(list(self.free), batched), mode=cheap_mode(), random_seed=0
+                )
+        except (NotImplementedError, ValueError, TypeError):
+            return None
+
+    def prior(self, count: int, rng: np.random.Generator) -> dict[str, Array]:
+        """Many independent draws of the free parameters from their prior, ``(count,) + shape`` each, or fewer where that is slow."""
+        self._refuse_flat()
+        if self._priors is not None:
+            _reseed(self._priors, rng)
+            with quiet():
+                found = self._priors(count)
+            if all(np.shape(a) == (count, *self.shapes[v.name]) for v, a in zip(self.free, found, strict=True)):
+                return {v.name: np.asarray(a) for v, a in zip(self.free, found, strict=True)}
+        # One call per draw is slow: a tenth will do.
+        rows = [self.draw(rng)[1] for _ in range(max(500, count // 10))]
+        return {v.name: np.stack([row[v.name] for row in rows]) for v in self.free}
+
+    @cached_property
+    def prior_draws(self) -> dict[str, Array]:
+        """Draws from the prior for what is known before any release, the same whoever asks."""
+        return self.prior(20_000, np.random.default_rng(20_000))
+
+    def draw(self, rng: np.random.Generator) -> tuple[Array, dict[str, Array]]:
+        """Parameters from the prior and records from them: ``(records, parameters)``."""
+        function = self._forward
+        _reseed(function, rng)
+        with quiet():
+            found = function()
+        records = np.asarray(found[0])
+        return records, {v.name: np.asarray(a) for v, a in zip((*self.free, *self.derived), found[1:], strict=True)}
+
+
 def quiet_pymc() -> Any:
     """PyMC, imported without the notices that its libraries print about their own future."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import pymc
     return pymc
+
+
+def quiet() -> Any:
+    """Silence notices that PyMC and PyTensor give about themselves."""
+    return _Quiet()
+
+
+class _Quiet(warnings.catch_warnings):
+    def __enter__(self) -> Any:
+        log = super().__enter__()
+        warnings.simplefilter("ignore")
+        return log
+
+
+def cheap_mode() -> Any:
+    """Numpy code, and as few rewrites as stable numbers need."""
+    from pytensor.compile.mode import Mode
+
+    # Stable forms of log-sum-exp and the like are wanted; compiled code is not.
+    return Mode(linker="py", optimizer="fast_compile").including("canonicalize", "stabilize")
+
+
+def keeping_starts(model: Any, change: Callable[[Any], Any]) -> Any:
+    """A changed copy of a model with the starting values (``initval=``) of the old one, which PyMC cannot copy."""
+    starts = {rv.name: value for rv, value in model.rvs_to_initial_values.items() if value is not None}
+    for rv in list(model.rvs_to_initial_values):
+        model.rvs_to_initial_values[rv] = None
+    found = change(model)
+    for name, value in starts.items():
+        if name in found.named_vars and found[name] in found.rvs_to_initial_values:
+            found.rvs_to_initial_values[found[name]] = value
+    return found
+
+
+def _reseed(function: Any, rng: np.random.Generator) -> None:
+    from pymc.pytensorf import reseed_rngs
+
+    holders = [v for v in function.get_shared() if isinstance(v.get_value(borrow=True), np.random.Generator)]
+    reseed_rngs(holders, int(rng.integers(2**63)))
+
+
+def _shape(variable: Any) -> tuple[int, ...]:
+    known = variable.type.shape
+    return tuple(int(s) for s in (known if None not in known else variable.shape.eval(mode=cheap_mode())))
+
+
+def _kind(model: Any, x: Any, shape: tuple[int, ...]) -> str:
+    from pytensor.graph.traversal import ancestors
+
+    others = [v for v in (*model.basic_RVs, *model.potentials) if v is not x]
+    if x in set(ancestors(others)):
+        return "joint"
+    op = x.owner.op
+    if op.ndim_supp == 0:
+        return "normal" if type(op).__name__ == "NormalRV" else "elementwise"
+    if op.ndim_supp == 1 and len(shape) == 2 and type(op).__name__ == "MvNormalRV":
+        return "mvnormal"
+    return "joint"
+
+
+def _law(x: Any) -> str:
+    words = type(x.owner.op).__name__.removesuffix("RV")
+    return {"MvNormal": "multivariate normal", "LogNormal": "lognormal", "Normal": "normal"}.get(
+        words, f"of the law {words}"
+    )

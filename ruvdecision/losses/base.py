@@ -35,6 +35,8 @@ class BayesLoss:
     """True if the loss of several records is the sum of their losses."""
     second_order = False
     """True if U is linear in the posterior covariance and depends on nothing else."""
+    needs_density = False
+    """True if U is a functional of the density, which point masses do not have."""
 
     # -- what a loss defines ---------------------------------------------------------------------------
 

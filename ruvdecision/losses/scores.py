@@ -30,6 +30,8 @@ class LogScore(BayesLoss):
     0.693147181
     """
 
+    needs_density = True
+
     def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
         """Minus the log density at ``truth`` of a posterior, a density function, or a value (a point mass)."""
         if hasattr(estimate, "log_density"):

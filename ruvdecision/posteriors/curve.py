@@ -17,7 +17,7 @@ from ..numerics.quadrature import adaptive, gauss_legendre
 from ..numerics.roots import monotone_root
 from ..protocols import Array, Value
 from .base import BLOCK, BasePosterior
-from .curvespline import Ints, Splines, cut_pieces
+from .curvespline import Ints, Splines, cut_pieces, trim_pieces
 from .normal import expm1_less
 from .shapes import as_weight_matrix, check_level, check_width, shaped
 
@@ -121,6 +121,17 @@ class Curve(BasePosterior):
                 f"Use at least {int(np.ceil(len(grid) * times))} points, or name kinks in breaks",
             )
 
+    @classmethod
+    def from_pieces(cls, grids: Sequence[Array], log_densities: Sequence[Array]) -> Curve:
+        """A law whose density may jump from one piece of the line to the next.
+
+        ``log_densities`` has one array ``batch + (points,)`` for each grid. A grid that is too coarse is taken as it
+        is: `error` says how far the law is off.
+        """
+        rows = [values.reshape(-1, values.shape[-1]).T for values in log_densities]
+        kept, pieces, lost = trim_pieces(grids, rows, gaps=True)
+        return cls._of(splines=Splines(tuple(kept), tuple(pieces)), lost=lost, batch=log_densities[0].shape[:-1])
+
     def __repr__(self) -> str:
         low, high = self.ends
         return f"Curve(points={sum(map(len, self.splines.grids))}, from {low:.6g} to {high:.6g}, batch={self.batch})"
@@ -136,6 +147,10 @@ class Curve(BasePosterior):
     def error(self) -> Array:
         """Share of the mass that the grid leaves uncertain; zero if it is fine enough."""
         return self._back(self._errors)
+
+    def less_certain(self, more: float) -> Curve:
+        """The same law with another share of its mass uncertain."""
+        return self._of(splines=self.splines, lost=self.lost + more, batch=self.batch)
 
     def select(self, index: Any) -> Curve:
         rows = np.arange(self.splines.rows).reshape(self.batch)[index]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,7 +14,7 @@ from scipy.interpolate import BSpline, make_interp_spline
 from ..errors import InputError
 from ..protocols import Array
 
-__all__ = ["Ints", "Splines", "cut_pieces"]
+__all__ = ["Ints", "Splines", "cut_pieces", "trim_pieces"]
 
 Ints = NDArray[np.intp]
 
@@ -109,26 +110,35 @@ class Splines:
 
 
 def cut_pieces(x: Array, values: Array, breaks: Array) -> tuple[list[Array], list[Array], Array]:
-    """Cut a grid where a point occurs twice (a jump) or is named in ``breaks`` (a kink); values are ``(points, rows)``.
-
-    Gives back grids, values less their highest in each row, and the share of each row's mass that ends of density zero
-    may hide.
-    """
-    top = np.max(values, axis=0)
-    if not np.isfinite(top).all():
-        raise InputError(
-            "log_density must be finite somewhere", "minus infinity throughout", "Check the law and the grid's range"
-        )
-    values = np.maximum(values - top, -np.inf)
+    """Cut a grid where a point occurs twice (a jump) or is named in ``breaks`` (a kink), and trim the pieces."""
     jumps = np.flatnonzero(np.diff(x) == 0)
     kinks = np.searchsorted(x, breaks)
     starts = np.unique(np.concatenate([[0], jumps + 1, kinks])).astype(int)
     stops = np.unique(np.concatenate([jumps, kinks, [len(x) - 1]])).astype(int)
     starts, stops = starts[starts < len(x) - 1], stops[stops > 0]
     # A kink shares its point with both neighbours; at a jump each side has its own.
-    grids, pieces, lost = [], [], np.zeros(values.shape[1])
-    for a, b in zip(starts, [min(s for s in stops if s > a) for a in starts], strict=True):
-        grid, inside = x[a : b + 1], values[a : b + 1].copy()
+    ends = stops[np.searchsorted(stops, starts, side="right")]
+    return trim_pieces(
+        *zip(*((x[a : b + 1], values[a : b + 1]) for a, b in zip(starts, ends, strict=True)), strict=True)
+    )
+
+
+def trim_pieces(
+    grids: Sequence[Array], values: Sequence[Array], *, gaps: bool = False
+) -> tuple[list[Array], list[Array], Array]:
+    """Take off ends of density zero; values are ``(points, rows)``.
+
+    Gives back grids, values less their highest in each row, and the share of each row's mass that those ends may hide. Places of
+    density zero inside a piece are refused, unless ``gaps`` says that they may be.
+    """
+    top = np.max([v.max(axis=0) for v in values], axis=0)
+    if not np.isfinite(top).all():
+        raise InputError(
+            "log_density must be finite somewhere", "minus infinity throughout", "Check the law and the grid's range"
+        )
+    kept, pieces, lost = [], [], np.zeros(len(top))
+    for grid, own in zip(grids, values, strict=True):
+        inside = own - top
         gone = np.isneginf(inside)
         empty = gone.all(axis=0)
         if empty.all():
@@ -137,7 +147,9 @@ def cut_pieces(x: Array, values: Array, breaks: Array) -> tuple[list[Array], lis
         gone[:, empty] = False
         first = int(np.max(np.argmin(gone, axis=0)))
         last = len(grid) - int(np.max(np.argmin(gone[::-1], axis=0)))
-        if gone[first:last].any() or last - first < 2:
+        if last - first < 2 and gaps:
+            first, last = 0, len(grid)
+        elif (gone[first:last].any() and not gaps) or last - first < 2:
             raise InputError(
                 "log_density must not be minus infinity inside the grid",
                 f"{int(gone[first:last].sum())} such values",
@@ -145,10 +157,10 @@ def cut_pieces(x: Array, values: Array, breaks: Array) -> tuple[list[Array], lis
             )
         hidden = np.exp(np.maximum(inside[:-1], inside[1:])) * np.diff(grid)[:, None]
         lost += hidden[:first].sum(axis=0) + hidden[last - 1 :].sum(axis=0)
-        grids.append(grid[first:last])
+        kept.append(grid[first:last])
         pieces.append(np.maximum(inside[first:last], _FLOOR))
-    whole = sum(np.sum(np.gradient(g)[:, None] * np.exp(v), axis=0) for g, v in zip(grids, pieces, strict=True))
-    return grids, pieces, np.asarray(lost / whole)
+    whole = sum(np.sum(np.gradient(g)[:, None] * np.exp(v), axis=0) for g, v in zip(kept, pieces, strict=True))
+    return kept, pieces, np.asarray(lost / whole)
 
 
 def _fit(grid: Array, values: Array) -> BSpline:

@@ -195,7 +195,7 @@ def _(belief: TableBelief) -> str:
 @_belief.register
 def _(belief: PyMCBelief) -> list[str]:
     # The model's own account of itself: names, laws and their arguments; constants that are arrays are not shown.
-    model = belief.anatomy(belief.size or 2).model
+    model = belief.built(belief.size or 2).model
     return [" ".join(line.split()) for line in str(model.str_repr(formatting="plain")).splitlines() if line.strip()]
 
 

@@ -222,7 +222,7 @@ def test_nodes_integrate_as_quad_does(case: Case) -> None:
                 continue
             a, b = max(low, one.window()[0][0]), min(high, one.window()[1][0])
             cuts = np.concatenate(
-                [one.kinks.ravel(), np.linspace(a, b, 40 if dear else 150), np.geomspace(0.02, 1500, 40)]
+                [one.cuts.places.ravel(), np.linspace(a, b, 40 if dear else 150), np.geomspace(0.02, 1500, 40)]
             )
             cuts = np.unique(np.clip(cuts[np.isfinite(cuts)], a, b))
             assert found[i] == pytest.approx(panel_sum(one, f, cuts), rel=1e-9, abs=1e-13)
@@ -249,7 +249,9 @@ def test_nodes_are_scipys_integral(mask: Mask, f: Any, low: float, high: float) 
     one = column_of(mask, mask.release(np.array([3.0]), 5))
     x, logw = nodes(one, low, high, panels=60)
     a, b = max(low, one.window()[0][0]), min(high, one.window()[1][0])
-    cuts = np.unique(np.clip([*one.kinks.ravel(), a, b, *np.geomspace(0.1, 100, 12), *np.linspace(-30, 30, 13)], a, b))
+    cuts = np.unique(
+        np.clip([*one.cuts.places.ravel(), a, b, *np.geomspace(0.1, 100, 12), *np.linspace(-30, 30, 13)], a, b)
+    )
     exact = sum(
         integrate.quad(lambda t: float(np.exp(one.log([t]))[0] * f(t)), c, d, epsabs=1e-14, epsrel=1e-10, limit=100)[0]
         for c, d in itertools.pairwise(cuts)
@@ -597,7 +599,7 @@ REFUSED = [
     (Noise(variance=1.0, keep_moments=True), "ruv.measure"),
     (Microaggregate(size=2) | Noise(matching_residuals=True), "ruv.measure"),
     (Noise(covariance=[[1, 0.5], [0.5, 1]], kind="t", df=4), "diagonal"),
-    (Noise(covariance=[[1, 0.5], [0.5, 1]], lower=0), "diagonal"),
+    (Noise(covariance=[[1, 0.5], [0.5, 1]], lower=1), "independent noise"),
     (Round(base=1) | Noise(covariance=[[1, 0.5], [0.5, 1]]), "independent noise"),
     (Noise(covariance=[[1, 0.5], [0.5, 1]]) | Round(base=1), "independent noise"),
     (MultiplicativeNoise(sd=0.1, per="record"), 'per="entry"'),

@@ -44,14 +44,13 @@ LAZY_UP = {
     ("maps", "analyses"),
     ("masks", "analyses"),
     ("analyses", "plots"),
-    ("beliefs", "engines"),
 }
 
 # Heavy libraries: who may import them, and always inside a function only.
 LAZY_ONLY = {
     "pymc": {"beliefs.pymc", "engines.pymc"},
     "arviz": {"engines.pymc"},
-    "pytensor": {"engines.pymc", "channels.likelihood.tensor"},
+    "pytensor": {"beliefs.pymc", "engines.pymc", "channels.likelihood.tensor"},
     "nutpie": {"engines.pymc"},
     "matplotlib": {"plots", "analyses.calibrate", "report.picture"},
     "rich": {"cli.printing", "studies", "running.progress"},

@@ -1,11 +1,11 @@
 """What a release tells about the records: p(released | x), entry by entry, for every mask whose law is known.
 
-A mask's `back` turns what is known about its output into what is known about its input; `observe` starts it. `nodes` turns the result into
-numbers that any engine can use.
+`observe` reads a mask's steps from the last to the first: each turns what is known about its output into what is known about its
+input. `nodes` turns the result into numbers that any engine can use.
 """
 
 from .averages import Averages
-from .base import Observation
+from .base import Cuts, Observation
 from .discrete import Categories
 from .mathematics import NUMPY
 from .nodes import nodes
@@ -21,6 +21,7 @@ __all__ = [
     "Averages",
     "Between",
     "Categories",
+    "Cuts",
     "JointNormal",
     "Known",
     "KnownLabels",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import UnsupportedError
 from ...protocols import Array
@@ -15,7 +17,39 @@ if TYPE_CHECKING:
     from .laws import Law
     from .maps import Map
 
-__all__ = ["Observation", "as_row"]
+__all__ = ["Cuts", "Observation", "as_row"]
+
+
+class Cuts(NamedTuple):
+    """Where the likelihood of each of n entries is not smooth inside its support.
+
+    Between two cuts it is smooth. It is to be taken inside such a piece, never at its end: at a jump the two sides differ.
+    """
+
+    places: Array
+    """Shape (n, m), padded with missing values."""
+    jumps: NDArray[np.bool_]
+    """Which of them are jumps, the others being kinks; same shape."""
+
+    @classmethod
+    def none(cls, n: int) -> Cuts:
+        """No cut at all."""
+        return cls.at_kinks(np.empty((n, 0)))
+
+    @classmethod
+    def at_kinks(cls, places: Array) -> Cuts:
+        """The likelihood is continuous there, its slope is not."""
+        return cls(places, np.zeros(places.shape, dtype=bool))
+
+    @classmethod
+    def at_jumps(cls, places: Array) -> Cuts:
+        """The likelihood jumps there."""
+        return cls(places, np.ones(places.shape, dtype=bool))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Cuts]) -> Cuts:
+        """Cuts of several origins."""
+        return cls(*(np.concatenate([part[i] for part in parts], axis=1) for i in (0, 1)))
 
 
 class Observation:
@@ -74,13 +108,13 @@ class Observation:
         return np.full(self.n, np.inf)
 
     @property
-    def kinks(self) -> Array:
-        """Where the likelihood is not smooth inside its support; shape (n, m), padded with missing values."""
-        return np.empty((self.n, 0))
+    def cuts(self) -> Cuts:
+        """Where the likelihood jumps or has a kink inside its support."""
+        return Cuts.none(self.n)
 
     @property
     def grades(self) -> Array:
-        """More cuts that suit integration, beside the kinks; shape (n, m), padded with missing values."""
+        """More cuts that suit integration, beside those at jumps and kinks; shape (n, m), padded with missing values."""
         return np.empty((self.n, 0))
 
     def window(self, drop: float = 40.0) -> tuple[Array, Array]:

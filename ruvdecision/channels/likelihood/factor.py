@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from ...protocols import Array
+from ..steps import FactorKind
+from .base import Cuts
 from .kernel import Kernel
 from .laws import LOG_ROOT_2PI, NormalLaw, normal_between
 from .mathematics import NUMPY, TINY
 
-__all__ = ["Factor", "LognormalFactor", "NormalFactor", "SplitFactor"]
+__all__ = ["Factor", "LognormalFactor", "NormalFactor", "SplitFactor", "factor_of"]
 
 
 class Factor(Kernel):
@@ -75,11 +77,12 @@ class Factor(Kernel):
             return np.where(y == 0, 0.0, -np.inf), np.where(y == 0, 0.0, np.inf)
         return np.minimum(y / least, y / most), np.maximum(y / least, y / most)
 
-    def kinks(self, y: Array) -> Array:
-        return np.zeros((self.n, 1))
+    def breaks(self, y: Array) -> Cuts:
+        # Only a released zero comes from zero: on either side the density of the factor is another.
+        return Cuts.at_jumps(np.zeros((self.n, 1)))
 
-    def bends(self, low: Array, high: Array) -> Array:
-        return np.zeros((self.n, 1))
+    def bends(self, low: Array, high: Array) -> Cuts:
+        return Cuts.at_jumps(np.zeros((self.n, 1)))
 
     def grades(self, y: Array) -> Array:
         factors = self.factors[self.factors != 0]
@@ -234,9 +237,18 @@ class SplitFactor(Factor):
     def high(self, y: Array) -> Array:
         return self.window(y, 0.0)[1]
 
-    def kinks(self, y: Array) -> Array:
+    def breaks(self, y: Array) -> Cuts:
         factors = self.factors[self.factors != 0]
-        return np.concatenate([np.zeros((self.n, 1)), y[:, None] / factors], axis=1)
+        return Cuts.at_jumps(np.concatenate([np.zeros((self.n, 1)), y[:, None] / factors], axis=1))
 
     def take(self, rows: Any) -> SplitFactor:
         return SplitFactor(len(np.arange(self.n)[rows]), self.least, self.most)
+
+
+def factor_of(kind: FactorKind, n: int) -> Factor:
+    """The factor of a step, for n entries."""
+    if kind.name == "split":
+        return SplitFactor(n, kind.least, kind.most)
+    if kind.name == "lognormal":
+        return LognormalFactor(n, kind.sd)
+    return NormalFactor(n, kind.sd, kind.away)

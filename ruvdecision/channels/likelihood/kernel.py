@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
+from .base import Cuts
 from .ends import middle_of
 from .laws import Law
 from .mathematics import NUMPY
@@ -60,13 +61,13 @@ class Kernel:
         """Where p(y | x) is within ``drop`` of its largest value over x, or a little more."""
         raise NotImplementedError
 
-    def kinks(self, y: Array) -> Array:
+    def breaks(self, y: Array) -> Cuts:
         """Values of x where p(y | x) is not smooth."""
-        return np.empty((self.n, 0))
+        return Cuts.none(self.n)
 
-    def bends(self, low: Array, high: Array) -> Array:
+    def bends(self, low: Array, high: Array) -> Cuts:
         """Values of x between two ends where p(y | x) is not smooth whatever y is."""
-        return np.empty((self.n, 0))
+        return Cuts.none(self.n)
 
     def grades(self, y: Array) -> Array:
         """Values of x that cut p(y | x), as a function of x, into smooth panels."""
@@ -109,8 +110,8 @@ class Location(Kernel):
         least, most = self.law.reach(drop)
         return y - most, y - least
 
-    def kinks(self, y: Array) -> Array:
-        return y[:, None] if self.law.kink else np.empty((self.n, 0))
+    def breaks(self, y: Array) -> Cuts:
+        return Cuts.at_kinks(y[:, None]) if self.law.kink else Cuts.none(self.n)
 
     def grades(self, y: Array) -> Array:
         return (y - self.law.cuts).T
@@ -192,11 +193,11 @@ class Sized(Kernel):
             )
         return np.asarray(s * self.base)
 
-    def kinks(self, y: Array) -> Array:
+    def breaks(self, y: Array) -> Cuts:
         found = self.bends(*self.window(y, 40.0))
-        return np.concatenate([found, y[:, None]], axis=1) if self.unit.kink else found
+        return Cuts.joined([found, Cuts.at_kinks(y[:, None])]) if self.unit.kink else found
 
-    def bends(self, low: Array, high: Array) -> Array:
+    def bends(self, low: Array, high: Array) -> Cuts:
         y = middle_of(low, high)
         s = np.maximum(self._plain(y), np.abs(y) * 1e-9 + np.finfo(float).tiny)[:, None]
         # Evenly near the middle, then at growing distances, as far as an endless window needs.
@@ -205,7 +206,8 @@ class Sized(Kernel):
         grid = np.clip(y[:, None] + s * offsets, low[:, None], high[:, None])
         found = _jumps(lambda x: np.asarray(np.broadcast_to(self.size(x, NUMPY), np.shape(x)), dtype=np.float64), grid)
         # Sizes are often made from |x|, which bends at zero.
-        return np.concatenate([np.where((low < 0) & (high > 0), 0.0, np.nan)[:, None], found], axis=1)
+        zero = Cuts.at_kinks(np.where((low < 0) & (high > 0), 0.0, np.nan)[:, None])
+        return Cuts.joined([zero, Cuts.at_jumps(found)])
 
     def grades(self, y: Array) -> Array:
         s = self._plain(y)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
-from .base import Observation
+from .base import Cuts, Observation
 from .ends import middle_of
 from .mathematics import NUMPY
 from .simple import Between, Known, split
@@ -44,8 +44,8 @@ class Map:
         """The nearest values of g at or below y, and at or above it."""
         raise NotImplementedError
 
-    def bends(self, low: Array, high: Array) -> Array:
-        """Where g is not smooth between two finite ends; shape (n, m), padded with missing values."""
+    def bends(self, low: Array, high: Array) -> Cuts:
+        """Where g jumps or has a kink between two finite ends."""
         raise NotImplementedError
 
     def take(self, rows: Any) -> Map:
@@ -107,9 +107,9 @@ class Clip(Map):
         near = np.clip(y, self.lower, self.upper)
         return near, near
 
-    def bends(self, low: Array, high: Array) -> Array:
+    def bends(self, low: Array, high: Array) -> Cuts:
         both = np.stack([self.lower, self.upper], axis=1)
-        return np.where(np.isfinite(both), both, np.nan)
+        return Cuts.at_kinks(np.where(np.isfinite(both), both, np.nan))
 
     def take(self, rows: Any) -> Clip:
         return Clip(self.lower[rows], self.upper[rows])
@@ -157,8 +157,8 @@ class Multiples(Map):
     def around(self, y: Array) -> tuple[Array, Array]:
         return np.floor(y / self.base) * self.base, np.ceil(y / self.base) * self.base
 
-    def bends(self, low: Array, high: Array) -> Array:
-        return grid_between(self.base, low, high, 0.5)
+    def bends(self, low: Array, high: Array) -> Cuts:
+        return Cuts.at_jumps(grid_between(self.base, low, high, 0.5))
 
     def take(self, rows: Any) -> Multiples:
         return Multiples(self.base[rows])
@@ -203,9 +203,8 @@ class Mapped(Observation):
         return self._back(*self.later.window(drop))
 
     @property
-    def kinks(self) -> Array:
-        low, high = self.window()
-        return np.concatenate([self.later.kinks, self.function.bends(low, high)], axis=1)
+    def cuts(self) -> Cuts:
+        return Cuts.joined([self.later.cuts, self.function.bends(*self.window())])
 
     @property
     def grades(self) -> Array:

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from ...protocols import Array
-from .base import Observation
+from .base import Cuts, Observation
 from .ends import middle_of
 from .maps import Multiples, grid_between
 from .mathematics import NUMPY, TINY
 from .simple import Known
 
-__all__ = ["RandomMultiple"]
+__all__ = ["RandomMultiple", "log_chance_on_normal"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -84,9 +85,19 @@ class RandomMultiple(Observation):
         return self._back(*self.later.window(drop))
 
     @property
-    def kinks(self) -> Array:
-        return grid_between(self.base, *self.window(), 0.0)
+    def cuts(self) -> Cuts:
+        return Cuts.at_kinks(grid_between(self.base, *self.window(), 0.0))
 
     @property
     def scale(self) -> Array:
         return np.maximum(self.later.scale, self.base)
+
+
+def log_chance_on_normal(gap: Array, sd: float, base: float) -> Array:
+    """Log chance that a normal value of this sd, ``gap`` below a multiple of the base, is rounded to it: E max(1 - |x - y| / base, 0)."""
+    if sd < 1e-9 * base:
+        return np.asarray(np.log(np.maximum(1.0 - np.abs(gap) / base, 0.0)))
+    # The law is symmetric about zero; on the left the three terms are small and keep their digits.
+    t = -np.abs(gap)
+    part = lambda a: a * special.ndtr(a / sd) + sd * np.exp(-0.5 * (a / sd) ** 2) / np.sqrt(2 * np.pi)  # noqa: E731
+    return np.asarray(np.log(np.maximum(part(t + base) - 2 * part(t) + part(t - base), 0.0) / base))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...protocols import Array
-from .base import Observation, as_row
+from .base import Cuts, Observation, as_row
 from .kernel import Kernel, Location
 from .laws import LOG_ROOT_2PI, NormalLaw
 from .mathematics import NUMPY
@@ -99,8 +99,8 @@ class Seen(Observation):
         return self.kernel.high(self.values)
 
     @property
-    def kinks(self) -> Array:
-        return self.kernel.kinks(self.values)
+    def cuts(self) -> Cuts:
+        return self.kernel.breaks(self.values)
 
     @property
     def grades(self) -> Array:
@@ -174,8 +174,8 @@ class SeenBetween(Observation):
         )
 
     @property
-    def kinks(self) -> Array:
-        return np.concatenate([self.kernel.kinks(e) for e in self._ends()], axis=1)
+    def cuts(self) -> Cuts:
+        return Cuts.joined([self.kernel.breaks(e) for e in self._ends()])
 
     @property
     def grades(self) -> Array:

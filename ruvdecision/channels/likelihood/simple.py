@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import InputError
 from ...protocols import Array
-from .base import Observation, as_row
+from .base import Cuts, Observation, as_row
 from .mathematics import NUMPY
 
 if TYPE_CHECKING:
@@ -308,8 +308,9 @@ class Pieces(Observation):
         return self._gather(lambda part: part.high)
 
     @property
-    def kinks(self) -> Array:
-        return self._gather_padded(lambda part: part.kinks)
+    def cuts(self) -> Cuts:
+        places = self._gather_padded(lambda part: part.cuts.places)
+        return Cuts(places, self._gather_padded(lambda part: part.cuts.jumps) == 1)
 
     @property
     def grades(self) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...protocols import Array
-from .base import Observation
+from .base import Cuts, Observation
 from .ends import middle_of
 from .kernel import Kernel, Location
 from .laws import Law
@@ -58,7 +58,7 @@ class Smear(Observation):
             if np.isfinite(high).all()
             else math.where(np.isfinite(high), np.where(np.isfinite(high), high, 0.0), _most(own, math))
         )
-        fixed = np.concatenate([self.later.kinks, self.later.grades], axis=1).T
+        fixed = np.concatenate([self.later.cuts.places, self.later.grades], axis=1).T
         zero = math.zeros_like(x)
         cuts = [
             *own,
@@ -77,7 +77,9 @@ class Smear(Observation):
 
     @property
     def cost(self) -> int:
-        panels = len(self.kernel.cuts(np.zeros(self.n))) + self.later.kinks.shape[1] + self.later.grades.shape[1] + 1
+        panels = (
+            len(self.kernel.cuts(np.zeros(self.n))) + self.later.cuts.places.shape[1] + self.later.grades.shape[1] + 1
+        )
         return len(LEGENDRE[0]) * panels * self.later.cost
 
     def before_noise(self, law: Law) -> Observation:
@@ -122,11 +124,11 @@ class Smear(Observation):
     @property
     def grades(self) -> Array:
         # Where the later observation has its kinks, and around those: the density smooths them over its own length.
-        fixed = np.concatenate([self.later.kinks, self.later.grades], axis=1)
-        around = [self.kernel.grades(np.where(np.isfinite(row), row, 0.0)) for row in self.later.kinks.T]
+        fixed = np.concatenate([self.later.cuts.places, self.later.grades], axis=1)
+        around = [self.kernel.grades(np.where(np.isfinite(row), row, 0.0)) for row in self.later.cuts.places.T]
         around = [
             np.where(np.isfinite(row)[:, None], grid, np.nan)
-            for row, grid in zip(self.later.kinks.T, around, strict=True)
+            for row, grid in zip(self.later.cuts.places.T, around, strict=True)
         ]
         low, high = self.window()
         with np.errstate(invalid="ignore"):
@@ -134,13 +136,12 @@ class Smear(Observation):
         return np.concatenate([fixed, np.where(np.isfinite(even), even, np.nan), *around], axis=1)
 
     @property
-    def kinks(self) -> Array:
-        # A kink of one factor is smoothed by the other, except where both have one.
-        found = [self.kernel.kinks(np.where(np.isfinite(row), row, 0.0)) for row in self.later.kinks.T]
-        kept = [
-            np.where(np.isfinite(row)[:, None], f, np.nan) for row, f in zip(self.later.kinks.T, found, strict=True)
-        ]
-        return np.concatenate([self.kernel.bends(*self.window()), *kept], axis=1)
+    def cuts(self) -> Cuts:
+        # A kink of one factor is smoothed by the other, except where both have one; a jump of both leaves a kink.
+        rows = self.later.cuts.places.T
+        found = [self.kernel.breaks(np.where(np.isfinite(row), row, 0.0)).places for row in rows]
+        kept = [np.where(np.isfinite(row)[:, None], f, np.nan) for row, f in zip(rows, found, strict=True)]
+        return Cuts.joined([self.kernel.bends(*self.window()), *(Cuts.at_kinks(f) for f in kept)])
 
     @property
     def scale(self) -> Array:

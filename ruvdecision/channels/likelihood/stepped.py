@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...protocols import Array
-from .base import Observation
+from .base import Cuts, Observation
 from .maps import Map, Mapped, grid_between, not_from
 from .mathematics import NUMPY
 from .simple import Between
@@ -95,9 +95,9 @@ class Stepped(Observation):
         return self.window(np.inf)[1]
 
     @property
-    def kinks(self) -> Array:
+    def cuts(self) -> Cuts:
         inner = self.edges[1:-1]
-        return np.broadcast_to(inner, (self.n, len(inner)))
+        return Cuts.at_jumps(np.broadcast_to(inner, (self.n, len(inner))))
 
     @property
     def scale(self) -> Array:
@@ -154,8 +154,8 @@ class Widths(Map):
         step = y / self.width - self._shift
         return (np.floor(step) + self._shift) * self.width, (np.ceil(step) + self._shift) * self.width
 
-    def bends(self, low: Array, high: Array) -> Array:
-        return grid_between(np.full(self.n, self.width), low, high, 0.0)
+    def bends(self, low: Array, high: Array) -> Cuts:
+        return Cuts.at_jumps(grid_between(np.full(self.n, self.width), low, high, 0.0))
 
     def take(self, rows: Any) -> Widths:
         return Widths(len(np.arange(self.n)[rows]), self.width, self.label)

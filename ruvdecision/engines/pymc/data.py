@@ -12,7 +12,7 @@ from ...checks import as_generator
 from ...errors import InputError
 from ...masks.frame import Frame
 from ...protocols import Array
-from .model import Anatomy
+from .model import CompiledModel, compiled_model
 
 __all__ = ["as_frame", "observed_in", "records_of", "size_of"]
 
@@ -34,23 +34,23 @@ def records_of(belief: PyMCBelief, data: Any) -> Frame | None:
             "Leave out size=, or set it to the file's",
         )
     values, _ = frame.numeric("A PyMCBelief")
-    anatomy = belief.anatomy(frame.n)
-    if values.shape[1] != anatomy.k:
+    compiled = compiled_model(belief, frame.n)
+    if values.shape[1] != compiled.k:
         raise InputError(
-            f"data must have {anatomy.k} columns, as the variable {belief.variable!r} has",
+            f"data must have {compiled.k} columns, as the variable {belief.variable!r} has",
             f"{values.shape[1]} columns",
             "Take the columns that the model is about",
         )
     return Frame.of(frame.table.reset_index(drop=True))
 
 
-def observed_in(mask: Any, records: Any, anatomy: Anatomy, seed: Any) -> Observed:
+def observed_in(mask: Any, records: Any, compiled: CompiledModel, seed: Any) -> Observed:
     """What a release of the records tells."""
     released = mask.apply(Frame.of(records), as_generator(seed))
     if released.plain:
         # No table is made of a release that only goes back through its mask.
-        return observe_numbers(mask, released.numbers(), released.columns, released.labels.index, anatomy.n)
-    return observe(mask, released.unwrap(), anatomy.n)
+        return observe_numbers(mask, released.numbers(), released.columns, released.labels.index, compiled.n)
+    return observe(mask, released.unwrap(), compiled.n)
 
 
 def as_frame(records: Array) -> Frame:

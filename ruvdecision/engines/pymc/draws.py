@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +13,17 @@ from ...channels.likelihood import Observed, Silent
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array, Posterior, Value
 from .latent import Latent
-from .marginal import LARGEST_GRID, GridRoute, NodesRoute, Route, choose_route
-from .model import Anatomy
-from .samplers import Chains, Sampler, choose_sampler, diagnose, smooth_weights
-from .support import Reach, find_reach, reach_at
+from .marginal import Route, choose_route, fit_route
+from .model import CompiledModel, Theta
+from .samplers import Chains, Diagnosis, Sampler, choose_sampler, diagnose, smooth_weights
+from .support import Reach, find_lines, find_reach, reach_at
 from .target_laws import Given
 
 if TYPE_CHECKING:
+    from ...users.user import User
     from .sampling import Sampling
 
-__all__ = ["Drawer", "Point"]
+__all__ = ["Point", "ReleaseSampler"]
 
 GOOD_KHAT = 0.7
 CLOSE = 0.02
@@ -49,8 +50,8 @@ class Point:
     divergences: int
     khat: float
     count: int
-    converged: bool
-    trouble: str
+    converged: bool = False
+    trouble: str = ""
     budget: str = ""
     integration_error: float = 0.0
 
@@ -79,330 +80,288 @@ class _Anchor:
     route: Route
     chains: Chains
     logs: Array
-    found: dict[str, float]
+    found: Diagnosis
 
 
-class Drawer:
+@dataclass(frozen=True, eq=False)
+class Release:
+    """One release on its way to its law: what was observed, how the records are integrated out, and the draws so far."""
+
+    observed: Observed
+    route: Route
+    reach: tuple[Reach, ...] | None
+    data: Mapping[str, Array]
+    """The release as the compiled model takes it."""
+    chains: Chains | None = None
+    found: Diagnosis | None = None
+    weights: Array | None = None
+    khat: float = np.nan
+    how: str = "sampled"
+    error: float = 0.0
+    """By how much finer nodes for the records would move the log likelihood."""
+
+    @classmethod
+    def of(cls, kind: type[Route], core: CompiledModel, observed: Observed, reach: tuple[Reach, ...] | None) -> Release:
+        """A release by a route that has nodes fine enough for it."""
+        kind, reach = fit_route(kind, observed, reach)
+        route = kind(core)
+        return cls(observed, route, reach, route.data(observed, reach))
+
+    def log_likelihood(self, theta: Theta) -> Array:
+        """At draws of the parameters."""
+        return self.route.log_likelihood(theta, self.data)
+
+    def drawn(self, chains: Chains) -> Release:
+        """With these draws."""
+        return replace(self, chains=chains, found=diagnose(chains))
+
+    def reweighted(self, anchor: _Anchor) -> Release:
+        """With the draws of a neighbour."""
+        weights, khat = smooth_weights(self.log_likelihood(anchor.chains.theta) - anchor.logs)
+        return replace(self, chains=anchor.chains, found=anchor.found, weights=weights, khat=khat, how="reweighted")
+
+    def scaled(self, prior_power: float, likelihood_power: float) -> Release:
+        """With a prior and a likelihood raised to powers."""
+        assert self.chains is not None
+        theta = self.chains.theta
+        logs = (prior_power - 1) * self.route.compiled.log_prior_density(theta)
+        if likelihood_power != 1:
+            logs = logs + (likelihood_power - 1) * self.log_likelihood(theta)
+        if self.weights is not None:
+            with np.errstate(divide="ignore"):
+                logs = logs + np.log(self.weights)
+        weights, tail = smooth_weights(logs)
+        khat = float(np.fmax(self.khat, tail))
+        return replace(self, weights=weights, khat=khat, how=f"{self.how}, power-scaled")
+
+    def checked(self, compiled: CompiledModel) -> tuple[float, tuple[Reach, ...] | None]:
+        """How much finer nodes move the log likelihood, and a reach that fits the draws."""
+        assert self.chains is not None
+        reach = self.reach
+        if reach is None or not self.chains.values:
+            return 0.0, reach
+        some = np.linspace(0, self.chains.count - 1, CHECKED).astype(int)
+        few = {k: v[some] for k, v in self.chains.theta.items()}
+        finer = self.route.data(self.observed, tuple(r.refined() for r in reach))
+        moved = self.log_likelihood(few) - self.route.log_likelihood(few, finer)
+        error = float(np.ptp(moved)) if np.isfinite(moved).all() else np.inf
+        if error <= CLOSE:
+            return error, reach
+        if compiled.discrete:
+            return error, tuple(r.refined() for r in reach)
+        fresh = (reach_at(compiled, few, c, j) for j, c in enumerate(self.observed.columns))
+        return error, tuple(
+            replace(new, count=2 * old.count, fine=2 * old.fine) for new, old in zip(fresh, reach, strict=True)
+        )
+
+
+class ReleaseSampler:
     """Gives every release of a row its draws."""
 
-    def __init__(self, settings: Sampling, anatomy: Anatomy, users: Sequence[Any]) -> None:
-        self.settings, self.anatomy, self.users = settings, anatomy, users
-        self.kind = "pymc" if not anatomy.continuous else choose_sampler(settings.sampler)
-        if not anatomy.continuous and settings.sampler == "nutpie":
+    def __init__(self, settings: Sampling, compiled: CompiledModel, users: Sequence[User]) -> None:
+        self.settings, self.compiled, self.users = settings, compiled, users
+        self.core = compiled.single or compiled
+        self.reach: tuple[Reach, ...] | None = None
+        """Where records lie, as the row of releases has told so far."""
+        self.kind = "pymc" if not compiled.continuous else choose_sampler(settings.sampler)
+        if not compiled.continuous and settings.sampler == "nutpie":
             raise InputError(
                 "nutpie does not sample discrete parameters",
-                ", ".join(anatomy.names),
+                ", ".join(compiled.names),
                 'Use sampler="pymc", or sum them out',
             )
 
     # -- a row of releases -----------------------------------------------------------------------------
 
     def points(
-        self, seen: Sequence[Observed], seed: np.random.SeedSequence, tell: Callable[..., Any]
+        self, seen: Sequence[Observed], seed: np.random.SeedSequence, tell: Callable[..., None]
     ) -> Iterator[tuple[int, Point]]:
         """One point per release, from the last to the first: weights travel from wide posteriors to narrow ones."""
         number = int(seed.generate_state(1)[0] % (2**31 - 1))
-        reaches: dict[Any, tuple[Reach, ...]] = {}
+        choices = [choose_route(self.compiled, observed) for observed in seen]
+        self.reach = None
+        if any(choice.route is not None and choice.route.needs_reach for choice in choices):
+            # The first release of the row is the least noisy: it tells best where records lie.
+            first = next(observed for observed, choice in zip(seen, choices, strict=True) if choice.route is not None)
+            self.reach = tuple(find_reach(self.compiled, c, j)[0] for j, c in enumerate(first.columns))
         anchor: _Anchor | None = None
         for done, i in enumerate(reversed(range(len(seen)))):
-            kind = choose_route(self.anatomy, seen[i])
-            if isinstance(kind, str):
-                point = self._latent(seen[i], kind, number)
+            kind = choices[i].route
+            if kind is None:
+                point = self._latent(seen[i], choices[i].reason, number)
             else:
-                if kind.needs_reach and "reach" not in reaches:
-                    # The first release of the row is the least noisy: it tells best where records lie.
-                    first = next((s for s in seen if not isinstance(choose_route(self.anatomy, s), str)), seen[i])
-                    reaches["reach"] = tuple(find_reach(self.anatomy, c, j)[0] for j, c in enumerate(first.columns))
-                point, anchor = self._integrated(kind, seen[i], reaches, anchor, number)
+                point, anchor = self._integrated(kind, seen[i], anchor, number)
             tell((done + 1) / len(seen), f"R-hat {point.rhat:.3f}" if np.isfinite(point.rhat) else "")
             yield i, point
 
     def _integrated(
-        self, kind: type[Route], seen: Observed, reaches: dict[Any, Any], anchor: _Anchor | None, number: int
+        self, kind: type[Route], observed: Observed, anchor: _Anchor | None, number: int
     ) -> tuple[Point, _Anchor]:
-        core = self.anatomy.single or self.anatomy
-        reach = reaches.get("reach")
-        kind, reach_here = self._fit(kind, seen, reach)
-        route = kind(core)
-        data = route.data(seen, reach_here)
-        if anchor is not None and anchor.route.key == route.key and self.settings.reuse:
-            theta = anchor.chains.theta
-            logs = route.log_likelihood(theta, data)
-            weights, khat = smooth_weights(logs - anchor.logs)
-            if khat < GOOD_KHAT:
-                point = self._finish(
-                    route, seen, reach_here, data, anchor.chains, weights, khat, anchor.found, "reweighted"
-                )
+        release = Release.of(kind, self.core, observed, self.reach)
+        if anchor is not None and anchor.route.key == release.route.key and self.settings.reuse:
+            near = release.reweighted(anchor)
+            if near.khat < GOOD_KHAT:
+                point = self._summarise(near)
                 if point.converged and not self._too_rough(point):
                     return point, anchor
-        return self._sampled(route, seen, reaches, number)
+        return self._sampled(release, number)
 
-    def _fit(self, kind: type[Route], seen: Observed, reach: Any) -> tuple[type[Route], Any]:
-        if not kind.needs_reach:
-            return kind, None
-        if kind is GridRoute:
-            cut = reach[0].for_release(seen.columns[0], LARGEST_GRID)
-            return (GridRoute, (cut,)) if cut is not None else (NodesRoute, reach)
-        return kind, reach
-
-    def _sampled(self, route: Route, seen: Observed, reaches: dict[Any, Any], number: int) -> tuple[Point, _Anchor]:
-        kind: type[Route] = type(route)
+    def _sampled(self, release: Release, number: int) -> tuple[Point, _Anchor]:
         for attempt in range(4):
-            kind, reach = self._fit(
-                type(route) if not isinstance(route, NodesRoute) else NodesRoute, seen, reaches.get("reach")
-            )
-            route = kind(route.anatomy)
-            data = route.data(seen, reach)
-            sampler = self._sampler(route, data)
-            chains = self._remembered(sampler, data, number)
-            error, better = self._checked(route, seen, reach, data, chains)
+            if attempt:
+                release = Release.of(type(release.route), self.core, release.observed, self.reach)
+            sampler = self._sampler(release)
+            release = release.drawn(self._remembered(sampler, release.data, number))
+            error, better = release.checked(self.compiled)
+            release = replace(release, error=error)
             if error <= CLOSE or attempt == 3:
                 break
-            reaches["reach"] = better
-        found = diagnose(chains)
-        point = self._finish(route, seen, reach, data, chains, None, np.nan, found, "sampled", error)
-        point, chains, found = self._go_on(point, route, seen, reach, data, sampler, chains, found, number, error)
-        return point, _Anchor(route, chains, route.log_likelihood(chains.theta, data), found)
+            self.reach = better
+        point, release = self._extend(release, sampler, number)
+        assert release.chains is not None and release.found is not None
+        logs = release.log_likelihood(release.chains.theta)
+        return point, _Anchor(release.route, release.chains, logs, release.found)
 
-    def _go_on(
-        self,
-        point: Point,
-        route: Any,
-        seen: Any,
-        reach: Any,
-        data: Any,
-        sampler: Any,
-        chains: Chains,
-        found: Any,
-        number: int,
-        error: float,
-    ) -> Any:
+    def _extend(self, release: Release, sampler: Sampler, number: int) -> tuple[Point, Release]:
         """More draws until the users' uncertainties are known well enough, or the budget ends."""
-        target = self.settings.target_mcse
+        point, target, turn = self._summarise(release), self.settings.target_mcse, 0
         if target is None:
-            return point, chains, found
-        turn = 0
-        while self._too_rough(point) and chains.chains * chains.draws < self.settings.max_draws:
+            return point, release
+        while self._too_rough(point) and self._budget(release.chains) > 0:
             turn += 1
-            rough = max(_relative(v) for v in point.values)
-            left = (self.settings.max_draws - chains.chains * chains.draws) // chains.chains
+            assert release.chains is not None
+            rough, draws, most = max(map(_relative, point.values)), release.chains.draws, self._budget(release.chains)
             away = min(rough / target, 1e6)  # farther than any budget goes
-            wanted = int(np.clip(1.2 * chains.draws * (away**2 - 1), 50, left)) if np.isfinite(rough) else left
-            if wanted < 1 or left < 1:
-                break
-            chains = chains.joined(self._run(sampler, data, wanted, number + turn))
-            found = diagnose(chains)
-            point = self._finish(route, seen, reach, data, chains, None, np.nan, found, "sampled", error)
-        words = f"not reached with {chains.chains * chains.draws} draws" if self._too_rough(point) else "reached"
-        return replace(point, budget=words), chains, found
+            wanted = int(np.clip(1.2 * draws * (away**2 - 1), 50, most)) if np.isfinite(rough) else most
+            more = self._run(sampler, release.data, min(wanted, most), number + turn)
+            release = release.drawn(release.chains.joined(more))
+            point = self._summarise(release)
+        return replace(point, budget=self._spent(point)), release
+
+    def _budget(self, chains: Chains | None) -> int:
+        """Draws of each chain that may still be taken."""
+        assert chains is not None
+        return max(0, self.settings.max_draws - chains.count) // chains.chains
+
+    def _spent(self, point: Point) -> str:
+        return f"not reached with {point.count} draws" if self._too_rough(point) else "reached"
 
     def _too_rough(self, point: Point) -> bool:
         target = self.settings.target_mcse
         return target is not None and any(_relative(v) > target for v in point.values)
 
-    def _run(self, sampler: Sampler, data: Any, draws: int, number: int) -> Chains:
+    def _run(self, sampler: Sampler, data: Mapping[str, Array], draws: int, number: int) -> Chains:
         return sampler.run(data, draws, self.settings.tune, self.settings.chains, number, self.settings.target_accept)
 
-    def _remembered(self, sampler: Sampler, data: Any, number: int) -> Chains:
+    def _remembered(self, sampler: Sampler, data: Mapping[str, Array], number: int) -> Chains:
         """The same draws again if they were drawn lately: another user, loss or power of the prior asks for them."""
-        kept = sampler.recent
+        kept, own = sampler.recent, self.settings
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in data.values())).hexdigest()
-        key = (
-            digest,
-            self.settings.draws,
-            self.settings.tune,
-            self.settings.chains,
-            self.settings.target_accept,
-            number,
-        )
+        key = (digest, own.draws, own.tune, own.chains, own.target_accept, number)
         if key not in kept:
-            kept[key] = self._run(sampler, data, self.settings.draws, number)
+            kept[key] = self._run(sampler, data, own.draws, number)
             while len(kept) > RECENT:
                 kept.pop(next(iter(kept)))
         return kept[key]
 
-    def _sampler(self, route: Route, data: Any) -> Sampler:
-        core = route.anatomy
-        key = (*route.key, self.kind, *(a.ndim for a in data.values()))
-        if key not in core.cache:
-            free = [rv.name for rv in core.free]
-            core.cache[key] = Sampler(route.model(data), self.kind, free, core.shapes)
-        return core.cache[key]  # type: ignore[no-any-return]
-
-    def _checked(self, route: Route, seen: Observed, reach: Any, data: Any, chains: Chains) -> tuple[float, Any]:
-        """How much a finer grid moves the log likelihood, and a reach that fits the draws."""
-        if reach is None or route.anatomy.discrete or not chains.values:
-            return 0.0, reach
-        theta = chains.theta
-        some = np.linspace(0, chains.chains * chains.draws - 1, CHECKED).astype(int)
-        few = {k: v[some] for k, v in theta.items()}
-        finer = tuple(r.refined() for r in reach)
-        moved = route.log_likelihood(few, data) - route.log_likelihood(few, route.data(seen, finer))
-        error = float(np.ptp(moved)) if np.isfinite(moved).all() else np.inf
-        if error <= CLOSE:
-            return error, reach
-        better = tuple(
-            reach_at(self.anatomy, few, c, j, old=r) for j, (c, r) in enumerate(zip(seen.columns, reach, strict=True))
-        )
-        return error, tuple(replace(b, count=2 * r.count, fine=2 * r.fine) for b, r in zip(better, reach, strict=True))
+    def _sampler(self, release: Release) -> Sampler:
+        route, core = release.route, self.core
+        key = (*route.key, self.kind, *(a.ndim for a in release.data.values()))
+        if key not in core.samplers:
+            names = [rv.name for rv in core.free]
+            core.samplers[key] = Sampler(route.model(release.data), self.kind, names, core.shapes)
+        return core.samplers[key]
 
     # -- one release -----------------------------------------------------------------------------------
 
-    def _finish(
-        self,
-        route: Any,
-        seen: Any,
-        reach: Any,
-        data: Any,
-        chains: Chains,
-        weights: Any,
-        khat: float,
-        found: Any,
-        how: str,
-        error: float = 0.0,
-    ) -> Point:
-        rng = np.random.default_rng(12345)
+    def _summarise(self, release: Release) -> Point:
+        """The users' uncertainties and the verdict."""
         if self._powered:
-            weights, tail = self._scaled(route, data, chains, weights)
-            khat, how = np.fmax(khat, tail), f"{how}, power-scaled"
-        given = Given(self.anatomy, seen, self._reaches(seen, reach), chains.theta, chains.chains, weights, rng=rng)
+            release = release.scaled(self.settings.prior_power, self.settings.likelihood_power)
+        chains = release.chains
+        assert chains is not None and release.found is not None
+        lines = None if release.reach is None else tuple(r.line for r in release.reach)
+        rng = np.random.default_rng(12345)
+        given = Given(self.compiled, release.observed, lines, chains.theta, chains.chains, release.weights, rng=rng)
         posteriors = [given.law(user.target) for user in self.users]
+        point = self._point(posteriors, chains, release.found, release.how, release.route.name)
+        return diagnose_point(
+            replace(point, weights=release.weights, khat=release.khat, integration_error=release.error)
+        )
+
+    def _point(self, posteriors: Sequence[Posterior], chains: Chains, found: Diagnosis, how: str, route: str) -> Point:
         values = [user.loss.uncertainty(p, user.actions) for user, p in zip(self.users, posteriors, strict=True)]
-        return judged(values, posteriors, chains, weights, how, route.name, found, khat, error)
+        return Point(values, posteriors, chains, None, how, route, *found, chains.divergences, np.nan, chains.count)
 
     @property
     def _powered(self) -> bool:
         return self.settings.prior_power != 1 or self.settings.likelihood_power != 1
 
-    def _scaled(self, route: Route, data: Any, chains: Chains, weights: Any) -> tuple[Array, float]:
-        """Weights for a prior and a likelihood raised to powers."""
-        theta = chains.theta
-        logs = (self.settings.prior_power - 1) * route.anatomy.log_prior_density(theta)
-        if self.settings.likelihood_power != 1:
-            logs = logs + (self.settings.likelihood_power - 1) * route.log_likelihood(theta, data)
-        if weights is not None:
-            with np.errstate(divide="ignore"):
-                logs = logs + np.log(weights)
-        return smooth_weights(logs)
-
-    def _reaches(self, seen: Observed, reach: Any) -> Any:
-        if reach is not None:
-            return reach if len(reach) == seen.k else reach * seen.k
-        if self.anatomy.kind in ("normal", "mvnormal"):
-            return None
-        return tuple(find_reach(self.anatomy, c, j)[0] for j, c in enumerate(seen.columns))
-
-    def _latent(self, seen: Observed, reason: str, number: int) -> Point:
+    def _latent(self, observed: Observed, reason: str, number: int) -> Point:
         if self._powered:
             do = "Use a mask that works record by record, or vary the prior in the builder"
             raise UnsupportedError("Power-scaling needs records that can be integrated out", reason, do)
-        key = ("latent", self.kind, Latent.shape_of(seen))
-        latent = Latent(self.anatomy, seen, reason)
-        if key not in self.anatomy.cache:
-            self.anatomy.cache[key] = latent.sampler(self.kind)
-        sampler = self.anatomy.cache[key]
-        data = latent.data()
+        latent = Latent(self.compiled, observed, reason)
+        key = ("latent", self.kind, Latent.shape_of(observed))
+        if key not in self.compiled.samplers:
+            self.compiled.samplers[key] = latent.sampler(self.kind)
+        sampler, data = self.compiled.samplers[key], latent.data()
         chains = self._run(sampler, data, self.settings.draws, number)
         point = self._latent_point(latent, chains)
         turn = 0
-        while self._too_rough(point) and chains.chains * chains.draws < self.settings.max_draws:
+        while self._too_rough(point) and self._budget(chains) > 0:
             turn += 1
-            wanted = min(chains.draws, (self.settings.max_draws - chains.chains * chains.draws) // chains.chains)
-            if wanted < 1:
-                break
-            chains = chains.joined(self._run(sampler, data, wanted, number + turn))
+            chains = chains.joined(self._run(sampler, data, min(chains.draws, self._budget(chains)), number + turn))
             point = self._latent_point(latent, chains)
-        if self.settings.target_mcse is not None:
-            words = f"not reached with {chains.chains * chains.draws} draws" if self._too_rough(point) else "reached"
-            point = replace(point, budget=words)
-        return point
+        return point if self.settings.target_mcse is None else replace(point, budget=self._spent(point))
 
     def _latent_point(self, latent: Latent, chains: Chains) -> Point:
-        found = diagnose(chains)
         posteriors = [latent.law(user.target, chains) for user in self.users]
-        values = [user.loss.uncertainty(p, user.actions) for user, p in zip(self.users, posteriors, strict=True)]
-        return judged(
-            values, posteriors, chains, None, "sampled", f"records sampled too: {latent.reason}", found, np.nan, 0.0
-        )
+        route = f"records sampled too: {latent.reason}"
+        return diagnose_point(self._point(posteriors, chains, diagnose(chains), "sampled", route))
 
     # -- before any release ------------------------------------------------------------------------------
 
-    def before(self, user: Any, seed: Any) -> float:
+    def before(self, user: User) -> float:
         """Uncertainty before any release, from the prior; missing where the prior is flat."""
-        if self.anatomy.improper:
+        if self.compiled.improper:
             return np.nan
-        n, k = self.anatomy.n, self.anatomy.k
+        n, k = self.compiled.n, self.compiled.k
         silent = Observed(tuple(Silent(n) for _ in range(k)))
-        theta = self._prior(seed)
-        if self.anatomy.kind == "joint":
+        if self.compiled.kind == "joint":
             return float(
-                user.loss.uncertainty(Latent(self.anatomy, silent, "").prior_law(user.target), user.actions).value
+                user.loss.uncertainty(Latent(self.compiled, silent, "").prior_law(user.target), user.actions).value
             )
-        reach = None
-        if self.anatomy.kind == "elementwise":
-            some = {key: v[:: max(1, len(v) // CHECKED)] for key, v in theta.items()}
-            reach = tuple(reach_at(self.anatomy, some, c, j) for j, c in enumerate(silent.columns))
+        lines, theta = None, self.core.prior_draws
+        if self.compiled.kind == "elementwise":
+            lines = find_lines(self.compiled, theta, silent.columns)
             theta = {key: v[:2000] for key, v in theta.items()}
         weights = None
         if self.settings.prior_power != 1:
-            core = self.anatomy.single or self.anatomy
-            weights, _ = smooth_weights((self.settings.prior_power - 1) * core.log_prior_density(theta))
-        given = Given(self.anatomy, silent, reach, theta, None, weights, rng=np.random.default_rng(12345))
+            weights, _ = smooth_weights((self.settings.prior_power - 1) * self.core.log_prior_density(theta))
+        given = Given(self.compiled, silent, lines, theta, None, weights, rng=np.random.default_rng(12345))
         return float(user.loss.uncertainty(given.law(user.target), user.actions).value)
 
-    def _prior(self, seed: Any) -> dict[str, Array]:
-        key = ("prior", None if seed is None else str(seed.entropy))
-        if key not in self.anatomy.cache:
-            self.anatomy.cache[key] = (self.anatomy.single or self.anatomy).prior(20_000, np.random.default_rng(20_000))
-        return self.anatomy.cache[key]  # type: ignore[no-any-return]
 
-
-def judged(
-    values: Any,
-    posteriors: Any,
-    chains: Chains,
-    weights: Any,
-    how: str,
-    route: str,
-    found: Any,
-    khat: float,
-    error: float,
-) -> Point:
-    """A point with its verdict."""
-    total = chains.chains * chains.draws
-    effective = total if weights is None else 1.0 / float(np.sum(weights**2))
-    share = effective / total
-    bulk, tail = found["ess_bulk"] * share, found["ess_tail"] * share
+def diagnose_point(point: Point) -> Point:
+    """The same point with its verdict: what speaks against it, and whether anything does."""
+    effective = point.count if point.weights is None else 1.0 / float(np.sum(point.weights**2))
+    share = effective / point.count
+    bulk, tail = point.ess_bulk * share, point.ess_tail * share
     # Below fifty nothing can be said, R-hat included.
-    enough = min(400.0, max(50.0, 0.1 * total))
-    doubts = []
-    if not found["rhat"] <= 1.01:
-        doubts.append(f"R-hat {found['rhat']:.3f}")
+    enough = min(400.0, max(50.0, 0.1 * point.count))
+    trouble = []
+    if not point.rhat <= 1.01:
+        trouble.append(f"R-hat {point.rhat:.3f}")
     if not bulk >= enough or not tail >= enough:
-        doubts.append(f"effective sample size {min(bulk, tail):.0f}")
-    if chains.divergences:
-        doubts.append(f"{chains.divergences} divergences")
-    if khat >= GOOD_KHAT:
-        doubts.append(f"k-hat {khat:.2f}")
-    if error > 10 * CLOSE:
-        doubts.append(f"records integrated to {error:.2g} only")
-    return Point(
-        values,
-        posteriors,
-        chains,
-        weights,
-        how,
-        route,
-        found["rhat"],
-        bulk,
-        tail,
-        chains.divergences,
-        khat,
-        total,
-        not doubts,
-        ", ".join(doubts),
-        integration_error=error,
-    )
+        trouble.append(f"effective sample size {min(bulk, tail):.0f}")
+    if point.divergences:
+        trouble.append(f"{point.divergences} divergences")
+    if point.khat >= GOOD_KHAT:
+        trouble.append(f"k-hat {point.khat:.2f}")
+    if point.integration_error > 10 * CLOSE:
+        trouble.append(f"records integrated to {point.integration_error:.2g} only")
+    return replace(point, ess_bulk=bulk, ess_tail=tail, converged=not trouble, trouble=", ".join(trouble))
 
 
 def _relative(value: Value) -> float:

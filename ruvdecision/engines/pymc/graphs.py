@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...beliefs.pymc import cheap_mode, quiet
 from ...protocols import Array
 from .programs import Program
 
-__all__ = ["cheap_mode", "keeping_starts", "quiet", "vectorised"]
+__all__ = ["vectorised"]
 
 
 class vectorised:
@@ -54,9 +54,30 @@ def _program(inputs: Sequence[Any], outputs: Sequence[Any], stable: bool) -> Pro
 
     shared = [v for v in graph_inputs(list(outputs)) if isinstance(v, SharedVariable) and v not in inputs]
     graph = FunctionGraph([*inputs, *shared], list(outputs), clone=True)
+    _allocate_at_once(graph)
     if stable:
         cheap_mode().optimizer.rewrite(graph)
     return Program.of(graph, len(inputs))
+
+
+def _allocate_at_once(graph: Any) -> None:
+    """One allocation for all points instead of one for each: the lengths are the same for all of them."""
+    import pytensor.tensor as pt
+    from pytensor.tensor.basic import Alloc
+    from pytensor.tensor.blockwise import Blockwise
+
+    for node in graph.toposort():
+        if not isinstance(node.op, Blockwise) or not isinstance(node.op.core_op, Alloc):
+            continue
+        value, *lengths = node.inputs
+        out = node.outputs[0]
+        many = out.type.ndim - len(lengths)
+        own = value.type.ndim - many
+        value = value.dimshuffle(*range(many), *["x"] * (len(lengths) - own), *range(many, value.type.ndim))
+        # Of several inputs that are laid along an axis of points one with its full length tells how many there are.
+        batch = [next((v for v in node.inputs if not v.type.broadcastable[i]), value).shape[i] for i in range(many)]
+        found = pt.alloc(value, *batch, *(length.ravel()[0] for length in lengths))
+        graph.replace(out, found.astype(out.dtype), import_missing=True)
 
 
 def _forgiving(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -79,35 +100,3 @@ def _forgiving(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[list[Any]
             good = pt.all([pt.all(a) for a in allowed]) if len(allowed) > 1 else pt.all(allowed[0])
             graph.replace(node.outputs[0], pt.switch(good, value, -np.inf).astype(value.dtype), import_missing=True)
     return list(graph.outputs), list(graph.inputs)[: len(inputs)]
-
-
-def keeping_starts(model: Any, change: Callable[[Any], Any]) -> Any:
-    """A changed copy of a model with the starting values (``initval=``) of the old one, which PyMC cannot copy."""
-    starts = {rv.name: value for rv, value in model.rvs_to_initial_values.items() if value is not None}
-    for rv in list(model.rvs_to_initial_values):
-        model.rvs_to_initial_values[rv] = None
-    found = change(model)
-    for name, value in starts.items():
-        if name in found.named_vars and found[name] in found.rvs_to_initial_values:
-            found.rvs_to_initial_values[found[name]] = value
-    return found
-
-
-def quiet() -> Any:
-    """Silence notices that PyMC and PyTensor give about themselves."""
-    return _Quiet()
-
-
-class _Quiet(warnings.catch_warnings):
-    def __enter__(self) -> Any:
-        log = super().__enter__()
-        warnings.simplefilter("ignore")
-        return log
-
-
-def cheap_mode() -> Any:
-    """Numpy code, and as few rewrites as stable numbers need."""
-    from pytensor.compile.mode import Mode
-
-    # Stable forms of log-sum-exp and the like are wanted; compiled code is not.
-    return Mode(linker="py", optimizer="fast_compile").including("canonicalize", "stabilize")

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from ...beliefs.pymc import keeping_starts, quiet
 from ...channels.likelihood import Observed, tensor_math
 from ...errors import InputError, UnsupportedError
 from ...posteriors import Drawn
 from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files
-from .graphs import keeping_starts, quiet
-from .model import Anatomy
+from .model import CompiledModel
 from .samplers import Chains, Sampler
 from .support import Line, find_line
 
@@ -35,7 +35,7 @@ FORWARD = 1000
 class Latent:
     """A model whose records are sampled, for one release."""
 
-    anatomy: Anatomy
+    compiled: CompiledModel
     observed: Observed
     reason: str
 
@@ -135,8 +135,8 @@ class Latent:
         """The compiled model for releases of this shape."""
         self._refuse()
         model = self._model()
-        names = [rv.name for rv in self.anatomy.free] + [ALL]
-        shapes = {**self.anatomy.shapes, ALL: (self.anatomy.n, self.anatomy.k)}
+        names = [rv.name for rv in self.compiled.free] + [ALL]
+        shapes = {**self.compiled.shapes, ALL: (self.compiled.n, self.compiled.k)}
         return Sampler(model, kind, names, shapes)
 
     def _refuse(self) -> None:
@@ -145,7 +145,7 @@ class Latent:
                 "Rows in unknown order cannot be sampled with this belief: its records do not all follow one law",
                 do="Leave out Shuffle(), or write the model so that all records are alike given the parameters",
             )
-        if self.anatomy.discrete:
+        if self.compiled.discrete:
             raise UnsupportedError(
                 "Discrete records that cannot be summed out cannot be sampled",
                 do="Use a mask that works record by record (PRAM, Round, Suppress)",
@@ -155,11 +155,11 @@ class Latent:
         import pymc as pm
         import pytensor.tensor as pt
 
-        anatomy, data = self.anatomy, self.data()
+        compiled, data = self.compiled, self.data()
         # Looked at before the context is entered: to find the ends may build a model, which would become this one's child.
         _ = self._ends
-        model = anatomy.belief.build(anatomy.n)
-        x = model[anatomy.belief.variable]
+        model = compiled.belief.build(compiled.n)
+        x = model[compiled.belief.variable]
         free = x in model.free_RVs
         plain = free and not self._bounded and not self._exact_groups
         with quiet(), model:
@@ -191,10 +191,10 @@ class Latent:
 
     @cached_property
     def _line(self) -> Line:
-        x = self.anatomy.x
+        x = self.compiled.x
         # The support of entries that have a law each is found by looking; a vector's law is taken to be on the whole line.
-        each = x in self.anatomy.model.free_RVs and getattr(x.owner.op, "ndim_supp", 1) == 0
-        return find_line(self.anatomy, self.observed) if each else Line()
+        each = x in self.compiled.model.free_RVs and getattr(x.owner.op, "ndim_supp", 1) == 0
+        return find_line(self.compiled, self.observed) if each else Line()
 
     @cached_property
     def _ends(self) -> tuple[Array, Array]:
@@ -279,7 +279,7 @@ class Latent:
             steps = pt.switch(both, -pt.softplus(-v) - pt.softplus(v), pt.switch(below, v, pt.switch(above, -v, 0.0)))
             jacobian = jacobian + pt.sum(steps)
             records = pt.set_subtensor(records[rows, columns], own)
-        return (records if not self.anatomy.scalar else records[:, 0]), jacobian
+        return (records if not self.compiled.scalar else records[:, 0]), jacobian
 
     def _starts(self, low: Array, high: Array, rows: Any, columns: Any) -> tuple[Array, Array]:
         """Where unbounded entries start and how they are scaled: near what was released."""
@@ -336,22 +336,22 @@ class Latent:
         """Posterior of a target from draws of parameters and records."""
         flat = chains.theta
         files = flat.pop(ALL)
-        found = self._values(target, self.anatomy.complete(flat), files)
+        found = self._values(target, self.compiled.complete(flat), files)
         shape = (chains.chains, chains.draws)
         return Drawn(found.reshape(shape + found.shape[1:]), chains=chains.chains)
 
     def prior_law(self, target: BaseTarget) -> Posterior:
         """The target before any release, from draws of the belief."""
         rng = np.random.default_rng(20_000)
-        rows = [self.anatomy.draw(rng) for _ in range(FORWARD)]
-        files = np.stack([records.reshape(self.anatomy.n, self.anatomy.k) for records, _ in rows])
-        values = {name: np.stack([p[name] for _, p in rows]) for name in self.anatomy.names}
+        rows = [self.compiled.draw(rng) for _ in range(FORWARD)]
+        files = np.stack([records.reshape(self.compiled.n, self.compiled.k) for records, _ in rows])
+        values = {name: np.stack([p[name] for _, p in rows]) for name in self.compiled.names}
         return Drawn(self._values(target, values, files))
 
     def _values(self, target: BaseTarget, values: Mapping[str, Array], files: Array) -> Array:
         do = "Records of this model depend on each other: add the new record to the model as a variable and ask for it"
         found = target.in_files(
-            Files(files[..., 0] if self.anatomy.scalar else files, values, do=f"{do} by Parameter(name)")
+            Files(files[..., 0] if self.compiled.scalar else files, values, do=f"{do} by Parameter(name)")
         )
         if not np.isfinite(found).all():
             raise InputError(

@@ -11,9 +11,9 @@ import numpy as np
 from ...channels.likelihood import Observed
 from ...errors import UnsupportedError
 from ...protocols import Array
-from .marginal import LARGEST_GRID, GridRoute, NodesRoute, Route, choose_route
-from .model import Anatomy, At
-from .support import Reach, find_reach
+from .marginal import NormalRoute, Route, choose_route, fit_route
+from .model import At, CompiledModel
+from .support import Line, Reach, find_reach
 
 __all__ = ["Levels", "levels_of"]
 
@@ -28,8 +28,8 @@ CLOSE = 1e-10
 class Levels:
     """Log posteriors of L releases; ``core`` is the model of one record where one stands for all."""
 
-    anatomy: Anatomy
-    core: Anatomy
+    compiled: CompiledModel
+    core: CompiledModel
     seen: tuple[Observed, ...]
     route: str
     sums: ClassVar[bool] = False
@@ -39,8 +39,8 @@ class Levels:
         """``(L, S)``, for parameters laid out release after release."""
         raise NotImplementedError
 
-    def reaches(self, level: int) -> tuple[Reach, ...] | None:
-        """Where the records can lie, for laws that are not normal."""
+    def lines(self, level: int) -> tuple[Line, ...] | None:
+        """The ends between which the model's records lie, for laws that are not normal."""
         return None
 
     def integration_error(self, level: int, u: Array) -> float:
@@ -116,7 +116,7 @@ class NormalLevels(Levels):
 class RouteLevels(Levels):
     """Any other law: each release is integrated over the records by the route that fits it."""
 
-    parts: tuple[tuple[Route, Any, Any], ...]
+    parts: tuple[tuple[Route, dict[str, Array], tuple[Reach, ...] | None], ...]
     """Route, its data and the reach of the records, of each release."""
 
     def log_likelihood(self, at: At, shape: tuple[int, int]) -> Array:
@@ -127,16 +127,16 @@ class RouteLevels(Levels):
             rows.append(route.log_likelihood(mine, data))
         return np.stack(rows)
 
-    def reaches(self, level: int) -> tuple[Reach, ...] | None:
+    def lines(self, level: int) -> tuple[Line, ...] | None:
         found = self.parts[level][2]
-        return found if found is None or len(found) == self.anatomy.k else found * self.anatomy.k
+        return None if found is None else tuple(reach.line for reach in found)
 
     def integration_error(self, level: int, u: Array) -> float:
         route, data, reach = self.parts[level]
-        if reach is None or self.core.discrete:
+        if reach is None:
             return 0.0
         theta = self.core.natural(u)
-        finer = _data(route, self.seen[level], tuple(r.refined() for r in reach))
+        finer = route.data(self.seen[level], tuple(r.refined() for r in reach))
         moved = route.log_likelihood(theta, data) - route.log_likelihood(theta, finer)
         moved = moved[np.isfinite(moved)]
         return float(np.ptp(moved)) if len(moved) else np.inf
@@ -144,9 +144,10 @@ class RouteLevels(Levels):
     def finer(self, level: int) -> RouteLevels:
         """The same with twice as many nodes for the records of one release."""
         route, _, reach = self.parts[level]
+        assert reach is not None
         better = tuple(r.refined() for r in reach)
         parts = list(self.parts)
-        parts[level] = (route, _data(route, self.seen[level], better), better)
+        parts[level] = (route, route.data(self.seen[level], better), better)
         return replace(self, parts=tuple(parts))
 
     def take(self, levels: Sequence[int]) -> RouteLevels:
@@ -154,19 +155,19 @@ class RouteLevels(Levels):
         return replace(self, seen=tuple(self.seen[i] for i in some), parts=tuple(self.parts[i] for i in some))
 
 
-def levels_of(anatomy: Anatomy, seen: Sequence[Observed]) -> list[tuple[list[int], Levels]]:
+def levels_of(compiled: CompiledModel, seen: Sequence[Observed]) -> list[tuple[list[int], Levels]]:
     """Releases sorted into groups that are worked on together, with their positions."""
-    core = anatomy.single or anatomy
+    core = compiled.single or compiled
     normal: list[int] = []
     others: list[int] = []
     sums: dict[int, Any] = {}
     for i, observed in enumerate(seen):
-        kind = choose_route(anatomy, observed)
-        if isinstance(kind, str):
+        choice = choose_route(compiled, observed)
+        if choice.route is None:
             raise UnsupportedError(
-                f"Quadrature needs records that can be integrated out: {kind}", do="Use engine=ruv.Sampling()"
+                f"Quadrature needs records that can be integrated out: {choice.reason}", do="Use engine=ruv.Sampling()"
             )
-        found = _sums(observed) if kind.name == "closed form" and core.n == 1 else None
+        found = _sums(observed) if choice.route is NormalRoute and core.n == 1 else None
         if found is None:
             others.append(i)
         else:
@@ -176,9 +177,9 @@ def levels_of(anatomy: Anatomy, seen: Sequence[Observed]) -> list[tuple[list[int
     if normal:
         most = max(s[0].shape[1] for s in sums.values())
         stacked = [_stacked([sums[i][j] for i in normal], most) for j in range(4)]
-        groups.append((normal, NormalLevels(anatomy, core, tuple(seen[i] for i in normal), "closed form", *stacked)))
+        groups.append((normal, NormalLevels(compiled, core, tuple(seen[i] for i in normal), "closed form", *stacked)))
     for i in others:
-        groups.append(([i], _routed(anatomy, core, seen[i])))
+        groups.append(([i], _routed(compiled, core, seen[i])))
     return groups
 
 
@@ -219,18 +220,12 @@ def _stacked(parts: Sequence[Array], width: int) -> Array:
     return found
 
 
-def _routed(anatomy: Anatomy, core: Anatomy, observed: Observed) -> Levels:
-    kind = choose_route(anatomy, observed)
-    assert not isinstance(kind, str)
-    reach: Any = None
+def _routed(compiled: CompiledModel, core: CompiledModel, observed: Observed) -> Levels:
+    kind = choose_route(compiled, observed).route
+    assert kind is not None
+    reach = None
     if kind.needs_reach:
-        reach = tuple(find_reach(anatomy, column, j)[0] for j, column in enumerate(observed.columns))
-        if kind is GridRoute:
-            cut = reach[0].for_release(observed.columns[0], LARGEST_GRID)
-            kind, reach = (GridRoute, (cut,)) if cut is not None else (NodesRoute, reach)
+        reach = tuple(find_reach(compiled, column, j)[0] for j, column in enumerate(observed.columns))
+        kind, reach = fit_route(kind, observed, reach)
     route = kind(core)
-    return RouteLevels(anatomy, core, (observed,), route.name, ((route, _data(route, observed, reach), reach),))
-
-
-def _data(route: Route, observed: Observed, reach: Any) -> Any:
-    return route.data(observed, reach)
+    return RouteLevels(compiled, core, (observed,), route.name, ((route, route.data(observed, reach), reach),))

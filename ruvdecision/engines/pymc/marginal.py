@@ -15,13 +15,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...beliefs.pymc import keeping_starts, quiet
 from ...channels.likelihood import Observed
 from ...protocols import Array
-from .graphs import keeping_starts, quiet, vectorised
-from .model import Anatomy, Theta
+from .graphs import vectorised
+from .model import CompiledModel, Theta
 from .support import Reach
 
 __all__ = [
+    "Choice",
     "GridRoute",
     "NodesRoute",
     "NormalRoute",
@@ -29,6 +31,7 @@ __all__ = [
     "RowsRoute",
     "UnevenRowsRoute",
     "choose_route",
+    "fit_route",
     "normal_rows",
 ]
 
@@ -44,7 +47,7 @@ PANELS, ORDER = 4, 12
 class Route:
     """How the records are integrated out of one model."""
 
-    anatomy: Anatomy
+    compiled: CompiledModel
     """The model that is sampled: that of one record where one stands for all."""
     name: ClassVar[str] = ""
     fields: ClassVar[tuple[tuple[str, int], ...]] = ()
@@ -55,8 +58,8 @@ class Route:
         """What the model takes for a release; ``reach`` says where the records of each column can lie."""
         raise NotImplementedError
 
-    def graph(self, anatomy: Anatomy, data: Mapping[str, Any]) -> Any:
-        """Log likelihood of a release as a graph of the parameters of ``anatomy`` and of the data."""
+    def graph(self, compiled: CompiledModel, data: Mapping[str, Any]) -> Any:
+        """Log likelihood of a release as a graph of the parameters of ``compiled`` and of the data."""
         raise NotImplementedError
 
     def silent(self, data: Data) -> dict[str, Array]:
@@ -76,7 +79,7 @@ class Route:
         """The PyMC model with the records integrated out and the release as its data."""
         import pymc as pm
 
-        fresh = Anatomy.of(self.anatomy.belief, self.anatomy.n)
+        fresh = CompiledModel.of(self.compiled.belief, self.compiled.n)
         with quiet(), fresh.model:
             symbols = {name: pm.Data(f"release::{name}", data[name]) for name, _ in self.fields}
             pm.Potential("release", self.graph(fresh, symbols))
@@ -87,18 +90,18 @@ class Route:
     @property
     def _many(self) -> Any:
         key = ("many", *self.key)
-        if key not in self.anatomy.cache:
+        if key not in self.compiled.cache:
             import pytensor.tensor as pt
 
             symbols = {name: pt.tensor(name, dtype="float64", shape=(None,) * axes) for name, axes in self.fields}
-            self.anatomy.cache[key] = vectorised(
-                [self.graph(self.anatomy, symbols)], self.anatomy.free, extra=list(symbols.values())
+            self.compiled.cache[key] = vectorised(
+                [self.graph(self.compiled, symbols)], self.compiled.free, extra=list(symbols.values())
             )
-        return self.anatomy.cache[key]
+        return self.compiled.cache[key]
 
     def log_likelihood(self, theta: Theta, data: Data) -> Array:
         """Log likelihood of a release at many parameter points, up to a constant of the release: ``(S,)``."""
-        points = [theta[rv.name] for rv in self.anatomy.free]
+        points = [theta[rv.name] for rv in self.compiled.free]
         count = len(points[0]) if points else 1
         step = max(1, CHUNK // max(1, self.width(data)))
         extra = [np.asarray(data[name], dtype=np.float64) for name, _ in self.fields]
@@ -124,10 +127,10 @@ class NormalRoute(Route):
             "weight": weight,
         }
 
-    def graph(self, anatomy: Anatomy, data: Mapping[str, Any]) -> Any:
+    def graph(self, compiled: CompiledModel, data: Mapping[str, Any]) -> Any:
         import pytensor.tensor as pt
 
-        mean, variance = (_entries(g, anatomy) for g in anatomy.normal_graph())
+        mean, variance = (_entries(g, compiled) for g in compiled.normal_graph())
         total = variance + data["variance"]
         return -0.5 * pt.sum(data["weight"] * ((data["centre"] - mean) ** 2 / total + pt.log(2 * np.pi * total)))
 
@@ -143,13 +146,13 @@ class RowsRoute(Route):
         centre, covariance, told = normal_rows(observed)
         return {"centre": centre, "covariance": covariance[0], "weight": told[:, 0]}
 
-    def graph(self, anatomy: Anatomy, data: Mapping[str, Any]) -> Any:
+    def graph(self, compiled: CompiledModel, data: Mapping[str, Any]) -> Any:
         import pytensor.tensor as pt
 
-        mean, covariance = _one_row(anatomy)
+        mean, covariance = _one_row(compiled)
         root = pt.linalg.cholesky(covariance + data["covariance"])
         solved = pt.linalg.solve_triangular(root, (data["centre"] - mean).T, lower=True)
-        logs = pt.sum(pt.log(pt.diag(root))) + 0.5 * anatomy.k * np.log(2 * np.pi)
+        logs = pt.sum(pt.log(pt.diag(root))) + 0.5 * compiled.k * np.log(2 * np.pi)
         return -pt.sum(data["weight"] * (0.5 * pt.sum(solved**2, axis=0) + logs))
 
 
@@ -171,15 +174,15 @@ class UnevenRowsRoute(Route):
     def width(self, data: Data) -> int:
         return int(data["covariance"].size)
 
-    def graph(self, anatomy: Anatomy, data: Mapping[str, Any]) -> Any:
+    def graph(self, compiled: CompiledModel, data: Mapping[str, Any]) -> Any:
         import pytensor.tensor as pt
 
-        mean, covariance = _one_row(anatomy) if anatomy.n == 1 else anatomy.normal_graph()
+        mean, covariance = _one_row(compiled) if compiled.n == 1 else compiled.normal_graph()
         told = data["weight"]
         # An entry that is missing has variance one and no residual, so that it counts for nothing.
         both = told[:, :, None] * told[:, None, :]
         own = covariance if covariance.ndim == 3 else covariance[None]
-        total = both * (data["covariance"] + own) + (1 - told)[:, :, None] * pt.eye(anatomy.k)[None]
+        total = both * (data["covariance"] + own) + (1 - told)[:, :, None] * pt.eye(compiled.k)[None]
         root = pt.linalg.cholesky(total)
         residual = told * (data["centre"] - mean)
         solved = pt.linalg.solve_triangular(root, residual[:, :, None], lower=True, b_ndim=2)
@@ -187,9 +190,9 @@ class UnevenRowsRoute(Route):
         return -0.5 * pt.sum(solved**2) - logs - 0.5 * np.log(2 * np.pi) * pt.sum(told)
 
 
-def _one_row(anatomy: Anatomy) -> tuple[Any, Any]:
+def _one_row(compiled: CompiledModel) -> tuple[Any, Any]:
     """Mean and covariance that all rows share."""
-    mean, covariance = anatomy.normal_graph()
+    mean, covariance = compiled.normal_graph()
     return mean if mean.ndim == 1 else mean[0], covariance if covariance.ndim == 2 else covariance[0]
 
 
@@ -211,7 +214,7 @@ def normal_rows(observed: Observed) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class GridRoute(Route):
-    """Records of one law: all share a grid, and the release's likelihood there is a matrix of numbers.
+    """Records of one law: all share a grid, or the values of a count, and the release's likelihood there is a matrix of numbers.
 
     A density that is narrower than the grid's step may pile up more than all of its mass on one point; it is cut back to one.
     """
@@ -231,10 +234,10 @@ class GridRoute(Route):
         table, counts = np.unique(np.exp(logs - top).T, axis=0, return_counts=True)
         return {"nodes": x[:, None], "logw": logw, "table": table, "weight": counts.astype(float)}
 
-    def graph(self, anatomy: Anatomy, data: Mapping[str, Any]) -> Any:
+    def graph(self, compiled: CompiledModel, data: Mapping[str, Any]) -> Any:
         import pytensor.tensor as pt
 
-        logs = anatomy.density_at(data["nodes"])[:, 0]
+        logs = compiled.density_at(data["nodes"].astype(compiled.x.dtype))[:, 0]
         top = pt.max(logs)
         mass = pt.dot(data["table"], pt.exp(logs - top))
         whole = pt.log(pt.sum(pt.exp(logs + data["logw"] - top))) + top
@@ -250,7 +253,7 @@ class GridRoute(Route):
         step = max(1, CHUNK // max(1, self.width(data)))
         out = np.empty(count)
         for i in range(0, count, step):
-            logs = self.anatomy.log_density({k: v[i : i + step] for k, v in theta.items()}, data["nodes"])[:, :, 0]
+            logs = self.compiled.log_density({k: v[i : i + step] for k, v in theta.items()}, data["nodes"])[:, :, 0]
             with np.errstate(invalid="ignore", divide="ignore"):
                 top = logs.max(axis=1, keepdims=True)
                 heights = np.exp(logs - top)
@@ -279,7 +282,7 @@ class NodesRoute(Route):
         logw = np.stack([_padded(w, count, np.full(w.shape[1], -np.inf)) for _, w in found], axis=2)
         plain = np.stack([self._plain(c, x[:, :, j], logw[:, :, j]) for j, c in enumerate(observed.columns)], axis=2)
         weight = np.stack([~np.asarray(column.silent) for column in observed.columns], axis=1).astype(float)
-        if self.anatomy.n == 1 and observed.n > 1 and observed.k == 1:
+        if self.compiled.n == 1 and observed.n > 1 and observed.k == 1:
             # Records that were released alike count several times.
             both = np.concatenate([x[:, :, 0], logw[:, :, 0], plain[:, :, 0]])[:, weight[:, 0] > 0]
             if both.shape[1]:
@@ -291,7 +294,7 @@ class NodesRoute(Route):
 
     def _plain(self, column: Any, x: Array, logw: Array) -> Array:
         """Log weights of the nodes without the likelihood; nothing for entries that are known or categories."""
-        if self.anatomy.discrete or column.support is not None:
+        if self.compiled.discrete or column.support is not None:
             return np.full(x.shape, -np.inf)
         vague = np.flatnonzero(np.isnan(column.known) & ~np.asarray(column.silent))
         out = np.full(x.shape, -np.inf)
@@ -301,16 +304,16 @@ class NodesRoute(Route):
             out[:, vague] = np.where(np.isfinite(logs), logs, -np.inf)
         return out
 
-    def graph(self, anatomy: Anatomy, data: Mapping[str, Any]) -> Any:
+    def graph(self, compiled: CompiledModel, data: Mapping[str, Any]) -> Any:
         import pytensor.tensor as pt
 
         x = data["nodes"]
-        if anatomy.n == 1:
-            flat = x.reshape((-1, 1, anatomy.k)) if not anatomy.scalar else x.reshape((-1, 1))
-            logs = anatomy.density_at(flat.astype(anatomy.x.dtype)).reshape(x.shape)
+        if compiled.n == 1:
+            flat = x.reshape((-1, 1, compiled.k)) if not compiled.scalar else x.reshape((-1, 1))
+            logs = compiled.density_at(flat.astype(compiled.x.dtype)).reshape(x.shape)
         else:
-            flat = x if not anatomy.scalar else x[:, :, 0]
-            logs = anatomy.density_at(flat.astype(anatomy.x.dtype)).reshape(x.shape)
+            flat = x if not compiled.scalar else x[:, :, 0]
+            logs = compiled.density_at(flat.astype(compiled.x.dtype)).reshape(x.shape)
         inside = logs + data["logw"]
         top = pt.max(inside, axis=0)
         # An entry that nothing can explain has an infinite top: its exponentials are taken from zero instead.
@@ -322,36 +325,58 @@ class NodesRoute(Route):
         return pt.sum(data["weight"] * (pt.log(pt.maximum(mass, 1e-300)) + base - pt.maximum(whole, 0.0)))
 
 
-def choose_route(anatomy: Anatomy, observed: Observed) -> type[Route] | str:
+@dataclass(frozen=True)
+class Choice:
+    """How a release is worked on: by a route, or with the records sampled too, and why."""
+
+    route: type[Route] | None
+    reason: str = ""
+
+
+def choose_route(compiled: CompiledModel, observed: Observed) -> Choice:
     """The route for a release, or why the records cannot be integrated out."""
-    if anatomy.kind == "joint":
-        return "the records depend on each other given the parameters"
+    if compiled.kind == "joint":
+        return Choice(None, "the records depend on each other given the parameters")
     if observed.averages is not None:
-        return "averages tie records together"
-    if observed.shuffled and anatomy.single is None:
-        return "rows in unknown order need records of one law"
+        return Choice(None, "averages tie records together")
+    if observed.shuffled and compiled.single is None:
+        return Choice(None, "rows in unknown order need records of one law")
     normal = all(column.normal is not None for column in observed.columns)
-    if anatomy.kind == "mvnormal":
+    if compiled.kind == "mvnormal":
         if not normal:
-            return "only normal noise can be integrated out of correlated variables"
+            return Choice(None, "only normal noise can be integrated out of correlated variables")
         _, covariance, told = normal_rows(observed)
-        even = len(covariance) == 1 and (told == told[:, :1]).all() and anatomy.single is not None
-        return RowsRoute if even and told.any() else UnevenRowsRoute
+        even = len(covariance) == 1 and (told == told[:, :1]).all() and compiled.single is not None
+        return Choice(RowsRoute if even and told.any() else UnevenRowsRoute)
     if observed.joint is not None:
-        return "noise that is correlated across columns ties the variables together"
-    if anatomy.kind == "normal" and normal:
-        return NormalRoute
-    if anatomy.single is None or not anatomy.scalar or anatomy.discrete:
-        return NodesRoute
+        return Choice(None, "noise that is correlated across columns ties the variables together")
+    if compiled.kind == "normal" and normal:
+        return Choice(NormalRoute)
+    if compiled.single is None or not compiled.scalar:
+        return Choice(NodesRoute)
+    if compiled.discrete:
+        return Choice(GridRoute)
     column = observed.columns[0]
-    smooth = not np.isfinite(column.kinks).any() and column.support is None and np.isnan(column.known).all()
+    smooth = not np.isfinite(column.cuts.places).any() and column.support is None and np.isnan(column.known).all()
     open_ends = np.isinf(column.low).all() and np.isinf(column.high).all()
-    return GridRoute if smooth and open_ends else NodesRoute
+    return Choice(GridRoute if smooth and open_ends else NodesRoute)
 
 
-def _entries(graph: Any, anatomy: Anatomy) -> Any:
+def fit_route(
+    kind: type[Route], observed: Observed, reach: tuple[Reach, ...] | None
+) -> tuple[type[Route], tuple[Reach, ...] | None]:
+    """The route with nodes that are fine enough for a release: a shared grid that would be too large gives way to nodes of each."""
+    if not kind.needs_reach or reach is None:
+        return kind, None
+    if kind is not GridRoute:
+        return kind, reach
+    cut = reach[0].for_release(observed.columns[0], LARGEST_GRID)
+    return (GridRoute, (cut,)) if cut is not None else (NodesRoute, reach)
+
+
+def _entries(graph: Any, compiled: CompiledModel) -> Any:
     """A graph that broadcasts against an n by k matrix of entries."""
-    if graph.ndim == 0 or not anatomy.scalar:
+    if graph.ndim == 0 or not compiled.scalar:
         return graph
     return graph[:, None]
 

@@ -8,20 +8,18 @@ All functions work on many parameter points at once and run in plain numpy, so t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ...beliefs.pymc import BuiltModel, PyMCBelief, quiet, quiet_pymc
 from ...errors import InputError
 from ...protocols import Array
-from .graphs import cheap_mode, keeping_starts, quiet, vectorised
+from .graphs import vectorised
 
-if TYPE_CHECKING:
-    from ...beliefs.pymc import PyMCBelief
-
-__all__ = ["Anatomy", "At", "Theta"]
+__all__ = ["At", "CompiledModel", "Theta", "compiled_model"]
 
 Theta = Mapping[str, Array]
 
@@ -31,114 +29,21 @@ class At:
     """What a model says at S points of the unconstrained scale."""
 
     log_prior: Array
-    """``(S,)``, as `Anatomy.log_prior`."""
+    """``(S,)``, as `CompiledModel.log_prior`."""
     theta: dict[str, Array]
-    """The points on their natural scale, as `Anatomy.natural`."""
+    """The points on their natural scale, as `CompiledModel.natural`."""
     normal: tuple[Array, Array] | None
-    """Mean and variance of the records, as `Anatomy.normal`; None if they are not normal, or were not wanted."""
+    """Mean and variance of the records, as `CompiledModel.normal`; None if they are not normal, or were not wanted."""
 
 
 @dataclass(frozen=True, eq=False)
-class Anatomy:
-    """One built model: which variable holds the records, and how they come from the parameters.
+class CompiledModel(BuiltModel):
+    """A built model with its densities as numpy functions of many parameter points."""
 
-    ``kind`` says what the records are given the parameters:
-    ``"normal"`` (independent and normal, entry by entry), ``"mvnormal"`` (independent normal rows),
-    ``"elementwise"`` (independent, any law), or ``"joint"`` (rows depend on each other, or something else in the model
-    depends on them).
-    """
-
-    belief: PyMCBelief = field(repr=False)
-    n: int
-    model: Any = field(repr=False)
-    x: Any = field(repr=False)
-    shape: tuple[int, ...]
-    kind: str
-    discrete: bool
-    order: tuple[str, ...] = field(repr=False)
-    """Names of the free variables as the builder made them."""
     cache: dict[Any, Any] = field(default_factory=dict, repr=False)
-    """Compiled models and the like, for whoever needs them again."""
-
-    # -- making --------------------------------------------------------------------------------------
-
-    @classmethod
-    def of(cls, belief: PyMCBelief, n: int) -> Anatomy:
-        """Build the model for ``n`` records and look at it."""
-        _pymc()  # first, and quietly: PyMC's own imports give notices
-        from pymc.model.transform.conditioning import remove_value_transforms
-
-        name = belief.variable
-        model = belief.build(n)
-        if name not in model.named_vars:
-            raise InputError(
-                "The model has no variable for the records",
-                f"no {name!r} among {', '.join(model.named_vars) or 'no variables'}",
-                "Name it with PyMCBelief(builder, records=...)",
-            )
-        x = model[name]
-        if x in model.observed_RVs:
-            do = "Leave out observed=: the records are what nobody outside the agency has seen"
-            raise InputError("The records must not be observed in the model", name, do)
-        free, order = x in model.free_RVs, tuple(v.name for v in model.free_RVs)
-        if free and model.rvs_to_transforms.get(x) is not None:
-            with quiet():
-                model = keeping_starts(model, lambda m: remove_value_transforms(m, [m[name]]))
-            x = model[name]
-        shape = _shape(x)
-        if len(shape) not in (1, 2) or shape[0] != n:
-            raise InputError(
-                f"The variable {name!r} must hold {n} records, one per row",
-                f"shape {shape}",
-                "Write shape=n, or shape=(n, k) for k variables, with the n that the builder is given",
-            )
-        kind = _kind(model, x, shape) if free else "joint"
-        return cls(belief, n, model, x, shape, kind, np.dtype(x.dtype).kind in "iub", order)
-
-    # -- words and sizes -----------------------------------------------------------------------------
-
-    @property
-    def k(self) -> int:
-        """How many variables a record has."""
-        return self.shape[1] if len(self.shape) == 2 else 1
-
-    @property
-    def scalar(self) -> bool:
-        """True if a record is one number."""
-        return len(self.shape) == 1
-
-    @cached_property
-    def free(self) -> list[Any]:
-        """The free variables other than the records."""
-        return sorted((rv for rv in self.model.free_RVs if rv is not self.x), key=lambda rv: self.order.index(rv.name))
-
-    @cached_property
-    def derived(self) -> list[Any]:
-        """Deterministic quantities of the parameters alone."""
-        from pytensor.graph.traversal import ancestors
-
-        return [d for d in self.model.deterministics if d is not self.x and self.x not in set(ancestors([d]))]
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """What a target may name."""
-        return tuple(v.name for v in (*self.free, *self.derived))
-
-    @cached_property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of each named quantity."""
-        return {v.name: _shape(v) for v in (*self.free, *self.derived)}
-
-    @property
-    def continuous(self) -> bool:
-        """True if no parameter is discrete."""
-        return all(np.dtype(v.dtype).kind == "f" for v in self.free)
-
-    def describe(self) -> str:
-        """The model in words: what the records are given the parameters, and the parameters' names."""
-        law = _law(self.x) if self.x in self.model.free_RVs else "made from other variables"
-        names = ", ".join(v.name for v in self.free)
-        return f"the records to be {law}" + (f" with {names} unknown" if names else "")
+    """Compiled functions and the like, for whoever needs them again."""
+    samplers: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """Compiled samplers by the shape of the releases that they take."""
 
     # -- parameters ----------------------------------------------------------------------------------
 
@@ -200,7 +105,7 @@ class Anatomy:
 
     @cached_property
     def _log_prior_density(self) -> Any:
-        pm = _pymc()
+        pm = quiet_pymc()
         at = [rv.type(name=f"{rv.name}_at") for rv in self.free]
         with quiet():
             logs = [pm.logp(rv, value, warn_rvs=False).sum() for rv, value in zip(self.free, at, strict=True)]
@@ -307,7 +212,7 @@ class Anatomy:
         """Graph of the log density of each entry at ``nodes``, a graph of shape ``(K, *shape)``."""
         from pytensor.graph.replace import vectorize_graph
 
-        pm = _pymc()
+        pm = quiet_pymc()
         value = self.x.type()
         with quiet():
             return vectorize_graph(pm.logp(self.x, value, warn_rvs=False), {value: nodes})
@@ -322,7 +227,7 @@ class Anatomy:
     # -- one record stands for all ---------------------------------------------------------------------
 
     @cached_property
-    def single(self) -> Anatomy | None:
+    def single(self) -> CompiledModel | None:
         """The model for one record, if all records follow the same law given the parameters; None otherwise.
 
         It is seen by comparing log densities at a few points of the parameter space, and so are the priors.
@@ -332,7 +237,7 @@ class Anatomy:
         if self.n == 1:
             return self
         try:
-            one = self.belief.anatomy(1)
+            one = compiled_model(self.belief, 1)
         except InputError:
             return None
         if (
@@ -369,133 +274,20 @@ class Anatomy:
             else None
         )
 
-    # -- forward -----------------------------------------------------------------------------------------
 
-    @cached_property
-    def flat(self) -> tuple[str, ...]:
-        """Names of variables with a flat prior, which has no law to draw from."""
-        from pytensor.graph.traversal import ancestors
-
-        outputs = [self.x, *self.free, *self.derived]
-        flat = [
-            v
-            for v in set(ancestors(outputs))
-            if v.owner is not None and type(v.owner.op).__name__ in ("FlatRV", "HalfFlatRV")
-        ]
-        return tuple(sorted(v.name or "?" for v in flat))
-
-    @property
-    def improper(self) -> bool:
-        """True if some prior is flat."""
-        return bool(self.flat)
-
-    def _refuse_flat(self) -> None:
-        if self.flat:
-            raise InputError(
-                "A flat prior has no law to draw from", ", ".join(self.flat), "Give it a proper prior, or pass data="
-            )
-
-    @cached_property
-    def _forward(self) -> Any:
-        from pymc.pytensorf import compile as compile_forward
-
-        self._refuse_flat()
-        with quiet():
-            return compile_forward([], [self.x, *self.free, *self.derived], mode=cheap_mode(), random_seed=0)
-
-    @cached_property
-    def _priors(self) -> Any:
-        """Many draws of the parameters in one call, or None where the graph cannot be batched."""
-        import pytensor.tensor as pt
-        from pymc.pytensorf import compile as compile_forward
-        from pytensor.graph.replace import vectorize_graph
-        from pytensor.graph.traversal import ancestors
-
-        random = lambda graphs: [  # noqa: E731
-            v for v in set(ancestors(graphs)) if v.owner is not None and hasattr(v.owner.op, "dist_params")
-        ]
-        count, batched = pt.lscalar("count"), {}
-        for v in random(self.free):
-            for p in v.owner.op.dist_params(v.owner):
-                if not random([p]):
-                    batched[p] = pt.alloc(p, count, *(p.shape[i] for i in range(p.ndim)))
-        try:
-            with quiet():
-                return compile_forward(
-                    [count], vectorize_graph(list(self.free), batched), mode=cheap_mode(), random_seed=0
-                )
-        except (NotImplementedError, ValueError, TypeError):
-            return None
-
-    def prior(self, count: int, rng: np.random.Generator) -> dict[str, Array]:
-        """Many independent draws of the free parameters from their prior, ``(count,) + shape`` each, or fewer where that is slow."""
-        self._refuse_flat()
-        if self._priors is not None:
-            _reseed(self._priors, rng)
-            with quiet():
-                found = self._priors(count)
-            if all(np.shape(a) == (count, *self.shapes[v.name]) for v, a in zip(self.free, found, strict=True)):
-                return {v.name: np.asarray(a) for v, a in zip(self.free, found, strict=True)}
-        # One call per draw is slow: a tenth will do.
-        rows = [self.draw(rng)[1] for _ in range(max(500, count // 10))]
-        return {v.name: np.stack([row[v.name] for row in rows]) for v in self.free}
-
-    def draw(self, rng: np.random.Generator) -> tuple[Array, dict[str, Array]]:
-        """Parameters from the prior and records from them: ``(records, parameters)``."""
-        function = self._forward
-        _reseed(function, rng)
-        with quiet():
-            found = function()
-        records = np.asarray(found[0])
-        return records, {v.name: np.asarray(a) for v, a in zip((*self.free, *self.derived), found[1:], strict=True)}
-
-
-# -- graphs ------------------------------------------------------------------------------------------------
-
-
-def _pymc() -> Any:
-    from ...beliefs.pymc import quiet_pymc
-
-    return quiet_pymc()
-
-
-def _reseed(function: Any, rng: np.random.Generator) -> None:
-    from pymc.pytensorf import reseed_rngs
-
-    holders = [v for v in function.get_shared() if isinstance(v.get_value(borrow=True), np.random.Generator)]
-    reseed_rngs(holders, int(rng.integers(2**63)))
-
-
-def _shape(variable: Any) -> tuple[int, ...]:
-    known = variable.type.shape
-    return tuple(int(s) for s in (known if None not in known else variable.shape.eval(mode=cheap_mode())))
+def compiled_model(belief: PyMCBelief, n: int) -> CompiledModel:
+    """The belief's model for ``n`` records, taken apart once."""
+    built = belief.built(n)
+    if CompiledModel not in built.kept:
+        own = {f.name: getattr(built, f.name) for f in fields(built) if f.name != "kept"}
+        built.kept[CompiledModel] = CompiledModel(**own)
+    return built.kept[CompiledModel]  # type: ignore[no-any-return]
 
 
 def _zero() -> Any:
     import pytensor.tensor as pt
 
     return pt.constant(0.0)
-
-
-def _kind(model: Any, x: Any, shape: tuple[int, ...]) -> str:
-    from pytensor.graph.traversal import ancestors
-
-    others = [v for v in (*model.basic_RVs, *model.potentials) if v is not x]
-    if x in set(ancestors(others)):
-        return "joint"
-    op = x.owner.op
-    if op.ndim_supp == 0:
-        return "normal" if type(op).__name__ == "NormalRV" else "elementwise"
-    if op.ndim_supp == 1 and len(shape) == 2 and type(op).__name__ == "MvNormalRV":
-        return "mvnormal"
-    return "joint"
-
-
-def _law(x: Any) -> str:
-    words = type(x.owner.op).__name__.removesuffix("RV")
-    return {"MvNormal": "multivariate normal", "LogNormal": "lognormal", "Normal": "normal"}.get(
-        words, f"of the law {words}"
-    )
 
 
 def _alike(mine: At, one: At) -> bool:

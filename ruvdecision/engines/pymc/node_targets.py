@@ -61,7 +61,7 @@ class Solver:
             means, variances = self._normal(user.target)
             if means.ndim == 2:
                 return Mixture(Gaussian.scalar(means[level], variances[level]), self.nodes.weights[level])
-        return self._given(level, 1).law(user.target)
+        return self._given(level).law(user.target)
 
     # -- functions of the parameters -------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ class Solver:
             found = None  # too wide for a fine grid: the nodes will do
         if found is not None:
             return found
-        if type(user.loss).__name__ == "LogScore":
+        if getattr(user.loss, "needs_density", False):
             raise UnsupportedError(
                 f"Quadrature has no density of {target.describe()}: it does not rise or fall with the parameters throughout",
                 do="Use another loss, or engine=ruv.Sampling()",
@@ -127,7 +127,7 @@ class Solver:
         mean, variance = self._moments
         pairs = [s.columns[0].normal for s in self.levels.seen]
         centre, noise = (np.stack([p[i] for p in pairs]) for i in (0, 1))  # type: ignore[index]
-        n = self.levels.anatomy.n
+        n = self.levels.compiled.n
         if target.is_a(Kind.NEW):
             return mean, variance
         if target.is_a(Kind.RECORD) and self.levels.seen[0].shuffled:
@@ -152,8 +152,8 @@ class Solver:
         self, target: BaseTarget, mean: Array, variance: Array, centre: Array, noise: Array
     ) -> tuple[Array, Array]:
         """A linear function of records, averages and parameters, given the parameters."""
-        n = self.levels.anatomy.n
-        form = target.linear(1, True, _widths(self.levels.anatomy))
+        n = self.levels.compiled.n
+        form = target.linear(1, True, _widths(self.levels.compiled))
         assert form is not None and form.number
         weights = form.matrix[0]
         total, fresh = np.full(mean.shape, float(form.constant[0])), 0.0
@@ -205,7 +205,7 @@ class Solver:
                 means.reshape(len(means), -1),
                 np.broadcast_to(variances, means.shape).reshape(len(means), -1),
             )
-        if type(user.loss).__name__ == "LogScore" and user.actions is None and (variances > 0).all():
+        if getattr(user.loss, "needs_density", False) and user.actions is None and (variances > 0).all():
             # The density on one grid is far cheaper than the entropy of thousands of components.
             return np.array(
                 [
@@ -217,23 +217,23 @@ class Solver:
         return np.asarray(user.loss.uncertainty(law, user.actions).value)
 
     def _of_records(self, user: Any, level: int) -> Value:
-        found = [user.loss.uncertainty(self._given(level, times).law(user.target), user.actions) for times in (1, 2, 4)]
+        weights = [self.nodes.coarse(times)[level] for times in (1, 2, 4)]
+        laws = self._given(level).averages(user.target, weights)
+        found = [user.loss.uncertainty(law, user.actions) for law in laws]
         value = _judged(*(f.value for f in found))
         return Value(value.value, value.error + found[0].error)
 
-    def _given(self, level: int, times: int) -> Given:
-        weights = self.nodes.coarse(times)[level]
-        # What weighs nothing may lie far out, on a scale of its own.
-        keep = weights > 1e-13 * weights.max()
+    def _given(self, level: int) -> Given:
+        weights = self.nodes.weights[level]
         count = len(weights)
-        theta = {name: v[level * count : (level + 1) * count][keep] for name, v in self.nodes.theta.items()}
+        theta = {name: v[level * count : (level + 1) * count] for name, v in self.nodes.theta.items()}
         return Given(
-            self.levels.anatomy,
+            self.levels.compiled,
             self.levels.seen[level],
-            self.levels.reaches(level),
+            self.levels.lines(level),
             theta,
             None,
-            weights[keep],
+            weights,
             exact=True,
         )
 
@@ -242,35 +242,35 @@ class Solver:
         return Value(np.array([float(f.value) for f in found]), np.array([float(f.error) for f in found]))
 
 
-def refuses_target(anatomy: Any, target: BaseTarget) -> str | None:
+def refuses_target(compiled: Any, target: BaseTarget) -> str | None:
     """None if the target has a law without drawing; otherwise why not and what can."""
     if target.only(Kind.PARAMETER):
         return None
     if target.ranked or not (target.only(*TERMS) or target.is_a(Kind.FILE)):
         return f"Quadrature does not have the target {target.describe()}. Use engine=ruv.Sampling()."
-    if target.is_a(Kind.AVERAGE) and not (anatomy.kind == "normal" and anatomy.scalar):
+    if target.is_a(Kind.AVERAGE) and not (compiled.kind == "normal" and compiled.scalar):
         return "Quadrature has the average of normal records only. Use engine=ruv.Sampling()."
-    if target.is_a(Kind.FILE) and not (anatomy.kind == "normal" and anatomy.n * anatomy.k <= 60):
+    if target.is_a(Kind.FILE) and not (compiled.kind == "normal" and compiled.n * compiled.k <= 60):
         return "Quadrature has all records at once only if they are normal and at most 60 numbers. Use engine=ruv.Sampling()."
     if target.term is None:
-        closed = anatomy.kind == "normal" and anatomy.scalar and anatomy.single is not None
-        form = target.linear(1, True, _widths(anatomy)) if closed else None
+        closed = compiled.kind == "normal" and compiled.scalar and compiled.single is not None
+        form = target.linear(1, True, _widths(compiled)) if closed else None
         if form is None or not form.number:
             return f"Quadrature has linear functions of normal records only; {target.describe()} is another. Use engine=ruv.Sampling()."
     return None
 
 
-def refuses_release(anatomy: Any, target: BaseTarget, seen: Any) -> str | None:
+def refuses_release(compiled: Any, target: BaseTarget, seen: Any) -> str | None:
     """None if the target has a law without drawing after this release; otherwise why not and what can."""
     whole = target.asks(Kind.AVERAGE) or target.asks(Kind.FILE)
     normal = all(column.normal is not None for column in seen.columns)
-    if whole and not (normal and anatomy.kind == "normal" and not seen.shuffled):
+    if whole and not (normal and compiled.kind == "normal" and not seen.shuffled):
         return f"Quadrature has {target.describe()} only after normal noise in known rows. Use engine=ruv.Sampling()."
-    if seen.shuffled and target.asks(Kind.RECORD) and not (normal and anatomy.kind == "normal" and anatomy.scalar):
+    if seen.shuffled and target.asks(Kind.RECORD) and not (normal and compiled.kind == "normal" and compiled.scalar):
         return "Quadrature has records in unknown rows only if they are normal numbers with normal noise. Use engine=ruv.Sampling()."
     if (
-        not anatomy.scalar
-        and anatomy.kind != "mvnormal"
+        not compiled.scalar
+        and compiled.kind != "mvnormal"
         and not normal
         and (target.asks(Kind.RECORD) or target.asks(Kind.NEW))
     ):
@@ -304,9 +304,9 @@ def _place(levels: Levels, target: BaseTarget) -> int | None:
     return int(levels.core._pieces[names.index(name)][0])
 
 
-def _widths(anatomy: Any) -> dict[str, int]:
+def _widths(compiled: Any) -> dict[str, int]:
     """Number of entries of each parameter; 0 for a number."""
-    return {name: int(np.prod(shape)) if shape else 0 for name, shape in anatomy.shapes.items()}
+    return {name: int(np.prod(shape)) if shape else 0 for name, shape in compiled.shapes.items()}
 
 
 def _quadratic(loss: Any, values: Array, weights: Array, variances: Array | None = None) -> Array:

@@ -19,7 +19,7 @@ from ...running.replication import over_replicates, replicate_error, replicate_s
 from ..refusal import has_own_engine, refusal
 from .data import as_frame, observed_in, records_of, size_of
 from .levels import CLOSE, FINER, Levels, RouteLevels, levels_of
-from .model import Anatomy
+from .model import CompiledModel, compiled_model
 from .node_targets import Solver, refuses_release, refuses_target
 from .nodes import Frames, climb, find_frames, lay_nodes
 
@@ -69,9 +69,9 @@ class Quadrature:
         if elsewhere is not None:
             return elsewhere
         n = 2 if data is None and belief.size is None else size_of(belief, data)
-        anatomy = belief.anatomy(n)
+        compiled = compiled_model(belief, n)
         belief.check_names(user.target, n)
-        reason = _refuses_model(anatomy) or refuses_target(anatomy, user.target)
+        reason = _refuses_model(compiled) or refuses_target(compiled, user.target)
         if reason is not None or (data is None and belief.size is None):
             return reason
         records = records_of(belief, data)
@@ -80,9 +80,9 @@ class Quadrature:
                 records = as_frame(belief.draw(np.random.default_rng(0)))
             for family in Batch.of(masks).families:
                 mask = masks[family.positions[0]]
-                seen = observed_in(mask, records, anatomy, np.random.SeedSequence(0))
-                levels_of(anatomy, [seen])
-                reason = refuses_release(anatomy, user.target, seen)
+                seen = observed_in(mask, records, compiled, np.random.SeedSequence(0))
+                levels_of(compiled, [seen])
+                reason = refuses_release(compiled, user.target, seen)
                 if reason is not None:
                     return reason
         except UnsupportedError as error:
@@ -123,10 +123,10 @@ class Quadrature:
         belief = users[0].belief
         records = records_of(belief, data)
         n = size_of(belief, data)
-        anatomy = belief.anatomy(n)
+        compiled = compiled_model(belief, n)
         for user in users:
             belief.check_names(user.target, n)
-            reason = _refuses_model(anatomy) or refuses_target(anatomy, user.target)
+            reason = _refuses_model(compiled) or refuses_target(compiled, user.target)
             if reason is not None:
                 raise refusal(reason)
         count = (1 if data is not None else PLANNED) if replicates is None else replicates
@@ -134,9 +134,9 @@ class Quadrature:
         nodes, rough, routes = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
         for r, (for_data, for_mask, _) in enumerate(replicate_seeds(seed, count)):
             file = records if records is not None else as_frame(belief.draw(np.random.default_rng(for_data)))
-            seen = [observed_in(mask, file, anatomy, for_mask) for mask in masks]
+            seen = [observed_in(mask, file, compiled, for_mask) for mask in masks]
             done = 0
-            for places, levels in levels_of(anatomy, seen):
+            for places, levels in levels_of(compiled, seen):
                 found, sizes, off = self._solved(levels, users)
                 for i, answer in enumerate(found):
                     value[r, i, places], error[r, i, places] = answer
@@ -154,7 +154,7 @@ class Quadrature:
             "nodes": nodes.tolist(),
             "integration_error": rough.tolist(),
         }
-        before = self._before(anatomy, users)
+        before = self._before(compiled, users)
         return [
             Solution(over_replicates(value[:, i]), spread[i], before[i], self.name, diagnostics)
             for i in range(len(users))
@@ -169,13 +169,13 @@ class Quadrature:
         belief = user.belief
         frame = Frame.of(release)
         n = belief.size if belief.size is not None else frame.n
-        anatomy = belief.anatomy(n)
+        compiled = compiled_model(belief, n)
         belief.check_names(user.target, n)
-        reason = _refuses_model(anatomy) or refuses_target(anatomy, user.target)
+        reason = _refuses_model(compiled) or refuses_target(compiled, user.target)
         if reason is not None:
             raise refusal(reason)
         seen = observe(mask, frame.table if frame.kind in ("frame", "series") else release, n)
-        ((_, levels),) = levels_of(anatomy, [seen])
+        ((_, levels),) = levels_of(compiled, [seen])
         levels, frames, _ = _settled(levels)
         ((_, steps),) = frames.sorted()
         return Solver(levels, frames, lay_nodes(levels, frames, steps)).law(user)
@@ -219,21 +219,21 @@ class Quadrature:
             off,
         )
 
-    def _before(self, anatomy: Anatomy, users: Sequence[Any]) -> list[float]:
+    def _before(self, compiled: CompiledModel, users: Sequence[Any]) -> list[float]:
         """Uncertainties before any release, worked out once; missing where the prior is flat."""
         keys = [_key(user) for user in users]
-        fresh = [i for i, key in enumerate(keys) if key is None or key not in anatomy.cache]
-        found = dict(zip(fresh, self._fresh_before(anatomy, [users[i] for i in fresh]), strict=True)) if fresh else {}
-        anatomy.cache.update({keys[i]: value for i, value in found.items() if keys[i] is not None})
-        return [found[i] if i in found else float(anatomy.cache[key]) for i, key in enumerate(keys)]
+        fresh = [i for i, key in enumerate(keys) if key is None or key not in compiled.cache]
+        found = dict(zip(fresh, self._fresh_before(compiled, [users[i] for i in fresh]), strict=True)) if fresh else {}
+        compiled.cache.update({keys[i]: value for i, value in found.items() if keys[i] is not None})
+        return [found[i] if i in found else float(compiled.cache[key]) for i, key in enumerate(keys)]
 
-    def _fresh_before(self, anatomy: Anatomy, users: Sequence[Any]) -> list[float]:
+    def _fresh_before(self, compiled: CompiledModel, users: Sequence[Any]) -> list[float]:
         missing = [float("nan")] * len(users)
-        if anatomy.improper:
+        if compiled.improper:
             return missing
-        silent = Observed(tuple(Silent(anatomy.n) for _ in range(anatomy.k)))
+        silent = Observed(tuple(Silent(compiled.n) for _ in range(compiled.k)))
         try:
-            ((_, levels),) = levels_of(anatomy, [silent])
+            ((_, levels),) = levels_of(compiled, [silent])
             return [float(answer.value[0]) for answer in self._solved(levels, users)[0]]
         except (InputError, UnsupportedError):
             # A prior so wide that its moments are beyond numbers, or a density that only the release makes simple.
@@ -272,13 +272,13 @@ def _frames(levels: Levels, starts: Any = None) -> Frames:
     return find_frames(levels, starts, bends)
 
 
-def _refuses_model(anatomy: Anatomy) -> str | None:
-    if anatomy.kind == "joint":
+def _refuses_model(compiled: CompiledModel) -> str | None:
+    if compiled.kind == "joint":
         return "Quadrature needs records that are independent given the parameters. Use engine=ruv.Sampling()."
-    if not anatomy.continuous:
+    if not compiled.continuous:
         return "Quadrature needs continuous parameters. Sum the discrete ones out, or use engine=ruv.Sampling()."
-    if anatomy.size > PARAMETERS:
-        return f"Quadrature needs at most {PARAMETERS} unknown parameters; this model has {anatomy.size}. Use engine=ruv.Sampling()."
+    if compiled.size > PARAMETERS:
+        return f"Quadrature needs at most {PARAMETERS} unknown parameters; this model has {compiled.size}. Use engine=ruv.Sampling()."
     return None
 
 

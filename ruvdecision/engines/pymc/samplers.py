@@ -9,15 +9,15 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...beliefs.pymc import quiet
 from ...errors import InputError
 from ...protocols import Array
-from .graphs import quiet
 
-__all__ = ["Chains", "Sampler", "choose_sampler", "diagnose", "smooth_weights"]
+__all__ = ["Chains", "Diagnosis", "Sampler", "choose_sampler", "diagnose", "smooth_weights"]
 
 
 PLAIN_ACCEPT = 0.8
@@ -42,6 +42,19 @@ class Chains:
         """More draws of the same chains."""
         values = {k: np.concatenate([v, other.values[k]], axis=1) for k, v in self.values.items()}
         return Chains(values, self.divergences + other.divergences, self.chains, self.draws + other.draws)
+
+    @property
+    def count(self) -> int:
+        """Draws of all chains together."""
+        return self.chains * self.draws
+
+
+class Diagnosis(NamedTuple):
+    """The worst over all parameters."""
+
+    rhat: float
+    ess_bulk: float
+    ess_tail: float
 
 
 class Sampler:
@@ -160,14 +173,10 @@ def no_compiler_notice(kind: str) -> None:
 # -- diagnostics -------------------------------------------------------------------------------------------
 
 
-def diagnose(chains: Chains) -> dict[str, float]:
+def diagnose(chains: Chains) -> Diagnosis:
     """Largest R-hat, least bulk and tail effective sample size over all parameters."""
     if not chains.values:
-        return {
-            "rhat": 1.0,
-            "ess_bulk": float(chains.chains * chains.draws),
-            "ess_tail": float(chains.chains * chains.draws),
-        }
+        return Diagnosis(1.0, float(chains.count), float(chains.count))
     az, xr = quiet_arviz(), _xarray()
     named = lambda values: xr.Dataset(  # noqa: E731
         {k: (("chain", "draw", *(f"{k}_{i}" for i in range(v.ndim - 2))), v) for k, v in values.items()}
@@ -183,11 +192,7 @@ def diagnose(chains: Chains) -> dict[str, float]:
         rhat = az.rhat(parts) if half > 3 else None
         bulk, tail = az.ess(data, method="bulk"), az.ess(data, method="tail")
     largest = lambda d, f: float(f([f(v.values) for v in d.data_vars.values()]))  # noqa: E731
-    return {
-        "rhat": np.nan if rhat is None else largest(rhat, np.max),
-        "ess_bulk": largest(bulk, np.min),
-        "ess_tail": largest(tail, np.min),
-    }
+    return Diagnosis(np.nan if rhat is None else largest(rhat, np.max), largest(bulk, np.min), largest(tail, np.min))
 
 
 def smooth_weights(logs: Array) -> tuple[Array, float]:

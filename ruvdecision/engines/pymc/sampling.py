@@ -19,7 +19,8 @@ from ...protocols import Posterior, Solution
 from ...running.replication import over_replicates, replicate_error, replicate_seeds
 from ..refusal import has_own_engine
 from .data import as_frame, observed_in, records_of, size_of
-from .draws import Drawer, Point
+from .draws import Point, ReleaseSampler
+from .model import compiled_model
 
 __all__ = ["Sampling"]
 
@@ -169,24 +170,24 @@ class Sampling:
         records = records_of(belief, data)
         count = (1 if data is not None else PLANNED) if replicates is None else replicates
         n = size_of(belief, data)
-        anatomy = belief.anatomy(n)
+        compiled = compiled_model(belief, n)
         for user in users:
             belief.check_names(user.target, n)
-        drawer = Drawer(self, anatomy, users)
+        sampler = ReleaseSampler(self, compiled, users)
         tally = _Tally(users, masks, count)
         try:
             with threadpool_limits(1):
                 for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(seed, count)):
                     file = records if records is not None else as_frame(belief.draw(np.random.default_rng(for_data)))
-                    seen = [observed_in(mask, file, anatomy, for_mask) for mask in masks]
+                    seen = [observed_in(mask, file, compiled, for_mask) for mask in masks]
                     step = lambda done, note="", r=r: tell((r + done) / count, note) if tell else None  # noqa: E731
-                    for i, point in drawer.points(seen, for_draws, step):
+                    for i, point in sampler.points(seen, for_draws, step):
                         self._check(point, masks[i])
                         tally.add(r, i, point, self._kept(masks[i]))
         except KeyboardInterrupt:
             if not interruptible or not tally.any_done:
                 raise
-        before = [drawer.before(user, seed) for user in users]
+        before = [sampler.before(user) for user in users]
         return tally.solutions(before, self.name)
 
     def posterior(self, user: Any, mask: Any, release: Any = None) -> Posterior:
@@ -200,12 +201,12 @@ class Sampling:
         belief = user.belief
         frame = Frame.of(release)
         n = belief.size if belief.size is not None else frame.n
-        anatomy = belief.anatomy(n)
+        compiled = compiled_model(belief, n)
         belief.check_names(user.target, n)
         seen = observe(mask, frame.table if frame.kind in ("frame", "series") else release, n)
-        drawer = Drawer(self, anatomy, [user])
+        sampler = ReleaseSampler(self, compiled, [user])
         with threadpool_limits(1):
-            ((_, point),) = drawer.points([seen], np.random.SeedSequence(0) if seed is None else seed, lambda *_: None)
+            ((_, point),) = sampler.points([seen], np.random.SeedSequence(0) if seed is None else seed, lambda *_: None)
         self._check(point, mask)
         return point
 

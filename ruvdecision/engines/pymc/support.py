@@ -6,6 +6,7 @@ the logit between two ends. There the trapezoid rule with an even step is exact 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,12 +17,14 @@ from ...channels.likelihood import Observation, nodes
 from ...errors import InputError
 from ...numerics.quadrature import gauss_legendre
 from ...protocols import Array
-from .model import Anatomy, Theta
+from .model import CompiledModel, Theta
 
-__all__ = ["Line", "Reach", "find_reach", "reach_at"]
+__all__ = ["Line", "Reach", "find_lines", "find_reach", "middle_of_released", "reach_at"]
 
 DROP = 34.0
 """Densities this far below their peak, in logs, are nothing."""
+MOST_COUNTS = 20_000
+"""Values of a count that are summed."""
 CLOUD = 24
 """Parameter points that stand for all plausible ones."""
 
@@ -61,7 +64,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Reach:
-    """The part of the line where the records can lie, with how finely it is cut.
+    """The part of the line where the released records can lie, with how finely it is cut: a device for their evidence.
 
     ``count`` is the number of points of the shared grid, ``fine`` multiplies the panels of nodes of single records. Discrete
     records have ``values``.
@@ -74,22 +77,30 @@ class Reach:
     count: int = 512
     fine: int = 1
     values: Array | None = None
+    open: tuple[bool, bool] = (False, False)
+    """Whether a release says that a count may lie anywhere below or above."""
 
     def grid(self) -> tuple[Array, Array]:
         """Points and log weights for integrals over the records' law."""
+        if self.values is not None:
+            return self.values, np.zeros(len(self.values))
         t = np.linspace(self.low, self.high, self.count)
         return self.line.x(t), np.log((self.high - self.low) / (self.count - 1)) + self.line.log_slope(t)
 
     def refined(self) -> Reach:
-        """Twice as fine, and a little wider."""
+        """Twice as fine, and a little wider; counts twice as far where a release does not end them."""
+        if self.values is not None:
+            more = len(self.values) * np.array(self.open)
+            return replace(self, values=np.arange(self.values[0] - more[0], self.values[-1] + more[1] + 1))
         margin = 0.1 * (self.high - self.low)
-        wide = (self.low - margin, self.high + margin) if self.values is None else (self.low, self.high)
-        return replace(self, low=wide[0], high=wide[1], count=int(2.4 * self.count), fine=2 * self.fine)
+        return replace(
+            self, low=self.low - margin, high=self.high + margin, count=int(2.4 * self.count), fine=2 * self.fine
+        )
 
     def for_release(self, column: Observation, largest: int) -> Reach | None:
         """Cut to where this release can come from, and fine enough for it; None if that takes more than ``largest`` points."""
         told = np.flatnonzero(~np.asarray(column.silent))
-        if not len(told):
+        if not len(told) or self.values is not None:
             return self
         part = column.take(told)
         a, b = part.window()
@@ -121,10 +132,10 @@ class Reach:
         return self._mapped(column, panels * self.fine, order)
 
     def _mapped(self, column: Observation, panels: int, order: int) -> tuple[Array, Array]:
-        known = column.known
+        known, places = column.known, column.cuts.places
         sure = ~np.isnan(known)
         a, b = (np.clip(self.line.t(np.where(sure, known, w)), self.low, self.high) for w in column.window())
-        cuts = np.clip(self.line.t(column.kinks.T), a, b) if column.kinks.shape[1] else np.empty((0, column.n))
+        cuts = np.clip(self.line.t(places.T), a, b) if places.shape[1] else np.empty((0, column.n))
         even = a + (b - a) * np.linspace(0, 1, panels + 1)[:, None]
         edges = np.sort(np.concatenate([even, np.where(np.isfinite(cuts), cuts, a)]), axis=0)
         node, weight = gauss_legendre(order)
@@ -142,7 +153,7 @@ class Reach:
         return x, logw
 
 
-def find_reach(anatomy: Anatomy, column: Observation, place: int = 0) -> tuple[Reach, Array]:
+def find_reach(compiled: CompiledModel, column: Observation, place: int = 0) -> tuple[Reach, Array]:
     """Where the records of a column can lie after a release, and plausible parameter points on the unconstrained scale.
 
     The parameters are first fitted to the middle of what is known about each record, as if that were the record: rough, but
@@ -150,39 +161,50 @@ def find_reach(anatomy: Anatomy, column: Observation, place: int = 0) -> tuple[R
     """
     told = np.flatnonzero(~np.asarray(column.silent))
     middle = _middles(column.take(told)) if len(told) else np.empty(0)
-    if anatomy.discrete:
-        return _discrete(column, middle), _cloud(anatomy, told, np.round(middle), place)
-    cloud = _cloud(anatomy, told, middle, place)
-    return _cover(anatomy, anatomy.natural(cloud), middle, place), cloud
+    cloud = _cloud(compiled, told, np.round(middle) if compiled.discrete else middle, place)
+    if compiled.discrete:
+        return _counts(compiled, compiled.natural(cloud), column, place), cloud
+    return _cover(compiled, compiled.natural(cloud), middle, place), cloud
 
 
-def reach_at(anatomy: Anatomy, theta: Theta, column: Observation, place: int = 0, old: Reach | None = None) -> Reach:
+def reach_at(
+    compiled: CompiledModel, theta: Theta, column: Observation, place: int = 0, old: Reach | None = None
+) -> Reach:
     """Where the records of a column can lie for these parameters."""
-    if anatomy.discrete:
-        return old if old is not None else _discrete(column, np.empty(0))
+    if compiled.discrete:
+        return old if old is not None else _counts(compiled, theta, column, place)
     told = np.flatnonzero(~np.asarray(column.silent))
-    # Where nothing was told, the middle of what the parameters allow is as good a place to look from as any.
-    middle = _middles(column.take(told)) if len(told) else np.array([_some_record(anatomy, theta, place)])
-    return _cover(anatomy, theta, middle, place)
+    return _cover(compiled, theta, _middles(column.take(told)) if len(told) else np.empty(0), place)
 
 
-def _some_record(anatomy: Anatomy, theta: Theta, place: int) -> float:
-    if anatomy.improper:
-        return 0.0
-    one = anatomy.single or anatomy
-    return float(
-        np.median([np.ravel(one.draw(np.random.default_rng(i))[0].reshape(one.n, -1)[0])[place] for i in range(15)])
+def find_lines(compiled: CompiledModel, theta: Theta, columns: Sequence[Observation]) -> tuple[Line, ...]:
+    """The ends between which the model's records of each column lie, at some of these parameters."""
+    count = len(next(iter(theta.values()))) if theta else 1
+    some = np.unique(np.linspace(0, count - 1, CLOUD).astype(int))
+    few = {name: values[some] for name, values in theta.items()}
+    return tuple(
+        Line() if compiled.discrete else _ends(compiled, few, *middle_of_released(c), j) for j, c in enumerate(columns)
     )
 
 
-def _cover(anatomy: Anatomy, theta: Theta, middle: Array, place: int) -> Reach:
+def middle_of_released(column: Observation) -> tuple[float, float]:
+    """A middle of what a release makes likely for the entries of a column, and how far they lie apart; 0 and 1 for none."""
+    told = np.flatnonzero(~np.asarray(column.silent))
+    middle = _middles(column.take(told)) if len(told) else np.zeros(0)
+    if not len(middle):
+        return 0.0, 1.0
+    centre, apart = float(np.median(middle)), float(np.ptp(middle))
+    return centre, apart or 0.1 * abs(centre) or 1.0
+
+
+def _cover(compiled: CompiledModel, theta: Theta, middle: Array, place: int) -> Reach:
     centre, spread = (
         (float(np.median(middle)), float(np.ptp(middle) + 1e-9 * np.max(np.abs(middle)))) if len(middle) else (0.0, 1.0)
     )
     spread = spread if spread > 0 else 1.0
-    line = _ends(anatomy, theta, centre, spread, place)
+    line = _ends(compiled, theta, centre, spread, place)
     t = _coarse(line, centre, spread)
-    logs = _density(anatomy, theta, line.x(t), place) + line.log_slope(t)
+    logs = _density(compiled, theta, line.x(t), place) + line.log_slope(t)
     with np.errstate(invalid="ignore"):
         peak = np.max(np.where(np.isnan(logs), -np.inf, logs), axis=1, keepdims=True)
         inside = np.flatnonzero((logs > peak - DROP).any(axis=0) & np.isfinite(logs).any(axis=0))
@@ -210,9 +232,9 @@ def _middles(column: Observation) -> Array:
     return np.where(good, middle, np.median(middle[good])) if good.any() else np.zeros(len(middle))
 
 
-def _density(anatomy: Anatomy, theta: Any, x: Array, place: int) -> Array:
+def _density(compiled: CompiledModel, theta: Any, x: Array, place: int) -> Array:
     """Log density of the records at each x, the largest over records where they differ: ``(S, len(x))``."""
-    one = anatomy.single or anatomy
+    one = compiled.single or compiled
     shape = (len(x), *one.shape)
     points = np.broadcast_to(x.reshape((-1,) + (1,) * len(one.shape)), shape)
     logs = one.log_density(theta, points)
@@ -221,16 +243,16 @@ def _density(anatomy: Anatomy, theta: Any, x: Array, place: int) -> Array:
         return np.asarray(np.nanmax(np.where(np.isnan(logs), -np.inf, logs), axis=2))
 
 
-def _cloud(anatomy: Anatomy, told: Any, middle: Array, place: int) -> Array:
+def _cloud(compiled: CompiledModel, told: Any, middle: Array, place: int) -> Array:
     """Parameter points around the fit to these values."""
-    start, size = anatomy.initial, anatomy.size
+    start, size = compiled.initial, compiled.size
     if not size:
         return np.zeros((1, 0))
-    one = anatomy.single
+    one = compiled.single
 
     def objective(u: Array) -> Array:
-        theta = anatomy.natural(u)
-        prior = anatomy.log_prior(u)
+        theta = compiled.natural(u)
+        prior = compiled.log_prior(u)
         if not len(middle):
             return np.where(np.isfinite(prior), -prior, 1e300)
         if one is not None:
@@ -238,10 +260,10 @@ def _cloud(anatomy: Anatomy, told: Any, middle: Array, place: int) -> Array:
             logs = one.log_density(theta, np.broadcast_to(x, (len(middle), *one.shape)))
             logs = (logs[..., place] if not one.scalar else logs)[:, :, 0]
         else:
-            full = np.full(anatomy.shape, np.median(middle))
-            full[(told, place) if not anatomy.scalar else told] = middle
-            logs = anatomy.log_density(theta, full[None])[:, 0]
-            logs = (logs[..., place] if not anatomy.scalar else logs)[:, told]
+            full = np.full(compiled.shape, np.median(middle))
+            full[(told, place) if not compiled.scalar else told] = middle
+            logs = compiled.log_density(theta, full[None])[:, 0]
+            logs = (logs[..., place] if not compiled.scalar else logs)[:, told]
         # A value that the law cannot have (noise took it out of the support) counts for little, not for everything.
         total = prior + np.sum(np.where(np.isfinite(logs), logs, -50.0), axis=1)
         return np.where(np.isfinite(total), -total, 1e300)
@@ -265,11 +287,11 @@ def _cloud(anatomy: Anatomy, told: Any, middle: Array, place: int) -> Array:
     return cloud[good] if good.any() else best[None]
 
 
-def _ends(anatomy: Anatomy, theta: Any, centre: float, spread: float, place: int) -> Line:
+def _ends(compiled: CompiledModel, theta: Any, centre: float, spread: float, place: int) -> Line:
     """Ends of the support, found by looking and halving; they are those of the widest law in the cloud."""
 
     def inside(x: Array) -> Any:
-        return np.isfinite(_density(anatomy, theta, np.atleast_1d(x), place)).any(axis=0)
+        return np.isfinite(_density(compiled, theta, np.atleast_1d(x), place)).any(axis=0)
 
     middle = centre
     if not inside(np.array([middle]))[0]:
@@ -287,23 +309,28 @@ def _ends(anatomy: Anatomy, theta: Any, centre: float, spread: float, place: int
             continue
         out = int(np.argmax(~seen))
         good, bad = (middle if out == 0 else float(away[out - 1])), float(away[out])
-        for _ in range(200):
-            half = (good + bad) / 2
-            if half in (good, bad):
+        for _ in range(40):
+            # Many places at once: a call costs more than a density.
+            places = good + (bad - good) * np.linspace(0, 1, 65)[1:-1]
+            there = inside(places)
+            good, bad = (
+                float(places[there][-1]) if there.any() else good,
+                float(places[~there][0]) if not there.all() else bad,
+            )
+            if abs(bad - good) <= np.spacing(max(abs(good), abs(bad))):
                 break
-            good, bad = (half, bad) if inside(np.array([half]))[0] else (good, half)
         nearby = round(bad, 9)
         ends.append(nearby if abs(nearby - bad) <= 1e-9 * max(1.0, abs(bad)) else bad)
     low, high = ends
     # A density that only became too small to tell from zero has no end.
     for i, end in enumerate((low, high)):
-        if np.isfinite(end) and not _sharp(anatomy, theta, end, -1.0 if i == 0 else 1.0, spread, place):
+        if np.isfinite(end) and not _sharp(compiled, theta, end, -1.0 if i == 0 else 1.0, spread, place):
             low, high = (-np.inf, high) if i == 0 else (low, np.inf)
     return Line(low, high)
 
 
-def _sharp(anatomy: Anatomy, theta: Any, end: float, sign: float, spread: float, place: int) -> bool:
-    just = _density(anatomy, theta, np.array([end - sign * 1e-7 * max(spread, abs(end))]), place)
+def _sharp(compiled: CompiledModel, theta: Any, end: float, sign: float, spread: float, place: int) -> bool:
+    just = _density(compiled, theta, np.array([end - sign * 1e-7 * max(spread, abs(end))]), place)
     return bool(np.isfinite(just).any() and np.nanmax(just) > -1e5)
 
 
@@ -314,34 +341,48 @@ def _coarse(line: Line, centre: float, spread: float) -> Array:
     if np.isfinite(line.low) or np.isfinite(line.high):
         middle = float(line.t(centre)) if np.isfinite(line.t(centre)) else np.log(spread)
         return middle + np.linspace(-60, 60, 1601)
-    half = spread * np.sinh(np.linspace(0, 11, 500)) / np.sinh(2.0)
+    half = spread * np.sinh(np.linspace(0, 34, 1500)) / np.sinh(2.0)
     return centre + np.concatenate([-half[:0:-1], half])
 
 
-def _discrete(column: Observation, middle: Array) -> Reach:
+def _counts(compiled: CompiledModel, theta: Theta, column: Observation, place: int) -> Reach:
+    """The whole numbers that the released records can be: all that the model allows where the release does not end them."""
     if column.support is not None:
         values = np.asarray(column.support, dtype=np.float64)
-    else:
-        low, high = column.window()
-        low, high = low[np.isfinite(low)], high[np.isfinite(high)]
-        first = np.floor(min(low.min(initial=0.0), 0.0)) if len(low) else 0.0
-        last = np.ceil(high.max(initial=1.0)) if len(high) else 1.0
-        if last - first > 5000:
-            raise InputError(
-                "Discrete records with this release may have too many values", int(last - first), "Use at most 5,000"
-            )
-        last = max(last, np.ceil(middle.max(initial=0.0)), first + 1)
-        values = np.arange(first, last + 1)
-    return Reach(Line(), float(values[0]), float(values[-1]), values=values)
+        return Reach(Line(), float(values[0]), float(values[-1]), values=values)
+    told = np.flatnonzero(~np.asarray(column.silent))
+    if not len(told):
+        return Reach(Line(), 0.0, 1.0, values=np.arange(2.0))
+    low, high = column.take(told).window()
+    ends = [np.concatenate([end[np.isfinite(end)] for end in (low, high)] + [_middles(column.take(told))])] * 2
+    first, last = np.floor(ends[0].min()), np.ceil(ends[1].max())
+    open_ends = bool(np.isneginf(low).any()), bool(np.isposinf(high).any())
+    for i, (sign, end) in enumerate(((-1, first), (1, last))):
+        if not open_ends[i]:
+            continue
+        size = max(16.0, last - first)
+        # Beyond the last value the sum over as many again must be nothing, whatever the parameters.
+        while size < MOST_COUNTS:
+            beyond = end + sign * np.arange(1.0, size + 1)
+            mass = np.exp(special.logsumexp(_density(compiled, theta, beyond, place), axis=1))
+            if not np.nanmax(mass, initial=0.0) > 1e-14:
+                break
+            end, size = end + sign * size, 2 * size
+        first, last = (end, last) if sign < 0 else (first, end)
+    if last - first > MOST_COUNTS:
+        raise InputError(
+            "Counts with this release may have too many values", int(last - first), f"Use at most {MOST_COUNTS:,}"
+        )
+    return Reach(Line(), float(first), float(last), values=np.arange(first, last + 1), open=open_ends)
 
 
-def find_line(anatomy: Anatomy, observed: Any) -> Line:
+def find_line(compiled: CompiledModel, observed: Any) -> Line:
     """The ends between which records can lie, whatever was released; the widest over columns."""
-    u = anatomy.initial[None]
-    theta = anatomy.natural(u)
+    u = compiled.initial[None]
+    theta = compiled.natural(u)
     lines = []
     for j, column in enumerate(observed.columns):
         told = np.flatnonzero(~np.asarray(column.silent))
         middle = _middles(column.take(told)) if len(told) else np.zeros(1)
-        lines.append(_ends(anatomy, theta, float(np.median(middle)), float(np.ptp(middle)) or 1.0, j))
+        lines.append(_ends(compiled, theta, float(np.median(middle)), float(np.ptp(middle)) or 1.0, j))
     return Line(min(line.low for line in lines), max(line.high for line in lines))

@@ -6,26 +6,28 @@ averages of normal ones. Other functions of records are drawn, one record law pe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import integrate, special
 
 from ...channels.likelihood import Observation, Observed, Silent
 from ...errors import InputError, UnsupportedError
-from ...posteriors import Curve, Drawn, Finite, Gaussian, Mixture
+from ...numerics.semidefinite import symmetric_root
+from ...posteriors import Drawn, Finite, Gaussian, Mixture
 from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files, Kind, Term
 from .marginal import normal_rows
-from .model import Anatomy, Theta
-from .support import Reach
+from .model import CompiledModel, Theta
+from .one_record import OneRecord, count_law
+from .support import Line, middle_of_released
 
 __all__ = ["Given", "parameter_values"]
 
-FINE = 401
-"""Points of the density of a single record."""
+COST = 400
+"""Numbers that one draw of a record takes."""
 CURVES = 1000
 """Draws of the parameters over which such densities are averaged."""
 WORK = 60_000_000
@@ -36,10 +38,10 @@ WORK = 60_000_000
 class Given:
     """A release and weighted draws of the parameters: all that is needed for the law of any target."""
 
-    anatomy: Anatomy
+    compiled: CompiledModel
     observed: Observed
-    reaches: tuple[Reach, ...] | None
-    """Where the records of each column can lie; None for normal records."""
+    lines: tuple[Line, ...] | None
+    """The ends between which the model's records of each column lie; None for normal records."""
     theta: Theta
     """Draws of the free variables, chain after chain."""
     chains: int | None
@@ -59,38 +61,38 @@ class Given:
         if term is None:
             return self._function(target)
         if term.kind is Kind.PARAMETER:
-            return self._drawn(parameter_values(self.anatomy, self.values, term), self._is_discrete(term))
+            return self._drawn(parameter_values(self.compiled, self.values, term), self._is_discrete(term))
         if term.kind is Kind.RECORD:
-            return self._record(_row(term.row, self.anatomy.n))
+            return self._record(_row(term.row, self.compiled.n))
         if term.kind is Kind.NEW:
             return self._record(None)
         if term.kind is Kind.FILE:
             return self._records()
-        if term.kind is Kind.AVERAGE and self.anatomy.scalar and self.closed and not self.observed.shuffled:
+        if term.kind is Kind.AVERAGE and self.compiled.scalar and self.closed and not self.observed.shuffled:
             mean, variance = self.moments
             return self._averaged(
-                Gaussian.scalar(mean[..., 0].mean(axis=1), variance[..., 0].mean(axis=1) / self.anatomy.n)
+                Gaussian.scalar(mean[..., 0].mean(axis=1), variance[..., 0].mean(axis=1) / self.compiled.n)
             )
         return self._function(target)
 
     @cached_property
     def values(self) -> dict[str, Array]:
         """Everything that a target may name, at every draw."""
-        return self.anatomy.complete(self.theta)
+        return self.compiled.complete(self.theta)
 
     # -- one record ----------------------------------------------------------------------------------
 
     @property
     def closed(self) -> bool:
         """True if records are normal given the parameters and the release."""
-        if self.anatomy.kind == "mvnormal":
+        if self.compiled.kind == "mvnormal":
             return True
-        return self.anatomy.kind == "normal" and all(column.normal is not None for column in self.observed.columns)
+        return self.compiled.kind == "normal" and all(column.normal is not None for column in self.observed.columns)
 
     @cached_property
     def moments(self) -> tuple[Array, Array]:
         """Mean and variance of each entry given parameters and release, ``(S, n, k)``; normal entries only."""
-        mean, variance = (_full(a, self.anatomy) for a in self.anatomy.normal(self.theta))
+        mean, variance = (_full(a, self.compiled) for a in self.compiled.normal(self.theta))
         pairs = [column.normal for column in self.observed.columns]
         centre, noise = (np.stack([pair[i] for pair in pairs], axis=1) for i in (0, 1))  # type: ignore[index]
         return _update(mean, variance, np.where(np.isfinite(noise), centre, 0.0), noise)
@@ -98,42 +100,44 @@ class Given:
     def _record(self, row: int | None) -> Posterior:
         if row is not None and self.observed.shuffled:
             return self._any_row()
-        if self.anatomy.kind == "mvnormal":
+        if self.compiled.kind == "mvnormal":
             return self._averaged(Gaussian(*self._row_law(row)))
-        if self.anatomy.scalar and self._curved(row, 0):
+        if self.compiled.scalar and self._curved(row, 0):
             if self.exact:
-                return self._merged(row)
+                return self._one_record(row, 0).averages([self._weights])[0]
             if self.count > CURVES:
                 return self._at(self._evenly(CURVES))._record(row)
-        parts = [self._entry(row, j) for j in range(self.anatomy.k)]
-        if self.anatomy.scalar and parts[0] is not None:
+        parts = [self._entry(row, j) for j in range(self.compiled.k)]
+        if self.compiled.scalar and parts[0] is not None:
             return self._averaged(parts[0])
         if all(isinstance(part, Gaussian) for part in parts):
             mean = np.stack([np.broadcast_to(p.mean(), (self.count,)) for p in parts], axis=-1)
             variance = np.stack([np.broadcast_to(p.var(), (self.count,)) for p in parts], axis=-1)
-            return self._averaged(Gaussian(mean, variance[..., None] * np.eye(self.anatomy.k)))
-        return self._drawn(self._entry_draws(row), self.anatomy.discrete)
+            return self._averaged(Gaussian(mean, variance[..., None] * np.eye(self.compiled.k)))
+        return self._drawn(self._entry_draws(row), self.compiled.discrete)
 
     def _curved(self, row: int | None, column: int) -> bool:
         """Whether an entry is neither normal nor known nor a category, given the parameters."""
-        seen = Silent(1) if row is None else self.observed.columns[column].take(np.array([row]))
-        plain = self.anatomy.kind == "normal" and seen.normal is not None
-        return not plain and not self.anatomy.discrete and bool(np.isnan(seen.known[0]))
+        seen = self._likelihood(row, column)
+        plain = self.compiled.kind == "normal" and seen.normal is not None
+        return not plain and not self.compiled.discrete and bool(np.isnan(seen.known[0]))
 
-    def _merged(self, row: int | None) -> Posterior:
-        """The law of a record averaged over the nodes of a rule: one density."""
-        seen = Silent(1) if row is None else self.observed.columns[0].take(np.array([row]))
-        line, t = self._mapped(seen, row, 0)
-        x = np.clip(line.x(t), *_inside(seen))
-        t, x = t[np.unique(x, return_index=True)[1]], np.unique(x)
-        logs = self._logs(seen, x, row, 0)
-        heights = logs + line.log_slope(t)
-        top = heights.max(axis=1, keepdims=True)
-        mass = np.log(integrate.simpson(np.exp(heights - top), x=t, axis=1)) + top[:, 0]
-        weights = np.full(self.count, 1.0 / self.count) if self.weights is None else self.weights
-        with np.errstate(divide="ignore"):
-            merged = special.logsumexp(logs - mass[:, None] + np.log(weights)[:, None], axis=0)
-        return Curve(x, merged, breaks=x[np.isin(x, seen.kinks[0])])
+    def averages(self, target: BaseTarget, weightings: Sequence[Array]) -> list[Posterior]:
+        """Posteriors for several weights of the same nodes."""
+        term = target.term
+        if term is not None and term.kind in (Kind.RECORD, Kind.NEW) and self.compiled.scalar:
+            row = None if term.kind is Kind.NEW else _row(term.row, self.compiled.n)
+            if not (row is not None and self.observed.shuffled) and self._curved(row, 0):
+                return list(self._one_record(row, 0).averages(weightings))
+        return [self._weighted(weights).law(target) for weights in weightings]
+
+    def _weighted(self, weights: Array) -> Given:
+        keep = np.flatnonzero(weights > 0)
+        return replace(self._at(keep), weights=weights[keep])
+
+    @property
+    def _weights(self) -> Array:
+        return np.full(self.count, 1.0 / self.count) if self.weights is None else self.weights
 
     def _evenly(self, wanted: int) -> Any:
         """Positions of about this many draws, the same from each chain."""
@@ -144,9 +148,9 @@ class Given:
 
     def _any_row(self) -> Posterior:
         """Every row may be the respondent's: one of them, at random, for each draw of the parameters."""
-        rows = np.resize(self.rng.permutation(self.anatomy.n), self.count)
+        rows = np.resize(self.rng.permutation(self.compiled.n), self.count)
         rows = self.rng.permutation(rows)
-        if self.anatomy.kind == "mvnormal":
+        if self.compiled.kind == "mvnormal":
             found = [self._row_law(int(r), slice(i, i + 1)) for i, r in enumerate(rows)]
             return self._averaged(
                 Gaussian(np.concatenate([m for m, _ in found]), np.concatenate([c for _, c in found]))
@@ -155,20 +159,20 @@ class Given:
             mean, variance = self.moments
             picked = np.arange(self.count)
             mean, variance = mean[picked, rows], variance[picked, rows]
-            if self.anatomy.scalar:
+            if self.compiled.scalar:
                 return self._averaged(Gaussian.scalar(mean[:, 0], variance[:, 0]))
-            return self._averaged(Gaussian(mean, variance[..., None] * np.eye(self.anatomy.k)))
+            return self._averaged(Gaussian(mean, variance[..., None] * np.eye(self.compiled.k)))
         files, keep = self._files()
         values = files[np.arange(len(files)), rows[keep]]
-        return self._at(keep)._drawn(values[:, 0] if self.anatomy.scalar else values, self.anatomy.discrete)
+        return self._at(keep)._drawn(values[:, 0] if self.compiled.scalar else values, self.compiled.discrete)
 
     def _row_law(self, row: int | None, draws: Any = slice(None)) -> tuple[Array, Array]:
         """Mean and covariance of one normal row given parameters and release."""
-        mean, covariance = self.anatomy.normal({k: v[draws] for k, v in self.theta.items()})
+        mean, covariance = self.compiled.normal({k: v[draws] for k, v in self.theta.items()})
         place = 0 if row is None or mean.shape[1] == 1 else row
         m, c = mean[:, place], covariance[:, 0 if row is None or covariance.shape[1] == 1 else row]
-        m = np.broadcast_to(m, (len(m), self.anatomy.k))
-        c = np.broadcast_to(c, (len(m), self.anatomy.k, self.anatomy.k))
+        m = np.broadcast_to(m, (len(m), self.compiled.k))
+        c = np.broadcast_to(c, (len(m), self.compiled.k, self.compiled.k))
         if row is None:
             return m, c
         centre, noises, told = self._seen_rows
@@ -187,10 +191,10 @@ class Given:
 
     def _entry(self, row: int | None, column: int) -> Any:
         """Law of one entry given each draw of the parameters, with batch ``(S,)``."""
-        seen = Silent(1) if row is None else self.observed.columns[column].take(np.array([row]))
-        if self.anatomy.kind == "normal" and seen.normal is not None:
+        seen = self._likelihood(row, column)
+        if self.compiled.kind == "normal" and seen.normal is not None:
             mean, variance = (
-                _full(a, self.anatomy)[:, 0 if row is None else row, column] for a in self.anatomy.normal(self.theta)
+                _full(a, self.compiled)[:, 0 if row is None else row, column] for a in self.compiled.normal(self.theta)
             )
             centre, noise = seen.normal
             m, v = _update(mean, variance, np.where(np.isfinite(noise[0]), centre[0], 0.0), noise[0])
@@ -198,66 +202,36 @@ class Given:
         known = float(seen.known[0])
         if not np.isnan(known):
             return Gaussian.scalar(np.full(self.count, known), 0.0)
-        if self.anatomy.discrete:
+        if self.compiled.discrete:
             return self._categories(seen, row, column)
-        x, logs = self._curve(seen, row, column)
-        kinks = seen.kinks[0]
-        try:
-            return Curve(x, logs, breaks=x[np.isin(x, kinks)])
-        except InputError:
-            # The draws' laws are of too different scales for one grid: each is cut on the mapped line and drawn from.
-            return None
+        curve = self._one_record(row, column).laws()
+        # Draws whose laws are of too different scales for one grid are drawn from one by one.
+        return curve if np.max(curve.error) < 0.01 else None
 
-    def _categories(self, seen: Observation, row: int | None, column: int) -> Any:
-        values = self._reach(column).values
-        assert values is not None
-        if seen.support is None and bool(np.asarray(seen.silent)[0]):
-            values = self._all_values(values, row, column)
-        logs = self._log_density(values, row, column) + np.asarray(seen.log(values[:, None]))[:, 0]
+    def _one_record(self, row: int | None, column: int) -> OneRecord:
+        assert self.lines is not None
+
+        def log_density(x: Array, some: Any) -> Array:
+            return self._at(some)._log_density(x, row, column)
+
+        near = middle_of_released(self.observed.columns[column])
+        return OneRecord(log_density, self._likelihood(row, column), self.lines[column], near, self._weights)
+
+    def _likelihood(self, row: int | None, column: int) -> Observation:
+        return Silent(1) if row is None else self.observed.columns[column].take(np.array([row]))
+
+    def _categories(self, seen: Observation, row: int | None, column: int) -> Finite:
+        if seen.support is None:
+            near = middle_of_released(self.observed.columns[column])[0]
+            return count_law(lambda x: self._log_density(x, row, column), seen, near, self._weights)
+        logs = self._log_density(seen.support, row, column) + np.asarray(seen.log(seen.support[:, None]))[:, 0]
         weights = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return Finite(values, weights / weights.sum(axis=1, keepdims=True))
-
-    def _all_values(self, values: Array, row: int | None, column: int) -> Array:
-        """The values of a count about which nothing was told: on until their probability is nothing."""
-        first, size = float(values[0]), max(len(values), 8)
-        while size < 20_000:
-            values = first + np.arange(size, dtype=np.float64)
-            mass = np.exp(self._log_density(values, row, column)).sum(axis=1)
-            if mass.min() > 1 - 1e-10:
-                break
-            size *= 2
-        return values
-
-    def _curve(self, seen: Observation, row: int | None, column: int) -> tuple[Array, Array]:
-        """A grid for one record and its log density there, given each draw of the parameters."""
-        line, t = self._mapped(seen, row, column)
-        x = np.unique(np.clip(line.x(t), *_inside(seen)))
-        return x, self._logs(seen, x, row, column)
-
-    def _mapped(self, seen: Observation, row: int | None, column: int) -> tuple[Any, Array]:
-        """Points on the mapped line where one record has its mass."""
-        reach = self._reach(column)
-        line = reach.line
-        a, b = (float(np.clip(line.t(w[0]), reach.low, reach.high)) for w in seen.window())
-        if not a < b:
-            a, b = reach.low, reach.high
-        # A first look at some draws tells where the mass is; the grid is spent there.
-        t = np.linspace(a, b, FINE)
-        few = self if self.count <= 200 else self._at(np.linspace(0, self.count - 1, 200).astype(int))
-        logs = few._logs(seen, line.x(t), row, column) + line.log_slope(t)
-        there = np.flatnonzero((logs > logs.max(axis=1, keepdims=True) - 36).any(axis=0))
-        a, b = t[max(there[0] - 2, 0)], t[min(there[-1] + 2, FINE - 1)]
-        kinks = line.t(seen.kinks[0])
-        inner = np.sort(kinks[np.isfinite(kinks) & (kinks > a) & (kinks < b)])
-        return line, np.unique(np.concatenate([np.linspace(a, b, FINE), inner]))
-
-    def _logs(self, seen: Observation, x: Array, row: int | None, column: int) -> Array:
-        return self._log_density(x, row, column) + np.asarray(seen.log(x[:, None]))[:, 0]
+        return Finite(seen.support, weights / weights.sum(axis=1, keepdims=True))
 
     def _log_density(self, x: Array, row: int | None, column: int) -> Array:
         """Log density of an entry at ``x`` given each draw, ``(S, len(x))``."""
-        one = self.anatomy.single
-        model, place = (one, 0) if one is not None else (self.anatomy, 0 if row is None else row)
+        one = self.compiled.single
+        model, place = (one, 0) if one is not None else (self.compiled, 0 if row is None else row)
         points = np.broadcast_to(x.reshape((-1,) + (1,) * len(model.shape)), (len(x), *model.shape))
         step = max(1, 4_000_000 // max(1, points.size))
         parts = []
@@ -266,10 +240,6 @@ class Given:
             parts.append(logs[:, :, place] if model.scalar else logs[:, :, place, column])
         return np.concatenate(parts)
 
-    def _reach(self, column: int) -> Reach:
-        assert self.reaches is not None
-        return self.reaches[column]
-
     # -- many records --------------------------------------------------------------------------------
 
     def _records(self) -> Posterior:
@@ -277,7 +247,7 @@ class Given:
             raise UnsupportedError(
                 "All records in unknown order cannot be sampled", do="Ask for one Record, or leave out Shuffle()"
             )
-        if self.closed and self.anatomy.kind == "normal":
+        if self.closed and self.compiled.kind == "normal":
             mean, variance = self.moments
             flat = mean.reshape(self.count, -1)
             if flat.shape[1] <= 60:
@@ -285,7 +255,7 @@ class Given:
                     Gaussian(flat, variance.reshape(self.count, -1)[..., None] * np.eye(flat.shape[1]))
                 )
         files, keep = self._files()
-        return self._at(keep)._drawn(files.reshape(len(files), -1), self.anatomy.discrete)
+        return self._at(keep)._drawn(files.reshape(len(files), -1), self.compiled.discrete)
 
     def _files(self) -> tuple[Array, Any]:
         """Whole files of records given parameters and release, ``(draws, n, k)``, and which draws they belong to.
@@ -299,19 +269,21 @@ class Given:
         return files, keep
 
     def _released_order(self) -> tuple[Array, Any]:
-        n, k = self.anatomy.n, self.anatomy.k
-        if self.anatomy.kind == "mvnormal":
+        n, k = self.compiled.n, self.compiled.k
+        if self.compiled.kind == "mvnormal":
             keep = self._thin(n * k * k)
             part = self._at(keep)
             out = np.empty((len(keep), n, k))
             for row in range(n):
                 mean, covariance = part._row_law(row)
-                out[:, row] = mean + np.einsum("sij,sj->si", _root(covariance), self.rng.standard_normal(mean.shape))
+                out[:, row] = mean + np.einsum(
+                    "sij,sj->si", symmetric_root(covariance), self.rng.standard_normal(mean.shape)
+                )
             return out, keep
         if self.closed:
             mean, variance = self.moments
             return np.asarray(mean + np.sqrt(variance) * self.rng.standard_normal(mean.shape)), np.arange(self.count)
-        keep = self._thin(n * k * (FINE if not self.anatomy.discrete else 16))
+        keep = self._thin(n * k * (COST if not self.compiled.discrete else 16))
         part = self._at(keep)
         out = np.empty((len(keep), n, k))
         for column in range(k):
@@ -331,7 +303,7 @@ class Given:
     def _at(self, keep: Any) -> Given:
         theta = {k: v[keep] for k, v in self.theta.items()}
         weights = None if self.weights is None else self.weights[keep]
-        return Given(self.anatomy, self.observed, self.reaches, theta, self.chains, weights, self.exact, self.rng)
+        return Given(self.compiled, self.observed, self.lines, theta, self.chains, weights, self.exact, self.rng)
 
     def _function(self, target: BaseTarget) -> Posterior:
         """A function of several quantities, drawn together: of the whole file where it must be."""
@@ -339,7 +311,7 @@ class Given:
         files, keep = None, np.arange(self.count)
         if whole or (target.asks(Kind.RECORD) and self.observed.shuffled):
             files, keep = self._files()
-            files = files[..., 0] if self.anatomy.scalar else files
+            files = files[..., 0] if self.compiled.scalar else files
         part = self if len(keep) == self.count else self._at(keep)
         found = target.in_files(_Draws(part, files))
         if not np.isfinite(found).all():
@@ -351,28 +323,18 @@ class Given:
         return part._drawn(found, False)
 
     def _entry_draws(self, row: int | None) -> Array:
-        if self.anatomy.kind == "mvnormal":
+        if self.compiled.kind == "mvnormal":
             mean, covariance = self._row_law(row)
-            return mean + np.einsum("sij,sj->si", _root(covariance), self.rng.standard_normal(mean.shape))
-        found = [self._entry_draw(row, j) for j in range(self.anatomy.k)]
-        return found[0] if self.anatomy.scalar else np.stack(found, axis=-1)
+            return mean + np.einsum("sij,sj->si", symmetric_root(covariance), self.rng.standard_normal(mean.shape))
+        found = [self._entry_draw(row, j) for j in range(self.compiled.k)]
+        return found[0] if self.compiled.scalar else np.stack(found, axis=-1)
 
     def _entry_draw(self, row: int | None, column: int) -> Array:
         """One draw of an entry for each draw of the parameters."""
-        seen = Silent(1) if row is None else self.observed.columns[column].take(np.array([row]))
-        if not self._curved(row, column):
-            found = self._entry(row, column).sample(1, self.rng)[0]
-            return np.broadcast_to(found, (self.count,))
-        line, t = self._mapped(seen, row, column)
-        logs = self._logs(seen, line.x(t), row, column) + line.log_slope(t)
-        mass = np.exp(logs - logs.max(axis=1, keepdims=True))
-        steps = np.cumsum((mass[:, 1:] + mass[:, :-1]) / 2 * np.diff(t), axis=1)
-        at = self.rng.random(self.count) * steps[:, -1]
-        place = np.minimum((steps < at[:, None]).sum(axis=1), len(t) - 2)
-        rows = np.arange(self.count)
-        left = np.where(place > 0, steps[rows, np.maximum(place - 1, 0)], 0.0)
-        share = (at - left) / np.maximum(steps[rows, place] - left, 1e-300)
-        return np.clip(line.x(t[place] + share * (t[place + 1] - t[place])), *_inside(seen))
+        if self._curved(row, column):
+            return self._one_record(row, column).draws(self.rng)
+        found = self._entry(row, column).sample(1, self.rng)[0]
+        return np.broadcast_to(found, (self.count,))
 
     # -- as posteriors -------------------------------------------------------------------------------
 
@@ -394,7 +356,7 @@ class Given:
         )
 
     def _is_discrete(self, target: Term) -> bool:
-        kinds = {v.name: np.dtype(v.dtype).kind for v in (*self.anatomy.free, *self.anatomy.derived)}
+        kinds = {v.name: np.dtype(v.dtype).kind for v in (*self.compiled.free, *self.compiled.derived)}
         return kinds[target.name] in "iub"
 
 
@@ -406,18 +368,18 @@ class _Draws(Files):
         self.given = given
 
     def record(self, row: int) -> Array:
-        row = _row(row, self.given.anatomy.n)
+        row = _row(row, self.given.compiled.n)
         return self.given._entry_draws(row) if self._records is None else np.asarray(self._records[:, row])
 
     def new_record(self) -> Array:
         return self.given._entry_draws(None)
 
 
-def parameter_values(anatomy: Anatomy, values: Theta, target: Term) -> Array:
+def parameter_values(compiled: CompiledModel, values: Theta, target: Term) -> Array:
     """Draws of a parameter: numbers, or vectors of its entries laid in a row."""
     if target.name not in values:
         raise InputError(
-            "The model has no parameter of this name", target.name, f"Choose one of {', '.join(anatomy.names)}"
+            "The model has no parameter of this name", target.name, f"Choose one of {', '.join(compiled.names)}"
         )
     found = np.asarray(values[target.name], dtype=np.float64)
     flat = found.reshape(len(found), -1)
@@ -435,26 +397,16 @@ def _update(mean: Array, variance: Array, centre: Array, noise: Array) -> tuple[
     return mean + share * (centre - mean), variance * (1 - share)
 
 
-def _root(covariance: Array) -> Array:
-    """A square root of each covariance, singular ones too."""
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
-
-
-def _full(array: Array, anatomy: Anatomy) -> Array:
+def _full(array: Array, compiled: CompiledModel) -> Array:
     """Moments of every entry, ``(S, n, k)``."""
-    array = array if not anatomy.scalar else array[..., None]
-    return np.broadcast_to(array, (len(array), anatomy.n, anatomy.k))
+    array = array if not compiled.scalar else array[..., None]
+    return np.broadcast_to(array, (len(array), compiled.n, compiled.k))
 
 
 def _row(row: int, n: int) -> int:
     if not -n <= row < n:
         raise InputError(f"There are {n} records", row, "Count rows from 0")
     return row % n
-
-
-def _inside(seen: Observation) -> tuple[float, float]:
-    return float(seen.low[0]), float(seen.high[0])
 
 
 def _spread(components: Any, count: int) -> Any:

@@ -15,6 +15,7 @@ import pytest
 from ruvdecision.beliefs.pymc import PyMCBelief
 from ruvdecision.engines import pick
 from ruvdecision.engines.pymc import samplers
+from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.sampling import Sampling
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.evaluate import evaluate, posterior
@@ -400,6 +401,6 @@ def test_starting_values_of_the_builder_are_kept() -> None:
             pm.LogNormal("x", mu, 1.0, shape=n)
         return model
 
-    anatomy = PyMCBelief(started, size=4).anatomy(4)
-    assert anatomy.initial.tolist() == [0.7]
-    assert anatomy.kind == "elementwise"
+    compiled = compiled_model(PyMCBelief(started, size=4), 4)
+    assert compiled.initial.tolist() == [0.7]
+    assert compiled.kind == "elementwise"

@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ruvdecision.beliefs.pymc import PyMCBelief, quiet_pymc
+from ruvdecision.beliefs.pymc import PyMCBelief, cheap_mode, quiet, quiet_pymc
 from ruvdecision.channels.likelihood import observe
 from ruvdecision.engines.pymc.data import observed_in
-from ruvdecision.engines.pymc.graphs import _forgiving, cheap_mode, quiet, vectorised
+from ruvdecision.engines.pymc.graphs import _forgiving, vectorised
+from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.nodes import Frames
 from ruvdecision.engines.pymc.programs import Program
 from ruvdecision.masks import Noise, Round, Subsample, Suppress
@@ -76,42 +77,42 @@ def whole(outputs: Any, inputs: Any) -> Any:
 @pytest.mark.parametrize("build", [normal, gamma, students, vectors])
 @pytest.mark.parametrize("n", [1, 4])
 def test_a_program_gives_what_the_function_gives(build: Any, n: int) -> None:
-    anatomy = PyMCBelief(build).anatomy(n)
-    u = RNG.normal(0, 1.5, (7, anatomy.size))
-    values = anatomy._split(u)
-    for outputs in ([anatomy._prior_graph], anatomy.model.replace_rvs_by_values(list(anatomy.free))):
-        mine = vectorised(outputs, anatomy._values)
+    compiled = compiled_model(PyMCBelief(build), n)
+    u = RNG.normal(0, 1.5, (7, compiled.size))
+    values = compiled._split(u)
+    for outputs in ([compiled._prior_graph], compiled.model.replace_rvs_by_values(list(compiled.free))):
+        mine = vectorised(outputs, compiled._values)
         assert isinstance(mine.function, Program)
-        for a, b in zip(mine(values), whole(outputs, anatomy._values)(*values), strict=True):
+        for a, b in zip(mine(values), whole(outputs, compiled._values)(*values), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-13)
 
 
 @pytest.mark.parametrize("build", [normal, gamma, students, vectors])
 def test_all_at_once_is_one_after_the_other(build: Any) -> None:
-    anatomy = PyMCBelief(build).anatomy(3)
-    u = RNG.normal(0, 1.0, (5, anatomy.size))
-    at = anatomy.at(u)
-    np.testing.assert_allclose(at.log_prior, anatomy.log_prior(u), rtol=1e-13)
-    theta = anatomy.natural(u)
+    compiled = compiled_model(PyMCBelief(build), 3)
+    u = RNG.normal(0, 1.0, (5, compiled.size))
+    at = compiled.at(u)
+    np.testing.assert_allclose(at.log_prior, compiled.log_prior(u), rtol=1e-13)
+    theta = compiled.natural(u)
     for name, values in theta.items():
         np.testing.assert_allclose(at.theta[name], values, rtol=1e-14)
     assert (at.normal is None) == (build is gamma)
     if at.normal is not None:
-        for a, b in zip(at.normal, anatomy.normal(theta), strict=True):
+        for a, b in zip(at.normal, compiled.normal(theta), strict=True):
             np.testing.assert_allclose(a, np.broadcast_to(b, a.shape), rtol=1e-14)
-    assert anatomy.at(u, normal=False).normal is None
-    rough = anatomy._at_once(u)
+    assert compiled.at(u, normal=False).normal is None
+    rough = compiled._at_once(u)
     np.testing.assert_allclose(rough.log_prior, at.log_prior, rtol=1e-12)
     for name, values in theta.items():
         np.testing.assert_allclose(rough.theta[name], values, rtol=1e-12)
 
 
 def test_a_program_reads_data_again_at_every_run() -> None:
-    anatomy = PyMCBelief(students).anatomy(2)
+    compiled = compiled_model(PyMCBelief(students), 2)
     u = np.array([[0.3, -0.4]])
-    before = anatomy.at(u).normal
-    anatomy.model.set_data("shift", np.array([2.0, 3.0]))
-    after = anatomy.at(u).normal
+    before = compiled.at(u).normal
+    compiled.model.set_data("shift", np.array([2.0, 3.0]))
+    after = compiled.at(u).normal
     assert before is not None and after is not None
     assert before[0].ravel()[0] == pytest.approx(0.3 * 0.5 - 0.4 * 1.5)
     assert after[0].ravel()[0] == pytest.approx(0.3 * 2.0 - 0.4 * 3.0)
@@ -202,8 +203,8 @@ MASKS = [
 @pytest.mark.parametrize("mask", MASKS, ids=str)
 def test_a_release_tells_the_same_with_and_without_a_table(mask: Any) -> None:
     table = pd.DataFrame(RNG.normal(2.0, 1.0, (8, 1)))
-    anatomy = PyMCBelief(normal).anatomy(8)
-    short = observed_in(mask, Frame.of(table), anatomy, np.random.SeedSequence(3))
+    compiled = compiled_model(PyMCBelief(normal), 8)
+    short = observed_in(mask, Frame.of(table), compiled, np.random.SeedSequence(3))
     long = observe(mask, mask.release(table, np.random.SeedSequence(3)), 8)
     x = RNG.normal(2.0, 1.0, (4, 8))
     assert short.names == long.names and short.categorical == long.categorical

@@ -18,6 +18,7 @@ from ruvdecision.beliefs.pymc import PyMCBelief
 from ruvdecision.engines.normal.exact import Exact
 from ruvdecision.engines.pymc import samplers
 from ruvdecision.engines.pymc.data import observed_in
+from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.sampling import Sampling
 from ruvdecision.errors import ConvergenceError, InputError
 from ruvdecision.evaluate import evaluate
@@ -546,7 +547,7 @@ def test_planning_without_data_draws_files_from_the_belief(scalar: PyMCBelief) -
 
 
 def test_a_release_is_seen_as_the_mask_made_it(scalar: PyMCBelief) -> None:
-    seen = observed_in(Noise(variance=2.0), ONE, scalar.anatomy(N), 4)
+    seen = observed_in(Noise(variance=2.0), ONE, compiled_model(scalar, N), 4)
     centre, variance = seen.columns[0].normal
     np.testing.assert_allclose(variance, 2.0)
     np.testing.assert_allclose(centre, Noise(variance=2.0).release(ONE, 4)[0])
