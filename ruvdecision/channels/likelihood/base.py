@@ -23,7 +23,8 @@ __all__ = ["Cuts", "Observation", "as_row"]
 class Cuts(NamedTuple):
     """Where the likelihood of each of n entries is not smooth inside its support.
 
-    Between two cuts it is smooth. It is to be taken inside such a piece, never at its end: at a jump the two sides differ.
+    Between two cuts it is smooth. It is to be taken inside such a piece, never at its end: at a jump the two sides
+    differ.
     """
 
     places: Array
@@ -114,23 +115,35 @@ class Observation:
 
     @property
     def grades(self) -> Array:
-        """More cuts that suit integration, beside those at jumps and kinks; shape (n, m), padded with missing values."""
+        """More cuts that suit integration, beside those at jumps and kinks.
+
+        Shape (n, m), padded with missing values.
+        """
         return np.empty((self.n, 0))
 
     def window(self, drop: float = 40.0) -> tuple[Array, Array]:
-        """Lowest and highest x with a log likelihood within ``drop`` of the largest; infinite where it never falls so far."""
+        """Lowest and highest x with a log likelihood within ``drop`` of the largest.
+
+        Infinite where it never falls so far.
+        """
         return self.low, self.high
 
     @property
     def scale(self) -> Array:
-        """Length over which the likelihood changes: the noise's standard deviation, the width of an interval; inf if silent."""
+        """Length over which the likelihood changes: the noise's standard deviation, the width of an interval.
+
+        Inf if silent.
+        """
         low, high = self.window(0.5)
         with np.errstate(invalid="ignore"):
             return np.where(np.isfinite(high - low), np.maximum((high - low) / 2, np.finfo(float).tiny), np.inf)
 
     @property
     def normal(self) -> tuple[Array, Array] | None:
-        """Centre and variance if the likelihood is normal in x for every entry: 0 is known, inf is silent; else None."""
+        """Centre and variance if the likelihood is normal in x for every entry: 0 is known, inf is silent.
+
+        Else None.
+        """
         return None
 
     @property
@@ -157,7 +170,7 @@ class Observation:
         return function.pull(self)
 
     def before_own(self, mask: Any, column: Any) -> Observation:
-        """What is known about x if this is known about the release of a user's mask, which says p(released | x) itself."""
+        """What is known about x if this is known about the release of a user's mask with its own likelihood."""
         if bool(np.all(self.silent)):
             return self
         raise UnsupportedError(

@@ -85,7 +85,10 @@ class NormalLaw(Law):
 
     @classmethod
     def of(cls, sd: Any, weights: Any = (1.0,), centres: Any = (0.0,)) -> NormalLaw:
-        """Noise of this sd for each entry; ``centres`` count its sds, and components share what they leave of the variance."""
+        """Noise of this sd for each entry.
+
+        ``centres`` count its sds, and components share what they leave of the variance.
+        """
         if len(weights) == 1 and weights[0] == 1.0 and centres[0] == 0.0:
             row = as_row(sd)[None]
             return cls(np.ones(1), np.zeros(row.shape), row)

@@ -21,10 +21,10 @@ CHUNK = 4_000_000
 def nodes(observation: Observation, low: Any, high: Any, panels: int = 8, order: int = 16) -> tuple[Array, Array]:
     """Return x and log weights, both of shape (K, n), for integrals against the likelihood.
 
-    ``sum_k exp(logw[k, i]) f(x[k, i])`` is the integral of f(x) p(released_i | x) from low_i to high_i. Gauss-Legendre panels are
-    cut at the kinks and ends of the likelihood, restricted to where it is within 40 of its largest logarithm, and graded where it
-    changes. A known entry has one node of weight one; a category has one node per category. All x are finite, also where the weight
-    is zero.
+    ``sum_k exp(logw[k, i]) f(x[k, i])`` is the integral of f(x) p(released_i | x) from low_i to high_i. Gauss-Legendre
+    panels are cut at the kinks and ends of the likelihood, restricted to where it is within 40 of its largest
+    logarithm, and graded where it changes. A known entry has one node of weight one; a category has one node per
+    category. All x are finite, also where the weight is zero.
 
     Parameters
     ----------

@@ -37,7 +37,10 @@ class JointNormal:
     columns: tuple[int, ...]
 
     def log(self, x: Any) -> Array:
-        """Log density of each released row given records ``x`` of shape (..., n, k): shape (..., n), 0 for an empty row."""
+        """Log density of each released row given records ``x`` of shape (..., n, k).
+
+        Shape (..., n), 0 for an empty row.
+        """
         away = self.centre - np.asarray(x, dtype=np.float64)
         n, k = self.centre.shape
         covariance = np.broadcast_to(self.covariance, (n, k, k))
@@ -68,12 +71,13 @@ class Observed:
     Parameters
     ----------
     columns : tuple of Observation
-        One per column, independent given the records. Columns that ``joint`` covers, and averaged ones, are silent here.
+        One per column, independent given the records. Columns that ``joint`` covers, and averaged ones, are silent
+        here.
     joint : JointNormal, optional
         Columns whose noise is correlated.
     shuffled : bool
-        The order of the rows tells nothing: row i is what was released for a record drawn at random, each record once. Entries that are
-        silent count as rows, so it is not known either who is in a sample.
+        The order of the rows tells nothing: row i is what was released for a record drawn at random, each record once.
+        Entries that are silent count as rows, so it is not known either who is in a sample.
     averages : Averages, optional
         Averages over groups of rows. A column may tell something beside them: that the members lie above a threshold.
     names : tuple

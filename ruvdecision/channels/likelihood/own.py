@@ -21,9 +21,9 @@ __all__ = ["Own"]
 class Own(Observation):
     """The likelihood of a mask with a method ``log_likelihood(released, x, math)``, which may ask for ``column`` too.
 
-    Its ``likelihood_support(released)``, if there is one, gives back the least and largest x that are possible. Where the likelihood
-    lives is found by looking at it on a grid around the released value (or the middle of the support), from 1e-12 to 1e18 times its
-    size; a peak that is narrower than its distance from there times 0.01 may be missed.
+    Its ``likelihood_support(released)``, if there is one, gives back the least and largest x that are possible. Where
+    the likelihood lives is found by looking at it on a grid around the released value (or the middle of the support),
+    from 1e-12 to 1e18 times its size; a peak that is narrower than its distance from there times 0.01 may be missed.
     """
 
     mask: Any

@@ -19,7 +19,7 @@ __all__ = ["RandomMultiple"]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class RandomMultiple(Observation):
-    """y is the multiple of the base below x or above it, with probabilities that keep x in expectation; y is observed as ``later`` says.
+    """y is the multiple of the base below x or above it, at random with mean x; y is observed as ``later`` says.
 
     A known multiple makes a tent: probability 1 - |x - y| / base.
 

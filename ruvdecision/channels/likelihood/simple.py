@@ -181,7 +181,8 @@ class Silent(Observation):
 class Between(Observation):
     """Every entry lies in an interval: the likelihood is one inside and zero outside.
 
-    ``closed_low`` and ``closed_high`` say for each entry whether the end belongs to it, which matters for whole numbers.
+    ``closed_low`` and ``closed_high`` say for each entry whether the end belongs to it, which matters for whole
+    numbers.
 
     >>> Between([0.0], [5.0], closed_high=False).log([[-1.0], [0.0], [5.0]]).ravel()
     array([-inf,   0., -inf])
@@ -328,7 +329,12 @@ class Pieces(Observation):
         found = [part.normal for _, part in self.parts]
         if any(f is None for f in found):
             return None
-        return self._gather(lambda part: part.normal[0]), self._gather(lambda part: part.normal[1])  # type: ignore[index]
+        pairs = [pair for pair in found if pair is not None]
+        rows = [rows for rows, _ in self.parts]
+        centre, variance = np.empty(self.n), np.empty(self.n)
+        for own, (c, v) in zip(rows, pairs, strict=True):
+            centre[own], variance[own] = c, v
+        return centre, variance
 
     @property
     def support(self) -> Array | None:
@@ -381,7 +387,7 @@ def join(n: int, parts: Sequence[tuple[Any, Observation]]) -> Observation:
 
 
 def split(n: int, cases: Sequence[tuple[Any, Callable[[Any], Observation]]]) -> Observation:
-    """Observations made case by case: each case has the booleans of its entries and a maker that gets their positions."""
+    """Observations made case by case, each by the booleans of its entries and a maker that gets their positions."""
     parts = []
     for chosen, make in cases:
         rows = np.flatnonzero(np.broadcast_to(chosen, (n,)))

@@ -24,9 +24,9 @@ MOST_COST = 50_000
 class Smear(Observation):
     """p(released | x) as the integral of p(released | y) p(y | x) over y.
 
-    Gauss-Legendre panels are cut where either factor bends, and graded around both, so they move with x; the error is that of
-    sixteen points on a panel of a smooth function, near the last digit. Right within 40 of the largest log likelihood; further out
-    it may be too small.
+    Gauss-Legendre panels are cut where either factor bends, and graded around both, so they move with x; the error is
+    that of sixteen points on a panel of a smooth function, near the last digit. Right within 40 of the largest log
+    likelihood; further out it may be too small.
     """
 
     later: Observation

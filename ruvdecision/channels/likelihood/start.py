@@ -27,8 +27,8 @@ def observe(mask: Any, release: Any, n: int, columns: Any = None) -> Observed:
     mask : Mask
         What made the release.
     release : DataFrame, Series or array
-        What ``mask.release`` gave back for a file with rows numbered from 0; missing values were not released. The index says
-        which rows a sample holds, so a sample must not be an array.
+        What ``mask.release`` gave back for a file with rows numbered from 0; missing values were not released. The
+        index says which rows a sample holds, so a sample must not be an array.
     n : int
         Number of records.
     columns : list, optional

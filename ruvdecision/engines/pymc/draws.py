@@ -15,9 +15,9 @@ from ...protocols import Array, Posterior, Value
 from .latent import Latent
 from .marginal import Route, choose_route, fit_route
 from .model import CompiledModel, Theta
-from .samplers import Chains, Diagnosis, Sampler, choose_sampler, diagnose, smooth_weights
+from .nuts import Chains, Diagnosis, Sampler, choose_sampler, diagnose, smooth_weights
 from .support import Reach, find_lines, find_reach, reach_at
-from .target_laws import Given
+from .targets import Given
 
 if TYPE_CHECKING:
     from ...users.user import User
@@ -85,7 +85,7 @@ class _Anchor:
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """One release on its way to its law: what was observed, how the records are integrated out, and the draws so far."""
+    """One release: what was observed, how the records are integrated out, and the draws so far."""
 
     observed: Observed
     route: Route

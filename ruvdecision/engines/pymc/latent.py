@@ -1,7 +1,7 @@
 """Sampling the records together with the parameters, where they cannot be integrated out.
 
-Entries that the release fixes are fixed. Entries that it bounds are sampled on a mapped line, so that no draw falls outside. An average
-without noise is met exactly: one member of the group is what the others leave of the sum.
+Entries that the release fixes are fixed. Entries that it bounds are sampled on a mapped line, so that no draw falls
+outside. An average without noise is met exactly: one member of the group is what the others leave of the sum.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...posteriors import Drawn
 from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files
 from .model import CompiledModel
-from .samplers import Chains, Sampler
+from .nuts import Chains, Sampler
 from .support import Line, find_line
 
 __all__ = ["Latent"]
@@ -43,8 +43,12 @@ class Latent:
 
     @staticmethod
     def shape_of(observed: Observed) -> str:
-        """Releases alike in this share a compiled model: normal noise is data, any other likelihood is part of the model."""
-        # Rows in unknown order are refused when the model is made, so they must never find one that was made for others.
+        """Releases alike in this share a compiled model.
+
+        Normal noise is data, any other likelihood is part of the model.
+        """
+        # Rows in unknown order are refused when the model is made, so they must never find one that was made for
+        # others.
         digest = hashlib.sha256(b"shuffled" if observed.shuffled else b"")
         for column in observed.columns:
             plain = column.normal is not None
@@ -111,7 +115,8 @@ class Latent:
             block = joint.covariance[0 if len(joint.covariance) == 1 else i][np.ix_(there, there)]
             if len(there) and np.linalg.eigvalsh(block)[0] <= 0:
                 raise UnsupportedError(
-                    "Correlated noise that leaves some combination of columns as it is cannot be sampled with records of this law",
+                    "Correlated noise that leaves some combination of columns as it is cannot be sampled with records "
+                    "of this law",
                     do="Give every column noise of its own too, so that the covariance is positive definite",
                 )
             out[i][np.ix_(there, there)] = np.linalg.inv(block)
@@ -156,7 +161,8 @@ class Latent:
         import pytensor.tensor as pt
 
         compiled, data = self.compiled, self.data()
-        # Looked at before the context is entered: to find the ends may build a model, which would become this one's child.
+        # Looked at before the context is entered: to find the ends may build a model, which would become this one's
+        # child.
         _ = self._ends
         model = compiled.belief.build(compiled.n)
         x = model[compiled.belief.variable]
@@ -192,7 +198,8 @@ class Latent:
     @cached_property
     def _line(self) -> Line:
         x = self.compiled.x
-        # The support of entries that have a law each is found by looking; a vector's law is taken to be on the whole line.
+        # The support of entries that have a law each is found by looking; a vector's law is taken to be on the whole
+        # line.
         each = x in self.compiled.model.free_RVs and getattr(x.owner.op, "ndim_supp", 1) == 0
         return find_line(self.compiled, self.observed) if each else Line()
 

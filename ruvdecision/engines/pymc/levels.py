@@ -70,7 +70,10 @@ class Levels:
 
 @dataclass(frozen=True, eq=False)
 class NormalLevels(Levels):
-    """Normal records of one law with normal noise: a mean and a sum of squares say all, for each size of noise and column."""
+    """Normal records of one law with normal noise.
+
+    A mean and a sum of squares say all, for each size of noise and column.
+    """
 
     sums: ClassVar[bool] = True
     noise: Array
@@ -184,7 +187,10 @@ def levels_of(compiled: CompiledModel, seen: Sequence[Observed]) -> list[tuple[l
 
 
 def _sums(observed: Observed) -> tuple[Array, Array, Array, Array] | None:
-    """Noise variances, counts, means and sums of squares of each column; None if records have too many sizes of noise."""
+    """Noise variances, counts, means and sums of squares of each column.
+
+    None if records have too many sizes of noise.
+    """
     columns: list[tuple[Array, ...]] = []
     for column in observed.columns:
         pair = column.normal

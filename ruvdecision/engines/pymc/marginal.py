@@ -1,10 +1,10 @@
 """Ways to integrate the records out, so that only the parameters of a PyMC model are left.
 
-Given the parameters the records are independent, and a release that works record by record tells about each of them apart:
-p(release | parameters) is a product of integrals over one record. Normal records with normal noise have them in closed
-form. Any other law is summed over nodes: the likelihood of the release at the nodes is data, the density of the records
-there is the model's. So the
-released data and the mask's parameters are data of one compiled model, and every mask that takes the same route shares it.
+Given the parameters the records are independent, and a release that works record by record tells about each of them
+apart: p(release | parameters) is a product of integrals over one record. Normal records with normal noise have them in
+closed form. Any other law is summed over nodes: the likelihood of the release at the nodes is data, the density of the
+records there is the model's. So the released data and the mask's parameters are data of one compiled model, and every
+mask that takes the same route shares it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 from ...beliefs.pymc import keeping_starts, quiet
 from ...channels.likelihood import Observed
 from ...protocols import Array
-from .graphs import vectorised
 from .model import CompiledModel, Theta
+from .programs import vectorised
 from .support import Reach
 
 __all__ = [
@@ -214,9 +214,10 @@ def normal_rows(observed: Observed) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class GridRoute(Route):
-    """Records of one law: all share a grid, or the values of a count, and the release's likelihood there is a matrix of numbers.
+    """Records of one law share a grid, or the values of a count; the release's likelihood there is a matrix.
 
-    A density that is narrower than the grid's step may pile up more than all of its mass on one point; it is cut back to one.
+    A density that is narrower than the grid's step may pile up more than all of its mass on one point; it is cut back
+    to one.
     """
 
     name = "integrated on a shared grid"
@@ -365,7 +366,10 @@ def choose_route(compiled: CompiledModel, observed: Observed) -> Choice:
 def fit_route(
     kind: type[Route], observed: Observed, reach: tuple[Reach, ...] | None
 ) -> tuple[type[Route], tuple[Reach, ...] | None]:
-    """The route with nodes that are fine enough for a release: a shared grid that would be too large gives way to nodes of each."""
+    """The route with nodes that are fine enough for a release.
+
+    A shared grid that would be too large gives way to nodes of each.
+    """
     if not kind.needs_reach or reach is None:
         return kind, None
     if kind is not GridRoute:
