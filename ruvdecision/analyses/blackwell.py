@@ -17,13 +17,14 @@ from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
 
 from ..beliefs.finite import FiniteBelief
 from ..beliefs.normal import NormalBelief
+from ..channels.file_matrix import FileMatrix
+from ..channels.finite import FiniteChannel, Kernel
 from ..channels.linear import LinearChannel
 from ..checks import check_integer
-from ..engines.finite.channel import FiniteChannel, Kernel
+from ..engines.finite.whole_file import Files, file_matrix
 from ..engines.normal.exact import Exact
 from ..errors import InputError, RuvError, UnsupportedError, kind_of
 from ..masks.base import Chain, Mask
-from ..masks.mechanism import Mechanism
 from ..masks.release import Release
 from ..masks.suppress import Suppress
 from ..protocols import Array
@@ -308,8 +309,9 @@ def _null_space(rows: Array, size: int) -> Array:
 
 
 def _finite(a: Mask, b: Mask, belief: FiniteBelief) -> bool:
-    if isinstance(a, Mechanism) or isinstance(b, Mechanism):
-        return _whole(a, b, belief)
+    whole = [m for m in (file_matrix(belief, a), file_matrix(belief, b)) if m is not None]
+    if whole:
+        return _whole(whole, belief)
     first, second = FiniteChannel.of(belief, a), FiniteChannel.of(belief, b)
     for channel, mask in ((first, a), (second, b)):
         if not channel.ordered or channel.sampled:
@@ -351,23 +353,20 @@ def _kernel(first: Kernel, second: Kernel, live: Any) -> bool | None:
     return None
 
 
-def _whole(a: Mask, b: Mask, belief: FiniteBelief) -> bool:
+def _whole(masks: Sequence[FileMatrix], belief: FiniteBelief) -> bool:
     """Compare mechanisms of the whole file, written as matrices over the same list of files."""
-    from ..engines.finite.whole_file import Files
-
-    masks = [m for m in (a, b) if isinstance(m, Mechanism)]
     if len(masks) < 2:
         raise UnsupportedError(
             "A mechanism of the whole file is compared with another one only", do="Compare masks of one kind"
         )
     for mask in masks:
-        if mask.records != belief.records or len(mask.outcomes) != len(belief.levels):
+        if mask.records != belief.records or mask.outcomes != len(belief.levels):
             raise InputError(
-                "The mechanism was made for other files", str(mask), "Give the belief that it was made for"
+                "The mechanism was made for other files",
+                f"{mask.records} records with {mask.outcomes} outcomes",
+                "Give the belief that it was made for",
             )
-    files = Files.of(belief, [*masks[0].rows, *masks[1].rows], 20_000)
+    files = Files.of(belief, [*masks[0].followed, *masks[1].followed], 20_000)
     live = belief.prior @ files.chance > 0
-    return (
-        garbling(masks[0].table[files.index_in(masks[0])][live], masks[1].table[files.index_in(masks[1])][live])[1]
-        <= SAME
-    )
+    first, second = (m.matrix[files.index_in(m)][live] for m in masks)
+    return garbling(first, second)[1] <= SAME

@@ -71,6 +71,11 @@ class Partition:
         sizes[: self.n % self.even] += 1
         return np.concatenate([[0], np.cumsum(sizes)[:-1]]), np.arange(self.even, dtype=np.int64)
 
+    def each(self) -> Ints:
+        """The label of every row."""
+        starts, labels = self.runs()
+        return np.repeat(labels, np.diff(np.append(starts, self.n)))
+
     def padded(self, n: int) -> Partition:
         """The same partition of the first rows of a longer file; the rest are marked as gone."""
         if n == self.n:

@@ -11,7 +11,7 @@ on the number of records.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,9 +21,26 @@ from numpy.typing import NDArray
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .layout import BlockShape, Layout
+from .steps import (
+    About,
+    AddNoise,
+    AverageRows,
+    Drop,
+    Lowers,
+    Opaque,
+    OwnLaw,
+    PermuteRows,
+    SampleRows,
+    Step,
+    resolve,
+)
 
-__all__ = ["Block", "LinearChannel"]
+__all__ = ["LINEAR", "Block", "LinearChannel"]
 
+NORMAL = "Use plain normal noise, or measure its releases with ruv.measure"
+MEASURE = (
+    "Measure its releases empirically with ruv.measure, or use a mask with a linear channel such as Noise(variance=...)"
+)
 # Blocks with more coordinates than this would need matrices too large to be worth holding.
 LARGEST_BLOCK = 3000
 
@@ -55,7 +72,7 @@ class Block:
 class LinearChannel:
     """A release that is linear in the records plus Gaussian noise, for a whole family of masks at once.
 
-    Masks extend a channel with `add_noise`, `average`, `drop`, `keep_sample` and `shuffle`.
+    Steps extend a channel with `add_noise`, `average`, `drop`, `keep_sample` and `shuffle`.
 
     Parameters
     ----------
@@ -109,30 +126,46 @@ class LinearChannel:
             )
         return cls(layout, columns, tuple(blocks), scale, tuple(names))
 
-    def at_stage(self, stage: int) -> LinearChannel:
-        """The channel as the mask at this place of the chain sees it."""
-        return replace(self, stage=stage)
+    @classmethod
+    def of(cls, mask: Lowers, about: About, numbers: Array | None = None) -> LinearChannel:
+        """The channel of a family: one of its masks, and the numbers of all of them. Steps that are not linear are refused."""
+        found = resolve(mask, about, numbers)
+        for step, part, _ in found:
+            _check_linear(step, part)
+        layout = Layout.of([None if f.step.rows is None else f.step.rows.padded(about.n) for f in found], about.n)
+        channel = cls.identity(layout, about.k, about.covariance, about.names)
+        for stage, (step, part, _) in enumerate(found):
+            channel = LINEAR[type(step)](replace(channel, stage=stage), step, part)
+        return channel
 
-    # -- what masks do -------------------------------------------------------------------------------
+    # -- what steps do -------------------------------------------------------------------------------
 
-    def add_noise(self, covariance: Array, *, common: bool = False, factors: Array | None = None) -> LinearChannel:
+    def add_noise(
+        self, covariance: Array, *, common: bool = False, columns: Sequence[int] | None = None
+    ) -> LinearChannel:
         """Add N(0, covariance) to every record, or with ``common`` the same draw to all of them.
 
-        ``covariance`` has shape (masks or 1, columns, columns); an infinite variance on its diagonal wipes
-        the column out. ``factors`` multiplies the variance by label, where rows are treated differently.
+        ``covariance`` has shape (masks or 1, columns, columns), or (masks or 1, kinds, columns, columns) where rows with label i are
+        of kind i; an infinite variance on its diagonal wipes the column out. ``columns`` says which columns, all of them if not given.
         """
         if self.scrambled and not common:
             raise UnsupportedError(
                 "Noise after shuffled groups hides which rows belong together, which has no closed form",
                 do="Put Shuffle() before Microaggregate, or the noise before both",
             )
+        if columns is not None and tuple(columns) != tuple(range(self.columns)):
+            at, part = np.array(columns, dtype=np.int64), covariance
+            covariance = np.zeros((*part.shape[:-2], self.columns, self.columns))
+            covariance[..., at[:, None], at] = part
+        kinds = covariance if covariance.ndim == 4 else covariance[:, None]
+        covariance = kinds[:, 0]
         wiped = np.isinf(np.diagonal(covariance, axis1=-2, axis2=-1))
         if self.wiped is not None:
             # Later noise must not turn what is left of a wiped column into news about the noise on the others.
             wiped = wiped | self.wiped
         if np.any(wiped):
             gone = wiped[:, :, None] | wiped[:, None, :]
-            covariance = np.where(gone, 0.0, covariance)
+            covariance, kinds = np.where(gone, 0.0, covariance), np.where(gone[:, None], 0.0, kinds)
         blocks = []
         for block in self.blocks:
             c = len(block.shape.sizes)
@@ -143,9 +176,9 @@ class LinearChannel:
                     np.asarray(np.kron(block.shape.roots[:, None], np.eye(self.columns))[None], dtype=np.float64),
                 )
             else:
-                times = np.ones(c) if factors is None else factors[block.shape.labels[self.stage]]
-                r = r + _on_diagonal(covariance, times)
-                rw = rw + times[:, None, None] * covariance[:, None]
+                each = kinds[:, block.shape.labels[self.stage]] if kinds.shape[1] > 1 else kinds
+                r = r + _on_diagonal(each, c)
+                rw = rw + each
             if np.any(wiped):
                 # Infinite noise: the column's entries are replaced by noise that has to do with nothing.
                 keep = np.where(wiped, 0.0, 1.0)
@@ -250,6 +283,16 @@ class LinearChannel:
             )
         return replace(self, location="unknown", scrambled=scrambled)
 
+    def plain_noise(self) -> Array | None:
+        """Variance of each mask's noise if one column goes out with the same normal noise in every row, in any order; else None.
+
+        It is infinite where nothing goes out.
+        """
+        if self.columns != 1 or self.common or any(p is not None for p in self.layout.partitions):
+            return None
+        block = self.blocks[0]
+        return np.where((block.b[:, 0, 0] != 0) & block.alive[0, 0], block.r[:, 0, 0], np.inf)
+
     # -- for small files -----------------------------------------------------------------------------
 
     def dense(self, member: int = 0) -> tuple[Array, Array]:
@@ -293,15 +336,16 @@ class LinearChannel:
         return matrix * alive[:, None], total * np.outer(alive, alive)
 
 
-def _on_diagonal(covariance: Array, times: Array) -> Array:
-    """Block-diagonal matrix with ``times[c] * covariance`` for each cell."""
-    c, k = len(times), covariance.shape[-1]
+def _on_diagonal(covariances: Array, c: int) -> Array:
+    """Block-diagonal matrix from the covariances of c cells, shape (masks, c or 1, columns, columns)."""
     if c == 1:
-        return covariance * times[0]
-    full = np.zeros((len(covariance), c, k, c, k))
-    for i in range(c):
-        full[:, i, :, i, :] = covariance * times[i]
-    return full.reshape(len(covariance), c * k, c * k)
+        return covariances[:, 0]
+    k = covariances.shape[-1]
+    full = np.zeros((len(covariances), c, k, c, k))
+    full[:, np.arange(c), :, np.arange(c), :] = np.swapaxes(
+        np.broadcast_to(covariances, (len(covariances), c, k, k)), 0, 1
+    )
+    return full.reshape(len(covariances), c * k, c * k)
 
 
 def _diagonal(values: Array) -> Array:
@@ -313,3 +357,41 @@ def _without(covariance: Array, gone: NDArray[np.bool_]) -> Array:
     """Zero the rows and columns of entries that were averaged away; shape (..., cells, columns, columns)."""
     keep = np.where(gone, 0.0, 1.0)
     return covariance * keep[:, :, None] * keep[:, None, :]
+
+
+# -- reading steps -----------------------------------------------------------------------------------------
+
+
+def _check_linear(step: Step, mask: Lowers) -> None:
+    """Raise if a step is not linear in the records plus normal noise."""
+    why, do = step.not_linear, None
+    if isinstance(step, Opaque):
+        why, do = step.why, step.do
+    elif isinstance(step, AddNoise):
+        why, do = step.obstacle, NORMAL
+        if why is None:
+            return
+    elif type(step) in LINEAR and not (isinstance(step, OwnLaw) and not hasattr(step.mask, "linear")):
+        return
+    raise UnsupportedError(f"{mask} has no linear-Gaussian channel" + (f": {why}" if why else ""), do=do or MEASURE)
+
+
+def _noise(channel: LinearChannel, step: AddNoise, mask: Lowers) -> LinearChannel:
+    endless = np.isinf(np.diagonal(step.covariance, axis1=-2, axis2=-1))
+    if np.any(endless != endless[:, :1]):
+        raise UnsupportedError(
+            f"{mask} wipes out some records only",
+            do="Use Suppress(rows=[...]) for those, and finite noise for the others",
+        )
+    return channel.add_noise(step.covariance, common=step.common, columns=step.columns)
+
+
+LINEAR: dict[type[Step], Callable[[LinearChannel, Any, Any], LinearChannel]] = {
+    Drop: lambda channel, step, mask: channel.drop(step.columns, label=None if step.rows is None else 1),
+    AddNoise: _noise,
+    AverageRows: lambda channel, step, mask: channel if step.rows is None else channel.average(step.columns),
+    SampleRows: lambda channel, step, mask: channel if step.rows is None else channel.keep_sample(),
+    PermuteRows: lambda channel, step, mask: channel.shuffle(),
+    OwnLaw: lambda channel, step, mask: step.mask.linear(channel, step.numbers),
+}
+"""What each step does to a channel; other steps are not linear."""

@@ -93,10 +93,11 @@ def pick(engine: Any, user: Any, masks: Sequence[Any], data: Any = None) -> Any:
     ranked = not isinstance(user, Snooper) and user.target.ranked and isinstance(user.belief, NormalBelief)
     if ranked and (isinstance(engine, Exact) or (isinstance(engine, str) and engine in ("auto", "exact"))):
         engine = Ranks()  # order statistics of normal records have an engine of their own
-    if isinstance(getattr(user, "belief", None), FiniteBelief) and not isinstance(user, Snooper) and _whole(masks):
-        from .finite.whole_file import WholeFile
+    if isinstance(getattr(user, "belief", None), FiniteBelief) and not isinstance(user, Snooper):
+        from .finite.whole_file import WholeFile, file_matrix
 
-        engine = WholeFile() if not hasattr(engine, "solve") or isinstance(engine, (Exact, Enumeration)) else engine
+        if any(file_matrix(user.belief, mask) is not None for mask in masks):
+            engine = WholeFile() if not hasattr(engine, "solve") or isinstance(engine, (Exact, Enumeration)) else engine
     if isinstance(engine, str):
         if engine == "auto":
             reasons = []
@@ -121,11 +122,6 @@ def pick(engine: Any, user: Any, masks: Sequence[Any], data: Any = None) -> Any:
     if reason is not None:
         raise refusal(reason)
     return engine
-
-
-def _whole(masks: Sequence[Any]) -> bool:
-    """Whether some mask looks at the file as a whole and draws one output for it."""
-    return any(type(step).__name__ == "Mechanism" for mask in masks for step in getattr(mask, "parts", ()))
 
 
 def _named(name: str) -> Any:

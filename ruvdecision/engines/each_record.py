@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from ..beliefs.finite import FiniteBelief
 from ..beliefs.normal import NormalBelief
+from ..channels.finite import FiniteChannel
 from ..channels.layout import Layout
 from ..channels.linear import LinearChannel
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Batch, Mask
 from ..masks.frame import Frame
-from ..masks.suppress import Suppress
+from ..masks.suppress import NOTHING
 from ..posteriors import Gaussian
 from ..protocols import Array, Posterior, Solution
 from ..running.replication import REPLICATES, replicate_error, replicate_seeds
@@ -31,7 +32,6 @@ from ..users.mask_prior import MaskPrior
 from ..users.rules import Mean, Row
 from ..users.user import Snooper, User
 from .each_row import drawn_rows, given_rows
-from .finite.channel import FiniteChannel
 from .finite.enumeration import _codes, _sample_covariance
 from .normal.conditioning import Conditioned
 from .normal.exact import Exact, as_records, released
@@ -281,10 +281,8 @@ class _Task:
         from . import pick
 
         one = aim_at(self.user, int(self.rows[0]))
-        engine = pick(self.engine, one, [Suppress()], None)
-        return np.full(
-            len(self.rows), engine.solve(one, [Suppress()], seed=self.seed, replicates=self.replicates).before
-        )
+        engine = pick(self.engine, one, [NOTHING], None)
+        return np.full(len(self.rows), engine.solve(one, [NOTHING], seed=self.seed, replicates=self.replicates).before)
 
     # -- row by row ------------------------------------------------------------------------------------
 

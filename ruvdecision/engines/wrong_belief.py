@@ -20,7 +20,7 @@ from ..beliefs.table.belief import TableBelief
 from ..errors import InputError, UnsupportedError
 from ..losses import LogScore
 from ..masks.base import Batch, Mask
-from ..masks.suppress import Suppress
+from ..masks.suppress import NOTHING
 from ..posteriors import Gaussian
 from ..protocols import Array, Posterior, Solution, Value
 from ..running.replication import REPLICATES, replicate_error, replicate_seeds
@@ -328,19 +328,17 @@ class Misjudged:
         """Expected loss before any release."""
         known = replace(own, knows_mask=True, mask_prior=None)
         if isinstance(own.belief, NormalBelief) and isinstance(agency.belief, NormalBelief):
-            found = self._closed(known, agency, Suppress(), np.zeros((1, 0)))
+            found = self._closed(known, agency, NOTHING, np.zeros((1, 0)))
             if found is not None:
                 return float(found[0].value[0])
         try:
-            engines = [self._inner(u, [Suppress()], data) for u in (known, agency)]
+            engines = [self._inner(u, [NOTHING], data) for u in (known, agency)]
             nothing = None
             if any(hasattr(engine, "solve_together") for engine in engines):
                 # A sampler wants to see a release, be it one that tells nothing.
                 rows = agency.belief.draw(np.random.default_rng(0)) if data is None else data
-                nothing = Suppress().release(pd.DataFrame(_plain_rows(rows)), 0)
-            believed, right = (
-                e.posterior(u, Suppress(), nothing) for e, u in zip(engines, (known, agency), strict=True)
-            )
+                nothing = NOTHING.release(pd.DataFrame(_plain_rows(rows)), 0)
+            believed, right = (e.posterior(u, NOTHING, nothing) for e, u in zip(engines, (known, agency), strict=True))
         except (InputError, UnsupportedError):
             return float("nan")
         if not (np.isfinite(believed.var()).all() and np.isfinite(right.var()).all()):

@@ -1,8 +1,8 @@
 """What every mask shares: releasing data of any kind, composing with ``|``, and saying its parameters.
 
 A mask only masks. It gives back data, never a risk. To add one, write a frozen dataclass that derives
-from `Mask` and defines `apply`; define `linear` (and `partition` where rows differ) if its release is linear in
-the records plus Gaussian noise, and every closed-form map understands it.
+from `Mask` and says its `steps`: every engine that can take the steps takes the mask, in chains too. A mask
+whose law is not known says how to `apply` it.
 """
 
 from __future__ import annotations
@@ -11,23 +11,21 @@ import dataclasses
 from collections.abc import Hashable, Iterable, Iterator
 from functools import cache, cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast, overload
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..channels.steps import About, Opaque, OwnLaw, Step
 from ..checks import Seed, as_generator
 from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
+from .applying import about_frame, apply_step
 from .frame import Frame
-
-if TYPE_CHECKING:
-    from ..channels.layout import Partition
-    from ..channels.likelihood import Observed
-    from ..channels.linear import LinearChannel
 
 __all__ = ["Batch", "Chain", "Family", "Mask", "check_mask", "show_number"]
 
+Ints = NDArray[np.int64]
 Data = TypeVar("Data")
 """A DataFrame or a Series: what a mask is given and gives back."""
 
@@ -38,14 +36,11 @@ class Mask:
 
     Class attributes
     ----------------
-    recordwise : bool
-        True if each released record depends on its own original alone (and fresh randomness).
-    no_law : str or None
-        Why p(released | records) is not known entry by entry, for masks where it is not.
+    opaque : str
+        Why the law of the release is not known, for masks without `steps`.
     """
 
-    recordwise: ClassVar[bool] = True
-    no_law: ClassVar[str | None] = None
+    opaque: ClassVar[str] = "it does not say how likely a released value is"
 
     # -- releasing -----------------------------------------------------------------------------------
 
@@ -63,8 +58,23 @@ class Mask:
         return self.apply(Frame.of(data), as_generator(rng)).unwrap()
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        """Mask a `Frame`. This is the method that a new mask defines."""
-        raise NotImplementedError
+        """Mask a `Frame`: step by step, unless a mask has a way of its own."""
+        return self._step_by_step(frame, rng)[0]
+
+    def tracked(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Ints]:
+        """What `apply` gives, and which row of the file stands in each row of it."""
+        if type(self).apply is not Mask.apply:
+            return self.apply(frame, rng), np.arange(frame.n)
+        return self._step_by_step(frame, rng)
+
+    def _step_by_step(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Ints]:
+        rows = np.arange(frame.n)
+        for step in self.steps(about_frame(frame), np.array([self.numbers], dtype=np.float64)):
+            if isinstance(step, (Opaque, OwnLaw)):
+                raise NotImplementedError(f"{type(self).__name__} must define apply(frame, rng)")
+            frame, order = apply_step(step, frame, rng, self.technique)
+            rows = rows if order is None else rows[order]
+        return frame, rows
 
     def follow(self, frame: Frame, before: Frame, rng: np.random.Generator) -> Frame:
         """Mask a `Frame` as a step of a chain; ``before`` is the file before the previous step.
@@ -72,6 +82,12 @@ class Mask:
         Only a mask that looks at what the previous step did needs to define it.
         """
         return self.apply(frame, rng)
+
+    def publish(self, table: Any) -> Any:
+        """What goes out of a table of counts; only masks of tables define it, see `ruvdecision.masks.cells.publish`."""
+        raise UnsupportedError(
+            f"{self} does not suppress cells of a table", do="With a TableBelief use SuppressCells, Suppress or Release"
+        )
 
     def __or__(self, other: Mask) -> Mask:
         if not isinstance(other, Mask):
@@ -133,39 +149,21 @@ class Mask:
         """The numbers in which members of a family differ."""
         return ()
 
-    def partition(self, n: int) -> Partition | None:
-        """How the mask tells rows apart, or None if it treats all rows alike."""
-        return None
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        """The elementary steps of this mask, its law: see `ruvdecision.channels.steps`.
 
-    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
-        """Send a linear-Gaussian channel through this mask.
-
-        ``numbers`` has shape ``(masks, len(self.numbers))``: one row per member of the family.
+        ``about`` is what is known of the file beforehand, ``numbers`` has one row of `numbers` per member of the family. A mask of
+        your own may say its law itself instead: by ``linear(channel, numbers)`` (and ``partition(n)`` where rows differ), which
+        sends a linear-Gaussian channel through the mask, or by ``log_likelihood(released, x, math)``, which gives back log
+        p(released | x) entry by entry: ``released`` holds a column's n released values, ``x`` has shape (..., n), and ``math`` has
+        exp, log, where and their like, for numpy and PyTensor alike. It may ask for ``column`` too, the column's name. With
+        ``likelihood_support(released)`` it may say between which (low, high) x must lie.
         """
-        raise UnsupportedError(
-            f"{self} has no linear-Gaussian channel",
-            do="Measure its releases empirically with ruv.measure, or use a mask with a linear channel such as Noise(variance=...)",
-        )
-
-    # -- likelihood ----------------------------------------------------------------------------------
-
-    def back(self, observed: Observed) -> Observed:
-        """Turn what is known about this mask's output into what is known about its input.
-
-        A mask of your own needs one method instead: ``log_likelihood(self, released, x, math)`` gives back log p(released | x)
-        entry by entry, where ``released`` holds a column's n released values, ``x`` has shape (..., n), and ``math`` has exp, log,
-        where and their like, for numpy and PyTensor alike. It may ask for ``column`` as well, the column's name. With
-        ``likelihood_support(self, released)`` it may say between which (low, high) x must lie.
-        """
-        if not callable(getattr(self, "log_likelihood", None)):
-            why = self.no_law or "it does not say how likely a released value is"
-            raise UnsupportedError(
-                f"{self} has no likelihood: {why}",
-                do="Use Noise, MultiplicativeNoise, Round, Recode, Topcode, Bottomcode, Suppress, Subsample, Shuffle, PRAM, "
-                "Microaggregate by rows, or a chain of them; write log_likelihood(released, x, math) for a mask of your own; "
-                "or measure its releases with ruv.measure",
-            )
-        return observed.each(self, range(observed.k), lambda j, column: column.before_own(self, observed.names[j]))
+        own = cast("Any", self)
+        if hasattr(self, "linear") or hasattr(self, "log_likelihood"):
+            rows = own.partition(about.n) if hasattr(self, "partition") else None
+            return [OwnLaw(columns=about.positions(None), rows=rows, mask=self, numbers=numbers)]
+        return [Opaque(why=self.opaque)]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -188,17 +186,19 @@ class Chain(Mask):
     def parts(self) -> tuple[Mask, ...]:
         return self.masks
 
-    @property
-    def recordwise(self) -> bool:  # type: ignore[override]
-        return all(m.recordwise for m in self.masks)
-
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        # Each step has its own stream, so that steps later in the chain do not shift those before them.
-        streams = rng.spawn(len(self.masks))
-        before, frame = frame, self.masks[0].apply(frame, streams[0])
-        for mask, stream in zip(self.masks[1:], streams[1:], strict=True):
-            before, frame = frame, mask.follow(frame, before, stream)
-        return frame
+        return self.tracked(frame, rng)[0]
+
+    def tracked(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Ints]:
+        # Each mask has its own stream, so that masks later in the chain do not shift those before them.
+        before, rows = frame, np.arange(frame.n)
+        for i, (mask, stream) in enumerate(zip(self.masks, rng.spawn(len(self.masks)), strict=True)):
+            if i and type(mask).follow is not Mask.follow:
+                before, frame = frame, mask.follow(frame, before, stream)
+            else:
+                after, order = mask.tracked(frame, stream)
+                before, frame, rows = frame, after, rows[order]
+        return frame, rows
 
     def __iter__(self) -> Iterator[Mask]:
         return iter(self.masks)
@@ -238,19 +238,6 @@ class Chain(Mask):
         if found is None:
             found = self.__dict__["_numbers"] = tuple(chain.from_iterable([m.numbers for m in self.masks]))
         return found
-
-    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
-        start = 0
-        for stage, mask in enumerate(self.masks):
-            stop = start + len(mask.numbers)
-            channel = mask.linear(channel.at_stage(stage), numbers[:, start:stop])
-            start = stop
-        return channel
-
-    def back(self, observed: Observed) -> Observed:
-        for mask in reversed(self.masks):
-            observed = mask.back(observed)
-        return observed
 
 
 class Family(NamedTuple):

@@ -15,8 +15,6 @@ from ..errors import InputError, kind_of
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
-from .release import Release
-from .suppress import Suppress
 
 __all__ = ["PublishedTable", "ReleasedCells", "SuppressCells", "as_counts", "margin_of", "publish"]
 
@@ -82,7 +80,7 @@ class SuppressCells(Mask):
     cells: Any = "all"
     margins: Any = True
 
-    no_law: ClassVar[str | None] = "it publishes a table of counts, which TableBelief and FiniteBelief understand"
+    opaque: ClassVar[str] = "it publishes a table of counts, which TableBelief and FiniteBelief understand"
 
     def __post_init__(self) -> None:
         if isinstance(self.cells, str):
@@ -180,19 +178,10 @@ def publish(mask: Mask, table: Any) -> PublishedTable:
            [ 3., nan]])
     """
     counts = as_counts(table)
-    current = PublishedTable(counts, {}, int(counts.sum()))
-    for number, step in enumerate(s for s in mask.parts if not isinstance(s, Release)):
-        if isinstance(step, SuppressCells):
-            current = step.publish(counts if number == 0 else current)
-        elif isinstance(step, Suppress):
-            hidden = np.ones(counts.shape, dtype=bool)
-            if step.rows is not None or step.columns is not None:
-                hidden = np.isnan(np.asarray(step.release(np.ones(counts.shape)), dtype=np.float64))
-            # Suppressing rows, columns or everything takes the margins away too.
-            current = PublishedTable(np.where(hidden, np.nan, current.cells), {}, current.total)
-        else:
-            raise InputError(f"{step} does not publish a table", str(step), "Use SuppressCells, Suppress or Release")
-    return current
+    current: PublishedTable | Array = counts
+    for part in mask.parts:
+        current = part.publish(current)
+    return current if isinstance(current, PublishedTable) else PublishedTable(counts, {}, int(counts.sum()))
 
 
 def as_counts(data: Any, *, missing: bool = False) -> Array:

@@ -53,8 +53,7 @@ class DataShuffle(Mask):
     columns: Any = None
     given: Any = None
 
-    recordwise: ClassVar[bool] = False
-    no_law: ClassVar[str | None] = "values are exchanged between records by ranks of the whole file"
+    opaque: ClassVar[str] = "values are exchanged between records by ranks of the whole file"
 
     def __post_init__(self) -> None:
         if self.columns is None:

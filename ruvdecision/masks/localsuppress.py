@@ -63,8 +63,7 @@ class LocalSuppress(Mask):
     keys: Any = None
     importance: Any = None
 
-    recordwise: ClassVar[bool] = False
-    no_law: ClassVar[str | None] = "which entries are blank depends on the values of the whole file"
+    opaque: ClassVar[str] = "which entries are blank depends on the values of the whole file"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", check_integer("k", self.k, low=1))

@@ -11,17 +11,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ..channels.file_matrix import FileMatrix
 from ..channels.layout import Partition
 from ..channels.linear import LinearChannel
+from ..channels.steps import About, Drop, Step
 from ..checks import as_float_array, check_covariance, check_index, check_integer, check_probabilities, check_sequence
 from ..errors import InputError, UnsupportedError
-from ..numerics.counts import compositions
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
@@ -60,8 +61,6 @@ class Mechanism(Mask):
     array([0.8, 0.8])
     """
 
-    recordwise: ClassVar[bool] = False
-
     matrix: Any
     outputs: Any
     outcomes: Any
@@ -98,30 +97,6 @@ class Mechanism(Mask):
         size, others = len(self.outcomes), self.records - len(self.rows)
         return int(size ** len(self.rows) * comb(others + size - 1, size - 1))
 
-    @cached_property
-    def table(self) -> Array:
-        """The matrix as an array."""
-        return np.array(self.matrix)
-
-    def index(self, codes: Ints, counts: Ints) -> Ints:
-        """Number of every file, from the outcomes of ``rows`` (one column each) and the counts of the others."""
-        place = self._place
-        followed = np.zeros(len(counts), dtype=np.int64)
-        for column in np.asarray(codes).reshape(len(counts), -1).T:
-            followed = followed * len(self.outcomes) + column
-        return followed * len(place) + np.array([place[c] for c in map(tuple, counts.tolist())], dtype=np.int64)
-
-    def index_of(self, codes: Ints) -> int:
-        """Number of one file, from the outcome of every record."""
-        others = np.delete(codes, list(self.rows))
-        counts = np.bincount(others, minlength=len(self.outcomes))
-        return int(self.index(codes[list(self.rows)][None], counts[None])[0])
-
-    @cached_property
-    def _place(self) -> dict[tuple[int, ...], int]:
-        listed = compositions(self.records - len(self.rows), len(self.outcomes)).tolist()
-        return {tuple(c): i for i, c in enumerate(listed)}
-
     def parameters(self) -> dict[str, Any]:
         """The size of the matrix stands for it in a map's table."""
         return {"matrix": f"{len(self.matrix)} x {len(self.outputs)}"}
@@ -145,7 +120,7 @@ class Mechanism(Mask):
                     "Use records that are among the belief's outcomes",
                 )
             codes[i] = code
-        running = np.cumsum(self.table[self.index_of(codes)])
+        running = np.cumsum(self._step.matrix[self._step.index_of(codes)])
         drawn = min(int(np.searchsorted(running, rng.random() * running[-1], side="right")), len(running) - 1)
         width = frame.table.shape[1]
         keys = [_key(v) for v in self.outputs]
@@ -156,19 +131,18 @@ class Mechanism(Mask):
             table.isetitem(j, np.full(frame.n, shown[j]))
         return Frame(table, frame.kind, frame.dtype)
 
-    def read(self, release: Any) -> int:
-        """Which output a release shows."""
-        shown = as_float_array("The release", Frame.of(release).table.iloc[0].to_numpy())
-        sizes = {np.size(v) for v in self.outputs}
-        if sizes == {len(shown)}:
-            gaps = np.abs(np.array([np.atleast_1d(v) for v in self.outputs], dtype=np.float64) - shown).max(axis=1)
-        else:
-            gaps = np.abs(np.arange(len(self.outputs)) - shown[0])
-        if not gaps.min() <= 1e-9 * (1.0 + np.abs(shown).max()):
-            raise InputError(
-                "The release is none that this mechanism makes", None, "Pass what mask.release(data, rng) gave"
-            )
-        return int(np.argmin(gaps))
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        return [self._step]
+
+    @cached_property
+    def _step(self) -> FileMatrix:
+        return FileMatrix(
+            matrix=np.array(self.matrix),
+            outputs=self.outputs,
+            outcomes=len(self.outcomes),
+            records=self.records,
+            followed=self.rows,
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -193,13 +167,10 @@ class Apart(Mask):
             check_index("rows", r, frame.n)
         return frame
 
-    def partition(self, n: int) -> Partition | None:
-        labels = np.zeros(n, dtype=np.int64)
-        labels[[check_index("rows", r, n) for r in self.rows]] = np.arange(1, len(self.rows) + 1)
-        return Partition.of(labels, joins=False)
-
-    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
-        return channel
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        labels = np.zeros(about.n, dtype=np.int64)
+        labels[[check_index("rows", r, about.n) for r in self.rows]] = np.arange(1, len(self.rows) + 1)
+        return [Drop(columns=(), rows=Partition.of(labels, joins=False))]
 
 
 @dataclass(frozen=True, repr=False)
@@ -224,8 +195,6 @@ class Combine(Mask):
     >>> Combine([[1.0]], [[0.0]]).release([1.0, 2.0, 6.0])
     array([3., 3., 3.])
     """
-
-    recordwise: ClassVar[bool] = False
 
     matrix: Any
     covariance: Any

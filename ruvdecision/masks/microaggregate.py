@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from ..channels.layout import Partition
-from ..channels.linear import LinearChannel
+from ..channels.steps import About, AverageRows, Opaque, Step
 from ..checks import check_choice, check_columns, check_integer, check_sequence
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import apart, as_columns, category_codes
@@ -22,13 +22,11 @@ from .mdav import mdav
 from .moments import sample_covariance
 from .ordering import stable_order
 
-if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
-
 __all__ = ["Microaggregate"]
 
 ORDERS = ("rows", "each", "zscore", "pc1", "mdav")
 Ints = NDArray[np.int64]
+FIXED = 'Use by="rows" (groups fixed beforehand) with centre="mean", or measure its releases with ruv.measure'
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,8 +81,6 @@ class Microaggregate(Mask):
     centre: str = "mean"
     within: Any = None
     standardise: bool = True
-
-    recordwise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if (self.groups is None) == (self.size is None):
@@ -179,62 +175,19 @@ class Microaggregate(Mask):
             _centres(part, order, starts, self.centre, out[:, start : start + width])
         return frame.replace(out, positions)
 
-    def partition(self, n: int) -> Partition | None:
-        if self.by != "rows" or self.within is not None:
-            raise UnsupportedError(
-                f"{self} groups records by their values, so its release is not linear in the records",
-                do='Use by="rows" (groups fixed beforehand) for a closed form, or measure its releases with ruv.measure',
-            )
-        if self.centre != "mean":
-            raise UnsupportedError(
-                f"{self} releases medians, which are not linear in the records",
-                do='Use centre="mean" for a closed form, or measure its releases with ruv.measure',
-            )
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        if self.by != "rows" or self.within is not None or self.centre != "mean":
+            why = "groups are found by the records' values" if self.centre == "mean" else "medians are no averages"
+            return [Opaque(why=why, do=FIXED)]
+        return [AverageRows(columns=about.positions(self.columns), rows=self._groups(about.n))]
+
+    def _groups(self, n: int) -> Partition | None:
+        """The groups of n rows, None if each is one row."""
         if self.size is None and not isinstance(self.groups, tuple):
             self.sizes(n)
             return None if self.groups == n else Partition.consecutive(n, self.groups)
-        return Partition.of(self._labels(n), joins=True)
-
-    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
-        if channel.layout.partitions[channel.stage] is None:
-            return channel
-        names = channel.names or tuple(range(channel.columns))
-        return channel.average(None if self.columns is None else check_columns("columns", self.columns, names))
-
-    def back(self, observed: Observed) -> Observed:
-        """The averages of groups that were fixed beforehand; noisy copies of one average are put together."""
-        from ..channels.likelihood import Averages, Silent
-
-        n = observed.n
-        if self.by != "rows" or self.within is not None or self.centre != "mean":
-            why = "groups are found by the records' values" if self.centre == "mean" else "medians are no averages"
-            raise UnsupportedError(
-                f"{self} has no likelihood: {why}",
-                do='Use by="rows" (groups fixed beforehand) with centre="mean", or measure its releases with ruv.measure',
-            )
-        label = np.asarray(self._labels(n))
-        groups = int(label.max()) + 1
-        if groups == n:
-            return observed
-        if groups > 1:
-            observed.refuse_uneven(self)
-        positions = observed.positions(self.columns)
-        observed.refuse_joint(self, positions)
-        if observed.averages is not None:
-            raise UnsupportedError(f"{self} before another average has no likelihood here", do="Use one Microaggregate")
-        columns, shape = list(observed.columns), (groups, observed.k)
-        values, error, constant = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape)
-        members = np.zeros((n, observed.k), dtype=bool)
-        for position in positions:
-            normal = columns[position].normal
-            if normal is None:
-                raise UnsupportedError(
-                    f"{self} with a mask after it that is not plain normal noise has no likelihood here",
-                    do="Use Noise(variance=...) after it or nothing, or measure its releases with ruv.measure",
-                )
-            values[:, position], error[:, position], constant[:, position] = _together(*normal, label, groups)
-            columns[position], members[:, position] = Silent(n), True
-        return observed.replace(columns=tuple(columns), averages=Averages.of(label, values, members, error, constant))
+        labels = self._labels(n)
+        return None if labels.max() + 1 == n else Partition.of(labels, joins=True)
 
     def _labels(self, n: int) -> Any:
         if isinstance(self.groups, tuple):
@@ -287,35 +240,6 @@ class Microaggregate(Mask):
             starts.append(before + np.concatenate([[0], np.cumsum(sizes)[:-1]]))
             before += len(rows)
         return np.concatenate(orders), np.concatenate(starts).astype(np.int64)
-
-
-def _together(centre: Array, variance: Array, label: Ints, groups: int) -> tuple[Array, Array, Array]:
-    """Several looks at each group's average as one: value, variance, and what is left of their log density."""
-    from ..channels.likelihood.maps import not_from
-
-    sure, told = variance == 0, np.isfinite(variance)
-    exact = np.bincount(label, weights=sure, minlength=groups) > 0
-    # Where a look is exact the others add nothing; looks of infinite variance weigh nothing.
-    use = told & (sure | ~exact[label])
-    with np.errstate(divide="ignore"):
-        precision = np.where(use, np.where(sure, 1.0, 1.0 / np.where(variance > 0, variance, 1.0)), 0.0)
-    total = np.bincount(label, weights=precision, minlength=groups)
-    safe = np.where(total > 0, total, 1.0)
-    value = np.where(
-        total > 0, np.bincount(label, weights=precision * np.where(use, centre, 0.0), minlength=groups) / safe, np.nan
-    )
-    away = np.where(use, centre - value[label], 0.0)
-    if np.any(sure & (np.abs(away) > 1e-9 * np.maximum(np.abs(centre), np.finfo(float).tiny))):
-        raise not_from("different values in one group")
-    spread = np.where(
-        use & ~sure,
-        -0.5 * away**2 * precision + 0.5 * np.log(np.where(precision > 0, precision, 1.0) / (2 * np.pi)),
-        0.0,
-    )
-    rest = np.bincount(label, weights=spread, minlength=groups) - np.where(
-        exact | (total == 0), 0.0, 0.5 * np.log(safe / (2 * np.pi))
-    )
-    return value, np.where(exact, 0.0, np.where(total > 0, 1.0 / safe, 0.0)), np.asarray(rest, dtype=np.float64)
 
 
 def _score(values: Array, by: str, standardise: bool) -> Array | None:

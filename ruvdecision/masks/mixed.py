@@ -54,8 +54,7 @@ class MicroaggregateMixed(Mask):
     scale: str = "sd"
     weights: Any = None
 
-    recordwise: ClassVar[bool] = False
-    no_law: ClassVar[str | None] = "groups are found by the records' values"
+    opaque: ClassVar[str] = "groups are found by the records' values"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", check_integer("size", self.size, low=1))

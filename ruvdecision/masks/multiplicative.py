@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
-import numpy as np
-
+from ..channels.steps import About, FactorKind, Multiply, Step
 from ..checks import check_choice, check_number
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns
-from .frame import Frame
-
-if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
 
 __all__ = ["MultiplicativeNoise"]
 
@@ -61,8 +56,6 @@ class MultiplicativeNoise(Mask):
     per: str = "entry"
     columns: Any = None
 
-    recordwise: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
         check_choice("per", self.per, ("entry", "record"))
@@ -84,61 +77,6 @@ class MultiplicativeNoise(Mask):
             )
         object.__setattr__(self, "columns", as_columns("columns", self.columns))
 
-    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        values, positions = frame.numeric("MultiplicativeNoise", self.columns, missing=True)
-        return frame.replace(
-            values * self._factors((frame.n, values.shape[1] if self.per == "entry" else 1), rng), positions
-        )
-
-    def back(self, observed: Observed) -> Observed:
-        """The density of a value times a factor; a released zero was a zero."""
-        from ..channels.likelihood import Known, Observation
-        from ..channels.likelihood.factor import Factor, LognormalFactor, NormalFactor, SplitFactor
-        from ..channels.likelihood.simple import split
-
-        positions = observed.positions(self.columns)
-        if self.per == "record" and len(positions) > 1:
-            raise UnsupportedError(
-                f"{self} multiplies several columns of a record by one factor, so that they are not independent",
-                do='Use per="entry", or name one column with columns=',
-            )
-        if self.sd == 0 and self.kind == "mixture" and self.away:
-            raise UnsupportedError(f"{self} has no density: its factor takes two values", do="Give sd above 0")
-        if self.sd == 0:
-            return observed
-
-        def factor(n: int) -> Factor:
-            if self.kind == "split":
-                return SplitFactor(n, float(self.least or 0.0), float(self.most or 0.0))
-            if self.kind == "lognormal":
-                return LognormalFactor(n, float(self.sd or 0.0))
-            return NormalFactor(n, float(self.sd or 0.0), float(self.away or 0.0))
-
-        def change(j: int, column: Observation) -> Observation:
-            zero = column.known == 0
-            return split(
-                column.n,
-                [
-                    (zero, lambda rows: Known(np.zeros(len(rows)))),
-                    (~zero, lambda rows: column.take(rows).before_kernel(factor(len(rows)))),
-                ],
-            )
-
-        return observed.each(self, positions, change)
-
-    def _factors(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
-        if self.kind == "split":
-            least, most = float(self.least or 0.0), float(self.most or 0.0)
-            u = rng.random(shape)
-            side = np.where(u < 0.5, -1.0, 1.0)
-            # The same number decides side and distance: u is uniform again after its first binary digit is taken off.
-            return 1.0 + side * (least + (most - least) * np.where(u < 0.5, 2 * u, 2 * u - 1))
-        sd = float(self.sd or 0.0)
-        if self.kind == "mixture":
-            side = np.where(rng.random(shape) < 0.5, -1.0, 1.0)
-            return 1.0 + side * float(self.away or 0.0) + sd * rng.standard_normal(shape)
-        z = rng.standard_normal(shape)
-        if self.kind == "lognormal":
-            variance = np.log1p(sd**2)
-            return np.asarray(np.exp(np.sqrt(variance) * z - variance / 2))
-        return 1.0 + sd * z
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        factor = FactorKind(self.kind, *(float(v or 0.0) for v in (self.sd, self.away, self.least, self.most)))
+        return [Multiply(columns=about.positions(self.columns), factor=factor, common=self.per == "record")]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..channels.layout import Partition
-from ..channels.linear import LinearChannel
-from ..checks import check_columns, check_flags, check_number
-from ..errors import InputError, UnsupportedError
+from ..channels.steps import About, AddNoise, ClipTo, NoiseKind, Opaque, SizeOf, Step
+from ..checks import check_flags, check_number
+from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns
@@ -21,14 +21,15 @@ from .frame import Frame
 from .moments import correlate, correlate_like, with_moments_of
 from .noisekind import as_bounds, as_kind, clip, draw
 from .noisesize import as_size, evaluate, is_per_record, pattern
-
-if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
+from .round import per_column
 
 __all__ = ["Noise"]
 
 UNITS = ("variance", "sd", "covariance", "share")
 SCALAR_UNITS = ("variance", "sd")
+OTHER_NOISE = (
+    "Use Noise(variance=...) or Noise(covariance=...) with a size of its own, or measure its releases with ruv.measure"
+)
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -181,11 +182,6 @@ class Noise(Mask):
                 repr(self),
                 "Leave common out",
             )
-
-    @property
-    def recordwise(self) -> bool:  # type: ignore[override]
-        """Whether each released record depends on its own original alone; the file's covariance is everybody's."""
-        return self.share is None and not self.keep_moments and not self.matching_residuals
 
     @property
     def unit(self) -> str:
@@ -346,107 +342,78 @@ class Noise(Mask):
                 return value if isinstance(value, tuple) else (value,)
         return ()
 
-    def partition(self, n: int) -> Partition | None:
-        if (
-            self.covariance is None
-            and self.share is None
-            and self.where is None
-            and not isinstance(getattr(self, self.unit), tuple)
-        ):
-            return None
-        labels = self._row_labels(n)
-        return None if labels is None or not labels.any() else Partition.of(labels, joins=False)
-
-    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
-        self._check_linear(channel)
-        names = channel.names or tuple(range(channel.columns))
-        chosen = None if self.columns is None else check_columns("columns", self.columns, names)
-        k = channel.columns if chosen is None else len(chosen)
-        partition = channel.layout.partitions[channel.stage]
-        labels = None if partition is None else self._row_labels(len(self._row_labels_source()))
-        first = np.zeros(1, dtype=np.int64) if labels is None else np.unique(labels, return_index=True)[1]
-        times = (
-            np.ones(len(first))
-            if self.where is None or callable(self.where)
-            else np.where(np.asarray(self.where)[first], float(self.times or 1.0), 1.0)
-        )
-        value = getattr(self, self.unit)
-        n = channel.layout.n if labels is None else len(labels)
-        if self.unit not in ("variance", "sd") or not is_per_record(value, n, k):
-            scale = channel.scale if channel.scale is None or chosen is None else channel.scale[np.ix_(chosen, chosen)]
-            part = _embed(self._matrices(k, numbers, scale), chosen, channel.columns)
-            return channel.add_noise(
-                part, common=self.common, factors=None if labels is None and self.where is None else times
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        if self.keep_moments or self.matching_residuals:
+            return [Opaque(why="it looks at the whole file's moments", do=OTHER_NOISE)]
+        if self.share is not None and about.touched:
+            why = "it takes its size from what the masks before it give out, which is not known beforehand"
+            return [Opaque(why=why, do="Put it first in the chain, or give covariance=")]
+        if self.share is not None and about.covariance is None:
+            return [Opaque(why="the size of its noise is a share of the file's own covariance", do=OTHER_NOISE)]
+        chosen = about.positions(self.columns)
+        covariance, rows = self._kinds(about, numbers, chosen)
+        kind = NoiseKind(self.kind, self.df, self.weights, self.centres)
+        found: list[Step] = [
+            AddNoise(columns=chosen, rows=rows, covariance=covariance, kind=kind, common=self.common, size=self._size)
+        ]
+        if self.lower is not None or self.upper is not None:
+            low, high = (
+                per_column(name, end if value is None else value, len(chosen))
+                for name, value, end in (("lower", self.lower, -np.inf), ("upper", self.upper, np.inf))
             )
-        if self.common:
+            found.append(ClipTo(columns=chosen, lower=low, upper=high))
+        return found
+
+    @property
+    def _size(self) -> SizeOf | None:
+        """How the size of the noise depends on the value, None if it does not."""
+        value, where = getattr(self, self.unit), self.where if callable(self.where) else None
+        if not callable(value) and where is None:
+            return None
+        return SizeOf(value if callable(value) else None, self.unit, where, float(self.times or 1.0))
+
+    def _kinds(self, about: About, numbers: Array, chosen: tuple[int, ...]) -> tuple[Array, Partition | None]:
+        """Covariances of shape (masks, kinds of rows, k, k), and the rows of each kind, None if all are alike."""
+        value, k, n = getattr(self, self.unit), len(chosen), about.n
+        apart = self.unit in SCALAR_UNITS and is_per_record(value, n, k)
+        if apart and self.common:
             raise InputError(
                 "common=True goes with noise of one size for all records",
                 f"{self.unit} for each record",
                 "Leave common out",
             )
-        power = 1 if self.unit == "variance" else 2
-        if isinstance(value[0], tuple):
-            # Entry by entry: column after column, each with its own variance per kind of record. Shape (1, k, kinds).
-            table = np.asarray(value, dtype=np.float64)[first].T ** power
-            variance = np.broadcast_to(table, (k, len(first)))[None]
-        else:
-            variance = (numbers[:, first] ** power)[:, None, :]
-        if np.isinf(variance).any():
-            raise UnsupportedError(
-                f"{self} wipes out some records only",
-                do="Use Suppress(rows=[...]) for those, and finite noise for the others",
-            )
-        return self._add_uneven(channel, variance * times, chosen, k)
-
-    def _add_uneven(self, channel: LinearChannel, variance: Array, chosen: list[int] | None, k: int) -> LinearChannel:
-        """Add noise with variances of shape (masks, 1 or k, kinds of record)."""
-        for j in range(variance.shape[1]):
-            part = np.eye(k)[None] if variance.shape[1] == 1 else np.diag(np.eye(k)[j])[None]
-            part = _embed(part, chosen, channel.columns)
-            each = variance[:, j]
-            top = each[:, [int(np.argmax(each[0]))]]
-            if np.allclose(each * top[0], top * each[0], rtol=1e-15, atol=0):
-                # All masks of the family are multiples of the first.
-                ratio = top / top[0] if top[0] > 0 else np.zeros_like(top)
-                channel = channel.add_noise(ratio[:, :, None] * part, factors=each[0])
-                continue
-            for label in range(each.shape[1]):
-                channel = channel.add_noise(each[:, label, None, None] * part, factors=np.eye(each.shape[1])[label])
-        return channel
-
-    def back(self, observed: Observed) -> Observed:
-        """What is known before the noise: normal, censored at the bounds, or of another kind; correlated columns go together."""
-        from .noiseback import back
-
-        return back(self, observed)
-
-    def _row_labels_source(self) -> tuple[Any, ...]:
-        return self.where if isinstance(self.where, tuple) else getattr(self, self.unit)  # type: ignore[no-any-return]
-
-    def _row_labels(self, n: int) -> NDArray[np.int64] | None:
-        """Which rows of ``n`` are treated alike, or None if all are."""
-        kinds = []
+        keys = [pattern(value)] if apart else []
         if isinstance(self.where, tuple):
-            kinds.append(np.asarray(self._where(n), dtype=np.int64))
-        value = getattr(self, self.unit)
-        if self.unit in SCALAR_UNITS and isinstance(value, tuple) and len(value) == n:
-            kinds.append(np.asarray(pattern(value), dtype=np.int64))
-        if not kinds:
-            return None
-        return np.unique(np.stack(kinds), axis=1, return_inverse=True)[1].reshape(-1)
-
-    def _check_linear(self, channel: LinearChannel) -> None:
-        why = self.obstacle
-        if why is not None:
-            raise UnsupportedError(
-                f"{self} has no linear-Gaussian channel: {why}",
-                do="Use plain normal noise, or measure its releases with ruv.measure",
-            )
-        if self.share is not None and channel.touched:
-            raise UnsupportedError(
-                f"{self} takes its size from what the masks before it give out, which is not known beforehand",
-                do="Put it first in the chain, or give covariance=",
-            )
+            keys.append(tuple(map(int, self._where(n))))
+        labels, first = np.zeros(n if keys else 1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        if keys:
+            _, first, labels = np.unique(np.array(keys), axis=1, return_index=True, return_inverse=True)
+            labels = labels.reshape(-1)
+        if callable(value):
+            found = np.eye(k)[None, None]
+        elif not apart:
+            scale = None if about.covariance is None else about.covariance[np.ix_(chosen, chosen)]
+            found = self._matrices(k, numbers, scale)[:, None]
+        else:
+            power = 1 if self.unit == "variance" else 2
+            # One number per record is that of all columns; a table has one per column. Shape (masks, kinds, 1 or k).
+            table = (
+                np.asarray(value, dtype=np.float64)[first][None]
+                if isinstance(value[0], tuple)
+                else numbers[:, first, None]
+            ) ** power
+            if table.shape[2] not in (1, k):
+                raise InputError(
+                    f"Noise({self.unit}=...) must have one column or {k}",
+                    f"shape {np.shape(value)}",
+                    "Give one number per record, or one per entry",
+                )
+            found = np.zeros((len(table), len(first), k, k))
+            found[..., np.arange(k), np.arange(k)] = table
+        if isinstance(self.where, tuple):
+            times = np.where(np.asarray(self.where)[first], float(self.times or 1.0), 1.0)
+            found = found * times[:, None, None]
+        return found, Partition.of(labels, joins=False) if len(first) > 1 else None
 
     def _matrices(self, k: int, numbers: Array, data_covariance: Array | None) -> Array:
         """Noise covariances of a family, shape (masks, k, k)."""
@@ -526,15 +493,6 @@ class Noise(Mask):
 
 
 PLAIN_FAMILY = (Noise, "variance", 0, False, None)
-
-
-def _embed(part: Array, chosen: list[int] | None, k: int) -> Array:
-    """Covariances of some columns as covariances of all, zero elsewhere."""
-    if chosen is None:
-        return part
-    whole = np.zeros((len(part), k, k))
-    whole[:, np.array(chosen)[:, None], np.array(chosen)] = part
-    return whole
 
 
 def _residuals(frame: Frame, before: Frame, positions: list[int], values: Array) -> Array:

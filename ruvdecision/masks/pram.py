@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from ..channels.steps import About, Matrix, Opaque, Step
 from ..checks import (
     as_float_array,
     check_columns,
@@ -18,14 +19,13 @@ from ..checks import (
     check_sequence,
     rows_where,
 )
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import Ints, as_columns, kind_of, put
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
     from .stochastic import Stochastic
 
 __all__ = ["PRAM", "invariant_matrix"]
@@ -121,11 +121,6 @@ class PRAM(Mask):
     def __hash__(self) -> int:
         # A mapping among the arguments has no hash of its own.
         return hash(self.family)
-
-    @property
-    def recordwise(self) -> bool:  # type: ignore[override]
-        """True unless ``invariant``: then the matrix depends on the margins of the whole file."""
-        return not self.invariant
 
     def transition(self, categories: Sequence[Any], margins: Any = None, column: Any = None) -> Array:
         """Return the row-stochastic matrix on these categories, in this order: the channel of one entry.
@@ -259,41 +254,33 @@ class PRAM(Mask):
             )
         return levels
 
-    def back(self, observed: Observed) -> Observed:
-        """The chance of each category to be released as what was released."""
-        from ..channels.likelihood import Observation
-        from ..channels.likelihood.discrete import before_matrix
-
+    def steps(self, about: About, numbers: Array) -> list[Step]:
         if self.invariant:
-            raise UnsupportedError(
-                f"{self} has no likelihood entry by entry: its matrix depends on the margins of the whole file",
-                do="Use PRAM without invariant=True, or Stochastic with the matrix itself",
-            )
+            why = "its matrix depends on the margins of the whole file"
+            return [Opaque(why=why, do="Use PRAM without invariant=True, or Stochastic with the matrix itself")]
         value = self.stay if self.matrix is None else self.matrix
-        names: list[Any]
         if isinstance(value, dict):
-            names = list(value)
-            positions = check_columns("The mapping of PRAM", names, observed.names)
+            named = dict(zip(check_columns("The mapping of PRAM", list(value), about.names), value, strict=True))
         else:
-            labelled = [i for i, flag in enumerate(observed.categorical) if flag]
-            positions = observed.positions(self.columns) if self.columns is not None or not labelled else labelled
+            labelled = [i for i in range(about.k) if about.categories(i) is not None]
+            chosen = about.positions(self.columns) if self.columns is not None or not labelled else labelled
             own = (
-                {i: c for c in self.categories for i in check_columns("categories", c, observed.names)}
+                {i: c for c in self.categories for i in check_columns("categories", c, about.names)}
                 if isinstance(self.categories, dict)
                 else {}
             )
-            names = [own.get(i) for i in positions]
-
-        def change(j: int, column: Observation) -> Observation:
-            levels = self._of(names[j])[1]
+            named = {i: own.get(i) for i in chosen}
+        found: list[Step] = []
+        for column, name in named.items():
+            levels = self._of(name)[1]
+            if levels is None and about.categories(column):
+                levels = _in_order(about.categories(column))
             if levels is None:
-                raise UnsupportedError(
-                    f"{self} does not say which categories there are: without them they are those that occur in the file",
-                    do="Give categories=[0, 1], all of them in order",
-                )
-            return before_matrix(column, levels, levels, self.transition(levels, column=names[j]))
-
-        return observed.each(self, positions, change)
+                why = "without categories= they are those that occur in the file, which are not known beforehand"
+                return [Opaque(why=why, do="Give categories=[0, 1], all of them in order")]
+            matrix = self.transition(levels, column=name)
+            found.append(Matrix(columns=(column,), matrix=matrix, inputs=levels, released=levels))
+        return found
 
     # -- reading the arguments -----------------------------------------------------------------------
 
@@ -403,6 +390,16 @@ def _decode(codes: Ints, levels: pd.Index, column: pd.Series) -> Any:
     out = column.array.copy()
     out[np.flatnonzero(codes >= 0)] = pd.Series(levels.take(codes[codes >= 0])).astype(column.dtype).array
     return out
+
+
+def _in_order(levels: Any) -> tuple[Any, ...]:
+    """Categories as PRAM finds them in a file: sorted."""
+    try:
+        return tuple(sorted(levels))
+    except TypeError:
+        raise InputError(
+            "The categories have no order", list(levels)[:5], "Give PRAM categories=[...], or turn them all into text"
+        ) from None
 
 
 def _listed(value: Any) -> tuple[Any, ...]:

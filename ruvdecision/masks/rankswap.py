@@ -42,8 +42,7 @@ class RankSwap(Mask):
     within: float
     columns: Any = None
 
-    recordwise: ClassVar[bool] = False
-    no_law: ClassVar[str | None] = (
+    opaque: ClassVar[str] = (
         "values are exchanged between records of nearly the same rank, so each released value depends on the whole file"
     )
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ..channels.steps import About, Cut, Matrix, Opaque, Step
 from ..checks import as_float_array, check_choice, check_number, check_sequence, rows_where
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
-from .columnkinds import as_columns, category_codes, put, real_like
+from .columnkinds import as_columns, category_codes, put
 from .frame import Frame
-
-if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
 
 __all__ = ["Recode"]
 
@@ -98,40 +96,25 @@ class Recode(Mask):
             return put(
                 frame, {i: self._map(frame.table.iloc[:, i], frame.columns[i]) for i in frame.positions(self.columns)}
             )
-        values, positions = frame.numeric("Recode", self.columns, missing=True)
-        return put(frame, {i: self._cut(values[:, j], frame.table.iloc[:, i]) for j, i in enumerate(positions)})
+        return self._step_by_step(frame, rng)[0]
 
-    def back(self, observed: Observed) -> Observed:
-        """The interval that a label or a number stands for; for categories, those that became the released one."""
-        from ..channels.likelihood.discrete import before_matrix
-        from ..channels.likelihood.maps import Map
-        from ..channels.likelihood.stepped import Bins, Widths
-
-        positions, n = observed.positions(self.columns), observed.n
-        if self.categories is not None:
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        columns = about.positions(self.columns)
+        if self.categories is None:
+            return [Cut(columns=columns, edges=self.bins, width=float(self.width or 1.0), label=self.label)]
+        found: list[Step] = []
+        for column in columns:
+            mapping = dict(self.categories)
+            old = about.categories(column)
             if self.other is not None:
-                raise UnsupportedError(
-                    f"{self} does not say which categories become {self.other!r}",
-                    do="Name all categories in categories={...}, without other=",
-                )
-            old = [before for before, _ in self.categories]
-            new = list(dict.fromkeys(after for _, after in self.categories))
-            matrix = np.array([[float(after == name) for name in new] for _, after in self.categories])
-            return observed.each(self, positions, lambda j, column: before_matrix(column, old, new, matrix))
-        if self.bins is None:
-            cut: Map = Widths(n, float(self.width or 1.0), str(self.label))
-        else:
-            edges = np.asarray(self.bins)
-            if not isinstance(self.label, str):
-                names = tuple(self.label)
-            elif self.label == "interval":
-                names = tuple(_names(edges, True))
-            else:
-                names = tuple(
-                    (edges[:-1] + (edges[1:] - edges[:-1]) / 2 if self.label == "midpoint" else edges[:-1]).tolist()
-                )
-            cut = Bins(n, edges, names)
-        return observed.each(self, positions, lambda j, column: column.before_map(cut))
+                if not old:
+                    why = f"it does not say which categories become {self.other!r}"
+                    return [Opaque(why=why, do="Name all categories in categories={...}, without other=")]
+                mapping = {v: mapping.get(v, self.other) for v in old}
+            new = tuple(dict.fromkeys(mapping.values()))
+            matrix = np.array([[float(after == name) for name in new] for after in mapping.values()])
+            found.append(Matrix(columns=(column,), matrix=matrix, inputs=tuple(mapping), released=new))
+        return found
 
     def _check_label(self) -> None:
         if self.categories is not None:
@@ -161,51 +144,6 @@ class Recode(Mask):
                     list(self.bins),
                     'Use label="interval", or Topcode first',
                 )
-
-    def _cut(self, column: Array, old: pd.Series[Any]) -> Any:
-        known, name = ~np.isnan(column), old.name
-        if self.bins is not None:
-            edges = np.asarray(self.bins)
-            outside = known & ((column < edges[0]) | (column > edges[-1]))
-            if outside.any():
-                raise InputError(
-                    f"bins must cover column {name!r}",
-                    f"{int(outside.sum())} values outside [{edges[0]:g}, {edges[-1]:g}]",
-                    "Let the first edge be -inf and the last one inf",
-                )
-            code = np.clip(
-                np.searchsorted(edges, np.where(known, column, edges[0]), side="right") - 1, 0, len(edges) - 2
-            )
-        else:
-            width = float(self.width or 1.0)
-            if np.isinf(column).any():
-                raise InputError(
-                    "Recode(width=...) cannot take infinite values",
-                    f"some in column {name!r}",
-                    "Use bins= with infinite ends",
-                )
-            with np.errstate(over="ignore"):
-                step = np.floor(np.where(known, column, column[known][0] if known.any() else 0.0) / width)
-            if np.abs(step).max() >= 2.0**53:
-                raise InputError(
-                    f"width is too small beside the values of column {name!r} to tell intervals apart",
-                    self.width,
-                    "Use wider intervals",
-                )
-            first = int(step.min())
-            count = int(step.max()) - first + 1
-            if count > 1_000_000:
-                raise InputError(
-                    "width must not cut the data into more than a million intervals", self.width, "Use wider intervals"
-                )
-            edges = (first + np.arange(count + 1)) * width
-            code = (step - first).astype(np.int64)
-        if isinstance(self.label, str) and self.label != "interval":
-            number = edges[:-1] + (edges[1:] - edges[:-1]) / 2 if self.label == "midpoint" else edges[:-1]
-            return real_like(np.where(known, number[code], np.nan), old)
-        closed = self.bins is not None
-        names: list[Any] = _names(edges, closed) if isinstance(self.label, str) else list(self.label)
-        return pd.Categorical.from_codes(np.where(known, code, -1), categories=pd.Index(names), ordered=True)
 
     def _map(self, column: pd.Series[Any], name: Any) -> Any:
         mapping = dict(self.categories)
@@ -243,16 +181,3 @@ def _in_order(column: pd.Series[Any], mapping: dict[Any, Any], other: Any) -> bo
     new = [mapping.get(v, other) for v in column.cat.categories]
     runs = 1 + sum(a != b for a, b in pairwise(new))
     return runs == len(set(new))
-
-
-def _names(edges: Array, closed: bool) -> list[str]:
-    """Names of intervals, closed on the left; the last one on both sides if ``closed``."""
-    shown = [f"{e:.10g}" for e in edges]
-    if len(set(shown)) < len(shown):
-        shown = [f"{e:.17g}" for e in edges]
-    names = []
-    for i, (a, b) in enumerate(pairwise(shown)):
-        left = "(" if a == "-inf" else "["
-        right = "]" if closed and i == len(shown) - 2 and b != "inf" else ")"
-        names.append(f"{left}{a}, {b}{right}")
-    return names

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-import numpy as np
-
-from ..channels.linear import LinearChannel
+from ..channels.steps import About, Step
 from ..protocols import Array
 from .base import Mask
-from .frame import Frame
 
-if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
-
-__all__ = ["Release"]
+__all__ = ["UNMASKED", "Release"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,11 +20,12 @@ class Release(Mask):
     array([1., 2.])
     """
 
-    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        return frame
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        return []
 
-    def back(self, observed: Observed) -> Observed:
-        return observed
+    def publish(self, table: Any) -> Any:
+        return table
 
-    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
-        return channel
+
+UNMASKED = Release()
+"""The mask that changes nothing."""

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..checks import check_integer
+from .applying import replace_keeping_integers
 from .base import Mask
 from .columnkinds import as_columns
 from .frame import Frame
 from .ordering import stable_order
-from .round import replace_keeping_integers
 
 __all__ = ["Resample"]
 
@@ -39,8 +39,7 @@ class Resample(Mask):
     times: int = 3
     columns: Any = None
 
-    recordwise: ClassVar[bool] = False
-    no_law: ClassVar[str | None] = "each released value is a mean of order statistics of the whole file"
+    opaque: ClassVar[str] = "each released value is a mean of order statistics of the whole file"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "times", check_integer("times", self.times, low=1, high=1_000_000))

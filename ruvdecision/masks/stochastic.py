@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ..channels.steps import About, Matrix, Step
 from ..checks import as_float_array, check_probabilities, check_sequence, rows_where
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns
 from .frame import Frame
-
-if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
 
 __all__ = ["Stochastic"]
 
@@ -124,15 +122,18 @@ class Stochastic(Mask):
             table.isetitem(position, values)
         return Frame(table, frame.kind, frame.dtype)
 
-    def back(self, observed: Observed) -> Observed:
-        """The chance of each category to be released as what was released."""
-        from ..channels.likelihood.discrete import before_matrix
-
-        inputs = self.inputs if self.inputs is not None else tuple(range(len(self.matrix)))
-        outputs = self.labels(inputs)
-        return observed.each(
-            self, observed.positions(self.columns), lambda j, column: before_matrix(column, inputs, outputs, self.table)
-        )
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        size, columns, inputs = len(self.matrix), about.positions(self.columns), self.inputs
+        if inputs is None and self.columns is None and about.k > 1 and about.levels and all(about.levels):
+            inputs = ()  # whole records, which only the reader knows
+        elif inputs is None:
+            inputs = about.categories(columns[0]) or tuple(range(size))
+        released = self.labels(inputs or None)
+        if not inputs and self.outputs is None and len(self.table[0]) == size:
+            released = ()
+        return [
+            Matrix(columns=columns, matrix=self.table, inputs=inputs, released=released, whole=self.columns is None)
+        ]
 
     def _codes(self, column: pd.Series) -> tuple[np.ndarray[Any, np.dtype[np.int64]], tuple[Any, ...] | None]:
         """The matrix row of every record, -1 where it is missing, and the categories' names."""

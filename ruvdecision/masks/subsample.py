@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from ..channels.layout import Partition
-from ..channels.linear import LinearChannel
+from ..channels.steps import About, SampleRows, Step
 from ..checks import check_integer, check_number
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
-from .frame import Frame
-
-if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
 
 __all__ = ["Subsample"]
 
@@ -61,21 +54,6 @@ class Subsample(Mask):
             )
         return self.size
 
-    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        return frame.take(np.sort(rng.choice(frame.n, size=self.kept(frame.n), replace=False)))
-
-    def partition(self, n: int) -> Partition | None:
-        kept = self.kept(n)
-        return None if kept == n else Partition.sample(n, kept)
-
-    def back(self, observed: Observed) -> Observed:
-        """The sample's rows at their places; nothing is told about the others."""
-        if observed.index is None:
-            raise UnsupportedError(
-                "A sample of a sample does not say which rows the first one held",
-                do="Use one Subsample of the final size, at either place",
-            )
-        return observed.placed()
-
-    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
-        return channel if channel.layout.partitions[channel.stage] is None else channel.keep_sample()
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        kept = self.kept(about.n)
+        return [SampleRows(kept=kept, rows=None if kept == about.n else Partition.sample(about.n, kept))]

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..channels.layout import Partition
-from ..channels.linear import LinearChannel
-from ..checks import check_columns, check_index, check_integer
-from ..errors import InputError
+from ..channels.steps import About, Drop, Step
+from ..checks import check_index, check_integer
+from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .base import Mask
-from .columnkinds import as_columns, blanked, put
-from .frame import Frame
+from .columnkinds import as_columns
 
-if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
-
-__all__ = ["Suppress"]
+__all__ = ["NOTHING", "Suppress"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,42 +50,32 @@ class Suppress(Mask):
                 value = tuple(check_integer("rows", r) for r in value)
             object.__setattr__(self, name, value)
 
-    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        blank = np.isin(np.arange(frame.n), self._rows(frame.n))
-        return put(
-            frame, {i: blanked(frame.table.iloc[:, i], blank, frame.kind) for i in frame.positions(self.columns)}
-        )
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        rows = None
+        if self.rows is not None:
+            labels = np.zeros(about.n, dtype=np.int64)
+            labels[self._rows(about.n)] = 1
+            rows = Partition.of(labels, joins=False)
+        return [Drop(columns=about.positions(self.columns), rows=rows)]
 
-    def partition(self, n: int) -> Partition | None:
-        if self.rows is None:
-            return None
-        labels = np.zeros(n, dtype=np.int64)
-        labels[self._rows(n)] = 1
-        return Partition.of(labels, joins=False)
+    def publish(self, table: Any) -> Any:
+        """Suppressing rows, columns or everything of a table takes its margins away too."""
+        from .cells import PublishedTable
 
-    def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
-        names = channel.names or tuple(range(channel.columns))
-        columns = range(channel.columns) if self.columns is None else check_columns("columns", self.columns, names)
-        return channel.drop(list(columns), label=None if self.rows is None else 1)
-
-    def back(self, observed: Observed) -> Observed:
-        """Nothing is told about suppressed entries; an average later in the chain leaves them out."""
-        from ..channels.likelihood import Silent, join
-
-        rows, positions = np.array(self._rows(observed.n)), observed.positions(self.columns)
-        if self.rows is not None and len(rows) < observed.n:
-            observed.refuse_uneven(self)
-        rest = np.setdiff1d(np.arange(observed.n), rows)
-        columns = list(observed.columns)
-        for j in positions:
-            columns[j] = join(observed.n, [(rows, Silent(len(rows))), (rest, columns[j].take(rest))])
-        joint = observed.joint
-        if joint is not None:
-            centre = joint.centre.copy()
-            centre[np.ix_(rows, np.array(positions))] = np.nan
-            joint = replace(joint, centre=centre)
-        averages = None if observed.averages is None else observed.averages.drop(rows, positions)
-        return observed.replace(columns=tuple(columns), joint=joint, averages=averages)
+        current = table if isinstance(table, PublishedTable) else PublishedTable(table, {}, int(table.sum()))
+        shape = current.cells.shape
+        if self.rows is None and self.columns is None:
+            return PublishedTable(np.full(shape, np.nan), {}, current.total)
+        if len(shape) > 2:
+            raise UnsupportedError(
+                f"{self} names rows and columns, and the table has {len(shape)} axes", do="Use SuppressCells"
+            )
+        hidden = np.isnan(np.asarray(self.release(np.ones(shape)), dtype=np.float64))
+        return PublishedTable(np.where(hidden, np.nan, current.cells), {}, current.total)
 
     def _rows(self, n: int) -> list[int]:
         return list(range(n)) if self.rows is None else [check_index("rows", r, n) for r in self.rows]
+
+
+NOTHING = Suppress()
+"""The mask that releases nothing: U after it is U before any release."""

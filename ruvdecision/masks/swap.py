@@ -49,10 +49,7 @@ class Swap(Mask):
     where: Any = None
     within: Any = None
 
-    recordwise: ClassVar[bool] = False
-    no_law: ClassVar[str | None] = (
-        "values are exchanged between records, so each released value depends on the whole file"
-    )
+    opaque: ClassVar[str] = "values are exchanged between records, so each released value depends on the whole file"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rate", check_number("rate", self.rate, low=0, high=1, open_low=True))

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from ..channels.steps import About, ClipTo, MeanOfTail, Opaque, Step
 from ..checks import as_float_array, check_choice
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError
 from ..protocols import Array
+from .applying import replace_keeping_integers
 from .base import Mask
 from .columnkinds import as_columns
 from .frame import Frame
-from .round import replace_keeping_integers
-
-if TYPE_CHECKING:
-    from ..channels.likelihood import Observed
 
 __all__ = ["Bottomcode", "Topcode"]
 
@@ -51,11 +49,6 @@ class _Tail(Mask):
         object.__setattr__(self, unit, float(value) if value.ndim == 0 else tuple(value.tolist()))
         check_choice("replace", self.replace, ("threshold", "mean", "median"))
         object.__setattr__(self, "columns", as_columns("columns", self.columns))
-
-    @property
-    def recordwise(self) -> bool:  # type: ignore[override]
-        """Whether each released record depends on its own original alone; quantiles and tail means are everybody's."""
-        return self.at is not None and self.replace == "threshold"
 
     def thresholds(self, values: Array) -> Array:
         """The threshold of each column of ``values``, missing values left out."""
@@ -101,75 +94,20 @@ class _Tail(Mask):
                 )
         return replace_keeping_integers(frame, out, positions)
 
-    def back(self, observed: Observed) -> Observed:
-        """Known inside the threshold, beyond it somewhere in the tail; a released tail mean is the average of the tail."""
-        from ..channels.likelihood.maps import Clip
-
-        why = None
+    def steps(self, about: About, numbers: Array) -> list[Step]:
         if self.at is None:
-            why = "its threshold is a quantile of the whole file", "Give the threshold itself with at="
-        elif self.replace == "median":
-            why = "the median of a tail depends on all records in it", 'Use replace="threshold" or replace="mean"'
-        if why is not None:
-            raise UnsupportedError(
-                f"{self} has no likelihood entry by entry: {why[0]}",
-                do=f"{why[1]}, or measure its releases with ruv.measure",
-            )
-        positions = observed.positions(self.columns)
-        at = self.thresholds(np.zeros((1, len(positions))))
+            return [
+                Opaque(why="its threshold is a quantile of the whole file", do="Give the threshold itself with at=")
+            ]
+        if self.replace == "median":
+            why = "the median of a tail depends on all records in it"
+            return [Opaque(why=why, do='Use replace="threshold" or replace="mean"')]
+        columns = about.positions(self.columns)
+        at, top = self.thresholds(np.zeros((1, len(columns)))), self._end > 0
         if self.replace == "mean":
-            return self._back_mean(observed, positions, at)
-        n, top = observed.n, bool(self._beyond(np.array([1.0]), 0.0)[0])
-
-        def clip(j: int) -> Clip:
-            return Clip(np.full(n, -np.inf), np.full(n, at[j])) if top else Clip(np.full(n, at[j]), np.full(n, np.inf))
-
-        return observed.each(self, positions, lambda j, column: column.before_map(clip(j)))
-
-    def _back_mean(self, observed: Observed, positions: list[int], at: Array) -> Observed:
-        """A tail of one is known; one of several has a known average, and each of them lies beyond the threshold."""
-        from ..channels.likelihood import Averages, Between, Known, Silent, join
-        from ..channels.likelihood.maps import not_from
-
-        if observed.averages is not None:
-            raise UnsupportedError(
-                f"{self} before another average has no likelihood here", do='Use replace="threshold"'
-            )
-        observed.refuse_joint(self, positions)
-        n, columns = observed.n, list(observed.columns)
-        members, values = np.zeros((n, observed.k), dtype=bool), np.full((1, observed.k), np.nan)
-        for threshold, position in zip(at, positions, strict=True):
-            column = columns[position]
-            known, silent = column.known, column.silent
-            if np.any(np.isnan(known) & ~silent):
-                raise UnsupportedError(
-                    f"{self} with a mask after it has no likelihood here", do='Use replace="threshold"'
-                )
-            tail = self._beyond(known, threshold)
-            if tail.sum() > 1 and not np.allclose(known[tail], known[tail][0], rtol=1e-9, atol=0):
-                raise not_from("different values beyond its threshold")
-            if silent.any() and tail.any():
-                raise UnsupportedError(
-                    f"{self} with suppressed entries does not say how many are in the tail",
-                    do='Use replace="threshold", or suppress first in the chain',
-                )
-            if tail.sum() <= 1:
-                continue
-            members[:, position], values[0, position] = tail, known[tail][0]
-            ends = np.full(int(tail.sum()), threshold), np.full(int(tail.sum()), self._end)
-            rows, rest = np.flatnonzero(tail), np.flatnonzero(~tail)
-            columns[position] = join(
-                n,
-                [
-                    (rows, Between(np.minimum(*ends), np.maximum(*ends), False, False)),
-                    (rest, Known(known[rest]) if not silent[rest].any() else Silent(len(rest))),
-                ],
-            )
-        if not members.any():
-            return observed
-        return observed.replace(
-            columns=tuple(columns), averages=Averages.of(np.zeros(n, dtype=np.int64), values, members)
-        )
+            return [MeanOfTail(columns=columns, at=at, above=top)]
+        low, high = np.full(len(columns), -np.inf), np.full(len(columns), np.inf)
+        return [ClipTo(columns=columns, lower=low if top else at, upper=at if top else high)]
 
     _end: ClassVar[float] = np.inf
 

@@ -203,6 +203,9 @@ class Mixture(BasePosterior):
         """
         if self._whole is not None:
             return self._whole.mode(width)
+        if self.sampled:
+            # Errors on the way would only cost time.
+            return self._with(self.parts, self.weights).mode(width)
         mode = super().mode(width)
         if self.event or np.any(width) or self.centre is not None:
             return mode

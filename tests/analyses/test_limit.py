@@ -15,6 +15,7 @@ from ruvdecision.analyses.limit import limit
 from ruvdecision.analyses.limit.pairs import Pairs
 from ruvdecision.analyses.limit.programme import Programme, Study
 from ruvdecision.beliefs import FiniteBelief, NormalBelief, TableBelief
+from ruvdecision.channels.steps import About
 from ruvdecision.engines.finite.whole_file import WholeFile
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.evaluate import evaluate
@@ -368,13 +369,14 @@ def test_mechanism_releases_and_is_inverted():
     rng = np.random.default_rng(2)
     mask = Mechanism(rng.dirichlet(np.ones(3), size=6), outputs=[0.1, 0.5, 0.9], outcomes=[0, 1], records=3, rows=[1])
     shown = [mask.release([0.0, 1.0, 1.0], seed)[0] for seed in range(4000)]
-    row = mask.table[mask.index_of(np.array([0, 1, 1]))]
+    step = mask.steps(About(3, (0,)), np.empty((1, 0)))[0]
+    row = step.matrix[step.index_of(np.array([0, 1, 1]))]
     counts = np.array([np.mean(np.isclose(shown, v)) for v in mask.outputs])
     assert np.all(np.abs(counts - row) < 4 * np.sqrt(row * (1 - row) / 4000))
     # Bayes' rule by listing all eight files.
     files = np.array(np.meshgrid([0, 1], [0, 1], [0, 1], indexing="ij")).reshape(3, -1).T
     weight = sum(p * np.prod(law[files], axis=1) for p, law in zip(coin.prior, coin.law, strict=True))
-    table = mask.table[[mask.index_of(f) for f in files]]
+    table = step.matrix[[step.index_of(f) for f in files]]
     u = 0.0
     for o in range(3):
         joint = weight * table[:, o]

@@ -599,7 +599,7 @@ REFUSED = [
     (Noise(variance=1.0, keep_moments=True), "ruv.measure"),
     (Microaggregate(size=2) | Noise(matching_residuals=True), "ruv.measure"),
     (Noise(covariance=[[1, 0.5], [0.5, 1]], kind="t", df=4), "diagonal"),
-    (Noise(covariance=[[1, 0.5], [0.5, 1]], lower=0), "diagonal"),
+    (Noise(covariance=[[1, 0.5], [0.5, 1]], lower=1), "independent noise"),
     (Round(base=1) | Noise(covariance=[[1, 0.5], [0.5, 1]]), "independent noise"),
     (Noise(covariance=[[1, 0.5], [0.5, 1]]) | Round(base=1), "independent noise"),
     (MultiplicativeNoise(sd=0.1, per="record"), 'per="entry"'),

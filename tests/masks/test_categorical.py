@@ -187,10 +187,8 @@ def test_a_grid_of_stay_shares_its_random_numbers() -> None:
 def test_pram_describes_itself() -> None:
     assert repr(PRAM(stay=0.8, invariant=True, columns="a")) == "PRAM(stay=0.8, invariant=True, columns=['a'])"
     assert repr(PRAM(matrix=[[0.9, 0.1], [0, 1]])) == "PRAM(matrix=[[0.9, 0.1], [0, 1]])"
-    assert PRAM(stay=0.8).recordwise is True
-    assert PRAM(stay=0.8, invariant=True).recordwise is False
     chain = PRAM(stay=0.8, columns="s") | Noise(sd=1, columns=["v"])
-    assert chain.recordwise and chain.parameters()["stay"] == 0.8
+    assert chain.parameters()["stay"] == 0.8
     released = chain.release(town(50), 1)
     assert not released["v"].equals(town(50)["v"])
 
@@ -425,7 +423,6 @@ def test_local_suppression_describes_itself() -> None:
         repr(LocalSuppress(k=3, keys=["a", "b"], importance=[1, 2]))
         == "LocalSuppress(k=3, keys=['a', 'b'], importance=[1, 2])"
     )
-    assert LocalSuppress(k=3, keys=["a"]).recordwise is False
 
 
 # -- mixed distance ----------------------------------------------------------------------------------------

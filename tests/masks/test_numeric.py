@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from ruvdecision.channels.layout import Layout
 from ruvdecision.channels.linear import LinearChannel
+from ruvdecision.channels.steps import About
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.masks import kernels
 from ruvdecision.masks.mdav import mdav
@@ -30,9 +30,6 @@ from ruvdecision.masks.round import Round
 from ruvdecision.masks.subsample import Subsample
 from ruvdecision.masks.swap import Swap
 from ruvdecision.masks.topcode import Bottomcode, Topcode
-
-reference = places.SHARED / "reference"
-needs_reference = pytest.mark.skipif(not reference.is_dir(), reason="the reference files are not beside the project")
 
 few = settings(deadline=None, max_examples=40)
 
@@ -81,7 +78,7 @@ ALL = WHOLE_FILE + RECORD_BY_RECORD
 
 
 def read(name: str) -> np.ndarray:
-    return np.loadtxt(reference / name, delimiter=",")
+    return np.loadtxt(places.REFERENCE / name, delimiter=",")
 
 
 # -- what every mask keeps ---------------------------------------------------------------------------
@@ -150,12 +147,6 @@ def test_masks_can_be_copied_compared_and_read(mask):
         assert pickle.loads(pickle.dumps(mask)) == mask
 
 
-def test_masks_say_whether_they_work_record_by_record():
-    whole = {str(m): m.recordwise for m in WHOLE_FILE if "at=0" not in str(m)}
-    assert not any(whole.values()), whole
-    assert all(m.recordwise for m in RECORD_BY_RECORD)
-
-
 @settings(deadline=None, max_examples=20)
 @given(x=frames, seed=st.integers(0, 5))
 def test_any_frame_gives_finite_numbers_of_the_same_shape(x, seed):
@@ -205,7 +196,6 @@ def test_unknown_columns_get_close_matches(make):
 # -- microaggregation --------------------------------------------------------------------------------
 
 
-@needs_reference
 @pytest.mark.parametrize(
     ("name", "mask"),
     [
@@ -221,7 +211,6 @@ def test_the_reference_files_of_karr_et_al(name, mask):
     np.testing.assert_allclose(released, read(f"karr_p3/karr_p3_{name}.csv"), rtol=2e-15, atol=2e-15)
 
 
-@needs_reference
 def test_the_reference_file_of_woo():
     released = Microaggregate(size=3, by="zscore").release(read("woo_nonlopos/woo_nonlopos_orig.csv"))
     np.testing.assert_allclose(released, read("woo_nonlopos/woo_nonlopos_Micz03.csv"), rtol=2e-15, atol=2e-15)
@@ -412,8 +401,8 @@ def test_data_dependent_groups_and_medians_have_no_linear_channel():
         Microaggregate(size=2, within="a"),
         Microaggregate(size=2, centre="median"),
     ):
-        with pytest.raises(UnsupportedError, match="not linear"):
-            mask.partition(6)
+        with pytest.raises(UnsupportedError, match=r"no linear-Gaussian channel: (groups are found|medians are no)"):
+            LinearChannel.of(mask, About(6, ("a", "b")))
 
 
 # -- noise -------------------------------------------------------------------------------------------
@@ -561,8 +550,7 @@ def test_noise_matches_what_the_step_before_took_away():
 
 
 def dense(mask, n, k):
-    channel = LinearChannel.identity(Layout.of([mask.partition(n)], n), k)
-    return mask.linear(channel, np.array([mask.numbers]).reshape(1, -1)).dense()
+    return LinearChannel.of(mask, About(n, tuple(range(k)))).dense()
 
 
 @pytest.mark.parametrize(
@@ -597,8 +585,7 @@ def test_families_with_a_variance_per_record_are_evaluated_together_or_apart_ali
     one, twice, other = Noise(variance=[1, 2, 2]), Noise(variance=[2, 4, 4]), Noise(variance=[3, 1, 1])
     assert one.family == twice.family == other.family != Noise(variance=[1, 2, 3]).family
     for members in ([one, twice], [one, twice, other]):
-        channel = LinearChannel.identity(Layout.of([one.partition(3)], 3), 1)
-        together = one.linear(channel, np.array([m.numbers for m in members]))
+        together = LinearChannel.of(one, About(3, (0,)), np.array([m.numbers for m in members]))
         for i, member in enumerate(members):
             np.testing.assert_allclose(np.diag(together.dense(i)[1]), member.variance, atol=1e-14)
 

@@ -97,7 +97,6 @@ def test_every_method_is_fixed_by_its_seed_and_survives_pickling(mask) -> None:
     first = mask.release(data, 3)
     pd.testing.assert_frame_equal(first, pickle.loads(pickle.dumps(mask)).release(data, np.random.default_rng(3)))
     assert not first.equals(mask.release(data, 4))
-    assert mask.recordwise is False
 
 
 # -- normal ------------------------------------------------------------------------------------------------

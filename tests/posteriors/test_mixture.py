@@ -438,3 +438,12 @@ def test_coarse_grids_say_so_and_bound_their_error():
         value = Curve(x, stats.t.logpdf(x, 5)).quadratic()
         assert 0 < value.error < 0.01
         assert abs(value.value - truth) < value.error
+
+
+@pytest.mark.parametrize("grows", [lambda t: np.abs(t - 0.1) ** 1.2, np.cos, lambda t: np.exp(2 * t), lambda t: t**8])
+def test_shared_nodes_give_what_each_part_gives(grows):
+    means, variances = scalars(400)
+    law = Mixture(Gaussian.scalar(means, variances))
+    alone = law.parts.expect_last(grows, np.array([0.1]))
+    found = law.expect(grows, 0.1)
+    assert found.value == pytest.approx(float(alone.value.mean()), rel=1e-11) and found.error == 0

@@ -1,7 +1,7 @@
 """What a release tells about the records: p(released | x), entry by entry, for every mask whose law is known.
 
-A mask's `back` turns what is known about its output into what is known about its input; `observe` starts it. `nodes`
-turns the result into numbers that any engine can use.
+`observe` reads a mask's steps from the last to the first: each turns what is known about its output into what is known
+about its input. `nodes` turns the result into numbers that any engine can use.
 """
 
 from .averages import Averages

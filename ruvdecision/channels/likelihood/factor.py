@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from ...protocols import Array
+from ..steps import FactorKind
 from .base import Cuts
 from .kernel import Kernel
 from .laws import LOG_ROOT_2PI, NormalLaw, normal_between
 from .mathematics import NUMPY, TINY
 
-__all__ = ["Factor", "LognormalFactor", "NormalFactor", "SplitFactor"]
+__all__ = ["Factor", "LognormalFactor", "NormalFactor", "SplitFactor", "factor_of"]
 
 
 class Factor(Kernel):
@@ -242,3 +243,12 @@ class SplitFactor(Factor):
 
     def take(self, rows: Any) -> SplitFactor:
         return SplitFactor(len(np.arange(self.n)[rows]), self.least, self.most)
+
+
+def factor_of(kind: FactorKind, n: int) -> Factor:
+    """The factor of a step, for n entries."""
+    if kind.name == "split":
+        return SplitFactor(n, kind.least, kind.most)
+    if kind.name == "lognormal":
+        return LognormalFactor(n, kind.sd)
+    return NormalFactor(n, kind.sd, kind.away)

@@ -6,14 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from ...protocols import Array
+from ..steps import NoiseKind
 from .base import as_row
 from .mathematics import NUMPY, TINY, legendre_for, logsumexp
 
-__all__ = ["LOG_ROOT_2PI", "LaplaceLaw", "Law", "NormalLaw", "StudentLaw", "normal_between"]
+__all__ = ["LOG_ROOT_2PI", "LaplaceLaw", "Law", "NormalLaw", "StudentLaw", "noise_law", "normal_between"]
 
 LOG_ROOT_2PI = 0.5 * np.log(2 * np.pi)
+BLOCK = 2_000_000
+"""Most numbers to hold at a time."""
 
 
 class Law:
@@ -68,6 +72,10 @@ class Law:
     def plus(self, other: Law) -> Law | None:
         """The law of the sum with another, independent noise, or None if it has no form here."""
         return None
+
+    def log_density_on_normal(self, gap: Array, sd: float) -> Array:
+        """Log density of this noise (of the first entry) plus an independent normal of this sd, at ``gap``."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -145,6 +153,9 @@ class NormalLaw(Law):
     def normal(self) -> tuple[Array, Array] | None:
         return (self.centres[0], self.sds[0] ** 2) if len(self.weights) == 1 else None
 
+    def log_density_on_normal(self, gap: Array, sd: float) -> Array:
+        return np.asarray(NormalLaw(self.weights, self.centres[:, :1], np.hypot(self.sds[:, :1], sd)).log_density(gap))
+
     def plus(self, other: Law) -> Law | None:
         if not isinstance(other, NormalLaw):
             return None
@@ -189,6 +200,14 @@ class LaplaceLaw(Law):
         )
         return math.where(near > 0, aside, around)
 
+    def log_density_on_normal(self, gap: Array, sd: float) -> Array:
+        b = float(self.spread[0])
+        if sd < 1e-9 * b:
+            return np.asarray(-np.abs(gap) / b - np.log(2 * b))
+        up = -gap / b + special.log_ndtr(gap / sd - sd / b)
+        down = gap / b + special.log_ndtr(-gap / sd - sd / b)
+        return np.asarray(sd**2 / (2 * b**2) + np.logaddexp(up, down) - np.log(2 * b))
+
     def take(self, rows: Any) -> LaplaceLaw:
         return LaplaceLaw(self.sds[rows])
 
@@ -226,9 +245,7 @@ class StudentLaw(Law):
 
     @property
     def _constant(self) -> float:
-        from scipy.special import gammaln
-
-        return float(gammaln((self.df + 1) / 2) - gammaln(self.df / 2) - 0.5 * np.log(self.df * np.pi))
+        return float(special.gammaln((self.df + 1) / 2) - special.gammaln(self.df / 2) - 0.5 * np.log(self.df * np.pi))
 
     def _standard(self, u: Any, math: Any) -> Any:
         """Log density with scale one."""
@@ -262,6 +279,28 @@ class StudentLaw(Law):
         apart = math.where(narrow, 1.0, upper - self._tail(a, math))
         return math.where(narrow, close, math.log(math.maximum(apart, TINY)))
 
+    def log_density_on_normal(self, gap: Array, sd: float) -> Array:
+        """A t variable is normal with a gamma precision; the trapezoidal rule in its logarithm is accurate to rounding."""
+        scale, df = float(self.spread[0]), self.df
+        if sd < 1e-9 * scale:
+            return np.asarray(self._standard(gap / scale, NUMPY) - np.log(scale))
+        u = np.linspace(-80.0 / df - 12.0, 6.0, 400)
+        shape = df / 2
+        log_weight = (
+            shape * np.log(shape) - special.gammaln(shape) + shape * u - shape * np.exp(u) + np.log(u[1] - u[0])
+        )
+        keep = log_weight > -80.0
+        u, log_weight = u[keep], log_weight[keep]
+        variance = sd**2 + scale**2 * np.exp(-u)
+        flat = np.asarray(gap).reshape(-1)
+        out = np.empty(len(flat))
+        step = max(1, BLOCK // len(u))
+        for start in range(0, len(flat), step):
+            part = flat[start : start + step, None]
+            terms = log_weight - 0.5 * (part**2 / variance + np.log(2 * np.pi * variance))
+            out[start : start + step] = special.logsumexp(terms, axis=1)
+        return out.reshape(np.shape(gap))
+
     def take(self, rows: Any) -> StudentLaw:
         return StudentLaw(self.sds[rows], self.df)
 
@@ -277,6 +316,17 @@ class StudentLaw(Law):
         while half[-1] < most:
             half.append(half[-1] * 1.4)
         return np.concatenate([-np.array(half)[:0:-1], half])[:, None] * self.spread
+
+
+def noise_law(kind: NoiseKind, sd: Array) -> Law:
+    """The law of a step's noise for entries of these standard deviations."""
+    if kind.name == "laplace":
+        return LaplaceLaw(np.array(sd))
+    if kind.name == "t":
+        return StudentLaw(np.array(sd), float(kind.df or 0.0))
+    if kind.name == "mixture":
+        return NormalLaw.of(sd, kind.weights, kind.centres)
+    return NormalLaw.of(sd)
 
 
 def normal_between(a: Any, b: Any, wide: Any, math: Any) -> Any:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from ...protocols import Array
 from .base import Cuts, Observation
@@ -14,7 +15,7 @@ from .maps import Multiples, grid_between
 from .mathematics import NUMPY, TINY
 from .simple import Known
 
-__all__ = ["RandomMultiple"]
+__all__ = ["RandomMultiple", "log_chance_on_normal"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -90,3 +91,13 @@ class RandomMultiple(Observation):
     @property
     def scale(self) -> Array:
         return np.maximum(self.later.scale, self.base)
+
+
+def log_chance_on_normal(gap: Array, sd: float, base: float) -> Array:
+    """Log chance that a normal value of this sd, ``gap`` below a multiple of the base, is rounded to it: E max(1 - |x - y| / base, 0)."""
+    if sd < 1e-9 * base:
+        return np.asarray(np.log(np.maximum(1.0 - np.abs(gap) / base, 0.0)))
+    # The law is symmetric about zero; on the left the three terms are small and keep their digits.
+    t = -np.abs(gap)
+    part = lambda a: a * special.ndtr(a / sd) + sd * np.exp(-0.5 * (a / sd) ** 2) / np.sqrt(2 * np.pi)  # noqa: E731
+    return np.asarray(np.log(np.maximum(part(t + base) - 2 * part(t) + part(t - base), 0.0) / base))

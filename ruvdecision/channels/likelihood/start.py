@@ -11,6 +11,7 @@ from ...errors import InputError
 from ...protocols import Array
 from .base import Observation
 from .observed import Observed
+from .reader import read
 from .simple import Known, KnownLabels, Silent, split
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _refuse_longer(rows: int, n: int) -> None:
 
 def _through(mask: Any, observed: Observed) -> Observed:
     """Back through the mask, with every row at its place."""
-    observed = mask.back(observed).placed()
+    observed = read(mask, observed).placed()
     for name, column in zip(observed.names, observed.columns, strict=True):
         if isinstance(column, KnownLabels) or any(
             isinstance(part, KnownLabels) for _, part in getattr(column, "parts", ())

@@ -10,10 +10,10 @@ import numpy as np
 
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.table.belief import TableBelief
+from ...channels.finite import FiniteChannel, Slots
 from ...checks import check_integer
 from ...errors import InputError, UnsupportedError
 from ...losses import Componentwise, CustomLoss, Quadratic, ZeroOne
-from ...masks import Suppress
 from ...masks.base import Mask
 from ...numerics.quadrature import adaptive
 from ...posteriors import Finite
@@ -21,7 +21,6 @@ from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...users.user import User
 from ..refusal import has_own_engine, refusal
-from .channel import FiniteChannel, Slots
 from .law import FiniteLaw, TooManyReleases
 from .plan import Plan, plan_of
 from .tables import TableProblem, after_release, refuses_table
@@ -97,7 +96,7 @@ class Enumeration:
             found.append(self._expected(user, FiniteChannel.of(belief, mask, scale), codes, replicates, seed))
             if tell is not None:
                 tell((i + 1) / len(masks))
-        before = self._expected(user, FiniteChannel.of(belief, Suppress()), None, replicates, seed)[0]
+        before = self._expected(user, FiniteChannel.silent(belief), None, replicates, seed)[0]
         return Solution(
             np.array([float(v.value) for v, _ in found]),
             np.array([float(v.error) for v, _ in found]),

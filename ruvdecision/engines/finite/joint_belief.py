@@ -15,18 +15,18 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from ...beliefs.finite import FiniteBelief
+from ...channels.finite import FiniteChannel, Kernel
 from ...protocols import Array
-from .channel import FiniteChannel, Kernel
 from .law import FiniteLaw, TooManyReleases
 from .plan import AveragePlan, Plan
 
 if TYPE_CHECKING:
     from .wrong_belief import FiniteDoubt
 
-__all__ = ["Apart", "Pair"]
+__all__ = ["IncompatibleMasks", "Pair"]
 
 
-class Apart(Exception):
+class IncompatibleMasks(Exception):
     """The candidates treat rows in different ways, so that their releases cannot be listed together."""
 
 
@@ -47,7 +47,7 @@ class Pair:
         first = channels[0]
         for c in channels[1:]:
             if not np.array_equal(c.kinds, first.kinds) or c.kept != first.kept or c.ordered != first.ordered:
-                raise Apart
+                raise IncompatibleMasks
         # Masks that do the same to every record share their outcomes.
         blocks: list[FiniteChannel] = []
         which: list[int] = []

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from ...beliefs.finite import FiniteBelief
+from ...channels.finite import FiniteChannel, Kernel, Slots
 from ...errors import InputError, UnsupportedError
 from ...numerics.counts import compositions
 from ...protocols import Array
-from .channel import FiniteChannel, Kernel, Slots
 from .plan import AveragePlan, Plan
 
 __all__ = ["FiniteLaw", "Outputs"]

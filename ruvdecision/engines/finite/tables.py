@@ -12,9 +12,8 @@ import numpy as np
 from ...beliefs.table.belief import LISTED, TableBelief
 from ...beliefs.table.posterior import TablePosterior
 from ...errors import InputError, UnsupportedError
-from ...masks import Release, Suppress
 from ...masks.base import Mask
-from ...masks.cells import PublishedTable, ReleasedCells, SuppressCells, as_counts, publish
+from ...masks.cells import PublishedTable, ReleasedCells, as_counts, publish
 from ...posteriors import Finite
 from ...protocols import Array, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
@@ -30,14 +29,21 @@ GROUPS = 3000
 
 def refuses_table(belief: TableBelief, mask: Mask) -> str | None:
     """None if a mask of tables can be inverted; otherwise why not."""
-    for step in mask.parts:
-        if isinstance(step, Suppress) and (step.rows is not None or step.columns is not None) and len(belief.shape) > 2:
-            return f"{step} names rows and columns, and the table has {len(belief.shape)} axes. Use SuppressCells."
-        if not isinstance(step, (SuppressCells, Suppress, Release)):
-            return (
-                f"{step} does not suppress cells of a table. With a TableBelief use SuppressCells, Suppress or Release."
-            )
+    try:
+        _published(belief, mask)
+    except UnsupportedError as error:
+        return str(error)
     return None
+
+
+def _published(belief: TableBelief, mask: Mask) -> PublishedTable:
+    """What a mask publishes of an empty table: which cells are missing, and which margins there are."""
+    return publish(mask, np.zeros(belief.shape))
+
+
+def _tells_nothing(shown: PublishedTable) -> bool:
+    """Whether nothing but the total is published."""
+    return bool(np.isnan(shown.cells).all()) and not shown.margins
 
 
 def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
@@ -46,14 +52,12 @@ def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
     if reason is not None:
         raise refusal(reason)
     if release is None:
-        if all(_tells_nothing(step, belief) for step in mask.parts[-1:]):
+        if _tells_nothing(_published(belief, mask)):
             return belief
         raise InputError(
             f"The posterior after {mask} depends on what is released", None, "Pass release=mask.publish(table)"
         )
-    if isinstance(release, PublishedTable) or not any(
-        isinstance(s, SuppressCells) and s.axes(len(belief.shape)) for s in mask.parts
-    ):
+    if isinstance(release, PublishedTable) or not _published(belief, mask).margins:
         return belief.given(release)
     carried = (
         release.published if isinstance(release, ReleasedCells) else getattr(release, "attrs", {}).get("published")
@@ -120,7 +124,7 @@ class TableProblem:
         self, mask: Mask, listed: tuple[Any, Array] | None, replicates: int | None, seed: Any
     ) -> tuple[Value, str]:
         belief = self.user.belief
-        if all(_tells_nothing(s, belief) for s in mask.parts[-1:]):
+        if _tells_nothing(_published(belief, mask)):
             return self._uncertainty(belief), "enumeration"
         if listed is not None:
             tables, chances = listed
@@ -192,12 +196,6 @@ class TableProblem:
                 "Give the table that the belief is about",
             )
         return counts
-
-
-def _tells_nothing(step: Mask, belief: TableBelief) -> bool:
-    if isinstance(step, Suppress):
-        return step.rows is None and step.columns is None
-    return isinstance(step, SuppressCells) and isinstance(step.cells, str) and not step.axes(len(belief.shape))
 
 
 def _same_release(mask: Mask, tables: Any) -> Any:

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from ...beliefs.finite import FiniteBelief
+from ...channels.file_matrix import FileMatrix
+from ...channels.finite import FiniteChannel
 from ...checks import check_integer
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
-from ...masks.mechanism import Mechanism
+from ...masks.frame import Frame
 from ...numerics.counts import compositions
 from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution
@@ -24,7 +26,7 @@ from ..refusal import has_own_engine, refusal
 from .enumeration import Enumeration, _codes, _uncertainty
 from .plan import AveragePlan, Plan, plan_of
 
-__all__ = ["Files", "WholeFile", "joint_with_files"]
+__all__ = ["Files", "WholeFile", "file_matrix", "joint_with_files"]
 
 Ints = NDArray[np.int64]
 
@@ -34,7 +36,7 @@ class Files:
     """Every file that a finite belief allows, up to the order of the rows that nobody names.
 
     ``codes[x, j]`` is the outcome of the j-th followed row, ``counts[x, i]`` how many other records have outcome i,
-    ``chance[s, x]`` the chance of the file in state s. They are numbered as in `Mechanism`.
+    ``chance[s, x]`` the chance of the file in state s. They are numbered as in `FileMatrix`.
     """
 
     rows: tuple[int, ...]
@@ -80,9 +82,9 @@ class Files:
             np.add.at(totals, (np.arange(len(totals)), column), 1)
         return totals
 
-    def index_in(self, mask: Mechanism) -> Ints:
+    def index_in(self, mask: FileMatrix) -> Ints:
         """The matrix row of every file in a mechanism that follows some of the same rows."""
-        where = [self.rows.index(r) for r in mask.rows]
+        where = [self.rows.index(r) for r in mask.followed]
         counts = self.counts.copy()
         for j in range(len(self.rows)):
             if j not in where:
@@ -105,6 +107,14 @@ def joint_with_files(belief: FiniteBelief, plan: Plan | AveragePlan, files: File
     for s in range(len(weight)):
         joint += weight[s][:, None] * plan.weights[s][pick].toarray()
     return joint
+
+
+def file_matrix(belief: FiniteBelief, mask: Mask) -> FileMatrix | None:
+    """The matrix over whole files that a mask is, None if it is something else."""
+    if len(mask.parts) > 1:
+        return None
+    steps = mask.steps(FiniteChannel.about(belief), np.array([mask.numbers], dtype=np.float64))
+    return steps[0] if len(steps) == 1 and isinstance(steps[0], FileMatrix) else None
 
 
 @dataclass(frozen=True)
@@ -133,11 +143,14 @@ class WholeFile:
         elsewhere = has_own_engine("WholeFile", user)
         if elsewhere is not None:
             return elsewhere
-        rest = [m for m in masks if not isinstance(m, Mechanism)]
+        rest = []
         try:
             for mask in masks:
-                if isinstance(mask, Mechanism):
-                    self._joint(user, mask)
+                matrix = file_matrix(belief, mask)
+                if matrix is None:
+                    rest.append(mask)
+                else:
+                    self._joint(user, matrix)
         except UnsupportedError as error:
             return str(error)
         return Enumeration().refuses(user, rest, data) if rest else None
@@ -157,7 +170,8 @@ class WholeFile:
             raise refusal(reason)
         value, error = np.empty(len(masks)), np.zeros(len(masks))
         names = [self.name] * len(masks)
-        rest = [i for i, m in enumerate(masks) if not isinstance(m, Mechanism)]
+        matrices = [file_matrix(user.belief, m) for m in masks]
+        rest = [i for i, m in enumerate(matrices) if m is None]
         if rest:
             part = Enumeration().solve(
                 user, [masks[i] for i in rest], data=data, replicates=replicates, seed=seed, tell=tell
@@ -169,12 +183,12 @@ class WholeFile:
                 names[i] = name
         codes = None if data is None else _codes(user.belief, data)
         before = np.nan
-        for i, mask in enumerate(masks):
-            if isinstance(mask, Mechanism):
+        for i, mask in enumerate(matrices):
+            if mask is not None:
                 joint, values = self._joint(user, mask)
                 before = float(_uncertainty(user, values, joint.sum(axis=0, keepdims=True)).value[0])
                 chance = joint.sum(axis=1)
-                weights = chance if codes is None else mask.table[mask.index_of(codes)]
+                weights = chance if codes is None else mask.matrix[mask.index_of(codes)]
                 live = weights > 0
                 if np.any(chance[live] <= 0):
                     raise InputError(
@@ -188,30 +202,31 @@ class WholeFile:
 
     def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
         """Posterior of the target after one release."""
-        if not isinstance(mask, Mechanism):
+        matrix = file_matrix(user.belief, mask)
+        if matrix is None:
             return Enumeration().posterior(user, mask, release)
-        joint, values = self._joint(user, mask)
+        joint, values = self._joint(user, matrix)
         if release is None:
             raise InputError(
                 f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
             )
-        row = joint[mask.read(release)]
+        row = joint[matrix.read(Frame.of(release).table.iloc[0].to_numpy())]
         if row.sum() <= 0:
             raise InputError(
                 "The release cannot come from this belief and mask", "probability zero", "Check the release"
             )
         return Finite(values, row / row.sum())
 
-    def _joint(self, user: User, mask: Mechanism) -> tuple[Array, Array]:
+    def _joint(self, user: User, matrix: FileMatrix) -> tuple[Array, Array]:
         """Chance of every output together with the target's values, and those values."""
         belief = user.belief
-        if mask.records != belief.records or len(mask.outcomes) != len(belief.levels):
+        if matrix.records != belief.records or matrix.outcomes != len(belief.levels):
             raise UnsupportedError(
-                f"{mask} was made for {mask.records} records with {len(mask.outcomes)} outcomes",
+                f"The mechanism was made for {matrix.records} records with {matrix.outcomes} outcomes",
                 f"a belief with {belief.records} and {len(belief.levels)}",
                 "Make a mechanism for this belief with ruv.limit",
             )
         plan = plan_of(belief, user.target, Enumeration().limit)
         rows = () if isinstance(plan, AveragePlan) else plan.rows
-        files = Files.of(belief, [*rows, *mask.rows], self.limit)
-        return mask.table[files.index_in(mask)].T @ joint_with_files(belief, plan, files), plan.values
+        files = Files.of(belief, [*rows, *matrix.followed], self.limit)
+        return matrix.matrix[files.index_in(matrix)].T @ joint_with_files(belief, plan, files), plan.values

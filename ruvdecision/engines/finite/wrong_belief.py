@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ...beliefs.finite import FiniteBelief
+from ...channels.finite import FiniteChannel, Slots, record_covariance
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...numerics.quadrature import adaptive
@@ -24,9 +25,8 @@ from ...targets import BaseTarget, Kind
 from ...users.mask_prior import MaskPrior
 from ...users.user import User
 from ..unknown_mask import combined_weights
-from .channel import FiniteChannel, Slots, record_covariance
 from .enumeration import AVERAGED, BATCH, Enumeration
-from .joint_belief import Apart, Pair
+from .joint_belief import IncompatibleMasks, Pair
 from .law import FiniteLaw, TooManyReleases
 from .plan import plan_of
 
@@ -93,7 +93,7 @@ class FiniteDoubt:
                 return *self._listed(codes), "enumeration"
             except TooManyReleases:
                 pass
-            except Apart:
+            except IncompatibleMasks:
                 pass
         return *self._drawn(codes, replicates, seed), AVERAGED
 
@@ -195,7 +195,7 @@ class FiniteDoubt:
 
     def before(self) -> float:
         """Expected loss before any release."""
-        silent = FiniteChannel.of(self.truth, _nothing())
+        silent = FiniteChannel.silent(self.truth)
         empty = np.zeros(0, dtype=np.int64)
         slots = Slots(np.zeros((0, len(self.truth.levels))), empty, empty)
         own, actual = (replace(law, channel=silent).after(slots)[None] for law in (self.laws[0], self.law))
@@ -295,12 +295,6 @@ def _line(law: FiniteLaw) -> tuple[Array, float, Array]:
 
 def _log_normal(y: Array, levels: Array, sd: float) -> Array:
     return np.asarray(-0.5 * ((y[:, None] - levels) / sd) ** 2 - np.log(sd) - 0.5 * np.log(2 * np.pi))
-
-
-def _nothing() -> Mask:
-    from ...masks import Suppress
-
-    return Suppress()
 
 
 def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: BaseTarget) -> tuple[FiniteBelief, FiniteBelief]:

@@ -15,27 +15,68 @@ from typing import Any
 import numpy as np
 
 from ...beliefs.normal import NormalBelief
-from ...checks import check_columns
+from ...channels.likelihood import Known, KnownLabels, Observation, Silent, join
+from ...channels.likelihood.laws import Law, noise_law
+from ...channels.likelihood.randomround import log_chance_on_normal
+from ...channels.likelihood.reader import map_of
+from ...channels.steps import (
+    About,
+    AddNoise,
+    ClipTo,
+    Cut,
+    Drop,
+    PermuteRows,
+    RoundTo,
+    SampleRows,
+    about_after,
+    resolve,
+)
 from ...errors import InputError, UnsupportedError
-from ...masks import Bottomcode, Noise, Recode, Release, Round, Shuffle, Subsample, Suppress, Topcode
 from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...protocols import Array
-from .coarsening import Clip, Cut, Multiples, Step
-from .entry_laws import EntryLaw, log_box
-from .row_laws import Density, released_rows, settled
+from .boxes import log_box
+from .row_laws import Density, settled
 
-__all__ = ["CoarseRows", "deterministic"]
+__all__ = ["CoarseRows", "Shown", "about_belief", "deterministic"]
 
-COARSE = (Round, Topcode, Bottomcode, Recode)
-EASY = (Release, Suppress, Shuffle, Subsample, Noise, *COARSE)
+COARSE = (ClipTo, RoundTo, Cut)
+EASY = (Drop, PermuteRows, SampleRows, AddNoise, *COARSE)
 
 
-def deterministic(mask: Mask) -> bool:
+def about_belief(belief: NormalBelief, data: Array | None = None) -> About:
+    """What is known of the file beforehand; ``data`` has the covariance that noise may be a share of."""
+    covariance = belief.spread if data is None or len(data) < 2 else np.atleast_2d(np.cov(data, rowvar=False))
+    return About(belief.records, tuple(belief.columns or range(belief.k)), covariance)
+
+
+def deterministic(mask: Mask, about: About) -> bool:
     """Whether a mask releases the same rows, in whatever order, every time."""
     return all(
-        isinstance(s, (Release, Suppress, Shuffle, *COARSE)) and not getattr(s, "random", False) for s in mask.parts
+        isinstance(step, (Drop, PermuteRows, ClipTo, Cut)) or (isinstance(step, RoundTo) and not step.random)
+        for step, _, _ in resolve(mask, about)
     )
+
+
+@dataclass(frozen=True)
+class Dither:
+    """Rounding up or down at random to multiples of a base."""
+
+    base: float
+
+    def log_density_on_normal(self, gap: Array, sd: float) -> Array:
+        """Log chance of a multiple, ``gap`` above the mean of a normal value."""
+        return log_chance_on_normal(gap, sd, self.base)
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A release with a row for every place, missing where nothing is released: numbers, and the interval that each entry tells."""
+
+    values: Array
+    low: Array
+    high: Array
+    columns: tuple[Observation, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,18 +88,19 @@ class CoarseRows:
     errors: Array
     noise: Array
     """Covariance of the normal noise."""
-    steps: tuple[tuple[Step, ...], ...]
-    """What coarsens each column, in order."""
-    laws: tuple[EntryLaw | None, ...]
-    """Noise that is not normal, for each column."""
+    steps: tuple[tuple[tuple[ClipTo | RoundTo | Cut, int], ...], ...]
+    """What coarsens each column, in order, with the column's place in the step."""
+    laws: tuple[Law | Dither | None, ...]
+    """Noise that is not normal, or random rounding, for each column."""
     kept: int
 
     @staticmethod
-    def sensible(belief: NormalBelief, mask: Mask) -> bool:
+    def sensible(belief: NormalBelief, mask: Mask, data: Array | None = None) -> bool:
         """Whether all steps are of a kind that may be read here, and this is the place to read them."""
+        found = [f.step for f in resolve(mask, about_belief(belief, data))]
         known = belief.doubt is not None and not belief.doubt.any()
-        coarse = any(isinstance(s, COARSE) or (isinstance(s, Noise) and s.obstacle is not None) for s in mask.parts)
-        return all(isinstance(s, EASY) for s in mask.parts) and (known or coarse)
+        coarse = any(isinstance(s, COARSE) or (isinstance(s, AddNoise) and s.obstacle is not None) for s in found)
+        return all(isinstance(s, EASY) for s in found) and (known or coarse)
 
     @classmethod
     def of(
@@ -70,106 +112,80 @@ class CoarseRows:
                 f"Which row is whose after {mask} needs a known population mean",
                 do='Use NormalBelief(..., prior_mean=..., prior="known"), with the mean of the file if nothing better is known',
             )
-        k = belief.k
-        names = list(belief.columns or range(k))
+        k, about = belief.k, about_belief(belief, data)
         noise: Array = np.zeros((k, k))
-        steps: list[list[Step]] = [[] for _ in range(k)]
-        laws: list[EntryLaw | None] = [None] * k
-        touched = False
-        for step in mask.parts:
-            if isinstance(step, (Release, Shuffle, Subsample)):
-                continue
-            if isinstance(step, Suppress):
-                touched = True
-                continue
-            chosen = Frame.of(np.zeros((1, k))).positions(_positions(step, names))
-            if isinstance(step, Noise):
-                _no_more(step, chosen, steps, laws)
-                part = _size(step, len(chosen), belief, data, chosen, touched)
-                at = np.ix_(chosen, chosen)
-                if step.kind == "normal":
-                    noise[at] += part
-                elif np.any(part != np.diag(np.diag(part))):
+        steps: list[list[tuple[ClipTo | RoundTo | Cut, int]]] = [[] for _ in range(k)]
+        laws: list[Law | Dither | None] = [None] * k
+        found = resolve(mask, about)
+        for step, part, _ in found:
+            if isinstance(step, AddNoise):
+                _no_more(part, [j for j in step.columns if steps[j] or laws[j] is not None])
+                covariance = _covariance(step, part)
+                if step.kind.name == "normal":
+                    noise[np.ix_(step.columns, step.columns)] += covariance
+                    continue
+                if np.any(covariance != np.diag(np.diag(covariance))):
                     raise UnsupportedError(
-                        f"{step} ties columns together by noise that is not normal",
+                        f"{part} ties columns together by noise that is not normal",
                         do="Use variance= or sd=, one per column",
                     )
-                else:
-                    for j, variance in zip(chosen, np.diag(part), strict=True):
-                        laws[j] = EntryLaw.noise(step, float(variance)) if variance > 0 else None
-                bounds = np.stack([np.broadcast_to(-np.inf if step.lower is None else np.asarray(step.lower), len(chosen)),
-                                   np.broadcast_to(np.inf if step.upper is None else np.asarray(step.upper), len(chosen))])  # fmt: skip
-                for j, (low, high) in zip(chosen, bounds.T, strict=True):
-                    if np.isfinite(low) or np.isfinite(high):
-                        _no_more(step, [j], [[] for _ in range(k)], laws)
-                        steps[j].append(Clip(float(low), float(high)))
-            else:
-                _no_more(step, chosen, [[s for s in col if isinstance(s, Cut) and s.named] for col in steps], laws)
-                for i, j in enumerate(chosen):
-                    if isinstance(step, Round):
-                        base = float(np.broadcast_to(np.asarray(step.base), len(chosen))[i])
-                        if step.random:
-                            _no_more(step, [j], steps, laws)
-                            laws[j] = EntryLaw("dither", base)
-                        else:
-                            steps[j].append(Multiples(base))
-                    elif isinstance(step, (Topcode, Bottomcode)):
-                        if not step.recordwise:
-                            raise UnsupportedError(
-                                f"{step} looks at the whole file",
-                                do='Give the threshold, at=..., with replace="threshold"',
-                            )
-                        at_ = float(np.broadcast_to(np.asarray(step.at), len(chosen))[i])
-                        steps[j].append(Clip(-np.inf, at_) if isinstance(step, Topcode) else Clip(at_, np.inf))
-                    elif isinstance(step, Recode):
-                        steps[j].append(Cut.of(step))
-            touched = True
-        _check_apart(belief.spread + noise, steps, laws, names)
+                for j, variance in zip(step.columns, np.diag(covariance), strict=True):
+                    laws[j] = noise_law(step.kind, np.sqrt([variance])) if variance > 0 else None
+            elif isinstance(step, COARSE):
+                dither = isinstance(step, RoundTo) and step.random
+                for place, j in enumerate(step.columns):
+                    if (
+                        laws[j] is not None
+                        or any(isinstance(s, Cut) and s.named for s, _ in steps[j])
+                        or (dither and steps[j])
+                    ):
+                        _no_more(part, [j])
+                    if isinstance(step, RoundTo) and step.random:
+                        laws[j] = Dither(float(step.base[place]))
+                    else:
+                        steps[j].append((step, place))
+        _check_apart(belief.spread + noise, steps, laws, about.names)
         columns = tuple(tuple(s) for s in steps)
-        return cls(belief, list(known), errors, noise, columns, tuple(laws), released_rows(mask, belief.records))
+        return cls(belief, list(known), errors, noise, columns, tuple(laws), about_after(found, about).n)
 
     # -- reading -----------------------------------------------------------------------------------------
 
-    def read(self, frame: Frame) -> Array:
-        """Released entries as numbers; the intervals of `Recode` by their number."""
-        k = self.belief.k
+    def prepare(self, frame: Frame) -> Shown:
+        """What a release shows: the value of each entry, or the interval where it lay before it was coarsened."""
+        k, n = self.belief.k, self.belief.records
         if frame.table.shape != (self.kept, k):
             raise InputError(
                 f"The release must have {self.kept} rows and {k} columns",
                 f"shape {frame.table.shape}",
                 "Pass what mask.release(data, rng) gave back",
             )
+        values, low, high = np.full((3, n, k), np.nan)
         columns = []
-        for j in range(k):
-            last = self.steps[j][-1] if self.steps[j] else None
-            if isinstance(last, Cut) and last.named:
-                columns.append(last.read(frame.table.iloc[:, j]))
-            else:
-                columns.append(frame.numeric("A release", [frame.columns[j]], missing=True)[0][:, 0])
-        return np.stack(columns, axis=1)
-
-    def bounds(self, values: Array) -> tuple[Array, Array]:
-        """The interval that each entry tells, before it was coarsened; a point where it was not."""
-        low, high = values.copy(), values.copy()
         for j, steps in enumerate(self.steps):
-            here = ~np.isnan(values[:, j])
-            a, b = low[here, j], high[here, j]
-            for step in reversed(steps):
-                a, b = step.back(a, b)
-            low[here, j], high[here, j] = a, b
-        return low, high
+            named = bool(steps) and isinstance(steps[-1][0], Cut) and steps[-1][0].named
+            if named:
+                released = frame.table.iloc[:, j]
+                here = np.flatnonzero(released.notna().to_numpy())
+                seen: Observation = KnownLabels(released.iloc[here].tolist())
+                values[here, j] = 0.0
+            else:
+                numbers = frame.numeric("A release", [frame.columns[j]], missing=True)[0][:, 0]
+                here = np.flatnonzero(~np.isnan(numbers))
+                seen = Known(numbers[here])
+                values[here, j] = numbers[here]
+            for step, place in reversed(steps):
+                seen = seen.before_map(map_of(step, place, len(here)))
+            low[here, j], high[here, j] = seen.low, seen.high
+            rest = np.setdiff1d(np.arange(n), here)
+            columns.append(join(n, [(here, seen), (rest, Silent(len(rest)))]))
+        return Shown(values, low, high, tuple(columns))
 
     # -- weights -----------------------------------------------------------------------------------------
 
-    def prepare(self, frame: Frame) -> Array:
-        """Released entries with a row for every place, missing for places that are not in the release."""
-        values = self.read(frame)
-        return np.concatenate([values, np.full((self.belief.records - len(values), values.shape[1]), np.nan)])
-
-    def log_weights(self, values: Array, z: Array) -> Array:
+    def log_weights(self, shown: Shown, z: Array) -> Array:
         """Log weight of every place for every respondent, ``(respondents, places)``, up to a constant for each."""
         n = self.belief.records
-        low, high = self.bounds(values)
+        values, low, high = shown.values, shown.low, shown.high
         missing = np.isnan(values)
         odd = np.array([law is not None for law in self.laws])
         point = (low == high) & ~missing & ~odd
@@ -190,13 +206,14 @@ class CoarseRows:
             else:
                 first, back = np.arange(len(rows)), np.arange(len(rows))
             few = rows[first]
-            part, deep = self._weights(values[few], low[few], high[few], told, rest, z)
+            part, deep = self._weights(shown, few, told, rest, z)
             weights[:, rows] = part[:, back.reshape(-1)]
             depth[rows] = deep
         return settled(weights, depth)
 
-    def _weights(self, values: Array, low: Array, high: Array, told: Any, rest: Any, z: Array) -> tuple[Array, int]:
+    def _weights(self, shown: Shown, rows: Any, told: Any, rest: Any, z: Array) -> tuple[Array, int]:
         """Weights of rows of one pattern: columns ``told`` are values, ``rest`` are intervals or have other noise."""
+        values, low, high = shown.values[rows], shown.low[rows], shown.high[rows]
         spread, centre, k = self.belief.spread, self.belief.centre, self.belief.k
         total = spread + self.noise
         pick = np.eye(k)[self.known]
@@ -232,7 +249,8 @@ class CoarseRows:
             for i, j in enumerate(rest):
                 if sure[i] and boxed[i]:
                     # What is known exactly and coarsened in a fixed way: it must come out as it was released.
-                    possible &= self._comes_out(j, float(row[self.known.index(j)]), values[:, j])
+                    value = np.full(self.belief.records, float(row[self.known.index(j)]))
+                    possible &= shown.columns[j].log(value)[rows] > -np.inf
             weights[t][~possible] = -np.inf
             if not possible.any():
                 continue
@@ -256,12 +274,6 @@ class CoarseRows:
             weights[t][possible] += after - before[possible]
         return weights, density.depth
 
-    def _comes_out(self, column: int, value: float, released: Array) -> Any:
-        x = np.array([value])
-        for step in self.steps[column]:
-            x = step.forward(x)
-        return np.abs(released - x[0]) <= 1e-9 * max(1.0, abs(float(x[0])))
-
     def _log_chance(self, values: Array, low: Array, high: Array, columns: Any, mean: Array, cov: Array) -> Array:
         """Log chance (or density) of entries whose values before coarsening are normal with this mean and covariance."""
         total = np.zeros(len(mean))
@@ -269,7 +281,8 @@ class CoarseRows:
         for i, j in enumerate(columns):
             law = self.laws[j]
             if law is not None:
-                total += law.log(values[:, i], mean[:, i], float(max(cov[i, i], 0.0)))
+                with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                    total += law.log_density_on_normal(values[:, i] - mean[:, i], float(np.sqrt(max(cov[i, i], 0.0))))
         if len(boxed):
             total += log_box(low[:, boxed], high[:, boxed], mean[:, boxed], cov[np.ix_(boxed, boxed)])
         return total
@@ -278,49 +291,31 @@ class CoarseRows:
 # -- reading chains --------------------------------------------------------------------------------------
 
 
-def _positions(step: Any, names: list[Any]) -> Any:
-    columns = step.columns
-    return None if columns is None else check_columns("columns", columns, names)
-
-
-def _no_more(step: Mask, chosen: Sequence[int], steps: Sequence[Sequence[Any]], laws: Sequence[Any]) -> None:
-    if any(steps[j] for j in chosen) or any(laws[j] is not None for j in chosen):
+def _no_more(mask: Mask, columns: Sequence[int]) -> None:
+    if columns:
         raise UnsupportedError(
-            f"{step} after intervals or after noise that is not normal has no law that Identity knows",
+            f"{mask} after intervals or after noise that is not normal has no law that Identity knows",
             do="Put normal noise first, then one such step",
         )
 
 
-def _size(step: Noise, k: int, belief: NormalBelief, data: Array | None, chosen: Sequence[int], touched: bool) -> Array:
-    """Covariance of the noise on the chosen columns; infinite noise is none, for its column is missing in the release."""
-    value = getattr(step, step.unit)
-    if step.common or step.keep_moments or step.matching_residuals or callable(value) or step.where is not None:
+def _covariance(step: AddNoise, mask: Mask) -> Array:
+    """Covariance of the noise; infinite noise is none, for its column is missing in the release."""
+    if step.common or step.size is not None:
         raise UnsupportedError(
-            f"{step} has no law that is the same for all records", do="Use plain noise here, sd= or variance="
+            f"{mask} has no law that is the same for all records", do="Use plain noise here, sd= or variance="
         )
-    if (
-        isinstance(value, tuple)
-        and step.unit in ("variance", "sd")
-        and (isinstance(value[0], tuple) or len(value) not in (1, k))
-    ):
+    if step.rows is not None:
         raise UnsupportedError(
-            f"{step} sizes each record, which goes with normal noise in a known order only",
+            f"{mask} sizes each record, which goes with normal noise in a known order only",
             do="Leave out the other steps, or put Shuffle() first",
         )
-    scale = None
-    if step.share is not None:
-        if touched:
-            raise UnsupportedError(
-                f"{step} takes its size from what the masks before it give out", do="Put it first in the chain"
-            )
-        whole = belief.spread if data is None or len(data) < 2 else np.atleast_2d(np.cov(data, rowvar=False))
-        scale = whole[np.ix_(chosen, chosen)]
-    part = step.matrix(k, scale)
-    endless = np.isinf(np.diag(part))
-    return np.where(endless[:, None] | endless[None, :], 0.0, part)
+    found = step.covariance[0, 0]
+    endless = np.isinf(np.diag(found))
+    return np.where(endless[:, None] | endless[None, :], 0.0, found)
 
 
-def _check_apart(total: Array, steps: Sequence[Sequence[Step]], laws: Sequence[Any], names: Sequence[Any]) -> None:
+def _check_apart(total: Array, steps: Sequence[Sequence[Any]], laws: Sequence[Any], names: Sequence[Any]) -> None:
     """Noise that is not normal stands alone, or in columns that have nothing to do with any other."""
     special = [j for j in range(len(names)) if steps[j] or laws[j] is not None]
     off = np.where(np.eye(len(total), dtype=bool), 0.0, total)

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...beliefs.finite import FiniteBelief
+from ...channels.finite import FiniteChannel
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...protocols import Array
-from ..finite.channel import FiniteChannel
 from .row_laws import settled
 
 __all__ = ["FiniteRows"]

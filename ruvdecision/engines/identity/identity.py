@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
+from ...channels.finite import FiniteChannel
+from ...channels.linear import LINEAR
+from ...channels.steps import Opaque, resolve
 from ...checks import as_float_array, check_finite
 from ...errors import InputError, UnsupportedError
 from ...losses import Componentwise, CustomLoss, Quadratic, ZeroOne
-from ...masks import Shuffle, Subsample
 from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...posteriors import Finite
@@ -27,7 +29,7 @@ from ...targets import Identity
 from ...users.user import User
 from ..normal.exact import as_records
 from ..refusal import has_own_engine, refusal
-from .coarse_rows import CoarseRows, deterministic
+from .coarse_rows import CoarseRows, about_belief, deterministic
 from .finite_rows import FiniteRows
 from .row_laws import LinearRows
 
@@ -94,7 +96,7 @@ class Identification:
         problem = _problem(user, data)
         laws = [problem.law(m) for m in masks]
         fixed = data is not None and (problem.target.exact or problem.target.values is not None)
-        once = np.array([fixed and deterministic(m) for m in masks])
+        once = np.array([fixed and problem.deterministic(m) for m in masks])
         count = 1 if once.all() else REPLICATES if replicates is None else replicates
         seen = np.empty((count, len(masks)))
         claimed = np.empty((count, len(masks), len(problem.rows)))
@@ -176,17 +178,19 @@ class _NormalProblem:
         try:
             return LinearRows(self.belief, mask, self.known, self.errors, self.data)
         except UnsupportedError as linear:
-            if CoarseRows.sensible(self.belief, mask):
+            if CoarseRows.sensible(self.belief, mask, self.data):
                 return CoarseRows.of(self.belief, mask, self.known, self.errors, self.data)
-            if (
-                all(hasattr(step, "linear") and type(step).linear is not Mask.linear for step in mask.parts)
-                and linear.do
-            ):
+            odd = [f.step for f in resolve(mask, about_belief(self.belief, self.data)) if type(f.step) not in LINEAR]
+            if all(isinstance(step, Opaque) and step.do for step in odd):
                 raise
             raise UnsupportedError(
                 linear.what,
                 do="Identity knows Noise, Suppress, Subsample, Shuffle, Round, Topcode, Bottomcode, Recode and fixed groups",
             ) from None
+
+    def deterministic(self, mask: Mask) -> bool:
+        """Whether a mask releases the same rows every time."""
+        return deterministic(mask, about_belief(self.belief, self.data))
 
     def given(self) -> Array:
         """What the intruder knows, as the target says."""
@@ -226,7 +230,7 @@ class _NormalProblem:
 
     def release(self, law: Any, mask: Mask, records: Array, rng: np.random.Generator) -> tuple[Any, Ints]:
         """What the law needs to know of a fresh release, and whose record stands in each row."""
-        frame, ids = _tracked(mask, Frame.of(pd.DataFrame(records, columns=list(self.names))), rng)
+        frame, ids = mask.tracked(Frame.of(pd.DataFrame(records, columns=list(self.names))), rng)
         return law.prepare(frame), ids
 
     def read(self, law: Any, release: Any) -> Any:
@@ -258,6 +262,10 @@ class _FiniteProblem:
 
     def law(self, mask: Mask) -> FiniteRows:
         return FiniteRows.of(self.belief, mask, self.known, self.errors, self.codes)
+
+    def deterministic(self, mask: Mask) -> bool:
+        """Whether a mask releases the same rows every time."""
+        return deterministic(mask, FiniteChannel.about(self.belief))
 
     def given(self) -> Any:
         return np.array(_values(self.target, len(self.rows), len(self.known)), dtype=object)
@@ -318,20 +326,6 @@ def _problem(user: User, data: Any, names: Sequence[Any] | None = None) -> Any:
 
 
 # -- helpers -------------------------------------------------------------------------------------------
-
-
-def _tracked(mask: Mask, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Ints]:
-    """What ``mask.release`` gives with this generator, and whose record stands in each row."""
-    steps = mask.parts
-    streams = rng.spawn(len(steps)) if len(steps) > 1 else [rng]
-    ids = Frame.of(np.arange(frame.n))
-    before = frame
-    for i, (step, stream) in enumerate(zip(steps, streams, strict=True)):
-        if isinstance(step, (Shuffle, Subsample)):
-            # The same draws move the row numbers.
-            ids = step.apply(ids, copy.deepcopy(stream))
-        before, frame = frame, step.follow(frame, before, stream) if i else step.apply(frame, stream)
-    return frame, ids.table.iloc[:, 0].to_numpy()
 
 
 def _weigh(law: Any, shown: Any, z: Any, respondents: slice) -> Array:

@@ -17,25 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...beliefs.normal import NormalBelief
+from ...channels.steps import About, about_after, resolve
 from ...errors import InputError, UnsupportedError
-from ...masks import Subsample
 from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...protocols import Array
 from ..normal.conditioning import Conditioned
 from ..normal.exact import Exact
 
-__all__ = ["Density", "LinearRows", "released_rows", "settled"]
+__all__ = ["Density", "LinearRows", "settled"]
 
 Ints = NDArray[np.int64]
-
-
-def released_rows(mask: Mask, n: int) -> int:
-    """How many of ``n`` records a chain releases."""
-    for step in mask.parts:
-        if isinstance(step, Subsample):
-            n = step.kept(n)
-    return n
 
 
 def settled(log_weights: Array, depth: Ints | int) -> Array:
@@ -112,7 +104,8 @@ class LinearRows:
                 do="Put Shuffle() first, or leave it out: Identity knows no order",
             )
         self.given = Conditioned(belief, channel)
-        self.kept = released_rows(mask, belief.records)
+        about = About(belief.records, tuple(belief.columns or range(belief.k)), belief.spread)
+        self.kept = about_after(resolve(mask, about), about).n
         shape, _, cell = channel.layout.rows()
         kinds = [(t, c) for _, t, c in channel.layout.classes()]
         self.kinds = [np.flatnonzero((shape == t) & (cell == c)) for t, c in kinds]

@@ -11,13 +11,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...beliefs.normal import NormalBelief
-from ...channels.layout import Layout, Partition
+from ...channels.layout import Partition
 from ...channels.linear import LinearChannel
+from ...channels.steps import About
 from ...checks import as_generator
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Batch, Mask
 from ...masks.frame import Frame
-from ...masks.suppress import Suppress
+from ...masks.suppress import NOTHING
 from ...numerics.quadrature import gauss_normal
 from ...posteriors import Drawn, Gaussian, Mixture
 from ...protocols import Array, Posterior, Solution, Value
@@ -95,7 +96,7 @@ class Exact:
             )
             value[members], error[members] = result.value, result.error
         before = self._family(
-            user, [Suppress()], Conditioned(belief, self._single(belief, Suppress(), table)), None, replicates, seed
+            user, [NOTHING], Conditioned(belief, self._single(belief, NOTHING, table)), None, replicates, seed
         )[0].value
         names: Any = "exact"
         if averaged.any():
@@ -127,19 +128,11 @@ class Exact:
 
     def _channel(self, belief: NormalBelief, mask: Mask, numbers: Array, data: Array | None) -> LinearChannel:
         """The channel of a family: one of its masks, and the numbers of all of them."""
-        partitions: list[Partition | None] = []
-        left = belief.records
-        for step in mask.parts:
-            p = step.partition(left)
-            partitions.append(None if p is None else p.padded(belief.records))
-            if p is not None and p.drawn:
-                left = int(p.starts[1])
-        scale = belief.spread
+        covariance = belief.spread
         if data is not None and belief.records > 1:
-            scale = np.atleast_2d(np.cov(data, rowvar=False))
-        layout = Layout.of(partitions, belief.records)
-        channel = LinearChannel.identity(layout, belief.k, scale, belief.columns or ())
-        return mask.linear(channel, numbers)
+            covariance = np.atleast_2d(np.cov(data, rowvar=False))
+        about = About(belief.records, tuple(belief.columns or range(belief.k)), covariance)
+        return LinearChannel.of(mask, about, numbers)
 
     def _family(
         self,
@@ -181,7 +174,7 @@ class Exact:
         average is taken by quadrature, its error judged by a second rule.
         """
         belief = user.belief
-        whole = Conditioned(belief, self._single(belief, Suppress()))
+        whole = Conditioned(belief, self._single(belief, NOTHING))
         prior = covariance_of(whole, form)[0, 0, 0]
         centre = float((form.matrix @ np.tile(belief.centre, len(form.terms)) + form.constant)[0])
         covariances = [(1.0, covariance_of(given, form))] if place == "known" else places_of(given, form)

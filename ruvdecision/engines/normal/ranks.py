@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,11 @@ import pandas as pd
 
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
+from ...channels.steps import About, PermuteRows, resolve
 from ...errors import InputError, UnsupportedError
-from ...masks.base import Chain, Mask
-from ...masks.noise import Noise
-from ...masks.release import Release
-from ...masks.shuffle import Shuffle
-from ...masks.suppress import Suppress
+from ...masks.base import Mask
+from ...masks.release import UNMASKED
+from ...masks.suppress import NOTHING
 from ...numerics.orderstatistics import normal_moments, paired_gap
 from ...posteriors import Drawn, Gaussian
 from ...protocols import Array, Posterior, Solution, Value
@@ -111,20 +112,21 @@ class Ranks:
     # -- in closed form ------------------------------------------------------------------------------------
 
     def _closed(self, user: Any, mask: Mask, data: Any) -> bool:
-        plain = all(
-            isinstance(s, (Release, Shuffle)) or (isinstance(s, Noise) and _size(s) is not None) for s in mask.parts
-        )
-        everything = any(isinstance(s, Suppress) and s.columns is None and s.rows is None for s in mask.parts)
         second_order = user.actions is None and getattr(user.loss, "second_order", False)
-        return bool((plain or everything) and second_order and user.belief.k == 1 and data is None)
+        if not second_order or user.belief.k != 1 or data is not None:
+            return False
+        try:
+            return Exact()._single(user.belief, mask).plain_noise() is not None
+        except UnsupportedError:
+            return False
 
     def _variance(self, user: Any, mask: Mask) -> float:
         """Expected posterior variance of the order statistic."""
         belief = user.belief
         n, s2 = belief.records, float(belief.spread[0, 0])
-        noise = (
-            sum(float(_size(s) or 0.0) for s in mask.parts if isinstance(s, Noise)) if not _suppressed(mask) else np.inf
-        )
+        total = Exact()._single(belief, mask).plain_noise()
+        assert total is not None
+        noise = float(total[0])
         rank = user.target.rank(n)
         if np.isinf(noise):
             mean = np.inf if belief.doubt is None else float(belief.doubt[0, 0])
@@ -139,8 +141,8 @@ class Ranks:
             return (
                 float(user.loss.uncertainty(Gaussian.scalar(0.0, np.inf)).value) if user.belief.k == 1 else float("inf")
             )
-        if self._closed(user, Suppress(), None):
-            return float(user.loss.uncertainty(Gaussian.scalar(0.0, self._variance(user, Suppress()))).value)
+        if self._closed(user, NOTHING, None):
+            return float(user.loss.uncertainty(Gaussian.scalar(0.0, self._variance(user, NOTHING))).value)
         seeds = list(replicate_seeds(np.random.SeedSequence(0), 4 * DRAWS))
         drawn = np.stack(
             [
@@ -192,8 +194,10 @@ class Ranks:
             records=belief.records, covariance=belief.spread, prior="known", prior_mean=belief.centre, columns=belief.columns
         )  # fmt: skip
         # Ranks do not ask which row is whose, and the belief takes all orders alike: what is drawn may stay in place.
-        steps = tuple(s for s in mask.parts if not isinstance(s, Shuffle))
-        still = Chain(steps) if steps else Release()
+        about = About(belief.records, tuple(belief.columns or range(belief.k)), belief.spread)
+        moved = {id(f.mask) for f in resolve(mask, about) if isinstance(f.step, PermuteRows)}
+        kept = tuple(part for part in mask.parts if id(part) not in moved)
+        still = reduce(or_, kept) if kept else UNMASKED
         for i, (for_data, for_mask, _) in enumerate(replicate_seeds(own, count)):
             x = np.reshape(fixed.draw(np.random.default_rng(for_data)), (belief.records, belief.k))
             release = still.release(pd.DataFrame(x, columns=belief.columns), for_mask)
@@ -206,19 +210,3 @@ class Ranks:
     def _ranked(self, user: Any, records: Array) -> Drawn:
         ranked = Ranked(user.target).of(records)
         return Drawn(ranked[:, 0] if user.belief.scalar else ranked)
-
-
-def _suppressed(mask: Mask) -> bool:
-    return any(isinstance(s, Suppress) for s in mask.parts)
-
-
-def _size(mask: Noise) -> float | None:
-    """Variance of the noise if it is normal, independent and the same for all records, else None."""
-    if mask.obstacle is not None or mask.common or mask.where is not None or mask.unit not in ("variance", "sd"):
-        return None
-    value = getattr(mask, mask.unit)
-    if isinstance(value, tuple):
-        if len(set(value)) != 1 or isinstance(value[0], tuple):
-            return None
-        value = value[0]
-    return float(value) if mask.unit == "variance" else float(value) ** 2

@@ -410,6 +410,7 @@ def _full(array: Array, compiled: CompiledModel) -> Array:
 
 
 def row_of(row: int, n: int) -> int:
+    """A row counted from 0, also if it was counted from the end."""
     if not -n <= row < n:
         raise InputError(f"There are {n} records", row, "Count rows from 0")
     return row % n

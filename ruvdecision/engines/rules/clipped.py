@@ -13,11 +13,10 @@ import numpy as np
 from ...losses import Quadratic
 from ...masks.base import Mask
 from ...posteriors.shapes import as_weight_matrix
-from ...protocols import Array
 from ...targets import Kind
 from ...users.rules import Ranked, Rule
 from .losses import check_sizes
-from .source import Drawing, Source, noise_law, noise_sizes, truth_of
+from .source import Drawing, EntryNoise, Source, truth_of
 
 __all__ = ["clipped_error", "has_clipped_error"]
 
@@ -30,7 +29,7 @@ def has_clipped_error(user: Any, source: Source, mask: Mask, linear: Rule | None
         and source.n > 1
         and isinstance(user.loss, Quadratic)
         and (linear is not None or isinstance(user.estimator, Ranked))
-        and _variances(mask, source) is not None
+        and _normal(mask, source) is not None
     )
 
 
@@ -39,29 +38,28 @@ def clipped_error(user: Any, source: Source, mask: Any, linear: Rule | None) -> 
     # The closed forms live with the scenarios, which need the engines.
     from .clipped_noise import clipped_moments, position_error, scientist_error
 
-    variances = _variances(mask, source)
-    assert source.table is not None and variances is not None
-    x, bounds = source.table[:, 0], (mask.lower, mask.upper)
+    noise = _normal(mask, source)
+    assert source.table is not None and noise is not None
+    x = source.table[:, 0]
+    low, high = (float(end[0]) if np.isfinite(end[0]) else None for end in (noise.lower, noise.upper))
+    variances = np.broadcast_to(np.square(noise.sizes[:, 0]), (source.n,))
     weight = float(as_weight_matrix(user.loss.weights, (1,))[0, 0])
     if user.target.is_a(Kind.PARAMETER):
-        return weight * float(scientist_error(x, variances[None], *bounds)[0])
+        return weight * float(scientist_error(x, variances[None], low, high)[0])
     wanted = truth_of(user.target, Drawing(source.table[None]))[0]
     check_sizes(1, len(wanted), user.estimator)
     truth = float(wanted[0])
     if linear is None:
         rank = user.estimator.target.rank(len(x))
-        return weight * float(position_error(x, variances[None], rank, *bounds, target=truth)[0])
+        return weight * float(position_error(x, variances[None], rank, low, high, target=truth)[0])
     each = linear.weights(np.ones((len(x), 1), dtype=bool))
     assert each is not None
-    mean, variance = clipped_moments(x, variances, *bounds)
+    mean, variance = clipped_moments(x, variances, low, high)
     bias = float(each[:, 0] @ (mean - x)) + (float(each[:, 0] @ x) + linear.constant() - truth)
     return weight * (float(each[:, 0] ** 2 @ variance) + bias**2)
 
 
-def _variances(mask: Mask, source: Source) -> Array | None:
-    """The noise variance of every record; None unless the mask is normal noise, record by record."""
-    law = noise_law(mask)
-    if law is None or law[0] != "normal":
-        return None
-    sizes = noise_sizes(mask, source.table, source.n, 1)
-    return None if sizes is None else np.broadcast_to(np.square(sizes[:, 0]), (source.n,))
+def _normal(mask: Mask, source: Source) -> EntryNoise | None:
+    """The noise if it is normal, record by record, else None."""
+    noise = EntryNoise.of(mask, source)
+    return noise if noise is not None and noise.kind.name == "normal" else None

@@ -27,7 +27,7 @@ from ..normal.forms import form_of
 from .clipped import clipped_error, has_clipped_error
 from .losses import check_sizes, costs, mean_moments, sampling_shares
 from .moments import Wanted, error_law, present, pull
-from .source import Drawing, Seeds, Source, add_noise, draw_noise, noise_law, noise_sizes, truth_of
+from .source import Drawing, EntryNoise, Seeds, Source, truth_of
 
 __all__ = ["REPLICATES", "FixedRule"]
 
@@ -304,15 +304,14 @@ class _Work:
         source = self.source
         seeds = list(replicate_seeds(seed, count))
         step = max(1, CHUNK // (source.n * source.k))
-        laws: dict[Any, list[tuple[int, Array]]] = {}
+        laws: dict[Any, list[tuple[int, EntryNoise]]] = {}
         others = []
         for i, mask in enumerate(masks):
-            law = noise_law(mask) if self._plain else None
-            sizes = None if law is None else noise_sizes(mask, source.table, source.n, source.k)
-            if sizes is None:
+            noise = EntryNoise.of(mask, source) if self._plain else None
+            if noise is None:
                 others.append(i)
             else:
-                laws.setdefault(law, []).append((i, sizes))
+                laws.setdefault(noise.draws, []).append((i, noise))
         found: list[list[Array]] = [[] for _ in masks]
         truths = []
         for start in range(0, count, step):
@@ -321,10 +320,10 @@ class _Work:
             if not self.sampling_variance:
                 truths.append(truth_of(self.user.target, drawn))
             index = self._index(drawn.records)
-            for law, members in laws.items():
-                draws = draw_noise(law, source.n, source.k, block)
-                for i, sizes in members:
-                    found[i].append(self._noisy(masks[i], drawn.records, draws, sizes, index))
+            for members in laws.values():
+                draws = members[0][1].draw(source.n, source.k, block)
+                for i, noise in members:
+                    found[i].append(self._noisy(noise, drawn.records, draws, index))
             for i in others:
                 found[i].append(
                     np.stack([self._released(masks[i], drawn.records, index, r, s) for r, s in enumerate(block)])
@@ -344,12 +343,11 @@ class _Work:
             return order_rows(records, _rank(self.user, records.shape[1]))
         return None
 
-    def _noisy(self, mask: Mask, records: Array, draws: Array, sizes: Array, index: Any) -> Array:
+    def _noisy(self, noise: EntryNoise, records: Array, draws: Array, index: Any) -> Array:
         """Estimates from releases with noise, all replicates of a block at once."""
         if isinstance(self.rule, Row) and self.rule.row is not None:
-            j = self.rule.place(records.shape[1])
-            return add_noise(mask, records[:, [j]], draws[:, [j]], sizes[[j]] if len(sizes) > 1 else sizes)[:, 0]
-        released = add_noise(mask, records, draws, sizes)
+            return noise.release(records, draws, self.rule.place(records.shape[1]))[:, 0]
+        released = noise.release(records, draws)
         if isinstance(self.rule, Custom):
             return np.stack([self._asked(y) for y in released])
         return self._look(released, index)

@@ -10,17 +10,15 @@ import numpy as np
 import pandas as pd
 
 from ...beliefs.normal import NormalBelief
+from ...channels.steps import About, AddNoise, ClipTo, NoiseKind, resolve
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.frame import Frame
-from ...masks.noise import Noise
-from ...masks.noisekind import draw
-from ...masks.noisesize import evaluate, is_per_record
 from ...numerics.semidefinite import symmetric_root
 from ...protocols import Array
 from ...targets import BaseTarget, Files, flat
 
-__all__ = ["Drawing", "Source", "add_noise", "draw_noise", "noise_law", "noise_sizes", "truth_of"]
+__all__ = ["Drawing", "EntryNoise", "Source", "truth_of"]
 
 Seeds = tuple[np.random.SeedSequence, np.random.SeedSequence, np.random.SeedSequence]
 
@@ -133,53 +131,59 @@ def truth_of(target: BaseTarget, drawn: Drawing) -> Array:
 # -- additive noise, all replicates at once ------------------------------------------------------------------
 
 
-def noise_law(mask: Mask) -> Any:
-    """What masks must share to use the same standard draws; None if the mask is not plain noise record by record."""
-    if (
-        not isinstance(mask, Noise)
-        or mask.unit not in ("variance", "sd")
-        or mask.columns is not None
-        or mask.common
-        or mask.keep_moments
-    ):
-        return None
-    if isinstance(mask.lower, tuple) or isinstance(mask.upper, tuple):
-        return None
-    return (mask.kind, mask.df, mask.weights, mask.centres)
+@dataclass(frozen=True, eq=False)
+class EntryNoise:
+    """Noise on every entry by itself, cut off at bounds: the releases of many replicates can be made at once."""
 
+    kind: NoiseKind
+    sizes: Array
+    """Standard deviation of every entry, (n or 1, k)."""
+    lower: Array
+    upper: Array
+    stream: tuple[int, int]
+    """Which of a chain's masks adds the noise, and how many masks there are: each has a stream of its own."""
 
-def noise_sizes(mask: Any, table: Array | None, n: int, k: int) -> Array | None:
-    """Standard deviation of every entry, (n or 1, k); None if it is infinite or depends on records that are still to be drawn."""
-    value = getattr(mask, mask.unit)
-    if table is None and (callable(value) or callable(mask.where)):
-        return None
-    if callable(value):
-        assert table is not None
-        spread = evaluate(mask.unit, value, table)
-    elif is_per_record(value, n, k):
-        spread = np.asarray(value, dtype=np.float64).reshape(n, -1)
-        if spread.shape[1] not in (1, k):
-            return None  # mask.release says what is wrong
-    else:
-        spread = np.diag(mask.matrix(k))[None] if mask.unit == "variance" else np.sqrt(np.diag(mask.matrix(k)))[None]
-    if mask.unit == "variance":
-        spread = np.sqrt(spread)
-    if mask.where is not None:
-        chosen = mask._chosen(np.zeros((n, k)) if table is None else table)
-        spread = spread * np.sqrt(np.where(chosen, float(mask.times or 1.0), 1.0))
-    return spread if np.all(np.isfinite(spread)) else None
+    @classmethod
+    def of(cls, mask: Mask, source: Source) -> EntryNoise | None:
+        """What a mask does, if it is that and nothing else and does not depend on records that are still to be drawn; else None."""
+        found = resolve(mask, About(source.n, source.columns))
+        if not found or not isinstance(found[0].step, AddNoise) or found[0].step.common:
+            return None
+        step, every = found[0].step, tuple(range(source.k))
+        lower, upper = np.full(source.k, -np.inf), np.full(source.k, np.inf)
+        for later, _, _ in found[1:]:
+            if not isinstance(later, ClipTo) or later.columns != every:
+                return None
+            # A bound after another: what one sets, the next may set again.
+            lower, upper = (np.clip(end, later.lower, later.upper) for end in (lower, upper))
+        sizes = step.standard_deviations(source.n)
+        if sizes is None or step.columns != every:
+            return None
+        if step.size is not None:
+            if source.table is None:
+                return None
+            sizes = sizes * step.size.of(source.table)
+        place = next(i for i, part in enumerate(mask.parts) if part is found[0].mask)
+        ok = np.all(np.isfinite(sizes))
+        return cls(step.kind, sizes, lower, upper, (place, len(mask.parts))) if ok else None
 
+    @property
+    def draws(self) -> tuple[Any, ...]:
+        """What masks must share to use the same standard draws."""
+        return (self.kind, self.stream)
 
-def draw_noise(law: Any, n: int, k: int, seeds: Sequence[Seeds]) -> Array:
-    """Standard draws ``(replicates, n, k)``, the very ones that ``mask.release`` would use with these seeds."""
-    kind, df, weights, centres = law
-    return np.stack([draw(kind, (n, k), np.random.default_rng(s[1]), df, weights, centres) for s in seeds])
+    def draw(self, n: int, k: int, seeds: Sequence[Seeds]) -> Array:
+        """Standard draws ``(replicates, n, k)``, the very ones that ``mask.release`` would use with these seeds."""
+        place, masks = self.stream
+        streams = (np.random.default_rng(s[1]) for s in seeds)
+        return np.stack([self.kind.draw((n, k), r if masks == 1 else r.spawn(masks)[place]) for r in streams])
 
-
-def add_noise(mask: Any, records: Array, draws: Array, sizes: Array) -> Array:
-    """Released values of several replicates, cut off at the mask's bounds."""
-    released = draws * sizes
-    released += records
-    if mask.lower is not None or mask.upper is not None:
-        np.clip(released, mask.lower, mask.upper, out=released)
-    return released
+    def release(self, records: Array, draws: Array, row: int | None = None) -> Array:
+        """Released values of several replicates: all rows, or one of them."""
+        if row is not None:
+            records, draws = records[:, [row]], draws[:, [row]]
+        released = draws * (self.sizes if row is None or len(self.sizes) == 1 else self.sizes[[row]])
+        released += records
+        if np.isfinite(self.lower).any() or np.isfinite(self.upper).any():
+            np.clip(released, self.lower, self.upper, out=released)
+        return released

@@ -91,8 +91,7 @@ class Synthesize(Mask):
     min_leaf: int | None = None
     copies: int = 1
 
-    recordwise: ClassVar[bool] = False
-    no_law: ClassVar[str | None] = "synthetic records are drawn from a model that was fitted to the whole file"
+    opaque: ClassVar[str] = "synthetic records are drawn from a model that was fitted to the whole file"
 
     def __post_init__(self) -> None:
         put_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731

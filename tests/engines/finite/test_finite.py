@@ -545,7 +545,7 @@ def test_bad_input(make, words):
         (Microaggregate(groups=1), None, "Enumeration cannot invert"),
         (Noise(sd=1.0) | Stochastic(np.eye(3)), None, "Put Stochastic before Noise"),
         (Noise(sd=1.0, common=True), None, "ties the records together"),
-        (Shuffle() | Suppress(rows=[0]), None, "Suppress rows first"),
+        (Shuffle() | Suppress(rows=[0]), None, "Put it first in the chain"),
         (Suppress(rows=[9]), None, "between 0 and 2"),
         (Release(), [0.0, 1.0], "3 records"),
         (Release(), [0.0, 1.0, 2.0], "does not know"),

@@ -14,9 +14,11 @@ from scipy import integrate, stats
 from ruvdecision.beliefs.finite import FiniteBelief
 from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.table.belief import TableBelief
+from ruvdecision.channels.likelihood.laws import noise_law
+from ruvdecision.channels.steps import About
 from ruvdecision.engines import pick
+from ruvdecision.engines.identity.boxes import log_box
 from ruvdecision.engines.identity.coarse_rows import CoarseRows
-from ruvdecision.engines.identity.entry_laws import EntryLaw, log_box
 from ruvdecision.engines.identity.identity import Identification
 from ruvdecision.engines.identity.row_laws import LinearRows
 from ruvdecision.engines.normal.exact import Exact
@@ -405,18 +407,18 @@ def test_boxes_against_scipy(k):
 
 @pytest.mark.parametrize("kind", [{"kind": "laplace"}, {"kind": "t", "df": 5.0}, {"kind": "mixture"}])
 def test_laws_of_noise_integrate_to_one(kind):
-    law = EntryLaw.noise(Noise(sd=0.7, **kind), 0.49)
+    law = noise_law(Noise(sd=0.7, **kind).steps(About(1, (0,)), np.array([[0.7]]))[0].kind, np.array([0.7]))
     for variance in (0.0, 1e-4, 0.3, 50.0):
         reach = 400 * (0.7 + np.sqrt(variance))
         total = integrate.quad(
-            lambda y, v=variance: float(np.exp(law.log(np.array([y]), np.zeros(1), v)[0])),
+            lambda y, v=variance: float(np.exp(law.log_density_on_normal(np.array([y]), np.sqrt(v))[0])),
             0,
             reach,
             points=[0.1, 1, 10],
             limit=800,
         )[0]
         mirrored = integrate.quad(
-            lambda y, v=variance: float(np.exp(law.log(np.array([-y]), np.zeros(1), v)[0])),
+            lambda y, v=variance: float(np.exp(law.log_density_on_normal(np.array([-y]), np.sqrt(v))[0])),
             0,
             reach,
             points=[0.1, 1, 10],
@@ -773,7 +775,7 @@ def test_bad_targets_for_a_belief(target, words):
         (normal(6), Round(base=1) | Noise(sd=1), "Put normal noise first"),
         (normal(6), Topcode(quantile=0.9), "at="),
         (normal(6), Noise(sd=1, kind="laplace"), "uncorrelated columns"),
-        (normal(6), Noise(sd=1, keep_moments=True), "same for all records"),
+        (normal(6), Noise(sd=1, keep_moments=True), "whole file's moments"),
         (normal(6), Noise(sd=lambda x: abs(x)), "same for all records"),
         (normal(6, prior_covariance=np.eye(2)), Round(base=1), 'prior="known"'),
         (normal(6), Noise(variance=[1, 2, 3, 4, 5, 6]) | Shuffle(), "put Shuffle"),

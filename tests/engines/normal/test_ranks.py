@@ -86,8 +86,8 @@ def test_drawing_agrees_with_the_closed_form():
     belief = NormalBelief(records=12, variance=1.0, prior_mean=2.0, prior_variance=0.7)
     user = User(belief, OrderStatistic(11), Quadratic())
     exact = solve(user, [Noise(variance=0.5)])[0][0]
-    # Unequal noise that is equal after all has no closed form here, so it is drawn.
-    even = Noise(variance=0.25) | Noise(variance=0.25, where=[True] * 12, times=1.0)
+    # Noise that differs in the tenth digit has no closed form here, so it is drawn.
+    even = Noise(variance=0.25) | Noise(variance=[0.25] * 11 + [0.25 + 1e-9])
     found, error, engine = solve(user, [even], replicates=60, seed=3)
     assert engine == ("drawn",) and 0 < error[0] < 0.08 * exact
     assert abs(found[0] - exact) < 4 * error[0]

@@ -2,28 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import product
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ...beliefs.finite import FiniteBelief
-from ...checks import as_float_array, check_columns, check_index
-from ...errors import InputError, UnsupportedError
-from ...masks import Noise, Release, Shuffle, Subsample, Suppress
-from ...masks.base import Mask
-from ...masks.stochastic import Stochastic
-from ...numerics.semidefinite import symmetric_root
-from ...protocols import Array
+from ..checks import as_float_array
+from ..errors import InputError, UnsupportedError
+from ..numerics.semidefinite import symmetric_root
+from ..protocols import Array
+from .steps import (
+    TOLERANCE,
+    About,
+    AddNoise,
+    ClipTo,
+    Cut,
+    Drop,
+    Entrywise,
+    Lowers,
+    Matrix,
+    Opaque,
+    PermuteRows,
+    RoundTo,
+    SampleRows,
+    Step,
+    resolve,
+)
 
-__all__ = ["FiniteChannel", "Kernel", "Slots"]
+__all__ = ["FiniteChannel", "FiniteRecords", "Kernel", "Slots", "record_covariance"]
 
 Ints = NDArray[np.int64]
-STEPS = (Release, Suppress, Stochastic, Noise, Subsample, Shuffle)
+Output = tuple[Any, ...]
+LARGEST = 4_000_000
+"""Most entries of a matrix of whole records."""
 KNOWN = "Release, Suppress, Stochastic, PRAM, Recode, Round, Topcode, Bottomcode, Noise, Subsample, Shuffle and chains of them"
+
+
+class OutcomeList(Protocol):
+    """The outcomes of a finite belief."""
+
+    @property
+    def names(self) -> tuple[Any, ...]: ...
+    @property
+    def numbers(self) -> Array: ...
+    @property
+    def labelled(self) -> bool: ...
+    @property
+    def columns(self) -> int: ...
+
+
+class FiniteRecords(Protocol):
+    """What a channel asks of a finite belief: how many records there are and what each can be."""
+
+    @property
+    def records(self) -> int: ...
+    @property
+    def levels(self) -> OutcomeList: ...
+    @property
+    def marginal(self) -> Array: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,43 +114,19 @@ class Kernel:
             noise = noise if noise.any() else None
         return replace(self, outputs=outputs, noise=noise).merged()
 
-    def through(self, step: Stochastic, names: tuple[Any, ...]) -> Kernel:
-        """Send the output through a further matrix."""
-        if self.noise is not None:
+    def through(self, laws: Sequence[Sequence[tuple[Output, float]]]) -> Kernel:
+        """Send every output through a further law: what may become of it, and with which chance."""
+        outputs = list(dict.fromkeys(out for law in laws for out, _ in law))
+        if len(self.outputs) * len(outputs) > LARGEST:
             raise UnsupportedError(
-                f"{step} needs categories, and noise makes a continuum of them", do="Put Stochastic before Noise"
+                "The mask gives too many kinds of records", do="Mask fewer columns, or recode them first"
             )
-        # Rows that are already suppressed stay so.
-        open_ = [o for o in self.outputs if any(v is not None for v in o)]
-        if not open_:
-            return self
-        table = step.table
-        place = {_tuple(n): i for i, n in enumerate(step.inputs if step.inputs is not None else names)}
-        if len(place) != len(table):
-            raise InputError(
-                f"{step.technique} must have one row per category, {len(place)} here",
-                f"{len(table)} rows",
-                "Give one row per outcome of the belief, in its order",
-            )
-        labels = tuple(_tuple(v) for v in step.labels(tuple(names)))
-        blank = tuple(None for _ in self.outputs[0])
-        extended = np.zeros((len(self.outputs), len(labels) + 1))
-        for row, output in enumerate(self.outputs):
-            if output == blank:
-                extended[row, -1] = 1.0
-            elif output in place:
-                extended[row, :-1] = table[place[output]]
-            else:
-                raise InputError(
-                    "Stochastic has no row for what the masks before it release",
-                    list(output),
-                    "Give inputs= to say which category each row stands for",
-                )
-        if not any(o == blank for o in self.outputs):
-            extended, outputs = extended[:, :-1], labels
-        else:
-            outputs = (*labels, tuple(None for _ in labels[0]))
-        return Kernel(self.matrix @ extended, outputs).merged()
+        place = {out: i for i, out in enumerate(outputs)}
+        matrix = np.zeros((len(self.matrix), len(outputs)))
+        for column, law in enumerate(laws):
+            for out, p in law:
+                matrix[:, place[out]] += self.matrix[:, column] * p
+        return replace(self, matrix=matrix, outputs=tuple(outputs))
 
     def blurred(self, covariance: Array) -> Kernel:
         """Add Gaussian noise."""
@@ -168,7 +184,7 @@ class Kernel:
         log_density = -0.5 * np.sum(z**2, axis=-1)
         exact = ~spread
         if exact.any():
-            miss = np.abs(gap[..., exact]) > 1e-9
+            miss = np.abs(gap[..., exact]) > TOLERANCE
             log_density = np.where((miss & ~np.isnan(gap[..., exact])).any(axis=-1), -np.inf, log_density)
         return log_density
 
@@ -195,113 +211,49 @@ class FiniteChannel:
     kept: int
     """How many rows are released, drawn at random if fewer than all."""
     ordered: bool = True
-    touched: bool = False
-    """Whether a mask has changed the values."""
 
     @classmethod
-    def of(cls, belief: FiniteBelief, mask: Mask, scale: Array | None = None) -> FiniteChannel:
-        """Follow a mask step by step. ``scale`` is the covariance that Noise(share=...) refers to."""
-        n, levels = belief.records, belief.levels
-        start = Kernel(np.eye(len(levels)), tuple(_tuple(v) for v in levels.names))
-        channel = cls((start,), np.zeros(n, dtype=np.int64), n)
-        names: tuple[Any, ...] = levels.names
-        if not all(isinstance(step, STEPS) for step in mask.parts):
-            from .matrices import as_matrices
-
-            mask = as_matrices(belief, mask)
-        for step in mask.parts:
-            if isinstance(step, Release):
-                continue
-            if isinstance(step, Suppress):
-                channel = channel._suppress(step, n, levels.columns)
-            elif isinstance(step, Stochastic):
-                if step.columns is not None:
-                    raise UnsupportedError(
-                        "Stochastic(columns=...) masks columns apart, and a finite belief takes a record as one category",
-                        do="Leave columns out and give the matrix of whole records",
-                    )
-                channel = replace(channel, kernels=tuple(k.through(step, names) for k in channel.kernels))
-                names = tuple(dict.fromkeys(step.labels(names)))
-            elif isinstance(step, Noise):
-                channel = channel._noise(step, belief, scale)
-            elif isinstance(step, Subsample):
-                channel = replace(channel, kept=step.kept(channel.kept))
-            elif isinstance(step, Shuffle):
-                channel = replace(channel, ordered=False)
-            else:
-                raise UnsupportedError(f"Enumeration cannot invert {step}", do=f"It knows {KNOWN}")
-            channel = replace(channel, touched=True)
+    def of(cls, belief: FiniteRecords, mask: Lowers, covariance: Array | None = None) -> FiniteChannel:
+        """Follow a mask step by step. ``covariance`` is the records', for noise that is a share of it; the belief's if not given."""
+        n, names = belief.records, [_tuple(v) for v in belief.levels.names]
+        channel = cls((Kernel(np.eye(len(names)), tuple(names)),), np.zeros(n, dtype=np.int64), n)
+        for step, part, _ in resolve(mask, cls.about(belief, covariance)):
+            if type(step) not in FINITE:
+                why = f": {step.why}" if isinstance(step, Opaque) else ""
+                do = step.do if isinstance(step, Opaque) and step.do else f"It knows {KNOWN}"
+                raise UnsupportedError(f"Enumeration cannot invert {part}{why}", do=do)
+            channel = FINITE[type(step)](channel, step, part)
         return channel
 
-    def _suppress(self, step: Suppress, n: int, columns: int) -> FiniteChannel:
-        width = max((len(o) for k in self.kernels for o in k.outputs), default=columns)
-        hidden = (
-            list(range(width)) if step.columns is None else check_columns("columns", step.columns, list(range(width)))
-        )
-        if step.rows is None:
-            return replace(self, kernels=tuple(k.hide(hidden) for k in self.kernels))
-        if not self.ordered or self.kept < n:
-            raise UnsupportedError(
-                f"{step} after Shuffle or Subsample hides rows that nobody can name", do="Suppress rows first"
-            )
-        rows = {check_index("rows", r, n) for r in step.rows}
-        inside = np.isin(np.arange(n), sorted(rows))
-        kernels: list[Kernel] = []
-        kinds = np.empty(n, dtype=np.int64)
-        for kind, kernel in enumerate(self.kernels):
-            for flag in (False, True):
-                members = (self.kinds == kind) & (inside == flag)
-                if members.any():
-                    kinds[members] = len(kernels)
-                    kernels.append(kernel.hide(hidden) if flag else kernel)
-        return replace(self, kernels=tuple(kernels), kinds=kinds)
+    @staticmethod
+    def about(belief: FiniteRecords, covariance: Array | None = None) -> About:
+        """What a finite belief knows of the file beforehand."""
+        if covariance is None and not belief.levels.labelled:
+            covariance = record_covariance(belief)
+        names = [_tuple(v) for v in belief.levels.names]
+        levels = tuple(tuple(dict.fromkeys(column)) for column in zip(*names, strict=True))
+        return About(belief.records, tuple(range(len(names[0]))), covariance, levels)
 
-    def _noise(self, step: Noise, belief: FiniteBelief, scale: Array | None) -> FiniteChannel:
-        width = max(len(o) for k in self.kernels for o in k.outputs)
+    @classmethod
+    def silent(cls, belief: FiniteRecords) -> FiniteChannel:
+        """The channel that releases nothing."""
+        names = [_tuple(v) for v in belief.levels.names]
+        kernel = Kernel(np.eye(len(names)), tuple(names)).hide(range(len(names[0])))
+        return cls((kernel,), np.zeros(belief.records, dtype=np.int64), belief.records)
+
+    def split(self, step: Step, mask: Lowers, change: Callable[[Kernel, int], Kernel]) -> FiniteChannel:
+        """Change kernels row by row: ``change`` gets a kernel and the label of its rows. Rows treated alike share a kernel."""
         n = len(self.kinds)
-        why = getattr(step, "obstacle", None)
-        if why is not None:
-            raise UnsupportedError(f"Enumeration cannot invert {step}: {why}", do="Use plain normal noise")
-        if step.common and n > 1:
+        if step.rows is None:
+            return replace(self, kernels=tuple(change(k, 0) for k in self.kernels))
+        if not self.ordered or self.sampled:
             raise UnsupportedError(
-                "Noise(common=True) ties the records together", do="Use Noise with one draw per record"
+                f"{mask} after Shuffle or Subsample treats rows apart that nobody can name",
+                do="Put it first in the chain",
             )
-        chosen = (
-            list(range(width)) if step.columns is None else check_columns("columns", step.columns, list(range(width)))
-        )
-        spread = None
-        if step.share is not None:
-            if belief.levels.labelled:
-                raise UnsupportedError(
-                    "Noise(share=...) needs numbers, and the records are labels", do="Use Stochastic for categories"
-                )
-            if self.touched:
-                raise UnsupportedError(
-                    f"{step} takes its size from what the masks before it give out, which is not known beforehand",
-                    do="Put it first in the chain, or give covariance=",
-                )
-            spread = (record_covariance(belief) if scale is None else scale)[np.ix_(chosen, chosen)]
-        sizes = _noise_of_rows(step, n, len(chosen), spread)
-        if len(sizes) > 1 and (not self.ordered or self.sampled):
-            raise UnsupportedError(
-                f"{step} after Shuffle or Subsample sizes rows that nobody can name", do="Put it first in the chain"
-            )
-        kinds = np.empty(n, dtype=np.int64)
-        kernels: list[Kernel] = []
-        place: dict[tuple[int, int], int] = {}
-        which = np.arange(n) if len(sizes) > 1 else np.zeros(n, dtype=np.int64)
-        distinct: dict[bytes, int] = {}
-        for row in range(n):
-            size = sizes[which[row]]
-            pair = (int(self.kinds[row]), distinct.setdefault(size.tobytes(), len(distinct)))
-            if pair not in place:
-                place[pair] = len(kernels)
-                covariance = np.zeros((width, width))
-                covariance[np.ix_(chosen, chosen)] = size
-                kernel = self.kernels[pair[0]]
-                kernels.append(kernel.blurred(covariance) if covariance.any() else kernel)
-            kinds[row] = place[pair]
-        return replace(self, kernels=tuple(kernels), kinds=kinds)
+        pairs, kinds = np.unique(np.stack([self.kinds, step.rows.each()]), axis=1, return_inverse=True)
+        kernels = tuple(change(self.kernels[kind], int(label)) for kind, label in pairs.T)
+        return replace(self, kernels=kernels, kinds=kinds.reshape(n).astype(np.int64))
 
     # -- asking ------------------------------------------------------------------------------------------
 
@@ -393,37 +345,117 @@ class FiniteChannel:
         return fits[0]
 
 
-def record_covariance(belief: FiniteBelief) -> Array:
+# -- reading steps -----------------------------------------------------------------------------------------
+
+
+def _drop(channel: FiniteChannel, step: Drop, mask: Lowers) -> FiniteChannel:
+    hides = step.rows is None
+    return channel.split(step, mask, lambda kernel, label: kernel.hide(step.columns) if hides or label == 1 else kernel)
+
+
+def _noise(channel: FiniteChannel, step: AddNoise, mask: Lowers) -> FiniteChannel:
+    if step.obstacle is not None:
+        raise UnsupportedError(f"Enumeration cannot invert {mask}: {step.obstacle}", do="Use plain normal noise")
+    if step.common and len(channel.kinds) > 1:
+        raise UnsupportedError("Noise(common=True) ties the records together", do="Use Noise with one draw per record")
+
+    def change(kernel: Kernel, label: int) -> Kernel:
+        width = len(kernel.outputs[0])
+        covariance = np.zeros((width, width))
+        covariance[np.ix_(step.columns, step.columns)] = step.covariance[0, label]
+        return kernel.blurred(covariance) if covariance.any() else kernel
+
+    return channel.split(step, mask, change)
+
+
+def _entries(channel: FiniteChannel, step: Entrywise, mask: Lowers) -> FiniteChannel:
+    """Each entry of an output by itself; entries that are not released stay so."""
+
+    def change(kernel: Kernel, label: int) -> Kernel:
+        _refuse_noise(kernel, mask)
+        known: dict[tuple[int, Any], list[tuple[Any, float]]] = {}
+        laws = []
+        for output in kernel.outputs:
+            options: list[list[tuple[Any, float]]] = [[(v, 1.0)] for v in output]
+            for place, column in enumerate(step.columns):
+                key = (column, output[column])
+                if output[column] is not None:
+                    if key not in known:
+                        known[key] = [(_plain(v), p) for v, p in step.moves(output[column], place)]
+                    options[column] = known[key]
+            if len(kernel.outputs) * np.prod([float(len(o)) for o in options]) > LARGEST:
+                raise UnsupportedError(
+                    f"{mask} of so many columns gives too many kinds of records",
+                    do="Mask fewer columns, or recode them first",
+                )
+            laws.append([(tuple(v for v, _ in one), float(np.prod([p for _, p in one]))) for one in product(*options)])
+        return kernel.through(laws)
+
+    return channel.split(step, mask, change)
+
+
+def _records(channel: FiniteChannel, step: Matrix, mask: Lowers) -> FiniteChannel:
+    """A matrix of whole records; where it does not name them they are those that may go in, in their order."""
+    if not step.whole:
+        return _entries(channel, step, mask)
+
+    def change(kernel: Kernel, label: int) -> Kernel:
+        _refuse_noise(kernel, mask)
+        open_ = [o for o in kernel.outputs if any(v is not None for v in o)]
+        if not open_:
+            return kernel
+        place = {_tuple(v): i for i, v in enumerate(step.inputs or open_)}
+        released = [_tuple(v) for v in step.released or open_]
+        if len(place) != len(step.matrix):
+            raise InputError(
+                f"{mask.technique} must have one row per category, {len(place)} here",
+                f"{len(step.matrix)} rows",
+                "Give one row per outcome of the belief, in its order",
+            )
+        laws: list[list[tuple[Output, float]]] = []
+        for output in kernel.outputs:
+            if all(v is None for v in output):
+                laws.append([(tuple(None for _ in released[0]), 1.0)])
+            elif output in place:
+                row = step.matrix[place[output]]
+                laws.append([(out, float(p)) for out, p in zip(released, row, strict=True)])
+            else:
+                raise InputError(
+                    f"{mask.technique} has no row for what the masks before it release",
+                    list(output),
+                    "Give inputs= to say which category each row stands for",
+                )
+        return kernel.through(laws)
+
+    return channel.split(step, mask, change)
+
+
+def _refuse_noise(kernel: Kernel, mask: Lowers) -> None:
+    if kernel.noise is not None:
+        raise UnsupportedError(
+            f"Enumeration cannot invert {mask}: noise makes a continuum of categories",
+            do=f"Put {mask.technique} before Noise",
+        )
+
+
+FINITE: dict[type[Step], Callable[[FiniteChannel, Any, Any], FiniteChannel]] = {
+    Drop: _drop,
+    AddNoise: _noise,
+    ClipTo: _entries,
+    RoundTo: _entries,
+    Cut: _entries,
+    Matrix: _records,
+    SampleRows: lambda channel, step, mask: replace(channel, kept=step.kept),
+    PermuteRows: lambda channel, step, mask: replace(channel, ordered=False),
+}
+"""What each step does to a channel; other steps cannot be inverted by enumeration."""
+
+
+def record_covariance(belief: FiniteRecords) -> Array:
     """Covariance of one record before the release."""
-    numbers = belief.levels.numbers.reshape(len(belief.levels), -1)
+    numbers = belief.levels.numbers.reshape(len(belief.levels.names), -1)
     gap = numbers - belief.marginal @ numbers
     return np.asarray((gap * belief.marginal[:, None]).T @ gap)
-
-
-def _noise_of_rows(step: Noise, n: int, k: int, spread: Array | None) -> list[Array]:
-    """Covariance of the noise: one for all records, or one for each."""
-    value, where = getattr(step, step.unit), getattr(step, "where", None)
-    apart = (
-        isinstance(value, tuple)
-        and step.unit in ("variance", "sd")
-        and (isinstance(value[0], tuple) or len(value) not in (1, k))
-    )
-    if not apart:
-        sizes = [step.matrix(k, spread)]
-    else:
-        if len(value) != n:
-            raise InputError(
-                f"{step} must have one size for each of the {n} records", len(value), "Give one number per record"
-            )
-        table = np.broadcast_to(np.asarray(value, dtype=np.float64).reshape(n, -1), (n, k))
-        sizes = [np.diag(row if step.unit == "variance" else row**2) for row in table]
-    if where is None:
-        return sizes
-    if len(where) != n:
-        raise InputError(
-            f"where must have a boolean for each of the {n} records", len(where), "Give one boolean per record"
-        )
-    return [(sizes[r] if apart else sizes[0]) * (float(step.times or 1.0) if where[r] else 1.0) for r in range(n)]
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:

@@ -1,103 +1,22 @@
-"""Chances of released entries when the value behind them is normal: noise of other kinds, random rounding, boxes."""
+"""Chances of boxes: that normal vectors lie in intervals."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 from scipy import special
 
-from ...masks import Noise
 from ...numerics.quadrature import gauss_legendre
 from ...numerics.semidefinite import lower_root
 from ...protocols import Array
 
-__all__ = ["EntryLaw", "log_box", "log_interval"]
+__all__ = ["log_box", "log_interval"]
 
 NODES = {3: 32, 4: 16}
 """Gauss-Legendre nodes per direction for boxes of this many columns."""
 BLOCK = 2_000_000
-
-
-@dataclass(frozen=True)
-class EntryLaw:
-    """The law of a released number y around a value that is itself normal.
-
-    ``kind`` is that of the noise, "laplace", "t" or "mixture", with standard deviation ``size``, or "dither": rounding up or
-    down at random to multiples of ``size``.
-    """
-
-    kind: str
-    size: float
-    df: float | None = None
-    weights: tuple[float, ...] | None = None
-    centres: tuple[float, ...] | None = None
-
-    @classmethod
-    def noise(cls, step: Noise, variance: float) -> EntryLaw:
-        """From a mask."""
-        return cls(step.kind, float(np.sqrt(variance)), step.df, step.weights, step.centres)
-
-    def log(self, y: Array, mean: Array, variance: float) -> Array:
-        """Log density of y, or log chance for "dither", when the value is N(mean, variance)."""
-        gap, sd = y - mean, float(np.sqrt(variance))
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            if self.kind == "laplace":
-                return _laplace(gap, sd, self.size / np.sqrt(2.0))
-            if self.kind == "t":
-                assert self.df is not None
-                return _student(gap, sd, self.size * np.sqrt((self.df - 2.0) / self.df), self.df)
-            if self.kind == "mixture":
-                centres, weights = np.asarray(self.centres), np.asarray(self.weights)
-                total = variance + self.size**2 * (1.0 - weights @ centres**2)
-                parts = np.log(weights) - 0.5 * (
-                    (gap[..., None] - self.size * centres) ** 2 / total + np.log(2 * np.pi * total)
-                )
-                return np.asarray(special.logsumexp(parts, axis=-1))
-            return _dither(gap, sd, self.size)
-
-
-def _laplace(gap: Array, sd: float, b: float) -> Array:
-    if sd < 1e-9 * b:
-        return np.asarray(-np.abs(gap) / b - np.log(2 * b))
-    lift = sd**2 / (2 * b**2)
-    up = lift - gap / b + special.log_ndtr(gap / sd - sd / b)
-    down = lift + gap / b + special.log_ndtr(-gap / sd - sd / b)
-    return np.asarray(np.logaddexp(up, down) - np.log(2 * b))
-
-
-def _student(gap: Array, sd: float, scale: float, df: float) -> Array:
-    """A t variable is normal with a gamma precision; the trapezoidal rule in its logarithm is accurate to rounding."""
-    if sd < 1e-9 * scale:
-        constant = special.gammaln((df + 1) / 2) - special.gammaln(df / 2) - 0.5 * np.log(df * np.pi) - np.log(scale)
-        return np.asarray(constant - (df + 1) / 2 * np.log1p((gap / scale) ** 2 / df))
-    u = np.linspace(-80.0 / df - 12.0, 6.0, 400)
-    shape = df / 2
-    log_weight = shape * np.log(shape) - special.gammaln(shape) + shape * u - shape * np.exp(u) + np.log(u[1] - u[0])
-    keep = log_weight > -80.0
-    u, log_weight = u[keep], log_weight[keep]
-    variance = sd**2 + scale**2 * np.exp(-u)
-    flat = np.asarray(gap).reshape(-1)
-    out = np.empty(len(flat))
-    step = max(1, BLOCK // len(u))
-    for start in range(0, len(flat), step):
-        part = flat[start : start + step, None]
-        out[start : start + step] = special.logsumexp(
-            log_weight - 0.5 * (part**2 / variance + np.log(2 * np.pi * variance)), axis=1
-        )
-    return out.reshape(np.shape(gap))
-
-
-def _dither(gap: Array, sd: float, base: float) -> Array:
-    """Log of E max(1 - |x - y| / base, 0), the chance that x is rounded to y."""
-    if sd < 1e-9 * base:
-        return np.asarray(np.log(np.maximum(1.0 - np.abs(gap) / base, 0.0)))
-    # The law is symmetric about zero; on the left the three terms are small and keep their digits.
-    t = -np.abs(gap)
-    part = lambda a: a * special.ndtr(a / sd) + sd * np.exp(-0.5 * (a / sd) ** 2) / np.sqrt(2 * np.pi)  # noqa: E731
-    return np.asarray(np.log(np.maximum(part(t + base) - 2 * part(t) + part(t - base), 0.0) / base))
 
 
 def log_interval(low: Array, high: Array) -> Array:

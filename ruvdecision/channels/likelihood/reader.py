@@ -1,0 +1,455 @@
+"""The reader of steps that gives p(released | x): from the last step of a chain back to the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...checks import as_float_array
+from ...errors import InputError, UnsupportedError
+from ...protocols import Array
+from ..steps import (
+    TOLERANCE,
+    About,
+    AddNoise,
+    AverageRows,
+    ClipTo,
+    Cut,
+    Drop,
+    Lowers,
+    Matrix,
+    MeanOfTail,
+    Multiply,
+    Opaque,
+    OwnLaw,
+    PermuteRows,
+    RoundTo,
+    SampleRows,
+    SizeOf,
+    Step,
+    resolve,
+)
+from .averages import Averages
+from .base import Observation
+from .discrete import before_matrix
+from .factor import factor_of
+from .kernel import Sized, refuse_no_noise
+from .laws import noise_law
+from .maps import Clip, Map, Multiples, not_from
+from .mathematics import NUMPY
+from .observed import JointNormal, Observed
+from .randomround import RandomMultiple
+from .simple import Between, Known, Pieces, Silent, join, split
+from .stepped import Bins, Widths
+
+__all__ = ["map_of", "read"]
+
+Ints = NDArray[np.int64]
+MEASURE = "or measure its releases with ruv.measure"
+KNOWN = (
+    "Use Noise, MultiplicativeNoise, Round, Recode, Topcode, Bottomcode, Suppress, Subsample, Shuffle, PRAM, Microaggregate by rows, "
+    f"or a chain of them; write log_likelihood(released, x, math) for a mask of your own; {MEASURE}"
+)
+
+
+def read(mask: Lowers, observed: Observed) -> Observed:
+    """What is known about the records, if this is known about what a mask gave out."""
+    total = observed.n if observed.total is None else observed.total
+    levels = tuple(() if flag else None for flag in observed.categorical)
+    about = About(total, observed.names, levels=levels if any(observed.categorical) else ())
+    found = resolve(mask, about)
+    if not any(isinstance(f.step, SampleRows) for f in found) and observed.n != total:
+        found = resolve(mask, replace(about, n=observed.n))  # some rows were left out of the file by other means
+    for step, part, _ in found:
+        _check(step, part)
+    for step, part, _ in reversed(found):
+        observed = LIKELIHOOD[type(step)](observed, step, part)
+    return observed
+
+
+def _check(step: Step, mask: Lowers) -> None:
+    """Raise if the law of a step is not known entry by entry."""
+    if isinstance(step, Opaque):
+        raise UnsupportedError(f"{mask} has no likelihood: {step.why}", do=step.do or KNOWN)
+    if type(step) not in LIKELIHOOD or (isinstance(step, OwnLaw) and not hasattr(step.mask, "log_likelihood")):
+        raise UnsupportedError(f"{mask} has no likelihood: it does not say how likely a released value is", do=KNOWN)
+
+
+# -- rows ----------------------------------------------------------------------------------------------------
+
+
+def _drop(observed: Observed, step: Drop, mask: Lowers) -> Observed:
+    """Nothing is told about suppressed entries; an average later in the chain leaves them out."""
+    rows = np.arange(observed.n) if step.rows is None else np.flatnonzero(_labels(observed, step) == 1)
+    if step.rows is not None and len(rows) < observed.n and step.columns:
+        observed.refuse_uneven(mask)
+    rest, positions = np.setdiff1d(np.arange(observed.n), rows), list(step.columns)
+    columns = list(observed.columns)
+    for j in positions:
+        columns[j] = join(observed.n, [(rows, Silent(len(rows))), (rest, columns[j].take(rest))])
+    joint = observed.joint
+    if joint is not None:
+        centre = joint.centre.copy()
+        centre[np.ix_(rows, np.array(positions, dtype=np.int64))] = np.nan
+        joint = replace(joint, centre=centre)
+    averages = None if observed.averages is None else observed.averages.drop(rows, positions)
+    return observed.replace(columns=tuple(columns), joint=joint, averages=averages)
+
+
+def _sample(observed: Observed, step: SampleRows, mask: Lowers) -> Observed:
+    """The sample's rows at their places; nothing is told about the others."""
+    if observed.index is None:
+        raise UnsupportedError(
+            "A sample of a sample does not say which rows the first one held",
+            do="Use one Subsample of the final size, at either place",
+        )
+    return observed.placed()
+
+
+def _average(observed: Observed, step: AverageRows, mask: Lowers) -> Observed:
+    """The averages of groups that were fixed beforehand; noisy copies of one average are put together."""
+    if step.rows is None:
+        return observed
+    n, label = observed.n, _labels(observed, step)
+    groups = int(label.max()) + 1
+    if groups > 1:
+        observed.refuse_uneven(mask)
+    observed.refuse_joint(mask, step.columns)
+    if observed.averages is not None:
+        raise UnsupportedError(f"{mask} before another average has no likelihood here", do="Use one Microaggregate")
+    columns, shape = list(observed.columns), (groups, observed.k)
+    values, error, constant = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape)
+    members = np.zeros((n, observed.k), dtype=bool)
+    for position in step.columns:
+        normal = columns[position].normal
+        if normal is None:
+            raise UnsupportedError(
+                f"{mask} with a mask after it that is not plain normal noise has no likelihood here",
+                do=f"Use Noise(variance=...) after it or nothing, {MEASURE}",
+            )
+        values[:, position], error[:, position], constant[:, position] = _together(*normal, label, groups)
+        columns[position], members[:, position] = Silent(n), True
+    return observed.replace(columns=tuple(columns), averages=Averages.of(label, values, members, error, constant))
+
+
+def _together(centre: Array, variance: Array, label: Ints, groups: int) -> tuple[Array, Array, Array]:
+    """Several looks at each group's average as one: value, variance, and what is left of their log density."""
+    sure, told = variance == 0, np.isfinite(variance)
+    exact = np.bincount(label, weights=sure, minlength=groups) > 0
+    # Where a look is exact the others add nothing; looks of infinite variance weigh nothing.
+    use = told & (sure | ~exact[label])
+    with np.errstate(divide="ignore"):
+        precision = np.where(use, np.where(sure, 1.0, 1.0 / np.where(variance > 0, variance, 1.0)), 0.0)
+    total = np.bincount(label, weights=precision, minlength=groups)
+    safe = np.where(total > 0, total, 1.0)
+    value = np.where(
+        total > 0, np.bincount(label, weights=precision * np.where(use, centre, 0.0), minlength=groups) / safe, np.nan
+    )
+    away = np.where(use, centre - value[label], 0.0)
+    if np.any(sure & (np.abs(away) > TOLERANCE * np.maximum(np.abs(centre), np.finfo(float).tiny))):
+        raise not_from("different values in one group")
+    spread = np.where(
+        use & ~sure,
+        -0.5 * away**2 * precision + 0.5 * np.log(np.where(precision > 0, precision, 1.0) / (2 * np.pi)),
+        0.0,
+    )
+    rest = np.bincount(label, weights=spread, minlength=groups) - np.where(
+        exact | (total == 0), 0.0, 0.5 * np.log(safe / (2 * np.pi))
+    )
+    return value, np.where(exact, 0.0, np.where(total > 0, 1.0 / safe, 0.0)), np.asarray(rest, dtype=np.float64)
+
+
+def _mean_of_tail(observed: Observed, step: MeanOfTail, mask: Lowers) -> Observed:
+    """A tail of one is known; one of several has a known average, and each of them lies beyond the threshold."""
+    if observed.averages is not None:
+        raise UnsupportedError(f"{mask} before another average has no likelihood here", do='Use replace="threshold"')
+    observed.refuse_joint(mask, step.columns)
+    n, columns = observed.n, list(observed.columns)
+    members, values = np.zeros((n, observed.k), dtype=bool), np.full((1, observed.k), np.nan)
+    for threshold, position in zip(step.at, step.columns, strict=True):
+        column = columns[position]
+        known, silent = column.known, column.silent
+        if np.any(np.isnan(known) & ~silent):
+            raise UnsupportedError(f"{mask} with a mask after it has no likelihood here", do='Use replace="threshold"')
+        tail = known > threshold if step.above else known < threshold
+        if tail.sum() > 1 and not np.allclose(known[tail], known[tail][0], rtol=TOLERANCE, atol=0):
+            raise not_from("different values beyond its threshold")
+        if silent.any() and tail.any():
+            raise UnsupportedError(
+                f"{mask} with suppressed entries does not say how many are in the tail",
+                do='Use replace="threshold", or suppress first in the chain',
+            )
+        if tail.sum() <= 1:
+            continue
+        members[:, position], values[0, position] = tail, known[tail][0]
+        rows, rest = np.flatnonzero(tail), np.flatnonzero(~tail)
+        low, high = (threshold, np.inf) if step.above else (-np.inf, threshold)
+        columns[position] = join(
+            n,
+            [
+                (rows, Between(np.full(len(rows), low), np.full(len(rows), high), False, False)),
+                (rest, Known(known[rest]) if not silent[rest].any() else Silent(len(rest))),
+            ],
+        )
+    if not members.any():
+        return observed
+    return observed.replace(columns=tuple(columns), averages=Averages.of(np.zeros(n, dtype=np.int64), values, members))
+
+
+def _labels(observed: Observed, step: Step) -> Ints:
+    """The label of every row that was observed."""
+    assert step.rows is not None
+    if step.rows.n != observed.n:
+        raise InputError(
+            f"The release must have {step.rows.n} rows at this mask", observed.n, "Give what mask.release gave back"
+        )
+    return step.rows.each()
+
+
+# -- entries -------------------------------------------------------------------------------------------------
+
+
+def map_of(step: ClipTo | RoundTo | Cut, place: int, n: int) -> Map:
+    """A step that draws nothing as a function of n entries of the column at this place of its columns."""
+    if isinstance(step, ClipTo):
+        return Clip(np.full(n, step.lower[place]), np.full(n, step.upper[place]))
+    if isinstance(step, RoundTo):
+        return Multiples(np.full(n, step.base[place]))
+    if step.edges is None:
+        return Widths(n, step.width, str(step.label))
+    edges = np.asarray(step.edges)
+    return Bins(n, edges, step.called(edges))
+
+
+def _map(observed: Observed, step: ClipTo | Cut, mask: Lowers) -> Observed:
+    """What is known before bounds or intervals: the value, or where it lies."""
+    return observed.each(mask, step.columns, lambda j, column: column.before_map(map_of(step, j, column.n)))
+
+
+def _round(observed: Observed, step: RoundTo, mask: Lowers) -> Observed:
+    """An interval of one base around a multiple, or the probabilities of rounding up and down to it."""
+
+    def change(j: int, column: Observation) -> Observation:
+        if not step.random:
+            return column.before_map(map_of(step, j, column.n))
+        size = np.full(column.n, step.base[j])
+        parts = column.parts if isinstance(column, Pieces) else ((np.arange(column.n), column),)
+        return join(column.n, [(rows, RandomMultiple.of(part, size[rows])) for rows, part in parts])
+
+    return observed.each(mask, step.columns, change)
+
+
+def _matrix(observed: Observed, step: Matrix, mask: Lowers) -> Observed:
+    """The chance of each category to be released as what was released."""
+    return observed.each(
+        mask, step.columns, lambda j, column: before_matrix(column, step.inputs, step.released, step.matrix)
+    )
+
+
+def _own(observed: Observed, step: OwnLaw, mask: Lowers) -> Observed:
+    return observed.each(mask, step.columns, lambda j, column: column.before_own(step.mask, observed.names[j]))
+
+
+def _multiply(observed: Observed, step: Multiply, mask: Lowers) -> Observed:
+    """The density of a value times a factor; a released zero was a zero."""
+    if step.common and len(step.columns) > 1:
+        raise UnsupportedError(
+            f"{mask} multiplies several columns of a record by one factor, so that they are not independent",
+            do='Use per="entry", or name one column with columns=',
+        )
+    if step.factor.name != "split" and step.factor.sd == 0:
+        if step.factor.away:
+            raise UnsupportedError(f"{mask} has no density: its factor takes two values", do="Give sd above 0")
+        return observed
+
+    def change(j: int, column: Observation) -> Observation:
+        zero = column.known == 0
+        cases: list[tuple[Any, Callable[[Any], Observation]]] = [
+            (zero, lambda rows: Known(np.zeros(len(rows)))),
+            (~zero, lambda rows: column.take(rows).before_kernel(factor_of(step.factor, len(rows)))),
+        ]
+        return split(column.n, cases)
+
+    return observed.each(mask, step.columns, change)
+
+
+# -- noise ---------------------------------------------------------------------------------------------------
+
+
+def _noise(observed: Observed, step: AddNoise, mask: Lowers) -> Observed:
+    """What is known before the noise; columns whose noise is correlated go together."""
+    n, k = observed.n, len(step.columns)
+    if step.common and n > 1:
+        raise UnsupportedError(
+            f"{mask} has no likelihood entry by entry: one draw of noise is common to all records",
+            do=f"Use Noise(variance=...) without common, or a NormalBelief with engine=Exact(), {MEASURE}",
+        )
+    if step.rows is not None:
+        _labels(observed, step)
+        observed.refuse_uneven(mask)
+    matrices = step.of_rows(n)
+    if np.any(matrices[:, ~np.eye(k, dtype=bool)] != 0):
+        return _correlated(observed, step, mask, matrices)
+    sd = np.broadcast_to(np.sqrt(np.diagonal(matrices, axis1=1, axis2=2)), (n, k))
+    if step.size is not None:
+        return _sized(observed, step, mask, sd)
+    plain = step.kind.name == "normal"
+    averaged = [
+        j for j, p in enumerate(step.columns) if observed.averages is not None and observed.averages.members[:, p].any()
+    ]
+    joint = [j for j, p in enumerate(step.columns) if observed.joint is not None and p in observed.joint.columns]
+    if averaged:
+        observed = _onto_averages(observed, step, mask, averaged, sd)
+    if joint:
+        if not plain or not np.isfinite(sd[:, joint]).all():
+            observed.refuse_joint(mask, step.columns)
+        observed = _add(observed, _diagonal(sd, step.columns, joint, observed.k))
+    single = [j for j in range(k) if j not in averaged and j not in joint]
+
+    def change(j: int, column: Observation) -> Observation:
+        size = sd[:, single[j]]
+        if size.min() > 0 and size.max() < np.inf:
+            return column.before_noise(noise_law(step.kind, size))  # the common case: every entry has noise
+        return split(
+            n,
+            [
+                (np.isinf(size), lambda rows: Silent(len(rows))),
+                (size == 0, column.take),
+                (
+                    (size > 0) & np.isfinite(size),
+                    lambda rows: column.take(rows).before_noise(noise_law(step.kind, size[rows])),
+                ),
+            ],
+        )
+
+    return observed.each(mask, [step.columns[j] for j in single], change)
+
+
+def _onto_averages(observed: Observed, step: AddNoise, mask: Lowers, averaged: list[int], sd: Array) -> Observed:
+    """Noise before an average: the average carries its own average."""
+    assert observed.averages is not None
+    told = any(not np.all(observed.columns[step.columns[j]].silent) for j in averaged)
+    if step.kind.name != "normal" or told or not np.isfinite(sd[:, averaged]).all():
+        raise UnsupportedError(
+            f"{mask} before an average has no likelihood here",
+            do=f"Use plain normal noise without bounds before Microaggregate, {MEASURE}",
+        )
+    noise = _diagonal(sd, step.columns, averaged, observed.k)
+    return observed.replace(averages=observed.averages.add_noise(noise))
+
+
+def _diagonal(sd: Array, positions: Sequence[int], chosen: list[int], k: int) -> Array:
+    """Covariances of shape (n or 1, k, k) from the sds of some columns."""
+    out = np.zeros((len(sd), k, k))
+    for j in chosen:
+        out[:, positions[j], positions[j]] = sd[:, j] ** 2
+    return out[:1] if np.all(out == out[:1]) else out
+
+
+def _add(observed: Observed, covariance: Array) -> Observed:
+    joint = observed.joint
+    assert joint is not None
+    total = joint.covariance + covariance
+    return observed.replace(
+        joint=JointNormal(joint.centre, total[:1] if np.all(total == total[:1]) else total, joint.columns)
+    )
+
+
+def _correlated(observed: Observed, step: AddNoise, mask: Lowers, matrices: Array) -> Observed:
+    """Noise that is correlated across columns; ``matrices`` has shape (n or 1, k, k)."""
+    if step.obstacle is not None:
+        raise UnsupportedError(
+            f"{mask} is correlated across columns, and {step.obstacle}: it has no likelihood here",
+            do="Use a diagonal covariance (or variance=), or normal noise",
+        )
+    at = np.array(step.columns)
+    whole = np.zeros((len(matrices), observed.k, observed.k))
+    whole[:, at[:, None], at] = matrices
+    whole = whole[:1] if np.all(whole == whole[:1]) else whole
+    averages = observed.averages
+    if averages is not None and averages.members[:, at].any():
+        told = any(not np.all(observed.columns[p].silent) for p in step.columns)
+        if told or not averages.members[:, at].any(axis=0).all():
+            raise UnsupportedError(
+                f"{mask} is correlated across columns of which only some were averaged",
+                do="Average all of them, or use variance=",
+            )
+        return observed.replace(averages=averages.add_noise(whole))
+    return _add(observed.joined(mask, step.columns), whole)
+
+
+def _sized(observed: Observed, step: AddNoise, mask: Lowers, base: Array) -> Observed:
+    """Noise whose size depends on the value, times ``base``."""
+    assert step.size is not None
+    size = partial(_size_at, step.size)
+
+    def change(j: int, column: Observation) -> Observation:
+        def noisy(rows: Any) -> Observation:
+            part = column.take(rows)
+            at = part.known[~np.isnan(part.known)]
+            if len(at) and np.any(np.asarray(size(at, NUMPY)) == 0):
+                raise refuse_no_noise(f"The size of {mask}")
+            return part.before_kernel(Sized(noise_law(step.kind, np.ones(len(rows))), base[rows, j], size))
+
+        own = base[:, j]
+        cases = [
+            (np.isinf(own), lambda rows: Silent(len(rows))),
+            (own == 0, column.take),
+            ((own > 0) & np.isfinite(own), noisy),
+        ]
+        return split(observed.n, cases)
+
+    return observed.each(mask, step.columns, change)
+
+
+def _size_at(size: SizeOf, x: Any, math: Any) -> Any:
+    """The standard deviation at x, in numpy or PyTensor."""
+    found: Any = 1.0
+    if size.function is not None:
+        found = _call(size.function, x, math, size.unit)
+        found = math.sqrt(found) if size.unit == "variance" else found
+    if size.where is not None:
+        found = found * math.where(_call(size.where, x, math, "where"), np.sqrt(size.times), 1.0)
+    return found
+
+
+def _call(function: Callable[[Any], Any], x: Any, math: Any, name: str) -> Any:
+    """A user's function of a column's values, for values of any shape, or for tensors if it can take them."""
+    if math is NUMPY:
+        flat = np.ravel(x)
+        answer = np.asarray(function(flat.copy()))
+        if answer.shape not in ((), flat.shape):
+            raise InputError(
+                f"{name} must give back one number per value", f"shape {answer.shape}", "Write it with array operations"
+            )
+        answer = answer if name == "where" else as_float_array(f"{name}(x)", answer)
+        return np.broadcast_to(answer, flat.shape).reshape(np.shape(x))
+    try:
+        return math.asarray(function(x))
+    except Exception as error:
+        raise UnsupportedError(
+            f"The function given as {name} works on numpy arrays but not on PyTensor variables ({type(error).__name__})",
+            do="Write it with plain operators (0.1 * abs(x), x > 35_000), or integrate the records out",
+        ) from None
+
+
+LIKELIHOOD: dict[type[Step], Callable[[Observed, Any, Any], Observed]] = {
+    Drop: _drop,
+    AddNoise: _noise,
+    Multiply: _multiply,
+    ClipTo: _map,
+    RoundTo: _round,
+    Cut: _map,
+    Matrix: _matrix,
+    AverageRows: _average,
+    MeanOfTail: _mean_of_tail,
+    SampleRows: _sample,
+    PermuteRows: lambda observed, step, mask: observed.replace(shuffled=True),
+    OwnLaw: _own,
+}
+"""What is known before each step; other steps have no likelihood."""

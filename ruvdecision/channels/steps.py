@@ -1,0 +1,623 @@
+"""The elementary things that a mask does to the records. A mask's law is its steps, and channels read nothing else.
+
+A mask says ``steps(about, numbers)``: ``about`` is what is known of the file beforehand and moves forward with every step,
+``numbers`` holds one row per mask of a family. `resolve` lowers a whole chain. Readers (`ruvdecision.channels.linear`, `finite`,
+`likelihood`) interpret the steps; a step that a reader cannot take is refused in the name of its mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import as_float_array, check_columns
+from ..errors import InputError
+from ..protocols import Array
+from .layout import Partition
+
+__all__ = [
+    "TOLERANCE",
+    "About",
+    "AddNoise",
+    "AverageRows",
+    "ClipTo",
+    "Cut",
+    "Drop",
+    "Entrywise",
+    "FactorKind",
+    "Matrix",
+    "MeanOfTail",
+    "Multiply",
+    "NoiseKind",
+    "Opaque",
+    "OwnLaw",
+    "PermuteRows",
+    "RoundTo",
+    "SampleRows",
+    "SizeOf",
+    "Step",
+    "about_after",
+    "resolve",
+]
+
+Ints = NDArray[np.int64]
+Labels = tuple[Hashable, ...]
+
+TOLERANCE = 1e-9
+"""Relative: a released number is a multiple, a label or an average if it differs from one by no more than this."""
+
+
+@dataclass(frozen=True, eq=False)
+class About:
+    """What is known of a file beforehand: never its values.
+
+    ``covariance`` is that of a record, of the data where there are some, otherwise of the belief. ``levels`` has the categories of
+    each column: None for numbers, an empty tuple for categories that are not known. ``touched`` says that values were altered.
+    """
+
+    n: int
+    names: tuple[Any, ...]
+    covariance: Array | None = None
+    levels: tuple[Labels | None, ...] = ()
+    touched: bool = False
+
+    @property
+    def k(self) -> int:
+        """Number of columns."""
+        return len(self.names)
+
+    def positions(self, columns: Any) -> tuple[int, ...]:
+        """Positions of the named columns; all of them for None."""
+        return tuple(range(self.k)) if columns is None else tuple(check_columns("columns", columns, self.names))
+
+    def categories(self, column: int) -> Labels | None:
+        """Categories of one column, None if it holds numbers."""
+        return self.levels[column] if self.levels else None
+
+    def with_levels(self, new: dict[int, Labels | None]) -> About:
+        """After a step that altered some columns."""
+        levels = tuple(new.get(j, self.categories(j)) for j in range(self.k))
+        return replace(self, touched=True, levels=levels if any(v is not None for v in levels) else ())
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Step:
+    """One elementary step: its columns by position, and how it tells rows apart (None: all alike)."""
+
+    columns: tuple[int, ...] = ()
+    rows: Partition | None = None
+
+    not_linear: ClassVar[str | None] = None
+    """Why a release is not linear in the records after this step."""
+
+    def after(self, about: About) -> About:
+        """What is known of the file that comes out."""
+        return replace(about, touched=True)
+
+    def order(self, n: int, rng: np.random.Generator) -> Ints | None:
+        """Which of n rows come out, drawn now, or None if all stay in their place."""
+        return None
+
+    def apply(self, values: Array, rng: np.random.Generator) -> Array:
+        """New values of the step's columns; missing ones stay missing."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Drop(Step):
+    """Entries are not released: in all rows, or in those with label 1."""
+
+    def after(self, about: About) -> About:
+        return about
+
+    def apply(self, values: Array, rng: np.random.Generator) -> Array:
+        gone = True if self.rows is None else (self.rows.each() == 1)[:, None]
+        return np.where(gone, np.nan, values)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SampleRows(Step):
+    """A random sample of ``kept`` rows, in their order; ``rows`` is None if all are kept."""
+
+    kept: int
+
+    def after(self, about: About) -> About:
+        return about if self.rows is None else replace(about, n=self.kept, touched=True)
+
+    def order(self, n: int, rng: np.random.Generator) -> Ints:
+        return np.sort(rng.choice(n, size=self.kept, replace=False))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PermuteRows(Step):
+    """The rows are put in random order."""
+
+    def after(self, about: About) -> About:
+        return about
+
+    def order(self, n: int, rng: np.random.Generator) -> Ints:
+        return rng.permutation(n)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AverageRows(Step):
+    """Entries become the mean of their group (over those that are there); ``rows`` are the groups, None if each is one row."""
+
+    def after(self, about: About) -> About:
+        return about if self.rows is None else about.with_levels(dict.fromkeys(self.columns))
+
+    def apply(self, values: Array, rng: np.random.Generator) -> Array:
+        if self.rows is None:
+            return values
+        label = self.rows.each()
+        there = ~np.isnan(values)
+        out = np.empty_like(values)
+        for j in range(values.shape[1]):
+            total = np.bincount(label, weights=np.where(there[:, j], values[:, j], 0.0))
+            count = np.bincount(label, weights=there[:, j])
+            out[:, j] = np.where(there[:, j], (total / np.maximum(count, 1))[label], np.nan)
+        return out
+
+
+# -- noise -----------------------------------------------------------------------------------------------
+
+
+class NoiseKind(NamedTuple):
+    """The law of noise with mean zero and variance one: "normal", "laplace", "t" or "mixture" with its own numbers."""
+
+    name: str = "normal"
+    df: float | None = None
+    weights: tuple[float, ...] | None = None
+    centres: tuple[float, ...] | None = None
+
+    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Independent draws."""
+        if self.name == "laplace":
+            return rng.laplace(scale=np.sqrt(0.5), size=shape)
+        if self.name == "t":
+            assert self.df is not None
+            return rng.standard_t(self.df, size=shape) * np.sqrt((self.df - 2.0) / self.df)
+        if self.name == "mixture":
+            centres, weights = np.asarray(self.centres), np.asarray(self.weights)
+            component = np.searchsorted(np.cumsum(weights)[:-1], rng.random(shape), side="right")
+            return np.asarray(centres[component] + np.sqrt(1.0 - weights @ centres**2) * rng.standard_normal(shape))
+        return rng.standard_normal(shape)
+
+
+NORMAL = NoiseKind()
+
+
+@dataclass(frozen=True)
+class SizeOf:
+    """The standard deviation of noise as a function of the value: ``function`` gives it, or its square.
+
+    Where ``where`` holds, the variance is ``times`` as large.
+    """
+
+    function: Callable[[Any], Any] | None
+    unit: str
+    where: Callable[[Any], Any] | None = None
+    times: float = 1.0
+
+    def of(self, values: Array) -> Array:
+        """Standard deviations for values of several columns, each of them handed over by itself; 0 where one is missing."""
+        n, known = len(values), ~np.isnan(values)
+        out = np.ones_like(values)
+        if self.function is not None:
+            for j in range(values.shape[1]):
+                answer = as_float_array(f"{self.unit}(x)", self.function(values[:, j].copy()))
+                if answer.shape not in ((), (n,)):
+                    raise InputError(
+                        f"{self.unit} must give back one number per value",
+                        f"shape {answer.shape}",
+                        "Write it with array operations, sd=lambda x: 0.1 * np.abs(x)",
+                    )
+                out[:, j] = answer
+            if not np.all(out[known] >= 0):
+                raise InputError(
+                    f"{self.unit} must give back numbers of at least 0",
+                    f"{int(np.sum(~(out[known] >= 0)))} others",
+                    "Take its absolute value",
+                )
+            out = np.where(known, out, 0.0)
+            out = np.sqrt(out) if self.unit == "variance" else out
+        if self.where is not None:
+            for j in range(values.shape[1]):
+                chosen = np.asarray(self.where(values[:, j].copy()))
+                if chosen.shape != (n,) or chosen.dtype != bool:
+                    raise InputError(
+                        "where must give back one boolean per record",
+                        f"shape {chosen.shape} of {chosen.dtype}",
+                        "Write where=lambda x: x > 35_000",
+                    )
+                out[:, j] *= np.sqrt(np.where(chosen, self.times, 1.0))
+        return out
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AddNoise(Step):
+    """Noise with mean zero. ``covariance`` has shape (masks or 1, kinds of rows, columns, columns): rows with label i have kind i.
+
+    An infinite variance wipes the column out. ``size``, a function of the value, multiplies the noise. ``common`` is one draw for
+    the whole file.
+    """
+
+    covariance: Array
+    kind: NoiseKind = NORMAL
+    common: bool = False
+    size: SizeOf | None = None
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why the release is not linear in the records plus normal noise, or None if it is."""
+        if self.kind.name != "normal":
+            return f"its noise is {self.kind.name}, not normal"
+        return None if self.size is None else "the size of its noise depends on the values"
+
+    def after(self, about: About) -> About:
+        return about.with_levels(dict.fromkeys(self.columns))
+
+    def of_rows(self, n: int) -> Array:
+        """The first mask's covariance of every row, shape (n, columns, columns), or (1, ...) if it is the same for all."""
+        return self.covariance[0] if self.rows is None else self.covariance[0, self.rows.each()]
+
+    def standard_deviations(self, n: int) -> Array | None:
+        """Those of every entry, shape (n or 1, columns), where columns are independent; else None."""
+        matrices = self.of_rows(n)
+        off = ~np.eye(len(self.columns), dtype=bool)
+        return None if np.any(matrices[:, off] != 0) else np.sqrt(np.diagonal(matrices, axis1=1, axis2=2))
+
+    def apply(self, values: Array, rng: np.random.Generator) -> Array:
+        n, k = values.shape
+        matrices = self.of_rows(n)
+        wiped = np.isinf(np.diagonal(matrices, axis1=1, axis2=2))
+        finite = np.where(wiped[:, :, None] | wiped[:, None, :], 0.0, matrices)
+        noise = self.kind.draw((1 if self.common else n, k), rng)
+        if self.size is not None:
+            sd = self.size.of(values)
+            wiped = wiped | np.isinf(sd)
+            noise = noise * np.where(np.isinf(sd), 0.0, sd)
+        if len(finite) == 1 and not np.any(finite[0][~np.eye(k, dtype=bool)]):
+            noise = noise * np.sqrt(np.diag(finite[0]))
+        else:
+            found, vectors = np.linalg.eigh(finite)
+            root = (vectors * np.sqrt(np.clip(found, 0.0, None))[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+            noise = np.einsum("nk,nkl->nl", noise, np.broadcast_to(root, (len(noise), k, k)))
+        return np.where(wiped, np.nan, values + noise)
+
+
+class FactorKind(NamedTuple):
+    """The law of a factor with mean one: "normal", "lognormal", "mixture" around 1 - away and 1 + away, or "split"."""
+
+    name: str
+    sd: float = 0.0
+    away: float = 0.0
+    least: float = 0.0
+    most: float = 0.0
+
+    def draw(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
+        """Independent draws."""
+        if self.name == "split":
+            u = rng.random(shape)
+            side = np.where(u < 0.5, -1.0, 1.0)
+            # The same number decides side and distance: u is uniform again after its first binary digit is taken off.
+            return 1.0 + side * (self.least + (self.most - self.least) * np.where(u < 0.5, 2 * u, 2 * u - 1))
+        if self.name == "mixture":
+            side = np.where(rng.random(shape) < 0.5, -1.0, 1.0)
+            return 1.0 + side * self.away + self.sd * rng.standard_normal(shape)
+        z = rng.standard_normal(shape)
+        if self.name == "lognormal":
+            variance = np.log1p(self.sd**2)
+            return np.asarray(np.exp(np.sqrt(variance) * z - variance / 2))
+        return 1.0 + self.sd * z
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Multiply(Step):
+    """Values are multiplied by random factors; with ``common`` one factor for all columns of a record."""
+
+    not_linear: ClassVar[str | None] = "values are multiplied by noise"
+
+    factor: FactorKind
+    common: bool = False
+
+    def after(self, about: About) -> About:
+        return about.with_levels(dict.fromkeys(self.columns))
+
+    def apply(self, values: Array, rng: np.random.Generator) -> Array:
+        return values * self.factor.draw((len(values), 1 if self.common else values.shape[1]), rng)
+
+
+# -- entry by entry --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Entrywise(Step):
+    """A step of each entry by itself: `moves` says what may become of one value, with which chance."""
+
+    def moves(self, value: Any, place: int) -> list[tuple[Any, float]]:
+        """What may become of a value in the column at this place of ``columns``."""
+        raise NotImplementedError
+
+    def after(self, about: About) -> About:
+        new: dict[int, Labels | None] = {}
+        for place, column in enumerate(self.columns):
+            old = about.categories(column)
+            found = [] if not old else [v for value in old for v, _ in self.moves(value, place)]
+            new[column] = self.outputs(old) if not found else tuple(dict.fromkeys(found))
+        return about.with_levels(new)
+
+    def outputs(self, old: Labels | None) -> Labels | None:
+        """Categories that come out if those that go in are not known."""
+        return old
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Numeric(Entrywise):
+    """A step of numbers that draws nothing."""
+
+    def moves(self, value: Any, place: int) -> list[tuple[Any, float]]:
+        row = np.zeros((1, len(self.columns)))
+        row[0, place] = as_number(value)
+        return [(float(self.apply(row, np.random.default_rng(0))[0, place]), 1.0)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClipTo(_Numeric):
+    """Values beyond a bound are set to it; ``lower`` and ``upper`` have one number per column and may be infinite."""
+
+    not_linear: ClassVar[str | None] = "values beyond a bound are set to it"
+
+    lower: Array
+    upper: Array
+
+    def apply(self, values: Array, rng: np.random.Generator) -> Array:
+        return np.clip(values, self.lower, self.upper)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RoundTo(_Numeric):
+    """Values become multiples of a base, the nearest or one of the two nearest at random; ``base`` has one number per column."""
+
+    not_linear: ClassVar[str | None] = "values are rounded"
+
+    base: Array
+    random: bool = False
+
+    def moves(self, value: Any, place: int) -> list[tuple[Any, float]]:
+        if not self.random:
+            return super().moves(value, place)
+        base = self.base[place]
+        ratio = as_number(value) / base
+        nearest, below = np.rint(ratio), np.floor(ratio)
+        if abs(ratio - nearest) <= TOLERANCE * max(abs(nearest), 1.0):
+            return [(float(multiples_of(nearest, base)), 1.0)]
+        up = float(ratio - below)
+        return [(float(multiples_of(below, base)), 1.0 - up), (float(multiples_of(below + 1, base)), up)]
+
+    def apply(self, values: Array, rng: np.random.Generator) -> Array:
+        with np.errstate(over="ignore"):  # beyond the range of numbers a value is a multiple, see below
+            ratio = values / self.base
+        nearest = np.rint(ratio)
+        if self.random:
+            lower = np.floor(ratio)
+            with np.errstate(invalid="ignore"):  # infinite values are their own multiples
+                up = rng.random(values.shape) < ratio - lower
+                # 0.3 / 0.1 is not 3 in binary, yet 0.3 is a multiple of 0.1 and stays.
+                multiple = np.abs(ratio - nearest) <= 1e-12 * np.maximum(np.abs(nearest), 1.0)
+            nearest = np.where(multiple, nearest, lower + up)
+        # Where a base is less than the last digit of a value, the value is a multiple of it.
+        return np.where(np.abs(ratio) >= 2.0**53, values, multiples_of(nearest, self.base))
+
+
+def multiples_of(count: Any, base: Any) -> Array:
+    """Multiples of the bases: 3 of 0.1 are 0.3, not 0.30000000000000004."""
+    with np.errstate(over="ignore", invalid="ignore"):  # of bases near the smallest number
+        inverse = np.rint(1.0 / base)
+        fraction = (base < 1) & (np.abs(1.0 / base - inverse) < 1e-9 * inverse)
+        return np.where(fraction, count / np.where(fraction, inverse, 1.0), count * base) + 0.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Cut(Entrywise):
+    """Numbers become intervals [a, b): between ``edges``, the last one closed, or of one ``width``.
+
+    ``label`` says what an interval is called: "interval" (its name), "midpoint", "lower", or a tuple with a name for each.
+    """
+
+    not_linear: ClassVar[str | None] = "numbers become intervals"
+
+    edges: tuple[float, ...] | None = None
+    width: float = 1.0
+    label: str | Labels = "interval"
+
+    @property
+    def named(self) -> bool:
+        """Whether what is released are names and not numbers."""
+        return not isinstance(self.label, str) or self.label == "interval"
+
+    def moves(self, value: Any, place: int) -> list[tuple[Any, float]]:
+        code, edges = self.codes(np.array([as_number(value)]), "of the belief")
+        return [(self.called(edges)[int(code[0])], 1.0)]
+
+    def outputs(self, old: Labels | None) -> Labels | None:
+        if not self.named:
+            return None
+        return () if self.edges is None else self.called(np.asarray(self.edges))
+
+    def codes(self, column: Array, name: Any) -> tuple[Ints, Array]:
+        """The interval of every number, 0 where it is missing, and the edges of the intervals."""
+        known = ~np.isnan(column)
+        if self.edges is not None:
+            edges = np.asarray(self.edges)
+            outside = known & ((column < edges[0]) | (column > edges[-1]))
+            if outside.any():
+                raise InputError(
+                    f"bins must cover column {name!r}",
+                    f"{int(outside.sum())} values outside [{edges[0]:g}, {edges[-1]:g}]",
+                    "Let the first edge be -inf and the last one inf",
+                )
+            inner = np.searchsorted(edges, np.where(known, column, edges[0]), side="right") - 1
+            return np.clip(inner, 0, len(edges) - 2), edges
+        if np.isinf(column).any():
+            raise InputError(
+                "Recode(width=...) cannot take infinite values",
+                f"some in column {name!r}",
+                "Use bins= with infinite ends",
+            )
+        with np.errstate(over="ignore"):
+            step = np.floor(np.where(known, column, column[known][0] if known.any() else 0.0) / self.width)
+        if np.abs(step).max() >= 2.0**53:
+            raise InputError(
+                f"width is too small beside the values of column {name!r} to tell intervals apart",
+                self.width,
+                "Use wider intervals",
+            )
+        first = int(step.min())
+        count = int(step.max()) - first + 1
+        if count > 1_000_000:
+            raise InputError(
+                "width must not cut the data into more than a million intervals", self.width, "Use wider intervals"
+            )
+        return (step - first).astype(np.int64), np.asarray(
+            (first + np.arange(count + 1)) * self.width, dtype=np.float64
+        )
+
+    def called(self, edges: Array) -> Labels:
+        """What the intervals between edges are called."""
+        if not isinstance(self.label, str):
+            return self.label
+        if self.label == "interval":
+            return tuple(_interval_names(edges, self.edges is not None))
+        number = edges[:-1] + (edges[1:] - edges[:-1]) / 2 if self.label == "midpoint" else edges[:-1]
+        return tuple(number.tolist())
+
+
+def _interval_names(edges: Array, closed: bool) -> list[str]:
+    """Names of intervals, closed on the left; the last one on both sides if ``closed``."""
+    shown = [f"{e:.10g}" for e in edges]
+    if len(set(shown)) < len(shown):
+        shown = [f"{e:.17g}" for e in edges]
+    names = []
+    for i, (a, b) in enumerate(pairwise(shown)):
+        start = "(" if a == "-inf" else "["
+        end = "]" if closed and i == len(shown) - 2 and b != "inf" else ")"
+        names.append(f"{start}{a}, {b}{end}")
+    return names
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Matrix(Entrywise):
+    """A category becomes one that is drawn from its row of a matrix.
+
+    ``whole``: the categories are whole records, for readers that take a record as one; then empty ``inputs`` are those that may go
+    in, in their order, and empty ``released`` the same.
+    """
+
+    not_linear: ClassVar[str | None] = "categories are drawn anew"
+
+    matrix: Array
+    inputs: Labels
+    released: Labels
+    whole: bool = False
+
+    def moves(self, value: Any, place: int) -> list[tuple[Any, float]]:
+        if value not in self.inputs:
+            raise InputError(
+                "The matrix has no row for a category that may go in", value, "Give categories= that name all of them"
+            )
+        row = self.matrix[self.inputs.index(value)]
+        return [(out, float(p)) for out, p in zip(self.released, row, strict=True) if p > 0]
+
+    def after(self, about: About) -> About:
+        rows = self.released
+        if not rows:
+            return replace(about, touched=True)
+        if self.whole and about.k > 1 and all(isinstance(v, tuple) and len(v) == about.k for v in rows):
+            columns = zip(*rows, strict=True)  # type: ignore[arg-type]
+            return about.with_levels({j: tuple(dict.fromkeys(c)) for j, c in enumerate(columns)})
+        return about.with_levels(dict.fromkeys(self.columns, tuple(dict.fromkeys(rows))))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MeanOfTail(Step):
+    """Values beyond a threshold become their mean; ``above`` says on which side. ``at`` has one number per column."""
+
+    not_linear: ClassVar[str | None] = "values beyond a threshold become their mean"
+
+    at: Array
+    above: bool
+
+    def apply(self, values: Array, rng: np.random.Generator) -> Array:
+        tail = values > self.at if self.above else values < self.at
+        count = np.maximum(tail.sum(axis=0), 1)
+        return np.where(tail, np.where(tail, values, 0.0).sum(axis=0) / count, values)
+
+
+# -- what steps do not say ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OwnLaw(Step):
+    """A user's mask that says its law itself: ``linear(channel, numbers)`` or ``log_likelihood(released, x, math)``."""
+
+    mask: Any
+    numbers: Array
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Opaque(Step):
+    """What only simulation knows: why, and what to do instead."""
+
+    why: str
+    do: str | None = None
+
+
+class Lowers(Protocol):
+    """What `resolve` asks of a mask."""
+
+    @property
+    def parts(self) -> Sequence[Any]: ...
+    @property
+    def technique(self) -> str: ...
+    @property
+    def numbers(self) -> tuple[float, ...]: ...
+
+
+class Resolved(NamedTuple):
+    """A step, the mask that it belongs to, and what is known of the file before it."""
+
+    step: Any
+    mask: Any
+    about: About
+
+
+def resolve(mask: Lowers, about: About, numbers: Array | None = None) -> list[Resolved]:
+    """The steps of a mask or chain, in order; ``numbers`` has one row per mask of the family."""
+    if numbers is None:
+        numbers = np.array([mask.numbers], dtype=np.float64)
+    found, start = [], 0
+    for part in mask.parts:
+        stop = start + len(part.numbers)
+        for step in part.steps(about, numbers[:, start:stop]):
+            found.append(Resolved(step, part, about))
+            about = step.after(about)
+        start = stop
+    return found
+
+
+def about_after(found: Sequence[Resolved], about: About) -> About:
+    """What is known of the file after all steps; ``about`` is what was known before them."""
+    return found[-1].step.after(found[-1].about) if found else about  # type: ignore[no-any-return]
+
+
+def as_number(value: Any) -> float:
+    """A value that a step of numbers takes."""
+    if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
+        return float(value)
+    raise InputError("A step of numbers needs numbers", "labels", "Use Recode(categories=...) or PRAM for labels")

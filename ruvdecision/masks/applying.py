@@ -1,0 +1,133 @@
+"""Steps applied to a file: values in the types of their columns, rows with their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..channels.steps import About, ClipTo, Cut, Drop, Matrix, PermuteRows, RoundTo, Step
+from ..errors import InputError
+from ..protocols import Array
+from .columnkinds import Ints, blanked, category_codes, kind_of, put, real_like
+from .frame import Frame
+
+__all__ = ["about_frame", "apply_step", "cut_column", "replace_keeping_integers"]
+
+
+def about_frame(frame: Frame) -> About:
+    """What a mask may know of a file beforehand: rows, names, and the categories of categorical columns."""
+    names = frame.labels.columns
+    if frame.plain:
+        return About(frame.n, tuple(names))
+    levels = []
+    for i in range(len(names)):
+        column = frame.table.iloc[:, i]
+        categorical = isinstance(column.dtype, pd.CategoricalDtype)
+        unknown = () if kind_of(column) in ("category", "boolean") else None
+        levels.append(tuple(column.cat.categories) if categorical else unknown)
+    return About(frame.n, tuple(names), levels=tuple(levels) if any(v is not None for v in levels) else ())
+
+
+def apply_step(step: Step, frame: Frame, rng: np.random.Generator, who: str) -> tuple[Frame, Ints | None]:
+    """The file after a step, and which of its rows stand where, None if all stay in their place."""
+    order = step.order(frame.n, rng)
+    if order is not None:
+        if not isinstance(step, PermuteRows):
+            return frame.take(order), order
+        # The index keeps its labels in their old order: it is the records that move.
+        table = pd.DataFrame(frame.table.iloc[order]).set_axis(frame.table.index, axis=0)
+        return Frame(table, frame.kind, frame.dtype), order
+    return APPLY.get(type(step), _numbers)(frame, step, rng, who), None
+
+
+def _numbers(frame: Frame, step: Step, rng: np.random.Generator, who: str) -> Frame:
+    values, positions = _values(frame, step, who)
+    return frame.replace(step.apply(values, rng), positions)
+
+
+def _whole_numbers(frame: Frame, step: Step, rng: np.random.Generator, who: str) -> Frame:
+    values, positions = _values(frame, step, who)
+    return replace_keeping_integers(frame, step.apply(values, rng), positions)
+
+
+def _values(frame: Frame, step: Step, who: str) -> tuple[Array, list[int]]:
+    every = step.columns == tuple(range(len(frame.columns)))
+    return frame.numeric(who, None if every else [frame.columns[i] for i in step.columns], missing=True)
+
+
+def _drop(frame: Frame, step: Drop, rng: np.random.Generator, who: str) -> Frame:
+    blank = np.ones(frame.n, dtype=bool) if step.rows is None else step.rows.each() == 1
+    return put(frame, {i: blanked(frame.table.iloc[:, i], blank, frame.kind) for i in step.columns})
+
+
+def _cut(frame: Frame, step: Cut, rng: np.random.Generator, who: str) -> Frame:
+    values, positions = _values(frame, step, who)
+    return put(frame, {i: cut_column(step, values[:, j], frame.table.iloc[:, i]) for j, i in enumerate(positions)})
+
+
+def cut_column(step: Cut, column: Array, old: pd.Series[Any]) -> Any:
+    """Numbers as intervals: ordered categories, or numbers in the type of the old column."""
+    known = ~np.isnan(column)
+    code, edges = step.codes(column, old.name)
+    called = step.called(edges)
+    if not step.named:
+        return real_like(np.where(known, np.array(called)[code], np.nan), old)
+    return pd.Categorical.from_codes(np.where(known, code, -1), categories=pd.Index(list(called)), ordered=True)
+
+
+def _matrix(frame: Frame, step: Matrix, rng: np.random.Generator, who: str) -> Frame:
+    """Categories drawn from their rows; a column keeps its type if it holds no others than before."""
+    new = {}
+    running = np.cumsum(step.matrix, axis=1)
+    released = np.empty(len(step.released), dtype=object)
+    released[:] = list(step.released)
+    for i in step.columns:
+        column = frame.table.iloc[:, i]
+        codes, names = category_codes(column)
+        place = np.array([step.inputs.index(v) if v in step.inputs else -1 for v in names] + [-1], dtype=np.int64)
+        rows = place[codes]
+        if np.any((rows < 0) & (codes >= 0)):
+            raise InputError(
+                f"Column {column.name!r} has values that are no category of {who}", "others", "Name all categories"
+            )
+        drawn = (running[rows] <= (rng.random(frame.n) * running[rows, -1])[:, None]).sum(axis=1)
+        values = pd.Series(np.where(codes < 0, np.nan, released[np.minimum(drawn, len(released) - 1)]))
+        new[i] = values.infer_objects().array
+    return put(frame, new)
+
+
+def replace_keeping_integers(frame: Frame, values: Array, positions: list[int]) -> Frame:
+    """Replace columns; an integer column stays one where all its new values are whole numbers of its range."""
+    new: dict[int, Any] = {}
+    for j, position in enumerate(positions):
+        old, column = frame.table.iloc[:, position], values[:, j]
+        known = column[~np.isnan(column)]
+        if pd.api.types.is_integer_dtype(old.dtype) and np.all(known == np.rint(known)) and _fits(known, old.dtype):
+            complete = len(known) == len(column)
+            new[position] = (
+                column.astype(np.int64).astype(old.dtype)
+                if complete and isinstance(old.dtype, np.dtype)
+                else pd.array(column, dtype="Float64").astype(old.dtype)
+            )
+        else:
+            new[position] = real_like(column, old)
+    return put(frame, new)
+
+
+def _fits(whole: Array, dtype: Any) -> bool:
+    """Whether whole numbers lie in the range of an integer type, and are small enough to be known to the last digit."""
+    limits = np.iinfo(dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", np.int64))
+    return bool(np.all((np.abs(whole) < 2.0**53) & (whole >= float(limits.min)) & (whole <= float(limits.max))))
+
+
+APPLY: dict[type[Step], Callable[[Frame, Any, np.random.Generator, str], Frame]] = {
+    Drop: _drop,
+    ClipTo: _whole_numbers,
+    RoundTo: _whole_numbers,
+    Cut: _cut,
+    Matrix: _matrix,
+}
+"""How steps keep the types of columns; the others give real numbers."""
