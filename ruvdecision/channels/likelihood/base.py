@@ -94,7 +94,7 @@ class Observation:
         return np.full(self.n, np.nan)
 
     @property
-    def silent(self) -> Any:
+    def uninformative(self) -> Any:
         """Which entries the release tells nothing about; booleans of shape (n,)."""
         return np.zeros(self.n, dtype=bool)
 
@@ -132,7 +132,7 @@ class Observation:
     def scale(self) -> Array:
         """Length over which the likelihood changes: the noise's standard deviation, the width of an interval.
 
-        Inf if silent.
+        Inf if uninformative.
         """
         low, high = self.window(0.5)
         with np.errstate(invalid="ignore"):
@@ -140,7 +140,7 @@ class Observation:
 
     @property
     def normal(self) -> tuple[Array, Array] | None:
-        """Centre and variance if the likelihood is normal in x for every entry: 0 is known, inf is silent.
+        """Centre and variance if the likelihood is normal in x for every entry: 0 is known, inf is uninformative.
 
         Else None.
         """
@@ -161,9 +161,9 @@ class Observation:
 
     def before_kernel(self, kernel: Kernel) -> Observation:
         """What is known about x if this is known about y, drawn from a density p(y | x)."""
-        from .smear import Smear
+        from .convolved import Convolved
 
-        return Smear(self, kernel)
+        return Convolved(self, kernel)
 
     def before_map(self, function: Map) -> Observation:
         """What is known about x if this is known about y = g(x)."""
@@ -171,7 +171,7 @@ class Observation:
 
     def before_own(self, mask: Any, column: Any) -> Observation:
         """What is known about x if this is known about the release of a user's mask with its own likelihood."""
-        if bool(np.all(self.silent)):
+        if bool(np.all(self.uninformative)):
             return self
         raise UnsupportedError(
             f"{mask} says how likely a released value is, but a later mask of the chain alters that value",

@@ -37,8 +37,8 @@ def nodes(observation: Observation, low: Any, high: Any, panels: int = 8, order:
     order : int, default 16
         Nodes per panel.
 
-    >>> from .seen import NormalSeen
-    >>> x, logw = nodes(NormalSeen([1.0], [4.0]), -50, 50)
+    >>> from .noisy import NormalValue
+    >>> x, logw = nodes(NormalValue([1.0], [4.0]), -50, 50)
     >>> float(np.sum(np.exp(logw) * x).round(9))
     1.0
     """

@@ -33,8 +33,8 @@ class RandomMultiple(Observation):
 
     @classmethod
     def of(cls, later: Observation, base: Array) -> Observation:
-        """The observation, or silence if ``later`` is silent; known multiples are put exactly in their place."""
-        if np.all(later.silent):
+        """The observation, or ``later`` itself if it is uninformative; known multiples are put exactly in their place."""
+        if np.all(later.uninformative):
             return later
         if not np.isnan(later.known).any():
             later = Known(Multiples(base).counts(later.known) * base)

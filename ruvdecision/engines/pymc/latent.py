@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...beliefs.pymc import keeping_starts, quiet
-from ...channels.likelihood import Observed, tensor_math
+from ...channels.likelihood import ReleaseLikelihood, tensor_math
 from ...errors import InputError, UnsupportedError
 from ...posteriors import Drawn
 from ...protocols import Array, Posterior
@@ -36,13 +36,13 @@ class Latent:
     """A model whose records are sampled, for one release."""
 
     compiled: CompiledModel
-    observed: Observed
+    observed: ReleaseLikelihood
     reason: str
 
     # -- the release as data -----------------------------------------------------------------------------
 
     @staticmethod
-    def shape_of(observed: Observed) -> str:
+    def shape_of(observed: ReleaseLikelihood) -> str:
         """Releases alike in this share a compiled model.
 
         Normal noise is data, any other likelihood is part of the model.
@@ -57,7 +57,7 @@ class Latent:
                 ~np.isnan(column.known),
                 np.isfinite(column.low),
                 np.isfinite(column.high),
-                np.asarray(column.silent),
+                np.asarray(column.uninformative),
             ]
             for array in (
                 marks
@@ -319,7 +319,7 @@ class Latent:
                 )
                 total = total + pt.sum(symbols[f"told{j}"] * logs)
                 continue
-            rows = np.flatnonzero(np.isnan(column.known) & ~np.asarray(column.silent))
+            rows = np.flatnonzero(np.isnan(column.known) & ~np.asarray(column.uninformative))
             if len(rows):
                 total = total + pt.sum(column.take(rows).log(records[rows, j], tensor_math()))
         a = self.observed.averages

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...beliefs.pymc import PyMCBelief
-from ...channels.likelihood import Observed, Silent, observe
+from ...channels.likelihood import ReleaseLikelihood, Uninformative, observe
 from ...checks import check_number
 from ...errors import InputError, RuvError, UnsupportedError
 from ...masks.base import Batch
@@ -234,9 +234,9 @@ class Quadrature:
         missing = [float("nan")] * len(users)
         if compiled.improper:
             return missing
-        silent = Observed(tuple(Silent(compiled.n) for _ in range(compiled.k)))
+        uninformative = ReleaseLikelihood(tuple(Uninformative(compiled.n) for _ in range(compiled.k)))
         try:
-            ((_, levels),) = levels_of(compiled, [silent])
+            ((_, levels),) = levels_of(compiled, [uninformative])
             return [float(answer.value[0]) for answer in self._solved(levels, users)[0]]
         except (InputError, UnsupportedError):
             # A prior so wide that its moments are beyond numbers, or a density that only the release makes simple.

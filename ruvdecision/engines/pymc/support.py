@@ -106,7 +106,7 @@ class Reach:
 
         None if that takes more than ``largest`` points.
         """
-        told = np.flatnonzero(~np.asarray(column.silent))
+        told = np.flatnonzero(~np.asarray(column.uninformative))
         if not len(told) or self.values is not None:
             return self
         part = column.take(told)
@@ -166,7 +166,7 @@ def find_reach(compiled: CompiledModel, column: Observation, place: int = 0) -> 
     The parameters are first fitted to the middle of what is known about each record, as if that were the record: rough,
     but noise only widens it. ``place`` is the column among those of the model.
     """
-    told = np.flatnonzero(~np.asarray(column.silent))
+    told = np.flatnonzero(~np.asarray(column.uninformative))
     middle = _middles(column.take(told)) if len(told) else np.empty(0)
     cloud = _cloud(compiled, told, np.round(middle) if compiled.discrete else middle, place)
     if compiled.discrete:
@@ -180,7 +180,7 @@ def reach_at(
     """Where the records of a column can lie for these parameters."""
     if compiled.discrete:
         return old if old is not None else _counts(compiled, theta, column, place)
-    told = np.flatnonzero(~np.asarray(column.silent))
+    told = np.flatnonzero(~np.asarray(column.uninformative))
     return _cover(compiled, theta, _middles(column.take(told)) if len(told) else np.empty(0), place)
 
 
@@ -199,7 +199,7 @@ def middle_of_released(column: Observation) -> tuple[float, float]:
 
     0 and 1 for none.
     """
-    told = np.flatnonzero(~np.asarray(column.silent))
+    told = np.flatnonzero(~np.asarray(column.uninformative))
     middle = _middles(column.take(told)) if len(told) else np.zeros(0)
     if not len(middle):
         return 0.0, 1.0
@@ -363,7 +363,7 @@ def _counts(compiled: CompiledModel, theta: Theta, column: Observation, place: i
     if column.support is not None:
         values = np.asarray(column.support, dtype=np.float64)
         return Reach(Line(), float(values[0]), float(values[-1]), values=values)
-    told = np.flatnonzero(~np.asarray(column.silent))
+    told = np.flatnonzero(~np.asarray(column.uninformative))
     if not len(told):
         return Reach(Line(), 0.0, 1.0, values=np.arange(2.0))
     low, high = column.take(told).window()
@@ -395,7 +395,7 @@ def find_line(compiled: CompiledModel, observed: Any) -> Line:
     theta = compiled.natural(u)
     lines = []
     for j, column in enumerate(observed.columns):
-        told = np.flatnonzero(~np.asarray(column.silent))
+        told = np.flatnonzero(~np.asarray(column.uninformative))
         middle = _middles(column.take(told)) if len(told) else np.zeros(1)
         lines.append(_ends(compiled, theta, float(np.median(middle)), float(np.ptp(middle)) or 1.0, j))
     return Line(min(line.low for line in lines), max(line.high for line in lines))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...channels.likelihood import Observation, Observed, Silent
+from ...channels.likelihood import Observation, ReleaseLikelihood, Uninformative
 from ...errors import InputError, UnsupportedError
 from ...posteriors import Drawn, Finite, Gaussian, Mixture
 from ...protocols import Array, Posterior
@@ -38,7 +38,7 @@ class Given:
     """A release and weighted draws of the parameters: all that is needed for the law of any target."""
 
     compiled: CompiledModel
-    observed: Observed
+    observed: ReleaseLikelihood
     lines: tuple[Line, ...] | None
     """The ends between which the model's records of each column lie; None for normal records."""
     theta: Theta
@@ -217,7 +217,7 @@ class Given:
         return OneRecord(log_density, self._likelihood(row, column), self.lines[column], near, self._weights)
 
     def _likelihood(self, row: int | None, column: int) -> Observation:
-        return Silent(1) if row is None else self.observed.columns[column].take(np.array([row]))
+        return Uninformative(1) if row is None else self.observed.columns[column].take(np.array([row]))
 
     def _categories(self, seen: Observation, row: int | None, column: int) -> Finite:
         if seen.support is None:
