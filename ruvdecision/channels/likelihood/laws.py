@@ -280,7 +280,7 @@ class StudentLaw(Law):
         return math.where(narrow, close, math.log(math.maximum(apart, TINY)))
 
     def log_density_on_normal(self, gap: Array, sd: float) -> Array:
-        """A t variable is normal with a gamma precision; the trapezoidal rule in its logarithm is accurate to rounding."""
+        """A t variable is normal with a gamma precision; the trapezoidal rule in its logarithm is exact to rounding."""
         scale, df = float(self.spread[0]), self.df
         if sd < 1e-9 * scale:
             return np.asarray(self._standard(gap / scale, NUMPY) - np.log(scale))

@@ -19,7 +19,7 @@ from ...channels.likelihood import ReleaseLikelihood, tensor_math
 from ...errors import InputError, UnsupportedError
 from ...posteriors import Drawn
 from ...protocols import Array, Posterior
-from ...targets import BaseTarget, Files
+from ...targets import BaseTarget, Files, Kind
 from .model import CompiledModel
 from .nuts import Chains, Sampler
 from .support import Line, find_line
@@ -356,10 +356,12 @@ class Latent:
         return Drawn(self._values(target, values, files))
 
     def _values(self, target: BaseTarget, values: Mapping[str, Array], files: Array) -> Array:
-        do = "Records of this model depend on each other: add the new record to the model as a variable and ask for it"
-        found = target.in_files(
-            Files(files[..., 0] if self.compiled.scalar else files, values, do=f"{do} by Parameter(name)")
-        )
+        if target.asks(Kind.NEW):
+            raise UnsupportedError(
+                "Records of this model depend on each other, so a new one is not defined by it",
+                do="Add the new record to the model as a variable and ask for it by Parameter(name)",
+            )
+        found = target.in_files(Files(files[..., 0] if self.compiled.scalar else files, values))
         if not np.isfinite(found).all():
             raise InputError(
                 "The target must be a number for every value that is possible",
