@@ -94,7 +94,7 @@ class RandomMultiple(Observation):
 
 
 def log_chance_on_normal(gap: Array, sd: float, base: float) -> Array:
-    """Log chance that a normal value ``gap`` below a multiple of the base is rounded to it: E max(1 - |x - y| / base, 0)."""
+    """Log chance that a normal value ``gap`` below a multiple is rounded to it: E max(1 - |x - y| / base, 0)."""
     if sd < 1e-9 * base:
         return np.asarray(np.log(np.maximum(1.0 - np.abs(gap) / base, 0.0)))
     # The law is symmetric about zero; on the left the three terms are small and keep their digits.

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...channels.likelihood import Observation, ReleaseLikelihood, Uninformative
 from ...errors import InputError, UnsupportedError
+from ...numerics.semidefinite import symmetric_root
 from ...posteriors import Drawn, Finite, Gaussian, Mixture
 from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files, Kind, Term
@@ -275,7 +276,9 @@ class Given:
             out = np.empty((len(keep), n, k))
             for row in range(n):
                 mean, covariance = part._row_law(row)
-                out[:, row] = mean + np.einsum("sij,sj->si", _root(covariance), self.rng.standard_normal(mean.shape))
+                out[:, row] = mean + np.einsum(
+                    "sij,sj->si", symmetric_root(covariance), self.rng.standard_normal(mean.shape)
+                )
             return out, keep
         if self.closed:
             mean, variance = self.moments
@@ -322,7 +325,7 @@ class Given:
     def _entry_draws(self, row: int | None) -> Array:
         if self.compiled.kind == "mvnormal":
             mean, covariance = self._row_law(row)
-            return mean + np.einsum("sij,sj->si", _root(covariance), self.rng.standard_normal(mean.shape))
+            return mean + np.einsum("sij,sj->si", symmetric_root(covariance), self.rng.standard_normal(mean.shape))
         found = [self._entry_draw(row, j) for j in range(self.compiled.k)]
         return found[0] if self.compiled.scalar else np.stack(found, axis=-1)
 
@@ -395,12 +398,6 @@ def after_noise(mean: Array, variance: Array, centre: Array, noise: Array) -> tu
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = np.where(np.isinf(noise), 0.0, np.where(variance + noise > 0, variance / (variance + noise), 0.0))
     return mean + gain * (np.where(np.isinf(noise), 0.0, centre) - mean), variance * (1 - gain)
-
-
-def _root(covariance: Array) -> Array:
-    """A square root of each covariance, singular ones too."""
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
 
 
 def _full(array: Array, compiled: CompiledModel) -> Array:
