@@ -98,6 +98,7 @@ def calibrate(
     Examples
     --------
     >>> from ruvdecision.masks import Noise
+    >>> from ruvdecision.targets import Parameter
     >>> belief = NormalBelief(records=5, variance=2, prior_variance=5)
     >>> calibrate(belief, Noise(variance=1.0), Parameter("mu"), simulations=50, seed=1).passed
     True

@@ -76,13 +76,9 @@ def knowledge(
 
     Examples
     --------
-    >>> rumap = RUMap.build(
-    ...     labels=["a", "b"],
-    ...     intruder=[2.0, 1.0],
-    ...     scientist=[0.5, 0.25],
-    ...     technique="row known: Noise",
-    ...     parameters={"variance": [2.0, 1.0]},
-    ... )
+    >>> from ruvdecision.maps import Labels
+    >>> labels = Labels(["a", "b"], technique="row known: Noise", parameters={"variance": [2.0, 1.0]})
+    >>> rumap = RUMap.build(labels=labels, intruder=[2.0, 1.0], scientist=[0.5, 0.25])
     >>> knowledge(rumap, max_risk=0.7).get_xlabel()
     'data utility (1 / expected loss of the scientist)   better →'
     """
