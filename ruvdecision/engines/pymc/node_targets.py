@@ -16,7 +16,7 @@ from ...targets import BaseTarget, Files, Kind
 from ..base import Missing, Refusal
 from .levels import Levels
 from .nodes import Frames, Nodes
-from .target_laws import Given, parameter_values
+from .targets import Given, after_noise, parameter_values, row_of
 from .values import value_law
 
 __all__ = ["Solver", "refuses_release", "refuses_target"]
@@ -98,7 +98,8 @@ class Solver:
             return found
         if getattr(user.loss, "needs_density", False):
             raise UnsupportedError(
-                f"Quadrature has no density of {target.describe()}: it does not rise or fall with the parameters throughout",
+                f"Quadrature has no density of {target.describe()}: it does not rise or fall with the parameters "
+                "throughout",
                 do="Use another loss, or engine=ruv.Sampling()",
             )
         return self._points(target, level, 1), None
@@ -133,15 +134,15 @@ class Solver:
         if target.is_a(Kind.NEW):
             return mean, variance
         if target.is_a(Kind.RECORD) and self.levels.seen[0].shuffled:
-            return _seen(mean[..., None], variance[..., None], centre[:, None], noise[:, None])
+            return after_noise(mean[..., None], variance[..., None], centre[:, None], noise[:, None])
         if target.is_a(Kind.RECORD):
-            row = _row(target.terms[0].row, n)
-            return _seen(mean, variance, centre[:, None, row], noise[:, None, row])
+            row = row_of(target.terms[0].row, n)
+            return after_noise(mean, variance, centre[:, None, row], noise[:, None, row])
         return self._linear(target, mean, variance, centre, noise)
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
-        """Mean and variance of a record given the parameters at every node, ``(L, S)``, for normal numbers of one law."""
+        """Mean and variance of a record at every node, ``(L, S)``, for normal numbers of one law."""
         found, shape = self.nodes.at.normal, self.nodes.weights.shape
         if found is not None:
             mean, variance = (self.nodes.kept(a[:, 0]) for a in found)
@@ -175,7 +176,7 @@ class Solver:
             elif term.kind is Kind.AVERAGE:
                 rows += weights[place] / n
             else:
-                rows[_row(term.row, n)] += weights[place]
+                rows[row_of(term.row, n)] += weights[place]
             place += size
         spread = fresh**2 * variance if fresh else np.zeros(mean.shape)
         told = np.flatnonzero(rows)
@@ -340,7 +341,10 @@ def _quadratic(loss: Any, values: Array, weights: Array, variances: Array | None
 
 
 def _density_of(weights: Array, means: Array, variances: Array) -> Any:
-    """A mixture of normal numbers as a curve on a grid that is fine in its middle; the mixture itself if that is too coarse."""
+    """A mixture of normal numbers as a curve on a grid that is fine in its middle.
+
+    The mixture itself if that is too coarse.
+    """
     used = weights > 1e-17
     weights, means, sd = (
         weights[used] / weights[used].sum(),
@@ -375,22 +379,6 @@ def _judged(fine: Any, middle: Any, coarse: Any) -> Value:
     return Value(fine, error)
 
 
-def _seen(mean: Array, variance: Array, centre: Array, noise: Array) -> tuple[Array, Array]:
-    """A normal number after it was seen with normal noise; infinite noise tells nothing."""
-    if (noise > 0).all() and np.isfinite(noise).all():
-        gain = variance / (variance + noise)
-        return mean + gain * (centre - mean), variance * (1 - gain)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gain = np.where(np.isinf(noise), 0.0, np.where(variance + noise > 0, variance / (variance + noise), 0.0))
-    return mean + gain * (np.where(np.isinf(noise), 0.0, centre) - mean), variance * (1 - gain)
-
-
 def _alike(noise: Array) -> Sequence[tuple[float, Any]]:
     each, place = np.unique(noise, return_inverse=True)
     return [(float(size), np.flatnonzero(place == i)) for i, size in enumerate(each)]
-
-
-def _row(row: int, n: int) -> int:
-    if not -n <= row < n:
-        raise InputError(f"There are {n} records", row, "Count rows from 0")
-    return row % n
