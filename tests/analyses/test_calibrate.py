@@ -17,8 +17,9 @@ from ruvdecision.beliefs.finite import FiniteBelief
 from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.pymc import PyMCBelief
 from ruvdecision.beliefs.table.belief import TableBelief
+from ruvdecision.engines import BaseEngine
 from ruvdecision.engines.normal.exact import Exact
-from ruvdecision.engines.pymc import samplers
+from ruvdecision.engines.pymc import nuts
 from ruvdecision.engines.pymc.sampling import Sampling
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.masks import PRAM, Microaggregate, Noise, Release, Round, Shuffle, Subsample, Suppress
@@ -111,13 +112,13 @@ def test_a_record_that_is_released_as_it_is_breaks_ties_at_random() -> None:
 
 def test_a_sampled_model_is_calibrated_with_one_compilation(model: PyMCBelief, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    init = samplers.Sampler.__init__
+    init = nuts.Sampler.__init__
 
     def count(self, *arguments, **options):
         made.append(1)
         init(self, *arguments, **options)
 
-    monkeypatch.setattr(samplers.Sampler, "__init__", count)
+    monkeypatch.setattr(nuts.Sampler, "__init__", count)
     found = calibrate(model, Noise(sd=1.5), Parameter("mu"), simulations=25, engine=FEW, seed=5)
     assert len(made) == 1
     assert found.passed, found.verdict
@@ -328,13 +329,11 @@ def test_an_own_belief_says_what_it_drew() -> None:
         def describe(self):
             return "one normal record"
 
-    class Engine:
+    class Engine(BaseEngine):
         name = "own"
 
-        def refuses(self, user, masks, data=None):
+        def prepare(self, problem):
             return None
-
-        def solve(self, *_: object, **__: object) -> None: ...
 
         def posterior(self, user, mask, release=None):
             from ruvdecision.posteriors import Gaussian
