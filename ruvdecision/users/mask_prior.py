@@ -202,13 +202,13 @@ def as_mask_prior(given: Any) -> MaskPrior:
 
 def hidden(step: Mask) -> bool:
     """Whether a mask adds noise of a size that can be kept secret."""
-    if not isinstance(step, Noise) or step.unit == "matching_residuals":
+    if not isinstance(step, Noise):
         return False
     value = getattr(step, step.unit)
     return not callable(value) and bool(np.all(np.isfinite(np.asarray(value, dtype=np.float64))))
 
 
-def resized(step: Any, variance: float, scale: float) -> Noise:
+def resized(step: Noise, variance: float, scale: float) -> Noise:
     """The same noise with another average variance; ``scale`` is the variance of a record, for noise that is a share of it."""
     unit = step.unit
     value = np.asarray(getattr(step, unit), dtype=np.float64)
@@ -227,4 +227,4 @@ def resized(step: Any, variance: float, scale: float) -> Noise:
         now = value * (variance / np.mean(value))
     fields: dict[str, Any] = {name: v for name, v in step.settings().items() if name != unit}
     fields[unit] = float(now) if np.ndim(now) == 0 else now
-    return Noise(**fields)
+    return type(step)(**fields)
