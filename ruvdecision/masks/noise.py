@@ -202,6 +202,25 @@ class Noise(Mask):
                 "Leave common out",
             )
 
+    def resized(self, variance: float, scale: float) -> Mask:
+        unit, given = self.unit, getattr(self, self.unit)
+        if callable(given) or not np.all(np.isfinite(np.asarray(given, dtype=np.float64))):
+            return self
+        value = np.asarray(given, dtype=np.float64)
+        if unit != "share" and not value.any():
+            # No noise at all has no shape of its own.
+            value = np.eye(len(value)) if value.ndim == 2 else np.ones_like(value)
+        now: Any
+        if unit == "share":
+            now = variance / scale
+        elif unit == "covariance":
+            now = value * (variance / np.trace(np.atleast_2d(value)) * len(np.atleast_2d(value)))
+        elif unit == "sd":
+            now = value * np.sqrt(variance / np.mean(value**2))
+        else:
+            now = value * (variance / np.mean(value))
+        return type(self)(**{**self.settings(), unit: float(now) if np.ndim(now) == 0 else now})
+
     # -- the law -------------------------------------------------------------------------------------
 
     @cached_property
