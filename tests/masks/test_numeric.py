@@ -372,7 +372,7 @@ def test_the_first_principal_component_is_the_direction_of_most_variance():
         ({"size": 2, "centre": "mode"}, "centre must be one of"),
         ({"groups": 2, "by": "mdav"}, "need size"),
         ({"groups": 2, "within": "a"}, "need size"),
-        ({"size": 2, "block": 2}, "block goes with"),
+        ({"size": 2, "by": "rows", "block": 2}, "block goes with"),
         ({"size": 2, "by": "each", "standardise": False}, "standardise=False goes with"),
         ({"size": 2, "by": "mdav", "standardise": "no"}, "True or False"),
         ({"size": 2, "columns": []}, "must not be empty"),
