@@ -615,7 +615,6 @@ def test_other_noise_has_no_linear_channel_and_says_why(mask, why):
     [
         ({}, "needs one of"),
         ({"sd": 1, "variance": 1}, "needs one of"),
-        ({"sd": 1, "matching_residuals": True}, "needs one of"),
         ({"sd": -1}, r"\[0, inf"),
         ({"sd": [1, -1]}, r"\[0, inf"),
         ({"sd": [[[1.0]]]}, "shape"),

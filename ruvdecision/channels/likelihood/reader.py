@@ -425,7 +425,7 @@ def _call(function: Callable[[Any], Any], x: Any, math: Any, name: str) -> Any:
         answer = as_float_array(f"{name}(x)", answer)
         return np.broadcast_to(answer, flat.shape).reshape(np.shape(x))
     try:
-        return math.asarray(function(x))
+        return math.call(function, x)
     except Exception as error:
         raise UnsupportedError(
             f"The function given as {name} works on numpy arrays but not on PyTensor variables ({type(error).__name__})",
