@@ -36,7 +36,7 @@ CURVES = {
 
 
 def belief(typical=20_000.0):
-    """Lognormal incomes: the median within a factor of 7 or so of ``typical``, the spread of logarithms of order one."""
+    """Lognormal incomes: the median within a factor of 7 or so of ``typical``, logarithms with sd of order one."""
 
     def lognormal(n):
         import pymc as pm
@@ -48,12 +48,15 @@ def belief(typical=20_000.0):
             pm.LogNormal("x", mu, sigma, shape=n)
         return model
 
-    words = f"incomes to be lognormal, log median normal around log {typical:,.0f} with sd 1, spread half-normal with scale 1"
+    words = (
+        f"incomes to be lognormal, log median normal around log {typical:,.0f} with sd 1, spread half-normal with "
+        "scale 1"
+    )
     return PyMCBelief(lognormal, name=words)
 
 
 def records(source="teachers", n=177, seed=177):
-    """The incomes: ``"teachers"`` has Table 1 of Duncan et al., ``"drawn"`` is a lognormal sample with median 17,000 and spread 0.6."""
+    """The incomes: ``"teachers"`` has Table 1 of Duncan et al., ``"drawn"`` is lognormal, median 17,000, log sd 0.6."""
     if source == "teachers":
         from duncan_teacher_income import incomes
 

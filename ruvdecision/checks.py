@@ -51,7 +51,7 @@ Seed = int | np.random.SeedSequence | np.random.Generator | None
 
 def check_number(
     name: str,
-    value: Any,
+    value: object,
     *,
     low: float = -np.inf,
     high: float = np.inf,
@@ -73,7 +73,7 @@ def check_number(
     return value
 
 
-def check_integer(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
+def check_integer(name: str, value: object, *, low: int | None = None, high: int | None = None) -> int:
     """Return ``value`` as an int between ``low`` and ``high``, both included."""
     number = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 and value is not np.ma.masked else value
     span = (
@@ -100,7 +100,7 @@ def check_integer(name: str, value: Any, *, low: int | None = None, high: int | 
     return number
 
 
-def check_index(name: str, value: Any, size: int) -> int:
+def check_index(name: str, value: object, size: int) -> int:
     """Return a row or column position; negative positions count from the end, as in numpy."""
     position = check_integer(name, value)
     if not -size <= position < size:
@@ -187,21 +187,21 @@ def check_shares(name: str, value: ArrayLike, shape: tuple[int, ...], do: str) -
     return array / array.sum()
 
 
-def check_choice(name: str, value: Any, options: Sequence[str]) -> str:
+def check_choice(name: str, value: object, options: Sequence[str]) -> str:
     """Return ``value`` if it is one of ``options``; the error lists them."""
     if not isinstance(value, str) or value not in options:
         raise InputError(f"{name} must be one of {', '.join(map(repr, options))}", value, suggest(str(value), options))
     return str(value)
 
 
-def check_flag(name: str, value: Any, do: str) -> bool:
+def check_flag(name: str, value: object, do: str) -> bool:
     """Return True or False; nothing else is taken for one of them."""
     if not isinstance(value, (bool, np.bool_)):
         raise InputError(f"{name} must be True or False", value, do)
     return bool(value)
 
 
-def check_text(name: str, value: Any, do: str) -> str:
+def check_text(name: str, value: object, do: str) -> str:
     """Return a text that is not empty."""
     if not isinstance(value, str) or not value:
         raise InputError(f"{name} must be text", value, do)
@@ -215,12 +215,12 @@ def check_list(name: str, value: Any, do: str) -> list[Any]:
     return list(value)
 
 
-def is_single(value: Any) -> bool:
-    """Whether a value is one thing rather than a collection of things; text is one thing, and so is an array of no dimension."""
+def is_single(value: object) -> bool:
+    """Whether a value is one thing rather than a collection; text is one thing, and so is an array of no dimension."""
     return isinstance(value, (str, bytes, type)) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
 
 
-def is_label(value: Any) -> bool:
+def is_label(value: object) -> bool:
     """Whether a value can name something: it can be hashed."""
     try:
         hash(value)
@@ -281,13 +281,13 @@ def check_fields(thing: Any) -> None:
 
 
 def check_sequence(name: str, value: Any) -> tuple[Any, ...]:
-    """Return the entries of a list, an array or the like as plain values; sets and mappings have no order, and are refused."""
+    """Return the entries of a list, an array or the like as plain values; what has no order is refused."""
     if is_single(value) or isinstance(value, (set, frozenset, Mapping)):
         raise InputError(f"{name} must be a list", kind_of(value), f"Give {name} as a list, in an order")
     return tuple(value.tolist() if hasattr(value, "tolist") else value)
 
 
-def check_flags(name: str, value: Any) -> tuple[bool, ...]:
+def check_flags(name: str, value: object) -> tuple[bool, ...]:
     """Return a list of booleans, one per record; the error does not show them, for they may say who is at risk."""
     flags = check_sequence(name, value)
     if not flags or not all(isinstance(v, (bool, np.bool_)) for v in flags):
@@ -308,8 +308,8 @@ def check_finite(name: str, array: NDArray[np.float64]) -> NDArray[np.float64]:
 def as_float_array(name: str, value: ArrayLike) -> NDArray[np.float64]:
     """Return ``value`` as a float array, or say that it is not made of numbers.
 
-    Truth values count as 0 and 1, what is masked or None as missing (NaN). Text, dates and complex numbers are not numbers here,
-    although numpy would convert them.
+    Truth values count as 0 and 1, what is masked or None as missing (NaN). Text, dates and complex numbers are not
+    numbers here, although numpy would convert them.
     """
     if type(value) is np.ndarray and value.dtype == np.float64:
         return value
@@ -376,7 +376,7 @@ def as_seed_sequence(seed: Seed) -> np.random.SeedSequence:
 
 
 def fixed_seed(name: str, seed: Seed) -> Seed:
-    """A seed that starts the same random numbers whenever it is used: a Generator is drawn from once, None becomes entropy."""
+    """A seed that starts the same random numbers at every use: a Generator is drawn from once, None becomes entropy."""
     if seed is None or isinstance(seed, np.random.Generator):
         return as_seed_sequence(seed)
     as_seed_sequence(seed)
@@ -384,7 +384,7 @@ def fixed_seed(name: str, seed: Seed) -> Seed:
 
 
 def rows_where(bad: Any) -> str:
-    """Where the trouble is, for an error about data: how many rows, and the first of them. What is in them is not told.
+    """Where the trouble is, for an error about data: how many rows, and the first; not what is in them.
 
     >>> rows_where(np.array([False, True, True]))
     '2 rows, the first at position 1'

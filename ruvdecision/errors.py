@@ -1,8 +1,8 @@
 """The few kinds of error that the package raises.
 
-Every message says three things: what was wrong, what was got, and what to do. None shows a confidential record: a message is
-printed, logged and sent by mail, and nobody looks through it first. What may be data is told by its kind and size, and what
-somebody's function said when it failed on data is told by its kind and place.
+Every message says three things: what was wrong, what was got, and what to do. None shows a confidential record: a
+message is printed, logged and sent by mail, and nobody looks through it first. What may be data is described by its
+kind and size, and what somebody's function said when it failed on data is described by its kind and place.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import numbers
 import traceback
 import types
 from pathlib import PurePath
-from typing import Any
 
 __all__ = [
     "ConvergenceError",
@@ -50,8 +49,9 @@ class RuvError(Exception):
     what : str
         What was wrong, as a short sentence without a full stop.
     got : object, optional
-        The value that was received. Text is shown as it is; numbers, short lists of them, functions and the parts of this package by
-        their ``repr``. Arrays, tables, long lists and whatever else may hold records are shown, and kept, as `kind_of` tells them.
+        The value that was received. Text is shown as it is; numbers, short lists of them, functions and the parts of
+        this package by their ``repr``. Arrays, tables, long lists and whatever else may hold records are shown, and
+        kept, as `kind_of` tells them.
     do : str, optional
         What the caller can do about it, as a sentence.
     """
@@ -90,7 +90,7 @@ class ConvergenceError(RuvError, RuntimeError):
     """A sampler did not converge, and the caller asked not to go on then."""
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """What kind of thing a value is, and how large, but not what is in it.
 
     >>> kind_of([90817.26, 60504.39]), kind_of(3.5)
@@ -139,10 +139,10 @@ def said(error: BaseException) -> str:
 
 def traced(error: BaseException) -> str:
     """A traceback for a terminal or a log: where it happened, with all causes, and of each error what `said` tells."""
-    seen, parts = set(), []
+    met, parts = set(), []
     one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
+    while one is not None and id(one) not in met:
+        met.add(id(one))
         left_out = (
             ""
             if isinstance(one, (RuvError, *ABOUT_CODE)) or not _text(one)
@@ -168,7 +168,7 @@ def _text(error: BaseException) -> str:
         return ""
 
 
-def _is_harmless(value: Any, depth: int = 0) -> bool:
+def _is_harmless(value: object, depth: int = 0) -> bool:
     """True for what may stand in a message: no data set, and nothing whose ``repr`` might show one."""
     if value is None or isinstance(
         value, (str, bool, numbers.Number, datetime.date, datetime.timedelta, PurePath, range, slice, type)

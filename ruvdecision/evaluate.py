@@ -81,24 +81,27 @@ def evaluate(
     engine : "auto", name or engine
         How posteriors are computed. The map says which was used.
     replicates : int, optional
-        Releases to average over where the uncertainty depends on the release (100 if not given; 200 for a snooper). U is averaged
-        first, then turned into risk or utility, so that the order of releases does not depend on which decreasing
-        function is used.
+        Releases to average over where the uncertainty depends on the release (100 if not given; 200 for a snooper). U
+        is averaged first, then turned into risk or utility, so that the order of releases does not depend on which
+        decreasing function is used.
     seed : int, SeedSequence or Generator, optional
         Root of all random numbers. Every mask gets the same ones.
     risk, utility : name or callable
         "reciprocal" (1/U), "relative_gain" (1 - U/U0), "gain" (U0 - U), "negative_log" (-log U), or any strictly
-        decreasing function of U. U0 is the uncertainty before any release. The name of a measure puts that measure there.
+        decreasing function of U. U0 is the uncertainty before any release. The name of a measure puts that measure
+        there.
     measures : list of measures, optional
-        Empirical measures to compute beside the users' uncertainties, a column each; they need ``data``. Masks are applied to
-        the data ``replicates`` times (once if not given) with the same random numbers as everywhere else on the map.
+        Empirical measures to compute in addition to the users' uncertainties, a column each; they need ``data``. Masks
+        are applied to the data ``replicates`` times (once if not given) with the same random numbers as everywhere else
+        on the map.
     progress : bool, optional
         Show a progress bar on standard error; by default on a terminal, and only for work that takes a while.
     executor : concurrent.futures.Executor, optional
-        Who does the work: a process pool, or ``dask.distributed``'s ``Client.get_executor()``. The map is the same, whoever does it.
+        Who does the work: a process pool, or ``dask.distributed``'s ``Client.get_executor()``. The map is the same,
+        whoever does it.
     checkpoint : str or Path, optional
-        A directory that keeps every finished piece of work. A run that was stopped or killed goes on from there and ends with the
-        same map to the last bit; a checkpoint of another study or of other data is refused.
+        A directory that keeps every finished piece of work. A run that was stopped or killed goes on from there and
+        ends with the same map to the last bit; a checkpoint of another study or of other data is refused.
 
     Ctrl-C ends the run: the releases that are finished are given back as a map that says so.
 
@@ -157,7 +160,8 @@ def evaluate(
     first, second = solved
     if data is None and any(word.startswith(("sampling", "quadrature")) for s in solved for word in set(s.engine)):
         notes += (
-            "Planned before any data: the records were drawn from the belief, and the uncertainties averaged over such files.",
+            "Planned before any data: the records were drawn from the belief, and the uncertainties averaged over such "
+            "files.",
         )
     engines: Any = list(first.engine)
     if engines != list(second.engine):

@@ -34,10 +34,10 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The papers' reference numbers, which lie beside the project and do not belong to it."""
+    """Data files that others distribute, which lie beside the project and do not belong to it."""
     folder = ROOT.parent / "shared"
     if not folder.is_dir():
-        pytest.skip("the directory shared/ with the papers' reference numbers is not beside the project")
+        pytest.skip("the directory shared/ with data files is not beside the project")
     return folder
 
 

@@ -2,16 +2,17 @@
 
 Mask a refines mask b if b's release can be made from a's by adding noise, without looking at the records again. Then
 every user, whatever he wants to know and whatever being wrong costs him, has an uncertainty after a that is no larger
-than after b: a is at least as useful and at least as risky. Blackwell (1953); for normal releases Hansen and Torgersen (1974).
+than after b: a is at least as useful and at least as risky. Blackwell (1953); for normal releases Hansen and Torgersen
+(1974).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
 
@@ -27,16 +28,17 @@ from ..errors import InputError, RuvError, UnsupportedError, kind_of
 from ..masks.base import Chain, Mask
 from ..masks.release import Release
 from ..masks.suppress import Suppress
-from ..protocols import Array
+from ..protocols import Array, Belief
 
 __all__ = ["Order", "dominated_whatever", "garbling", "refines"]
 
+Ints = NDArray[np.int64]
 LARGEST = 600
 """Most entries of a file whose linear channels are compared as full matrices."""
 SAME = 1e-8
 
 
-def refines(a: Mask, b: Mask, belief: Any = None, *, records: int | None = None, columns: int = 1) -> bool:
+def refines(a: Mask, b: Mask, belief: Belief | None = None, *, records: int | None = None, columns: int = 1) -> bool:
     """Whether release a tells everything that release b does.
 
     Decided for masks of one chain (``a`` refines ``a | more``), for linear-Gaussian channels, where a linear map and
@@ -48,8 +50,8 @@ def refines(a: Mask, b: Mask, belief: Any = None, *, records: int | None = None,
     a, b : Mask
         The masks.
     belief : NormalBelief or FiniteBelief, optional
-        What the records are: how many, how many columns, which outcomes. The order does not depend on priors, except that
-        outcomes of probability zero do not count.
+        What the records are: how many, how many columns, which outcomes. The order does not depend on priors, except
+        that outcomes of probability zero do not count.
     records, columns : int, optional
         Size of a numeric file, instead of a belief.
 
@@ -107,10 +109,10 @@ def refines(a: Mask, b: Mask, belief: Any = None, *, records: int | None = None,
     raise problem
 
 
-def garbling(first: Any, second: Any) -> tuple[Array, float]:
-    """The row-stochastic matrix G that brings ``first @ G`` nearest to ``second``, and the largest entry of what is missing.
+def garbling(first: ArrayLike, second: ArrayLike) -> tuple[Array, float]:
+    """The row-stochastic matrix G that brings ``first @ G`` nearest to ``second``, and the residual's largest entry.
 
-    Both are row-stochastic with one row per category; second is a garbling of first if nothing is missing.
+    Both are row-stochastic with one row per category; second is a garbling of first if the residual is zero.
 
     >>> garbling([[1, 0], [0, 1]], [[0.9, 0.1], [0.2, 0.8]])[1] < 1e-9
     True
@@ -150,10 +152,13 @@ def garbling(first: Any, second: Any) -> tuple[Array, float]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Order:
-    """Which masks of a list tell everything that others do. ``table[i, j]`` is 1 if mask i refines j, 0 if not, -1 if not known."""
+    """Which masks of a list tell everything that others do.
+
+    ``table[i, j]`` is 1 if mask i refines j, 0 if not, -1 if not known.
+    """
 
     masks: tuple[Mask, ...]
-    table: Any
+    table: Ints
 
     @property
     def by(self) -> tuple[tuple[int, ...], ...]:
@@ -172,7 +177,7 @@ class Order:
         )
 
     def column(self) -> list[str]:
-        """A column for a map's table: the release, nearest in the order, that tells more whatever the users want; "" if none."""
+        """For every mask the nearest one that tells more whatever the users want, "" if none: a column of a map."""
         out = []
         for above in self.by:
             nearest = [
@@ -182,19 +187,20 @@ class Order:
         return out
 
     def __repr__(self) -> str:
-        told = sum(bool(b) for b in self.by)
-        open_ = int(np.sum(np.asarray(self.table) == -1))
-        return f"Order({len(self.masks)} masks: {told} tell less than another whatever the users want; {open_} pairs not decided)"
+        less = sum(bool(b) for b in self.by)
+        open_ = int(np.sum(self.table == -1))
+        verdict = f"{less} tell less than another whatever the users want; {open_} pairs not decided"
+        return f"Order({len(self.masks)} masks: {verdict})"
 
 
 def dominated_whatever(
-    masks: Sequence[Mask], belief: Any = None, *, records: int | None = None, columns: int = 1
+    masks: Sequence[Mask], belief: Belief | None = None, *, records: int | None = None, columns: int = 1
 ) -> Order:
     """Compare all masks of a map by what they tell, whatever the users want.
 
     A release that another one refines serves no scientist better, whatever she wants; and it helps no intruder more,
-    whatever he wants. The scientists' side of dominance is thus settled without any target or loss. Pairs that cannot be
-    decided are marked as not known.
+    whatever he wants. The scientists' side of dominance is thus settled without any target or loss. Pairs that cannot
+    be decided are marked as not known.
 
     Examples
     --------
@@ -240,7 +246,7 @@ def _forgets(step: Mask) -> bool:
 # -- channels --------------------------------------------------------------------------------------------
 
 
-def _decide(a: Mask, b: Mask, belief: Any) -> bool:
+def _decide(a: Mask, b: Mask, belief: Belief | None) -> bool:
     if isinstance(belief, NormalBelief):
         return _linear(a, b, belief)
     if isinstance(belief, FiniteBelief):
@@ -254,8 +260,9 @@ def _decide(a: Mask, b: Mask, belief: Any) -> bool:
 def _linear(a: Mask, b: Mask, belief: NormalBelief) -> bool:
     """Compare A x + N(0, R): exact observations of b must follow from those of a, and a must know more about the rest.
 
-    The information about x is A' R^-1 A; where R is singular some combinations of x are told exactly. On the x that
-    a's exact combinations leave open, a's information less b's must be positive semidefinite (Hansen and Torgersen 1974).
+    The information about x is A' R^-1 A; where R is singular some combinations of x are released exactly. On the x that
+    a's exact combinations leave open, a's information less b's must be positive semidefinite (Hansen and Torgersen
+    1974).
     """
     if belief.records * belief.k > LARGEST:
         raise UnsupportedError(
@@ -286,19 +293,19 @@ def _channel(mask: Mask, belief: NormalBelief) -> tuple[Array, Array]:
 
 
 def _information(channel: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Orthonormal rows of what is told exactly, and the information about the rest."""
+    """Orthonormal rows of what is released exactly, and the information about the rest."""
     a, r = channel
     values, vectors = np.linalg.eigh((r + r.T) / 2)
     noisy = values > 1e-11 * max(float(values[-1]), 1e-300)
-    told = vectors[:, ~noisy].T @ a
+    exact = vectors[:, ~noisy].T @ a
     size = float(np.abs(a).max(initial=0.0))
-    if told.size and size > 0:
-        _, s, v = np.linalg.svd(told)
-        told = v[: int(np.sum(s > 1e-10 * size))]
+    if exact.size and size > 0:
+        _, s, v = np.linalg.svd(exact)
+        exact = v[: int(np.sum(s > 1e-10 * size))]
     else:
-        told = np.zeros((0, a.shape[1]))
+        exact = np.zeros((0, a.shape[1]))
     turned = vectors[:, noisy].T @ a
-    return told, np.asarray(turned.T @ (turned / values[noisy, None]))
+    return exact, np.asarray(turned.T @ (turned / values[noisy, None]))
 
 
 def _null_space(rows: Array, size: int) -> Array:
@@ -332,7 +339,7 @@ def _finite(a: Mask, b: Mask, belief: FiniteBelief) -> bool:
     return True
 
 
-def _kernel(first: Kernel, second: Kernel, live: Any) -> bool | None:
+def _kernel(first: Kernel, second: Kernel, live: NDArray[np.bool_]) -> bool | None:
     """Whether one record's release refines another's; None if it cannot be decided."""
     if second.silent:
         return True
@@ -348,7 +355,8 @@ def _kernel(first: Kernel, second: Kernel, live: Any) -> bool | None:
         gap = np.linalg.eigvalsh(second.noise - first.noise)[0]
         if gap >= -1e-12 * max(1.0, float(np.abs(second.noise).max())):
             return True
-        # More noise on both of two values tells less: with the sizes the other way round it is certainly not a garbling.
+        # More noise on both of two values tells less: with the sizes the other way round it is certainly not a
+        # garbling.
         return False if first.noise.shape == (1, 1) else None
     return None
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,14 +54,14 @@ def calibrate(
     alpha: float = 0.01,
     seed: Seed = None,
     progress: bool | None = None,
-    executor: Any = None,
-    checkpoint: Any = None,
+    executor: Executor | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Calibration:
     """Check a user's posterior on data drawn from the user's own belief (simulation-based calibration).
 
     Parameters and records are drawn from the belief, the mask releases the records, and the posterior of the target is
-    computed from the release. If model, mask likelihood and engine fit together, the rank of the true target among independent draws
-    from the posterior is uniform. Talts et al. (2018); ties of discrete targets are broken at random.
+    computed from the release. If model, mask likelihood and engine fit together, the rank of the true target among
+    independent draws from the posterior is uniform. Talts et al. (2018); ties of discrete targets are broken at random.
 
     Parameters
     ----------
@@ -86,8 +88,8 @@ def calibrate(
     checkpoint : str or Path, optional
         A directory that keeps finished simulations.
 
-    A belief of one's own whose target is a parameter or a new record defines ``draw_with_parameters(rng)``, which gives back the records
-    and a dictionary of the parameters. Ctrl-C ends the run: what is finished is judged.
+    A belief of one's own whose target is a parameter or a new record defines ``draw_with_parameters(rng)``, which gives
+    back the records and a dictionary of the parameters. Ctrl-C ends the run: what is finished is judged.
 
     Returns
     -------
@@ -96,6 +98,7 @@ def calibrate(
     Examples
     --------
     >>> from ruvdecision.masks import Noise
+    >>> from ruvdecision.targets import Parameter
     >>> belief = NormalBelief(records=5, variance=2, prior_variance=5)
     >>> calibrate(belief, Noise(variance=1.0), Parameter("mu"), simulations=50, seed=1).passed
     True
@@ -114,7 +117,7 @@ def calibrate(
     user = User(belief, target, ZeroOne() if labels else Quadratic())
     chosen = pick(engine, user, [mask], None)
     if getattr(chosen, "name", "") == "sampling":
-        chosen = _few(chosen) if isinstance(engine, str) else chosen
+        chosen = replace(chosen, **FEW_DRAWS) if isinstance(engine, str) else chosen
         if chosen.draws * chosen.chains < draws:
             raise InputError(
                 f"The engine must draw at least draws={draws}", chosen, "Raise its draws=, or rank among fewer"
@@ -149,9 +152,9 @@ def calibrate(
 class Calibration:
     """Ranks of the truth among posterior draws, and what they say. Made by `calibrate`.
 
-    The verdict looks at the distribution function of the ranks at every rank at once: its deepest excursion into the tails of
-    the binomial laws that it has if all is right, with the exact probability of one so deep (Säilynoja, Bürkner and Vehtari, 2022).
-    Of several components the worst counts, by Bonferroni.
+    The verdict looks at the distribution function of the ranks at every rank at once: its deepest excursion into the
+    tails of the binomial laws that it has if all is right, with the exact probability of one so deep (Säilynoja,
+    Bürkner and Vehtari, 2022). Of several components the worst counts, by Bonferroni.
 
     Examples
     --------
@@ -166,7 +169,7 @@ class Calibration:
     alpha: float = 0.01
     about: Mapping[str, str] = field(default_factory=dict)
     """Belief, mask, target and engine in words."""
-    columns: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, Array] = field(default_factory=dict)
     """Diagnostics of sampled posteriors, one entry per simulation: R-hat, effective sample size, divergences."""
     wanted: int | None = None
     """Simulations that were asked for."""
@@ -197,7 +200,7 @@ class Calibration:
         return self.p_value >= self.alpha
 
     @property
-    def doubtful(self) -> int:
+    def unreliable(self) -> int:
         """Simulations whose sampler gave fewer effective draws than were ranked, or did not mix (R-hat above 1.05)."""
         if "ess" not in self.columns:
             return 0
@@ -214,18 +217,20 @@ class Calibration:
             whose = f"the posterior of {self.about.get('target', 'the target')}{which}"
             words = f"Not calibrated (p = {_p(self.p_value)}): {whose} {_fault(self.ranks[:, worst], self.draws)}. "
             words += "The model, the mask's likelihood or the sampler is wrong."
-        if self.doubtful:
+        if self.unreliable:
             words += (
-                f" In {self.doubtful} simulations the sampler had trouble: draw more, so that this is not what is seen."
+                f" In {self.unreliable} simulations the sampler had trouble: draw more, so that this is not what the "
+                "ranks show."
             )
         if self.wanted is not None and self.simulations < self.wanted:
             words += f" Stopped before the end: {self.simulations} of {self.wanted} simulations were finished."
         return words
 
     def histogram(self, component: int = 0, bins: int | None = None) -> pd.DataFrame:
-        """How many ranks fall into each bin, beside the band that holds all bins with probability 1 - alpha or more.
+        """How many ranks fall into each bin, and the band that holds all bins with probability 1 - alpha or more.
 
-        ``bins`` must divide the number of ranks, ``draws + 1``; by default about one for every ten simulations, 20 at most.
+        ``bins`` must divide the number of ranks, ``draws + 1``; by default about one for every ten simulations, 20 at
+        most.
         """
         place = check_index("component", component, self.components)
         total = self.draws + 1
@@ -251,13 +256,13 @@ class Calibration:
         """
         place = check_index("component", component, self.components)
         at = np.arange(1, self.draws + 1)
-        seen = np.searchsorted(np.sort(self.ranks[:, place]), at, side="left")
+        count = np.searchsorted(np.sort(self.ranks[:, place]), at, side="left")
         low, high = bands(self.simulations, self.draws, self.alpha / self.components)
         size = self.simulations
         return pd.DataFrame(
             {
                 "rank": at,
-                "share": seen / size,
+                "share": count / size,
                 "expected": at / (self.draws + 1),
                 "low": low / size,
                 "high": high / size,
@@ -279,7 +284,7 @@ class Calibration:
     def plot(
         self, ax: Axes | None = None, *, kind: str = "histogram", component: int | None = None, bins: int | None = None
     ) -> Axes:
-        """Draw the ranks with their band: a histogram, or with ``kind="ecdf"`` how far their distribution function is off.
+        """Draw the ranks with their band: a histogram, or with ``kind="ecdf"`` the error of their cumulative shares.
 
         ``component`` is the worst one if not given.
         """
@@ -372,7 +377,7 @@ def simulate(shared: Any, start: int, stop: int) -> dict[str, Any]:
 
 
 def _rank(truth: Array, values: Array, rng: np.random.Generator) -> Ints:
-    # Numbers that differ by rounding alone are ties: a record that is released as it is has no law left.
+    # Numbers that differ by rounding alone are ties: a record that is released as it is has one value only.
     room = 1e-11 * np.maximum(np.abs(truth), np.abs(values).max(axis=0))
     below, equal = np.sum(values < truth - room, axis=0), np.sum(np.abs(values - truth) <= room, axis=0)
     return np.asarray(below + rng.integers(0, equal + 1), dtype=np.int64)
@@ -396,9 +401,9 @@ def _make(belief: Any, target: Any, rng: np.random.Generator) -> _Made:
     if isinstance(belief, FiniteBelief):
         state = int(rng.choice(len(belief.prior), p=belief.prior))
         codes = rng.choice(len(belief.levels), size=belief.records + 1, p=belief.law[state]).astype(np.int64)
-        seen = belief.levels.numbers[codes]
+        count = belief.levels.numbers[codes]
         return _Made(
-            pd.DataFrame(belief.decode(codes[:-1])), seen[:-1], {belief.name: belief.states.numbers[state]}, seen[-1]
+            pd.DataFrame(belief.decode(codes[:-1])), count[:-1], {belief.name: belief.states.numbers[state]}, count[-1]
         )
     if isinstance(belief, NormalBelief):
         if belief.doubt is None:
@@ -436,13 +441,7 @@ def _truth(target: BaseTarget, made: _Made) -> Any:
     return target.in_files(Files(made.records[None], known, new, do))[0]
 
 
-def _few(engine: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(engine, **FEW_DRAWS)
-
-
-def _words(belief: Any) -> str:
+def _words(belief: Belief) -> str:
     return str(belief.describe()) if hasattr(belief, "describe") else repr(belief)
 
 
@@ -466,23 +465,23 @@ def _fault(ranks: Ints, draws: int) -> str:
 
 @cache
 def uneven(counts: tuple[int, ...]) -> float:
-    """Probability that even ranks look as uneven as these, given how often each rank was seen.
+    """Probability that even ranks look as uneven as these, given how often each rank occurred.
 
     >>> uneven((10, 10, 10, 10)), uneven((40, 0, 0, 0)) < 1e-12
     (1.0, True)
     """
     size, draws = sum(counts), len(counts) - 1
-    seen = np.cumsum(counts)[:-1]
+    count = np.cumsum(counts)[:-1]
     low, high = _tails(size, draws)
     rows = np.arange(draws)
-    depth = float(np.minimum(low[rows, seen], high[rows, seen]).min())
+    depth = float(np.minimum(low[rows, count], high[rows, count]).min())
     # What lies as deep as this is outside; rounding must not take it in.
     return float(np.clip(1.0 - _inside(size, draws, depth * (1 + 1e-9)), 0.0, 1.0))
 
 
 @cache
 def bands(size: int, draws: int, alpha: float) -> tuple[Array, Array]:
-    """Least and largest counts of ranks below 1, 2, ..., draws that all hold together with probability 1 - alpha or more."""
+    """Least and largest counts of ranks below 1, 2, ..., draws that all hold with probability at least 1 - alpha."""
     outer, inner = 0.0, alpha
     for _ in range(50):
         middle = (outer + inner) / 2
@@ -506,7 +505,7 @@ def _limits(size: int, draws: int, depth: float) -> tuple[Array, Array]:
 
 
 def _inside(size: int, draws: int, depth: float) -> float:
-    """Probability that no count lies in a tail of at most ``depth``: the counts are a Markov chain, followed step by step."""
+    """Probability that no count lies in a tail of at most ``depth``: the counts are a Markov chain."""
     low, high = _limits(size, draws, depth)
     if (low > high).any():
         return 0.0
@@ -515,12 +514,12 @@ def _inside(size: int, draws: int, depth: float) -> float:
     for i in range(draws):
         share = 1.0 / (draws + 1 - i)
         after = np.arange(low[i], high[i] + 1)
-        step, left = after[None] - before[:, None], size - before[:, None]
+        step, rest = after[None] - before[:, None], size - before[:, None]
         there = step >= 0
         step = np.where(there, step, 0)
-        logs = log_factorial[left] - log_factorial[step] - log_factorial[np.maximum(left - step, 0)]
-        logs = logs + step * np.log(share) + (left - step) * np.log1p(-share)
-        before, chance = after, chance @ np.where(there & (step <= left), np.exp(logs), 0.0)
+        logs = log_factorial[rest] - log_factorial[step] - log_factorial[np.maximum(rest - step, 0)]
+        logs = logs + step * np.log(share) + (rest - step) * np.log1p(-share)
+        before, chance = after, chance @ np.where(there & (step <= rest), np.exp(logs), 0.0)
     return float(chance.sum())
 
 

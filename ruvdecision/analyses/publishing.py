@@ -5,17 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from ..checks import as_seed_sequence
 from ..errors import InputError, kind_of
-from ..evaluate import evaluate
+from ..evaluate import Role, Setting, evaluate
 from ..maps.rumap import RUMap
+from ..maps.show import short
 from ..masks.base import Mask
 from ..protocols import Array
-from ..users.mask_prior import as_mask_prior
+from ..users.mask_prior import MaskPrior, as_mask_prior
 from ..users.panel import Panel
 from ..users.user import Snooper, User
 
@@ -29,16 +30,16 @@ __all__ = ["PublishingPrice", "price_of_publishing"]
 def price_of_publishing(
     masks: Sequence[Mask] | Mask,
     *,
-    intruder: User | Snooper | Panel,
-    scientist: User | Snooper | Panel,
+    intruder: Role,
+    scientist: Role,
     mask_prior: Any = None,
-    **options: Any,
+    **options: Unpack[Setting],
 ) -> PublishingPrice:
-    """Map the releases twice: with the mask's numbers told to both users, and with the numbers kept secret.
+    """Map the releases twice: with the mask's numbers published to both users, and with the numbers kept secret.
 
-    Trottini and Fienberg (2002) leave it open whether the agency should publish the variance of its noise. Telling it helps the
-    scientist and the intruder alike: neither's U can rise, so that risk and utility both rise or stay. Snoopers follow a
-    fixed rule and do not care.
+    Trottini and Fienberg (2002) leave it open whether the agency should publish the variance of its noise. Telling it
+    helps the scientist and the intruder alike: neither's U can rise, so that risk and utility both rise or stay.
+    Snoopers follow a fixed rule and do not care.
 
     Parameters
     ----------
@@ -76,9 +77,9 @@ def price_of_publishing(
     prior = None if mask_prior is None else as_mask_prior(mask_prior)
     options["seed"] = as_seed_sequence(options.get("seed"))
     both = []
-    for told in (True, False):
-        users = {"intruder": _told(intruder, told, prior), "scientist": _told(scientist, told, prior)}
-        both.append(evaluate(masks, **users, **options))
+    for published in (True, False):
+        first, second = (_informed(user, published, prior) for user in (intruder, scientist))
+        both.append(evaluate(masks, intruder=first, scientist=second, **options))
     return PublishingPrice(both[0], both[1])
 
 
@@ -154,17 +155,18 @@ class PublishingPrice:
         return f"Publishing the mask's numbers {words[0]} and {words[1]}."
 
     def __repr__(self) -> str:
-        return f"{self}\n{self.to_dataframe().drop(columns='technique').to_string(index=False, float_format=lambda v: f'{v:.4g}')}"
+        table = self.to_dataframe().drop(columns="technique")
+        return f"{self}\n{table.to_string(index=False, float_format=short)}"
 
 
-def _told(user: Any, told: bool, prior: Any) -> Any:
-    """The user, told the mask's numbers or not."""
+def _informed(user: Role, published: bool, prior: MaskPrior | None) -> Role:
+    """The user who knows the mask's numbers, or does not."""
     if isinstance(user, Panel):
-        return user.replace(lambda u: _told(u, told, prior))
+        return user.replace(lambda u: _informed(u, published, prior))
     if isinstance(user, Snooper):
         return user
     own = user.mask_prior if user.mask_prior is not None else prior
-    return dataclasses.replace(user, knows_mask=told, mask_prior=None if told else own)
+    return dataclasses.replace(user, knows_mask=published, mask_prior=None if published else own)
 
 
 def _less(a: Array, b: Array) -> Array:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..checks import Seed, as_seed_sequence, check_index, check_integer, check_list, check_number, is_label, suggest
-from ..engines.each_record import every_record, file_size, rows_of
+from ..engines.each_record import Each, every_record, file_size, rows_of
 from ..errors import InputError, kind_of
-from ..evaluate import check_masks
-from ..maps.scores import as_function
+from ..evaluate import Role, check_masks
+from ..maps.scores import Score, ScoreLike, as_function
 from ..masks.base import Mask
 from ..protocols import Array, Engine, Value
 from ..running.progress import Bar
@@ -31,7 +31,7 @@ LEVELS = (0.5, 0.9, 0.95, 0.99)
 
 def record_risk(
     masks: Sequence[Mask] | Mask,
-    intruder: User | Snooper | Panel,
+    intruder: Role,
     *,
     data: Any = None,
     groups: Any = None,
@@ -39,13 +39,13 @@ def record_risk(
     engine: Engine | str = "auto",
     replicates: int | None = None,
     seed: Seed = None,
-    risk: Any = "reciprocal",
+    risk: ScoreLike = "reciprocal",
     progress: bool | None = None,
 ) -> RecordRisk:
     """The risk of every record, each as if it were the intruder's target.
 
-    Records of one kind, which the mask and the belief treat alike, are worked out once; with data, all records are judged on
-    the same releases. Records are named by position, and never shown.
+    Records of one kind, which the mask and the belief treat alike, are worked out once; with data, all records are
+    judged on the same releases. Records are named by position, and never shown.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def record_risk(
     chosen = rows_of(users[0], data) if rows is None else _rows(rows, size)
     labels = None if groups is None else _groups(groups, size)[chosen]
     root = as_seed_sequence(seed)
-    found: dict[int, Any] = {}
+    found: dict[int, Each] = {}
     with Bar(f"Judging {len(chosen):,} records under {len(candidates):,} releases", progress) as bar:
         for i, user in enumerate(users):
             found[i] = every_record(
@@ -124,17 +124,17 @@ def record_risk(
 class RecordRisk:
     """The risk of every record under each release; made by `record_risk`.
 
-    Rows of ``uncertainty``, ``error`` and ``risk`` are releases, columns are records. Records are known by their position
-    in the confidential file, counted from 0.
+    Rows of ``uncertainty``, ``error`` and ``risk`` are releases, columns are records. Records are known by their
+    position in the confidential file, counted from 0.
     """
 
-    masks: tuple[Any, ...]
+    masks: tuple[Mask, ...]
     rows: NDArray[np.int64]
     uncertainty: Array
     error: Array
     before: Array
-    score: Any
-    groups: NDArray[Any] | None
+    score: Score
+    groups: NDArray[np.generic] | None
     engine: tuple[str, ...]
     intruder: str
 
@@ -153,8 +153,8 @@ class RecordRisk:
         """Standard errors of the risks; zero where they are exact."""
         return np.asarray(self.score.error(self.uncertainty, self.error, self.before))
 
-    def quantile(self, q: Any) -> Array:
-        """Quantile of the records' risks under each release: the least risk that a share ``q`` of the records does not exceed."""
+    def quantile(self, q: ArrayLike) -> Array:
+        """Quantile of the records' risks under each release: a share ``q`` of the records does not exceed it."""
         levels = [check_number("q", level, low=0, high=1) for level in np.atleast_1d(q).tolist()]
         found = np.stack([np.quantile(self.risk, level, axis=1, method="inverted_cdf") for level in levels], axis=-1)
         return np.asarray(found[:, 0] if np.ndim(q) == 0 else found)
@@ -164,13 +164,13 @@ class RecordRisk:
         import pandas as pd
 
         risk = self.risk
-        columns: dict[str, Any] = {"release": self.releases, "mean": risk.mean(axis=1)}
+        columns: dict[str, object] = {"release": self.releases, "mean": risk.mean(axis=1)}
         columns |= {f"quantile_{level:g}": self.quantile(level) for level in LEVELS}
         return pd.DataFrame(
             columns | {"max": risk.max(axis=1), "riskiest": self.rows[np.argmax(risk, axis=1)], "engine": self.engine}
         )
 
-    def riskiest(self, count: int = 10, release: Any = 0) -> pd.DataFrame:
+    def riskiest(self, count: int = 10, release: str | int | Mask = 0) -> pd.DataFrame:
         """The records with the largest risk under one release, by position and never by value."""
         import pandas as pd
 
@@ -224,14 +224,19 @@ class RecordRisk:
         return pd.DataFrame(found)
 
     def plot(
-        self, release: Any = None, ax: Axes | None = None, *, by_group: bool = False, max_risk: float | None = None
+        self,
+        release: str | int | Mask | None = None,
+        ax: Axes | None = None,
+        *,
+        by_group: bool = False,
+        max_risk: float | None = None,
     ) -> Axes:
-        """How many records have which risk: a histogram of one release, or a curve for each of several; see `plots.record_risk`."""
+        """How many records have which risk: a histogram of one release, or a curve each; see `plots.record_risk`."""
         from .. import plots
 
         return plots.record_risk(self, release, ax, by_group=by_group, max_risk=max_risk)
 
-    def _place(self, release: Any) -> int:
+    def _place(self, release: str | int | Mask) -> int:
         """Position of a release, by position, label or mask."""
         if isinstance(release, Mask):
             release = str(release)
@@ -249,10 +254,10 @@ class RecordRisk:
         return f"Risk of {len(self.rows):,} records under {len(self.masks):,} releases\n{table}"
 
 
-def _merged(user: Any, values: Any) -> tuple[Value, Array]:
+def _merged(user: Role, values: Iterator[tuple[Value, Array]]) -> tuple[Value, Array]:
     """A user's values, or a panel's from its members', record by record."""
     if not isinstance(user, Panel):
-        return next(values)  # type: ignore[no-any-return]
+        return next(values)
     parts = [_merged(member, values) for member in user.members]
     before = np.array([user.merge_before([float(b[j]) for _, b in parts]) for j in range(len(parts[0][1]))])
     if user.unit == "before":
@@ -266,7 +271,7 @@ def _teller(bar: Bar, place: int, count: int) -> Callable[[float], None]:
     return lambda share: bar.tell((place + share) / count)
 
 
-def _rows(rows: Any, size: int) -> NDArray[np.int64]:
+def _rows(rows: Sequence[int], size: int) -> NDArray[np.int64]:
     listed = check_list("rows", rows, "Leave rows out for all records")
     strange = sum(
         not isinstance(r, (int, np.integer)) and not (isinstance(r, (float, np.floating)) and r % 1 == 0)
@@ -283,7 +288,7 @@ def _rows(rows: Any, size: int) -> NDArray[np.int64]:
     return found
 
 
-def _groups(groups: Any, size: int) -> NDArray[Any]:
+def _groups(groups: Any, size: int) -> NDArray[np.generic]:
     do = "Give a label for every record of the file"
     labels = check_list("groups", groups, do)
     if len(labels) != size or not all(map(is_label, labels)):
@@ -293,7 +298,7 @@ def _groups(groups: Any, size: int) -> NDArray[Any]:
     return array
 
 
-def _equal(labels: Any, one: Any) -> Any:
+def _equal(labels: NDArray[np.generic], one: object) -> NDArray[np.bool_]:
     import pandas as pd
 
     return pd.isna(pd.Series(labels)).to_numpy() if pd.isna(one) else np.asarray(labels == one, dtype=bool)

@@ -1,12 +1,14 @@
 """What an observation is worth: the fall in a user's uncertainty from seeing more.
 
 The value of information of Raiffa and Schlaifer, as a difference of U: U without the observation less U with it. For a
-user who decides by Bayes' rule it is never negative when what is seen without it can be made from what is seen with it,
-and the helpers here compare such pairs only. For an intruder the same number says what the observation costs in risk.
+user who decides by Bayes' rule it is never negative when what is released without it can be made from what is released
+with it, and the helpers here compare such pairs only. For an intruder the same number says what the observation costs
+in risk.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +19,9 @@ from ..engines import pick
 from ..errors import InputError, kind_of
 from ..masks.base import Batch, Mask, check_mask
 from ..masks.release import Release
+from ..masks.round import Round
 from ..masks.suppress import Suppress
-from ..protocols import Engine
+from ..protocols import Belief, Engine
 from ..users.user import Snooper, User
 
 __all__ = ["Worth", "one_more_digit", "one_more_record", "one_more_variable", "worth"]
@@ -70,8 +73,9 @@ def worth(
 ) -> Worth:
     """Expected gain of a user from one release rather than another, U(than) - U(mask).
 
-    Exact where the engine is; otherwise both masks get the same random numbers, and the error is that of the difference.
-    With data the gain is that for the records at hand, which may be negative: bad luck is possible, on average it is not.
+    Exact where the engine is; otherwise both masks get the same random numbers, and the error is that of the
+    difference. With data the gain is that for the records at hand, which may be negative: bad luck is possible, on
+    average it is not.
 
     Parameters
     ----------
@@ -95,7 +99,7 @@ def worth(
     >>> round(worth(scientist, Noise(variance=2.0)).gain, 6)  # 5 - 1 / (1/5 + 10/4)
     4.62963
     """
-    if not hasattr(user, "target") or not hasattr(user, "loss"):
+    if not isinstance(user, (User, Snooper)):
         raise InputError("worth needs a user", kind_of(user), "Write worth(ruv.User(...), mask)")
     poorer = Suppress() if than is None else than
     check_mask("mask", mask), check_mask("than", poorer)
@@ -106,7 +110,7 @@ def worth(
     pair = Batch.of([mask, poorer])
     solver = pick(engine, user, pair, data)
     root = as_seed_sequence(seed)
-    told = what or f"{mask} rather than {poorer}"
+    words = what or f"{mask} rather than {poorer}"
     count = 10 * BLOCKS if replicates is None else replicates
     if isinstance(user, Snooper) and replicates is None:
         count = 20 * BLOCKS
@@ -114,7 +118,7 @@ def worth(
     name = first.engine if isinstance(first.engine, str) else first.engine[0]
     if not np.any(first.error) and "averaged" not in name:
         u = first.uncertainty
-        return Worth(float(u[1] - u[0]), 0.0, float(u[1]), float(u[0]), float(first.before), told, name)
+        return Worth(float(u[1] - u[0]), 0.0, float(u[1]), float(u[0]), float(first.before), words, name)
     blocks = [root.spawn(1)[0] for _ in range(BLOCKS)] if count >= 2 * BLOCKS else [root]
     size = max(1, round(count / len(blocks)))
     found = [solver.solve(user, pair, data=data, replicates=size, seed=s) for s in blocks]
@@ -123,10 +127,10 @@ def worth(
     # Too few to pair: as if they were independent, which is not too small.
     error = float(gains.std(ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else float(np.hypot(*found[0].error))
     mean = table.mean(axis=0)
-    return Worth(float(gains.mean()), error, float(mean[1]), float(mean[0]), float(first.before), told, name)
+    return Worth(float(gains.mean()), error, float(mean[1]), float(mean[0]), float(first.before), words, name)
 
 
-def one_more_record(user: Any, mask: Mask | None = None, row: int = -1, **options: Any) -> Worth:
+def one_more_record(user: User, mask: Mask | None = None, row: int = -1, **options: Any) -> Worth:
     """What one row of the release is worth: the release as it is, against the release with that row taken out.
 
     Where records are masked one by one, that is the worth of having the respondent in the file. A mask that averages
@@ -160,7 +164,7 @@ def one_more_record(user: Any, mask: Mask | None = None, row: int = -1, **option
     )
 
 
-def one_more_variable(user: Any, column: Any, mask: Mask | None = None, **options: Any) -> Worth:
+def one_more_variable(user: User, column: Hashable, mask: Mask | None = None, **options: Any) -> Worth:
     """What one column of the release is worth: the release as it is, against the release with that column taken out.
 
     Examples
@@ -183,7 +187,7 @@ def one_more_variable(user: Any, column: Any, mask: Mask | None = None, **option
     )
 
 
-def one_more_digit(user: Any, base: float, mask: Mask | None = None, *, digits: int = 1, **options: Any) -> Worth:
+def one_more_digit(user: User, base: float, mask: Mask | None = None, *, digits: int = 1, **options: Any) -> Worth:
     """What a digit that rounding takes off is worth: rounded to ``base / 10``, against that rounded on to ``base``.
 
     The poorer release is rounded twice, so that it can be made from the richer one: 1.46 becomes 1.5, and then 2.
@@ -212,8 +216,6 @@ def one_more_digit(user: Any, base: float, mask: Mask | None = None, *, digits: 
     >>> round(one_more_digit(user, 10).gain, 6)  # the last digit is worth its variance
     0.666667
     """
-    from ..masks.round import Round
-
     unit = check_number("base", base, low=0.0, open_low=True)
     fine = Round(unit / 10.0 ** check_integer("digits", digits, low=1, high=300))
     richer: Mask = fine if mask is None else check_mask("mask", mask) | fine
@@ -226,8 +228,9 @@ def one_more_digit(user: Any, base: float, mask: Mask | None = None, *, digits: 
     )
 
 
-def _belief(user: Any) -> Any:
-    belief = getattr(user, "belief", None)
+def _belief(user: object) -> Belief:
+    belief = user.belief if isinstance(user, (User, Snooper)) else None
     if belief is None:
         raise InputError("The user needs a belief that says how many records there are", user, "Give belief=")
-    return belief
+    found: Belief = belief
+    return found

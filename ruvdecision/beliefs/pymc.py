@@ -25,8 +25,9 @@ class PyMCBelief:
     Parameters
     ----------
     builder : callable
-        ``builder(n)`` gives back a `pymc.Model` for a file of n records. One variable of it holds the confidential records:
-        n of them, or an n by k matrix for k variables. Everything else in the model is a parameter that a target may name.
+        ``builder(n)`` gives back a `pymc.Model` for a file of n records. One variable of it holds the confidential
+        records: n of them, or an n by k matrix for k variables. Everything else in the model is a parameter that a
+        target may name.
     records : str, default "x"
         Name of that variable.
     size : int, optional
@@ -36,9 +37,9 @@ class PyMCBelief:
 
     Notes
     -----
-    The model must not contain the release: the mask adds its own likelihood. Where the records are independent given the
-    parameters (most models), they are integrated out and only the parameters are sampled; put ``x`` last, and write it as
-    one distribution with ``shape=n`` (or dims), so that this can be seen.
+    The model must not contain the release: the mask adds its own likelihood. Where the records are independent given
+    the parameters (most models), they are integrated out and only the parameters are sampled; put ``x`` last, and write
+    it as one distribution with ``shape=n`` (or dims), so that this can be seen.
 
     Examples
     --------
@@ -98,7 +99,10 @@ class PyMCBelief:
 
     @property
     def _some(self) -> BuiltModel:
-        """The model for some number of records: what it is in words does not depend on that, and building takes time."""
+        """The model for some number of records.
+
+        What it is in words does not depend on that, and building takes time.
+        """
         return self.built(self.size or max(self._built, default=2))
 
     def built(self, n: int) -> BuiltModel:
@@ -133,7 +137,7 @@ class PyMCBelief:
             )
 
     def check_names(self, target: BaseTarget, n: int) -> None:
-        """Refuse a parameter that is not in the model, and a row that is not in the file, before anything is compiled."""
+        """Refuse a parameter that is not in the model and a row that is not in the file."""
         names = self.built(n).names
         for term in target.terms:
             if term.kind is Kind.PARAMETER and term.name not in names:
@@ -161,7 +165,8 @@ class PyMCBelief:
 
     def __repr__(self) -> str:
         size = "" if self.size is None else f", size={self.size}"
-        return f"PyMCBelief({getattr(self.builder, '__name__', type(self.builder).__name__)}, records={self.variable!r}{size})"
+        name = getattr(self.builder, "__name__", type(self.builder).__name__)
+        return f"PyMCBelief({name}, records={self.variable!r}{size})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,7 +330,10 @@ class BuiltModel:
             return None
 
     def prior(self, count: int, rng: np.random.Generator) -> dict[str, Array]:
-        """Many independent draws of the free parameters from their prior, ``(count,) + shape`` each, or fewer where that is slow."""
+        """Independent draws of the free parameters from their prior, ``(count,) + shape`` each.
+
+        Fewer where that is slow.
+        """
         self._refuse_flat()
         if self._priors is not None:
             _reseed(self._priors, rng)

@@ -1,4 +1,4 @@
-"""CSV files as other tools write them: which separator, which decimal sign, and nothing that pandas would get wrong in silence."""
+"""CSV files as other tools write them: separator, decimal sign, and nothing that pandas would get wrong in silence."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read_csv(file: Path) -> pd.DataFrame:
 
 
 def csv_pieces(file: Path, size: int) -> Iterator[pd.DataFrame]:
-    """A CSV file in pieces of ``size`` records, with one type per column: a piece may look like numbers where the file has text."""
+    """A CSV file in pieces of ``size`` records, with one type per column: some pieces of text may look like numbers."""
     status = file.stat()
     settings, types = _plan(file.resolve(), size, status.st_size, status.st_mtime_ns)
     return map(_stripped, _parse(file, settings, size, types))
@@ -47,7 +47,7 @@ def _stripped(table: pd.DataFrame) -> pd.DataFrame:
 
 @functools.lru_cache(maxsize=1)
 def _plan(file: Path, size: int, *_stamp: int) -> tuple[dict[str, Any], dict[Hashable, type]]:
-    """How to read a file in pieces. It costs a pass over it, so the last one is kept while size and time are the same."""
+    """How to read a file in pieces. It costs a pass over the file, so the last plan is kept until the file changes."""
     settings, survey = _survey(file, size)
     return settings, {name: column.type for name, column in survey.columns.items()}
 
@@ -174,7 +174,8 @@ def _settings(file: Path) -> dict[str, Any]:
 def _is_record(names: Sequence[str]) -> bool:
     """True for a first line that is a record: it would be lost, and its values printed as names of columns.
 
-    Names may be whole numbers in rising order, such as positions or years. A first line of words cannot be told from names.
+    Names may be whole numbers in rising order, such as positions or years. A first line of words cannot be told from
+    names.
     """
     given = [name for name in names if name]
     whole = [name for name in given if re.fullmatch(r"[+-]?\d+", name)]
@@ -207,7 +208,7 @@ def _opened(file: Path) -> Iterator[IO[str]]:
 
 
 def _check_rows(file: Path, separator: str, long: bool) -> None:
-    """Refuse rows that end too early, such as a line that was cut off, which pandas fills up in silence; and ``long`` rows."""
+    """Refuse rows that end too early, as a line that was cut off, which pandas fills up in silence; and ``long`` rows."""
     short = []
     with _opened(file) as lines:
         rows = csv.reader(lines, delimiter=separator)

@@ -37,8 +37,8 @@ def read_data(path: Any) -> pd.DataFrame:
     r"""Read a data file into a DataFrame; its name's ending says which kind it is.
 
     CSV files (also compressed) may separate their columns by commas, semicolons, tabs or bars; the header line decides.
-    With semicolons a decimal comma is understood. A first column without a name, as R and pandas write it for row labels,
-    becomes the index. Columns with labelled values in Stata and SPSS files become categories. Parquet needs the
+    With semicolons a decimal comma is understood. A first column without a name, as R and pandas write it for row
+    labels, becomes the index. Columns with labelled values in Stata and SPSS files become categories. Parquet needs the
     package pyarrow, SPSS the package pyreadstat.
 
     Parameters
@@ -93,8 +93,8 @@ def reading(file: Path, kind: str) -> Iterator[None]:
         what = f"Reading {file.name} needs the package {package}, which is not installed"
         raise UnsupportedError(what, do=f"Install {package}, or save the file as CSV") from None
     except Exception as error:
-        # Each library has its own errors for damaged files; all mean the same to the caller. Their messages may quote records,
-        # but for that of the CSV parser, which counts lines.
+        # Each library has its own errors for damaged files; all mean the same to the caller. Their messages may quote
+        # records, but for that of the CSV parser, which counts lines.
         where = re.search(r"Expected \d+ fields in line \d+, saw \d+|EOF inside string starting at row \d+", str(error))
         got = where[0] if where and isinstance(error, pd.errors.ParserError) else type(error).__name__
         raise InputError(

@@ -1,9 +1,10 @@
-"""Writing files: whole or not at all, several together or none of them, and never over another unless that is asked for.
+"""Writing files: whole or not at all, several together or none of them, never over another unless asked for.
 
-Every file of the package is written here. Its bytes go to a file beside its place, whose name begins with ``.tmp-``, are forced to
-disk, and then get their name in one step. Where nothing may be written over, that step is a hard link, which the system refuses
-if the name is taken: of two processes only one can win. What went wrong, Ctrl-C too, leaves the files that were there before, and
-no others; only a process that is killed outright can leave a ``.tmp-`` file, which may be deleted.
+Every file of the package is written here. Its bytes go to a file beside its place, whose name begins with ``.tmp-``,
+are forced to disk, and then get their name in one step. Where nothing may be written over, that step is a hard link,
+which the system refuses if the name is taken: of two processes only one can win. What went wrong, Ctrl-C too, leaves
+the files that were there before, and no others; only a process that is killed outright can leave a ``.tmp-`` file,
+which may be deleted.
 """
 
 from __future__ import annotations
@@ -130,10 +131,12 @@ def place_files(
 ) -> None:
     """Do what `write_files` does, with the system's own errors and without looking first.
 
-    ``private`` files can be read by their owner alone. ``durable`` ones are still there after a power cut once this comes back.
+    ``private`` files can be read by their owner alone. ``durable`` ones are still there after a power cut once this
+    comes back.
     """
     places = {Path(os.path.realpath(place)) if overwrite else place: content for place, content in contents.items()}
-    # What was begun is undone first, the last step first; then unfinished files go, then directories that were made for them.
+    # What was begun is undone first, the last step first; then unfinished files go, then directories that were made for
+    # them.
     with contextlib.ExitStack() as tidy, contextlib.ExitStack() as undo:
         made: list[Path] = []
         tidy.callback(_remove_folders, made)

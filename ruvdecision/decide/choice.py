@@ -40,7 +40,7 @@ def choose(
     errors: Errors | None = None,
     tolerance: float = 1e-9,
 ) -> Choice:
-    """Return the best release whose risk is at most ``max_risk``: the one with the greatest utility, unless said otherwise.
+    """Return the best release whose risk is at most ``max_risk``: the most useful one, unless said otherwise.
 
     Parameters
     ----------
@@ -68,7 +68,8 @@ def choose(
         releases at once; independent if not given.
     tolerance : float, default 1e-9
         A release is allowed if its risk exceeds the threshold by no more than this share of it (for gains and logs, of
-        the natural scale if that is larger: U0 or 1), so that a noise level that was solved for meets its own threshold.
+        the natural scale if that is larger: U0 or 1), so that a noise level that was solved for meets its own
+        threshold.
 
     Returns
     -------
@@ -171,7 +172,7 @@ class Choice:
     on_frontier: float = 1.0
     """Probability that no other release truly dominates it; NaN if it has no value in one of the columns compared."""
     best: float = 1.0
-    """Probability that it truly is the best of those that truly meet the threshold; neighbours on a fine grid share it."""
+    """Probability that it is the best of those that truly meet the threshold; neighbours on a fine grid share it."""
     confidence: float | None = None
     """The probability of meeting the threshold that was demanded."""
     rule: str = ""

@@ -1,8 +1,8 @@
 """Which points no other one dominates, in any number of criteria.
 
-Values are turned into ranks first, so that ties are exact, and points that tie in everything are one point. Two criteria
-need one sort and one pass, three a sweep with a staircase, more are divided: a half cannot be dominated by what
-comes after it, and what comes before it is compared in one criterion less (Kung, Luccio and Preparata 1975).
+Values are turned into ranks first, so that ties are exact, and points that tie in everything are one point. Two
+criteria need one sort and one pass, three a sweep with a staircase, more are divided: a half cannot be dominated by
+what comes after it, and what comes before it is compared in one criterion less (Kung, Luccio and Preparata 1975).
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def not_dominated(risk: ArrayLike, utility: ArrayLike, tolerance: float = 1e-12)
     return undominated([r, u], ["lower", "higher"], tolerance)
 
 
-def undominated(values: Any, better: Sequence[str], tolerance: float = 1e-12) -> Marks:
+def undominated(values: Sequence[ArrayLike], better: Sequence[str], tolerance: float = 1e-12) -> Marks:
     """Return True for every point that no other one dominates, in any number of criteria.
 
-    Point i is dominated if some point is at least as good in every criterion and better in one (Karr et al. 2006, eq. 11).
-    Points that tie in all of them stay together. Points with a NaN are never kept and dominate nobody.
+    Point i is dominated if some point is at least as good in every criterion and better in one (Karr et al. 2006, eq.
+    11). Points that tie in all of them stay together. Points with a NaN are never kept and dominate nobody.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def undominated(values: Any, better: Sequence[str], tolerance: float = 1e-12) ->
     return keep
 
 
-def minimal(costs: Any) -> Marks:
+def minimal(costs: Ranks) -> Marks:
     """Return True for every row that no other row dominates; small is good in every column and equal is a tie.
 
     >>> minimal(np.array([[0, 1], [1, 0], [1, 1], [0, 1]])).tolist()
@@ -99,7 +99,8 @@ def minimal(costs: Any) -> Marks:
     order = np.lexsort(costs.T[::-1])
     points = costs[order]
     first = np.r_[True, (points[1:] != points[:-1]).any(axis=1)]
-    # Among distinct points in this order nobody is dominated by a later one, and "at least as good" is "better somewhere".
+    # Among distinct points in this order nobody is dominated by a later one, and "at least as good" is "better
+    # somewhere".
     points = points[first]
     d = points.shape[1]
     if d == 1:
@@ -167,26 +168,26 @@ def _sweep(points: Ranks) -> Marks:
 
 
 def _thinned(points: Ranks) -> NDArray[np.int64]:
-    """Positions that are left when a few good points have removed what they dominate.
+    """Positions that remain when a few good points have removed what they dominate.
 
     In most maps nearly everything is dominated by a handful; where it is not, this stops at once.
     """
-    left = np.arange(len(points))
+    rest = np.arange(len(points))
     total = points.sum(axis=1)
     columns = np.ascontiguousarray(points.T)
     for _ in range(64):
-        if left.size < 256:
+        if rest.size < 256:
             break
-        best = left[np.argmin(total[left])]
-        beaten = np.ones(left.size, dtype=bool)
+        best = rest[np.argmin(total[rest])]
+        beaten = np.ones(rest.size, dtype=bool)
         for column in columns:
-            beaten &= column[left] >= column[best]
-        beaten[np.searchsorted(left, best)] = False
+            beaten &= column[rest] >= column[best]
+        beaten[np.searchsorted(rest, best)] = False
         total[best] = np.iinfo(total.dtype).max  # it has had its turn
-        left = left[~beaten]
-        if np.count_nonzero(beaten) * 200 < left.size:
+        rest = rest[~beaten]
+        if np.count_nonzero(beaten) * 200 < rest.size:
             break
-    return left
+    return rest
 
 
 def _divided(points: Ranks) -> NDArray[np.int64]:
@@ -217,7 +218,7 @@ def _covered(a: Ranks, b: Ranks) -> Marks:
         return found
     k = a.shape[1]
     if k == 1:
-        found[rows] = True  # the least of a is not above any that is left
+        found[rows] = True  # the least of a is not above any that remains
     elif k == 2:
         order = np.argsort(a[:, 0], kind="stable")
         lowest = np.r_[np.inf, np.minimum.accumulate(a[order, 1])]  # nobody of a may come before
@@ -241,11 +242,11 @@ def _split(a: Ranks, b: Ranks) -> Marks:
     pivot = np.partition(both, both.size // 2)[both.size // 2]
     if pivot == high:  # both sides must have somebody
         pivot = both[both < high].max()
-    left, lower = a[:, 0] <= pivot, b[:, 0] <= pivot
+    below, lower = a[:, 0] <= pivot, b[:, 0] <= pivot
     found = np.zeros(len(b), dtype=bool)
-    found[lower] = _covered(a[left], b[lower])
+    found[lower] = _covered(a[below], b[lower])
     upper = np.flatnonzero(~lower)
-    found[upper] = _covered(a[left, 1:], b[upper, 1:])
+    found[upper] = _covered(a[below, 1:], b[upper, 1:])
     upper = upper[~found[upper]]
-    found[upper] = _covered(a[~left], b[upper])
+    found[upper] = _covered(a[~below], b[upper])
     return found

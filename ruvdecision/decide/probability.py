@@ -61,7 +61,7 @@ HIGH = 3.0
 
 @dataclass(frozen=True)
 class Errors:
-    """How errors of different releases are correlated, as common random numbers make them, and how often they are drawn.
+    """How errors of releases are correlated, as common random numbers make them, and how often they are drawn.
 
     Parameters
     ----------

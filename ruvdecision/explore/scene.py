@@ -137,7 +137,10 @@ def _facts(rumap: RUMap, choice: Any, max_risk: float) -> list[str]:
     useful = "is the most useful" if isinstance(rumap.utility_score, Column) else "tells the scientist most"
     if choice is not None:
         verb = "has" if choice.allowed == 1 else "have"
-        allowed = f"{choice.allowed:,} of {count(len(rumap), 'candidate release')} {verb} a risk of at most {number(max_risk, 4)}"
+        allowed = (
+            f"{choice.allowed:,} of {count(len(rumap), 'candidate release')} {verb} a risk of at most "
+            f"{number(max_risk, 4)}"
+        )
         facts.append(f"{allowed}; among them this one {useful}." if choice.allowed > 1 else f"{allowed}.")
         known = np.flatnonzero(~np.isnan(rumap.utility) & ~np.isnan(rumap.risk))
         best = int(known[np.argmax(rumap.utility[known])])
@@ -224,4 +227,7 @@ def _in_words(rumap: RUMap, max_risk: float, sentence: str) -> str:
         return "A map without a value."
     ends = [number(float(f(v[known])), 4) for v in (rumap.utility, rumap.risk) for f in (np.min, np.max)]
     run = f"Utility runs from {ends[0]} to {ends[1]} to the right, risk from {ends[2]} to {ends[3]} upwards"
-    return f"A risk-utility map of {count(len(rumap), 'release')}. {run}; the threshold on the risk is {number(max_risk, 4)}. {sentence}"
+    return (
+        f"A risk-utility map of {count(len(rumap), 'release')}. {run}; the threshold on the risk is "
+        f"{number(max_risk, 4)}. {sentence}"
+    )

@@ -114,16 +114,16 @@ def tell_apart(labels: list[str]) -> tuple[str, ...]:
     """Number the labels that occur more than once."""
     if len(set(labels)) == len(labels):
         return tuple(labels)
-    seen: dict[str, int] = {}
+    times: dict[str, int] = {}
     result = []
     taken = set(labels)
     for label in labels:
-        seen[label] = seen.get(label, 0) + 1
+        times[label] = times.get(label, 0) + 1
         name = label
-        while seen[label] > 1 and name in taken:
-            name = f"{label} #{seen[label]}"
+        while times[label] > 1 and name in taken:
+            name = f"{label} #{times[label]}"
             if name in taken:
-                seen[label] += 1
+                times[label] += 1
         taken.add(name)
         result.append(name)
     return tuple(result)

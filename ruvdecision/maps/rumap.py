@@ -264,7 +264,7 @@ class RUMap:
 
     @cached_property
     def releases(self) -> tuple[str, ...]:
-        """Label of every release; masks whose texts coincide are told apart by ``#2``, ``#3``."""
+        """Label of every release; masks whose texts coincide are numbered ``#2``, ``#3``."""
         return self._labels if self._labels is not None else tell_apart([str(m) for m in self.masks or ()])
 
     @cached_property
@@ -427,7 +427,7 @@ class RUMap:
                 check_index("position", row, self.size)  # says which one
         rows = rows.astype(int) % self.size
         if rows.size == 0:
-            raise InputError("No release is left", "an empty selection", "A map needs at least one release")
+            raise InputError("No release is selected", "an empty selection", "A map needs at least one release")
         if np.unique(rows).size != rows.size:
             raise InputError("A release is taken twice", rows.tolist(), "Name each position once")
 
@@ -484,10 +484,10 @@ class RUMap:
         return self.take(keep)
 
     def with_order(self, belief: Belief | None = None) -> RUMap:
-        """The map with a column ``dominated_whatever``: a release that tells all this one does, whatever the users want.
+        """The map with a column ``dominated_whatever``: a release that tells all that this one does.
 
-        That release is more useful to every scientist and riskier with every intruder (Blackwell). Empty where there is
-        none or where it cannot be decided. ``belief`` is the intruder's if not given.
+        Whatever the users want, that release is more useful and riskier (Blackwell). Empty where there is none or where
+        it cannot be decided. ``belief`` is the intruder's if not given.
         """
         from ..analyses.blackwell import dominated_whatever
 
@@ -572,10 +572,10 @@ class RUMap:
         return plots.rumap(self, max_risk, ax, **options)
 
     def report(self, path: str | os.PathLike[str], max_risk: float | None = None, **options: Any) -> Path:
-        """Write a report of the map and the choice, HTML or Markdown; not over one that exists unless ``overwrite=True``.
+        """Write a report of the map and the choice, HTML or Markdown, over one that exists only if ``overwrite=True``.
 
-        ``options`` are ``title``, ``notes``, ``format``, ``date``, ``sensitivity``, ``limit``, ``record_risk``, ``rule``,
-        ``figures`` and ``overwrite``; see `ruvdecision.report.write_report`.
+        ``options`` are ``title``, ``notes``, ``format``, ``date``, ``sensitivity``, ``limit``, ``record_risk``,
+        ``rule``, ``figures`` and ``overwrite``; see `ruvdecision.report.write_report`.
         """
         from ..report import write_report
 

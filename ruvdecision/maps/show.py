@@ -16,7 +16,7 @@ from ..protocols import Array
 if TYPE_CHECKING:
     from .rumap import RUMap
 
-__all__ = ["Row", "as_html_table", "as_text_table", "short"]
+__all__ = ["Row", "as_html_table", "as_text_table", "counted", "short"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def short(x: float) -> str:
 
 def _summary(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, str]]]:
     engines = ", ".join(dict.fromkeys(e for e in rumap.engine if e))
-    head = f"RUMap: {_count(rumap.size, 'release')} of {_count(len(set(rumap.techniques)), 'technique')}"
+    head = f"RUMap: {counted(rumap.size, 'release')} of {counted(len(set(rumap.techniques)), 'technique')}"
     head += f" ({engines})" if engines else ""
     try:
         rumap.risk, rumap.utility  # noqa: B018
@@ -97,19 +97,22 @@ def _summary(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, str]]]:
     axes = rumap.axis("risk"), rumap.axis("utility")
     lines = [f"{a.role} {_range(rumap.column(a.role).value)}: {a.score.words(a.who)}" for a in axes]
     bad = int(np.sum(~rumap.converged))
-    lines += [f"{_count(bad, 'release')} did not converge"] if bad else []
+    lines += [f"{counted(bad, 'release')} did not converge"] if bad else []
     lines += rumap.notes
     known = bool(np.any(~np.isnan(rumap.risk) & ~np.isnan(rumap.utility)))
     best = rumap.frontier() if known else rumap
     shown = np.unique(np.linspace(0, best.size - 1, min(best.size, 8)).round().astype(int))
     part = ", some of them" if len(shown) < best.size else ""
-    lines.append(f"frontier: {_count(best.size, 'release')}{part}" if known else "no release has both risk and utility")
+    lines.append(
+        f"frontier: {counted(best.size, 'release')}{part}" if known else "no release has both risk and utility"
+    )
     rows = [("release", "risk", "utility")]
     rows += [(best.releases[i], short(best.risk[i]), short(best.utility[i])) for i in shown]
     return head, lines, rows
 
 
-def _count(number: int, what: str) -> str:
+def counted(number: int, what: str) -> str:
+    """A number of things: 1 release, 2 releases."""
     return f"{number} {what}" + "s" * (number != 1)
 
 

@@ -213,7 +213,7 @@ def _to_file(rumap: RUMap, created: bool) -> xr.Dataset:
             specs.append("")
             notes.append(f"The mask {_clip(mask)} was not stored: {problem}")
     dataset, escaped = _escape(rumap, dataset)
-    # netCDF forbids some names, a slash for one, and a few are ours; the true names are kept beside the stand-ins.
+    # netCDF forbids some names, a slash for one, and a few are ours; the true names are kept, too.
     names = {
         str(k): str(k) if _SAFE.fullmatch(str(k)) and str(k) not in _OURS else f"column_{i}"
         for i, k in enumerate(dataset.variables)

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from ..checks import check_number
 from ..errors import InputError
+from ..numerics.compiled import compiled
 from .base import Mask
 from .columnkinds import as_columns, kind_of, put, refuse_missing
 from .frame import Frame
 from .ordering import stable_order
 
-__all__ = ["RankSwap"]
+__all__ = ["RankSwap", "rank_partners"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,16 +60,61 @@ class RankSwap(Mask):
         positions = frame.positions(self.columns)
         keys = [sort_keys("RankSwap", frame, i) for i in positions]
         window = self.window(frame.n)
-        from .kernels import compiled
-
         swapped = {}
         for position, key in zip(positions, keys, strict=True):
             order = stable_order(key)
-            partner = compiled("rank_partners")(rng.random(frame.n), window)
+            partner = rank_partners(rng.random(frame.n), window)
             source = np.empty(frame.n, dtype=np.int64)
             source[order] = order[partner]
             swapped[position] = frame.table.iloc[:, position].array.take(source)
         return put(frame, swapped)
+
+
+@compiled()
+def rank_partners(draws: Any, window: int) -> Any:
+    """Pair ranks with ranks at most ``window`` above them; the partner of a rank that stays is itself.
+
+    Walk up the ranks. Each free rank takes a partner, uniform among the free ranks of the next ``window``:
+    number ``floor(draw * count)`` of them. A Fenwick tree counts and finds free ranks, so n ranks cost n log n.
+    """
+    n = len(draws)
+    partner = np.arange(n)
+    tree = np.empty(n + 1, dtype=np.int64)
+    for i in range(n + 1):
+        tree[i] = i & -i
+    top = 1
+    while top * 2 <= n:
+        top *= 2
+    for i in range(n):
+        if partner[i] != i:
+            continue  # taken from below, and off the tree since then
+        j = i + 1
+        while j <= n:
+            tree[j] -= 1
+            j += j & -j
+        # All free ranks lie above i, so a count over the first ranks counts those in the window.
+        count = 0
+        j = min(i + 1 + window, n)
+        while j > 0:
+            count += tree[j]
+            j -= j & -j
+        if count == 0:
+            continue
+        wanted = min(int(draws[i] * count), count - 1) + 1
+        found = 0
+        step = top
+        while step > 0:
+            if found + step <= n and tree[found + step] < wanted:
+                found += step
+                wanted -= tree[found]
+            step //= 2
+        partner[i] = found
+        partner[found] = i
+        j = found + 1
+        while j <= n:
+            tree[j] -= 1
+            j += j & -j
+    return partner
 
 
 def sort_keys(who: str, frame: Frame, position: int) -> NDArray[Any]:

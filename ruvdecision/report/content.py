@@ -409,7 +409,11 @@ def _record(rumap: RUMap) -> list[tuple[str, str]]:
     pairs = [("fingerprint of the map", f"sha256 {fingerprint(rumap)}")]
     taken = known.pop("data_fingerprint", None)
     if taken:
-        what = "a hash of the confidential records with a key that the agency keeps: it tells nothing without the key, and with it whether"
+        what = (
+            "a hash of the confidential records with a key that the agency keeps: it tells nothing without the "
+            "key, "
+            "and with it whether"
+        )
         pairs.append(("fingerprint of the data", f"{_short(taken)} ({what} other records are the same)"))
     for said in ("intruder", "scientist", "better"):  # they have their own places
         known.pop(said, None)

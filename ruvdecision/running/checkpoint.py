@@ -6,8 +6,8 @@ code.
 
 A checkpoint belongs to the settings and the data of a study, to the versions of Python, this package and the libraries
 below it, and to the source text of every imported module that is neither the standard library nor installed. The
-manifest has salted digests of them (see `ruvdecision.running.digests` and `ruvdecision.running.sources`); if one differs the checkpoint
-is refused, and the error says which.
+manifest has salted digests of them (see `ruvdecision.running.digests` and `ruvdecision.running.sources`); if one
+differs the checkpoint is refused, and the error says which.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Checkpoint:
     Parameters
     ----------
     directory : str or Path
-        Where. It is made if it is not there; one that holds something else, or a checkpoint of another study, is refused.
+        Where. It is made if it is not there; one that holds something else, or a checkpoint of another study, is
+        refused.
     parts : mapping from name to object
         What the results depend on: masks, users, engine, seed, data. Only salted digests of them are stored.
 
@@ -136,7 +137,7 @@ class Checkpoint:
         changed = [name for name in here if software.get(name) != here[name]]
         if changed:
             raise InputError(
-                f"The checkpoint {self.directory} was made by other software, whose numbers may differ in their last bits",
+                f"{self.directory} is a checkpoint of other software, whose numbers may differ in their last bits",
                 "; ".join(f"{name} {software.get(name, 'none')} then, {here[name]} now" for name in changed),
                 "Use the software of then, or name another directory",
             )
@@ -213,7 +214,8 @@ def _lock(directory: Path) -> Iterator[None]:
             # For its owner alone: with the digests and all records but one, that one could be guessed.
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = stack.enter_context(open(directory / "lock", "a"))
-        # A system, or a file system, may be without locks. Workers, which may outlive a killed run, do not inherit this one.
+        # A system, or a file system, may be without locks. Workers, which may outlive a killed run, do not inherit this
+        # one.
         with contextlib.suppress(ImportError, OSError):
             import fcntl
 

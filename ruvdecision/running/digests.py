@@ -1,7 +1,7 @@
 """Digests of the parts of a study: two digests with one salt agree if and only if the parts do.
 
-The salt matters. A plain hash of a small file, or of a file most of which is known, can be guessed by trying; with a salt
-the guesser needs the salt too, which lies in the checkpoint. A digest keeps nobody from guessing who has the whole
+The salt matters. A plain hash of a small file, or of a file most of which is known, can be guessed by trying; with a
+salt the guesser needs the salt too, which lies in the checkpoint. A digest keeps nobody from guessing who has the whole
 checkpoint, so keep that where you keep results.
 """
 

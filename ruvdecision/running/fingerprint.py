@@ -1,10 +1,10 @@
 """A fingerprint of confidential data that may stand in a report: a hash with a key that the agency keeps.
 
-A plain hash would be a leak. Whoever knows all records but one can try every value of that one until the hash agrees, and a salt
-that is printed beside it does not help. With a secret key nothing can be tried.
+A plain hash would be a leak. Whoever knows all records but one can try every value of that one until the hash agrees,
+and a salt that is printed beside it does not help. With a secret key nothing can be tried.
 
-The key is ``RUVDECISION_KEY`` from the environment (an agency sets it once, for everybody who should be able to compare), or
-a random one that is kept in the user's data directory and is readable by that user alone.
+The key is ``RUVDECISION_KEY`` from the environment (an agency sets it once, for everybody who should be able to
+compare), or a random one that is kept in the user's data directory and is readable by that user alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHORTEST = 16
 
 
 def fingerprint_data(data: Any, key: str | bytes | None = None, *, create: bool = False) -> str:
-    """Keyed hash of a data set: the same data and the same key give the same text, and it tells nothing without the key.
+    """Keyed hash of a data set: same data and same key, same text. It tells nothing without the key.
 
     Parameters
     ----------

@@ -36,8 +36,8 @@ def host(say: Callable[[str], None]) -> Iterator[None]:
 class Bar:
     """Show how much of some work is done and how long the rest will take.
 
-    The time left follows from the pace since the first word about the work, so that a run which goes on from a checkpoint does not
-    count what was there already as fast work.
+    The time left follows from the pace since the first word about the work, so that a run which goes on from a
+    checkpoint does not count what was there already as fast work.
 
     Parameters
     ----------

@@ -25,11 +25,15 @@ def replicate_seeds(seed: np.random.SeedSequence | None, count: int) -> Iterator
     root = np.random.SeedSequence(0) if seed is None else seed
     for r in range(count):
         key = (*root.spawn_key, r)
-        yield tuple(np.random.SeedSequence(entropy=root.entropy, spawn_key=(*key, part)) for part in range(3))  # type: ignore[misc]
+        yield (
+            np.random.SeedSequence(root.entropy, spawn_key=(*key, 0)),
+            np.random.SeedSequence(root.entropy, spawn_key=(*key, 1)),
+            np.random.SeedSequence(root.entropy, spawn_key=(*key, 2)),
+        )
 
 
 def over_replicates(values: Array) -> Array:
-    """Mean over the first axis, each entry summed by itself: to the last bit the same whichever masks stand beside it."""
+    """Mean over the first axis, each entry summed by itself: the same bits whichever masks it is computed with."""
     return np.asarray(np.ascontiguousarray(np.moveaxis(values, 0, -1)).mean(axis=-1))
 
 

@@ -81,8 +81,8 @@ def run(
     shared : object, optional
         The first argument of every function. A worker gets it once.
     executor : concurrent.futures.Executor, optional
-        Who does it: a process or thread pool, ``dask.distributed``'s ``Client.get_executor()``; one after the other here
-        if not given. Results are the same.
+        Who does it: a process or thread pool, ``dask.distributed``'s ``Client.get_executor()``; one after the other
+        here if not given. Results are the same.
     checkpoint : str or Path, optional
         A directory. Each finished task is on disk there before the next is taken; tasks that are there already are not
         done again. Their results must be numbers, text, arrays, lists or dictionaries of them.

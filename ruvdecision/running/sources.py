@@ -29,11 +29,12 @@ def sources() -> dict[str, bytes]:
     (False, False)
     """
     found: dict[str, bytes] = {}
-    waiting = [name for name in list(sys.modules) if name != "__main__" and not is_library(name)]
+    names = set(sys.modules) - {"__main__"}
+    tops = {name.partition(".")[0] for name in names}
+    bare = {top for top in tops if file_of(top) is None}
+    waiting = [*(tops - bare), *(name for name in names if name.partition(".")[0] in bare)]
     while waiting:
         name = waiting.pop()
-        top = name.partition(".")[0]
-        name = name if file_of(top) is None else top  # a package may have no file
         file = file_of(name)
         if name in found or is_library(name) or file is None or not file.endswith(".py"):
             continue

@@ -166,7 +166,7 @@ class _Solved:
 
 @dataclass(frozen=True, eq=False)
 class _Case:
-    """The records, the noise's standard deviations (grid, records or 1), its bounds, targets and states of knowledge."""
+    """Records, standard deviations of the noise (grid, records or 1), bounds, targets and states of knowledge."""
 
     x: Array
     deviations: Array
@@ -286,7 +286,8 @@ def _build(
             "replicates": replicates if "simulate" in solved else 0,
             "data": "given",
             "records": len(case.x),
-            "intruder": "takes the target's row (index knowledge) or the released value of its rank (position knowledge)",
+            "intruder": "takes the target's row (index knowledge) or the released value of its rank (position "
+            "knowledge)",
             "scientist": "takes the released mean for the population mean (Duncan et al., eqs 13 and 14)",
         },
     )

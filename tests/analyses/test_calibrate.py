@@ -18,7 +18,7 @@ from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.pymc import PyMCBelief
 from ruvdecision.beliefs.table.belief import TableBelief
 from ruvdecision.engines.normal.exact import Exact
-from ruvdecision.engines.pymc import samplers
+from ruvdecision.engines.pymc import nuts
 from ruvdecision.engines.pymc.sampling import Sampling
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.masks import PRAM, Microaggregate, Noise, Release, Round, Shuffle, Subsample, Suppress
@@ -111,21 +111,21 @@ def test_a_record_that_is_released_as_it_is_breaks_ties_at_random() -> None:
 
 def test_a_sampled_model_is_calibrated_with_one_compilation(model: PyMCBelief, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    init = samplers.Sampler.__init__
+    init = nuts.Sampler.__init__
 
     def count(self, *arguments, **options):
         made.append(1)
         init(self, *arguments, **options)
 
-    monkeypatch.setattr(samplers.Sampler, "__init__", count)
-    found = calibrate(model, Noise(sd=1.5), Parameter("mu"), simulations=50, engine=FEW, seed=5)
+    monkeypatch.setattr(nuts.Sampler, "__init__", count)
+    found = calibrate(model, Noise(sd=1.5), Parameter("mu"), simulations=25, engine=FEW, seed=5)
     assert len(made) == 1
     assert found.passed, found.verdict
     assert {"rhat", "ess", "divergences"} <= set(found.to_dataframe().columns)
-    record = calibrate(model, Noise(sd=0.7) | Shuffle(), Record(0), simulations=50, engine=FEW, seed=5)
+    record = calibrate(model, Noise(sd=0.7) | Shuffle(), Record(0), simulations=25, engine=FEW, seed=5)
     assert len(made) == 1
     assert record.passed, record.verdict
-    new = calibrate(model, Noise(sd=0.7), NewRecord(), simulations=40, engine=FEW, seed=6)
+    new = calibrate(model, Noise(sd=0.7), NewRecord(), simulations=20, engine=FEW, seed=6)
     assert len(made) == 1
     assert new.passed, new.verdict
 
@@ -152,9 +152,9 @@ class Understated(Noise):
 
 
 def test_a_likelihood_that_lies_fails(model: PyMCBelief) -> None:
-    right = calibrate(model, Noise(variance=1.0), Record(0), simulations=80, engine=FEW, seed=8)
+    right = calibrate(model, Noise(variance=1.0), Record(0), simulations=50, engine=FEW, seed=8)
     assert right.passed, right.verdict
-    narrow = calibrate(model, Understated(variance=1.0), Record(0), simulations=80, engine=FEW, seed=8)
+    narrow = calibrate(model, Understated(variance=1.0), Record(0), simulations=50, engine=FEW, seed=8)
     assert not narrow.passed
     assert "too narrow" in narrow.verdict
     assert "Not calibrated" in repr(narrow)
@@ -396,6 +396,6 @@ def test_bad_bins_and_components() -> None:
 def test_trouble_of_the_sampler_is_said() -> None:
     columns = {"ess": np.full(100, 30.0), "rhat": np.full(100, 1.0), "divergences": np.zeros(100)}
     found = Calibration(np.arange(100)[:, None], draws=99, columns=columns)
-    assert found.doubtful == 100
+    assert found.unreliable == 100
     assert "In 100 simulations the sampler had trouble" in found.verdict
     assert isinstance(found.to_dataframe(), pd.DataFrame)

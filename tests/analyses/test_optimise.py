@@ -98,7 +98,9 @@ def test_several_parameters_beat_a_grid():
     rumap = evaluate([two_columns(float(a), float(b)) for a in grid for b in grid], **PAIR)
     assert best.risk <= 0.32 * (1 + 1e-9)
     assert best.utility >= rumap.choose(0.32).utility
-    mapped = optimise(two_columns, max_risk=0.32, evaluator=lambda masks: evaluate(masks, **PAIR))
+    mapped = optimise(
+        two_columns, max_risk=0.32, evaluator=lambda masks: evaluate(masks, **PAIR), search=Search(starts=2)
+    )
     assert mapped.utility == pytest.approx(best.utility, rel=1e-6)
 
 
@@ -254,8 +256,8 @@ def test_confidence_keeps_a_noisy_choice_away_from_the_threshold():
 
 
 def test_measures_are_optimised_too():
-    data = np.random.default_rng(1).multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], 120)
-    by = lambda masks: measure(data, masks, measures=[RecordLinkage(), NormalKL()], replicates=3, seed=3)  # noqa: E731
+    data = np.random.default_rng(1).multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], 60)
+    by = lambda masks: measure(data, masks, measures=[RecordLinkage(), NormalKL()], replicates=2, seed=3)  # noqa: E731
     best = optimise(
         MaskFamily(lambda sd: Noise(sd=sd), sd=(0.01, 2)), evaluator=by, max_risk=0.1, search=Search(evaluations=30)
     )

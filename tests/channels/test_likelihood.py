@@ -18,9 +18,9 @@ from ruvdecision.channels.likelihood import (
     Between,
     Known,
     KnownLabels,
-    NormalSeen,
+    NormalValue,
     Observation,
-    Silent,
+    Uninformative,
     join,
     nodes,
     observe,
@@ -315,9 +315,9 @@ def test_a_plain_release_is_known_and_a_suppressed_one_silent() -> None:
     observed = observe(
         Suppress(columns="b") | Suppress(rows=[1, 4]), (Suppress(columns="b") | Suppress(rows=[1, 4])).release(df, 1), 6
     )
-    assert observed.columns[1].silent.all()
+    assert observed.columns[1].uninformative.all()
     assert np.isnan(observed.columns[0].known).nonzero()[0].tolist() == [1, 4]
-    assert np.array_equal(observed.columns[0].silent, np.isnan(observed.columns[0].known))
+    assert np.array_equal(observed.columns[0].uninformative, np.isnan(observed.columns[0].known))
 
 
 def test_sizes_per_record_column_and_entry() -> None:
@@ -330,7 +330,7 @@ def test_sizes_per_record_column_and_entry() -> None:
         np.testing.assert_allclose(variance, sizes**2)
         np.testing.assert_array_equal(centre[variance < np.inf], released.iloc[:, j][variance < np.inf])
         assert column.known[0] == df.iloc[0, j]
-        assert column.silent[3]
+        assert column.uninformative[3]
     mask = Noise(variance=[1.0, 4.0])
     assert [c.normal[1][0] for c in observe(mask, mask.release(df, 1), 6).columns] == [1.0, 4.0]
     table = np.arange(1.0, 13.0).reshape(6, 2)
@@ -361,7 +361,7 @@ def test_correlated_noise_is_one_joint_law() -> None:
     )
     expected[2] = stats.norm(0, np.sqrt(1.6)).logpdf(released.loc[2, "a"] - df.loc[2, "a"])
     np.testing.assert_allclose(joint.log(df.to_numpy()), expected, rtol=1e-12)
-    assert observed.columns[0].silent.all() and observed.columns[2].silent.all()
+    assert observed.columns[0].uninformative.all() and observed.columns[2].uninformative.all()
     np.testing.assert_allclose(observed.columns[1].normal[1], 0.2)
     sample = Subsample(size=3) | Noise(covariance=np.eye(3) + 0.5)
     observed = observe(sample, sample.release(df, 1), 5)
@@ -374,7 +374,7 @@ def test_a_sample_leaves_the_others_silent_at_their_places() -> None:
     released = mask.release(df, 4)
     column = observe(mask, released, 8).columns[0]
     kept = released.index.to_numpy()
-    assert np.array_equal(np.flatnonzero(~column.silent), kept)
+    assert np.array_equal(np.flatnonzero(~column.uninformative), kept)
     for i in kept:
         v = released.loc[i, "a"]
         expected = np.log(np.diff(stats.norm(df.loc[i, "a"], i + 1.0).cdf([v - 0.25, v + 0.25]))[0])
@@ -468,7 +468,7 @@ def test_shuffle_says_so_and_refuses_what_it_hides() -> None:
             observe(mask, mask.release(df, 1), 6)
     mask = Subsample(size=2) | Shuffle()
     observed = observe(mask, mask.release(df, 1), 6)
-    assert observed.shuffled and observed.columns[0].silent.sum() == 4
+    assert observed.shuffled and observed.columns[0].uninformative.sum() == 4
 
 
 # -- categories -------------------------------------------------------------------------------------------
@@ -662,9 +662,9 @@ def test_bad_releases_are_refused_without_their_values() -> None:
     with pytest.raises(InputError, match="name the 1 columns"):
         observe(Release(), np.zeros(2), 2, columns=["a", "b"])
     with pytest.raises(InputError, match="finite"):
-        nodes(Silent(1), -np.inf, 1.0)
+        nodes(Uninformative(1), -np.inf, 1.0)
     with pytest.raises(InputError, match="low must not exceed"):
-        nodes(Silent(1), 2.0, 1.0)
+        nodes(Uninformative(1), 2.0, 1.0)
     with pytest.raises(InputError, match="Known values"):
         Known([np.nan])
 
@@ -753,13 +753,13 @@ def test_taking_rows_is_taking_their_likelihoods(data: Any) -> None:
 
 
 def test_pieces_put_entries_in_their_places() -> None:
-    whole = join(4, [([2, 0], Known([7.0, 8.0])), ([1], NormalSeen([1.0], [2.0])), ([3], Silent(1))])
+    whole = join(4, [([2, 0], Known([7.0, 8.0])), ([1], NormalValue([1.0], [2.0])), ([3], Uninformative(1))])
     np.testing.assert_array_equal(whole.known, [8.0, np.nan, 7.0, np.nan])
     _centre, variance = whole.normal
     assert variance.tolist() == [0.0, 2.0, 0.0, np.inf]
     assert join(2, [([1, 0], Known([1.0, 2.0]))]).known.tolist() == [2.0, 1.0]
-    assert whole.take([3, 0]).silent.tolist() == [True, False]
-    mixed = join(2, [([0], Between([0.0], [1.0])), ([1], Silent(1))])
+    assert whole.take([3, 0]).uninformative.tolist() == [True, False]
+    mixed = join(2, [([0], Between([0.0], [1.0])), ([1], Uninformative(1))])
     assert mixed.normal is None
     assert "7.0" not in repr(whole) and "8.0" not in repr(Known([8.0]))
     with pytest.raises(InputError, match="no likelihood in numbers"):

@@ -35,8 +35,6 @@ from ruvdecision.losses import (
 from ruvdecision.posteriors import Drawn, Finite, Gaussian, Mixture
 from ruvdecision.protocols import Loss
 
-SHARED = places.SHARED
-
 NORMAL = Gaussian.scalar(1.3, 2.0)
 FOUR = Finite([0.0, 1.0, 2.0, 5.0], [0.1, 0.35, 0.3, 0.25])
 
@@ -73,10 +71,8 @@ NONNEGATIVE = [loss for loss in ALL if not isinstance(loss, (LogScore, KullbackL
 
 @pytest.fixture(scope="module")
 def reference():
-    path = SHARED / "reference" / "trottini_fienberg_duncan.json"
-    if not path.exists():
-        pytest.skip("the reference numbers are not beside the project")
-    return {row["name"]: row["value"] for row in json.loads(path.read_text())}
+    rows = json.loads((places.REFERENCE / "trottini_fienberg_duncan.json").read_text())
+    return {row["name"]: row["value"] for row in rows}
 
 
 # -- the papers' numbers -------------------------------------------------------------------------------

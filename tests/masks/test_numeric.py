@@ -17,22 +17,19 @@ from scipy import stats
 from ruvdecision.channels.linear import LinearChannel
 from ruvdecision.channels.steps import About
 from ruvdecision.errors import InputError, UnsupportedError
-from ruvdecision.masks import Clip, MomentNoise, ResidualNoise, kernels
-from ruvdecision.masks.mdav import mdav
+from ruvdecision.masks import Clip, MomentNoise, ResidualNoise
+from ruvdecision.masks.mdav import mdav, mdav_labels
 from ruvdecision.masks.microaggregate import Microaggregate
 from ruvdecision.masks.multiplicative import MultiplicativeNoise
 from ruvdecision.masks.noise import Noise
 from ruvdecision.masks.ordering import stable_order
-from ruvdecision.masks.rankswap import RankSwap
+from ruvdecision.masks.rankswap import RankSwap, rank_partners
 from ruvdecision.masks.recode import Recode
 from ruvdecision.masks.resample import Resample
 from ruvdecision.masks.round import Round
 from ruvdecision.masks.subsample import Subsample
 from ruvdecision.masks.swap import Swap
 from ruvdecision.masks.topcode import Bottomcode, Topcode
-
-reference = places.SHARED / "reference"
-needs_reference = pytest.mark.skipif(not reference.is_dir(), reason="the reference files are not beside the project")
 
 few = settings(deadline=None, max_examples=40)
 
@@ -81,7 +78,7 @@ ALL = WHOLE_FILE + RECORD_BY_RECORD
 
 
 def read(name: str) -> np.ndarray:
-    return np.loadtxt(reference / name, delimiter=",")
+    return np.loadtxt(places.REFERENCE / name, delimiter=",")
 
 
 # -- what every mask keeps ---------------------------------------------------------------------------
@@ -199,7 +196,6 @@ def test_unknown_columns_get_close_matches(make):
 # -- microaggregation --------------------------------------------------------------------------------
 
 
-@needs_reference
 @pytest.mark.parametrize(
     ("name", "mask"),
     [
@@ -215,7 +211,6 @@ def test_the_reference_files_of_karr_et_al(name, mask):
     np.testing.assert_allclose(released, read(f"karr_p3/karr_p3_{name}.csv"), rtol=2e-15, atol=2e-15)
 
 
-@needs_reference
 def test_the_reference_file_of_woo():
     released = Microaggregate(size=3, by="zscore").release(read("woo_nonlopos/woo_nonlopos_orig.csv"))
     np.testing.assert_allclose(released, read("woo_nonlopos/woo_nonlopos_Micz03.csv"), rtol=2e-15, atol=2e-15)
@@ -275,9 +270,9 @@ def test_mdav_takes_values_of_any_size():
 def test_the_compiled_kernels_are_their_plain_python():
     rng = np.random.default_rng(8)
     z = np.round(rng.normal(size=(90, 3)), 1)
-    assert kernels.mdav_labels(z, 4).tolist() == kernels.compiled("mdav_labels")(z, 4).tolist()
+    assert mdav_labels.__wrapped__(z, 4).tolist() == mdav_labels(z, 4).tolist()
     u = rng.random(200)
-    assert kernels.rank_partners(u, 17).tolist() == kernels.compiled("rank_partners")(u, 17).tolist()
+    assert rank_partners.__wrapped__(u, 17).tolist() == rank_partners(u, 17).tolist()
 
 
 @few
@@ -743,7 +738,7 @@ def plain_partners(draws, window):
 @given(n=st.integers(1, 120), window=st.integers(0, 130), seed=st.integers(0, 1000))
 def test_rank_partners_are_those_of_the_obvious_loop(n, window, seed):
     draws = np.random.default_rng(seed).random(n)
-    assert kernels.compiled("rank_partners")(draws, min(window, n)).tolist() == plain_partners(draws, window)
+    assert rank_partners(draws, min(window, n)).tolist() == plain_partners(draws, window)
 
 
 @few

@@ -188,7 +188,4 @@ def test_figure_of_the_incomes(income):
 
 
 def _reference():
-    path = SHARED / "reference" / "trottini_fienberg_duncan.json"
-    if not path.exists():
-        pytest.skip("the papers' reference numbers are not beside the project")
-    return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads((places.REFERENCE / "trottini_fienberg_duncan.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The studies of Karr et al. and of Karr, Oganian, Reiter and Woo: what they reproduce, and that they say where they do not."""
+"""The studies of Karr et al. and of Karr, Oganian, Reiter and Woo: what they reproduce, and what not."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def small_woo(woo):
 # -- Karr, application 2 -------------------------------------------------------------------------------
 
 
-def test_constants_are_the_reference_files(simulation, shared):
+def test_constants_are_the_reference_files(simulation):
     _, karr = simulation
-    printed = pd.read_csv(shared / "reference" / "karr_printed_tables_1_2.csv")
+    printed = pd.read_csv(places.REFERENCE / "karr_printed_tables_1_2.csv")
     for (kind, p), rows in karr.PRINTED.items():
         part = (
             printed[(printed.correlation == kind) & (printed.dimension == p)].set_index("method").loc[list(karr.MASKS)]
         )
         np.testing.assert_allclose(rows, part[["EO", "IO", "KL", "risk"]], rtol=1e-5)
-        fitted = np.loadtxt(shared / "reference" / "karr_correlations" / f"fitted_corr_{kind}_{p}.csv", delimiter=",")
+        fitted = np.loadtxt(places.REFERENCE / "karr_correlations" / f"fitted_corr_{kind}_{p}.csv", delimiter=",")
         np.testing.assert_allclose(karr.correlation(kind, p), fitted, atol=6e-8)
-    table = pd.read_csv(shared / "reference" / "karr_printed_table_3.csv").set_index("method")
+    table = pd.read_csv(places.REFERENCE / "karr_printed_table_3.csv").set_index("method")
     assert {m: tuple(table.loc[m]) for m in table.index} == karr.TABLE_3
 
 
@@ -179,8 +179,8 @@ def test_cps_without_the_survey_file(monkeypatch, tmp_path):
 # -- Karr, Oganian, Reiter and Woo ---------------------------------------------------------------------
 
 
-def test_woo_constants_are_the_reference_file(woo, shared):
-    printed = pd.read_csv(shared / "reference" / "woo_printed_tables_2_9.csv").set_index(["structure", "measure"])
+def test_woo_constants_are_the_reference_file(woo):
+    printed = pd.read_csv(places.REFERENCE / "woo_printed_tables_2_9.csv").set_index(["structure", "measure"])
     for structure, rows in woo[1].PRINTED.items():
         part = printed.loc[structure].loc[list(woo[1].MEASURES)]
         np.testing.assert_allclose(rows, part[list(woo[1].MASKS)], rtol=1e-6)

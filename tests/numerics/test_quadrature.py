@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from ruvdecision.numerics.quadrature import adaptive, gauss_legendre, gauss_normal
+from ruvdecision.numerics.quadrature import GAUSS, KRONROD, NODES, adaptive, gauss_legendre, gauss_normal
 
 
 def test_kinks_and_narrow_peaks():
@@ -37,3 +37,10 @@ def test_gauss_rules_are_exact_for_polynomials_and_kept(order):
     assert gauss_legendre(order)[0] is nodes
     with pytest.raises(ValueError, match="read-only"):
         weights[0] = 1.0
+
+
+def test_kronrod_rule_is_exact_for_polynomials():
+    for n in range(0, 32, 2):
+        assert KRONROD @ NODES**n == pytest.approx(2 / (n + 1), rel=1e-14)
+    for n in range(0, 20, 2):
+        assert GAUSS @ NODES**n == pytest.approx(2 / (n + 1), rel=1e-14)

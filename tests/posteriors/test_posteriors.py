@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from scipy import integrate, signal, special, stats
 
 from ruvdecision.errors import InputError, UnsupportedError
-from ruvdecision.numerics.quadrature import GAUSS, KRONROD, NODES
-from ruvdecision.numerics.roots import least_near, monotone_root
 from ruvdecision.posteriors import Drawn, Finite, Gaussian, Mixture
 from ruvdecision.posteriors.many import Sorted, mean_difference
 from ruvdecision.posteriors.modes import best_box
@@ -129,13 +127,6 @@ def test_moving_to_the_origin_changes_place_only(name):
 
 
 # -- Gaussian ------------------------------------------------------------------------------------------
-
-
-def test_kronrod_rule_is_exact_for_polynomials():
-    for n in range(0, 32, 2):
-        assert KRONROD @ NODES**n == pytest.approx(2 / (n + 1), rel=1e-14)
-    for n in range(0, 20, 2):
-        assert GAUSS @ NODES**n == pytest.approx(2 / (n + 1), rel=1e-14)
 
 
 @pytest.mark.parametrize(("m", "v"), [(1.3, 2.0), (-4.0, 0.01), (250.0, 9.0)])
@@ -762,20 +753,3 @@ def test_draws_refuse_bad_input(build, match):
 
 
 # -- searches ------------------------------------------------------------------------------------------
-
-
-def test_roots_of_many_functions_at_once():
-    target = np.array([-3.0, 0.0, 1e-9, 2.0, 1e6])
-    root = monotone_root(lambda x: np.arctan(x - target), np.full(5, -1e8), np.full(5, 1e8))
-    np.testing.assert_allclose(root, target, rtol=1e-12, atol=1e-7)
-    jump = monotone_root(lambda x: np.where(x >= 0.25, 1.0, -1.0), np.array([-1.0]), np.array([1.0]))
-    assert jump[0] == pytest.approx(0.25, abs=1e-15) and jump[0] >= 0.25
-
-
-def test_the_deeper_of_two_valleys_is_found_between_repeated_candidates():
-    def g(x):
-        return np.minimum((x - 1.3) ** 2 + 0.1, (x + 2.2) ** 2)
-
-    grid = np.array([-4.0, -2.0, -2.0, -2.0, 0.0, 1.3, 4.0])[:, None]
-    best, least = least_near(g, grid, g(grid))
-    assert best[0] == pytest.approx(-2.2, abs=1e-7) and least[0] == pytest.approx(0, abs=1e-14)

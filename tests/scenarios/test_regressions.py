@@ -1,4 +1,4 @@
-"""Cases of additive noise that a reviewer tried: records far from the others, exact maps of records at hand, odd arguments."""
+"""Cases of additive noise that a reviewer tried: outlying records, exact maps of records at hand, odd arguments."""
 
 from __future__ import annotations
 

@@ -215,8 +215,8 @@ OURS = (
 )
 
 
-def test_every_reference_number_of_duncan_et_al(shared: Path) -> None:
-    wanted = json.loads((shared / "reference" / "trottini_fienberg_duncan.json").read_text())
+def test_every_reference_number_of_duncan_et_al() -> None:
+    wanted = json.loads((places.REFERENCE / "trottini_fienberg_duncan.json").read_text())
     wanted = [x for x in wanted if x["name"].startswith(OURS) and not x["name"].startswith("Bayes action")]
     known = dks_numbers() | income_numbers(77) | income_numbers(177)
     assert len(wanted) > 75

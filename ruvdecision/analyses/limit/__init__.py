@@ -11,20 +11,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ...beliefs.normal import NormalBelief
 from ...checks import as_float_array, check_choice, check_integer
 from ...errors import InputError, UnsupportedError, kind_of
 from ...losses import Quadratic
-from ...maps.scores import as_function
+from ...maps.scores import Score, ScoreLike, as_function
 from ...masks.base import Mask
 from ...protocols import Array
 from ...running.progress import Bar
 from ...users.user import User
+from .mixtures import Mixtures
+from .normal import normal_users
+from .programme import Programme
+from .setup import set_up
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+
+    from ...maps.rumap import RUMap
 
 __all__ = ["Limit", "limit"]
 
@@ -36,8 +43,8 @@ POINTS = 25
 class Limit:
     """The best utility under each risk bound, and a mechanism that reaches it; made by `limit`.
 
-    Arrays have one entry per risk bound. Where a bound is below the risk of releasing nothing, no mechanism meets it: the
-    uncertainties are missing and the mechanism is None.
+    Arrays have one entry per risk bound. Where a bound is below the risk of releasing nothing, no mechanism meets it:
+    the uncertainties are missing and the mechanism is None.
     """
 
     max_risk: Array
@@ -50,8 +57,8 @@ class Limit:
     before: tuple[float, float]
     after: tuple[float, float]
     """Both uncertainties when the file itself (or the whole statistic) is released."""
-    risk_score: Any
-    utility_score: Any
+    risk_score: Score
+    utility_score: Score
     mechanisms: tuple[Mask | None, ...]
     matrices: tuple[Array | None, ...]
     method: str
@@ -115,8 +122,8 @@ class Limit:
             }
         )
 
-    def shortfall(self, rumap: Any) -> pd.DataFrame:
-        """What each release of a map leaves on the table: the limit at its own risk, and the share of it that it reaches.
+    def shortfall(self, rumap: RUMap) -> pd.DataFrame:
+        """What each release of a map leaves on the table: the limit at its own risk, and its share of that.
 
         The limit is computed anew at the map's risks, for the same users and the same ``statistic``.
         """
@@ -125,21 +132,23 @@ class Limit:
         if rumap.risk_score != self.risk_score or rumap.utility_score != self.utility_score:
             raise InputError(
                 "The map and the limit must measure risk and utility alike",
-                f"{rumap.risk_score.name}, {rumap.utility_score.name} and {self.risk_score.name}, {self.utility_score.name}",
+                f"{rumap.risk_score.name}, {rumap.utility_score.name} and {self.risk_score.name}, "
+                f"{self.utility_score.name}",
                 "Give ruv.limit the risk= and utility= of the map",
             )
         # Releases of one risk share a bound; those without one have no limit.
         risks, place = np.unique(rumap.risk, return_inverse=True)
         known = ~np.isnan(risks)
         best = np.full(len(risks), np.nan)
-        options = {
-            "risk": self.risk_score,
-            "utility": self.utility_score,
-            "statistic": self.statistic,
-            "states": self.states,
-        }
         if known.any():
-            best[known] = limit(*self.users, risks[known], **options).utility
+            best[known] = limit(
+                *self.users,
+                risks[known],
+                risk=self.risk_score,
+                utility=self.utility_score,
+                statistic=self.statistic,
+                states=self.states,
+            ).utility
         best = best[place.reshape(-1)]
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(best == rumap.utility, 1.0, rumap.utility / best)
@@ -157,8 +166,9 @@ class Limit:
         met = ~np.isnan(self.scientist_uncertainty)
         span = "no bound can be met"
         if met.any():
-            low, high = self.utility[met].min(), self.utility[met].max()
-            span = f"utility at most {low:.4g} to {high:.4g} for risk at most {self.max_risk[met].min():.4g} to {self.max_risk[met].max():.4g}"  # noqa: E501
+            utility, risk = self.utility[met], self.max_risk[met]
+            span = f"utility at most {utility.min():.4g} to {utility.max():.4g} "
+            span += f"for risk at most {risk.min():.4g} to {risk.max():.4g}"
         proof = "" if self.certain else "; not proved to be the best"
         return f"Limit({len(self)} bounds: {span}; {self.method}{proof})"
 
@@ -166,10 +176,10 @@ class Limit:
 def limit(
     intruder: User,
     scientist: User,
-    max_risk: Any = None,
+    max_risk: ArrayLike | None = None,
     *,
-    risk: Any = "reciprocal",
-    utility: Any = "reciprocal",
+    risk: ScoreLike = "reciprocal",
+    utility: ScoreLike = "reciprocal",
     statistic: str = "records",
     states: int | None = None,
     progress: bool | None = None,
@@ -177,14 +187,15 @@ def limit(
     """The best utility that any release mechanism at all can reach under each bound on risk.
 
     Finite beliefs and tables: a linear programme over all row-stochastic matrices from files to outputs. Normal beliefs
-    with squared errors: closed form, and optimal among all mechanisms, not only linear ones. Other losses under a normal
-    belief with targets that are numbers: the pair of targets is cut into cells first, and the notes say how finely.
-    U is averaged over releases before it becomes risk or utility, as in a map without data.
+    with squared errors: closed form, and optimal among all mechanisms, not only linear ones. Other losses under a
+    normal belief with targets that are numbers: the pair of targets is cut into cells first, and the notes say how
+    finely. U is averaged over releases before it becomes risk or utility, as in a map without data.
 
     Parameters
     ----------
     intruder, scientist : User
-        The two users, who decide by Bayes' rule. Their beliefs are about the same file; finite ones may differ in their chances.
+        The two users, who decide by Bayes' rule. Their beliefs are about the same file; finite ones may differ in their
+        chances.
     max_risk : number or array, optional
         Bounds on risk; 25 between the risk of releasing nothing and that of releasing everything if not given.
     risk, utility : name or callable
@@ -203,9 +214,9 @@ def limit(
 
     Notes
     -----
-    Outputs are labelled by the scientist's best estimate, which loses nothing. Where her estimates form a continuum they
-    are cut into cells with costs that bound hers from below, refined where they are used; ``gap`` says what is left
-    between bound and mechanism, and ``certain`` whether the bound is proved.
+    Outputs are labelled by the scientist's best estimate, which loses nothing. Where her estimates form a continuum
+    they are cut into cells with costs that bound hers from below, refined where they are used; ``gap`` says what is
+    left between bound and mechanism, and ``certain`` whether the bound is proved.
 
     Examples
     --------
@@ -249,11 +260,12 @@ def limit(
     notes = list(solver.notes)
     if unmet:
         notes.append(
-            f"{unmet} of the bounds are below the risk of releasing nothing ({float(scores[0](before[0], before[0])):.6g})"
+            f"{unmet} of the bounds are below the risk of releasing nothing "
+            f"({float(scores[0](before[0], before[0])):.6g})"
         )
     return Limit(
-        bounds, least, found[0], (found[1], found[2]), before, after, scores[0], scores[1], tuple(masks), tuple(matrices),
-        solver.method, statistic, solver.certain, (intruder, scientist), states, tuple(notes),
+        bounds, least, found[0], (found[1], found[2]), before, after, scores[0], scores[1], tuple(masks),
+        tuple(matrices), solver.method, statistic, solver.certain, (intruder, scientist), states, tuple(notes),
     )  # fmt: skip
 
 
@@ -264,33 +276,27 @@ class _Normal:
     method = "closed form for normal records and squared errors"
 
     def __init__(self, intruder: User, scientist: User, statistic: str) -> None:
-        from .normal import seen_by
-
-        self.study = seen_by(intruder, scientist, statistic)
-        size = len(self.study.root)
-        self.before = self.study.uncertainty(np.eye(size))
-        self.after = self.study.uncertainty(np.zeros((size, size)))
+        self.users = normal_users(intruder, scientist, statistic)
+        size = len(self.users.root)
+        self.before = self.users.uncertainty(np.eye(size))
+        self.after = self.users.uncertainty(np.zeros((size, size)))
         self.notes: Sequence[str] = ("no mechanism does better, linear or not",)
 
     def solve(self, least: float) -> tuple[Array, Mask | None, Array | None]:
-        k = self.study.best(least)
-        intruder, scientist = self.study.uncertainty(k)
-        return np.array([scientist, intruder, scientist]), self.study.mask(k), k
+        k = self.users.best(least)
+        intruder, scientist = self.users.uncertainty(k)
+        return np.array([scientist, intruder, scientist]), self.users.mask(k), k
 
 
 class _Programme:
     """Linear programme for finite files."""
 
     def __init__(self, intruder: User, scientist: User, statistic: str, states: int | None) -> None:
-        from .pairs import Pairs
-        from .programme import Programme
-        from .setup import set_up
-
         self.setup = set_up(intruder, scientist, statistic, states)
-        study = self.setup.study
-        self.programme: Any = Pairs(study) if Pairs.suits(study) else Programme(study)
-        self.before, self.after = study.before, study.after
-        self.certain = True if isinstance(self.programme, Pairs) else self.programme.labels.certain
+        users = self.setup.users
+        self.programme: Mixtures | Programme = Mixtures(users) if Mixtures.suits(users) else Programme(users)
+        self.before, self.after = users.before, users.after
+        self.certain = self.programme.certain
 
     @property
     def method(self) -> str:
@@ -298,18 +304,17 @@ class _Programme:
 
     @property
     def notes(self) -> Sequence[str]:
-        labels = self.programme if not hasattr(self.programme, "labels") else self.programme.labels
-        return (*self.setup.notes, labels.words())
+        return (*self.setup.notes, self.programme.words())
 
     def solve(self, least: float) -> tuple[Array, Mask | None, Array | None]:
         vertex = self.programme.solve(least)
         matrix, labels = self.setup.mechanism(vertex.matrix)
-        intruder, scientist = self.setup.study.uncertainty(matrix)
+        intruder, scientist = self.setup.users.uncertainty(matrix)
         mask = None if self.setup.mask is None else self.setup.mask(matrix, labels)
         return np.array([min(vertex.bound, scientist), intruder, scientist]), mask, matrix[self.setup.group]
 
 
-def _solver(intruder: User, scientist: User, statistic: str, states: int | None) -> Any:
+def _solver(intruder: User, scientist: User, statistic: str, states: int | None) -> _Normal | _Programme:
     first, second = intruder.belief, scientist.belief
     if isinstance(first, NormalBelief) != isinstance(second, NormalBelief):
         raise UnsupportedError(
@@ -329,12 +334,12 @@ def _solver(intruder: User, scientist: User, statistic: str, states: int | None)
     return _Programme(intruder, scientist, statistic, states)
 
 
-def _check_user(name: str, user: Any) -> None:
+def _check_user(name: str, user: object) -> None:
     if not isinstance(user, User):
         raise InputError(
             f"{name} must be a User", kind_of(user), f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())"
         )
-    if getattr(user, "truth", None) is not None or not getattr(user, "knows_mask", True):
+    if user.truth is not None or not user.knows_mask:
         what = f"The limit needs a user who knows the mechanism and believes what is true; {name} does not"
         raise UnsupportedError(what, do="Leave out truth= and knows_mask=")
     if user.target.asks_row:
@@ -355,7 +360,7 @@ def _check_same(first: NormalBelief, second: NormalBelief) -> None:
         raise UnsupportedError("Under normal beliefs both users must hold the same one", do="Give both the same belief")
 
 
-def _bounds(max_risk: Any, score: Any, before: float, after: float) -> Array:
+def _bounds(max_risk: ArrayLike | None, score: Score, before: float, after: float) -> Array:
     if max_risk is None:
         least = np.linspace(before, after, POINTS + 1)
         if not np.isfinite(score(after, before)):

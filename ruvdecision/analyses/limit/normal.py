@@ -5,13 +5,13 @@ mechanism, 0 <= K <= I and
 
     U_intruder = c_I + tr(A K),   U_scientist = c_S + tr(B K),   A = L' H_I' W H_I L,   B = L' H_S' Z H_S L,
 
-where E(target | b) = H b. L comes from the average of the file and the distances of the followed records from it, which are
-independent: however flat the prior is, it enters the average alone and costs the distances no digits. For normal records
-every such K is reached by releasing b plus normal noise, so the best K solves "minimise tr(B K) subject to tr(A K) >= d,
-0 <= K <= I": K projects on the directions where B - l A is negative, for a price l of the intruder's uncertainty. While d is
-small K has rank one, along the smallest generalised eigenvector of (B, A) (FORMULAS, section 3 (d)); then whole directions are
-suppressed and the next one gets noise. As the bounds on K hold for every mechanism, no mechanism at all does better, linear
-or not.
+where E(target | b) = H b. L comes from the average of the file and the distances of the followed records from it, which
+are independent: however flat the prior is, it enters the average alone and costs the distances no digits. For normal
+records every such K is reached by releasing b plus normal noise, so the best K solves "minimise tr(B K) subject to tr(A
+K) >= d, 0 <= K <= I": K projects on the directions where B - l A is negative, for a price l of the intruder's
+uncertainty. While d is small K has rank one, along the smallest generalised eigenvector of (B, A) (FORMULAS, section 3
+(d)); then whole directions are suppressed and the next one gets noise. As the bounds on K hold for every mechanism, no
+mechanism at all does better, linear or not.
 """
 
 from __future__ import annotations
@@ -32,44 +32,46 @@ from ...protocols import Array
 from ...targets import BaseTarget, Kind, LinearForm, Term
 from ...users.user import User
 
-__all__ = ["NormalStudy", "Seen", "seen_by"]
+__all__ = ["NormalTwoUsers", "TargetGivenFile", "normal_users"]
 
 LARGEST = 300
 """Most entries of b."""
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """A linear target beside what a mechanism sees: E(target | b) = H L z + constant, and Cov(target | b)."""
+class TargetGivenFile:
+    """A linear target given what a mechanism takes in: E(target | b) = H L z + constant, and Cov(target | b)."""
 
     slope: Array
     """H L."""
-    left: Array
+    residual: Array
+    """Cov(target | b)."""
     scalar: bool
     weights: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class NormalStudy:
-    """A normal belief, what a mechanism sees of the file, and the two users' targets beside it."""
+class NormalTwoUsers:
+    """A normal belief, what a mechanism takes in of the file, and the two users' targets given that."""
 
     belief: NormalBelief
     rows: tuple[int, ...]
-    """Records that are seen on their own; the mean of the others is seen too. Empty for the average alone."""
+    """Records that it takes in one by one, besides the mean of the others. Empty for the average alone."""
     root: Array
     """L."""
     inverse: Array
     """Its inverse."""
-    intruder: Seen
-    scientist: Seen
+    intruder: TargetGivenFile
+    scientist: TargetGivenFile
 
     @property
     def matrices(self) -> tuple[Array, Array, float, float]:
         """A, B and the constants c_I, c_S."""
         parts = []
-        for seen in (self.intruder, self.scientist):
-            assert seen.weights is not None
-            parts.append((seen.slope.T @ seen.weights @ seen.slope, float(np.sum(seen.weights * seen.left))))
+        for target in (self.intruder, self.scientist):
+            weights = target.weights
+            assert weights is not None
+            parts.append((target.slope.T @ weights @ target.slope, float(np.sum(weights * target.residual))))
         return parts[0][0], parts[1][0], parts[0][1], parts[1][1]
 
     def best(self, least: float) -> Array:
@@ -103,7 +105,7 @@ class NormalStudy:
         return np.asarray((1.0 - share) * k_low + share * k_high)
 
     def uncertainty(self, k: Array) -> tuple[float, float]:
-        """Both users' uncertainty when z is left with covariance K."""
+        """Both users' uncertainty when K is the covariance of z given the release."""
         a, b, first, second = self.matrices
         return first + float(np.sum(a * k)), second + float(np.sum(b * k))
 
@@ -122,7 +124,7 @@ class NormalStudy:
         return Apart(self.rows) | combine if self.rows else combine
 
 
-def seen_by(intruder: User, scientist: User, statistic: str) -> NormalStudy:
+def normal_users(intruder: User, scientist: User, statistic: str) -> NormalTwoUsers:
     """Set up the study: both users share a normal belief and have linear targets."""
     belief = intruder.belief
     if belief.doubt is None:
@@ -151,18 +153,19 @@ def seen_by(intruder: User, scientist: User, statistic: str) -> NormalStudy:
     for user, form in zip((intruder, scientist), forms, strict=True):
         matrix, scalar = form.matrix, form.number
         slope = matrix @ np.concatenate([base.slope(t) for t in form.terms])
-        left = matrix @ np.block([[base.left(p, q) for q in form.terms] for p in form.terms]) @ matrix.T
+        residual = matrix @ np.block([[base.residual(p, q) for q in form.terms] for p in form.terms]) @ matrix.T
         weights = None
         if isinstance(user.loss, Quadratic):
             weights = _weights(user, k, len(matrix), scalar)
-        found.append(Seen(slope, left, scalar, weights))
-    return NormalStudy(belief, followed, base.root, base.inverse, found[0], found[1])
+        found.append(TargetGivenFile(slope, residual, scalar, weights))
+    return NormalTwoUsers(belief, followed, base.root, base.inverse, found[0], found[1])
 
 
 class _Base:
     """The average a of the file and the distances d of some records from it, as functions of independent z.
 
-    Cov a = F + S/n and Cov(d_i, d_j) = (1{i = j} - 1/n) S; the two are independent, and so is what is left of the mean given a.
+    Cov a = F + S/n and Cov(d_i, d_j) = (1{i = j} - 1/n) S; the two are independent, and so is the residual of
+    the mean given a.
     """
 
     def __init__(self, belief: NormalBelief, rows: tuple[int, ...]) -> None:
@@ -202,7 +205,7 @@ class _Base:
             return self.lower[:k]
         return np.asarray(self.root[place * k : place * k + k])
 
-    def left(self, first: Term, second: Term) -> Array:
+    def residual(self, first: Term, second: Term) -> Array:
         """Covariance of two parts given b."""
         spread, n = self.belief.spread, self.belief.records
         means = [p.outside for p in (first, second)]
@@ -215,7 +218,7 @@ class _Base:
         return np.zeros_like(spread)
 
     def _place(self, part: Term) -> int | None:
-        """Where a record stands in b; None for the average, and for records of which the average alone is seen."""
+        """Where a record stands in b; None for the average, and for records of which it takes in the average alone."""
         n, m = self.belief.records, len(self.rows)
         if part.kind is not Kind.RECORD:
             return None

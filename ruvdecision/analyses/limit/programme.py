@@ -2,8 +2,8 @@
 
 A mechanism is a matrix C, files by outputs. With outputs labelled by the scientist's estimate b,
 
-    minimise   sum C[x, b] S[x, b]
-    subject to sum over b of C[x, b] = 1,   sum of v[b] >= u,   v[b] <= sum over x of C[x, b] I[x, a]  for every estimate a,
+    minimise   sum C[x, b] S[x, b] subject to sum over b of C[x, b] = 1,   sum of v[b] >= u,   v[b] <= sum over x of
+    C[x, b] I[x, a]  for every estimate a,
 
 where S[x, b] is the scientist's expected loss of b together with the file x, and I[x, a] the intruder's of a. The
 intruder's uncertainty at an output is the least of the right-hand sides: concave in C, so the bound stays linear. His
@@ -14,17 +14,19 @@ the programme is a bound for every mechanism, and each matrix found a mechanism.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import OptimizeResult, linprog
 from scipy.sparse import coo_array, csr_array
 
+from ...errors import RuvError
 from ...protocols import Array
 from ...users.user import User
-from .labels import Cells, cost_of_best, labels_for, listed, uncertainties
-from .solver import SLACK, solve_programme
+from .estimates import EstimateCells, cost_of_best, estimates_for, listed, uncertainties
 
-__all__ = ["Programme", "Study", "Vertex", "hushed"]
+__all__ = ["SLACK", "Programme", "TwoUsers", "Vertex", "diluted", "solve_programme"]
 
 ROUNDS = 150
 FEW = 12
@@ -32,10 +34,20 @@ FEW = 12
 MOST_LABELS = 600
 TOLERANCE = 2e-9
 """Largest gap between bound and mechanism, as a share of the uncertainty before the release."""
+SLACK = 1e-10
+"""The bound on the intruder is loosened by this share of his uncertainty, so that rounding cannot break it."""
+TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+TRIES: tuple[tuple[str, dict[str, float]], ...] = (
+    ("highs", TIGHT),
+    ("highs-ds", {**TIGHT, "presolve": False}),
+    ("highs-ipm", TIGHT),
+    ("highs", {}),
+    ("highs-ds", {"presolve": False}),
+)
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class TwoUsers:
     """Two users and the chance of every file together with what each of them wants to know."""
 
     intruder: User
@@ -46,8 +58,8 @@ class Study:
     """Chance of file (rows) and intruder's target value (columns), under his belief."""
     scientist_joint: Array
 
-    def merged(self) -> tuple[Study, NDArray[np.int64]]:
-        """The study with files put together that tell both users the same, and which class each file is in.
+    def merged(self) -> tuple[TwoUsers, NDArray[np.int64]]:
+        """The users with files put together that tell both the same, and which class each file is in.
 
         A mechanism gains nothing by treating such files differently.
         """
@@ -61,7 +73,7 @@ class Study:
         size = int(group.max()) + 1
         sums = csr_array((live.astype(float), (group, np.arange(len(group)))), shape=(size, len(group)))
         joint = sums @ self.intruder_joint, sums @ self.scientist_joint
-        return Study(self.intruder, self.scientist, self.intruder_values, self.scientist_values, *joint), group
+        return TwoUsers(self.intruder, self.scientist, self.intruder_values, self.scientist_values, *joint), group
 
     def uncertainty(self, matrix: Array) -> tuple[float, float]:
         """Expected uncertainties of the intruder and the scientist after a mechanism."""
@@ -92,54 +104,54 @@ class Vertex:
 
 
 class Programme:
-    """The programme of one study. What one bound on the intruder teaches (cells and cuts) serves the next."""
+    """The programme of two users. What one bound on the intruder teaches (cells and cuts) serves the next."""
 
-    def __init__(self, study: Study) -> None:
-        self.study = study
-        laws = study.scientist_joint / np.maximum(study.scientist_joint.sum(axis=1, keepdims=True), 1e-300)
-        sure = study.scientist_joint.sum(axis=1) > 0
-        self.labels: Cells = labels_for(study.scientist, study.scientist_values, laws[sure])
-        self.before = study.before
+    def __init__(self, users: TwoUsers) -> None:
+        self.users = users
+        laws = users.scientist_joint / np.maximum(users.scientist_joint.sum(axis=1, keepdims=True), 1e-300)
+        sure = users.scientist_joint.sum(axis=1) > 0
+        self.labels: EstimateCells = estimates_for(users.scientist, users.scientist_values, laws[sure])
+        self.before = users.before
         # Losses count in units of their size before the release, so that the solver's tolerances mean something.
         self.units = tuple(b if b > 0 else 1.0 for b in self.before)
-        nothing = self._cut(study.intruder_joint.sum(axis=0))
+        nothing = self._cut(users.intruder_joint.sum(axis=0))
         self.cuts: list[list[Array]] = [[nothing] for _ in range(len(self.labels))]
         self.columns = np.concatenate([np.eye(len(sure)), np.ones((1, len(sure)))])
         """Columns of mechanisms that were found, to mix the best mechanism from."""
-        quick = listed(study.intruder) and self.labels.quick
+        quick = listed(users.intruder) and self.labels.quick
         self.rounds = (
             ROUNDS
-            if quick or (listed(study.scientist) and len(self.labels) <= 60)
+            if quick or (listed(users.scientist) and len(self.labels) <= 60)
             else 3 * FEW
-            if listed(study.intruder)
+            if listed(users.intruder)
             else FEW
         )
         self.solved = 0
 
     def solve(self, least: float) -> Vertex:
         """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""
-        study, (unit_i, unit_s) = self.study, self.units
-        values_i, values_s = study.intruder_values, study.scientist_values
+        users, (unit_i, unit_s) = self.users, self.units
+        values_i, values_s = users.intruder_values, users.scientist_values
         goal = least / unit_i
         best: Vertex | None = None
         bound = -np.inf
         for _ in range(self.rounds):
-            value, matrix, told = self._solve(goal)
+            value, matrix, claimed = self._solve(goal)
             bound = max(bound, value * unit_s) if self.labels.certain else value * unit_s
             used = np.flatnonzero(matrix.sum(axis=0) > 1e-12)
             best = _better(best, self._repaired(matrix[:, used], least, bound))
             if best.scientist - bound <= TOLERANCE * unit_s:
                 break
             self.columns = np.concatenate([self.columns, matrix[:, used].T / matrix[:, used].max(axis=0)[:, None]])
-            # What each output in use really leaves the two users, beside what the programme thinks.
-            joint_i, joint_s = matrix[:, used].T @ study.intruder_joint, matrix[:, used].T @ study.scientist_joint
-            real_i = uncertainties(study.intruder, values_i, joint_i) / unit_i
-            real_s = uncertainties(study.scientist, values_s, joint_s) / unit_s
+            # What both users' uncertainty at each output in use really is, to compare with what the programme claims.
+            joint_i, joint_s = matrix[:, used].T @ users.intruder_joint, matrix[:, used].T @ users.scientist_joint
+            real_i = uncertainties(users.intruder, values_i, joint_i) / unit_i
+            real_s = uncertainties(users.scientist, values_s, joint_s) / unit_s
             thought = np.sum(joint_s * self.labels.costs[used], axis=1) / unit_s
             room = TOLERANCE / (4 * len(used))
             changed = False
             for i, b in enumerate(used):
-                if told[b] - real_i[i] > room:
+                if claimed[b] - real_i[i] > room:
                     self.cuts[b].append(self._cut(joint_i[i]))
                     changed = True
                 gap = real_s[i] - thought[i]
@@ -160,18 +172,26 @@ class Programme:
         scientist = best.scientist if not self.labels.certain else min(bound, best.scientist)
         return Vertex(scientist, best.matrix, best.intruder, best.scientist)
 
+    @property
+    def certain(self) -> bool:
+        """Whether its bound is proved."""
+        return self.labels.certain
+
+    def words(self) -> str:
+        return self.labels.words()
+
     # -- the programme -----------------------------------------------------------------------------------
 
     def _cut(self, law: Array) -> Array:
         """The intruder's expected loss with each file, of his best estimate under this law."""
-        cost = cost_of_best(self.study.intruder, self.study.intruder_values, law / law.sum())
-        return np.asarray(self.study.intruder_joint @ cost)
+        cost = cost_of_best(self.users.intruder, self.users.intruder_values, law / law.sum())
+        return np.asarray(self.users.intruder_joint @ cost)
 
     def _solve(self, goal: float) -> tuple[float, Array, Array]:
         """Value, matrix and the intruder's uncertainty at each label as the programme knows it, in units."""
-        x, b = len(self.study.intruder_joint), len(self.labels)
+        x, b = len(self.users.intruder_joint), len(self.labels)
         unit_i, unit_s = self.units
-        cost = (self.study.scientist_joint @ self.labels.costs.T / unit_s).T.reshape(-1)
+        cost = (self.users.scientist_joint @ self.labels.costs.T / unit_s).T.reshape(-1)
         objective = np.concatenate([cost, np.zeros(b)])
         of = np.repeat(np.arange(b), [len(c) for c in self.cuts])
         cuts = np.concatenate([np.array(c) for c in self.cuts]) / unit_i
@@ -184,7 +204,7 @@ class Programme:
         for label in range(b):
             cone = self.labels.cone(label)
             if cone is not None:
-                block = -(cone @ self.study.scientist_joint.T)
+                block = -(cone @ self.users.scientist_joint.T)
                 first = len(right)
                 rows.append(np.repeat(np.arange(first, first + len(block)), x))
                 columns.append(np.tile(label * x + np.arange(x), len(block)))
@@ -204,9 +224,9 @@ class Programme:
 
     def _mixed(self, goal: float) -> Array:
         """The best mechanism whose columns are multiples of those found so far; their uncertainties are exact."""
-        columns, study = self.columns, self.study
-        cost = uncertainties(study.scientist, study.scientist_values, columns @ study.scientist_joint) / self.units[1]
-        kept = uncertainties(study.intruder, study.intruder_values, columns @ study.intruder_joint) / self.units[0]
+        columns, users = self.columns, self.users
+        cost = uncertainties(users.scientist, users.scientist_values, columns @ users.scientist_joint) / self.units[1]
+        kept = uncertainties(users.intruder, users.intruder_values, columns @ users.intruder_joint) / self.units[0]
         found = solve_programme(
             cost,
             A_ub=-kept[None],
@@ -217,20 +237,20 @@ class Programme:
         )
         weights = np.clip(found.x, 0.0, None)
         used = weights > 1e-13
-        self.columns = np.concatenate([self.columns[: len(study.intruder_joint) + 1], columns[used]])
+        self.columns = np.concatenate([self.columns[: len(users.intruder_joint) + 1], columns[used]])
         matrix = weights[used] * columns[used].T
         return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
     def _repaired(self, matrix: Array, least: float, bound: float) -> Vertex:
-        """A mechanism that keeps the bound: release nothing with a small chance if the programme was a little too hopeful."""
-        intruder, scientist = self.study.uncertainty(matrix)
+        """A mechanism that keeps the bound: it sometimes releases nothing if the programme claimed too much."""
+        intruder, scientist = self.users.uncertainty(matrix)
         if least - intruder > 10 * SLACK * self.units[0]:
-            matrix = hushed(matrix, (least - intruder) / (self.before[0] - intruder))
-            intruder, scientist = self.study.uncertainty(matrix)
+            matrix = diluted(matrix, (least - intruder) / (self.before[0] - intruder))
+            intruder, scientist = self.users.uncertainty(matrix)
         return Vertex(bound, matrix, intruder, scientist)
 
 
-def hushed(matrix: Array, share: float) -> Array:
+def diluted(matrix: Array, share: float) -> Array:
     """The mechanism that releases nothing with chance ``share``: both uncertainties move in proportion."""
     share = min(1.0, share * (1.0 + 1e-12))
     return np.column_stack([(1.0 - share) * matrix, np.full(len(matrix), share)])
@@ -238,3 +258,16 @@ def hushed(matrix: Array, share: float) -> Array:
 
 def _better(first: Vertex | None, second: Vertex) -> Vertex:
     return second if first is None or second.scientist < first.scientist else first
+
+
+def solve_programme(cost: Array, **parts: Any) -> OptimizeResult:
+    """The first solution that HiGHS finds, from tight tolerances, which rounding may defeat, to its usual ones."""
+    for method, options in TRIES:
+        found = linprog(cost, method=method, options=options, **parts)
+        if found.status == 0 and found.x is not None:
+            return found
+    raise RuvError(
+        "The linear programme of the limit has no solution",
+        found.message,
+        "Ask for another risk bound, or fewer states",
+    )

@@ -22,8 +22,8 @@ from ...masks.stochastic import Stochastic
 from ...posteriors import Finite
 from ...protocols import Array
 from ...users.user import User
-from .normal import seen_by
-from .programme import Study
+from .normal import normal_users
+from .programme import TwoUsers
 
 __all__ = ["Setup", "set_up"]
 
@@ -38,17 +38,17 @@ POINTS = 300
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """A study, the class of every file in it, how to write a matrix as a mask, and remarks."""
+    """Two users, the class of every file, how to write a matrix as a mask, and remarks."""
 
-    study: Study
+    users: TwoUsers
     group: Ints
     mask: Callable[[Array, list[Any]], Mask] | None
     notes: tuple[str, ...] = ()
 
     def mechanism(self, matrix: Array) -> tuple[Array, list[Any]]:
         """The matrix with outputs of one estimate put together, and those estimates."""
-        study = self.study
-        joint = matrix.T @ study.scientist_joint
+        users = self.users
+        joint = matrix.T @ users.scientist_joint
         labels: list[Any] = []
         columns: list[Array] = []
         for column, law in zip(matrix.T, joint, strict=True):
@@ -56,8 +56,8 @@ class Setup:
                 continue
             label: Any = float(len(labels))
             if law.sum() > 0:
-                best = study.scientist.loss.estimate(
-                    Finite(study.scientist_values, law / law.sum()), study.scientist.actions
+                best = users.scientist.loss.estimate(
+                    Finite(users.scientist_values, law / law.sum()), users.scientist.actions
                 )
                 if not isinstance(best, Finite):
                     label = np.asarray(best, dtype=np.float64)
@@ -104,8 +104,8 @@ def _finite(intruder: User, scientist: User, statistic: str, states: int) -> Set
         _, place = np.unique(means, axis=0, return_inverse=True)
         place = place.reshape(-1)
         joint = [_summed(j, place) for j in joint]
-    study, group = Study(intruder, scientist, plans[0].values, plans[1].values, joint[0], joint[1]).merged()
-    _check_size(len(study.intruder_joint), states)
+    users, group = TwoUsers(intruder, scientist, plans[0].values, plans[1].values, joint[0], joint[1]).merged()
+    _check_size(len(users.intruder_joint), states)
     group = group[place]
 
     def mask(matrix: Array, labels: list[Any]) -> Mask:
@@ -117,7 +117,7 @@ def _finite(intruder: User, scientist: User, statistic: str, states: int) -> Set
         return Mechanism(table, outputs=labels, outcomes=names, records=first.records, rows=rows)
 
     return Setup(
-        study, group, mask, (f"{len(study.intruder_joint):,} kinds of files that differ for one of the users",)
+        users, group, mask, (f"{len(users.intruder_joint):,} kinds of files that differ for one of the users",)
     )
 
 
@@ -142,13 +142,13 @@ def _tables(intruder: User, scientist: User, statistic: str, states: int) -> Set
         table[np.arange(len(tables)), place.reshape(-1)] = chance / chance.sum()
         joint.append(table)
         values.append(distinct)
-    study, group = Study(intruder, scientist, values[0], values[1], joint[0], joint[1]).merged()
-    _check_size(len(study.intruder_joint), states)
+    users, group = TwoUsers(intruder, scientist, values[0], values[1], joint[0], joint[1]).merged()
+    _check_size(len(users.intruder_joint), states)
     return Setup(
-        study,
+        users,
         group,
         None,
-        (f"{len(tables):,} tables, {len(study.intruder_joint):,} of them different for one of the users",),
+        (f"{len(tables):,} tables, {len(users.intruder_joint):,} of them different for one of the users",),
     )
 
 
@@ -156,10 +156,10 @@ def _discretised(intruder: User, scientist: User, statistic: str, states: int) -
     """A normal belief with linear targets that are numbers: cut what the file tells the users into cells.
 
     The pair of E(target | file) is normal; each of its independent directions is cut into cells of even width over four
-    and a half standard deviations, each cell at its conditional mean. What the file leaves open of a target is spread
+    and a half standard deviations, each cell at its conditional mean. The residual of a target given the file is laid
     over a grid of values.
     """
-    normal = seen_by(intruder, scientist, statistic)
+    normal = normal_users(intruder, scientist, statistic)
     if not (normal.intruder.scalar and normal.scientist.scalar):
         raise UnsupportedError(
             "The limit under a normal belief needs squared errors, or targets that are numbers",
@@ -182,8 +182,8 @@ def _discretised(intruder: User, scientist: User, statistic: str, states: int) -
         weight = np.outer(weight, chance).reshape(-1)
     means = grid @ root.T
     joint, targets = [], []
-    for mean, seen in zip(means.T, (normal.intruder, normal.scientist), strict=True):
-        rest = float(seen.left[0, 0])
+    for mean, target in zip(means.T, (normal.intruder, normal.scientist), strict=True):
+        rest = float(target.residual[0, 0])
         if rest <= 0:
             spots, place = np.unique(np.round(mean, 12), return_inverse=True)
             table = np.zeros((len(mean), len(spots)))
@@ -199,8 +199,8 @@ def _discretised(intruder: User, scientist: User, statistic: str, states: int) -
         f"the pair of targets is cut into {len(weight):,} cells ({count} in each of {root.shape[1]} directions) and "
         f"{len(targets[0])} and {len(targets[1])} values; finer cells (states=) come closer to the continuum",
     )
-    study, group = Study(intruder, scientist, targets[0], targets[1], joint[0], joint[1]).merged()
-    return Setup(study, group, None, notes)
+    users, group = TwoUsers(intruder, scientist, targets[0], targets[1], joint[0], joint[1]).merged()
+    return Setup(users, group, None, notes)
 
 
 def _summed(joint: Array, place: Ints) -> Array:

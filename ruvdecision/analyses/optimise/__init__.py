@@ -68,11 +68,11 @@ def optimise(
 ) -> Optimum:
     """Find the mask with the greatest utility whose risk is at most ``max_risk``, over one family of masks or several.
 
-    Where the objective is exact, or averaged over common random numbers and smooth, one parameter is solved by bracketed
-    roots and bounded searches on a grid that spans twenty decades; with several, every edge of the box is solved in the
-    same way (the optimum often lies on one) and the inside by constrained optimisation from several starts. Where it
-    jumps from one mask to the next (samplers, counts, ranks) smooth surfaces are fitted to evaluated masks and refined
-    around the optimum.
+    Where the objective is exact, or averaged over common random numbers and smooth, one parameter is solved by
+    bracketed roots and bounded searches on a grid that spans twenty decades; with several, every edge of the box is
+    solved in the same way (the optimum often lies on one) and the inside by constrained optimisation from several
+    starts. Where it jumps from one mask to the next (samplers, counts, ranks) smooth surfaces are fitted to evaluated
+    masks and refined around the optimum.
 
     Parameters
     ----------

@@ -170,7 +170,7 @@ def search_grid(low: float, high: float) -> Array:
 
 
 class UnitBox:
-    """Parameters as coordinates from zero to one, which are their bounds, also infinite ones; one half is low + scale."""
+    """Parameters as coordinates: zero and one are the bounds, also infinite ones, and one half is low + scale."""
 
     def __init__(self, box: Sequence[tuple[float, float]], scales: Sequence[float]) -> None:
         self.low, self.high = np.array(box, dtype=float).reshape(-1, 2).T

@@ -84,9 +84,10 @@ class UserEvaluator(Evaluator):
         self.degrees = float(replicates - 1) if isinstance(replicates, (int, np.integer)) and replicates > 1 else np.inf
         self.users, self.max_risk, self.setting = users, max_risk, setting
         self.scores = []
-        for role in ("risk", "utility"):
-            do = "Pass evaluator=, a function of masks that gives a map of measures"
-            self.scores.append(as_function(setting.get(role, "reciprocal"), f"{role} must be a function of U", do))  # type: ignore[arg-type]
+        given = {"risk": setting.get("risk", "reciprocal"), "utility": setting.get("utility", "reciprocal")}
+        do = "Pass evaluator=, a function of masks that gives a map of measures"
+        for role, score_like in given.items():
+            self.scores.append(as_function(score_like, f"{role} must be a function of U", do))
         self.engines = [pick(setting.get("engine", "auto"), user, [first], setting.get("data")) for user in users]
         start = [self._one(k, [first]) for k in (0, 1)]
         self.before = tuple(s.before for s in start)

@@ -1,15 +1,16 @@
-"""What if the prior, the loss or the mask's users are not what we think? How a map and its choice move when settings do.
+"""How a map and its choice move when a prior, a loss, a user or another setting does.
 
-`sensitivity` runs a study again and again with one setting changed at a time (or with all combinations), and compares each map with the
-one at the base settings. Anything that turns settings into a map can be varied: a study, a function, or masks and users. A sampled map
-that is reweighted instead of sampled again is such a function, too: ``lambda prior_power=1.0: ...``.
+`sensitivity` runs a study again and again with one setting changed at a time (or with all combinations), and compares
+each map with the one at the base settings. Anything that turns settings into a map can be varied: a study, a function,
+or masks and users. A sampled map that is reweighted instead of sampled again is such a function, too: ``lambda
+prior_power=1.0: ...``.
 """
 
 from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -20,10 +21,11 @@ from ...checks import check_number, suggest
 from ...decide import Choice, choose
 from ...decide.criteria import check_criterion
 from ...errors import InfeasibleError, InputError
+from ...evaluate import Role
 from ...maps.rumap import RUMap
 from ...running.progress import Bar
 from .result import Sensitivity, Variation
-from .varying import Factor, as_factors, as_runner
+from .varying import Varied, as_factors, as_runner
 
 __all__ = ["Sensitivity", "Variation", "sensitivity"]
 
@@ -33,13 +35,13 @@ MOST = 20_000
 
 def sensitivity(
     study: Any,
-    vary: Mapping[str, Any],
+    vary: Mapping[str, Mapping[str, object] | Iterable[object]],
     *,
     max_risk: float | None = None,
-    intruder: Any = None,
-    scientist: Any = None,
+    intruder: Role | None = None,
+    scientist: Role | None = None,
     together: bool = False,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     rule: Mapping[str, Any] | None = None,
     tolerance: float = 0.01,
     name: str | None = None,
@@ -54,13 +56,13 @@ def sensitivity(
         A function of keyword settings that gives a map; a study that `load_study` loaded; or masks, to be evaluated for
         ``intruder`` and ``scientist``.
     vary : mapping from setting to its values
-        ``{"prior_variance": [1, 5, 25], "loss": [ruv.Quadratic(), ruv.Absolute()]}``. A mapping of values names them: ``{"vague":
-        25, "sharp": 1}``. With masks a setting is a path into a user, ``"intruder.belief.prior_variance"`` or ``"scientist.loss"``
-        (without the user's name, ``"belief.prior_variance"``, both users change), or an argument of `evaluate`. ``"max_risk"``
-        varies the threshold.
+        ``{"prior_variance": [1, 5, 25], "loss": [ruv.Quadratic(), ruv.Absolute()]}``. A mapping of values names them:
+        ``{"vague": 25, "sharp": 1}``. With masks a setting is a path into a user, ``"intruder.belief.prior_variance"``
+        or ``"scientist.loss"`` (without the user's name, ``"belief.prior_variance"``, both users change), or an
+        argument of `evaluate`. ``"max_risk"`` varies the threshold.
     max_risk : float, optional
-        The threshold; without it (and without a rule) no release is chosen, and the frontier alone is compared. A loaded study
-        brings its own.
+        The threshold; without it (and without a rule) no release is chosen, and the frontier alone is compared. A
+        loaded study brings its own.
     intruder, scientist : User or Snooper
         The two users, where masks are given.
     together : bool, default False
@@ -119,7 +121,7 @@ def sensitivity(
     with Bar(f"Running {len(plans):,} variations", progress) as bar:
         for i, changes in enumerate([{}, *plans]):
             chosen = {k: factors[k].values[j] for k, j in changes.items()}
-            limit = chosen.pop("max_risk") if threshold_varies and "max_risk" in chosen else max_risk
+            limit: Any = chosen.pop("max_risk") if threshold_varies and "max_risk" in chosen else max_risk
             rumap = runner.run(chosen)
             labels = {k: factors[k].labels[j] for k, j in changes.items()}
             variation = Variation(MappingProxyType(labels), rumap, limit, *_decide(rumap, limit, rule))
@@ -141,7 +143,7 @@ def sensitivity(
     )
 
 
-def _plans(factors: Mapping[str, Factor], together: bool) -> list[dict[str, int]]:
+def _plans(factors: Mapping[str, Varied], together: bool) -> list[dict[str, int]]:
     if not together:
         return [{name: i} for name, f in factors.items() for i in range(len(f.values))]
     count = int(np.prod([len(f.values) for f in factors.values()], dtype=object))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...beliefs.pymc import PyMCBelief
-from ...checks import check_list, check_number, suggest
+from ...checks import check_list, check_number
 from ...engines import Sampling
 from ...engines.pymc.sampling import STRONGEST
 from ...engines.solving import check_user
 from ...errors import InputError
-from ...evaluate import check_masks, evaluate
+from ...evaluate import Role, Setting, check_masks, check_setting, evaluate
+from ...maps.rumap import RUMap
+from ...masks.base import Mask
 from ...users.user import Snooper, User
 from .result import Sensitivity
 
@@ -21,28 +22,29 @@ __all__ = ["power_scaling"]
 
 
 def power_scaling(
-    masks: Any,
+    masks: Sequence[Mask] | Mask,
     *,
-    intruder: Any,
-    scientist: Any,
+    intruder: Role,
+    scientist: Role,
     data: Any = None,
     powers: Sequence[float] = (0.8, 1.25),
     max_risk: float | None = None,
-    engine: Any = None,
+    engine: Sampling | None = None,
     **options: Any,
 ) -> Sensitivity:
     """How a sampled map moves when prior or likelihood count for less or more.
 
-    The prior (and, apart, the likelihood) is raised to a power: below one it is weaker, above one stronger. The posterior that
-    follows comes from the same draws by Pareto-smoothed weights, so that nothing is sampled twice. A choice that moves
-    with the prior's power, and not only with the likelihood's, rests on the prior (Kallioinen et al., 2024).
+    The prior (and, apart, the likelihood) is raised to a power: below one it is weaker, above one stronger. The
+    posterior that follows comes from the same draws by Pareto-smoothed weights, so that nothing is sampled twice. A
+    choice that moves with the prior's power, and not only with the likelihood's, rests on the prior (Kallioinen et al.,
+    2024).
 
     Parameters
     ----------
     masks, intruder, scientist, data
         As for `evaluate`; the beliefs are `PyMCBelief`. A snooper has no prior, and does not move.
     powers : list of float
-        Powers beside one, larger than zero and at most 1,000.
+        Powers other than one, larger than zero and at most 1,000.
     max_risk : float, optional
         The threshold of the choice.
     engine : Sampling, optional
@@ -70,7 +72,7 @@ def power_scaling(
     ]
     levels = sorted(set(found) - {1.0})
     if not levels:
-        raise InputError("powers must hold a number beside 1", found, "Write powers=(0.8, 1.25)")
+        raise InputError("powers must hold a number other than 1", found, "Write powers=(0.8, 1.25)")
     everybody = [
         user
         for name, each in (("intruder", intruder), ("scientist", scientist))
@@ -84,17 +86,10 @@ def power_scaling(
             "power_scaling needs a user with a PyMCBelief, whose draws it reweights", kinds, "Use ruv.sensitivity"
         )
 
-    known = [
-        n
-        for n in inspect.signature(evaluate).parameters
-        if n not in ("masks", "intruder", "scientist", "data", "engine")
-    ]
-    unknown = [n for n in options if n not in known]
-    if unknown:
-        raise InputError("evaluate has no such argument", unknown[0], suggest(unknown[0], known))
+    check_setting(options, [n for n in Setting.__annotations__ if n not in ("data", "engine")])
     candidates = check_masks(masks)  # every run needs them, and some lists can be gone through once only
 
-    def run(prior_power: float = 1.0, likelihood_power: float = 1.0) -> Any:
+    def run(prior_power: float = 1.0, likelihood_power: float = 1.0) -> RUMap:
         scaled = replace(base, prior_power=prior_power, likelihood_power=likelihood_power)
         return evaluate(candidates, intruder=intruder, scientist=scientist, data=data, engine=scaled, **options)
 

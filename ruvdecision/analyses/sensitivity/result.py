@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...decide import Choice, not_dominated
+from ...decide.compare import listed
 from ...decide.probability import check_threshold, meets
 from ...errors import InputError
 from ...maps.rumap import Row, RUMap
-from ...maps.show import short
+from ...maps.show import counted, short
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,8 +86,8 @@ class Sensitivity:
     def verdict(self) -> str:
         """``"stable"``, ``"nearly stable"``, ``"not stable"``, or ``"no choice"`` where nothing is chosen at the base.
 
-        Nearly stable: another release is chosen somewhere, but the base choice meets the threshold everywhere and never costs
-        more than ``tolerance`` of the utility.
+        Nearly stable: another release is chosen somewhere, but the base choice meets the threshold everywhere and never
+        costs more than ``tolerance`` of the utility.
         """
         if self.base.choice is None:
             return "no choice"
@@ -99,7 +100,7 @@ class Sensitivity:
     def sentence(self) -> str:
         """One sentence that says whether the choice is stable, and what moves it most."""
         count = len(self.variations)
-        what = _listed(list(self.factors))
+        what = listed(list(self.factors))
         if self.base.choice is None:
             if self.base.reason:
                 return f"There is no choice to be stable: {self.base.reason}"
@@ -107,13 +108,14 @@ class Sensitivity:
             low, high = 100 * kept.min(), 100 * kept.max()
             share = f"{low:.0f}" if f"{low:.0f}" == f"{high:.0f}" else f"between {low:.0f} and {high:.0f}"
             start = "No threshold was given, so no release is chosen"
-            return f"{start}; over {_count(count, 'variation')} of {what} {share} % of the frontier stays."
+            return f"{start}; over {counted(count, 'variation')} of {what} {share} % of the frontier stays."
         name = self.base.choice.release
         effects = [(v, self._effect(v)) for v in self.variations]
         other = sum(not e.same for _, e in effects)
         if self.verdict == "stable":
-            return f"The choice is stable: {name} is chosen in {'the only variation' if count == 1 else f'all {count} variations'} of {what}."  # noqa: E501
-        moved = f"another release is chosen in {other} of {_count(count, 'variation')} of {what}"
+            every = "the only variation" if count == 1 else f"all {count} variations"
+            return f"The choice is stable: {name} is chosen in {every} of {what}."
+        moved = f"another release is chosen in {other} of {counted(count, 'variation')} of {what}"
         if any(v.choice is None for v, _ in effects):
             none = sum(v.choice is None for v, _ in effects)
             moved += f" (none can be in {none})" if none < other else ", where none meets the threshold"
@@ -122,13 +124,14 @@ class Sensitivity:
             cost = f"costs at most {_percent(worst)} of the {self.about}"
             return f"The choice is nearly stable: {moved}, but {name} is allowed in all of them and {cost}."
         variation, worst_effect = max(effects, key=lambda pair: pair[1].severity)
-        return f"The choice is not stable: {moved}; it matters most that {variation.label}, where {self._trouble(variation, worst_effect)}."
+        trouble = self._trouble(variation, worst_effect)
+        return f"The choice is not stable: {moved}; it matters most that {variation.label}, where {trouble}."
 
     def describe(self) -> list[str]:
         """Paragraphs for a report: the verdict, what was varied, what moved, and what to beware of."""
         way = "in all combinations" if self.together else "one at a time"
         varied = "; ".join(f"{k}: {', '.join(v)} (base {self.base_values[k]})" for k, v in self.factors.items())
-        paragraphs = [self.sentence, f"{_count(len(self.variations), 'variation')}, {way}. {varied}."]
+        paragraphs = [self.sentence, f"{counted(len(self.variations), 'variation')}, {way}. {varied}."]
         if self.base.choice is not None:
             lines = []
             for of in ("risk", "utility"):
@@ -139,7 +142,8 @@ class Sensitivity:
             if lines:
                 values = f"risk {short(self.base.choice.risk)}, utility {short(self.base.choice.utility)} at the base"
                 paragraphs.append(
-                    f"The chosen release, {self.base.choice.release} ({values}), has {'; '.join(lines)}; nothing else moves it."
+                    f"The chosen release, {self.base.choice.release} ({values}), has {'; '.join(lines)}; nothing else "
+                    "moves it."
                 )
             broken = [v.label for v in self.variations if not self._effect(v).meets]
             if broken:
@@ -148,11 +152,12 @@ class Sensitivity:
         always = self.frontiers()
         kept = always[always["on_frontier"] == 1.0]
         paragraphs.append(
-            f"{_count(len(kept), 'release')} of {len(always)} {'is' if len(kept) == 1 else 'are'} on the frontier in every variation."
+            f"{counted(len(kept), 'release')} of {len(always)} {'is' if len(kept) == 1 else 'are'} on the frontier in "
+            "every variation."
         )
-        doubtful = [v.label for v in (self.base, *self.variations) if not np.all(v.rumap.converged)]
-        if doubtful:
-            paragraphs.append(f"Some releases did not converge in {len(doubtful)} of the maps.")
+        unconverged = sum(not np.all(v.rumap.converged) for v in (self.base, *self.variations))
+        if unconverged:
+            paragraphs.append(f"Some releases did not converge in {unconverged} of the maps.")
         noisy = max(float(np.nanmax(v.rumap.risk_error, initial=0.0)) for v in (self.base, *self.variations))
         if noisy > 0:
             paragraphs.append("Risks carry Monte Carlo errors; differences smaller than these mean nothing.")
@@ -163,11 +168,11 @@ class Sensitivity:
     def to_dataframe(self) -> pd.DataFrame:
         """One row per variation, the base first.
 
-        A column per setting with its value (one at a time the others keep their base value), ``chosen`` (the release chosen there),
-        ``same``, ``risk`` and ``utility`` of the base choice there, ``meets`` (whether it is allowed), ``regret`` (share of the utility
-        that keeping it costs), ``chosen_risk``, ``chosen_utility``, ``frontier`` (releases on it), ``frontier_shared`` (releases on both
-        frontiers as a share of those on either), ``risk_change`` and ``utility_change`` (median relative change over all
-        releases) and ``remark``.
+        A column per setting with its value (one at a time the others keep their base value), ``chosen`` (the release
+        chosen there), ``same``, ``risk`` and ``utility`` of the base choice there, ``meets`` (whether it is allowed),
+        ``regret`` (share of the utility that keeping it costs), ``chosen_risk``, ``chosen_utility``, ``frontier``
+        (releases on it), ``frontier_shared`` (releases on both frontiers as a share of those on either),
+        ``risk_change`` and ``utility_change`` (median relative change over all releases) and ``remark``.
         """
         import pandas as pd
 
@@ -194,7 +199,7 @@ class Sensitivity:
         return pd.DataFrame(rows)
 
     def frontiers(self) -> pd.DataFrame:
-        """For every release the share of maps, base included, in which it is on the frontier, and in which it is chosen."""
+        """For every release the share of maps, base included, in which it is on the frontier, and is chosen."""
         import pandas as pd
 
         everybody = (self.base, *self.variations)
@@ -221,14 +226,14 @@ class Sensitivity:
         Parameters
         ----------
         of : "risk", "utility", "chosen risk", "chosen utility" or "regret"
-            Risk and utility of the base choice, of the release that is chosen each time, or what keeping the base choice costs. Where no
-            release is chosen, risk and utility are the median relative change over all releases.
+            Risk and utility of the base choice, of the release that is chosen each time, or what keeping the base
+            choice costs. Where no release is chosen, risk and utility are the median relative change over all releases.
 
         Returns
         -------
         DataFrame
-            ``factor``, ``base``, ``low``, ``high``, and the values ``low_at``, ``high_at`` that give them. With all combinations a value's
-            number is the mean over the other settings.
+            ``factor``, ``base``, ``low``, ``high``, and the values ``low_at``, ``high_at`` that give them. With all
+            combinations a value's number is the mean over the other settings.
         """
         import pandas as pd
 
@@ -239,10 +244,10 @@ class Sensitivity:
         for name, labels in self.factors.items():
             means = {}
             for label in labels:
-                seen = np.array([self._number(v, of) for v in self.variations if v.settings.get(name) == label])
-                seen = seen[~np.isnan(seen)]
-                if seen.size:
-                    means[label] = float(seen.mean())
+                met = np.array([self._number(v, of) for v in self.variations if v.settings.get(name) == label])
+                met = met[~np.isnan(met)]
+                if met.size:
+                    means[label] = float(met.mean())
             row = {"factor": name, "base": start, "low": start, "high": start, "low_at": "", "high_at": ""}
             if means:
                 low, high = min(means, key=lambda k: means[k]), max(means, key=lambda k: means[k])
@@ -280,7 +285,8 @@ class Sensitivity:
     def _repr_html_(self) -> str:
         import html
 
-        return f"<div><strong>{html.escape(self.sentence)}</strong>{self.to_dataframe().to_html(index=False, float_format=short)}</div>"
+        table = self.to_dataframe().to_html(index=False, float_format=short)
+        return f"<div><strong>{html.escape(self.sentence)}</strong>{table}</div>"
 
     # -- helpers -------------------------------------------------------------------------------------
 
@@ -339,7 +345,8 @@ class Sensitivity:
         if not e.meets:
             if e.over == 0:
                 return f"{name} is not surely enough below the threshold {short(float(v.max_risk or np.inf))}"
-            return f"{name} has risk {short(e.risk)}, {_percent(e.over)} above the threshold {short(float(v.max_risk or np.inf))}"
+            over = f"{_percent(e.over)} above the threshold {short(float(v.max_risk or np.inf))}"
+            return f"{name} has risk {short(e.risk)}, {over}"
         if np.isnan(e.regret):
             return f"{v.choice.release} comes before {name}"
         return f"{name} costs {_percent(e.regret)} of the {self.about} against {v.choice.release}"
@@ -385,14 +392,6 @@ def _median_change(a: RUMap, b: RUMap, role: str) -> float:
 
 def _over(risk: float, limit: float) -> float:
     return float(max(risk - limit, 0.0) / abs(limit)) if limit and np.isfinite(limit) else 0.0
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + "s" * (number != 1)
 
 
 def _percent(share: float) -> str:

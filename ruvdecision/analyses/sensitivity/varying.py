@@ -4,36 +4,36 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...checks import suggest
+from ...checks import is_single, suggest
 from ...errors import InputError, kind_of
-from ...evaluate import evaluate
+from ...evaluate import Setting, check_setting, evaluate
 from ...maps.columns import tell_apart
 from ...maps.rumap import RUMap
 from ...masks.base import Mask
 
-__all__ = ["Factor", "Runner", "as_factors", "as_runner", "changed"]
+__all__ = ["Runner", "Varied", "as_factors", "as_runner", "changed"]
 
 USERS = ("intruder", "scientist")
 
 
 @dataclass(frozen=True)
-class Factor:
+class Varied:
     """The values of one setting, each with a label."""
 
     name: str
-    values: tuple[Any, ...]
+    values: tuple[object, ...]
     labels: tuple[str, ...]
 
-    def base_label(self, value: Any) -> str:
+    def base_label(self, value: object) -> str:
         """The base value as text; the label of the same value where it is one of those listed."""
         for v, label in zip(self.values, self.labels, strict=True):
-            if v is value or (np.ndim(v) == 0 and np.ndim(value) == 0 and type(v) is type(value) and bool(v == value)):
+            if v is value or (type(v) is type(value) and is_single(v) and is_single(value) and bool(v == value)):
                 return label
         return "as given" if value is inspect.Parameter.empty else _label(self.name, value, 0)
 
@@ -47,14 +47,14 @@ class Runner:
         """True if the setting is one of its own."""
         raise NotImplementedError
 
-    def check(self, changes: Mapping[str, Any]) -> None:
+    def check(self, changes: Mapping[str, object]) -> None:
         """Refuse changes that cannot be made, before any work."""
         raise NotImplementedError
 
-    def run(self, changes: Mapping[str, Any]) -> RUMap:
+    def run(self, changes: Mapping[str, object]) -> RUMap:
         raise NotImplementedError
 
-    def base(self, name: str) -> Any:
+    def base(self, name: str) -> object:
         """The base value of a setting; `inspect.Parameter.empty` if it is not known."""
         raise NotImplementedError
 
@@ -85,7 +85,7 @@ def as_runner(
     return _Function(study, {**settings, **options}, name)
 
 
-def as_factors(vary: Any) -> dict[str, Factor]:
+def as_factors(vary: Mapping[str, Mapping[str, object] | Iterable[object]]) -> dict[str, Varied]:
     """Check what is to be varied."""
     if not isinstance(vary, Mapping) or not vary:
         raise InputError(
@@ -104,7 +104,7 @@ def as_factors(vary: Any) -> dict[str, Factor]:
             labels = [_label(name, v, i) for i, v in enumerate(values)]
         if not values:
             raise InputError(f"vary[{name!r}] lists no value", given, "List at least one")
-        factors[name] = Factor(name, tuple(values), tell_apart(labels))
+        factors[name] = Varied(name, tuple(values), tell_apart(labels))
     return factors
 
 
@@ -147,9 +147,9 @@ def changed(thing: Any, path: Sequence[str], value: Any, whole: str) -> Any:
 class _Function(Runner):
     """A function of keyword settings, or a loaded study."""
 
-    def __init__(self, study: Any, settings: dict[str, Any], name: str | None) -> None:
+    def __init__(self, study: Any, settings: dict[str, object], name: str | None) -> None:
         self.study, self.settings, self.name = study, settings, name
-        self.function: Callable[..., Any] = study.function if hasattr(study, "function") else study
+        self.function: Callable[..., object] = study.function if hasattr(study, "function") else study
         self.max_risk = getattr(study, "max_risk", None)
         try:
             parameters = inspect.signature(self.function).parameters
@@ -162,13 +162,13 @@ class _Function(Runner):
     def takes(self, name: str) -> bool:
         return name in self.defaults
 
-    def check(self, changes: Mapping[str, Any]) -> None:
+    def check(self, changes: Mapping[str, object]) -> None:
         for name in (*changes, *self.settings):
             if not self.open and name not in self.defaults:
                 hint = suggest(name, list(self.defaults)) if self.defaults else "It takes none"
                 raise InputError("The study has no setting of that name", name, hint)
 
-    def run(self, changes: Mapping[str, Any]) -> RUMap:
+    def run(self, changes: Mapping[str, object]) -> RUMap:
         settings = {**self.settings, **changes}
         result = self.study.run(**settings).maps if hasattr(self.study, "run") else self.function(**settings)
         if isinstance(result, RUMap):
@@ -188,7 +188,7 @@ class _Function(Runner):
         found: RUMap = next(iter(result.values())) if self.name is None else result[self.name]
         return found
 
-    def base(self, name: str) -> Any:
+    def base(self, name: str) -> object:
         return self.settings.get(name, self.defaults.get(name, inspect.Parameter.empty))
 
 
@@ -198,15 +198,13 @@ class _Users(Runner):
     def __init__(self, masks: Any, intruder: Any, scientist: Any, options: dict[str, Any]) -> None:
         self.parts: dict[str, Any] = {"masks": masks, "intruder": intruder, "scientist": scientist}
         self.options = options
-        self.arguments = [n for n in inspect.signature(evaluate).parameters if n not in self.parts]
-        unknown = [n for n in options if n not in self.arguments]
-        if unknown:
-            raise InputError("evaluate has no such argument", unknown[0], suggest(unknown[0], self.arguments))
+        self.arguments = [*Setting.__annotations__, "progress"]
+        check_setting(options, self.arguments)
 
     def takes(self, name: str) -> bool:
         return name in self.arguments
 
-    def _changed(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+    def _changed(self, changes: Mapping[str, object]) -> dict[str, Any]:
         now = {**self.parts, **self.options}
         for name, value in changes.items():
             head, *rest = name.split(".")
@@ -226,14 +224,14 @@ class _Users(Runner):
                 now[who] = changed(now[who], [head, *rest], value, name)
         return now
 
-    def check(self, changes: Mapping[str, Any]) -> None:
+    def check(self, changes: Mapping[str, object]) -> None:
         self._changed(changes)
 
-    def run(self, changes: Mapping[str, Any]) -> RUMap:
+    def run(self, changes: Mapping[str, object]) -> RUMap:
         now = self._changed(changes)
         return evaluate(now.pop("masks"), **now)
 
-    def base(self, name: str) -> Any:
+    def base(self, name: str) -> object:
         head, *rest = name.split(".")
         if name in self.arguments:
             return self.options.get(name, inspect.signature(evaluate).parameters[name].default)
@@ -252,12 +250,12 @@ class _Users(Runner):
         return thing
 
 
-def _has(user: Any, part: str) -> bool:
+def _has(user: object, part: str) -> bool:
     """True if a user, or a member of a panel of users, has such a part."""
     return hasattr(user, part) or any(_has(m, part) for m in getattr(user, "members", ()))
 
 
-def _label(name: str, value: Any, position: int) -> str:
+def _label(name: str, value: object, position: int) -> str:
     """A short name for a value. Data sets are never shown."""
     if name.split(".")[-1] == "data" or hasattr(value, "to_numpy"):
         return f"data {position + 1}"

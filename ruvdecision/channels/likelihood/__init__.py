@@ -1,7 +1,7 @@
 """What a release tells about the records: p(released | x), entry by entry, for every mask whose law is known.
 
-`observe` reads a mask's steps from the last to the first: each turns what is known about its output into what is known about its
-input. `nodes` turns the result into numbers that any engine can use.
+`observe` reads a mask's steps from the last to the first: each turns what is known about its output into what is known
+about its input. `nodes` turns the result into numbers that any engine can use.
 """
 
 from .averages import Averages
@@ -9,12 +9,12 @@ from .base import Cuts, Observation
 from .discrete import Categories
 from .mathematics import NUMPY
 from .nodes import nodes
-from .observed import JointNormal, Observed
-from .own import Own
-from .seen import NormalSeen, Seen, SeenBetween
-from .simple import Between, Known, KnownLabels, Pieces, Silent, join
+from .noisy import NoisyInterval, NoisyValue, NormalValue
+from .release import JointNormal, ReleaseLikelihood
+from .simple import Between, Known, KnownLabels, Pieces, Uninformative, join
 from .start import observe, observe_numbers
 from .tensor import tensor_math
+from .user import UserLikelihood
 
 __all__ = [
     "NUMPY",
@@ -25,14 +25,14 @@ __all__ = [
     "JointNormal",
     "Known",
     "KnownLabels",
-    "NormalSeen",
+    "NoisyInterval",
+    "NoisyValue",
+    "NormalValue",
     "Observation",
-    "Observed",
-    "Own",
     "Pieces",
-    "Seen",
-    "SeenBetween",
-    "Silent",
+    "ReleaseLikelihood",
+    "Uninformative",
+    "UserLikelihood",
     "join",
     "nodes",
     "observe",

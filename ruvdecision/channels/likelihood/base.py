@@ -23,7 +23,8 @@ __all__ = ["Cuts", "Observation", "as_row"]
 class Cuts(NamedTuple):
     """Where the likelihood of each of n entries is not smooth inside its support.
 
-    Between two cuts it is smooth. It is to be taken inside such a piece, never at its end: at a jump the two sides differ.
+    Between two cuts it is smooth. It is to be taken inside such a piece, never at its end: at a jump the two sides
+    differ.
     """
 
     places: Array
@@ -93,7 +94,7 @@ class Observation:
         return np.full(self.n, np.nan)
 
     @property
-    def silent(self) -> Any:
+    def uninformative(self) -> Any:
         """Which entries the release tells nothing about; booleans of shape (n,)."""
         return np.zeros(self.n, dtype=bool)
 
@@ -114,23 +115,35 @@ class Observation:
 
     @property
     def grades(self) -> Array:
-        """More cuts that suit integration, beside those at jumps and kinks; shape (n, m), padded with missing values."""
+        """More cuts that suit integration, beside those at jumps and kinks.
+
+        Shape (n, m), padded with missing values.
+        """
         return np.empty((self.n, 0))
 
     def window(self, drop: float = 40.0) -> tuple[Array, Array]:
-        """Lowest and highest x with a log likelihood within ``drop`` of the largest; infinite where it never falls so far."""
+        """Lowest and highest x with a log likelihood within ``drop`` of the largest.
+
+        Infinite where it never falls so far.
+        """
         return self.low, self.high
 
     @property
     def scale(self) -> Array:
-        """Length over which the likelihood changes: the noise's standard deviation, the width of an interval; inf if silent."""
+        """Length over which the likelihood changes: the noise's standard deviation, the width of an interval.
+
+        Inf if uninformative.
+        """
         low, high = self.window(0.5)
         with np.errstate(invalid="ignore"):
             return np.where(np.isfinite(high - low), np.maximum((high - low) / 2, np.finfo(float).tiny), np.inf)
 
     @property
     def normal(self) -> tuple[Array, Array] | None:
-        """Centre and variance if the likelihood is normal in x for every entry: 0 is known, inf is silent; else None."""
+        """Centre and variance if the likelihood is normal in x for every entry: 0 is known, inf is uninformative.
+
+        Else None.
+        """
         return None
 
     @property
@@ -148,17 +161,17 @@ class Observation:
 
     def before_kernel(self, kernel: Kernel) -> Observation:
         """What is known about x if this is known about y, drawn from a density p(y | x)."""
-        from .smear import Smear
+        from .convolved import Convolved
 
-        return Smear(self, kernel)
+        return Convolved(self, kernel)
 
     def before_map(self, function: Map) -> Observation:
         """What is known about x if this is known about y = g(x)."""
         return function.pull(self)
 
     def before_own(self, mask: Any, column: Any) -> Observation:
-        """What is known about x if this is known about the release of a user's mask, which says p(released | x) itself."""
-        if bool(np.all(self.silent)):
+        """What is known about x if this is known about the release of a user's mask with its own likelihood."""
+        if bool(np.all(self.uninformative)):
             return self
         raise UnsupportedError(
             f"{mask} says how likely a released value is, but a later mask of the chain alters that value",

@@ -59,7 +59,7 @@ class Categories(Observation):
         return Categories(self.labels, self.logs[:, rows])
 
     @property
-    def silent(self) -> Any:
+    def uninformative(self) -> Any:
         return np.all(self.logs == self.logs[:1], axis=0)
 
     @property
@@ -75,10 +75,10 @@ class Categories(Observation):
         return np.full(self.n, float(np.ptp(self.support)) or 1.0)
 
     def before_kernel(self, kernel: Any) -> Observation:
-        if np.all(self.silent):
-            from .simple import Silent
+        if np.all(self.uninformative):
+            from .simple import Uninformative
 
-            return Silent(self.n)
+            return Uninformative(self.n)
         raise UnsupportedError(
             "Noise before a mask for categories has no likelihood: noisy numbers are no categories",
             do="Use Recode(bins=...) between them, or PRAM alone",

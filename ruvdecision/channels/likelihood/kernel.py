@@ -40,7 +40,10 @@ class Kernel:
         raise NotImplementedError
 
     def cuts(self, x: Any, math: Any = NUMPY) -> list[Any]:
-        """Values of y that cut p(y | x) into smooth panels, each of shape (..., n); the outermost hold nearly all of it."""
+        """Values of y that cut p(y | x) into smooth panels, each of shape (..., n).
+
+        The outermost hold nearly all of it.
+        """
         raise NotImplementedError
 
     def take(self, rows: Any) -> Kernel:
@@ -122,10 +125,10 @@ class Location(Kernel):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Sized(Kernel):
-    """y = x + b s(x) e: the noise's sd depends on the value; ``unit`` is the law of e, of sd one, and b a number per entry.
+    """y = x + b s(x) e: the noise's sd depends on the value. ``unit`` is the law of e, of sd one; b is one per entry.
 
-    ``size(x, math)`` gives s. Jumps of s are found on a grid, a twenty-fifth of the noise's sd apart near the released value and wider
-    further out, and closed in to the last digit; two that lie closer together are missed.
+    ``size(x, math)`` gives s. Jumps of s are found on a grid, a twenty-fifth of the noise's sd apart near the released
+    value and wider further out, and closed in to the last digit; two that lie closer together are missed.
     """
 
     unit: Law
@@ -249,6 +252,7 @@ def _jumps(function: Callable[[Array], Array], grid: Array) -> Array:
 def refuse_no_noise(name: str) -> UnsupportedError:
     """The error for noise that is nothing for some values only."""
     return UnsupportedError(
-        f"{name} is 0 for some values and not for others: a released value may then be the record itself or a noisy one",
+        f"{name} is 0 for some values and not for others: a released value may then be the record itself or a noisy "
+        "one",
         do="Let the size be above 0 for every value",
     )

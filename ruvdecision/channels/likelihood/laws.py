@@ -93,7 +93,10 @@ class NormalLaw(Law):
 
     @classmethod
     def of(cls, sd: Any, weights: Any = (1.0,), centres: Any = (0.0,)) -> NormalLaw:
-        """Noise of this sd for each entry; ``centres`` count its sds, and components share what they leave of the variance."""
+        """Noise of this sd for each entry.
+
+        ``centres`` count its sds, and components share what they leave of the variance.
+        """
         if len(weights) == 1 and weights[0] == 1.0 and centres[0] == 0.0:
             row = as_row(sd)[None]
             return cls(np.ones(1), np.zeros(row.shape), row)
@@ -277,7 +280,7 @@ class StudentLaw(Law):
         return math.where(narrow, close, math.log(math.maximum(apart, TINY)))
 
     def log_density_on_normal(self, gap: Array, sd: float) -> Array:
-        """A t variable is normal with a gamma precision; the trapezoidal rule in its logarithm is accurate to rounding."""
+        """A t variable is normal with a gamma precision; the trapezoidal rule in its logarithm is exact to rounding."""
         scale, df = float(self.spread[0]), self.df
         if sd < 1e-9 * scale:
             return np.asarray(self._standard(gap / scale, NUMPY) - np.log(scale))

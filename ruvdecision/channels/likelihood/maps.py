@@ -217,7 +217,10 @@ class Mapped(Observation):
 
 
 def grid_between(base: Array, low: Array, high: Array, offset: float) -> Array:
-    """Multiples of a base, shifted by a share of it, strictly between two finite ends; shape (n, m), padded with missing values."""
+    """Multiples of a base, shifted by a share of it, strictly between two finite ends.
+
+    Shape (n, m), padded with missing values.
+    """
     with np.errstate(invalid="ignore"):
         first, last = np.floor(low / base - offset) + 1, np.ceil(high / base - offset) - 1
     count = np.where(np.isfinite(last - first), np.maximum(last - first + 1, 0), np.inf)

@@ -15,7 +15,8 @@ __all__ = ["LEGENDRE", "NUMPY", "TINY", "legendre_for", "logsumexp"]
 # Stands for zero under a logarithm, so that gradients stay finite: exp(-690) is nothing.
 TINY = 1e-300
 
-# Gauss-Legendre nodes and weights on [-1, 1]; sixteen points are exact to the last digit for a panel of a smooth function.
+# Gauss-Legendre nodes and weights on [-1, 1]; sixteen points are exact to the last digit for a panel of a smooth
+# function.
 LEGENDRE = gauss_legendre(16)
 
 

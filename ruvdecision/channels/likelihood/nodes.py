@@ -21,10 +21,10 @@ CHUNK = 4_000_000
 def nodes(observation: Observation, low: Any, high: Any, panels: int = 8, order: int = 16) -> tuple[Array, Array]:
     """Return x and log weights, both of shape (K, n), for integrals against the likelihood.
 
-    ``sum_k exp(logw[k, i]) f(x[k, i])`` is the integral of f(x) p(released_i | x) from low_i to high_i. Gauss-Legendre panels are
-    cut at the kinks and ends of the likelihood, restricted to where it is within 40 of its largest logarithm, and graded where it
-    changes. A known entry has one node of weight one; a category has one node per category. All x are finite, also where the weight
-    is zero.
+    ``sum_k exp(logw[k, i]) f(x[k, i])`` is the integral of f(x) p(released_i | x) from low_i to high_i. Gauss-Legendre
+    panels are cut at the kinks and ends of the likelihood, restricted to where it is within 40 of its largest
+    logarithm, and graded where it changes. A known entry has one node of weight one; a category has one node per
+    category. All x are finite, also where the weight is zero.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ def nodes(observation: Observation, low: Any, high: Any, panels: int = 8, order:
     order : int, default 16
         Nodes per panel.
 
-    >>> from .seen import NormalSeen
-    >>> x, logw = nodes(NormalSeen([1.0], [4.0]), -50, 50)
+    >>> from .noisy import NormalValue
+    >>> x, logw = nodes(NormalValue([1.0], [4.0]), -50, 50)
     >>> float(np.sum(np.exp(logw) * x).round(9))
     1.0
     """

@@ -20,7 +20,7 @@ __all__ = ["RandomMultiple", "log_chance_on_normal"]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class RandomMultiple(Observation):
-    """y is the multiple of the base below x or above it, with probabilities that keep x in expectation; y is observed as ``later`` says.
+    """y is the multiple of the base below x or above it, at random with mean x; y is observed as ``later`` says.
 
     A known multiple makes a tent: probability 1 - |x - y| / base.
 
@@ -33,8 +33,8 @@ class RandomMultiple(Observation):
 
     @classmethod
     def of(cls, later: Observation, base: Array) -> Observation:
-        """The observation, or silence if ``later`` is silent; known multiples are put exactly in their place."""
-        if np.all(later.silent):
+        """The observation, or ``later`` if it is uninformative; known multiples are put exactly in their place."""
+        if np.all(later.uninformative):
             return later
         if not np.isnan(later.known).any():
             later = Known(Multiples(base).counts(later.known) * base)
@@ -94,7 +94,7 @@ class RandomMultiple(Observation):
 
 
 def log_chance_on_normal(gap: Array, sd: float, base: float) -> Array:
-    """Log chance that a normal value of this sd, ``gap`` below a multiple of the base, is rounded to it: E max(1 - |x - y| / base, 0)."""
+    """Log chance that a normal value ``gap`` below a multiple is rounded to it: E max(1 - |x - y| / base, 0)."""
     if sd < 1e-9 * base:
         return np.asarray(np.log(np.maximum(1.0 - np.abs(gap) / base, 0.0)))
     # The law is symmetric about zero; on the left the three terms are small and keep their digits.

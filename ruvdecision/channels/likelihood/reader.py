@@ -42,9 +42,9 @@ from .kernel import Sized, refuse_no_noise
 from .laws import noise_law
 from .maps import Clip, Map, Multiples, not_from
 from .mathematics import NUMPY
-from .observed import JointNormal, Observed
 from .randomround import RandomMultiple
-from .simple import Between, Known, Pieces, Silent, join, split
+from .release import JointNormal, ReleaseLikelihood
+from .simple import Between, Known, Pieces, Uninformative, join, split
 from .stepped import Bins, Widths
 
 __all__ = ["map_of", "read"]
@@ -52,12 +52,13 @@ __all__ = ["map_of", "read"]
 Ints = NDArray[np.int64]
 MEASURE = "or measure its releases with ruv.measure"
 KNOWN = (
-    "Use Noise, MultiplicativeNoise, Round, Recode, Topcode, Bottomcode, Suppress, Subsample, Shuffle, PRAM, Microaggregate by rows, "
+    "Use Noise, MultiplicativeNoise, Round, Recode, Topcode, Bottomcode, Suppress, Subsample, Shuffle, PRAM, "
+    "Microaggregate by rows, "
     f"or a chain of them; write log_likelihood(released, x, math) for a mask of your own; {MEASURE}"
 )
 
 
-def read(mask: Lowers, observed: Observed) -> Observed:
+def read(mask: Lowers, observed: ReleaseLikelihood) -> ReleaseLikelihood:
     """What is known about the records, if this is known about what a mask gave out."""
     total = observed.n if observed.total is None else observed.total
     levels = tuple(() if flag else None for flag in observed.categorical)
@@ -83,7 +84,7 @@ def _check(step: Step, mask: Lowers) -> None:
 # -- rows ----------------------------------------------------------------------------------------------------
 
 
-def _drop(observed: Observed, step: Drop, mask: Lowers) -> Observed:
+def _drop(observed: ReleaseLikelihood, step: Drop, mask: Lowers) -> ReleaseLikelihood:
     """Nothing is told about suppressed entries; an average later in the chain leaves them out."""
     rows = np.arange(observed.n) if step.rows is None else np.flatnonzero(_labels(observed, step) == 1)
     if step.rows is not None and len(rows) < observed.n and step.columns:
@@ -91,7 +92,7 @@ def _drop(observed: Observed, step: Drop, mask: Lowers) -> Observed:
     rest, positions = np.setdiff1d(np.arange(observed.n), rows), list(step.columns)
     columns = list(observed.columns)
     for j in positions:
-        columns[j] = join(observed.n, [(rows, Silent(len(rows))), (rest, columns[j].take(rest))])
+        columns[j] = join(observed.n, [(rows, Uninformative(len(rows))), (rest, columns[j].take(rest))])
     joint = observed.joint
     if joint is not None:
         centre = joint.centre.copy()
@@ -101,7 +102,7 @@ def _drop(observed: Observed, step: Drop, mask: Lowers) -> Observed:
     return observed.replace(columns=tuple(columns), joint=joint, averages=averages)
 
 
-def _sample(observed: Observed, step: SampleRows, mask: Lowers) -> Observed:
+def _sample(observed: ReleaseLikelihood, step: SampleRows, mask: Lowers) -> ReleaseLikelihood:
     """The sample's rows at their places; nothing is told about the others."""
     if observed.index is None:
         raise UnsupportedError(
@@ -111,7 +112,7 @@ def _sample(observed: Observed, step: SampleRows, mask: Lowers) -> Observed:
     return observed.placed()
 
 
-def _average(observed: Observed, step: AverageRows, mask: Lowers) -> Observed:
+def _average(observed: ReleaseLikelihood, step: AverageRows, mask: Lowers) -> ReleaseLikelihood:
     """The averages of groups that were fixed beforehand; noisy copies of one average are put together."""
     if step.rows is None:
         return observed
@@ -133,7 +134,7 @@ def _average(observed: Observed, step: AverageRows, mask: Lowers) -> Observed:
                 do=f"Use Noise(variance=...) after it or nothing, {MEASURE}",
             )
         values[:, position], error[:, position], constant[:, position] = _together(*normal, label, groups)
-        columns[position], members[:, position] = Silent(n), True
+        columns[position], members[:, position] = Uninformative(n), True
     return observed.replace(columns=tuple(columns), averages=Averages.of(label, values, members, error, constant))
 
 
@@ -164,7 +165,7 @@ def _together(centre: Array, variance: Array, label: Ints, groups: int) -> tuple
     return value, np.where(exact, 0.0, np.where(total > 0, 1.0 / safe, 0.0)), np.asarray(rest, dtype=np.float64)
 
 
-def _mean_of_tail(observed: Observed, step: MeanOfTail, mask: Lowers) -> Observed:
+def _mean_of_tail(observed: ReleaseLikelihood, step: MeanOfTail, mask: Lowers) -> ReleaseLikelihood:
     """A tail of one is known; one of several has a known average, and each of them lies beyond the threshold."""
     if observed.averages is not None:
         raise UnsupportedError(f"{mask} before another average has no likelihood here", do='Use replace="threshold"')
@@ -173,13 +174,13 @@ def _mean_of_tail(observed: Observed, step: MeanOfTail, mask: Lowers) -> Observe
     members, values = np.zeros((n, observed.k), dtype=bool), np.full((1, observed.k), np.nan)
     for threshold, position in zip(step.at, step.columns, strict=True):
         column = columns[position]
-        known, silent = column.known, column.silent
-        if np.any(np.isnan(known) & ~silent):
+        known, uninformative = column.known, column.uninformative
+        if np.any(np.isnan(known) & ~uninformative):
             raise UnsupportedError(f"{mask} with a mask after it has no likelihood here", do='Use replace="threshold"')
         tail = known > threshold if step.above else known < threshold
         if tail.sum() > 1 and not np.allclose(known[tail], known[tail][0], rtol=TOLERANCE, atol=0):
             raise not_from("different values beyond its threshold")
-        if silent.any() and tail.any():
+        if uninformative.any() and tail.any():
             raise UnsupportedError(
                 f"{mask} with suppressed entries does not say how many are in the tail",
                 do='Use replace="threshold", or suppress first in the chain',
@@ -193,7 +194,7 @@ def _mean_of_tail(observed: Observed, step: MeanOfTail, mask: Lowers) -> Observe
             n,
             [
                 (rows, Between(np.full(len(rows), low), np.full(len(rows), high), False, False)),
-                (rest, Known(known[rest]) if not silent[rest].any() else Silent(len(rest))),
+                (rest, Known(known[rest]) if not uninformative[rest].any() else Uninformative(len(rest))),
             ],
         )
     if not members.any():
@@ -201,7 +202,7 @@ def _mean_of_tail(observed: Observed, step: MeanOfTail, mask: Lowers) -> Observe
     return observed.replace(columns=tuple(columns), averages=Averages.of(np.zeros(n, dtype=np.int64), values, members))
 
 
-def _labels(observed: Observed, step: Step) -> Ints:
+def _labels(observed: ReleaseLikelihood, step: Step) -> Ints:
     """The label of every row that was observed."""
     assert step.rows is not None
     if step.rows.n != observed.n:
@@ -226,12 +227,12 @@ def map_of(step: ClipTo | RoundTo | Cut, place: int, n: int) -> Map:
     return Bins(n, edges, step.called(edges))
 
 
-def _map(observed: Observed, step: ClipTo | Cut, mask: Lowers) -> Observed:
+def _map(observed: ReleaseLikelihood, step: ClipTo | Cut, mask: Lowers) -> ReleaseLikelihood:
     """What is known before bounds or intervals: the value, or where it lies."""
     return observed.each(mask, step.columns, lambda j, column: column.before_map(map_of(step, j, column.n)))
 
 
-def _round(observed: Observed, step: RoundTo, mask: Lowers) -> Observed:
+def _round(observed: ReleaseLikelihood, step: RoundTo, mask: Lowers) -> ReleaseLikelihood:
     """An interval of one base around a multiple, or the probabilities of rounding up and down to it."""
 
     def change(j: int, column: Observation) -> Observation:
@@ -244,18 +245,18 @@ def _round(observed: Observed, step: RoundTo, mask: Lowers) -> Observed:
     return observed.each(mask, step.columns, change)
 
 
-def _matrix(observed: Observed, step: Matrix, mask: Lowers) -> Observed:
+def _matrix(observed: ReleaseLikelihood, step: Matrix, mask: Lowers) -> ReleaseLikelihood:
     """The chance of each category to be released as what was released."""
     return observed.each(
         mask, step.columns, lambda j, column: before_matrix(column, step.inputs, step.released, step.matrix)
     )
 
 
-def _own(observed: Observed, step: OwnLaw, mask: Lowers) -> Observed:
+def _own(observed: ReleaseLikelihood, step: OwnLaw, mask: Lowers) -> ReleaseLikelihood:
     return observed.each(mask, step.columns, lambda j, column: column.before_own(step.mask, observed.names[j]))
 
 
-def _multiply(observed: Observed, step: Multiply, mask: Lowers) -> Observed:
+def _multiply(observed: ReleaseLikelihood, step: Multiply, mask: Lowers) -> ReleaseLikelihood:
     """The density of a value times a factor; a released zero was a zero."""
     if step.common and len(step.columns) > 1:
         raise UnsupportedError(
@@ -281,7 +282,7 @@ def _multiply(observed: Observed, step: Multiply, mask: Lowers) -> Observed:
 # -- noise ---------------------------------------------------------------------------------------------------
 
 
-def _noise(observed: Observed, step: AddNoise, mask: Lowers) -> Observed:
+def _noise(observed: ReleaseLikelihood, step: AddNoise, mask: Lowers) -> ReleaseLikelihood:
     """What is known before the noise; columns whose noise is correlated go together."""
     n, k = observed.n, len(step.columns)
     if step.common and n > 1:
@@ -318,7 +319,7 @@ def _noise(observed: Observed, step: AddNoise, mask: Lowers) -> Observed:
         return split(
             n,
             [
-                (np.isinf(size), lambda rows: Silent(len(rows))),
+                (np.isinf(size), lambda rows: Uninformative(len(rows))),
                 (size == 0, column.take),
                 (
                     (size > 0) & np.isfinite(size),
@@ -330,10 +331,12 @@ def _noise(observed: Observed, step: AddNoise, mask: Lowers) -> Observed:
     return observed.each(mask, [step.columns[j] for j in single], change)
 
 
-def _onto_averages(observed: Observed, step: AddNoise, mask: Lowers, averaged: list[int], sd: Array) -> Observed:
+def _onto_averages(
+    observed: ReleaseLikelihood, step: AddNoise, mask: Lowers, averaged: list[int], sd: Array
+) -> ReleaseLikelihood:
     """Noise before an average: the average carries its own average."""
     assert observed.averages is not None
-    told = any(not np.all(observed.columns[step.columns[j]].silent) for j in averaged)
+    told = any(not np.all(observed.columns[step.columns[j]].uninformative) for j in averaged)
     if step.kind.name != "normal" or told or not np.isfinite(sd[:, averaged]).all():
         raise UnsupportedError(
             f"{mask} before an average has no likelihood here",
@@ -351,7 +354,7 @@ def _diagonal(sd: Array, positions: Sequence[int], chosen: list[int], k: int) ->
     return out[:1] if np.all(out == out[:1]) else out
 
 
-def _add(observed: Observed, covariance: Array) -> Observed:
+def _add(observed: ReleaseLikelihood, covariance: Array) -> ReleaseLikelihood:
     joint = observed.joint
     assert joint is not None
     total = joint.covariance + covariance
@@ -360,7 +363,7 @@ def _add(observed: Observed, covariance: Array) -> Observed:
     )
 
 
-def _correlated(observed: Observed, step: AddNoise, mask: Lowers, matrices: Array) -> Observed:
+def _correlated(observed: ReleaseLikelihood, step: AddNoise, mask: Lowers, matrices: Array) -> ReleaseLikelihood:
     """Noise that is correlated across columns; ``matrices`` has shape (n or 1, k, k)."""
     if step.obstacle is not None:
         raise UnsupportedError(
@@ -373,7 +376,7 @@ def _correlated(observed: Observed, step: AddNoise, mask: Lowers, matrices: Arra
     whole = whole[:1] if np.all(whole == whole[:1]) else whole
     averages = observed.averages
     if averages is not None and averages.members[:, at].any():
-        told = any(not np.all(observed.columns[p].silent) for p in step.columns)
+        told = any(not np.all(observed.columns[p].uninformative) for p in step.columns)
         if told or not averages.members[:, at].any(axis=0).all():
             raise UnsupportedError(
                 f"{mask} is correlated across columns of which only some were averaged",
@@ -383,7 +386,7 @@ def _correlated(observed: Observed, step: AddNoise, mask: Lowers, matrices: Arra
     return _add(observed.joined(mask, step.columns), whole)
 
 
-def _sized(observed: Observed, step: AddNoise, mask: Lowers, base: Array) -> Observed:
+def _sized(observed: ReleaseLikelihood, step: AddNoise, mask: Lowers, base: Array) -> ReleaseLikelihood:
     """Noise whose size depends on the value, times ``base``."""
     assert step.size is not None
     size = partial(_size_at, step.size)
@@ -398,7 +401,7 @@ def _sized(observed: Observed, step: AddNoise, mask: Lowers, base: Array) -> Obs
 
         own = base[:, j]
         cases = [
-            (np.isinf(own), lambda rows: Silent(len(rows))),
+            (np.isinf(own), lambda rows: Uninformative(len(rows))),
             (own == 0, column.take),
             ((own > 0) & np.isfinite(own), noisy),
         ]
@@ -428,12 +431,13 @@ def _call(function: Callable[[Any], Any], x: Any, math: Any, name: str) -> Any:
         return math.call(function, x)
     except Exception as error:
         raise UnsupportedError(
-            f"The function given as {name} works on numpy arrays but not on PyTensor variables ({type(error).__name__})",
+            f"The function given as {name} works on numpy arrays but not on PyTensor variables "
+            f"({type(error).__name__})",
             do="Write it with plain operators (0.1 * abs(x), x > 35_000), or integrate the records out",
         ) from None
 
 
-LIKELIHOOD: dict[type[Step], Callable[[Observed, Any, Any], Observed]] = {
+LIKELIHOOD: dict[type[Step], Callable[[ReleaseLikelihood, Any, Any], ReleaseLikelihood]] = {
     Drop: _drop,
     AddNoise: _noise,
     Multiply: _multiply,

@@ -1,4 +1,4 @@
-"""Entries that are known, silent, in an interval, or some of each."""
+"""Entries that are known, uninformative, in an interval, or some of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .laws import Law
     from .maps import Map
 
-__all__ = ["Between", "Known", "KnownLabels", "Pieces", "Silent", "join", "split"]
+__all__ = ["Between", "Known", "KnownLabels", "Pieces", "Uninformative", "join", "split"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -37,7 +37,7 @@ class Known(Observation):
             raise InputError(
                 "Known values cannot be missing",
                 f"{int(np.isnan(self.values).sum())} missing",
-                "Use Silent for those entries",
+                "Use Uninformative for those entries",
             )
 
     @property
@@ -71,25 +71,25 @@ class Known(Observation):
         return self.values, np.zeros(self.n)
 
     def before_noise(self, law: Law) -> Observation:
-        from .seen import NormalSeen
+        from .noisy import NormalValue
 
         if law.normal is not None:
             centre, variance = law.normal
-            return NormalSeen(self.values - centre, variance)
+            return NormalValue(self.values - centre, variance)
         return super().before_noise(law)
 
     def before_kernel(self, kernel: Kernel) -> Observation:
-        from .seen import Seen
+        from .noisy import NoisyValue
 
-        return Seen(kernel, self.values)
+        return NoisyValue(kernel, self.values)
 
     def before_map(self, function: Map) -> Observation:
         return function.preimage(self.values)
 
     def before_own(self, mask: Any, column: Any) -> Observation:
-        from .own import Own
+        from .user import UserLikelihood
 
-        return Own(mask, self.values, column)
+        return UserLikelihood(mask, self.values, column)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -134,16 +134,16 @@ class KnownLabels(Observation):
         return function.preimage(self.labels)
 
     def before_own(self, mask: Any, column: Any) -> Observation:
-        from .own import Own
+        from .user import UserLikelihood
 
-        return Own(mask, self.labels, column)
+        return UserLikelihood(mask, self.labels, column)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Silent(Observation):
+class Uninformative(Observation):
     """The release tells nothing about any of the entries.
 
-    >>> Silent(2).log([1.0, 3.0])
+    >>> Uninformative(2).log([1.0, 3.0])
     array([0., 0.])
     """
 
@@ -152,11 +152,11 @@ class Silent(Observation):
     def log(self, x: Any, math: Any = NUMPY) -> Any:
         return math.asarray(x) * 0.0 + np.zeros(self.n)
 
-    def take(self, rows: Any) -> Silent:
-        return Silent(len(np.arange(self.n)[rows]))
+    def take(self, rows: Any) -> Uninformative:
+        return Uninformative(len(np.arange(self.n)[rows]))
 
     @property
-    def silent(self) -> Any:
+    def uninformative(self) -> Any:
         return np.ones(self.n, dtype=bool)
 
     @property
@@ -181,7 +181,8 @@ class Silent(Observation):
 class Between(Observation):
     """Every entry lies in an interval: the likelihood is one inside and zero outside.
 
-    ``closed_low`` and ``closed_high`` say for each entry whether the end belongs to it, which matters for whole numbers.
+    ``closed_low`` and ``closed_high`` say for each entry whether the end belongs to it, which matters for whole
+    numbers.
 
     >>> Between([0.0], [5.0], closed_high=False).log([[-1.0], [0.0], [5.0]]).ravel()
     array([-inf,   0., -inf])
@@ -230,18 +231,18 @@ class Between(Observation):
         return self.upper - self.lower
 
     def before_kernel(self, kernel: Kernel) -> Observation:
-        from .seen import SeenBetween
+        from .noisy import NoisyInterval
 
         both = np.isneginf(self.lower) & np.isposinf(self.upper)
         if both.any():
             return split(
                 self.n,
                 [
-                    (both, lambda rows: Silent(len(rows))),
-                    (~both, lambda rows: SeenBetween.of(kernel.take(rows), self.take(rows))),
+                    (both, lambda rows: Uninformative(len(rows))),
+                    (~both, lambda rows: NoisyInterval.of(kernel.take(rows), self.take(rows))),
                 ],
             )
-        return SeenBetween.of(kernel, self)
+        return NoisyInterval.of(kernel, self)
 
     def before_map(self, function: Map) -> Observation:
         return function.preimage_between(self)
@@ -296,8 +297,8 @@ class Pieces(Observation):
         return self._gather(lambda part: part.known)
 
     @property
-    def silent(self) -> Any:
-        return self._gather(lambda part: part.silent) > 0
+    def uninformative(self) -> Any:
+        return self._gather(lambda part: part.uninformative) > 0
 
     @property
     def low(self) -> Array:
@@ -328,7 +329,12 @@ class Pieces(Observation):
         found = [part.normal for _, part in self.parts]
         if any(f is None for f in found):
             return None
-        return self._gather(lambda part: part.normal[0]), self._gather(lambda part: part.normal[1])  # type: ignore[index]
+        pairs = [pair for pair in found if pair is not None]
+        rows = [rows for rows, _ in self.parts]
+        centre, variance = np.empty(self.n), np.empty(self.n)
+        for own, (c, v) in zip(rows, pairs, strict=True):
+            centre[own], variance[own] = c, v
+        return centre, variance
 
     @property
     def support(self) -> Array | None:
@@ -354,7 +360,7 @@ class Pieces(Observation):
 def join(n: int, parts: Sequence[tuple[Any, Observation]]) -> Observation:
     """Observations of some rows each, put together; the rows are positions that together are 0 to n - 1, each once.
 
-    >>> join(3, [([0, 2], Known([1.0, 2.0])), ([1], Silent(1))]).known
+    >>> join(3, [([0, 2], Known([1.0, 2.0])), ([1], Uninformative(1))]).known
     array([ 1., nan,  2.])
     """
     flat: list[tuple[Any, Observation]] = []
@@ -364,16 +370,21 @@ def join(n: int, parts: Sequence[tuple[Any, Observation]]) -> Observation:
             continue
         flat += [(own[inner], p) for inner, p in part.parts] if isinstance(part, Pieces) else [(own, part)]
     merged: list[tuple[Any, Observation]] = []
-    for kind in (Silent, Known):
+    for kind in (Uninformative, Known):
         alike = [(rows, part) for rows, part in flat if type(part) is kind]
         if len(alike) > 1:
             rows = np.concatenate([r for r, _ in alike])
             merged.append(
-                (rows, Silent(len(rows)) if kind is Silent else Known(np.concatenate([p.known for _, p in alike])))
+                (
+                    rows,
+                    Uninformative(len(rows))
+                    if kind is Uninformative
+                    else Known(np.concatenate([p.known for _, p in alike])),
+                )
             )
         else:
             merged += alike
-    merged += [(rows, part) for rows, part in flat if type(part) not in (Silent, Known)]
+    merged += [(rows, part) for rows, part in flat if type(part) not in (Uninformative, Known)]
     if len(merged) == 1:
         rows, part = merged[0]
         return part if np.array_equal(rows, np.arange(n)) else part.take(np.argsort(rows))
@@ -381,7 +392,7 @@ def join(n: int, parts: Sequence[tuple[Any, Observation]]) -> Observation:
 
 
 def split(n: int, cases: Sequence[tuple[Any, Callable[[Any], Observation]]]) -> Observation:
-    """Observations made case by case: each case has the booleans of its entries and a maker that gets their positions."""
+    """Observations made case by case, each by the booleans of its entries and a maker that gets their positions."""
     parts = []
     for chosen, make in cases:
         rows = np.flatnonzero(np.broadcast_to(chosen, (n,)))

@@ -10,9 +10,9 @@ from ...checks import check_integer
 from ...errors import InputError
 from ...protocols import Array
 from .base import Observation
-from .observed import Observed
 from .reader import read
-from .simple import Known, KnownLabels, Silent, split
+from .release import ReleaseLikelihood
+from .simple import Known, KnownLabels, Uninformative, split
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["observe", "observe_numbers"]
 
 
-def observe(mask: Any, release: Any, n: int, columns: Any = None) -> Observed:
+def observe(mask: Any, release: Any, n: int, columns: Any = None) -> ReleaseLikelihood:
     """Return what a release tells about the n records that it was made from.
 
     Parameters
@@ -28,8 +28,8 @@ def observe(mask: Any, release: Any, n: int, columns: Any = None) -> Observed:
     mask : Mask
         What made the release.
     release : DataFrame, Series or array
-        What ``mask.release`` gave back for a file with rows numbered from 0; missing values were not released. The index says
-        which rows a sample holds, so a sample must not be an array.
+        What ``mask.release`` gave back for a file with rows numbered from 0; missing values were not released. The
+        index says which rows a sample holds, so a sample must not be an array.
     n : int
         Number of records.
     columns : list, optional
@@ -54,7 +54,7 @@ def observe(mask: Any, release: Any, n: int, columns: Any = None) -> Observed:
     kinds = [_start(table.iloc[:, j]) for j in range(len(names))]
     return _through(
         mask,
-        Observed(
+        ReleaseLikelihood(
             tuple(found for found, _ in kinds),
             names=names,
             categorical=tuple(flag for _, flag in kinds),
@@ -64,7 +64,7 @@ def observe(mask: Any, release: Any, n: int, columns: Any = None) -> Observed:
     )
 
 
-def observe_numbers(mask: Any, values: Array, names: Any, index: pd.Index[Any], n: int) -> Observed:
+def observe_numbers(mask: Any, values: Array, names: Any, index: pd.Index[Any], n: int) -> ReleaseLikelihood:
     """What `observe` says of a table of plain numbers, given as a matrix with the table's names and index.
 
     >>> import pandas as pd
@@ -74,7 +74,7 @@ def observe_numbers(mask: Any, values: Array, names: Any, index: pd.Index[Any], 
     """
     _refuse_longer(len(values), n)
     columns = tuple(_numbers(values[:, j]) for j in range(values.shape[1]))
-    return _through(mask, Observed(columns, names=tuple(names), index=_places(index), total=n))
+    return _through(mask, ReleaseLikelihood(columns, names=tuple(names), index=_places(index), total=n))
 
 
 def _refuse_longer(rows: int, n: int) -> None:
@@ -82,7 +82,7 @@ def _refuse_longer(rows: int, n: int) -> None:
         raise InputError(f"A release of {n} records has at most {n} rows", rows, "Give the release that this mask made")
 
 
-def _through(mask: Any, observed: Observed) -> Observed:
+def _through(mask: Any, observed: ReleaseLikelihood) -> ReleaseLikelihood:
     """Back through the mask, with every row at its place."""
     observed = read(mask, observed).placed()
     for name, column in zip(observed.names, observed.columns, strict=True):
@@ -159,7 +159,7 @@ def _start(column: pd.Series[Any]) -> tuple[Observation, bool]:
             found = split(
                 n,
                 [
-                    (missing, lambda rows: Silent(len(rows))),
+                    (missing, lambda rows: Uninformative(len(rows))),
                     (~missing, lambda rows: KnownLabels([labels[i] for i in rows])),
                 ],
             )
@@ -180,7 +180,10 @@ def _numbers(values: Array) -> Observation:
         raise InputError(
             "Released values must be finite", f"{int(np.isinf(values).sum())} infinite ones", "Topcode or suppress them"
         )
-    silent = np.isnan(values)
-    if not silent.any():
+    uninformative = np.isnan(values)
+    if not uninformative.any():
         return Known(values)
-    return split(len(values), [(silent, lambda rows: Silent(len(rows))), (~silent, lambda rows: Known(values[rows]))])
+    return split(
+        len(values),
+        [(uninformative, lambda rows: Uninformative(len(rows))), (~uninformative, lambda rows: Known(values[rows]))],
+    )

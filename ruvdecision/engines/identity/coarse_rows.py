@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...beliefs.normal import NormalBelief
-from ...channels.likelihood import Known, KnownLabels, Observation, Silent, join
+from ...channels.likelihood import Known, KnownLabels, Observation, Uninformative, join
 from ...channels.likelihood.laws import Law, noise_law
 from ...channels.likelihood.randomround import log_chance_on_normal
 from ...channels.likelihood.reader import map_of
@@ -177,7 +177,7 @@ class CoarseRows:
                 seen = seen.before_map(map_of(step, place, len(here)))
             low[here, j], high[here, j] = seen.low, seen.high
             rest = np.setdiff1d(np.arange(n), here)
-            columns.append(join(n, [(here, seen), (rest, Silent(len(rest)))]))
+            columns.append(join(n, [(here, seen), (rest, Uninformative(len(rest)))]))
         return Shown(values, low, high, tuple(columns))
 
     # -- weights -----------------------------------------------------------------------------------------

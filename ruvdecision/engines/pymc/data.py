@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from ...beliefs.pymc import PyMCBelief
-from ...channels.likelihood import Observed, observe, observe_numbers
+from ...channels.likelihood import ReleaseLikelihood, observe, observe_numbers
 from ...checks import as_generator
 from ...errors import InputError
 from ...masks.frame import Frame
@@ -44,7 +44,7 @@ def records_of(belief: PyMCBelief, data: Any) -> Frame | None:
     return Frame.of(frame.table.reset_index(drop=True))
 
 
-def observed_in(mask: Any, records: Any, compiled: CompiledModel, seed: Any) -> Observed:
+def observed_in(mask: Any, records: Any, compiled: CompiledModel, seed: Any) -> ReleaseLikelihood:
     """What a release of the records tells."""
     released = mask.apply(Frame.of(records), as_generator(seed))
     if released.plain:

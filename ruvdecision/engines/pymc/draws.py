@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...channels.likelihood import Observed, Silent
+from ...channels.likelihood import ReleaseLikelihood, Uninformative
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array, Posterior, Value
 from .latent import Latent
 from .marginal import Route, choose_route, fit_route
 from .model import CompiledModel, Theta
-from .samplers import Chains, Diagnosis, Sampler, choose_sampler, diagnose, smooth_weights
+from .nuts import Chains, Diagnosis, Sampler, choose_sampler, diagnose, smooth_weights
 from .support import Reach, find_lines, find_reach, reach_at
-from .target_laws import Given
+from .targets import Given
 
 if TYPE_CHECKING:
     from ...users.user import User
@@ -85,9 +85,9 @@ class _Anchor:
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """One release on its way to its law: what was observed, how the records are integrated out, and the draws so far."""
+    """One release: what was observed, how the records are integrated out, and the draws so far."""
 
-    observed: Observed
+    observed: ReleaseLikelihood
     route: Route
     reach: tuple[Reach, ...] | None
     data: Mapping[str, Array]
@@ -101,7 +101,9 @@ class Release:
     """By how much finer nodes for the records would move the log likelihood."""
 
     @classmethod
-    def of(cls, kind: type[Route], core: CompiledModel, observed: Observed, reach: tuple[Reach, ...] | None) -> Release:
+    def of(
+        cls, kind: type[Route], core: CompiledModel, observed: ReleaseLikelihood, reach: tuple[Reach, ...] | None
+    ) -> Release:
         """A release by a route that has nodes fine enough for it."""
         kind, reach = fit_route(kind, observed, reach)
         route = kind(core)
@@ -174,7 +176,7 @@ class ReleaseSampler:
     # -- a row of releases -----------------------------------------------------------------------------
 
     def points(
-        self, seen: Sequence[Observed], seed: np.random.SeedSequence, tell: Callable[..., None]
+        self, seen: Sequence[ReleaseLikelihood], seed: np.random.SeedSequence, tell: Callable[..., None]
     ) -> Iterator[tuple[int, Point]]:
         """One point per release, from the last to the first: weights travel from wide posteriors to narrow ones."""
         number = int(seed.generate_state(1)[0] % (2**31 - 1))
@@ -195,7 +197,7 @@ class ReleaseSampler:
             yield i, point
 
     def _integrated(
-        self, kind: type[Route], observed: Observed, anchor: _Anchor | None, number: int
+        self, kind: type[Route], observed: ReleaseLikelihood, anchor: _Anchor | None, number: int
     ) -> tuple[Point, _Anchor]:
         release = Release.of(kind, self.core, observed, self.reach)
         if anchor is not None and anchor.route.key == release.route.key and self.settings.reuse:
@@ -297,7 +299,7 @@ class ReleaseSampler:
     def _powered(self) -> bool:
         return self.settings.prior_power != 1 or self.settings.likelihood_power != 1
 
-    def _latent(self, observed: Observed, reason: str, number: int) -> Point:
+    def _latent(self, observed: ReleaseLikelihood, reason: str, number: int) -> Point:
         if self._powered:
             do = "Use a mask that works record by record, or vary the prior in the builder"
             raise UnsupportedError("Power-scaling needs records that can be integrated out", reason, do)
@@ -327,19 +329,21 @@ class ReleaseSampler:
         if self.compiled.improper:
             return np.nan
         n, k = self.compiled.n, self.compiled.k
-        silent = Observed(tuple(Silent(n) for _ in range(k)))
+        uninformative = ReleaseLikelihood(tuple(Uninformative(n) for _ in range(k)))
         if self.compiled.kind == "joint":
             return float(
-                user.loss.uncertainty(Latent(self.compiled, silent, "").prior_law(user.target), user.actions).value
+                user.loss.uncertainty(
+                    Latent(self.compiled, uninformative, "").prior_law(user.target), user.actions
+                ).value
             )
         lines, theta = None, self.core.prior_draws
         if self.compiled.kind == "elementwise":
-            lines = find_lines(self.compiled, theta, silent.columns)
+            lines = find_lines(self.compiled, theta, uninformative.columns)
             theta = {key: v[:2000] for key, v in theta.items()}
         weights = None
         if self.settings.prior_power != 1:
             weights, _ = smooth_weights((self.settings.prior_power - 1) * self.core.log_prior_density(theta))
-        given = Given(self.compiled, silent, lines, theta, None, weights, rng=np.random.default_rng(12345))
+        given = Given(self.compiled, uninformative, lines, theta, None, weights, rng=np.random.default_rng(12345))
         return float(user.loss.uncertainty(given.law(user.target), user.actions).value)
 
 

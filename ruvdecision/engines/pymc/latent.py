@@ -1,7 +1,7 @@
 """Sampling the records together with the parameters, where they cannot be integrated out.
 
-Entries that the release fixes are fixed. Entries that it bounds are sampled on a mapped line, so that no draw falls outside. An average
-without noise is met exactly: one member of the group is what the others leave of the sum.
+Entries that the release fixes are fixed. Entries that it bounds are sampled on a mapped line, so that no draw falls
+outside. An average without noise is met exactly: one member of the group is what the others leave of the sum.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from ...beliefs.pymc import keeping_starts, quiet
-from ...channels.likelihood import Observed, tensor_math
+from ...channels.likelihood import ReleaseLikelihood, tensor_math
 from ...errors import InputError, UnsupportedError
 from ...posteriors import Drawn
 from ...protocols import Array, Posterior
-from ...targets import BaseTarget, Files
+from ...targets import BaseTarget, Files, Kind
 from .model import CompiledModel
-from .samplers import Chains, Sampler
+from .nuts import Chains, Sampler
 from .support import Line, find_line
 
 __all__ = ["Latent"]
@@ -36,15 +36,19 @@ class Latent:
     """A model whose records are sampled, for one release."""
 
     compiled: CompiledModel
-    observed: Observed
+    observed: ReleaseLikelihood
     reason: str
 
     # -- the release as data -----------------------------------------------------------------------------
 
     @staticmethod
-    def shape_of(observed: Observed) -> str:
-        """Releases alike in this share a compiled model: normal noise is data, any other likelihood is part of the model."""
-        # Rows in unknown order are refused when the model is made, so they must never find one that was made for others.
+    def shape_of(observed: ReleaseLikelihood) -> str:
+        """Releases alike in this share a compiled model.
+
+        Normal noise is data, any other likelihood is part of the model.
+        """
+        # Rows in unknown order are refused when the model is made, so they must never find one that was made for
+        # others.
         digest = hashlib.sha256(b"shuffled" if observed.shuffled else b"")
         for column in observed.columns:
             plain = column.normal is not None
@@ -53,7 +57,7 @@ class Latent:
                 ~np.isnan(column.known),
                 np.isfinite(column.low),
                 np.isfinite(column.high),
-                np.asarray(column.silent),
+                np.asarray(column.uninformative),
             ]
             for array in (
                 marks
@@ -111,7 +115,8 @@ class Latent:
             block = joint.covariance[0 if len(joint.covariance) == 1 else i][np.ix_(there, there)]
             if len(there) and np.linalg.eigvalsh(block)[0] <= 0:
                 raise UnsupportedError(
-                    "Correlated noise that leaves some combination of columns as it is cannot be sampled with records of this law",
+                    "Correlated noise that leaves some combination of columns as it is cannot be sampled with records "
+                    "of this law",
                     do="Give every column noise of its own too, so that the covariance is positive definite",
                 )
             out[i][np.ix_(there, there)] = np.linalg.inv(block)
@@ -156,7 +161,8 @@ class Latent:
         import pytensor.tensor as pt
 
         compiled, data = self.compiled, self.data()
-        # Looked at before the context is entered: to find the ends may build a model, which would become this one's child.
+        # Looked at before the context is entered: to find the ends may build a model, which would become this one's
+        # child.
         _ = self._ends
         model = compiled.belief.build(compiled.n)
         x = model[compiled.belief.variable]
@@ -192,7 +198,8 @@ class Latent:
     @cached_property
     def _line(self) -> Line:
         x = self.compiled.x
-        # The support of entries that have a law each is found by looking; a vector's law is taken to be on the whole line.
+        # The support of entries that have a law each is found by looking; a vector's law is taken to be on the whole
+        # line.
         each = x in self.compiled.model.free_RVs and getattr(x.owner.op, "ndim_supp", 1) == 0
         return find_line(self.compiled, self.observed) if each else Line()
 
@@ -312,7 +319,7 @@ class Latent:
                 )
                 total = total + pt.sum(symbols[f"told{j}"] * logs)
                 continue
-            rows = np.flatnonzero(np.isnan(column.known) & ~np.asarray(column.silent))
+            rows = np.flatnonzero(np.isnan(column.known) & ~np.asarray(column.uninformative))
             if len(rows):
                 total = total + pt.sum(column.take(rows).log(records[rows, j], tensor_math()))
         a = self.observed.averages
@@ -349,10 +356,12 @@ class Latent:
         return Drawn(self._values(target, values, files))
 
     def _values(self, target: BaseTarget, values: Mapping[str, Array], files: Array) -> Array:
-        do = "Records of this model depend on each other: add the new record to the model as a variable and ask for it"
-        found = target.in_files(
-            Files(files[..., 0] if self.compiled.scalar else files, values, do=f"{do} by Parameter(name)")
-        )
+        if target.asks(Kind.NEW):
+            raise UnsupportedError(
+                "Records of this model depend on each other, so a new one is not defined by it",
+                do="Add the new record to the model as a variable and ask for it by Parameter(name)",
+            )
+        found = target.in_files(Files(files[..., 0] if self.compiled.scalar else files, values))
         if not np.isfinite(found).all():
             raise InputError(
                 "The target must be a number for every value that is possible",

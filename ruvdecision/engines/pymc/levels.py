@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...channels.likelihood import Observed
+from ...channels.likelihood import ReleaseLikelihood
 from ...errors import UnsupportedError
 from ...protocols import Array
 from .marginal import NormalRoute, Route, choose_route, fit_route
@@ -30,7 +30,7 @@ class Levels:
 
     compiled: CompiledModel
     core: CompiledModel
-    seen: tuple[Observed, ...]
+    seen: tuple[ReleaseLikelihood, ...]
     route: str
     sums: ClassVar[bool] = False
     """Whether sums stand for the records, so that their moments given the parameters are wanted."""
@@ -70,7 +70,10 @@ class Levels:
 
 @dataclass(frozen=True, eq=False)
 class NormalLevels(Levels):
-    """Normal records of one law with normal noise: a mean and a sum of squares say all, for each size of noise and column."""
+    """Normal records of one law with normal noise.
+
+    A mean and a sum of squares say all, for each size of noise and column.
+    """
 
     sums: ClassVar[bool] = True
     noise: Array
@@ -155,7 +158,7 @@ class RouteLevels(Levels):
         return replace(self, seen=tuple(self.seen[i] for i in some), parts=tuple(self.parts[i] for i in some))
 
 
-def levels_of(compiled: CompiledModel, seen: Sequence[Observed]) -> list[tuple[list[int], Levels]]:
+def levels_of(compiled: CompiledModel, seen: Sequence[ReleaseLikelihood]) -> list[tuple[list[int], Levels]]:
     """Releases sorted into groups that are worked on together, with their positions."""
     core = compiled.single or compiled
     normal: list[int] = []
@@ -183,8 +186,11 @@ def levels_of(compiled: CompiledModel, seen: Sequence[Observed]) -> list[tuple[l
     return groups
 
 
-def _sums(observed: Observed) -> tuple[Array, Array, Array, Array] | None:
-    """Noise variances, counts, means and sums of squares of each column; None if records have too many sizes of noise."""
+def _sums(observed: ReleaseLikelihood) -> tuple[Array, Array, Array, Array] | None:
+    """Noise variances, counts, means and sums of squares of each column.
+
+    None if records have too many sizes of noise.
+    """
     columns: list[tuple[Array, ...]] = []
     for column in observed.columns:
         pair = column.normal
@@ -220,7 +226,7 @@ def _stacked(parts: Sequence[Array], width: int) -> Array:
     return found
 
 
-def _routed(compiled: CompiledModel, core: CompiledModel, observed: Observed) -> Levels:
+def _routed(compiled: CompiledModel, core: CompiledModel, observed: ReleaseLikelihood) -> Levels:
     kind = choose_route(compiled, observed).route
     assert kind is not None
     reach = None

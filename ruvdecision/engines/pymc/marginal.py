@@ -1,10 +1,10 @@
 """Ways to integrate the records out, so that only the parameters of a PyMC model are left.
 
-Given the parameters the records are independent, and a release that works record by record tells about each of them apart:
-p(release | parameters) is a product of integrals over one record. Normal records with normal noise have them in closed
-form. Any other law is summed over nodes: the likelihood of the release at the nodes is data, the density of the records
-there is the model's. So the
-released data and the mask's parameters are data of one compiled model, and every mask that takes the same route shares it.
+Given the parameters the records are independent, and a release that works record by record tells about each of them
+apart: p(release | parameters) is a product of integrals over one record. Normal records with normal noise have them in
+closed form. Any other law is summed over nodes: the likelihood of the release at the nodes is data, the density of the
+records there is the model's. So the released data and the mask's parameters are data of one compiled model, and every
+mask that takes the same route shares it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...beliefs.pymc import keeping_starts, quiet
-from ...channels.likelihood import Observed
+from ...channels.likelihood import ReleaseLikelihood
 from ...protocols import Array
-from .graphs import vectorised
 from .model import CompiledModel, Theta
+from .programs import vectorised
 from .support import Reach
 
 __all__ = [
@@ -54,17 +54,13 @@ class Route:
     """Names and numbers of axes of the data that the model takes."""
     needs_reach: ClassVar[bool] = False
 
-    def data(self, observed: Observed, reach: Sequence[Reach] | None) -> dict[str, Array]:
+    def data(self, observed: ReleaseLikelihood, reach: Sequence[Reach] | None) -> dict[str, Array]:
         """What the model takes for a release; ``reach`` says where the records of each column can lie."""
         raise NotImplementedError
 
     def graph(self, compiled: CompiledModel, data: Mapping[str, Any]) -> Any:
         """Log likelihood of a release as a graph of the parameters of ``compiled`` and of the data."""
         raise NotImplementedError
-
-    def silent(self, data: Data) -> dict[str, Array]:
-        """The same data telling nothing: what is sampled then is the prior."""
-        return {**data, "weight": np.zeros_like(data["weight"])}
 
     def width(self, data: Data) -> int:
         """How many numbers the likelihood makes at one parameter point."""
@@ -116,7 +112,7 @@ class NormalRoute(Route):
     name = "closed form"
     fields = (("centre", 2), ("variance", 2), ("weight", 2))
 
-    def data(self, observed: Observed, reach: Sequence[Reach] | None) -> dict[str, Array]:
+    def data(self, observed: ReleaseLikelihood, reach: Sequence[Reach] | None) -> dict[str, Array]:
         pairs = [column.normal for column in observed.columns]
         assert all(pair is not None for pair in pairs)
         centre, variance = (np.stack([pair[i] for pair in pairs], axis=1) for i in (0, 1))  # type: ignore[index]
@@ -142,7 +138,7 @@ class RowsRoute(Route):
     name = "closed form, rows"
     fields = (("centre", 2), ("covariance", 2), ("weight", 1))
 
-    def data(self, observed: Observed, reach: Sequence[Reach] | None) -> dict[str, Array]:
+    def data(self, observed: ReleaseLikelihood, reach: Sequence[Reach] | None) -> dict[str, Array]:
         centre, covariance, told = normal_rows(observed)
         return {"centre": centre, "covariance": covariance[0], "weight": told[:, 0]}
 
@@ -163,7 +159,7 @@ class UnevenRowsRoute(Route):
     name = "closed form, uneven rows"
     fields = (("centre", 2), ("covariance", 3), ("weight", 2))
 
-    def data(self, observed: Observed, reach: Sequence[Reach] | None) -> dict[str, Array]:
+    def data(self, observed: ReleaseLikelihood, reach: Sequence[Reach] | None) -> dict[str, Array]:
         centre, covariance, told = normal_rows(observed)
         return {
             "centre": centre,
@@ -196,7 +192,7 @@ def _one_row(compiled: CompiledModel) -> tuple[Any, Any]:
     return mean if mean.ndim == 1 else mean[0], covariance if covariance.ndim == 2 else covariance[0]
 
 
-def normal_rows(observed: Observed) -> tuple[Array, Array, Array]:
+def normal_rows(observed: ReleaseLikelihood) -> tuple[Array, Array, Array]:
     """Released rows, covariance of their noise (one for all where it is the same), and which entries were told."""
     pairs = [column.normal for column in observed.columns]
     centre, variance = (np.stack([pair[i] for pair in pairs], axis=1) for i in (0, 1))  # type: ignore[index]
@@ -214,20 +210,21 @@ def normal_rows(observed: Observed) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class GridRoute(Route):
-    """Records of one law: all share a grid, or the values of a count, and the release's likelihood there is a matrix of numbers.
+    """Records of one law share a grid, or the values of a count; the release's likelihood there is a matrix.
 
-    A density that is narrower than the grid's step may pile up more than all of its mass on one point; it is cut back to one.
+    A density that is narrower than the grid's step may pile up more than all of its mass on one point; it is cut back
+    to one.
     """
 
     name = "integrated on a shared grid"
     fields = (("nodes", 2), ("logw", 1), ("table", 2), ("weight", 1))
     needs_reach = True
 
-    def data(self, observed: Observed, reach: Sequence[Reach] | None) -> dict[str, Array]:
+    def data(self, observed: ReleaseLikelihood, reach: Sequence[Reach] | None) -> dict[str, Array]:
         assert reach is not None
         column = observed.columns[0]
         x, logw = reach[0].grid()
-        told = ~np.asarray(column.silent)
+        told = ~np.asarray(column.uninformative)
         logs = np.asarray(column.take(np.flatnonzero(told)).log(x[:, None])) + logw[:, None]
         with np.errstate(invalid="ignore"):
             top = np.where(np.isfinite(logs.max(axis=0)), logs.max(axis=0), 0.0)
@@ -274,14 +271,14 @@ class NodesRoute(Route):
     fields = (("nodes", 3), ("logw", 3), ("plain", 3), ("weight", 2))
     needs_reach = True
 
-    def data(self, observed: Observed, reach: Sequence[Reach] | None) -> dict[str, Array]:
+    def data(self, observed: ReleaseLikelihood, reach: Sequence[Reach] | None) -> dict[str, Array]:
         assert reach is not None
         found = [r.nodes(column, PANELS, ORDER) for r, column in zip(reach, observed.columns, strict=True)]
         count = max(len(x) for x, _ in found)
         x = np.stack([_padded(x, count, x[0]) for x, _ in found], axis=2)
         logw = np.stack([_padded(w, count, np.full(w.shape[1], -np.inf)) for _, w in found], axis=2)
         plain = np.stack([self._plain(c, x[:, :, j], logw[:, :, j]) for j, c in enumerate(observed.columns)], axis=2)
-        weight = np.stack([~np.asarray(column.silent) for column in observed.columns], axis=1).astype(float)
+        weight = np.stack([~np.asarray(column.uninformative) for column in observed.columns], axis=1).astype(float)
         if self.compiled.n == 1 and observed.n > 1 and observed.k == 1:
             # Records that were released alike count several times.
             both = np.concatenate([x[:, :, 0], logw[:, :, 0], plain[:, :, 0]])[:, weight[:, 0] > 0]
@@ -296,7 +293,7 @@ class NodesRoute(Route):
         """Log weights of the nodes without the likelihood; nothing for entries that are known or categories."""
         if self.compiled.discrete or column.support is not None:
             return np.full(x.shape, -np.inf)
-        vague = np.flatnonzero(np.isnan(column.known) & ~np.asarray(column.silent))
+        vague = np.flatnonzero(np.isnan(column.known) & ~np.asarray(column.uninformative))
         out = np.full(x.shape, -np.inf)
         if len(vague):
             with np.errstate(invalid="ignore"):
@@ -333,7 +330,7 @@ class Choice:
     reason: str = ""
 
 
-def choose_route(compiled: CompiledModel, observed: Observed) -> Choice:
+def choose_route(compiled: CompiledModel, observed: ReleaseLikelihood) -> Choice:
     """The route for a release, or why the records cannot be integrated out."""
     if compiled.kind == "joint":
         return Choice(None, "the records depend on each other given the parameters")
@@ -363,9 +360,12 @@ def choose_route(compiled: CompiledModel, observed: Observed) -> Choice:
 
 
 def fit_route(
-    kind: type[Route], observed: Observed, reach: tuple[Reach, ...] | None
+    kind: type[Route], observed: ReleaseLikelihood, reach: tuple[Reach, ...] | None
 ) -> tuple[type[Route], tuple[Reach, ...] | None]:
-    """The route with nodes that are fine enough for a release: a shared grid that would be too large gives way to nodes of each."""
+    """The route with nodes that are fine enough for a release.
+
+    A shared grid that would be too large gives way to nodes of each.
+    """
     if not kind.needs_reach or reach is None:
         return kind, None
     if kind is not GridRoute:

@@ -17,7 +17,7 @@ import numpy as np
 from ...beliefs.pymc import BuiltModel, PyMCBelief, quiet, quiet_pymc
 from ...errors import InputError
 from ...protocols import Array
-from .graphs import vectorised
+from .programs import vectorised
 
 __all__ = ["At", "CompiledModel", "Theta", "compiled_model"]
 
@@ -99,7 +99,7 @@ class CompiledModel(BuiltModel):
         return vectorised([self._prior_graph], self._values)
 
     def log_prior(self, u: Any) -> Array:
-        """Log density of parameters on the unconstrained scale (and of whatever the model has observed beside them), ``(S,)``."""
+        """Log density of parameters on the unconstrained scale, and of what the model has observed: ``(S,)``."""
         u = np.atleast_2d(np.asarray(u, dtype=np.float64))
         return np.broadcast_to(self._log_prior(self._split(u))[0], (len(u),))
 
@@ -112,7 +112,10 @@ class CompiledModel(BuiltModel):
         return vectorised([sum(logs[1:], logs[0])], [*self.free, *at])
 
     def log_prior_density(self, theta: Theta) -> Array:
-        """Log prior density of the free variables on their natural scale, ``(S,)``; what the model has observed is left out."""
+        """Log prior density of the free variables on their natural scale, ``(S,)``.
+
+        What the model has observed is left out.
+        """
         if not self.free:
             return np.zeros(1)
         points = [theta[rv.name] for rv in self.free]
@@ -138,7 +141,7 @@ class CompiledModel(BuiltModel):
         return {}
 
     def at(self, u: Any, normal: bool = True) -> At:
-        """Log prior, natural scale and (if wanted) moments of normal records in one go, for whoever needs all of them."""
+        """Log prior, natural scale and (if wanted) moments of normal records in one go."""
         u = np.atleast_2d(np.asarray(u, dtype=np.float64))
         normal = normal and self.kind in ("normal", "mvnormal")
         if normal not in self._at:
@@ -191,7 +194,10 @@ class CompiledModel(BuiltModel):
         return mean, scale**2
 
     def normal(self, theta: Theta) -> tuple[Array, Array]:
-        """Mean and variance of normal records: ``(S, 1 or n)`` each, or ``(S, 1 or n, k)``; covariances ``(..., k, k)``."""
+        """Mean and variance of normal records: ``(S, 1 or n)`` each, or ``(S, 1 or n, k)``.
+
+        Covariances ``(..., k, k)``.
+        """
         mean, variance = self._moments([theta[rv.name] for rv in self.free])
         return self._lifted(mean, variance, len(next(iter(theta.values()))) if theta else 1)
 

@@ -15,7 +15,7 @@ from ...protocols import Array, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
 from .levels import Levels
 from .nodes import Frames, Nodes
-from .target_laws import Given, parameter_values
+from .targets import Given, after_noise, parameter_values, row_of
 from .values import value_law
 
 __all__ = ["Solver", "refuses_release", "refuses_target"]
@@ -96,7 +96,8 @@ class Solver:
             return found
         if getattr(user.loss, "needs_density", False):
             raise UnsupportedError(
-                f"Quadrature has no density of {target.describe()}: it does not rise or fall with the parameters throughout",
+                f"Quadrature has no density of {target.describe()}: it does not rise or fall with the parameters "
+                "throughout",
                 do="Use another loss, or engine=ruv.Sampling()",
             )
         return self._points(target, level, 1), None
@@ -131,15 +132,15 @@ class Solver:
         if target.is_a(Kind.NEW):
             return mean, variance
         if target.is_a(Kind.RECORD) and self.levels.seen[0].shuffled:
-            return _seen(mean[..., None], variance[..., None], centre[:, None], noise[:, None])
+            return after_noise(mean[..., None], variance[..., None], centre[:, None], noise[:, None])
         if target.is_a(Kind.RECORD):
-            row = _row(target.terms[0].row, n)
-            return _seen(mean, variance, centre[:, None, row], noise[:, None, row])
+            row = row_of(target.terms[0].row, n)
+            return after_noise(mean, variance, centre[:, None, row], noise[:, None, row])
         return self._linear(target, mean, variance, centre, noise)
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
-        """Mean and variance of a record given the parameters at every node, ``(L, S)``, for normal numbers of one law."""
+        """Mean and variance of a record at every node, ``(L, S)``, for normal numbers of one law."""
         found, shape = self.nodes.at.normal, self.nodes.weights.shape
         if found is not None:
             mean, variance = (self.nodes.kept(a[:, 0]) for a in found)
@@ -173,7 +174,7 @@ class Solver:
             elif term.kind is Kind.AVERAGE:
                 rows += weights[place] / n
             else:
-                rows[_row(term.row, n)] += weights[place]
+                rows[row_of(term.row, n)] += weights[place]
             place += size
         spread = fresh**2 * variance if fresh else np.zeros(mean.shape)
         told = np.flatnonzero(rows)
@@ -251,12 +252,18 @@ def refuses_target(compiled: Any, target: BaseTarget) -> str | None:
     if target.is_a(Kind.AVERAGE) and not (compiled.kind == "normal" and compiled.scalar):
         return "Quadrature has the average of normal records only. Use engine=ruv.Sampling()."
     if target.is_a(Kind.FILE) and not (compiled.kind == "normal" and compiled.n * compiled.k <= 60):
-        return "Quadrature has all records at once only if they are normal and at most 60 numbers. Use engine=ruv.Sampling()."
+        return (
+            "Quadrature has all records at once only if they are normal and at most 60 numbers. "
+            "Use engine=ruv.Sampling()."
+        )
     if target.term is None:
         closed = compiled.kind == "normal" and compiled.scalar and compiled.single is not None
         form = target.linear(1, True, _widths(compiled)) if closed else None
         if form is None or not form.number:
-            return f"Quadrature has linear functions of normal records only; {target.describe()} is another. Use engine=ruv.Sampling()."
+            return (
+                f"Quadrature has linear functions of normal records only; {target.describe()} is another. "
+                "Use engine=ruv.Sampling()."
+            )
     return None
 
 
@@ -267,7 +274,10 @@ def refuses_release(compiled: Any, target: BaseTarget, seen: Any) -> str | None:
     if whole and not (normal and compiled.kind == "normal" and not seen.shuffled):
         return f"Quadrature has {target.describe()} only after normal noise in known rows. Use engine=ruv.Sampling()."
     if seen.shuffled and target.asks(Kind.RECORD) and not (normal and compiled.kind == "normal" and compiled.scalar):
-        return "Quadrature has records in unknown rows only if they are normal numbers with normal noise. Use engine=ruv.Sampling()."
+        return (
+            "Quadrature has records in unknown rows only if they are normal numbers with normal noise. "
+            "Use engine=ruv.Sampling()."
+        )
     if (
         not compiled.scalar
         and compiled.kind != "mvnormal"
@@ -326,7 +336,10 @@ def _quadratic(loss: Any, values: Array, weights: Array, variances: Array | None
 
 
 def _density_of(weights: Array, means: Array, variances: Array) -> Any:
-    """A mixture of normal numbers as a curve on a grid that is fine in its middle; the mixture itself if that is too coarse."""
+    """A mixture of normal numbers as a curve on a grid that is fine in its middle.
+
+    The mixture itself if that is too coarse.
+    """
     used = weights > 1e-17
     weights, means, sd = (
         weights[used] / weights[used].sum(),
@@ -361,22 +374,6 @@ def _judged(fine: Any, middle: Any, coarse: Any) -> Value:
     return Value(fine, error)
 
 
-def _seen(mean: Array, variance: Array, centre: Array, noise: Array) -> tuple[Array, Array]:
-    """A normal number after it was seen with normal noise; infinite noise tells nothing."""
-    if (noise > 0).all() and np.isfinite(noise).all():
-        gain = variance / (variance + noise)
-        return mean + gain * (centre - mean), variance * (1 - gain)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gain = np.where(np.isinf(noise), 0.0, np.where(variance + noise > 0, variance / (variance + noise), 0.0))
-    return mean + gain * (np.where(np.isinf(noise), 0.0, centre) - mean), variance * (1 - gain)
-
-
 def _alike(noise: Array) -> Sequence[tuple[float, Any]]:
     each, place = np.unique(noise, return_inverse=True)
     return [(float(size), np.flatnonzero(place == i)) for i, size in enumerate(each)]
-
-
-def _row(row: int, n: int) -> int:
-    if not -n <= row < n:
-        raise InputError(f"There are {n} records", row, "Count rows from 0")
-    return row % n

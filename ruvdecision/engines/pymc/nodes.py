@@ -1,7 +1,8 @@
 """Nodes and weights for the parameters after each of several releases: the trapezoid rule around the mode.
 
-On the whole line the trapezoid rule errs like exp(-c / step) for functions that are analytic near it, so that halving the step
-squares the relative error (Trefethen and Weideman, 2014). Subsets of the same nodes with twice and four times the step show it.
+On the whole line the trapezoid rule errs like exp(-c / step) for functions that are analytic near it, so that halving
+the step squares the relative error (Trefethen and Weideman, 2014). Subsets of the same nodes with twice and four times
+the step show it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ STEP = 0.5
 """Step of the nodes, in standard deviations as the curvature at the mode says."""
 LARGEST = 400_000
 BLOCK = 48_000
-"""Nodes that are worked on at a time, where there are many releases: larger arrays cost more to get hold of than to fill."""
+"""Nodes that are worked on at a time, where there are many releases.
+
+Larger arrays cost more to get hold of than to fill.
+"""
 WIDE = 13.0
 """Boxes that reach farther than this are stretched, so that heavy tails cost few nodes."""
 _OUT = np.array(
@@ -60,7 +64,7 @@ class Frames:
         return np.stack(parts, axis=-1)
 
     def over(self, z: Sequence[Array], shape: tuple[int, ...]) -> Array:
-        """Parameters over a product grid whose places along each axis are ``z``, to be broadcast: ``(L, *shape, d)``."""
+        """Parameters over a product grid with places ``z`` along each axis, to be broadcast: ``(L, *shape, d)``."""
         found = np.empty((len(self.modes), *shape, self.size))
         ends = (-1,) + (1,) * self.size
         for i in range(self.size):

@@ -1,11 +1,11 @@
 """One record behind a release: its evidence and its law given the parameters.
 
-Given parameters theta a record has the model's density f(x | theta); a release speaks of it by a likelihood l(x). Two quantities are
-enough for everything: the evidence m(theta), the integral of f l, and the conditional law q(x | theta) = f l / m. A record about
-which nothing was released has m = 1 and q = f: the model's own law, wherever it lies.
+Given parameters theta a record has the model's density f(x | theta); a release speaks of it by a likelihood l(x). Two
+quantities are enough for everything: the evidence m(theta), the integral of f l, and the conditional law q(x | theta) =
+f l / m. A record about which nothing was released has m = 1 and q = f: the model's own law, wherever it lies.
 
-The line is cut where l jumps or has a kink. Every piece has points of its own, and l is taken inside of it. The points are doubled
-until evidence and law settle; what is left then is the law's doubt.
+The line is cut where l jumps or has a kink. Every piece has points of its own, and l is taken inside of it. The points
+are doubled until evidence and law settle; what is left then is the law's doubt.
 """
 
 from __future__ import annotations
@@ -181,7 +181,10 @@ class OneRecord:
 
     @cached_property
     def _place(self) -> tuple[_Axis, float, float]:
-        """A scale, and the ends of the mass on it and as numbers: found by looking closer, and farther where it reaches an end."""
+        """A scale, and the ends of the mass on it and as numbers.
+
+        Found by looking closer, and farther where it reaches an end.
+        """
         for drop in (40.0, 160.0, 640.0, np.inf):
             found = self._look(drop)
             if found is not None:
@@ -297,7 +300,7 @@ class _Laid:
         return cls(tuple(pieces), np.concatenate(inside), v, axis.log_slope(v), np.concatenate(rules, axis=1))
 
     def log_masses(self, logs: Array) -> tuple[Array, Array]:
-        """Log integrals of densities given by their logs at the points, ``(S, P)``: by all points and by every other."""
+        """Log integrals of densities, their logs ``(S, P)`` at the points: by all points and by every other."""
         heights = logs + self.log_slope
         top = heights.max(axis=1, keepdims=True)
         level = np.exp(heights - np.where(np.isfinite(top), top, 0.0))
@@ -306,10 +309,11 @@ class _Laid:
         return fine, coarse
 
     def resolved(self, logs: Array) -> tuple[Array, Array, Array, Array]:
-        """Log densities with their masses by all points and by every other, those that are too narrow for the points made wider.
+        """Log densities, too narrow ones made wider, with their masses by all points and by every other.
 
-        A prior that lets a scale come close to zero has laws narrower than any points. Such a law is a point mass to everybody who
-        averages over it: a normal law on the scale, four steps wide, stands for it. Last come the shares in doubt by that.
+        A prior that lets a scale come close to zero has laws narrower than any points. Such a law is a point mass to
+        everybody who averages over it: a normal law on the scale, four steps wide, stands for it. Last come the shares
+        in doubt by that.
         """
         heights = logs + self.log_slope
         rows, top = np.arange(len(logs)), np.argmax(heights, axis=1)
@@ -350,7 +354,10 @@ class _Laid:
         return np.asarray(x[place] + share * (x[place + 1] - x[place]))
 
     def curve(self, logs: Array, off: float) -> Curve:
-        """A law given by its log density at the points; what its splines do to its first two moments counts as doubt too."""
+        """A law given by its log density at the points.
+
+        What its splines do to its first two moments counts as doubt too.
+        """
         found = Curve.from_pieces(self.pieces, self.split(logs))
         mass = np.exp(logs + self.log_slope) * self.rules[0]
         mass = mass / mass.sum()
@@ -372,10 +379,10 @@ def _intervals(wanted: float) -> int:
 
 @lru_cache(maxsize=64)
 def _rule(intervals: int) -> Array:
-    """Weights of an integral over evenly laid points, in steps: exact for polynomials of degree eight where there are so many points.
+    """Weights of an integral over evenly laid points, in steps; of order eight where there are so many points.
 
-    Few points: the interpolating polynomial. Many: the trapezoid rule with the ends mended (Gregory), which is exact to all digits
-    for a function that vanishes with its slopes at both ends.
+    Few points: the interpolating polynomial. Many: the trapezoid rule with the ends mended (Gregory), which is exact to
+    all digits for a function that vanishes with its slopes at both ends.
     """
     if intervals < 16:
         powers = np.arange(intervals + 1)

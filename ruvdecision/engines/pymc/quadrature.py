@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...beliefs.pymc import PyMCBelief
-from ...channels.likelihood import Observed, Silent, observe
+from ...channels.likelihood import ReleaseLikelihood, Uninformative, observe
 from ...checks import check_number
 from ...errors import InputError, RuvError, UnsupportedError
 from ...masks.base import Batch
@@ -34,17 +34,20 @@ PARAMETERS = 2
 class Quadrature:
     """Integrate the parameters of a `PyMCBelief` on a grid: no sampler, errors near those of rounding.
 
-    For models with at most two unknown continuous parameters (numbers on the unconstrained scale) and masks that work record by
-    record. The records are integrated out as in `Sampling`. The parameters get a product grid around the mode of their posterior,
-    as wide as it has any chance; the trapezoid rule is then exact to many digits, and coarser subsets of its nodes show how many.
-    Records are averaged over the nodes in closed form, and a parameter's density is laid out on a fine grid.
+    For models with at most two unknown continuous parameters (numbers on the unconstrained scale) and masks that work
+    record by record. The records are integrated out as in `Sampling`. The parameters get a product grid around the mode
+    of their posterior, as wide as it has any chance; the trapezoid rule is then exact to many digits, and coarser
+    subsets of its nodes show how many. Records are averaged over the nodes in closed form, and a parameter's density is
+    laid out on a fine grid.
 
     Parameters
     ----------
     tolerance : float
-        Relative error of an uncertainty that is worth finer nodes, three times at most. The error that is left is in the map.
+        Relative error of an uncertainty that is worth finer nodes, three times at most. The error that is left is in
+        the map.
 
-    With data one release is looked at unless ``replicates`` says otherwise; without data files are drawn from the belief.
+    With data one release is looked at unless ``replicates`` says otherwise; without data files are drawn from the
+    belief.
 
     Examples
     --------
@@ -231,9 +234,9 @@ class Quadrature:
         missing = [float("nan")] * len(users)
         if compiled.improper:
             return missing
-        silent = Observed(tuple(Silent(compiled.n) for _ in range(compiled.k)))
+        uninformative = ReleaseLikelihood(tuple(Uninformative(compiled.n) for _ in range(compiled.k)))
         try:
-            ((_, levels),) = levels_of(compiled, [silent])
+            ((_, levels),) = levels_of(compiled, [uninformative])
             return [float(answer.value[0]) for answer in self._solved(levels, users)[0]]
         except (InputError, UnsupportedError):
             # A prior so wide that its moments are beyond numbers, or a density that only the release makes simple.
@@ -278,12 +281,18 @@ def _refuses_model(compiled: CompiledModel) -> str | None:
     if not compiled.continuous:
         return "Quadrature needs continuous parameters. Sum the discrete ones out, or use engine=ruv.Sampling()."
     if compiled.size > PARAMETERS:
-        return f"Quadrature needs at most {PARAMETERS} unknown parameters; this model has {compiled.size}. Use engine=ruv.Sampling()."
+        return (
+            f"Quadrature needs at most {PARAMETERS} unknown parameters; this model has {compiled.size}. "
+            "Use engine=ruv.Sampling()."
+        )
     return None
 
 
 def _key(user: Any) -> Any:
-    """What the uncertainty before any release depends on, beside the model; None if it cannot be told apart from others."""
+    """What the uncertainty before any release depends on, beside the model.
+
+    None if it cannot be told apart from others.
+    """
     key = (
         "quadrature before",
         user.target,

@@ -36,11 +36,11 @@ PLANNED = 8
 class Sampling:
     """Sample the posterior of a `PyMCBelief` for each release; every number carries its Monte Carlo error.
 
-    Where the records are independent given the parameters and the mask works record by record, the records are integrated out: in
-    closed form for normal records and noise, over nodes otherwise. Then only the parameters are sampled, and the law of a record
-    is averaged over them (Rao and Blackwell). Neighbouring releases of a grid reuse draws by Pareto-smoothed importance
-    weights where k-hat is below 0.7, and are sampled afresh where it is not. The model is compiled once; released data
-    and mask parameters are its data.
+    Where the records are independent given the parameters and the mask works record by record, the records are
+    integrated out: in closed form for normal records and noise, over nodes otherwise. Then only the parameters are
+    sampled, and the law of a record is averaged over them (Rao and Blackwell). Neighbouring releases of a grid reuse
+    draws by Pareto-smoothed importance weights where k-hat is below 0.7, and are sampled afresh where it is not. The
+    model is compiled once; released data and mask parameters are its data.
 
     Parameters
     ----------
@@ -51,22 +51,23 @@ class Sampling:
     target_accept : float, default 0.8
         Acceptance that the step size is tuned for; nearer to one where there are divergences (smaller steps, slower).
     target_mcse : float, optional
-        Go on drawing until the uncertainty of every user is known to this relative error (0.01 for 1 %), which is the relative error
-        of 1/U too, or until ``max_draws``. The map says which.
+        Go on drawing until the uncertainty of every user is known to this relative error (0.01 for 1 %), which is the
+        relative error of 1/U too, or until ``max_draws``. The map says which.
     max_draws : int
         Largest number of draws of one release, all chains together.
     strict : bool
         Raise `ConvergenceError` where a point does not converge, instead of marking it.
     keep : bool or list of masks
-        Keep the parameter draws of all or of some releases, for `RUMap.draws`. The draws go with the map and grow with it.
+        Keep the parameter draws of all or of some releases, for `RUMap.draws`. The draws go with the map and grow with
+        it.
     reuse : bool
         False samples every release afresh.
     prior_power, likelihood_power : float
-        Raise the prior or the likelihood to a power by importance weights: what a weaker or stronger prior would have given, without
-        sampling again (Kallioinen et al., 2024). At most 1,000. See `power_scaling`.
+        Raise the prior or the likelihood to a power by importance weights: what a weaker or stronger prior would have
+        given, without sampling again (Kallioinen et al., 2024). At most 1,000. See `power_scaling`.
 
-    A point has converged if R-hat is at most 1.01, bulk and tail effective sample size at least 400 (or a tenth of the draws, if
-    these are fewer than 4,000, but 50), there is no divergence, and k-hat is below 0.7.
+    A point has converged if R-hat is at most 1.01, bulk and tail effective sample size at least 400 (or a tenth of the
+    draws, if these are fewer than 4,000, but 50), there is no divergence, and k-hat is below 0.7.
 
     Examples
     --------

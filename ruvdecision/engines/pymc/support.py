@@ -1,7 +1,8 @@
 """Where the records can lie, and nodes there: what is needed to integrate one record out of any law.
 
-The line is mapped so that densities are easy to sum: as it is, by the logarithm of the distance from the end of a half-line, or by
-the logit between two ends. There the trapezoid rule with an even step is exact to many digits for smooth densities.
+The line is mapped so that densities are easy to sum: as it is, by the logarithm of the distance from the end of a
+half-line, or by the logit between two ends. There the trapezoid rule with an even step is exact to many digits for
+smooth densities.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ CLOUD = 24
 
 @dataclass(frozen=True)
 class Line:
-    """A map from the whole line to where the records can be: ``low`` and ``high`` are the ends, infinite if there is none."""
+    """A map from the whole line to where the records can be.
+
+    ``low`` and ``high`` are the ends, infinite if there is none.
+    """
 
     low: float = -np.inf
     high: float = np.inf
@@ -66,8 +70,8 @@ class Line:
 class Reach:
     """The part of the line where the released records can lie, with how finely it is cut: a device for their evidence.
 
-    ``count`` is the number of points of the shared grid, ``fine`` multiplies the panels of nodes of single records. Discrete
-    records have ``values``.
+    ``count`` is the number of points of the shared grid, ``fine`` multiplies the panels of nodes of single records.
+    Discrete records have ``values``.
     """
 
     line: Line
@@ -98,8 +102,11 @@ class Reach:
         )
 
     def for_release(self, column: Observation, largest: int) -> Reach | None:
-        """Cut to where this release can come from, and fine enough for it; None if that takes more than ``largest`` points."""
-        told = np.flatnonzero(~np.asarray(column.silent))
+        """Cut to where this release can come from, and fine enough for it.
+
+        None if that takes more than ``largest`` points.
+        """
+        told = np.flatnonzero(~np.asarray(column.uninformative))
         if not len(told) or self.values is not None:
             return self
         part = column.take(told)
@@ -156,10 +163,10 @@ class Reach:
 def find_reach(compiled: CompiledModel, column: Observation, place: int = 0) -> tuple[Reach, Array]:
     """Where the records of a column can lie after a release, and plausible parameter points on the unconstrained scale.
 
-    The parameters are first fitted to the middle of what is known about each record, as if that were the record: rough, but
-    noise only widens it. ``place`` is the column among those of the model.
+    The parameters are first fitted to the middle of what is known about each record, as if that were the record: rough,
+    but noise only widens it. ``place`` is the column among those of the model.
     """
-    told = np.flatnonzero(~np.asarray(column.silent))
+    told = np.flatnonzero(~np.asarray(column.uninformative))
     middle = _middles(column.take(told)) if len(told) else np.empty(0)
     cloud = _cloud(compiled, told, np.round(middle) if compiled.discrete else middle, place)
     if compiled.discrete:
@@ -173,7 +180,7 @@ def reach_at(
     """Where the records of a column can lie for these parameters."""
     if compiled.discrete:
         return old if old is not None else _counts(compiled, theta, column, place)
-    told = np.flatnonzero(~np.asarray(column.silent))
+    told = np.flatnonzero(~np.asarray(column.uninformative))
     return _cover(compiled, theta, _middles(column.take(told)) if len(told) else np.empty(0), place)
 
 
@@ -188,8 +195,11 @@ def find_lines(compiled: CompiledModel, theta: Theta, columns: Sequence[Observat
 
 
 def middle_of_released(column: Observation) -> tuple[float, float]:
-    """A middle of what a release makes likely for the entries of a column, and how far they lie apart; 0 and 1 for none."""
-    told = np.flatnonzero(~np.asarray(column.silent))
+    """A middle of what a release makes likely for the entries of a column, and how far they lie apart.
+
+    0 and 1 for none.
+    """
+    told = np.flatnonzero(~np.asarray(column.uninformative))
     middle = _middles(column.take(told)) if len(told) else np.zeros(0)
     if not len(middle):
         return 0.0, 1.0
@@ -346,11 +356,14 @@ def _coarse(line: Line, centre: float, spread: float) -> Array:
 
 
 def _counts(compiled: CompiledModel, theta: Theta, column: Observation, place: int) -> Reach:
-    """The whole numbers that the released records can be: all that the model allows where the release does not end them."""
+    """The whole numbers that the released records can be.
+
+    All that the model allows where the release does not end them.
+    """
     if column.support is not None:
         values = np.asarray(column.support, dtype=np.float64)
         return Reach(Line(), float(values[0]), float(values[-1]), values=values)
-    told = np.flatnonzero(~np.asarray(column.silent))
+    told = np.flatnonzero(~np.asarray(column.uninformative))
     if not len(told):
         return Reach(Line(), 0.0, 1.0, values=np.arange(2.0))
     low, high = column.take(told).window()
@@ -382,7 +395,7 @@ def find_line(compiled: CompiledModel, observed: Any) -> Line:
     theta = compiled.natural(u)
     lines = []
     for j, column in enumerate(observed.columns):
-        told = np.flatnonzero(~np.asarray(column.silent))
+        told = np.flatnonzero(~np.asarray(column.uninformative))
         middle = _middles(column.take(told)) if len(told) else np.zeros(1)
         lines.append(_ends(compiled, theta, float(np.median(middle)), float(np.ptp(middle)) or 1.0, j))
     return Line(min(line.low for line in lines), max(line.high for line in lines))

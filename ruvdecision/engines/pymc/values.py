@@ -25,12 +25,13 @@ POINTS = (401, 1601)
 def value_law(
     levels: Levels, frames: Frames, values: Callable[[Array], Array], place: int | None
 ) -> tuple[Curve, float] | None:
-    """The law of a number after one release and its relative error; None if the parameters do not move it one way throughout.
+    """The law of a number after one release and its relative error; None if it is not monotone in the parameters.
 
-    ``values`` gives the number at points ``(S, d)``. ``place`` is the coordinate that it is a function of, if that is known.
+    ``values`` gives the number at points ``(S, d)``. ``place`` is the coordinate that it is a function of, if that is
+    known.
 
-    With one parameter the density is that of the parameter over the slope of the function. With two, one is summed out: either the
-    number depends on one of them alone, or, with the other one fixed, it rises or falls along it.
+    With one parameter the density is that of the parameter over the slope of the function. With two, one is summed out:
+    either the number depends on one of them alone, or, with the other one fixed, it rises or falls along it.
     """
     size = frames.size
     if not size:

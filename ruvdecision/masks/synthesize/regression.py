@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,6 @@ from ..moments import orthonormal
 from .sequential import Task, pick
 
 __all__ = ["fit_logistic", "regression"]
-
-WORK = 200_000
 
 
 def regression(task: Task, rng: np.random.Generator) -> Any:
@@ -83,48 +82,31 @@ def _categories(task: Task, codes: Ints, rng: np.random.Generator) -> Any:
     return task.column.array.take(first[pick(chance, rng.random(n))])
 
 
-def fit_logistic(x: Array, codes: Ints, k: int) -> Any:
+def fit_logistic(x: Array, codes: Ints, k: int) -> Callable[[Array], Array]:
     """Fit a multinomial logistic regression and give back the function that predicts its probabilities.
 
     Coefficients of the standardised predictors have a standard normal prior, intercepts a normal one of variance
     100: data that a plane separates keep finite coefficients, and with many records the prior does not matter.
     A category without records gets no probability.
     """
-    from scipy.optimize import minimize
-    from scipy.special import log_softmax, softmax
+    from scipy.special import softmax
+    from sklearn.linear_model import LogisticRegression
 
-    n = len(x)
     centre, scale = x.mean(axis=0), spread(x)
     scale = np.where(scale > 0, scale, np.inf)
-    present = np.flatnonzero(np.bincount(codes, minlength=k))
-    own = np.searchsorted(present, codes)
-    design = lambda z: np.hstack([np.ones((len(z), 1)), (z - centre) / scale])  # noqa: E731
-    d = design(x)
-    # Few records at a time: products so small are not shared between threads, so their last digits do not depend on them.
-    step = max(WORK // (d.shape[1] * len(present)), 16)
-    blocks = [slice(i, i + step) for i in range(0, n, step)]
-    penalty = np.concatenate([[0.01], np.ones(x.shape[1])])[:, None] / n
-
-    def objective(flat: Array) -> tuple[float, Array]:
-        b = flat.reshape(d.shape[1], len(present))
-        total, slope = 0.0, np.zeros_like(b)
-        for part in blocks:
-            logp, at = log_softmax(d[part] @ b, axis=1), (np.arange(len(own[part])), own[part])
-            gradient = np.exp(logp)
-            gradient[at] -= 1.0
-            total -= float(logp[at].sum())
-            slope += d[part].T @ gradient
-        return total / n + 0.5 * float((penalty * b**2).sum()), (slope / n + penalty * b).ravel()
-
-    start = np.zeros((d.shape[1], len(present)))
-    start[0] = np.log(np.bincount(own) / n)
-    fitted = minimize(
-        objective, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 500, "gtol": 1e-6}
-    ).x.reshape(start.shape)
+    # A constant of ten gives the intercept its prior of ten times the standard deviation.
+    design = lambda z: np.hstack([np.full((len(z), 1), 10.0), (z - centre) / scale])  # noqa: E731
+    present = np.unique(codes)
+    coefficients = np.zeros((x.shape[1] + 1, len(present)))
+    if len(present) > 1:
+        # Of two categories scikit-learn fits the difference of their coefficients, whose prior variance is two.
+        variance = 2.0 if len(present) == 2 else 1.0
+        fit = LogisticRegression(C=variance, fit_intercept=False, tol=1e-8, max_iter=1000).fit(design(x), codes)
+        coefficients = np.vstack([np.zeros_like(fit.coef_), fit.coef_]).T if len(present) == 2 else fit.coef_.T
 
     def predict(z: Array) -> Array:
         chance = np.zeros((len(z), k))
-        chance[:, present] = softmax(design(z) @ fitted, axis=1)
+        chance[:, present] = softmax(design(z) @ coefficients, axis=1)
         return chance
 
     return predict

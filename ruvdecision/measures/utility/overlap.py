@@ -85,7 +85,8 @@ class _Overlap(Measure):
         return np.ones(count) if self.weights is None else np.array(self.weights)
 
     def _average(self, values: list[float]) -> float:
-        return float(np.average(values, weights=self._weights(len(values))))
+        weights = self._weights(len(values))
+        return float(weights @ values / weights.sum())
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,6 +10,7 @@ from collections import defaultdict
 
 import numpy as np
 import pandas as pd
+import places
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -81,9 +82,9 @@ def test_agreement_with_qif_through_a_likelihood(seed):
 # -- the papers' numbers ----------------------------------------------------------------------------------------
 
 
-def test_reference_numbers(shared):
+def test_reference_numbers():
     numbers = {
-        e["name"]: e["value"] for e in json.loads((shared / "reference" / "trottini_fienberg_duncan.json").read_text())
+        e["name"]: e["value"] for e in json.loads((places.REFERENCE / "trottini_fienberg_duncan.json").read_text())
     }
     belief = FiniteBelief([0, 1, 2, 5], [0.1, 0.35, 0.3, 0.25])
 

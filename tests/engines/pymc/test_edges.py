@@ -1,4 +1,4 @@
-"""The sampler's settings and power-scaling with junk in the place of every argument, on a model that is really sampled."""
+"""The sampler's settings and power-scaling with junk for every argument, on a model that is really sampled."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pytest
 
 from ruvdecision.beliefs.pymc import PyMCBelief
 from ruvdecision.engines import pick
-from ruvdecision.engines.pymc import samplers
+from ruvdecision.engines.pymc import nuts
 from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.sampling import Sampling
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
@@ -288,14 +288,14 @@ def test_a_flat_prior_cannot_be_drawn_from_but_data_will_do() -> None:
 
 
 def test_nutpie_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    samplers.choose_sampler.cache_clear()
-    monkeypatch.setattr(samplers.importlib.util, "find_spec", lambda name: None)
+    nuts.choose_sampler.cache_clear()
+    monkeypatch.setattr(nuts.importlib.util, "find_spec", lambda name: None)
     try:
-        assert samplers.choose_sampler("auto") == "pymc"
+        assert nuts.choose_sampler("auto") == "pymc"
         with pytest.raises(InputError, match="nutpie is not installed"):
-            samplers.choose_sampler("nutpie")
+            nuts.choose_sampler("nutpie")
     finally:
-        samplers.choose_sampler.cache_clear()
+        nuts.choose_sampler.cache_clear()
 
 
 NO_COMPILER = """
@@ -319,7 +319,8 @@ with warnings.catch_warnings(record=True) as seen:
         rumap = ruv.evaluate([ruv.Noise(variance=1.0)], intruder=user, scientist=user, data=np.array(data),
                              engine=Sampling(draws=100, tune=100, chains=1, sampler="pymc"), seed=1)
         print("U", float(rumap.intruder_uncertainty[0]))
-print("told", sum("compiler" in str(w.message) for w in seen if "ruvdecision" in str(w.filename) or "compiler was found" in str(w.message)))
+ours = [w for w in seen if "ruvdecision" in str(w.filename) or "compiler was found" in str(w.message)]
+print("told", sum("compiler" in str(w.message) for w in ours))
 """
 
 

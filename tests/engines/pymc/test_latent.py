@@ -1,4 +1,7 @@
-"""Records that are sampled with the parameters: averages met exactly, entries inside their bounds, records that depend on each other."""
+"""Records that are sampled with the parameters.
+
+Averages met exactly, entries inside their bounds, records that depend on each other.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from scipy import stats
 from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.pymc import PyMCBelief
 from ruvdecision.engines.normal.exact import Exact
-from ruvdecision.engines.pymc import samplers
+from ruvdecision.engines.pymc import nuts
 from ruvdecision.engines.pymc.latent import ALL
 from ruvdecision.engines.pymc.sampling import Sampling
 from ruvdecision.errors import UnsupportedError
@@ -138,7 +141,7 @@ def test_another_size_of_noise_and_other_data_take_the_same_compiled_model(
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("compiled again")
 
-    monkeypatch.setattr(samplers.Sampler, "__init__", fail)
+    monkeypatch.setattr(nuts.Sampler, "__init__", fail)
     mask = Noise(variance=9.0) | Microaggregate(groups=2)
     small.point(user, mask, mask.release(ONE + 3, 2))
 

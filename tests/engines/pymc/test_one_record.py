@@ -1,4 +1,4 @@
-"""One record behind a release against brute force: a grid over the parameter and the record, with no code of the package.
+"""One record behind a release against brute force: a grid over parameter and record, without the package.
 
 Masks of several steps have likelihoods with jumps and kinks; rows that were not released have the model's own law.
 """

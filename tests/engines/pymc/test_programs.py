@@ -11,10 +11,9 @@ import pytest
 from ruvdecision.beliefs.pymc import PyMCBelief, cheap_mode, quiet, quiet_pymc
 from ruvdecision.channels.likelihood import observe
 from ruvdecision.engines.pymc.data import observed_in
-from ruvdecision.engines.pymc.graphs import _forgiving, vectorised
 from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.nodes import Frames
-from ruvdecision.engines.pymc.programs import Program
+from ruvdecision.engines.pymc.programs import Program, _forgiving, vectorised
 from ruvdecision.masks import Clip, Noise, Round, Subsample, Suppress
 from ruvdecision.masks.frame import Frame, Numbers
 

@@ -1,4 +1,7 @@
-"""The quadrature engine: against closed forms, against the exact engine and against sums over fine grids written here."""
+"""The quadrature engine: against closed forms.
+
+Against the exact engine and against sums over fine grids written here.
+"""
 
 import numpy as np
 import pytest
@@ -202,7 +205,10 @@ def test_unknown_variance_gives_students_law(beliefs):
     }
     for target, law in laws.values():
         belief = beliefs["conjugate"]
-        ask = lambda loss, target=target, belief=belief: float(solved(belief, target, loss, [Release()]).uncertainty[0])  # noqa: E731
+
+        def ask(loss, target=target, belief=belief):
+            return float(solved(belief, target, loss, [Release()]).uncertainty[0])
+
         assert ask(Quadratic()) == pytest.approx(law.var(), rel=1e-9)
         assert ask(LogScore()) == pytest.approx(law.entropy(), rel=1e-8)
         x = np.linspace(law.ppf(1e-15), law.ppf(1 - 1e-13), 400_001)

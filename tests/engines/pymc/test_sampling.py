@@ -16,7 +16,7 @@ import ruvdecision as ruv
 from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.pymc import PyMCBelief
 from ruvdecision.engines.normal.exact import Exact
-from ruvdecision.engines.pymc import samplers
+from ruvdecision.engines.pymc import nuts
 from ruvdecision.engines.pymc.data import observed_in
 from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.sampling import Sampling
@@ -164,7 +164,10 @@ def test_three_variables_in_closed_form(vector: PyMCBelief, mask: Mask, target: 
 
 
 def test_the_density_of_draws_in_three_dimensions(vector: PyMCBelief) -> None:
-    """Entropy and boxes of raw draws are estimates with a bias of their own: the engine must not pretend that they are exact."""
+    """Entropy and boxes of raw draws are estimates with a bias of their own.
+
+    The engine must not pretend that they are exact.
+    """
     mask = Noise(covariance=0.7 * S1)
     release = mask.release(THREE, 11)
     user, same = User(EXACT[3], Parameter("mu"), LogScore()), User(vector, Parameter("mu"), LogScore())
@@ -203,7 +206,10 @@ def test_exact_and_sampled_maps_are_one_map(scalar: PyMCBelief) -> None:
 
 
 def marginal_law(released, noise) -> tuple[np.ndarray, np.ndarray]:
-    """Posterior of mu on a fine grid: log p(release | mu) one lognormal record at a time, by scipy's Simpson rule on the log scale."""
+    """Posterior of mu on a fine grid: log p(release | mu) one lognormal record at a time.
+
+    By scipy's Simpson rule on the log scale.
+    """
     mu, t = np.linspace(-3.5, 4.0, 151), np.linspace(-9.0, 9.5, 20_001)
     density = stats.norm.pdf(t, mu[:, None], 0.7)
     logs = stats.norm.logpdf(mu, 0, 1)
@@ -317,7 +323,10 @@ def test_shuffled_rows_against_the_mixture_over_all_orders(scalar: PyMCBelief) -
 
 
 def test_a_difference_of_two_records_in_unknown_rows(scalar: PyMCBelief) -> None:
-    """Any ordered pair of rows may be theirs: the mean difference is zero, its variance that of the mixture over all pairs."""
+    """Any ordered pair of rows may be theirs.
+
+    The mean difference is zero, its variance that of the mixture over all pairs.
+    """
     mask = Noise(variance=1.0) | Shuffle()
     released = mask.release(ONE, 3)
     y = released.to_numpy()[:, 0]
@@ -366,7 +375,7 @@ def test_a_second_map_compiles_nothing(scalar: PyMCBelief, monkeypatch: pytest.M
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("compiled again")
 
-    monkeypatch.setattr(samplers.Sampler, "__init__", fail)
+    monkeypatch.setattr(nuts.Sampler, "__init__", fail)
     rumap = evaluate([Noise(variance=v) for v in (0.1, 0.7, 5.0)], **users, data=ONE + 1, engine=engine, seed=2)
     other = evaluate([Suppress(rows=[1]), Subsample(size=3)], **users, data=ONE, engine=engine, seed=2)
     assert len(rumap) == 3
@@ -450,7 +459,7 @@ def test_a_point_that_does_not_converge_is_marked_or_raised(scalar: PyMCBelief) 
 
 
 def test_kept_draws_go_to_arviz(scalar: PyMCBelief) -> None:
-    az = samplers.quiet_arviz()
+    az = nuts.quiet_arviz()
     users = {"intruder": User(scalar, Record(0), Quadratic()), "scientist": User(scalar, Parameter("mu"), Quadratic())}
     kept = Noise(variance=1.0)
     rumap = evaluate(
@@ -484,7 +493,7 @@ def test_ctrl_c_keeps_what_is_finished(scalar: PyMCBelief, monkeypatch: pytest.M
     users = {"intruder": User(scalar, Record(0), Quadratic()), "scientist": User(scalar, Parameter("mu"), Quadratic())}
     engine = Sampling(draws=100, tune=100, chains=2, reuse=False)
     runs = []
-    run = samplers.Sampler.run
+    run = nuts.Sampler.run
 
     def third(self, *arguments, **options):
         runs.append(1)
@@ -492,7 +501,7 @@ def test_ctrl_c_keeps_what_is_finished(scalar: PyMCBelief, monkeypatch: pytest.M
             raise KeyboardInterrupt
         return run(self, *arguments, **options)
 
-    monkeypatch.setattr(samplers.Sampler, "run", third)
+    monkeypatch.setattr(nuts.Sampler, "run", third)
     rumap = evaluate([Noise(variance=v) for v in (0.5, 1.0, 2.0, 4.0, 8.0)], **users, data=ONE, engine=engine, seed=1)
     assert len(rumap) == 2
     assert "Stopped before the end: 2 of 5" in str(rumap.notes)
@@ -596,7 +605,7 @@ def test_power_scaling_agrees_with_another_prior() -> None:
 
 
 def test_smoothed_weights_grow_with_the_log_weights() -> None:
-    from ruvdecision.engines.pymc.samplers import smooth_weights
+    from ruvdecision.engines.pymc.nuts import smooth_weights
 
     logs = 0.5 * np.random.default_rng(1).normal(size=4000)
     weights, khat = smooth_weights(logs)

@@ -56,7 +56,6 @@ from ruvdecision.measures.utility.propensity import (
 from ruvdecision.numerics import generalised_chi2
 
 approx = pytest.approx
-SHARED = places.SHARED
 ROOT = places.ROOT
 
 MASKS = {
@@ -76,15 +75,13 @@ BEST = {"IO": 0.95, "EO": 0.95}
 
 @pytest.fixture(scope="module")
 def reference() -> dict[str, float]:
-    if not SHARED.is_dir():
-        pytest.skip("the directory shared/ with the reference numbers is not beside the project")
-    rows = json.loads((SHARED / "reference" / "empirical.json").read_text("utf-8"))
+    rows = json.loads((places.REFERENCE / "empirical.json").read_text("utf-8"))
     return {f"{r['section'].split('.')[0].split(':')[0].split(' ')[0]} {r['name']}": r["value"] for r in rows}
 
 
 def table(kind: str, name: str) -> pd.DataFrame:
     folder = {"karr": "karr_p3", "woo": "woo_nonlopos"}[kind]
-    data = pd.read_csv(SHARED / "reference" / folder / f"{folder}_{name}.csv", header=None)
+    data = pd.read_csv(places.REFERENCE / folder / f"{folder}_{name}.csv", header=None)
     return data.set_axis(list("abc")[: data.shape[1]], axis=1)
 
 

@@ -15,18 +15,18 @@ from .kernel import Kernel, Location
 from .laws import Law
 from .mathematics import LEGENDRE, NUMPY, TINY, legendre_for, logsumexp
 
-__all__ = ["Smear"]
+__all__ = ["Convolved"]
 
 MOST_COST = 50_000
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Smear(Observation):
+class Convolved(Observation):
     """p(released | x) as the integral of p(released | y) p(y | x) over y.
 
-    Gauss-Legendre panels are cut where either factor bends, and graded around both, so they move with x; the error is that of
-    sixteen points on a panel of a smooth function, near the last digit. Right within 40 of the largest log likelihood; further out
-    it may be too small.
+    Gauss-Legendre panels are cut where either factor bends, and graded around both, so they move with x; the error is
+    that of sixteen points on a panel of a smooth function, near the last digit. Right within 40 of the largest log
+    likelihood; further out it may be too small.
     """
 
     later: Observation
@@ -86,15 +86,15 @@ class Smear(Observation):
         if isinstance(self.kernel, Location):
             both = law.plus(self.kernel.law)
             if both is not None:
-                return Smear(self.later, Location(both))
+                return Convolved(self.later, Location(both))
             # Independent noises may be added in any order: the later one may take this one up.
             inner = self.later.before_noise(law)
-            if not isinstance(inner, Smear):
-                return Smear(inner, self.kernel)
+            if not isinstance(inner, Convolved):
+                return Convolved(inner, self.kernel)
         return super().before_noise(law)
 
-    def take(self, rows: Any) -> Smear:
-        return Smear(self.later.take(rows), self.kernel.take(rows))
+    def take(self, rows: Any) -> Convolved:
+        return Convolved(self.later.take(rows), self.kernel.take(rows))
 
     @property
     def low(self) -> Array:

@@ -14,16 +14,16 @@ from ...protocols import Array
 from .base import Observation
 from .mathematics import NUMPY
 
-__all__ = ["Own"]
+__all__ = ["UserLikelihood"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Own(Observation):
+class UserLikelihood(Observation):
     """The likelihood of a mask with a method ``log_likelihood(released, x, math)``, which may ask for ``column`` too.
 
-    Its ``likelihood_support(released)``, if there is one, gives back the least and largest x that are possible. Where the likelihood
-    lives is found by looking at it on a grid around the released value (or the middle of the support), from 1e-12 to 1e18 times its
-    size; a peak that is narrower than its distance from there times 0.01 may be missed.
+    Its ``likelihood_support(released)``, if there is one, gives back the least and largest x that are possible. Where
+    the likelihood lives is found by looking at it on a grid around the released value (or the middle of the support),
+    from 1e-12 to 1e18 times its size; a peak that is narrower than its distance from there times 0.01 may be missed.
     """
 
     mask: Any
@@ -55,8 +55,8 @@ class Own(Observation):
                 )
         return found
 
-    def take(self, rows: Any) -> Own:
-        return Own(self.mask, self.released[rows], self.column)
+    def take(self, rows: Any) -> UserLikelihood:
+        return UserLikelihood(self.mask, self.released[rows], self.column)
 
     @property
     def _ends(self) -> tuple[Array, Array]:

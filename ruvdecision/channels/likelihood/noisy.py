@@ -17,14 +17,14 @@ from .simple import Between, split
 if TYPE_CHECKING:
     from .laws import Law
 
-__all__ = ["NormalSeen", "Seen", "SeenBetween"]
+__all__ = ["NoisyInterval", "NoisyValue", "NormalValue"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class NormalSeen(Observation):
+class NormalValue(Observation):
     """Every entry is seen with normal noise: the released centre is N(x, variance), the variance above 0 and finite.
 
-    >>> float(NormalSeen([1.0], [4.0]).log([3.0])[0].round(6))
+    >>> float(NormalValue([1.0], [4.0]).log([3.0])[0].round(6))
     -2.112086
     """
 
@@ -43,8 +43,8 @@ class NormalSeen(Observation):
         sd = np.sqrt(self.variance)
         return -0.5 * ((math.asarray(x) - self.centre) / sd) ** 2 - np.log(sd) - LOG_ROOT_2PI
 
-    def take(self, rows: Any) -> NormalSeen:
-        return NormalSeen(self.centre[rows], self.variance[rows])
+    def take(self, rows: Any) -> NormalValue:
+        return NormalValue(self.centre[rows], self.variance[rows])
 
     def window(self, drop: float = 40.0) -> tuple[Array, Array]:
         far = np.sqrt(2 * drop * self.variance)
@@ -69,12 +69,12 @@ class NormalSeen(Observation):
         if both is None:
             return super().before_noise(law)
         if both.normal is not None:
-            return NormalSeen(self.centre - both.normal[0], both.normal[1])
-        return Seen(Location(both), self.centre)
+            return NormalValue(self.centre - both.normal[0], both.normal[1])
+        return NoisyValue(Location(both), self.centre)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Seen(Observation):
+class NoisyValue(Observation):
     """Every entry's released number was drawn from a density p(y | x)."""
 
     kernel: Kernel
@@ -87,8 +87,8 @@ class Seen(Observation):
     def log(self, x: Any, math: Any = NUMPY) -> Any:
         return self.kernel.log(self.values, math.asarray(x) + np.zeros(self.n), math)
 
-    def take(self, rows: Any) -> Seen:
-        return Seen(self.kernel.take(rows), self.values[rows])
+    def take(self, rows: Any) -> NoisyValue:
+        return NoisyValue(self.kernel.take(rows), self.values[rows])
 
     @property
     def low(self) -> Array:
@@ -118,12 +118,12 @@ class Seen(Observation):
         if isinstance(self.kernel, Location):
             both = law.plus(self.kernel.law)
             if both is not None:
-                return Seen(Location(both), self.values)
+                return NoisyValue(Location(both), self.values)
         return super().before_noise(law)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class SeenBetween(Observation):
+class NoisyInterval(Observation):
     """A number drawn from p(y | x) lies in an interval; all entries have the same ends at infinity. Made by `of`."""
 
     kernel: Kernel
@@ -152,7 +152,7 @@ class SeenBetween(Observation):
         return self.kernel.log_between(self.interval.lower, self.interval.upper, x, math)
 
     def take(self, rows: Any) -> Observation:
-        return SeenBetween(self.kernel.take(rows), self.interval.take(rows))
+        return NoisyInterval(self.kernel.take(rows), self.interval.take(rows))
 
     def _ends(self) -> list[Array]:
         return [end for end in (self.interval.lower, self.interval.upper) if np.isfinite(end).all()]
@@ -196,5 +196,5 @@ class SeenBetween(Observation):
         if isinstance(self.kernel, Location):
             both = law.plus(self.kernel.law)
             if both is not None:
-                return SeenBetween(Location(both), self.interval)
+                return NoisyInterval(Location(both), self.interval)
         return super().before_noise(law)

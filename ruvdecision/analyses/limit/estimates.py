@@ -22,7 +22,7 @@ from ...posteriors.shapes import as_weight_matrix
 from ...protocols import Array
 from ...users.user import User
 
-__all__ = ["Cells", "cost_of_best", "labels_for", "listed", "uncertainties"]
+__all__ = ["EstimateCells", "cost_of_best", "estimates_for", "listed", "uncertainties"]
 
 MOST_LISTED = 3000
 MOST_CORNERS = 4
@@ -32,7 +32,7 @@ NEARLY = 1e-13
 
 
 def uncertainties(user: User, values: Array, joint: Array) -> Array:
-    """Expected loss that each row of ``joint`` (chances together with target values) contributes, zero for empty rows."""
+    """Expected loss that each row of ``joint`` (chances together with target values) adds; zero for empty rows."""
     chance = joint.sum(axis=1)
     live = chance > 0
     out = np.zeros(len(joint))
@@ -71,11 +71,11 @@ def cost_of(user: User, values: Array, estimate: Any) -> Array:
     return np.array([float(loss(estimate, v)) for v in values])
 
 
-class Cells:
+class EstimateCells:
     """Labels with their costs: ``costs[b, t]`` bounds from below what the scientist pays at label b for target value t.
 
-    This class lists estimates, which needs no splitting; its children cut a continuum. ``certain`` says whether the costs
-    bound the scientist's uncertainty from below, whatever the mechanism.
+    This class lists estimates, which needs no splitting; its children cut a continuum. ``certain`` says whether the
+    costs bound the scientist's uncertainty from below, whatever the mechanism.
     """
 
     certain = True
@@ -104,8 +104,8 @@ class Cells:
         return len(self.costs) - 1
 
 
-class Boxes(Cells):
-    """Cells of the posterior mean, for the squared error.
+class MeanCells(EstimateCells):
+    """EstimateCells of the posterior mean, for the squared error.
 
     U = E|t|^2 - |m|^2 in coordinates where the weights are one. On [l, r] the chord of -m^2 lies below it, so that
     E (t - l)(t - r) is at most U there, by at most (r - l)^2 / 4; outside it lies above.
@@ -155,8 +155,8 @@ class Boxes(Cells):
         return f"{len(self):,} cells of the scientist's estimate, finest where they are used"
 
 
-class Intervals(Cells):
-    """Cells of a number's estimate, for losses that grow with the distance from the truth.
+class IntervalCells(EstimateCells):
+    """EstimateCells of a number's estimate, for losses that grow with the distance from the truth.
 
     In a cell no estimate is nearer to a value than the value itself, or the end of the cell on its side.
     """
@@ -190,8 +190,8 @@ class Intervals(Cells):
         return f"{len(self):,} cells of the scientist's estimate, finest where they are used"
 
 
-class Simplices(Cells):
-    """Cells of the posterior itself, for any loss and a target with few values.
+class PosteriorCells(EstimateCells):
+    """EstimateCells of the posterior itself, for any loss and a target with few values.
 
     U is concave, so inside a simplex it is never below the plane through its values at the corners.
     """
@@ -236,7 +236,7 @@ class Simplices(Cells):
         return f"{len(self):,} cells of the scientist's posterior, finest where they are used"
 
 
-class Found(Cells):
+class SearchedEstimates(EstimateCells):
     """Estimates found on the way: of every file, of mixtures with the prior, and of every output in use.
 
     The mechanism is real, and so is what it reaches; that no other does better is not proved.
@@ -260,7 +260,7 @@ class Found(Cells):
         return f"{len(self):,} estimates found by search"
 
 
-def labels_for(user: User, values: Array, laws: Array) -> Cells:
+def estimates_for(user: User, values: Array, laws: Array) -> EstimateCells:
     """The labels that suit a scientist's loss; ``laws`` are the laws of the target given each file."""
     loss = user.loss
     if user.actions is not None:
@@ -268,17 +268,17 @@ def labels_for(user: User, values: Array, laws: Array) -> Cells:
         costs = np.array([cost_of(user, values, a) for a in listed])
         if not np.isfinite(costs).all():
             raise UnsupportedError(f"{loss!r} over a list of estimates can be infinite", do='Use estimates="free"')
-        return Cells(user, values, costs)
+        return EstimateCells(user, values, costs)
     if isinstance(loss, Quadratic):
-        return Boxes(user, values)
+        return MeanCells(user, values)
     candidates = _candidates(loss, values)
     if candidates is not None:
-        return Cells(user, values, np.array([cost_of(user, values, a) for a in candidates]))
+        return EstimateCells(user, values, np.array([cost_of(user, values, a) for a in candidates]))
     if isinstance(loss, (Power, Huber, Linex)) and values.ndim == 1:
-        return Intervals(user, values)
+        return IntervalCells(user, values)
     if len(values) <= MOST_CORNERS and len(values) > 1:
-        return Simplices(user, values)
-    return Found(user, values, laws)
+        return PosteriorCells(user, values)
+    return SearchedEstimates(user, values, laws)
 
 
 def listed(user: User) -> bool:

@@ -1,7 +1,7 @@
 """The law of a target given draws of the parameters and a release whose records were integrated out.
 
-Whatever has a closed form given the parameters is averaged, not drawn (Rao and Blackwell): a record, a new record, all records, and
-averages of normal ones. Other functions of records are drawn, one record law per draw of the parameters.
+Whatever has a closed form given the parameters is averaged, not drawn (Rao and Blackwell): a record, a new record, all
+records, and averages of normal ones. Other functions of records are drawn, one record law per draw of the parameters.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ...channels.likelihood import Observation, Observed, Silent
+from ...channels.likelihood import Observation, ReleaseLikelihood, Uninformative
 from ...errors import InputError, UnsupportedError
+from ...numerics.semidefinite import symmetric_root
 from ...posteriors import Drawn, Finite, Gaussian, Mixture
 from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files, Kind, Term
@@ -23,7 +24,7 @@ from .model import CompiledModel, Theta
 from .one_record import OneRecord, count_law
 from .support import Line, middle_of_released
 
-__all__ = ["Given", "parameter_values"]
+__all__ = ["Given", "after_noise", "parameter_values", "row_of"]
 
 COST = 400
 """Numbers that one draw of a record takes."""
@@ -38,7 +39,7 @@ class Given:
     """A release and weighted draws of the parameters: all that is needed for the law of any target."""
 
     compiled: CompiledModel
-    observed: Observed
+    observed: ReleaseLikelihood
     lines: tuple[Line, ...] | None
     """The ends between which the model's records of each column lie; None for normal records."""
     theta: Theta
@@ -62,7 +63,7 @@ class Given:
         if term.kind is Kind.PARAMETER:
             return self._drawn(parameter_values(self.compiled, self.values, term), self._is_discrete(term))
         if term.kind is Kind.RECORD:
-            return self._record(_row(term.row, self.compiled.n))
+            return self._record(row_of(term.row, self.compiled.n))
         if term.kind is Kind.NEW:
             return self._record(None)
         if term.kind is Kind.FILE:
@@ -94,7 +95,7 @@ class Given:
         mean, variance = (_full(a, self.compiled) for a in self.compiled.normal(self.theta))
         pairs = [column.normal for column in self.observed.columns]
         centre, noise = (np.stack([pair[i] for pair in pairs], axis=1) for i in (0, 1))  # type: ignore[index]
-        return _update(mean, variance, np.where(np.isfinite(noise), centre, 0.0), noise)
+        return after_noise(mean, variance, centre, noise)
 
     def _record(self, row: int | None) -> Posterior:
         if row is not None and self.observed.shuffled:
@@ -125,7 +126,7 @@ class Given:
         """Posteriors for several weights of the same nodes."""
         term = target.term
         if term is not None and term.kind in (Kind.RECORD, Kind.NEW) and self.compiled.scalar:
-            row = None if term.kind is Kind.NEW else _row(term.row, self.compiled.n)
+            row = None if term.kind is Kind.NEW else row_of(term.row, self.compiled.n)
             if not (row is not None and self.observed.shuffled) and self._curved(row, 0):
                 return list(self._one_record(row, 0).averages(weightings))
         return [self._weighted(weights).law(target) for weights in weightings]
@@ -196,7 +197,7 @@ class Given:
                 _full(a, self.compiled)[:, 0 if row is None else row, column] for a in self.compiled.normal(self.theta)
             )
             centre, noise = seen.normal
-            m, v = _update(mean, variance, np.where(np.isfinite(noise[0]), centre[0], 0.0), noise[0])
+            m, v = after_noise(mean, variance, centre[0], noise[0])
             return Gaussian.scalar(m, v)
         known = float(seen.known[0])
         if not np.isnan(known):
@@ -217,7 +218,7 @@ class Given:
         return OneRecord(log_density, self._likelihood(row, column), self.lines[column], near, self._weights)
 
     def _likelihood(self, row: int | None, column: int) -> Observation:
-        return Silent(1) if row is None else self.observed.columns[column].take(np.array([row]))
+        return Uninformative(1) if row is None else self.observed.columns[column].take(np.array([row]))
 
     def _categories(self, seen: Observation, row: int | None, column: int) -> Finite:
         if seen.support is None:
@@ -275,7 +276,9 @@ class Given:
             out = np.empty((len(keep), n, k))
             for row in range(n):
                 mean, covariance = part._row_law(row)
-                out[:, row] = mean + np.einsum("sij,sj->si", _root(covariance), self.rng.standard_normal(mean.shape))
+                out[:, row] = mean + np.einsum(
+                    "sij,sj->si", symmetric_root(covariance), self.rng.standard_normal(mean.shape)
+                )
             return out, keep
         if self.closed:
             mean, variance = self.moments
@@ -322,7 +325,7 @@ class Given:
     def _entry_draws(self, row: int | None) -> Array:
         if self.compiled.kind == "mvnormal":
             mean, covariance = self._row_law(row)
-            return mean + np.einsum("sij,sj->si", _root(covariance), self.rng.standard_normal(mean.shape))
+            return mean + np.einsum("sij,sj->si", symmetric_root(covariance), self.rng.standard_normal(mean.shape))
         found = [self._entry_draw(row, j) for j in range(self.compiled.k)]
         return found[0] if self.compiled.scalar else np.stack(found, axis=-1)
 
@@ -365,7 +368,7 @@ class _Draws(Files):
         self.given = given
 
     def record(self, row: int) -> Array:
-        row = _row(row, self.given.compiled.n)
+        row = row_of(row, self.given.compiled.n)
         return self.given._entry_draws(row) if self._records is None else np.asarray(self._records[:, row])
 
     def new_record(self) -> Array:
@@ -387,17 +390,14 @@ def parameter_values(compiled: CompiledModel, values: Theta, target: Term) -> Ar
     return flat[:, 0] if found.ndim == 1 else flat
 
 
-def _update(mean: Array, variance: Array, centre: Array, noise: Array) -> tuple[Array, Array]:
-    """Mean and variance of a normal value after it was seen with normal noise; infinite noise tells nothing."""
+def after_noise(mean: Array, variance: Array, centre: Array, noise: Array) -> tuple[Array, Array]:
+    """Mean and variance of a normal number after its release with normal noise; infinite noise tells nothing."""
+    if (noise > 0).all() and np.isfinite(noise).all():
+        gain = variance / (variance + noise)
+        return mean + gain * (centre - mean), variance * (1 - gain)
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(np.isinf(noise), 0.0, np.where(variance + noise > 0, variance / (variance + noise), 0.0))
-    return mean + share * (centre - mean), variance * (1 - share)
-
-
-def _root(covariance: Array) -> Array:
-    """A square root of each covariance, singular ones too."""
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
+        gain = np.where(np.isinf(noise), 0.0, np.where(variance + noise > 0, variance / (variance + noise), 0.0))
+    return mean + gain * (np.where(np.isinf(noise), 0.0, centre) - mean), variance * (1 - gain)
 
 
 def _full(array: Array, compiled: CompiledModel) -> Array:
@@ -406,7 +406,8 @@ def _full(array: Array, compiled: CompiledModel) -> Array:
     return np.broadcast_to(array, (len(array), compiled.n, compiled.k))
 
 
-def _row(row: int, n: int) -> int:
+def row_of(row: int, n: int) -> int:
+    """A row counted from 0, also if it was counted from the end."""
     if not -n <= row < n:
         raise InputError(f"There are {n} records", row, "Count rows from 0")
     return row % n

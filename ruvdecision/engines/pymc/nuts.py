@@ -1,4 +1,7 @@
-"""Running a compiled model: nutpie where it is there, PyMC's own NUTS otherwise. A model is compiled once and given new data."""
+"""Running a compiled model: nutpie where it is there, PyMC's own NUTS otherwise.
+
+A model is compiled once and given new data.
+"""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ from ...errors import UnsupportedError
 from ...protocols import Array
 from .averages import Averages
 from .base import Observation
-from .simple import Silent, join
+from .simple import Uninformative, join
 
-__all__ = ["JointNormal", "Observed"]
+__all__ = ["JointNormal", "ReleaseLikelihood"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -37,7 +37,10 @@ class JointNormal:
     columns: tuple[int, ...]
 
     def log(self, x: Any) -> Array:
-        """Log density of each released row given records ``x`` of shape (..., n, k): shape (..., n), 0 for an empty row."""
+        """Log density of each released row given records ``x`` of shape (..., n, k).
+
+        Shape (..., n), 0 for an empty row.
+        """
         away = self.centre - np.asarray(x, dtype=np.float64)
         n, k = self.centre.shape
         covariance = np.broadcast_to(self.covariance, (n, k, k))
@@ -62,18 +65,19 @@ class JointNormal:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Observed:
+class ReleaseLikelihood:
     """What a release tells about the records. Its likelihood is the product of all that follows.
 
     Parameters
     ----------
     columns : tuple of Observation
-        One per column, independent given the records. Columns that ``joint`` covers, and averaged ones, are silent here.
+        One per column, independent given the records. Columns that ``joint`` covers, and averaged ones, are
+        uninformative here.
     joint : JointNormal, optional
         Columns whose noise is correlated.
     shuffled : bool
-        The order of the rows tells nothing: row i is what was released for a record drawn at random, each record once. Entries that are
-        silent count as rows, so it is not known either who is in a sample.
+        The order of the rows tells nothing: row i is what was released for a record drawn at random, each record once.
+        Entries that are uninformative count as rows, so it is not known either who is in a sample.
     averages : Averages, optional
         Averages over groups of rows. A column may tell something beside them: that the members lie above a threshold.
     names : tuple
@@ -112,11 +116,13 @@ class Observed:
         """Positions of the named columns; all of them for None."""
         return list(range(self.k)) if columns is None else check_columns("columns", columns, self.names)
 
-    def replace(self, **changes: Any) -> Observed:
+    def replace(self, **changes: Any) -> ReleaseLikelihood:
         """A copy with some fields changed."""
         return replace(self, **changes)
 
-    def each(self, mask: Any, positions: Sequence[int], change: Callable[[int, Observation], Observation]) -> Observed:
+    def each(
+        self, mask: Any, positions: Sequence[int], change: Callable[[int, Observation], Observation]
+    ) -> ReleaseLikelihood:
         """Change some columns one by one, as a mask does that works entry by entry.
 
         ``change`` gets the column's place among ``positions`` and its observation.
@@ -140,7 +146,7 @@ class Observed:
                 do="Use variance= or sd= (independent noise) after it, or put the correlated noise first",
             )
 
-    def joined(self, mask: Any, positions: Sequence[int]) -> Observed:
+    def joined(self, mask: Any, positions: Sequence[int]) -> ReleaseLikelihood:
         """The same with these columns moved into the joint normal law; they must be normal."""
         old = self.joint
         new = [j for j in positions if old is None or j not in old.columns]
@@ -159,7 +165,7 @@ class Observed:
             there = np.isfinite(normal[1])
             centre[:, j] = np.where(there, normal[0], np.nan)
             covariance[:, j, j] = np.where(there, normal[1], 0.0)
-            columns[j] = Silent(self.n)
+            columns[j] = Uninformative(self.n)
         if np.all(covariance == covariance[:1]):
             covariance = covariance[:1]
         covered = tuple(sorted({*new, *(old.columns if old else ())}))
@@ -173,7 +179,7 @@ class Observed:
                 do="Put Shuffle() first in the chain, or treat all rows alike",
             )
 
-    def take(self, rows: Any) -> Observed:
+    def take(self, rows: Any) -> ReleaseLikelihood:
         """What is told about some of the rows; averages are left out."""
         return replace(
             self,
@@ -184,15 +190,15 @@ class Observed:
             total=None,
         )
 
-    def placed(self) -> Observed:
-        """A sample's rows at their places among all the records; the others are silent."""
+    def placed(self) -> ReleaseLikelihood:
+        """A sample's rows at their places among all the records; the others are uninformative."""
         if self.index is None or self.total is None:
             return self
         rows, n = np.asarray(self.index, dtype=np.int64), self.total
         if len(rows) == n and np.array_equal(rows, np.arange(n)):
             return replace(self, index=None, total=None)  # all of them, in order
         rest = np.setdiff1d(np.arange(n), rows)
-        columns = tuple(join(n, [(rows, column), (rest, Silent(len(rest)))]) for column in self.columns)
+        columns = tuple(join(n, [(rows, column), (rest, Uninformative(len(rest)))]) for column in self.columns)
         joint = None
         if self.joint is not None:
             centre = np.full((n, self.k), np.nan)
@@ -214,4 +220,4 @@ class Observed:
                 ", shuffled" if self.shuffled else "",
             ]
         )
-        return f"Observed(n={self.n}, columns=[{kinds}]{extra})"
+        return f"ReleaseLikelihood(n={self.n}, columns=[{kinds}]{extra})"

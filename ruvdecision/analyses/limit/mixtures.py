@@ -8,20 +8,18 @@ as columns when its prices say that they pay; when none pays, the programme's va
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
 from ...losses import Quadratic
+from ...numerics.semidefinite import symmetric_root
 from ...posteriors.shapes import as_weight_matrix
 from ...protocols import Array
-from .labels import uncertainties
-from .programme import TOLERANCE, Study, Vertex, hushed
-from .solver import SLACK, solve_programme
+from .estimates import uncertainties
+from .programme import SLACK, TOLERANCE, TwoUsers, Vertex, diluted, solve_programme
 
-__all__ = ["Pairs"]
+__all__ = ["Mixtures"]
 
 Ints = NDArray[np.int64]
 ROUNDS = 400
@@ -29,40 +27,42 @@ PIECES = 8
 MOST_INTERVALS = 400_000
 
 
-class Pairs:
+class Mixtures:
     """Programme over mixtures of two files. Columns found for one bound serve the next."""
 
-    def __init__(self, study: Study) -> None:
-        self.study = study
-        self.chance = study.intruder_joint.sum(axis=1)
-        self.before = study.before
+    def __init__(self, users: TwoUsers) -> None:
+        self.users = users
+        self.chance = users.intruder_joint.sum(axis=1)
+        self.before = users.before
         self.units = tuple(b if b > 0 else 1.0 for b in self.before)
-        weight = float(as_weight_matrix(study.intruder.loss.weights, ())[0, 0])
-        law = study.intruder_joint / self.chance[:, None]
-        centre = self.chance @ law @ study.intruder_values / self.chance.sum()
-        gap = (study.intruder_values - centre) * np.sqrt(weight / self.units[0])
+        weight = float(as_weight_matrix(users.intruder.loss.weights, ())[0, 0])
+        law = users.intruder_joint / self.chance[:, None]
+        centre = self.chance @ law @ users.intruder_values / self.chance.sum()
+        gap = (users.intruder_values - centre) * np.sqrt(weight / self.units[0])
         self.mean, self.square = law @ gap, law @ gap**2
-        self.laws = study.scientist_joint / self.chance[:, None]
+        self.laws = users.scientist_joint / self.chance[:, None]
         self.moments = self._moments()
         n = len(self.chance)
         self.first, self.second = np.triu_indices(n, 1)
         self.columns = [np.concatenate([np.eye(n), (self.chance / self.chance.sum())[None]])]
         self.certain = True
         self.solved = 0
+        self._chords: Array | None = None
+        """The scientist's uncertainty at the ends of the first intervals of every pair."""
 
     @classmethod
-    def suits(cls, study: Study) -> bool:
+    def suits(cls, users: TwoUsers) -> bool:
         """Whether the intruder pays the squared error of a number, and every file is possible to him."""
-        user = study.intruder
-        plain = isinstance(user.loss, Quadratic) and user.actions is None and study.intruder_values.ndim == 1
-        return plain and bool(np.all(study.intruder_joint.sum(axis=1) > 0))
+        user = users.intruder
+        plain = isinstance(user.loss, Quadratic) and user.actions is None and users.intruder_values.ndim == 1
+        return plain and bool(np.all(users.intruder_joint.sum(axis=1) > 0))
 
     def solve(self, least: float) -> Vertex:
         """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""
         unit_i, unit_s = self.units
         goal = least / unit_i
         if goal > 1.0 - 1e-9:
-            columns, weights, bound = self._silent()
+            columns, weights, bound = self._uninformative()
             return self._vertex(columns, weights, bound * unit_s, least)
         bound, columns = -np.inf, np.concatenate(self.columns)
         for _ in range(ROUNDS):
@@ -94,14 +94,14 @@ class Pairs:
         return np.asarray(sums / sums.sum(axis=1, keepdims=True))
 
     def _vertex(self, columns: Array, weights: Array, bound: float, least: float) -> Vertex:
-        """A mechanism from the columns in use; it releases nothing with a small chance where rounding cost it the risk bound."""
+        """A mechanism from the columns in use; where rounding broke the risk bound it sometimes releases nothing."""
         used = weights > 1e-13
         matrix = weights[used] * columns[used].T / self.chance[:, None]
         matrix = matrix / matrix.sum(axis=1, keepdims=True)
-        intruder, scientist = self.study.uncertainty(matrix)
+        intruder, scientist = self.users.uncertainty(matrix)
         if least - intruder > 10 * SLACK * self.units[0]:
-            matrix = hushed(matrix, (least - intruder) / (self.before[0] - intruder))
-            intruder, scientist = self.study.uncertainty(matrix)
+            matrix = diluted(matrix, (least - intruder) / (self.before[0] - intruder))
+            intruder, scientist = self.users.uncertainty(matrix)
         return Vertex(min(bound, scientist), matrix, intruder, scientist)
 
     def words(self) -> str:
@@ -110,16 +110,15 @@ class Pairs:
     # -- columns -----------------------------------------------------------------------------------------
 
     def _moments(self) -> tuple[Array, Array] | None:
-        """The scientist's E|t|^2 and E t of every file in units of her own, if she pays the squared error by the same chances."""
-        study = self.study
+        """The scientist's E|t|^2 and E t of every file, if she pays the squared error by the same chances."""
+        users = self.users
         same = np.allclose(self.laws.sum(axis=1), 1.0, rtol=0, atol=1e-12)
-        if not (isinstance(study.scientist.loss, Quadratic) and study.scientist.actions is None and same):
+        if not (isinstance(users.scientist.loss, Quadratic) and users.scientist.actions is None and same):
             return None
-        points = study.scientist_values.reshape(len(study.scientist_values), -1)
+        points = users.scientist_values.reshape(len(users.scientist_values), -1)
         points = points - self.chance @ self.laws @ points
-        weights = np.atleast_2d(as_weight_matrix(study.scientist.loss.weights, study.scientist_values.shape[1:]))
-        eigenvalues, vectors = np.linalg.eigh(weights)
-        points = points @ (vectors * np.sqrt(np.clip(eigenvalues, 0.0, None) / self.units[1]))
+        weights = np.atleast_2d(as_weight_matrix(users.scientist.loss.weights, users.scientist_values.shape[1:]))
+        points = points @ symmetric_root(weights / self.units[1])
         return self.laws @ np.sum(points**2, axis=1), self.laws @ points
 
     def _intruder(self, columns: Array) -> Array:
@@ -128,7 +127,7 @@ class Pairs:
     def _scientist(self, columns: Array) -> Array:
         if self.moments is not None:
             return np.asarray(columns @ self.moments[0] - np.sum((columns @ self.moments[1]) ** 2, axis=1))
-        return uncertainties(self.study.scientist, self.study.scientist_values, columns @ self.laws) / self.units[1]
+        return uncertainties(self.users.scientist, self.users.scientist_values, columns @ self.laws) / self.units[1]
 
     def _master(self, columns: Array, cost: Array, kept: Array, goal: float) -> tuple[float, Array, Array, float]:
         """Value, weights of the columns, price of every file and of the risk bound."""
@@ -143,7 +142,7 @@ class Pairs:
             max(0.0, -float(found.ineqlin.marginals[0])),
         )
 
-    def _silent(self) -> tuple[Array, Array, float]:
+    def _uninformative(self) -> tuple[Array, Array, float]:
         """The best mechanism that tells the intruder nothing: every output leaves his mean where it was.
 
         Then an output is a file that does so by itself, or a pair on both sides with one share: finitely many.
@@ -171,7 +170,7 @@ class Pairs:
         x, y = self.first, self.second
         if not len(x):
             return np.zeros((0, len(self.chance))), 0.0
-        # Along a pair, with share rho of the first file: line + bend (rho - 1/2)^2-like terms, all quadratic but for the scientist's part.
+        # Along a pair, all is quadratic in the share of the first file but for the scientist's part.
         own = -lam * self.square - price
         step = self.mean[x] - self.mean[y]
         a = lam * step**2
@@ -190,10 +189,9 @@ class Pairs:
     def _search(self, a: Array, b: Array, c: Array) -> tuple[Array, float]:
         """Branch and bound over intervals of the share: the chord of the scientist's concave part lies below it."""
         edges = np.linspace(0.0, 1.0, PIECES + 1)
-        if not hasattr(self, "_chords"):
+        if self._chords is None:
             pairs = np.repeat(np.arange(len(a)), PIECES + 1)
-            at = self._along(pairs, np.tile(edges, len(a))).reshape(len(a), -1)
-            self._chords = at
+            self._chords = self._along(pairs, np.tile(edges, len(a))).reshape(len(a), -1)
         pair = np.repeat(np.arange(len(a)), PIECES)
         low, high = np.tile(edges[:-1], len(a)), np.tile(edges[1:], len(a))
         at_low, at_high = self._chords[:, :-1].reshape(-1), self._chords[:, 1:].reshape(-1)
@@ -205,8 +203,10 @@ class Pairs:
             if not open_.any():
                 return np.zeros((0, len(self.chance))), min(done, float(value.min()))
             # The rest of the intervals hold nothing that pays.
-            kept: Any = [v[open_] for v in (pair, low, high, at_low, at_high, share, value)]
-            pair, low, high, at_low, at_high, share, value = kept
+            pair, (low, high, at_low, at_high, share, value) = (
+                pair[open_],
+                (v[open_] for v in (low, high, at_low, at_high, share, value)),
+            )
             here = self._along(pair, share)
             real = here + (a[pair] * share + b[pair]) * share + c[pair]
             if real.min() < -0.2 * TOLERANCE and real.min() < 0.5 * value.min():
@@ -232,18 +232,18 @@ class Pairs:
     def _along(self, pair: Ints, share: Array) -> Array:
         """The scientist's uncertainty at mixtures of pairs, in her units."""
         laws = share[:, None] * self.laws[self.first[pair]] + (1.0 - share)[:, None] * self.laws[self.second[pair]]
-        return uncertainties(self.study.scientist, self.study.scientist_values, laws) / self.units[1]
+        return uncertainties(self.users.scientist, self.users.scientist_values, laws) / self.units[1]
 
     def _picked(self, pair: Ints, share: Array, value: Array) -> Array:
         """The mixtures that pay most, a few for every file."""
         order = np.argsort(value)[: 20 * len(self.chance)]
         order = order[value[order] < -0.2 * TOLERANCE]
-        seen = np.zeros(len(self.chance), dtype=np.int64)
+        count = np.zeros(len(self.chance), dtype=np.int64)
         columns = []
         for i in order:
             x, y = self.first[pair[i]], self.second[pair[i]]
-            if min(seen[x], seen[y]) < 3:
-                seen[[x, y]] += 1
+            if min(count[x], count[y]) < 3:
+                count[[x, y]] += 1
                 column = np.zeros(len(self.chance))
                 column[x], column[y] = share[i], 1.0 - share[i]
                 columns.append(column)
