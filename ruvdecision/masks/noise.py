@@ -151,6 +151,10 @@ class Noise(Mask):
         """The law of the noise, scaled to variance one."""
         return NoiseKind(self.kind, self.df, self.weights, self.centres)
 
+    def matrix(self, k: int, data_covariance: Array | None = None) -> Array:
+        """Covariance of the noise on ``k`` columns, where it is the same for all records."""
+        return self._matrices(k, np.array([self.numbers]), data_covariance)[0]
+
     # -- releasing -----------------------------------------------------------------------------------
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
@@ -177,7 +181,7 @@ class Noise(Mask):
         elif self.share is not None:
             noise = correlate_like(noise, values, self.share)
         else:
-            matrix = self._matrices(k, np.array([self.numbers]), None)[0]
+            matrix = self.matrix(k)
             wiped = np.isinf(np.diag(matrix))
             noise = correlate(noise, np.where(wiped[:, None] | wiped[None, :], 0.0, matrix) if wiped.any() else matrix)
         released = values + noise if self.common else np.add(noise, values, out=noise)

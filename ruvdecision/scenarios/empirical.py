@@ -118,9 +118,9 @@ def empirical(
             raise InputError(f"{name} must list each entry once", several, f"Give {name}={several[0]!r}, for example")
     replicates = check_integer("replicates", replicates, low=1)
     root = as_seed_sequence(seed)
-    _check_inside(x, lower, upper)
     factor = _factor(where, times, x)
     bounds = None if lower is None and upper is None else Clip(lower=lower, upper=upper)
+    _check_inside(x, lower, upper)
     noise = [Noise(variance=float(v) if where is None else v * factor) for v in grid]
     masks: list[Mask] = [n if bounds is None else n | bounds for n in noise]
     case = _Case(x, np.sqrt(grid)[:, None] * np.sqrt(factor), lower, upper, times, wanted, states)
