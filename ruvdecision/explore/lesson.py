@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ..maps.rumap import RUMap
 from ..protocols import Array
@@ -75,6 +75,8 @@ class Built:
 class Lesson:
     """A built-in topic: closed form, so that it is computed while a slider moves."""
 
+    kind: ClassVar[str] = "lesson"
+
     name: str
     title: str
     about: str
@@ -83,7 +85,27 @@ class Lesson:
     build: Callable[[Mapping[str, Any]], Built]
     write: Callable[[Mapping[str, Any]], str]
 
-    def code(self, values: Mapping[str, Any], max_risk: float) -> str:
+    def begin(self) -> None:
+        """A lesson is computed when it is asked for."""
+
+    def start(self, values: Mapping[str, Any]) -> bool:
+        """Whether something was started, which a lesson need not be."""
+        return False
+
+    def stop(self) -> None:
+        """Nothing runs that could be stopped."""
+
+    def waiting(self, values: Mapping[str, Any]) -> None:
+        """Nobody waits for a lesson."""
+
+    def outcome(self, values: Mapping[str, Any]) -> None:
+        """A lesson has a map and nothing else."""
+
+    def read_threshold(self, threshold: Slider, text: str) -> float:
+        """The threshold that was sent."""
+        return threshold.read(text)
+
+    def code(self, values: Mapping[str, Any], max_risk: float, name: str | None = None) -> str:
         """Python code that makes the same map and the same choice."""
         return f'"""{self.title}."""\n\n{self.write(values)}{ending(max_risk)}'
 

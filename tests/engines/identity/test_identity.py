@@ -727,7 +727,7 @@ def test_engines_are_found_by_target():
     for engine in ("auto", "exact", Exact(), Identification()):
         assert isinstance(pick(engine, user, [Noise(sd=1)]), Identification)
         assert isinstance(pick(engine, other, [Noise(sd=1)]), Exact)
-    assert "Use" in Identification().refuses(other, [Noise(sd=1)])
+    assert "Use" in str(Identification().refuses(other, [Noise(sd=1)]))
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------
