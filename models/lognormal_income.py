@@ -87,7 +87,10 @@ def study(
     """
     x = records(source, n, seed)
     top = int(np.argmax(x))
-    masks = [ruv.Noise(variance=float(f"{v:.3g}"), lower=0) for v in np.linspace(0.05, 1.0, points) * x.var(ddof=1)]
+    masks = [
+        ruv.Noise(variance=float(f"{v:.3g}")) | ruv.masks.Clip(lower=0)
+        for v in np.linspace(0.05, 1.0, points) * x.var(ddof=1)
+    ]
     common, loss = belief(), ruv.Absolute()
     scientist = ruv.User(common, ruv.Parameter("median"), loss, name="The scientist")
     few = Sampling(draws=draws, tune=tune, chains=chains)

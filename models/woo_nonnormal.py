@@ -24,7 +24,7 @@ PAPER_N = 10_000
 MASKS = {
     "Syn": ruv.Synthesize(moments="exact"),
     "Micz03": ruv.Microaggregate(size=3, by="zscore"),
-    "Micz03+Noise": ruv.Microaggregate(size=3, by="zscore") | ruv.Noise(matching_residuals=True),
+    "Micz03+Noise": ruv.Microaggregate(size=3, by="zscore") | ruv.masks.ResidualNoise(),
     "Rank": ruv.RankSwap(within=0.15),
     "Resampling": ruv.Resample(times=3),
 }

@@ -83,6 +83,13 @@ class Mask:
         """
         return self.apply(frame, rng)
 
+    def resized(self, variance: float, scale: float) -> Mask:
+        """The same mask with noise of this average variance where its size can be kept secret, else the mask itself.
+
+        ``scale`` is the variance of a record, for noise that is a share of it.
+        """
+        return self
+
     def publish(self, table: Any) -> Any:
         """What goes out of a table of counts; only masks of tables define it, see `ruvdecision.masks.cells.publish`."""
         raise UnsupportedError(

@@ -17,7 +17,7 @@ from ruvdecision.beliefs.finite import FiniteBelief
 from ruvdecision.engines.finite.enumeration import Enumeration
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
-from ruvdecision.masks import Microaggregate, Noise, Release, Shuffle, Subsample, Suppress
+from ruvdecision.masks import Clip, Microaggregate, Noise, Release, Shuffle, Subsample, Suppress
 from ruvdecision.masks.stochastic import Stochastic
 from ruvdecision.targets import Average, Functional, NewRecord, Parameter, Record, Records
 from ruvdecision.users.user import User
@@ -436,10 +436,10 @@ def test_noise_of_other_sizes_and_kinds():
         rtol=1e-12,
     )
     assert "cannot invert" in str(ENGINE.refuses(user, [Noise(sd=1.0, kind="laplace")]))
-    assert "cannot invert" in str(ENGINE.refuses(user, [Noise(sd=1.0, lower=0.0)]))
+    assert "cannot invert" in str(ENGINE.refuses(user, [Noise(sd=1.0) | Clip(lower=0.0)]))
     assert "Put it first" in str(ENGINE.refuses(user, [Stochastic(K3) | Noise(share=0.16)]))
     assert "nobody can name" in str(ENGINE.refuses(user, [Shuffle() | Noise(sd=tuple(spread))]))
-    doubled = Noise(variance=0.5, where=(True, False, True), times=2.0)
+    doubled = Noise(variance=[[1.0], [0.5], [1.0]])
     same = Noise(variance=(1.0, 0.5, 1.0))
     assert_allclose(
         ENGINE.posterior(user, doubled, y).probabilities, ENGINE.posterior(user, same, y).probabilities, rtol=1e-12
