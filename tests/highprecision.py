@@ -1,7 +1,8 @@
 """Gaussian conditioning with two hundred digits: every covariance written out, no formula shared with the package.
 
-Floats become decimals exactly. A mask is applied to the covariances step by step, as its definition says, and the targets
-are conditioned on what is left by elimination with the largest pivot first. A flat prior is a prior of variance 1e90.
+Floats become decimals exactly. A mask is applied to the covariances step by step, as its definition says, and the
+targets are conditioned on what is left by elimination with the largest pivot first. A flat prior is a prior of variance
+1e90.
 """
 
 from __future__ import annotations
@@ -148,8 +149,8 @@ def summed(posterior_covariance, n, k, weights=None):
 def large_file(n, size, spread, doubt, noise, *, averaged, common=0.0):
     """U of the quadratic loss for a file of n records with noise on each, averaged in groups of ``size`` or not.
 
-    The file is put down to the first record, the mean of the others of its group and the mean of all other groups: given
-    the population mean the rest tells nothing more.
+    The file is put down to the first record, the mean of the others of its group and the mean of all other groups:
+    given the population mean the rest tells nothing more.
     """
     spread, noise, common = (
         exactly(np.atleast_2d(spread)),

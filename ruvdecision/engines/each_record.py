@@ -62,8 +62,9 @@ class Each(NamedTuple):
 class EachRecords(BaseEngine):
     """Uncertainty of each record, made one number as the target `EachRecord` says.
 
-    U of each record is averaged over releases first. The standard error of the mean is the mean of the records' errors, which
-    share their releases; that of the riskiest record or a quantile is the largest among records within four standard errors.
+    U of each record is averaged over releases first. The standard error of the mean is the mean of the records' errors,
+    which share their releases; that of the riskiest record or a quantile is the largest among records within four
+    standard errors.
 
     Parameters
     ----------

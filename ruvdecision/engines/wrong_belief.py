@@ -1,8 +1,8 @@
 """The engine for users who are wrong or in the dark: they decide by what they believe, and pay by what is so.
 
-A user with ``truth=`` has another belief than the agency; one with ``knows_mask=False`` does not know the mask's numbers.
-U is the loss of the user's estimate, averaged over releases and over the posterior of somebody with the agency's belief
-who knows the mask. It is never below that one's own U.
+A user with ``truth=`` has another belief than the agency; one with ``knows_mask=False`` does not know the mask's
+numbers. U is the loss of the user's estimate, averaged over releases and over the posterior of somebody with the
+agency's belief who knows the mask. It is never below that one's own U.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ SAMPLED = 8
 class Misjudged(BaseEngine):
     """Expected loss of a user whose belief is not the agency's, or who does not know the mask.
 
-    Exact for normal beliefs, linear-Gaussian masks that are known, and losses of the error alone: the user's estimate is
-    affine in the release, so that its error is normal under the agency's belief, with a cost that does not grow with the
-    number of records. A sum over all releases for finite beliefs, an integral for one number with noise. Otherwise
-    an average over releases (100 unless ``replicates`` says otherwise) of the expected loss under the agency's posterior,
-    with the error of that average. With data the releases are those of the data.
+    Exact for normal beliefs, linear-Gaussian masks that are known, and losses of the error alone: the user's estimate
+    is affine in the release, so that its error is normal under the agency's belief, with a cost that does not grow with
+    the number of records. A sum over all releases for finite beliefs, an integral for one number with noise. Otherwise
+    an average over releases (100 unless ``replicates`` says otherwise) of the expected loss under the agency's
+    posterior, with the error of that average. With data the releases are those of the data.
 
     Parameters
     ----------
@@ -249,7 +249,8 @@ class Misjudged(BaseEngine):
         bias = np.broadcast_to(bias, lead + bias.shape[1:])
         endless = np.asarray(~np.isfinite(np.diagonal(believed + covariance, axis1=-2, axis2=-1)).all(axis=-1))
         if endless.any():
-            # Nothing is known about where the target lies, by the user or the agency: one estimate is as good as another.
+            # Nothing is known about where the target lies, by the user or the agency: one estimate is as good as
+            # another.
             worst = loss.uncertainty(gaussian_of(np.where(np.isfinite(believed), covariance, believed), form))
             value, error = np.array(_out(worst, len(endless)).value), np.zeros(len(endless))
             if not endless.all():

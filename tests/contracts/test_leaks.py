@@ -1,7 +1,7 @@
 """No confidential record leaves by our hand: secrets are planted in data and everything that comes out is searched for them.
 
-Every public route that takes data is run here; errors are searched in test_leaks_errors, the page in test_leaks_page, workers
-and what a run leaves behind in test_leaks_workers. SECURITY.md says what is promised and what is not.
+Every public route that takes data is run here; errors are searched in test_leaks_errors, the page in test_leaks_page,
+workers and what a run leaves behind in test_leaks_workers. SECURITY.md says what is promised and what is not.
 """
 
 from __future__ import annotations

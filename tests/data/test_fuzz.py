@@ -277,7 +277,10 @@ print(refused)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_hurt_files_are_read_or_refused(kind: str) -> None:
-    """In a process of its own: the libraries that read them are not ours. These kinds have no checksum, so some hurt goes unseen."""
+    """In a process of its own: the libraries that read them are not ours.
+
+    These kinds have no checksum, so some hurt goes unseen.
+    """
     Path(f"hurt.{kind}").write_bytes(whole(kind))
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", HURT, f"hurt.{kind}", "100"]
@@ -380,7 +383,10 @@ print("refused", refused)
 
 @pytest.mark.slow
 def test_maps_without_a_checksum_do_not_end_in_a_traceback() -> None:
-    """As written by format 1. The HDF5 library itself may fall over a hurt file; then the next process goes on after it."""
+    """As written by format 1.
+
+    The HDF5 library itself may fall over a hurt file; then the next process goes on after it.
+    """
     Path("map.nc").write_bytes(as_bytes(rumap()))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
     start, end, refused, falls = 0, 300, 0, 0

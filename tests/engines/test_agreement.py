@@ -1,8 +1,8 @@
 """Every engine that takes a case gives the same answer, and "auto" gives it too.
 
 A case is one question asked in several ways: users and masks that must come to the same uncertainty. Each way goes to
-"auto" and to every engine that does not refuse it, and all answers are compared in pairs. Answers without an error agree to
-1e-9, the others within five of their errors.
+"auto" and to every engine that does not refuse it, and all answers are compared in pairs. Answers without an error
+agree to 1e-9, the others within five of their errors.
 """
 
 from __future__ import annotations

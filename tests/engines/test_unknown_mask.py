@@ -285,7 +285,10 @@ def test_expected_loss_against_direct_simulation() -> None:
 
 
 def test_felt_and_paid_agree_on_average_over_the_prior() -> None:
-    """Over the masks that the user thinks possible, with his weights, he pays what he expects to pay. Exact for finite beliefs."""
+    """Over the masks that the user thinks possible, with his weights, he pays what he expects to pay.
+
+    Exact for finite beliefs.
+    """
     belief = FiniteBelief(
         [0.2, 0.8], likelihood=[[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]], outcomes=[0.0, 1.0, 2.0], records=3
     )

@@ -1,4 +1,7 @@
-"""Cases that a careful reader tried and that once went wrong. Every reference is worked out here, by hand or by enumeration."""
+"""Cases that a careful reader tried and that once went wrong.
+
+Every reference is worked out here, by hand or by enumeration.
+"""
 
 from __future__ import annotations
 

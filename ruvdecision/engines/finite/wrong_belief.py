@@ -1,6 +1,7 @@
 """A finite belief that is not the agency's, or a mask that is not published: expected loss by enumeration.
 
-The user sums over states and over what the mask may have been; the agency over its own states under the mask that was used.
+The user sums over states and over what the mask may have been; the agency over its own states under the mask that was
+used.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ class _Place:
 class AffineMeans:
     """Posterior means of basic targets for a whole family of masks: ``matrix @ z + constant``.
 
-    ``matrix`` has shape (masks or 1, len(parts) * k, numbers) and z holds the numbers that `coordinates` takes from a release.
+    ``matrix`` has shape (masks or 1, len(parts) * k, numbers) and z holds the numbers that `coordinates` takes from a
+    release.
     """
 
     def __init__(self, given: Conditioned, parts: Sequence[Term]) -> None:

@@ -441,7 +441,8 @@ def test_chains_of_coarse_steps_tell_one_interval():
     own = np.array(
         [stats.norm(3.4, 1).sf(3), stats.norm(3.4, 1).cdf(1) - stats.norm(3.4, 1).cdf(-1), stats.norm(3.4, 1).cdf(-3)]
     )
-    # An error with variance v turns x | z into N(z s2 / (s2 + v), s2 v / (s2 + v)): here z = 4.25 and v = 1 / 0.75 give N(3.1875, 1).
+    # An error with variance v turns x | z into N(z s2 / (s2 + v), s2 v / (s2 + v)): here z = 4.25 and v = 1 / 0.75 give
+    # N(3.1875, 1).
     v = 1 / (1 - 1 / 4.0)
     z = 3.4 * (4 + v) / 4
     found = chances(belief, mask, release, values=z, error_variance=v)

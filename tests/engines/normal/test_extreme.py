@@ -1,9 +1,9 @@
 """Normal beliefs at the edge of double precision, against conditioning with two hundred digits (tests/highprecision.py).
 
-One variable: every U is held to 1e-13 of its value, for noise and prior variances from 1e-12 to 1e12 of the population's, because its
-formula is a sum and product of positive numbers. Several variables: a nearly singular covariance makes the question itself
-ill-conditioned, so that U is held to 64 times what it moves when every given number moves by half a unit in its last place,
-but never more strictly than 64 such units of its own value.
+One variable: every U is held to 1e-13 of its value, for noise and prior variances from 1e-12 to 1e12 of the
+population's, because its formula is a sum and product of positive numbers. Several variables: a nearly singular
+covariance makes the question itself ill-conditioned, so that U is held to 64 times what it moves when every given
+number moves by half a unit in its last place, but never more strictly than 64 such units of its own value.
 """
 
 from __future__ import annotations
@@ -205,7 +205,8 @@ def test_fifty_variables(level):
     mask = ruv.Noise(covariance=level * noise) | ruv.Microaggregate(groups=1)
     for target in ("mu", "new", "first", "average"):
         room = max(abs(moved[target] - want[target]), ULP * want[target])
-        # One nudge of 2,500 entries averages out where the largest would not: the bound has the root of their number more room.
+        # One nudge of 2,500 entries averages out where the largest would not: the bound has the root of their number
+        # more room.
         assert abs(Decimal(solve(belief, targets(2)[target], mask)) - want[target]) <= 64 * 50 * room, target
 
 

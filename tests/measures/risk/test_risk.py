@@ -1,4 +1,7 @@
-"""Measures of risk: linkage, attribute and interval disclosure, uniqueness. Checked by brute force, by hand and by simulation."""
+"""Measures of risk: linkage, attribute and interval disclosure, uniqueness.
+
+Checked by brute force, by hand and by simulation.
+"""
 
 from __future__ import annotations
 
