@@ -63,7 +63,10 @@ def prior_covariance(n, spread, doubt):
 
 
 def apply(mask, cross, own, n, k):
-    """What the steps of a mask make of Cov(file, state) and Cov(file); gives back both for the entries still in the file."""
+    """What the steps of a mask make of Cov(file, state) and Cov(file).
+
+    Gives back both for the entries still in the file.
+    """
     alive = np.ones((n, k), dtype=bool)
     for step in mask.parts:
         if isinstance(step, Release):
@@ -100,7 +103,10 @@ def apply(mask, cross, own, n, k):
 
 
 def condition(prior, cross, own):
-    """Cov(state | file), by elimination of the file's entries, the largest first; entries that repeat others add nothing."""
+    """Cov(state | file), by elimination of the file's entries, the largest first.
+
+    Entries that repeat others add nothing.
+    """
     prior, cross, own = prior.copy(), cross.copy(), own.copy()
     size = [own[i, i] for i in range(len(own))]
     left = list(range(len(own)))

@@ -129,9 +129,15 @@ class BaseEngine:
 
     name: ClassVar[str]
     special: ClassVar[bool] = False
-    """Whether it is made for certain users or targets; then it goes before the others, and gives way where they are not."""
+    """Whether it is made for certain users or targets.
+
+    Then it goes before the others, and gives way where they are not.
+    """
     shares: ClassVar[bool] = False
-    """Whether users with one belief are solved together, from the same draws or nodes; what it built must suit them all."""
+    """Whether users with one belief are solved together, from the same draws or nodes.
+
+    What it built must suit them all.
+    """
     always_cut: ClassVar[bool] = False
     """Whether pieces are solved one by one wherever they are solved."""
     planned: ClassVar[bool] = False
@@ -202,7 +208,9 @@ class BaseEngine:
 
 
 def elsewhere(name: str, user: Any, *, row: bool = False) -> Refusal | None:
-    """Why an engine for one target of a Bayesian user refuses this one: another engine is made for him. None if it is not.
+    """Why an engine for one target of a Bayesian user refuses this one: another engine is made for him.
+
+    None if it is not.
 
     ``row`` says that the engine is the one for targets that ask for a row of the release.
     """
@@ -252,7 +260,10 @@ def pick(choice: Any, user: Any, masks: Iterable[Mask], data: Any = None) -> Bas
 
 
 def plan_for(choice: Any, problem: Problem) -> Plan:
-    """The plan of the first engine that has one; otherwise an error that says why each of those that come near has none."""
+    """The plan of the first engine that has one.
+
+    Otherwise an error that says why each of those that come near has none.
+    """
     refusals: list[Refusal] = []
     for engine in _candidates(choice):
         found = engine.plan(problem)

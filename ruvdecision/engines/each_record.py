@@ -206,7 +206,10 @@ class _Task:
     # -- what is quick ---------------------------------------------------------------------------------
 
     def fast(self) -> Each | None:
-        """All records at once where that is possible: normal posteriors, and the rows of a release taken for the records."""
+        """All records at once where that is possible.
+
+        Normal posteriors, and the rows of a release taken for the records.
+        """
         user = self.user
         if isinstance(user, Snooper):
             return self._snooper() if isinstance(aim_at(user, 0).estimator, Row) and self._own_row else None

@@ -134,7 +134,10 @@ class Misjudged(BaseEngine):
         return [Solution(value, error, before, names[0] if len(set(names)) == 1 else names, {"felt": felt})]
 
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
-        """The user's own posterior after one release; where the mask is not known, a mixture over what it may have been."""
+        """The user's own posterior after one release.
+
+        Where the mask is not known, a mixture over what it may have been.
+        """
         own, _ = parties(user)
         if own.knows_mask:
             return self._inner(own, [mask], None).posterior(own, mask, release)
@@ -171,7 +174,10 @@ class Misjudged(BaseEngine):
     # -- normal beliefs in closed form ---------------------------------------------------------------
 
     def _closed(self, own: User, agency: User, mask: Mask, numbers: Array) -> tuple[Value, Value] | None:
-        """Expected loss for a family of masks, and the loss that the user expects; None if it depends on the release."""
+        """Expected loss for a family of masks, and the loss that the user expects.
+
+        None if it depends on the release.
+        """
         loss, target, count = own.loss, own.target, len(numbers)
         if own.actions is not None or not loss.location_free or target.ranked:
             return None

@@ -147,7 +147,9 @@ class Panel:
 
     @classmethod
     def over(cls, *, belief: Any, target: Any, loss: Any, estimates: Any = "free", **options: Any) -> Panel:
-        """Every combination of beliefs, targets and losses; each is one thing or a list of them. ``options`` are the panel's.
+        """Every combination of beliefs, targets and losses; each is one thing or a list of them.
+
+        ``options`` are the panel's.
 
         >>> from ruvdecision.beliefs import NormalBelief
         >>> from ruvdecision.targets import Record
@@ -173,7 +175,9 @@ class Panel:
 
     @classmethod
     def vary(cls, user: Any, *, options: dict[str, Any] | None = None, **fields: Any) -> Panel:
-        """A class of users: ``user`` with every combination of the listed values of fields of the belief or of the user.
+        """A class of users.
+
+        ``user`` with every combination of the listed values of fields of the belief or of the user.
 
         ``Panel.vary(user, prior_variance=[1, 5, 25])`` is a belief with a range of a hyperparameter, and
         ``Panel.vary(user, loss=[...], target=[...])`` a set of losses and targets. ``options`` are the panel's

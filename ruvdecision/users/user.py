@@ -143,7 +143,10 @@ class User:
 
     @property
     def plain(self) -> bool:
-        """Whether the user is right about everything but what he is after: no ``truth`` of another, and the mask is known."""
+        """Whether the user is right about everything but what he is after.
+
+        No ``truth`` of another, and the mask is known.
+        """
         return self.truth is None and self.knows_mask
 
     @property

@@ -1,4 +1,7 @@
-"""A mask from outside the package, of which only the steps are written: every engine takes it, and its numbers are right."""
+"""A mask from outside the package, of which only the steps are written.
+
+Every engine takes it, and its numbers are right.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +138,10 @@ def population(n: int) -> Any:
 
 
 def by_hand(mask: Income, release: np.ndarray) -> tuple[float, float]:
-    """Mean and variance of mu given the release: the records integrated out in closed form, mu summed over a fine grid."""
+    """Mean and variance of mu given the release.
+
+    The records integrated out in closed form, mu summed over a fine grid.
+    """
     mu, cdf = np.linspace(-5, 7, 20001), stats.norm.cdf
     log = stats.norm.logpdf(mu, 1.0, 1.5)
     for y in release:

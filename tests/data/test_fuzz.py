@@ -1,4 +1,7 @@
-"""Files from elsewhere and files that were hurt: a right answer, or one clear line; never a wrong number, and nothing written over."""
+"""Files from elsewhere and files that were hurt: a right answer, or one clear line.
+
+Never a wrong number, and nothing written over.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +149,10 @@ def test_csv_as_others_write_it(name: str, packed: str, tmp_path: Path) -> None:
     st.data(),
 )
 def test_what_is_written_is_read(names: list[str], rows: int, separator: str, mark: bool, data: Any) -> None:
-    """Names and numbers come back whatever the separator, or the file is refused; the names of two columns are never mixed up."""
+    """Names and numbers come back whatever the separator, or the file is refused.
+
+    The names of two columns are never mixed up.
+    """
     table = pd.DataFrame({n: data.draw(st.lists(st.floats(-1e9, 1e9), min_size=rows, max_size=rows)) for n in names})
     path = Path("written.csv")
     path.write_bytes(b"\xef\xbb\xbf" * mark + table.to_csv(index=False, sep=separator, lineterminator="\n").encode())

@@ -399,7 +399,10 @@ def coins(n: int) -> Any:
 
 
 def beta_coins(records: int) -> ruv.FiniteBelief:
-    """The same coins with finitely many chances: Gauss and Jacobi's nodes have the moments of Beta(2, 3) up to the 39th."""
+    """The same coins with finitely many chances.
+
+    Gauss and Jacobi's nodes have the moments of Beta(2, 3) up to the 39th.
+    """
     x, w = special.roots_jacobi(20, 2.0, 1.0)
     chances = (1 + x) / 2
     return ruv.FiniteBelief(

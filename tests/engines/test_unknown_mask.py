@@ -106,7 +106,10 @@ def test_density_under_a_flat_prior_is_the_limit_of_proper_ones() -> None:
 
 
 def test_releases_in_smaller_spaces() -> None:
-    """A release whose rows are equal was averaged: masks that do not average are out of the question, and the other way round."""
+    """A release whose rows are equal was averaged.
+
+    Masks that do not average are out of the question, and the other way round.
+    """
     belief = NormalBelief(records=4, variance=2.0, prior_variance=5.0)
     masks = [
         Noise(variance=1.0),

@@ -40,7 +40,10 @@ class Pair:
 
     @classmethod
     def of(cls, doubt: FiniteDoubt) -> Pair | Refusal:
-        """The pair, or a refusal where the candidates treat rows in different ways: their releases cannot be listed together."""
+        """The pair, or a refusal where the candidates treat rows in different ways.
+
+        Their releases cannot be listed together.
+        """
         channels = [*doubt.channels, doubt.actual]
         first = channels[0]
         for c in channels[1:]:

@@ -78,7 +78,10 @@ class AveragePlan:
 
 
 class _Grid(Files):
-    """Every combination of a state, the records of some rows and perhaps a new record; ``grid`` holds their positions."""
+    """Every combination of a state, the records of some rows and perhaps a new record.
+
+    ``grid`` holds their positions.
+    """
 
     def __init__(self, belief: FiniteBelief, rows: Sequence[int], grid: Ints) -> None:
         super().__init__(parameters={belief.name: belief.states.numbers[grid[0]]})

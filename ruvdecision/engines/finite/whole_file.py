@@ -128,7 +128,9 @@ class _Built(NamedTuple):
 
 @dataclass(frozen=True)
 class WholeFile(BaseEngine):
-    """Enumeration that also inverts a `Mechanism`, which looks at the whole file; every other mask goes to `Enumeration`.
+    """Enumeration that also inverts a `Mechanism`, which looks at the whole file.
+
+    Every other mask goes to `Enumeration`.
 
     Without data U is the expected one over all files, which is exact. With data it is the average over the outputs that
     the mechanism can give for them.

@@ -98,7 +98,10 @@ class FiniteDoubt:
         return *self._drawn(codes, replicates, seed), AVERAGED
 
     def costs(self, own: Array, actual: Array) -> tuple[Value, Value]:
-        """Expected loss of the user's estimates by the agency's posteriors, and by the user's own; one row per release."""
+        """Expected loss of the user's estimates by the agency's posteriors, and by the user's own.
+
+        One row per release.
+        """
         mine, theirs = self.laws[0].plan.values, self.law.plan.values
         step = max(1, BATCH // max(len(mine), len(theirs)))
         parts: list[list[Array]] = [[], [], [], []]
@@ -222,7 +225,10 @@ class FiniteDoubt:
 
 
 def cost_of(loss: Any, actual: Any, estimate: Any) -> Value:
-    """Expected loss of an estimate under a posterior; an estimate may be a law itself, as scores of forecasts take it."""
+    """Expected loss of an estimate under a posterior.
+
+    An estimate may be a law itself, as scores of forecasts take it.
+    """
     if hasattr(estimate, "log_density"):
         return actual.expect(lambda theta: loss(estimate, theta))  # type: ignore[no-any-return]
     if hasattr(loss, "expected"):

@@ -169,7 +169,10 @@ def residual_law(own: Conditioned, actual: Conditioned, parts: Sequence[Term], m
 
 
 def latent_prior(given: Conditioned) -> tuple[Array, Array]:
-    """Prior mean and covariance of the latents; zero for a flat prior's mean, whose part is told apart by the caller."""
+    """Prior mean and covariance of the latents.
+
+    Zero for a flat prior's mean, whose part is told apart by the caller.
+    """
     k, d = given.k, given.latents
     centre = np.zeros(d)
     lead = np.broadcast_shapes((1,), *(c.shape[:1] for c in given.channel.common))
@@ -214,7 +217,10 @@ def block_sums(given: Conditioned, values: Array) -> list[Array]:
 
 
 def _places(given: Conditioned, parts: Sequence[Term]) -> list[_Place]:
-    """The numbers that these targets need: every shape's sum, the blocks of their records, their distances within cells."""
+    """The numbers that these targets need.
+
+    Every shape's sum, the blocks of their records, their distances within cells.
+    """
     blocks: list[tuple[int, int]] = []
     within: list[tuple[int, int, int, int]] = []
     for part in parts:

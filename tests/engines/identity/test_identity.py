@@ -83,7 +83,10 @@ def finite():
 
 
 def by_permutations(belief, released, sizes, known, z, errors):
-    """Bayes over all n! orders: the joint normal density of the release and of what is known, with the mean integrated out."""
+    """Bayes over all n! orders.
+
+    The joint normal density of the release and of what is known, with the mean integrated out.
+    """
     n, k = released.shape
     doubt = np.zeros((k, k)) if belief.doubt is None else belief.doubt
     records = np.kron(np.eye(n), belief.spread) + np.kron(np.ones((n, n)), doubt)

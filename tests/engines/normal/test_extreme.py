@@ -49,7 +49,10 @@ def one_variable(n, doubt, variance=1.0, mean=0.0):
 
 
 def chains(n, v, unit=1.0):
-    """Chains of masks with noise of variance v, by name; ``unit`` is a standard deviation of the size of the records'."""
+    """Chains of masks with noise of variance v, by name.
+
+    ``unit`` is a standard deviation of the size of the records'.
+    """
     noise, average, common = ruv.Noise(variance=v), ruv.Microaggregate(groups=1), ruv.Noise(variance=v, common=True)
     found = {
         "release": ruv.Release(), "suppress": ruv.Suppress(), "average": average, "noise": noise, "noise, average": noise | average,
@@ -218,7 +221,10 @@ def test_fifty_variables(level):
 @pytest.mark.parametrize("offset", [0.0, 1e8, -1e15])
 @pytest.mark.parametrize("prior", ["flat", 5.0])
 def test_means_of_records_far_from_the_origin(n, offset, prior):
-    """Values near 1e8 with standard deviation one: means are held to four units in the last place of the values, whatever n is."""
+    """Values near 1e8 with standard deviation one.
+
+    Means are held to four units in the last place of the values, whatever n is.
+    """
     y = offset + 1.2 * np.random.default_rng(3).standard_normal(n)
     belief = one_variable(n, prior, mean=offset)
     noise = ruv.Noise(variance=0.44)

@@ -614,7 +614,10 @@ def test_sliced_distance_of_a_shift():
 @pytest.mark.parametrize("length", [40, 25])
 @pytest.mark.parametrize("order", [1, 2, 2.5])
 def test_sliced_wasserstein_direction_by_direction(length, order, monkeypatch):
-    """The mean over directions of the distance of two lists, written down; the same whether projections are kept or made anew."""
+    """The mean over directions of the distance of two lists, written down.
+
+    The same whether projections are kept or made anew.
+    """
     rng = np.random.default_rng(4)
     x, y = rng.normal(size=(40, 3)), rng.normal(size=(length, 3)) * 1.3
     directions = np.random.default_rng(5).standard_normal((3, 30))
