@@ -247,7 +247,7 @@ class BaseTarget:
 
     @property
     def verbatim(self) -> bool:
-        """Whether the value is an entry of the file, a parameter or the file itself as it stands, so that it may be a label."""
+        """Whether the value is an entry, a parameter or the file itself as it stands, so that it may be a label."""
         return self.term is not None and not self.is_a(Kind.AVERAGE)
 
     def rows_in(self, n: int) -> NDArray[np.int64]:
@@ -627,7 +627,7 @@ class Average(BaseTarget):
 
 @dataclass(frozen=True)
 class Identity(BaseTarget):
-    """Which row of the release is a respondent's, for an intruder who knows some of the respondent's confidential columns.
+    """Which row of the release is a respondent's, for an intruder who knows some of the confidential columns.
 
     The release carries no names and its order tells nothing: before the release every place in the file is equally
     likely to be the respondent's, whether or not the mask shuffles. The target is that place: the rows of the release

@@ -193,7 +193,8 @@ class Misjudged(BaseEngine):
             found = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in mine.channel.layout.classes()]
             if any(f is None for _, f in found):
                 return None
-            return tuple(_times(_summed([(w, f[j]) for w, f in found if f is not None], count), mine.n) for j in (0, 1))  # type: ignore[return-value]
+            cost, believed = (_summed([(w, f[j]) for w, f in found if f is not None], count) for j in (0, 1))
+            return _times(cost, mine.n), _times(believed, mine.n)
         linear = form_of(own.belief, target)
         if linear is None:
             return None
@@ -208,7 +209,8 @@ class Misjudged(BaseEngine):
             return None if one is None else (_out(one[0], count), _out(one[1], count))
         kinds = mine.channel.layout.places(form.terms[0].row % mine.n)
         both = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in kinds]
-        return tuple(_summed([(w, f[j]) for w, f in both if f is not None], count) for j in (0, 1))  # type: ignore[return-value]
+        cost, believed = (_summed([(w, f[j]) for w, f in both if f is not None], count) for j in (0, 1))
+        return cost, believed
 
     def _joint(
         self, own: User, mine: Conditioned, theirs: Conditioned, place: str, count: int
@@ -247,7 +249,7 @@ class Misjudged(BaseEngine):
     def _cost(
         self, own: User, believed: Array, bias: Array, covariance: Array, form: LinearForm
     ) -> tuple[Value, Value]:
-        """Loss of the estimate from a posterior with covariance ``believed`` when target less mean is N(bias, covariance)."""
+        """Loss of the estimate from a posterior with covariance ``believed`` when the error is N(bias, covariance)."""
         loss = own.loss
         felt = loss.uncertainty(gaussian_of(believed, form))
         lead = np.broadcast_shapes(believed.shape[:1], bias.shape[:1], covariance.shape[:1])

@@ -107,7 +107,7 @@ class MaskPrior:
 
     @classmethod
     def from_law(cls, law: Any, points: int = 101) -> MaskPrior:
-        """A prior on the variance from a frozen scipy distribution, by equally likely points (the midpoints of its quantiles).
+        """A prior on the variance from a frozen scipy distribution, by equally likely points (midpoint quantiles).
 
         >>> import scipy.stats
         >>> MaskPrior.from_law(scipy.stats.gamma(2.0), points=3).variances[1].__round__(3)

@@ -242,7 +242,10 @@ class Snooper:
             if self.target.is_a(Kind.RECORD):
                 rule = Row(self.target.terms[0].row)
             elif not self.target.asks_each and not self.target.ranked:
-                do = "Use it with Record(j), Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank), or give the row: Row(3)"
+                do = (
+                    "Use it with Record(j), Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank), or give the "
+                    "row: Row(3)"
+                )
                 raise InputError(
                     '"row" is the row of the target\'s record, and this target is not one record', self.target, do
                 )

@@ -1,4 +1,4 @@
-"""What a whole file of categories can be, its chance, and the uncertainty after a `Mechanism` that looks at all of it."""
+"""What a whole file of categories can be, its chance, and the uncertainty after a mechanism that reads all of it."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class FiniteDoubt:
     # -- expected loss -------------------------------------------------------------------------------
 
     def expected(self, codes: Ints | None, replicates: int | None, seed: Any) -> tuple[Value, Value, str]:
-        """Expected loss of the user's estimates over the agency's belief, the loss that the user expects, and how it was found.
+        """Expected loss of the user's estimates over the agency's belief, the loss that the user expects, and the engine.
 
         ``codes`` are the records if they are given.
         """
@@ -133,9 +133,9 @@ class FiniteDoubt:
         live = weights > 0
         own, actual, weights = own[live], actual[live], weights[live]
         self._check(own.sum(axis=1), actual.sum(axis=1))
-        cost, felt = self.costs(own / own.sum(axis=1, keepdims=True), actual / actual.sum(axis=1, keepdims=True))
+        cost, believed = self.costs(own / own.sum(axis=1, keepdims=True), actual / actual.sum(axis=1, keepdims=True))
         # Errors of separate posteriors may hang together, so they are added and not averaged out.
-        return tuple(Value(np.asarray(weights @ v.value), np.asarray(weights @ v.error)) for v in (cost, felt))  # type: ignore[return-value]
+        return _averaged(weights, cost), _averaged(weights, believed)
 
     @property
     def _one_number(self) -> bool:
@@ -274,3 +274,8 @@ def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: BaseTarget
         law[:, [names.index(v) for v in belief.levels.names]] = belief.law
         found.append(replace(belief, likelihood=law, outcomes=names))
     return found[0], found[1]
+
+
+def _averaged(weights: Array, each: Value) -> Value:
+    """The average over releases, with the errors averaged too."""
+    return Value(np.asarray(weights @ each.value), np.asarray(weights @ each.error))

@@ -1,4 +1,4 @@
-"""Posterior means of normal beliefs as affine functions of the release, and the law of such functions under another belief.
+"""Posterior means of normal beliefs as affine functions of the release, and their law under another belief.
 
 Under a normal belief and a linear-Gaussian release every posterior mean is affine in the release. It looks at the
 release through few numbers: the sum over the blocks of each shape, the blocks of the records in question, and how far
@@ -146,7 +146,7 @@ class AffineMeans:
 
 
 def residual_law(own: Conditioned, actual: Conditioned, parts: Sequence[Term], matrix: Array) -> tuple[Array, Array]:
-    """Mean ``(masks, m)`` and covariance ``(masks, m, m)`` of a linear target less its posterior mean by ``own``, over ``actual``.
+    """Mean ``(masks, m)`` and covariance ``(masks, m, m)`` under ``actual`` of a target less its mean by ``own``.
 
     The target less the posterior mean by ``actual`` has the posterior covariance, and the difference of the two
     posterior means adds to it. Where the two beliefs are the same that difference is exactly zero. Under a flat
