@@ -85,7 +85,7 @@ class FiniteDoubt:
     # -- expected loss -------------------------------------------------------------------------------
 
     def expected(self, codes: Ints | None, replicates: int | None, seed: Any) -> tuple[Value, Value, str]:
-        """Expected loss of the user's estimates over the agency's belief, the loss that the user expects, and the engine.
+        """Expected loss of the user's estimates over the agency's belief, the loss that the user expects, and how.
 
         ``codes`` are the records if they are given.
         """
