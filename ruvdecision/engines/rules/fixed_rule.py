@@ -39,7 +39,7 @@ CHUNK = 200_000
 BLOCK = 500
 """Masks that are solved in one go, and kept in a checkpoint together."""
 LARGEST_PROBED = 500
-"""Files with more records than this do not have a callable rule tried for linearity, which takes one call per record."""
+"""In larger files a callable rule is not tried for linearity, which takes one call per record."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class FixedRule(BaseEngine):
     Parameters
     ----------
     method : {"auto", "exact", "simulate"}
-        "auto" is exact where the error is normal, as above. "exact" also integrates the error of linear rules and ranks on
-        records at hand, for normal noise with or without bounds and squared error (Duncan et al., section V); the
+        "auto" is exact where the error is normal, as above. "exact" also integrates the error of linear rules and ranks
+        on records at hand, for normal noise with or without bounds and squared error (Duncan et al., section V); the
         work for a rank in the middle grows as the square of the number of records.
 
-    A release that holds no value at all for the rule (everything suppressed) leaves the snooper without an estimate: U is
-    infinite. One that holds it only sometimes (a sample without the target's row) is refused, because an infinite
+    A release that holds no value at all for the rule (everything suppressed) leaves the snooper without an estimate: U
+    is infinite. One that holds it only sometimes (a sample without the target's row) is refused, because an infinite
     U would hide what the other releases give away.
     """
 
@@ -97,7 +97,7 @@ class FixedRule(BaseEngine):
         return None
 
     def pieces(self, problem: Problem) -> list[list[int]]:
-        """Blocks so large that what all masks of one share, the drawn records and the noise, is a small part of the work."""
+        """Blocks so large that what their masks share, the drawn records and the noise, is little work."""
         count = len(problem.masks)
         return [list(range(i, min(i + BLOCK, count))) for i in range(0, count, BLOCK)]
 
@@ -360,7 +360,7 @@ class _Work:
 
     @property
     def _plain(self) -> bool:
-        """Whether a release can be made without a frame; a function of one's own gets the kind of data that was given."""
+        """Whether a release needs no frame; a function of one's own gets the kind of data that was given."""
         return not isinstance(self.rule, Custom) or self.source.kind in ("vector", "matrix")
 
     def _asked(self, release: Array) -> Array:
