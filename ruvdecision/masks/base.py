@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channels.steps import About, Opaque, OwnLaw, Step
-from ..checks import Seed, as_generator
+from ..checks import Seed, as_generator, check_fields
 from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
 from .applying import about_frame, apply_step
@@ -41,6 +41,9 @@ class Mask:
     """
 
     opaque: ClassVar[str] = "it does not say how likely a released value is"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     # -- releasing -----------------------------------------------------------------------------------
 

@@ -23,11 +23,12 @@ from ...targets import Kind, LinearForm
 from ...users.rules import Custom, Linear, Mean, Row, Rule, order_rows
 from ...users.user import Snooper
 from ..base import BaseEngine, Missing, Problem, Refusal, Tell
+from ..normal.conditioning import present
 from ..normal.exact import Exact
 from ..normal.forms import form_of
 from .clipped import clipped_error, has_clipped_error
 from .losses import check_sizes, costs, mean_moments, sampling_shares
-from .moments import Wanted, error_law, present, pull
+from .moments import Wanted, error_law, pull
 from .source import Drawing, EntryNoise, Seeds, Source, truth_of
 
 __all__ = ["REPLICATES", "FixedRule"]
