@@ -121,7 +121,10 @@ def rank_columns(who: str, part: pd.DataFrame) -> list[RankedColumn]:
 
 def refuse_missing(who: str, part: pd.DataFrame) -> None:
     """Raise an error that names the columns with missing or infinite values."""
-    infinite = lambda c: kind_of(c) == "number" and np.isinf(c.to_numpy(dtype=np.float64, na_value=0.0)).any()  # noqa: E731
+
+    def infinite(c: pd.Series) -> bool:
+        return kind_of(c) == "number" and bool(np.isinf(c.to_numpy(dtype=np.float64, na_value=0.0)).any())
+
     named = [c for c in part.columns if part[c].isna().any() or infinite(part[c])]
     if named:
         raise InputError(
@@ -142,8 +145,8 @@ def put(frame: Frame, columns: Mapping[int, Any]) -> Frame:
 def blanked(column: pd.Series, blank: NDArray[np.bool_], kind: str) -> Any:
     """The column with missing values in these rows.
 
-    Integers become nullable ``Int64`` (or ``UInt64``) and booleans ``boolean``, so that no value loses digits; in an array,
-    where there is no such type, they become floating point.
+    Integers become nullable ``Int64`` (or ``UInt64``) and booleans ``boolean``, so that no value loses digits; in an
+    array, where there is no such type, they become floating point.
     """
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in "iub":

@@ -31,8 +31,9 @@ def log_interval(low: Array, high: Array) -> Array:
 def log_box(low: Array, high: Array, mean: Array, cov: Array) -> Array:
     """Log P(low < X < high) for rows of normal vectors with these means and one covariance.
 
-    Uncorrelated columns multiply. Two correlated ones are integrated piece by piece, good to ten digits in the tails too.
-    Three and four use the separation of variables of Genz (1992) with Gauss-Legendre nodes, good to about three digits.
+    Uncorrelated columns multiply. Two correlated ones are integrated piece by piece, good to ten digits in the tails
+    too. Three and four use the separation of variables of Genz (1992) with Gauss-Legendre nodes, good to about three
+    digits.
     """
     size = len(cov)
     sd = np.sqrt(np.maximum(np.diag(cov), 0.0))
@@ -78,8 +79,10 @@ def _pair(low: Array, high: Array, lower: Array) -> Array:
         half = np.diff(ends, axis=0) / 2
         x = (ends[:-1] + half)[:, None] + half[:, None] * _NODE[:, None]
         weight = np.log(half[:, None] * _WEIGHT[:, None])
-        second = log_interval((low[:, 1] - slope * x) / rest, (high[:, 1] - slope * x) / rest) if rest > 0 else np.where(
-            (low[:, 1] <= slope * x) & (slope * x <= high[:, 1]), 0.0, -np.inf)  # fmt: skip
+        if rest > 0:
+            second = log_interval((low[:, 1] - slope * x) / rest, (high[:, 1] - slope * x) / rest)
+        else:
+            second = np.where((low[:, 1] <= slope * x) & (slope * x <= high[:, 1]), 0.0, -np.inf)
         terms = weight - 0.5 * x**2 - 0.5 * np.log(2 * np.pi) + second
         return np.asarray(special.logsumexp(terms.reshape(-1, len(a)), axis=0))
 

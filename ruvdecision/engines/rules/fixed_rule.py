@@ -40,7 +40,7 @@ CHUNK = 200_000
 BLOCK = 500
 """Masks that are solved in one go, and kept in a checkpoint together."""
 LARGEST_PROBED = 500
-"""Files with more records than this do not have a callable rule tried for linearity, which takes one call per record."""
+"""In larger files a callable rule is not tried for linearity, which takes one call per record."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class FixedRule(BaseEngine):
     Parameters
     ----------
     method : {"auto", "exact", "simulate"}
-        "auto" is exact where the error is normal, as above. "exact" also integrates the error of linear rules and ranks on
-        records at hand, for normal noise with or without bounds and squared error (Duncan et al., section V); the
+        "auto" is exact where the error is normal, as above. "exact" also integrates the error of linear rules and ranks
+        on records at hand, for normal noise with or without bounds and squared error (Duncan et al., section V); the
         work for a rank in the middle grows as the square of the number of records.
 
-    A release that holds no value at all for the rule (everything suppressed) leaves the snooper without an estimate: U is
-    infinite. One that holds it only sometimes (a sample without the target's row) is refused, because an infinite
+    A release that holds no value at all for the rule (everything suppressed) leaves the snooper without an estimate: U
+    is infinite. One that holds it only sometimes (a sample without the target's row) is refused, because an infinite
     U would hide what the other releases give away.
     """
 
@@ -98,7 +98,7 @@ class FixedRule(BaseEngine):
         return None
 
     def pieces(self, problem: Problem) -> list[list[int]]:
-        """Blocks so large that what all masks of one share, the drawn records and the noise, is a small part of the work."""
+        """Blocks so large that what their masks share, the drawn records and the noise, is little work."""
         count = len(problem.masks)
         return [list(range(i, min(i + BLOCK, count))) for i in range(0, count, BLOCK)]
 
@@ -361,7 +361,7 @@ class _Work:
 
     @property
     def _plain(self) -> bool:
-        """Whether a release can be made without a frame; a function of one's own gets the kind of data that was given."""
+        """Whether a release needs no frame; a function of one's own gets the kind of data that was given."""
         return not isinstance(self.rule, Custom) or self.source.kind in ("vector", "matrix")
 
     def _asked(self, release: Array) -> Array:
@@ -416,7 +416,8 @@ def _check_scientist(user: Snooper, source: Source) -> None:
     )
     if not fits or user.target.terms[0].name != "mu":
         raise UnsupportedError(
-            "With data the population's parameters are not known; the exception is the released mean for Parameter('mu') under "
+            "With data the population's parameters are not known; the exception is the released mean for "
+            "Parameter('mu') under "
             "squared error (Duncan et al., eqs 13 and 14)",
             f"rule {user.estimator!r}, {user.target!r}, {user.loss!r}",
             "Ask for Average() or another function of the records, or use a NormalBelief without data",
