@@ -1,4 +1,4 @@
-"""Run the benchmarks and print one table of ratios: ``python -m benchmarks [WORD ...] [--quick] [--out benchmarks/RESULTS.md]``."""
+"""Run the benchmarks, print a table of ratios: ``python -m benchmarks [WORD ...] [--quick] [--out FILE]``."""
 
 from __future__ import annotations
 

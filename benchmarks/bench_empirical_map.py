@@ -36,7 +36,7 @@ def _masks(values):
 
 
 def _loop(data, releases):
-    """What a user would write: two fits, draws for the ellipsoid, a logistic regression and a nearest-neighbour search."""
+    """What a user would write: two fits, draws for the ellipsoid, a logistic regression, a search for neighbours."""
     import statsmodels.formula.api as smf
     from scipy import stats
     from sklearn.linear_model import LogisticRegression

@@ -17,7 +17,7 @@ Row = tuple[str, float, float, float, str]
 
 
 def files(n: int, p: int, noise: float = 0.16) -> tuple[np.ndarray, np.ndarray]:
-    """A normal file with correlation 0.3 and unit variances, and the same with noise of this share of its covariance."""
+    """A normal file with correlation 0.3 and unit variances, and the same with noise, a share of its covariance."""
     rng = np.random.default_rng(1)
     root = np.linalg.cholesky(0.3 + 0.7 * np.eye(p))
     x = rng.standard_normal((n, p)) @ root.T

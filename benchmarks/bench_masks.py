@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import race
+from ruvdecision.masks import Clip
 from ruvdecision.masks.microaggregate import Microaggregate
 from ruvdecision.masks.noise import Noise
 from ruvdecision.masks.rankswap import RankSwap
@@ -41,7 +42,7 @@ def run(large: bool = False) -> Iterator[Row]:
         yield f"Microaggregate(size=3, by={by!r}), n=100,000, p=6 / its sorts", ours, theirs, ours / theirs, "<= 3"
     ours, theirs = race(lambda: Resample(times=3).release(y, 1), lambda: plain_resample(y, 3, 1), rounds=3)
     yield "Resample(times=3), n=100,000, p=6 / sorting bootstrap samples", ours, theirs, ours / theirs, ""
-    for noise in (Noise(sd=1), Noise(share=0.16), Noise(sd=1, lower=0)):
+    for noise in (Noise(sd=1), Noise(share=0.16), Noise(sd=1) | Clip(lower=0)):
         ours, theirs = race(
             lambda noise=noise: noise.release(y, 1), lambda: np.random.default_rng(1).standard_normal(y.shape), rounds=3
         )

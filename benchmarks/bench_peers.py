@@ -1,4 +1,4 @@
-"""Measures against SDMetrics, SynthEval, anonymeter, recordlinkage and scipy: the numbers must agree before the clocks are compared.
+"""Measures against SDMetrics, SynthEval, anonymeter, recordlinkage and scipy; numbers agree before clocks count.
 
 Every ratio is theirs / ours, so that below one we lose. Where a peer computes another quantity than ours the row says
 "other quantity": the task is the same, the number is not, and the ratio tells what an answer to the same question

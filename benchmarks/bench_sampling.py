@@ -1,4 +1,4 @@
-"""Sampled maps against the loop that a user would write: rebuild the model and call ``pm.sample`` at every noise level."""
+"""Sampled maps against the loop that a user would write: a new model and ``pm.sample`` at every noise level."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def lognormal_loop(y: Any, sd: float, seed: int) -> tuple[float, float]:
 
 
 def grid(points: int = POINTS) -> list[Noise]:
-    """Noise over two decades, up to somewhat more than the spread of the records; beyond it 4,000 draws do not know risk to 1 %."""
+    """Noise over two decades; with more of it 4,000 draws do not know the risk to 1 %."""
     return [Noise(sd=float(s)) for s in np.geomspace(0.02, 2.0, points)]
 
 
@@ -153,7 +153,7 @@ def timed(function: Any) -> tuple[float, Any]:
 
 
 def timed_loop(loop: Any, x: Any, rumap: Any, tolerance: float = 0.1) -> float:
-    """The loop at four levels, scaled to the whole grid; it sees the map's own releases, and its numbers must be the map's."""
+    """The loop at four levels, scaled to the whole grid; same releases as the map, and the same numbers."""
     import logging
     import warnings
 

@@ -30,8 +30,10 @@ def _masks(values):
     masks = []
     for v in range(values):
         masks += [
-            ruv.Noise(share=0.05 + 0.05 * v), ruv.MultiplicativeNoise(sd=0.02 + 0.02 * v), ruv.RankSwap(within=0.02 + 0.02 * v),
-            ruv.Resample(times=2 + v), ruv.Swap(rate=0.05 + 0.05 * v, columns="y"), ruv.Noise(share=0.05 + 0.05 * v) | ruv.Round(base=0.5),
+            ruv.Noise(share=0.05 + 0.05 * v), ruv.MultiplicativeNoise(sd=0.02 + 0.02 * v),
+            ruv.RankSwap(within=0.02 + 0.02 * v),
+            ruv.Resample(times=2 + v), ruv.Swap(rate=0.05 + 0.05 * v, columns="y"),
+            ruv.Noise(share=0.05 + 0.05 * v) | ruv.Round(base=0.5),
             ruv.Microaggregate(size=3 + v, by="each"), ruv.Microaggregate(size=3 + v, by="pc1"),
         ]  # fmt: skip
     return masks

@@ -9,7 +9,7 @@ import numpy as np
 
 from ruvdecision.beliefs import NormalBelief
 from ruvdecision.evaluate import evaluate
-from ruvdecision.masks import Noise
+from ruvdecision.masks import Clip, Noise
 from ruvdecision.scenarios import additive_noise, empirical
 from ruvdecision.targets import Maximum, Parameter
 from ruvdecision.users.user import Snooper
@@ -81,7 +81,7 @@ def run():
     assert np.median(gap) < 0.2 and np.allclose(rumap.utility[:20], utilities, rtol=0.2)
     yield "double loop / empirical map, 20 variances x 200 x 6 targets x 2 states", ours, theirs, theirs / ours, ">= 20"
 
-    masks = [Noise(variance=float(v), lower=0) for v in grid]
+    masks = [Noise(variance=float(v)) | Clip(lower=0) for v in grid]
     users = {"intruder": Snooper("max", Maximum()), "scientist": Snooper("mean", Parameter("mu"))}
     general = best(lambda: evaluate(masks, data=x, seed=1, **users), rounds=3)
     yield "double loop / the same by evaluate with two Snoopers, one target", general, theirs, theirs / general, ""

@@ -225,7 +225,7 @@ CASES: dict[str, Case] = {
     "dominated": doubtful(lambda m: ruv.decide.dominated(m), order="releases^2", releases=2.0, most_releases=20_000),
     # -- masks -----------------------------------------------------------------------------------------
     "Noise": mask(lambda v, c: ruv.Noise(share=0.16, columns=v)),
-    "Noise, moments kept": mask(lambda v, c: ruv.Noise(share=0.16, columns=v, keep_moments=True), order="n p^2", p=2.0),
+    "Noise, moments kept": mask(lambda v, c: ruv.masks.MomentNoise(share=0.16, columns=v), order="n p^2", p=2.0),
     "MultiplicativeNoise": mask(lambda v, c: ruv.MultiplicativeNoise(sd=0.1, columns=v)),
     "RankSwap": mask(lambda v, c: ruv.RankSwap(within=0.05, columns=v), order="n log n p", n=LOG),
     "Resample": mask(lambda v, c: ruv.Resample(times=3, columns=v), order="n log n p", n=LOG),

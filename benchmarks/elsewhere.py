@@ -32,7 +32,7 @@ def anonymeter(original: pd.DataFrame, released: pd.DataFrame, attacks: int) -> 
 
 
 def rscript(original: pd.DataFrame, released: pd.DataFrame) -> dict[str, Any] | str:
-    """Seconds and value of each of R's tasks by name, and ``packages``, those that are installed; or why there are none."""
+    """Seconds and value of each of R's tasks by name, and the installed ``packages``; or why there are none."""
     program = shutil.which("Rscript")
     if program is None:
         return f"R is {ABSENT}"

@@ -1,4 +1,4 @@
-"""How time and memory grow: the exponent that a straight line through logarithms shows, beside the one that is promised."""
+"""How time and memory grow: the exponent that a line through logarithms shows, and the one that is promised."""
 
 from __future__ import annotations
 

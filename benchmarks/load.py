@@ -27,7 +27,9 @@ GROWTH: dict[str, dict[str, tuple[list[int], Size]]] = {
         "choose, with errors", "frontier of four columns",
     )},
     "dominated": {"releases": ([2_000, 4_000, 8_000, 16_000], (0, 0, 0))},
-    "measure with replicates": {"releases": ([25, 50, 100, 200], (2_000, 10, 0)), "n": ([3_000, 10_000, 30_000, 100_000], (0, 10, 5))},
+    "measure with replicates": {
+        "releases": ([25, 50, 100, 200], (2_000, 10, 0)), "n": ([3_000, 10_000, 30_000, 100_000], (0, 10, 5)),
+    },
     **{c: {"n": ([30_000, 100_000, 300_000, 1_000_000], (0, 10, 1)), "p": ([5, 10, 20, 40], (50_000, 0, 1))} for c in (
         "Noise", "RankSwap", "Microaggregate, each", "Propensity", "NormalKL", "IntervalOverlap", "Marginals",
     )},
@@ -73,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def load(names: Sequence[str], shrink: int, limit: float) -> Any:
-    """Each case at its full size; a case that promises fewer records than the file has runs at as many as it promises."""
+    """Each case at its full size, or with as many records as it promises, if these are fewer."""
     for name in names:
         case = CASES[name]
         if case.kind == "map":

@@ -93,7 +93,8 @@ def machine() -> dict[str, Any]:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
     return {
-        "python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}", "processor": _processor(),
+        "python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
         "cores": os.cpu_count(), "memory": memory, "load": load, "versions": versions,
     }  # fmt: skip
 
@@ -139,7 +140,10 @@ def compose(table: dict[str, Any] | None, load: dict[str, Any] | None) -> str:
 def _about(name: str, half: dict[str, Any]) -> str:
     m = half["machine"]
     versions = ", ".join(f"{k} {v}" for k, v in m["versions"].items())
-    text = f"**The {name}**: {m['processor'] or m['system']}, {m['cores']} cores, {m['memory'] / 2**30:.0f} GiB, Python {m['python']}; "
+    text = (
+        f"**The {name}**: {m['processor'] or m['system']}, {m['cores']} cores, {m['memory'] / 2**30:.0f} GiB, "
+        f"Python {m['python']}; "
+    )
     text += f"{versions}."
     text += f" It took {half['seconds'] / 60:.0f} minutes; the machine's load average was {m['load']:.1f} at its end."
     text += " **Quick run: small sizes, the numbers say little.**" if half["quick"] else ""

@@ -1,4 +1,4 @@
-"""anonymeter's attacks, timed in its own environment: ``python peer_anonymeter.py ATTACKS ORIGINAL.csv RELEASED.csv`` prints JSON.
+"""anonymeter's attacks, timed in its own environment: ``peer_anonymeter.py ATTACKS ORIGINAL RELEASED``, as JSON.
 
 It imports nothing of ours. One job, because ours has one thread.
 """

@@ -73,7 +73,10 @@ def notes(result):
     curve = {m: scenarios(n, s2, p, m) for m in METHODS}
     printed = settings == PAPER
     if not printed:
-        yield "The paper's numbers are for n = 200, variance 1 and p = 0.99; these settings differ, so only ours are shown."
+        yield (
+            "The paper's numbers are for n = 200, variance 1 and p = 0.99; these settings differ, so only ours are "
+            "shown."
+        )
     say = (lambda text: f" Paper: {text}.") if printed else lambda text: ""
 
     row = curve["paper"]["record"]
@@ -100,14 +103,21 @@ def notes(result):
         f"The paper prints the fraction the other way up, {(n - 1) / (n + 1) * s2:.4f}."
     )
     inside = Curve(n=n, variance=s2, knowledge="sample", method="exact")
-    yield f"  If the target is in the sample (the mean contains it) it is {_meet(row, inside)}, the population variance itself."
+    yield (
+        f"  If the target is in the sample (the mean contains it) it is {_meet(row, inside)}, the population "
+        "variance itself."
+    )
 
     for method, word in (("paper", "eq. 8"), ("exact", "exact"), ("bayes", "Bayes")):
         risks = ", ".join(f"{float(curve[method]['percentile'].risk(v * s2)):.4f}" for v in (0.0, 0.21, 1.0))
         yield f"Figure 3, percentile {p:g}, {word}: risk {risks} at noise variance 0, .21, 1 (times s2)."
     printed_p = curve["paper"]["percentile"]
     yield f"  Eq. 8 meets eq. 4 at noise variance {_meet(printed_p, row)} and eq. 2 at {_meet(printed_p, open_)}."
-    yield "  The Bayes snooper knows the population variance: a percentile is then as well known as the mean, and risk equals utility."
+    yield (
+        "  The Bayes snooper knows the population variance: a percentile is then as well known as the mean, and "
+        "risk "
+        "equals utility."
+    )
 
     constants, moments = extreme_constants(n), normal_moments(n, n)
     yield (

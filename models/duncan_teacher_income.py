@@ -65,7 +65,7 @@ def incomes(n=177):
 
 
 def study(replicates=200, seed=177, points=20, n=177):
-    """Maps of figures 5, 6 and 7, and of all six targets, for noise variances from 5 to 100 % of the sample variance."""
+    """Maps of figures 5, 6 and 7, and of all six targets; noise variances are 5 to 100 % of the sample variance."""
     x = incomes(n)
     grid = np.linspace(0.05, 1.0, points) * x.var(ddof=1)
     options = {"replicates": replicates, "seed": seed, "method": BOTH}

@@ -45,7 +45,10 @@ def belief(sizes=SIZES, mean=50.0, spread=10.0):
             pm.Normal("x", means[area[:n]], sigma, dims="record")
         return model
 
-    words = f"records of {len(sizes)} areas to be normal around area means, those normal around a common mean, both spreads unknown"
+    words = (
+        f"records of {len(sizes)} areas to be normal around area means, those normal around a common mean, both "
+        "spreads unknown"
+    )
     return PyMCBelief(survey, name=words)
 
 
@@ -57,7 +60,7 @@ def records(sizes=SIZES, mean=50.0, between=6.0, within=8.0, seed=33):
 
 
 def study(sizes=SIZES, points=5, draws=1000, tune=500, chains=4, seed=33, executor=None, checkpoint=None):
-    """Noise from a fifth to three times the spread within areas, and thresholds from just below the target's value down to the middle."""
+    """Noise from a fifth to three times the sd within areas; thresholds from the target's value down to the middle."""
     sizes = tuple(int(s) for s in sizes)
     if len(sizes) < 2 or min(sizes) < 1:
         raise ruv.InputError(
@@ -95,7 +98,10 @@ def figure(rumap, max_risk=None):
 def notes(rumap):
     """Which technique serves better at the same risk, and how the numbers were got."""
     n, size = sum(rumap.attrs["sizes"]), rumap.attrs["sizes"][rumap.attrs["target_area"]]
-    yield f"{n} records in {len(rumap.attrs['sizes'])} areas; the target is the largest of the {size} records of the smallest area."
+    yield (
+        f"{n} records in {len(rumap.attrs['sizes'])} areas; the target is the largest of the {size} records of the "
+        "smallest area."
+    )
     for technique in ("Noise", "Topcode"):
         own = rumap.select(technique=technique)
         allowed = np.flatnonzero(own.risk <= MAX_RISK)
@@ -107,7 +113,9 @@ def notes(rumap):
                 f"{own.risk_error[best]:.4f}, utility {own.utility[best]:.4f} ± {own.utility_error[best]:.4f}."
             )
         else:
-            yield f"{technique}: no release of the grid has risk at most {MAX_RISK:g}; the least is {own.risk.min():.4f}."
+            yield (
+                f"{technique}: no release of the grid has risk at most {MAX_RISK:g}; the least is {own.risk.min():.4f}."
+            )
     coded = rumap.select(technique="Topcode")
     above = [k for k, t in zip(rumap.attrs["hidden"], rumap.techniques, strict=True) if t == "Topcode"]
     yield (

@@ -117,7 +117,10 @@ def notes(maps):
     second = "linkage" if ours == "fellegi_sunter" else "fellegi_sunter"
     for name, m in maps.items():
         found = set(m.frontier().releases)
-        yield f"Frontier by {name} and {ours}: {_listed(found)}. Paper: {_listed(PAPER[name])}. {_difference(found, PAPER[name])}"
+        yield (
+            f"Frontier by {name} and {ours}: {_listed(found)}. Paper: {_listed(PAPER[name])}. "
+            f"{_difference(found, PAPER[name])}"
+        )
         yield f"  By {name} and {second}: {_listed(set(m.with_risk(second).frontier().releases))}."
         yield f"  'Micm(3,7), Micm(p,3) and Resamp(3) can be ignored': {_verdict(not found & IGNORED)} here."
     for name, m in maps.items():

@@ -216,10 +216,17 @@ def notes(maps):
     first = next(iter(maps.values()))
     n, replicates = first.attrs["n"], first.attrs["replicates"]
     if n != PAPER_N:
-        yield f"n = {n}: all but KL of Noise, Micp and Micz depend on n, so only those are compared; --set n={PAPER_N} compares all."
+        yield (
+            f"n = {n}: all but KL of Noise, Micp and Micz depend on n, so only those are compared; --set "
+            f"n={PAPER_N} "
+            "compares all."
+        )
     if replicates < 2:
         yield "One data set: there is no standard error, so the marks compare printed digits only."
-    yield "Ours (paper's); = agrees within Monte Carlo error and rounding, ! does not. The risk is never comparable: see below."
+    yield (
+        "Ours (paper's); = agrees within Monte Carlo error and rounding, ! does not. The risk is never comparable: "
+        "see below."
+    )
     agreed = {m: [] for m in MEASURES}
     for (kind, p), printed in PRINTED.items():
         rumap = maps[f"{kind} {p}"]
@@ -249,7 +256,11 @@ def notes(maps):
     found = table_3(PRINTED)
     same = sum(a == b for name in TABLE_3 for a, b in zip(found[name], TABLE_3[name], strict=True))
     totals = [sum(column) for column in zip(*found.values(), strict=True)]
-    yield f"Table 3 from the printed Tables 1 and 2: {same} of 40 cells agree; totals {totals}, where the paper prints 21, 20, 31, 20, 30."
+    yield (
+        f"Table 3 from the printed Tables 1 and 2: {same} of 40 cells agree; totals {totals}, where the paper "
+        "prints "
+        "21, 20, 31, 20, 30."
+    )
     ours = table_3(
         {
             cell: np.stack([maps[f"{cell[0]} {cell[1]}"].columns[c] for c in (*MEASURES, "linkage")], axis=1)

@@ -36,7 +36,7 @@ CURVES = {
 
 
 def belief(typical=20_000.0):
-    """Lognormal incomes: the median within a factor of 7 or so of ``typical``, the spread of logarithms of order one."""
+    """Lognormal incomes: the median within a factor of 7 or so of ``typical``, logarithms with sd of order one."""
 
     def lognormal(n):
         import pymc as pm
@@ -48,12 +48,15 @@ def belief(typical=20_000.0):
             pm.LogNormal("x", mu, sigma, shape=n)
         return model
 
-    words = f"incomes to be lognormal, log median normal around log {typical:,.0f} with sd 1, spread half-normal with scale 1"
+    words = (
+        f"incomes to be lognormal, log median normal around log {typical:,.0f} with sd 1, spread half-normal with "
+        "scale 1"
+    )
     return PyMCBelief(lognormal, name=words)
 
 
 def records(source="teachers", n=177, seed=177):
-    """The incomes: ``"teachers"`` has Table 1 of Duncan et al., ``"drawn"`` is a lognormal sample with median 17,000 and spread 0.6."""
+    """The incomes: ``"teachers"`` has Table 1 of Duncan et al., ``"drawn"`` is lognormal, median 17,000, log sd 0.6."""
     if source == "teachers":
         from duncan_teacher_income import incomes
 
@@ -84,7 +87,10 @@ def study(
     """
     x = records(source, n, seed)
     top = int(np.argmax(x))
-    masks = [ruv.Noise(variance=float(f"{v:.3g}"), lower=0) for v in np.linspace(0.05, 1.0, points) * x.var(ddof=1)]
+    masks = [
+        ruv.Noise(variance=float(f"{v:.3g}")) | ruv.masks.Clip(lower=0)
+        for v in np.linspace(0.05, 1.0, points) * x.var(ddof=1)
+    ]
     common, loss = belief(), ruv.Absolute()
     scientist = ruv.User(common, ruv.Parameter("median"), loss, name="The scientist")
     few = Sampling(draws=draws, tune=tune, chains=chains)

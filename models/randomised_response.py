@@ -117,7 +117,7 @@ def given(release, a, b, stay, row=0):
 
 
 def study(n=100, a=2.0, b=6.0, points=9, draws=1000, tune=500, chains=4, seed=1965, executor=None, checkpoint=None):
-    """Three maps over the chance that an answer is kept: expected U, and U given one drawn file's releases, exact and sampled."""
+    """Three maps over the chance that an answer is kept: expected U, and U given releases, exact and sampled."""
     if n < 2:
         raise ruv.InputError("n must be at least 2", n, "One respondent and somebody to hide among")
     common = belief(n, a, b)
@@ -257,7 +257,11 @@ def notes(result):
     sampled = result["sampled"]
     surprised = int(np.sum(result["given the release"].risk < 0))
     if surprised:
-        yield f"After {surprised} of these releases the intruder is less sure than before; on average over releases he never is."
+        yield (
+            f"After {surprised} of these releases the intruder is less sure than before; on average over releases "
+            "he "
+            "never is."
+        )
     for role in ("intruder", "scientist"):
         share = getattr(sampled, role).error / getattr(sampled, f"{role}_uncertainty")
         yield f"The {role}'s relative standard errors: {share.min():.3%} to {share.max():.2%}."

@@ -60,10 +60,19 @@ def notes(rumap: ruv.RUMap) -> Iterator[str]:
     frame = rumap.to_dataframe().set_index("release")
     ours = float(frame.loc[str(ruv.SuppressCells()), "scientist_uncertainty"])
     log_prior = float(belief.log_count().value)
-    yield f"Before any release: the paper's M is C(261, 3) = 2929290, log M = 14.8903; we count {belief.count()}, log M = {log_prior:.4f}."
-    yield f"All cells suppressed, margins published: the paper says M(S) = 114, U_S = log 114 = 4.736198; we count {after.count()}"
+    yield (
+        f"Before any release: the paper's M is C(261, 3) = 2929290, log M = 14.8903; we count {belief.count()}, log "
+        f"M = {log_prior:.4f}."
+    )
+    yield (
+        "All cells suppressed, margins published: the paper says M(S) = 114, U_S = log 114 = 4.736198; we count "
+        f"{after.count()}"
+    )
     yield f"  by {after.method}, and with the chosen weights U_S = {ours:.6f}."
-    yield f"The intruder then knows cell (0, 0) to lie in {low} to {high}; equally likely values have variance {(114**2 - 1) / 12:.2f}."
+    yield (
+        f"The intruder then knows cell (0, 0) to lie in {low} to {high}; equally likely values have variance "
+        f"{(114**2 - 1) / 12:.2f}."
+    )
     yield "The paper's table is lost; two cells of a one-way table that add up to 113 would give 114 as well."
     yield "One cell suppressed beside published margins protects nothing: it follows by subtraction."
 

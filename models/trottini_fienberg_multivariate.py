@@ -81,7 +81,11 @@ def notes(panel):
     if next(iter(panel.values())).intruder_uncertainty[1] != _u_average():
         yield "The paper's numbers are for n = 20; these settings differ, so none are compared."
         return
-    yield f"Critical ratio z2/z1: {critical_ratio():.9f}. The paper's rule (27) compares with w2/w1 = 3, its limit for many records."
+    yield (
+        f"Critical ratio z2/z1: {critical_ratio():.9f}. The paper's rule (27) compares with w2/w1 = 3, its limit "
+        "for "
+        "many records."
+    )
     for t in (0.15, 0.12, 0.10):
         one, two = (_alone(j, t) for j in (0, 1))
         yield f"Risk {t:g} needs l1 = {one.parameters['l1']:.10g} alone or l2 = {two.parameters['l2']:.10g} alone."

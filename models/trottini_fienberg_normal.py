@@ -55,7 +55,11 @@ def notes(rumap):
     """The paper's numbers beside ours."""
     s = {name: rumap.attrs[name] for name in PAPER}
     if s != PAPER:
-        yield "The paper's numbers are for n = 10, variance 2 and prior variance 5; these settings differ, so none are compared."
+        yield (
+            "The paper's numbers are for n = 10, variance 2 and prior variance 5; these settings differ, so none "
+            "are "
+            "compared."
+        )
         return
     intruder, scientist = users(**s)
     n, s2 = s["n"], s["variance"]
@@ -67,7 +71,10 @@ def notes(rumap):
         return ruv.optimise(family, intruder=intruder, scientist=scientist, max_risk=0.5)
 
     none, mean = row(ruv.Suppress()), row(average)
-    yield f"M0, suppression: risk {none.risk:.4f}, utility {none.utility:.4f}. Paper: 1/(s2 + f2) = 0.1429 and 1/f2 = 0.2."
+    yield (
+        f"M0, suppression: risk {none.risk:.4f}, utility {none.utility:.4f}. Paper: 1/(s2 + f2) = 0.1429 and 1/f2 = "
+        "0.2."
+    )
     yield (
         f"M1, the average: risk {mean.risk:.4f}, utility {mean.utility:.4f}. The paper prints the risk as (1/n)/((n-1) "
         "s2) = 0.0056, a misprint for n/((n-1) s2) = 0.5556."
@@ -75,7 +82,10 @@ def notes(rumap):
     found = best(lambda variance: ruv.Noise(variance=variance) | average)
     v = found.parameters["variance"]
     printed, literal = row(ruv.Noise(variance=2.081) | average), row(ruv.Noise(sd=2.081) | average)
-    yield f"M2 at risk 0.5: noise variance {v:.6g} (sd {np.sqrt(v):.8g}), utility {found.utility:.10g}. Paper: r = 2.081, utility 2.65."
+    yield (
+        f"M2 at risk 0.5: noise variance {v:.6g} (sd {np.sqrt(v):.8g}), utility {found.utility:.10g}. Paper: r = "
+        "2.081, utility 2.65."
+    )
     yield (
         f"  The paper's 2.081 is the variance on a grid: variance 2.081 has risk {printed.risk:.8f} and utility "
         f"{printed.utility:.8f}; "
@@ -101,7 +111,9 @@ def notes(rumap):
         )
     yield "  So (i) holds for a known group and is a tie in mean U for an unknown one."
     two = best(lambda variance: ruv.Noise(variance=variance) | ruv.Microaggregate(groups=2))
-    yield f"Noise and two known groups at risk 0.5: variance {two.parameters['variance']:.9g}, utility {two.utility:.9g}."
+    yield (
+        f"Noise and two known groups at risk 0.5: variance {two.parameters['variance']:.9g}, utility {two.utility:.9g}."
+    )
     for g in (2, 5):
         u = s2 * float(np.mean(group_variances([n // g] * g)))
         yield (

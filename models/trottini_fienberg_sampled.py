@@ -59,7 +59,7 @@ def study(
     executor=None,
     checkpoint=None,
 ):
-    """Suppression, the average, noise and then the average, and noise alone: exact on a fine grid, sampled at ``points`` of it."""
+    """Suppression, average, noise and average, noise alone: exact on a fine grid, sampled at ``points`` of it."""
     exact, sampled = beliefs(n, variance, prior_variance)
     marks = [float(f"{v:.2g}") for v in np.geomspace(0.2, largest, points)]
     if variance == 2.0 and prior_variance == 5.0 and n == 10:
@@ -177,7 +177,11 @@ def notes(result):
     for role, j in (("intruder", 0), ("scientist", 1)):
         share = getattr(sampled, role).error / getattr(sampled, f"{role}_uncertainty")
         typical = np.sqrt(np.mean(gaps[:, j] ** 2))
-        yield f"The {role}: relative standard errors from {share.min():.3%} to {share.max():.2%}, root mean square gap {typical:.2f}."
+        yield (
+            f"The {role}: relative standard errors from {share.min():.3%} to {share.max():.2%}, root mean square "
+            "gap "
+            f"{typical:.2f}."
+        )
     for route in dict.fromkeys(sampled.columns["intruder_route"].tolist()):
         own = [
             r

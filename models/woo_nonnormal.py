@@ -24,7 +24,7 @@ PAPER_N = 10_000
 MASKS = {
     "Syn": ruv.Synthesize(moments="exact"),
     "Micz03": ruv.Microaggregate(size=3, by="zscore"),
-    "Micz03+Noise": ruv.Microaggregate(size=3, by="zscore") | ruv.Noise(matching_residuals=True),
+    "Micz03+Noise": ruv.Microaggregate(size=3, by="zscore") | ruv.masks.ResidualNoise(),
     "Rank": ruv.RankSwap(within=0.15),
     "Resampling": ruv.Resample(times=3),
 }
@@ -192,7 +192,7 @@ def study(n=4000, seed=1, separable="share", executor=None, checkpoint=None):
 
 
 def cell(structure, n, seed, separable, executor=None, checkpoint=None):
-    """The map of one kind of data: linkage as risk, the modified logistic model, which the paper likes best, as utility."""
+    """The map of one kind of data: linkage as risk; as utility the modified logistic model, the paper's favourite."""
     records, masking = np.random.SeedSequence(seed).spawn(2)
     data = draw(structure, n, np.random.default_rng(records))
     measures = utilities(n, separable)
@@ -279,7 +279,7 @@ CLAIMS = [
 
 
 def check(tables):
-    """How often each claim holds: (words, kinds of data, held, of) from a mapping of structures to measures by masks."""
+    """How often each claim holds: (words, kinds of data, held, of) from structures' measures by masks."""
     results = []
     for words, structures, measures, holds in CLAIMS:
         rows = [tables[s][MEASURES.index(m)] for s in structures for m in measures]

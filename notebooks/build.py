@@ -78,7 +78,7 @@ def pictures(cell: Any) -> list[Any]:
 
 
 def tidy(notebook: Any) -> Any:
-    """Leave what a reader needs: small pictures with their alt texts, no times, no counters that differ between runs."""
+    """Leave what a reader needs: small pictures with alt texts, no times, no counters that differ between runs."""
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         for output in pictures(cell):

@@ -145,7 +145,8 @@ def evaluate(
             tell=lambda part, *note: bar.tell(share * part, *note),
         )
         notes: tuple[str, ...] = ()
-        if len(done) < len(candidates):
+        stopped = len(done) < len(candidates)
+        if stopped:
             notes = (f"Stopped before the end: {len(done)} of {len(candidates)} releases were finished.",)
             candidates = Batch(candidates[i] for i in done)
         if empirical is not None:
@@ -156,9 +157,10 @@ def evaluate(
             if empirical.apply(
                 candidates, replicates or 1, root, tell=lambda part: bar.tell(share + (1 - share) * part), **places
             ):
+                stopped = True
                 notes += ("Stopped before the end: some measures are missing.",)
     first, second = solved
-    if data is None and any(word.startswith(("sampling", "quadrature")) for s in solved for word in set(s.engine)):
+    if data is None and any(s.planned for s in solved):
         notes += (
             "Planned before any data: the records were drawn from the belief, and the uncertainties averaged over such "
             "files.",
@@ -187,7 +189,7 @@ def evaluate(
             "data": "given" if data is not None else "none",
             **({} if data is None else fingerprint_attr(data)),
             **{role.name: role.describe() for role in roles},
-            **({"partial": "yes"} if notes and notes[0].startswith("Stopped") else {}),
+            **({"partial": "yes"} if stopped else {}),
             **({} if empirical is None else empirical.describe()),
         },
     )
@@ -209,7 +211,7 @@ def posterior(user: User, mask: Mask, release: Any = None, *, engine: Engine | s
     if not isinstance(user, (User, Snooper)):
         raise InputError("A posterior is a User's", user, "Write ruv.User(belief, ruv.Record(0), ruv.Quadratic())")
     check_mask("mask", mask)
-    return pick(engine, user, [mask], None).posterior(user, mask, release)  # type: ignore[no-any-return]
+    return pick(engine, user, [mask], None).posterior(user, mask, release)
 
 
 def check_masks(masks: Sequence[Mask] | Mask) -> Batch:

@@ -228,26 +228,13 @@ class Solution(NamedTuple):
 
 @runtime_checkable
 class Engine(Protocol):
-    """How posteriors are computed."""
+    """How posteriors are computed; `engines.BaseEngine` has all that follows from this."""
 
     @property
     def name(self) -> str: ...
 
-    def refuses(self, user: Any, masks: Sequence[Any], data: Any = None) -> str | None:
-        """None if the engine can do it; otherwise why not and what can."""
-        ...
-
-    def solve(
-        self,
-        user: Any,
-        masks: Sequence[Any],
-        *,
-        data: Any = None,
-        replicates: int | None = None,
-        seed: np.random.SeedSequence | None = None,
-        tell: Callable[[float], None] | None = None,
-    ) -> Solution:
-        """Uncertainty of the user after each mask. ``tell`` is told the share of the work that is done."""
+    def plan(self, problem: Any) -> Any:
+        """A plan for a problem, or a refusal that says why there is none and what can be used instead."""
         ...
 
     def posterior(self, user: Any, mask: Any, release: Any = None) -> Posterior:

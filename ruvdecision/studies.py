@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import io
 import math
 import re
 import sys
@@ -114,15 +113,13 @@ class Outcome:
 
     def picture(self, max_risk: float | None = None) -> bytes | None:
         """The study's own picture as a PNG image, or None."""
+        from .plots.theme import as_png
+
         figure = self.figure(max_risk)
         if figure is None:
             return None
-        buffer = io.BytesIO()
         with _inside(self.study, "figure"):
-            figure.savefig(buffer, format="png", dpi=150, bbox_inches="tight")
-        if "matplotlib.pyplot" in sys.modules:
-            sys.modules["matplotlib.pyplot"].close(figure)  # pyplot keeps every figure alive
-        return buffer.getvalue()
+            return as_png(figure, dpi=150)
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ def scaled(x: Any) -> Any:
     return 0.1 * abs(x)
 
 
-def above(x: Any) -> Any:
-    """Whether a value is large."""
-    return x > 3
+def doubled(x: Any) -> Any:
+    """A variance that is twice as large for large values."""
+    return 1.0 + (x > 3)
 
 
 #: Variants of each mask's options, beside its example. Columns are named by position, so that they fit every file.
@@ -34,18 +34,18 @@ OPTIONS: dict[str, list[masks.Mask]] = {
         ruv.Noise(variance=1.0, columns=[0]),
         ruv.Noise(covariance=np.eye(3) + 0.5),
         ruv.Noise(share=0.16),
-        ruv.Noise(share=0.16, keep_moments=True),
         ruv.Noise(variance=1.0, common=True),
         ruv.Noise(sd=1.0, kind="laplace"),
         ruv.Noise(sd=1.0, kind="t", df=5),
         ruv.Noise(sd=1.0, kind="mixture"),
         ruv.Noise(sd=1.0, kind="mixture", weights=[0.25, 0.75], centres=[-0.9, 0.3]),
-        ruv.Noise(sd=1.0, lower=0.0, upper=4.0),
-        ruv.Noise(variance=1.0, where=above, times=2),
-        ruv.Noise(variance=1.0, where=[True, False] * 6, times=2),
-        ruv.Noise(variance=1.0, keep_moments=True),
-        ruv.Microaggregate(size=3, by="zscore") | ruv.Noise(matching_residuals=True),
+        ruv.Noise(sd=1.0) | masks.Clip(lower=0.0, upper=4.0),
+        ruv.Noise(variance=doubled),
+        ruv.Noise(variance=[2.0, 1.0] * 6),
     ],
+    "MomentNoise": [masks.MomentNoise(share=0.16), masks.MomentNoise(variance=1.0)],
+    "ResidualNoise": [ruv.Microaggregate(size=3, by="zscore") | masks.ResidualNoise()],
+    "Clip": [masks.Clip(lower=0.0, upper=4.0), masks.Clip(upper=[1.0, 2.0, 3.0]), masks.Clip(lower=2.0, columns=[0])],
     "MultiplicativeNoise": [
         ruv.MultiplicativeNoise(sd=0.0),
         ruv.MultiplicativeNoise(sd=0.2, kind="lognormal"),
@@ -57,6 +57,7 @@ OPTIONS: dict[str, list[masks.Mask]] = {
     "Microaggregate": [
         ruv.Microaggregate(groups=1),
         ruv.Microaggregate(size=3),
+        ruv.Microaggregate(size=3, by="rows"),
         ruv.Microaggregate(groups=[0, 1, 2] * 4),
         *(ruv.Microaggregate(size=3, by=by) for by in ("each", "zscore", "pc1", "mdav")),
         *(ruv.Microaggregate(groups=2, by=by) for by in ("each", "zscore", "pc1")),
@@ -64,7 +65,7 @@ OPTIONS: dict[str, list[masks.Mask]] = {
         ruv.Microaggregate(size=2, by="pc1", standardise=False),
         ruv.Microaggregate(size=2, by="mdav", block=2),
         ruv.Microaggregate(size=3, by="each", centre="median"),
-        ruv.Microaggregate(size=3, centre="median"),
+        ruv.Microaggregate(size=3, by="rows", centre="median"),
         ruv.Microaggregate(size=1, by="mdav", within=[0]),
         ruv.Microaggregate(size=2, by="each", columns=[0]),
     ],

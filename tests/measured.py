@@ -265,3 +265,14 @@ RELEASES: dict[str, Callable[[Any], Any]] = {
     "an infinite column": lambda data: column(data, np.inf),
     "a column of text": lambda data: column(data, "x"),
 }
+
+
+MANY = 77
+# The mean of 77 of these is off by a rounding error, so that a plain standard deviation is not zero.
+AWKWARD = [0.1, 1 / 3, 100_000.1]
+
+
+def two_columns(seed: int = 0) -> pd.DataFrame:
+    """Normal columns c and x."""
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({"c": rng.normal(size=MANY), "x": rng.normal(size=MANY)})

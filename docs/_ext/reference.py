@@ -71,7 +71,7 @@ ROOMS = ("masks", "posteriors", "channels", "users", "engines", "measures", "dec
 
 
 def public_names() -> dict[str, Any]:
-    """Every public name as one writes it behind ``ruv.``, and what it stands for; a name at the top stands there alone."""
+    """Every public name as one writes it after ``ruv.``, and what it stands for; top names are listed once."""
     package = importlib.import_module("ruvdecision")
     found = {name: getattr(package, name) for name in package.__all__ if not name.startswith("_")}
     top = {id(thing) for thing in found.values()}
@@ -126,7 +126,7 @@ def page(chapter: str, names: list[tuple[str, Any]]) -> str:
 
 
 def write(app: Sphinx) -> None:
-    """Write the pages before Sphinx reads them; a page that has not changed is left alone, and so is not built again."""
+    """Write the pages before Sphinx reads them; unchanged pages are not written, and so not built again."""
     folder = Path(app.srcdir) / "reference"
     folder.mkdir(exist_ok=True)
     for chapter, names in chapters().items():

@@ -240,7 +240,7 @@ def _plain_steps(mask: Mask) -> list[Mask]:
 
 def _forgets(step: Mask) -> bool:
     """Whether a step of a chain looks at nothing but the release before it."""
-    return not getattr(step, "matching_residuals", False)
+    return type(step).follow is Mask.follow
 
 
 # -- channels --------------------------------------------------------------------------------------------

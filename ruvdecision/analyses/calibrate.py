@@ -21,6 +21,7 @@ from ..beliefs.table.belief import TableBelief
 from ..checks import Seed, check_choice, check_index, check_integer, check_number
 from ..engines import pick
 from ..engines.pymc.model import compiled_model
+from ..engines.pymc.sampling import Sampling
 from ..errors import InputError, UnsupportedError, kind_of
 from ..losses import Quadratic, ZeroOne
 from ..masks.base import Mask
@@ -98,6 +99,7 @@ def calibrate(
     Examples
     --------
     >>> from ruvdecision.masks import Noise
+    >>> from ruvdecision.targets import Parameter
     >>> belief = NormalBelief(records=5, variance=2, prior_variance=5)
     >>> calibrate(belief, Noise(variance=1.0), Parameter("mu"), simulations=50, seed=1).passed
     True
@@ -115,7 +117,7 @@ def calibrate(
     labels = isinstance(belief, FiniteBelief) and (belief.states.labelled or belief.levels.labelled)
     user = User(belief, target, ZeroOne() if labels else Quadratic())
     chosen = pick(engine, user, [mask], None)
-    if getattr(chosen, "name", "") == "sampling":
+    if isinstance(chosen, Sampling):
         chosen = replace(chosen, **FEW_DRAWS) if isinstance(engine, str) else chosen
         if chosen.draws * chosen.chains < draws:
             raise InputError(

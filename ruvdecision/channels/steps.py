@@ -194,49 +194,31 @@ NORMAL = NoiseKind()
 
 @dataclass(frozen=True)
 class SizeOf:
-    """The standard deviation of noise as a function of the value: ``function`` gives it, or its square.
+    """The standard deviation of noise as a function of the value: ``function`` gives it, or with the unit "variance" its square."""
 
-    Where ``where`` holds, the variance is ``times`` as large.
-    """
-
-    function: Callable[[Any], Any] | None
+    function: Callable[[Any], Any]
     unit: str
-    where: Callable[[Any], Any] | None = None
-    times: float = 1.0
 
     def of(self, values: Array) -> Array:
         """Standard deviations for values of several columns, each of them handed over by itself; 0 where one is missing."""
-        n, known = len(values), ~np.isnan(values)
-        out = np.ones_like(values)
-        if self.function is not None:
-            for j in range(values.shape[1]):
-                answer = as_float_array(f"{self.unit}(x)", self.function(values[:, j].copy()))
-                if answer.shape not in ((), (n,)):
-                    raise InputError(
-                        f"{self.unit} must give back one number per value",
-                        f"shape {answer.shape}",
-                        "Write it with array operations, sd=lambda x: 0.1 * np.abs(x)",
-                    )
-                out[:, j] = answer
-            if not np.all(out[known] >= 0):
+        known, out = ~np.isnan(values), np.empty_like(values)
+        for j in range(values.shape[1]):
+            answer = as_float_array(f"{self.unit}(x)", self.function(values[:, j].copy()))
+            if answer.shape not in ((), (len(values),)):
                 raise InputError(
-                    f"{self.unit} must give back numbers of at least 0",
-                    f"{int(np.sum(~(out[known] >= 0)))} others",
-                    "Take its absolute value",
+                    f"{self.unit} must give back one number per value",
+                    f"shape {answer.shape}",
+                    "Write it with array operations, sd=lambda x: 0.1 * np.abs(x)",
                 )
-            out = np.where(known, out, 0.0)
-            out = np.sqrt(out) if self.unit == "variance" else out
-        if self.where is not None:
-            for j in range(values.shape[1]):
-                chosen = np.asarray(self.where(values[:, j].copy()))
-                if chosen.shape != (n,) or chosen.dtype != bool:
-                    raise InputError(
-                        "where must give back one boolean per record",
-                        f"shape {chosen.shape} of {chosen.dtype}",
-                        "Write where=lambda x: x > 35_000",
-                    )
-                out[:, j] *= np.sqrt(np.where(chosen, self.times, 1.0))
-        return out
+            out[:, j] = answer
+        if not np.all(out[known] >= 0):
+            raise InputError(
+                f"{self.unit} must give back numbers of at least 0",
+                f"{int(np.sum(~(out[known] >= 0)))} others",
+                "Take its absolute value",
+            )
+        out = np.where(known, out, 0.0)
+        return np.sqrt(out) if self.unit == "variance" else out
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import InputError
 from .executor import executor_of
-from .options import add_report_options, add_running_options, count, number
+from .options import add_ending_options, add_result_options, add_running_options, count
 from .outcomes import choose, close
 from .output import check_out, write
 from .printing import progress_line
@@ -32,30 +32,20 @@ def add(commands: Any) -> None:
         nargs="+",
         help="released files, rows in the order of the original unless --key is given",
     )
-    comparer.add_argument(
-        "--known", action="append", default=[], metavar="A,B", help="columns that the intruder knows (default: all)"
-    )
-    comparer.add_argument(
-        "--model",
-        action="append",
-        default=[],
-        metavar="FORMULA",
-        help='a regression to compare, "y ~ a + b"; may be given again',
-    )
+    listed: dict[str, Any] = {"action": "append", "default": []}
+    comparer.add_argument("--known", metavar="A,B", help="columns that the intruder knows (default: all)", **listed)
+    again = 'a regression to compare, "y ~ a + b"; may be given again'
+    comparer.add_argument("--model", metavar="FORMULA", help=again, **listed)
     comparer.add_argument(
         "--measures",
         action="append",
         default=[],
         metavar="NAMES",
-        help='measures, "linkage,IO,KL,Cluster(clusters=50)" (default: linkage, and IO and EO with --model or else pMSE)',
+        help='measures, "linkage,IO,KL,Cluster(clusters=50)" (default: linkage, and IO and EO with --model or else '
+        "pMSE)",
     )
-    comparer.add_argument(
-        "--columns",
-        action="append",
-        default=[],
-        metavar="A,B",
-        help="columns for measures of the whole file (default: all)",
-    )
+    whole = "columns for measures of the whole file (default: all)"
+    comparer.add_argument("--columns", metavar="A,B", help=whole, **listed)
     comparer.add_argument(
         "--missing",
         choices=("raise", "omit", "category"),
@@ -68,13 +58,7 @@ def add(commands: Any) -> None:
     comparer.add_argument(
         "--utility", metavar="NAME", help="the measure on the utility axis (default: the first measure of utility)"
     )
-    comparer.add_argument(
-        "--max-risk", type=number, metavar="T", help="choose the release of most utility with risk at most T"
-    )
-    comparer.add_argument(
-        "--out", metavar="DIR", help="write map.nc, map.csv, map.png and a report there (no files otherwise)"
-    )
-    add_report_options(comparer)
+    add_result_options(comparer)
     add_running_options(comparer)
     comparer.add_argument(
         "--chunksize",
@@ -82,9 +66,7 @@ def add(commands: Any) -> None:
         metavar="N",
         help="read files N records at a time, for files larger than memory (parquet and CSV)",
     )
-    comparer.add_argument("--force", action="store_true", help="write over files that exist")
-    comparer.add_argument("--quiet", action="store_true", help="print the choice only")
-    comparer.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    add_ending_options(comparer)
     comparer.set_defaults(command=measure)
 
 

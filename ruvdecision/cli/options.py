@@ -6,7 +6,16 @@ import argparse
 import math
 from typing import NoReturn
 
-__all__ = ["Parser", "UsageError", "add_report_options", "add_running_options", "count", "number", "workers"]
+__all__ = [
+    "Parser",
+    "UsageError",
+    "add_ending_options",
+    "add_result_options",
+    "add_running_options",
+    "count",
+    "number",
+    "workers",
+]
 
 
 class UsageError(Exception):
@@ -20,8 +29,14 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
-def add_report_options(parser: argparse.ArgumentParser) -> None:
-    """What the report looks like."""
+def add_result_options(parser: argparse.ArgumentParser) -> None:
+    """The threshold, where files go, and what the report looks like."""
+    parser.add_argument(
+        "--max-risk", type=number, metavar="T", help="choose the release of most utility with risk at most T"
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", help="write map.nc, map.csv, map.png and a report there (no files otherwise)"
+    )
     parser.add_argument(
         "--format", choices=("html", "md"), default="html", help="write report.html (default) or report.md"
     )
@@ -49,6 +64,13 @@ def add_running_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="keep what is finished there: a run that was stopped or killed goes on when started again",
     )
+
+
+def add_ending_options(parser: argparse.ArgumentParser) -> None:
+    """What every command that writes a map takes last."""
+    parser.add_argument("--force", action="store_true", help="write over files that exist")
+    parser.add_argument("--quiet", action="store_true", help="print the choice only")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
 
 def count(text: str, most: int = 10**9) -> int:

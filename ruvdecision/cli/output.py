@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import io
 import os
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -48,13 +46,14 @@ def write(
 ) -> list[Path]:
     """Make all files and write them together. A panel has its maps apart and one report with all of them."""
     from ..maps.storage import as_bytes
+    from ..plots.theme import use_files_only
     from ..report import report_files
     from ..studies import file_name
 
     if out is None:
         return []
     say(f"writing to {options.out}")
-    _use_files_only()
+    use_files_only()
     own = outcome.picture(max_risk)
     stems = {name: file_name(name) for name in outcome.maps}
     names = [
@@ -106,24 +105,11 @@ def _spoken(outcome: Outcome) -> list[str]:
         return [f"The study's notes could not be had: {error}"]
 
 
-def _use_files_only() -> None:
-    """Draw into files and open no window, unless the caller has set matplotlib up already."""
-    if "matplotlib.pyplot" not in sys.modules:
-        import matplotlib
-
-        matplotlib.use("Agg")
-
-
 def _png(rumap: RUMap, max_risk: float | None) -> bytes:
-    import matplotlib.pyplot as plt
-
+    from ..plots.theme import as_png
     from ..report.picture import readable
 
-    buffer = io.BytesIO()
     with warnings.catch_warnings():
         # A letter that the font lacks is drawn as a box; the table and the report have it.
         warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from")
-        figure: Any = readable(rumap).plot(max_risk=max_risk).figure
-        figure.savefig(buffer, format="png", dpi=150, bbox_inches="tight")
-    plt.close(figure)  # pyplot keeps every figure alive, and a panel may have many
-    return buffer.getvalue()
+        return as_png(readable(rumap).plot(max_risk=max_risk).figure, dpi=150)

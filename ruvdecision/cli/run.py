@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from .executor import executor_of
-from .options import add_report_options, add_running_options, number
+from .options import add_ending_options, add_result_options, add_running_options
 from .outcomes import choose, close
 from .output import check_out, write
 from .printing import progress_line
@@ -22,20 +22,12 @@ def add(commands: Any) -> None:
         description="Run a study file. A study is code: run only files that you trust.",
     )
     runner.add_argument("file", metavar="FILE", help="a study, e.g. models/trottini_fienberg_normal.py")
-    runner.add_argument(
-        "--max-risk", type=number, metavar="T", help="choose the release of most utility with risk at most T"
-    )
-    runner.add_argument(
-        "--out", metavar="DIR", help="write map.nc, map.csv, map.png and a report there (no files otherwise)"
-    )
-    add_report_options(runner)
+    add_result_options(runner)
     runner.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the study; may be given again"
     )
     add_running_options(runner)
-    runner.add_argument("--force", action="store_true", help="write over files that exist")
-    runner.add_argument("--quiet", action="store_true", help="print the choice only")
-    runner.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    add_ending_options(runner)
     runner.set_defaults(command=run)
 
 

@@ -31,6 +31,7 @@ from ..targets import BaseTarget, EachRecord, Kind, LinearForm
 from ..users.mask_prior import MaskPrior
 from ..users.rules import Mean, Row
 from ..users.user import Snooper, User
+from .base import BaseEngine, Missing, Problem, Refusal, Tell, pick, plan_for
 from .each_row import drawn_rows, given_rows
 from .finite.enumeration import _codes, _sample_covariance
 from .normal.conditioning import Conditioned
@@ -58,7 +59,7 @@ class Each(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EachRecords:
+class EachRecords(BaseEngine):
     """Uncertainty of each record, made one number as the target `EachRecord` says.
 
     U of each record is averaged over releases first. The standard error of the mean is the mean of the records' errors, which
@@ -72,30 +73,30 @@ class EachRecords:
 
     engine: Any = "auto"
     name = "each record"
+    special = True
 
-    def refuses(self, user: Any, masks: Sequence[Mask], data: Any = None) -> str | None:
-        from . import pick
+    @classmethod
+    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
+        return cls(choice)
 
+    @property
+    def inner(self) -> Any:
+        return self.engine
+
+    def prepare(self, problem: Problem) -> Refusal | None:
+        user, data = problem.user, problem.data
         if not user.target.asks_each:
-            return f"EachRecords needs the target EachRecord; this user is after {user.target.describe()}. Use engine='auto'."
-        try:
-            row = int(rows_of(user, data)[0])
-            pick(self.engine, aim_at(user, row), masks, data)
-        except UnsupportedError as error:
-            return str(error)
+            what = f"EachRecords needs the target EachRecord; this user is after {user.target.describe()}"
+            return Refusal(what, "Use engine='auto'", Missing.USER)
+        pick(self.engine, aim_at(user, int(rows_of(user, data)[0])), problem.masks, data)
         return None
 
-    def solve(
-        self,
-        user: Any,
-        masks: Sequence[Mask],
-        *,
-        data: Any = None,
-        replicates: int | None = None,
-        seed: np.random.SeedSequence | None = None,
-        tell: Callable[[float], None] | None = None,
-    ) -> Solution:
-        each = every_record(user, masks, engine=self.engine, data=data, replicates=replicates, seed=seed, tell=tell)
+    def run(
+        self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
+    ) -> list[Solution]:
+        user, masks = problem.user, problem.masks
+        options: dict[str, Any] = {"data": problem.data, "replicates": problem.replicates, "seed": problem.seed}
+        each = every_record(user, masks, engine=self.engine, tell=tell, **options)
         target: EachRecord = user.target
         value = np.asarray(target.overall(each.uncertainty))
         if target.aggregate == "mean":
@@ -111,7 +112,8 @@ class EachRecords:
         riskiest = each.rows[np.argmin(each.uncertainty, axis=1)].astype(np.float64)
         names = each.engine
         before = float(np.asarray(target.overall(each.before)))
-        return Solution(value, error, before, names[0] if len(set(names)) == 1 else names, {"riskiest": riskiest})
+        words = names[0] if len(set(names)) == 1 else names
+        return [Solution(value, error, before, words, {"riskiest": riskiest})]
 
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
         """Each record has one of its own."""
@@ -132,8 +134,6 @@ def every_record(
     rows: Any = None,
 ) -> Each:
     """Uncertainty of every record after each mask, for a user who is after one record (or each)."""
-    from . import pick
-
     chosen = rows_of(user, data) if rows is None else np.asarray(rows, dtype=np.int64)
     value, error = np.empty((len(masks), len(chosen))), np.zeros((len(masks), len(chosen)))
     before = np.full(len(chosen), np.nan)
@@ -278,8 +278,6 @@ class _Task:
         return Each(self.rows, value, error, self._before(), ["exact, averaged over releases"] * len(self.masks))
 
     def _before(self) -> Array:
-        from . import pick
-
         one = aim_at(self.user, int(self.rows[0]))
         engine = pick(self.engine, one, [NOTHING], None)
         return np.full(len(self.rows), engine.solve(one, [NOTHING], seed=self.seed, replicates=self.replicates).before)
@@ -288,34 +286,31 @@ class _Task:
 
     def by_kind(self) -> Each:
         """Each kind of row by itself, with whatever engine can do it."""
-        from . import pick
-
         kinds = self._kinds()
         labels, first, which = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
         value, error = np.empty((len(self.masks), len(labels))), np.empty((len(self.masks), len(labels)))
         before, names = np.empty(len(labels)), [""] * len(self.masks)
-        users = [aim_at(self.user, int(self.rows[start])) for start in first]
-        options = {"data": self.data, "replicates": self.replicates, "seed": self.seed}
-        solver = pick(self.engine, users[0], self.masks, self.data)
-        together = None
-        if hasattr(solver, "solve_together"):
-            # One set of draws answers for all records.
-            together = solver.solve_together(
-                users, self.masks, tell=lambda x, *note: self.tell(x) if self.tell else None, **options
-            )
+        users = tuple(aim_at(self.user, int(self.rows[start])) for start in first)
+        problem = Problem(users[:1], Batch(self.masks), self.data, self.replicates, self.seed)
+        plan = plan_for(self.engine, problem)
+        # One set of draws answers for all records where the engine can do that.
+        shared = plan.together(users).run(tell=self._tell) if plan.engine.shares else None
         for i, one in enumerate(users):
-            if together is None and i:
-                solver = pick(self.engine, one, self.masks, self.data)
-            found = solver.solve(one, self.masks, **options) if together is None else together[i]
+            if shared is None and i:
+                plan = plan_for(self.engine, replace(problem, users=(one,)))
+            found = plan.run()[0] if shared is None else shared[i]
             value[:, i], error[:, i], before[i] = found.uncertainty, found.error, found.before
             words = [found.engine] * len(self.masks) if isinstance(found.engine, str) else list(found.engine)
             names = (
                 [a if a in ("", b) or a.startswith(b) else b for a, b in zip(names, words, strict=True)] if i else words
             )
-            if self.tell is not None:
-                self.tell((i + 1) / len(labels))
+            self._tell((i + 1) / len(labels))
         which = which.reshape(-1)
         return Each(self.rows, value[:, which], error[:, which], before[which], names)
+
+    def _tell(self, share: float, *note: str) -> None:
+        if self.tell is not None:
+            self.tell(share)
 
     def _kinds(self) -> Ints:
         """A label per row: rows with one label have the same uncertainty."""

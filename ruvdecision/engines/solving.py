@@ -7,7 +7,7 @@ that a map is the same for any number of workers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..protocols import Array, Solution, Value
 from ..running.run import Task, run
 from ..users.panel import Panel
 from ..users.user import Snooper, User
-from . import pick
+from .base import BaseEngine, Plan, Problem, Refusal, plan_for
 
 __all__ = ["Role", "Solved", "check_user", "solve"]
 
@@ -37,6 +37,8 @@ class Solved:
     before: float
     engine: list[str]
     columns: dict[str, Any]
+    planned: bool = False
+    """Whether files were drawn from a belief, and each gave posteriors of its own."""
 
 
 @dataclass(frozen=True)
@@ -88,17 +90,18 @@ def solve(
         engines were asked to keep, by user and position.
     """
     leaves = [leaf for role in roles for leaf in role.leaves]
-    engines = [pick(engine, user, masks, data) for _, user in leaves]
-    jobs = _jobs(leaves, engines)
+    problem = Problem((), masks, data, replicates, seed)
+    alone = [plan_for(engine, replace(problem, users=(user,))) for _, user in leaves]
+    jobs = _jobs(alone)
+    plans = [alone[job[0]].together([leaves[i][1] for i in job]) for job in jobs]
     apart = executor is not None or checkpoint is not None
     pieces = [
         (j, group)
-        for j, job in enumerate(jobs)
-        for group in _groups(engines[job[0]], [leaves[i][1] for i in job], masks, data, apart)
+        for j, plan in enumerate(plans)
+        for group in (plan.pieces if apart or plan.engine.always_cut else [list(range(len(masks)))])
     ]
     # Users of the same release stand side by side, so that what is finished early is whole releases.
     pieces.sort(key=lambda piece: piece[1][0])
-    shared = (masks, [user for _, user in leaves], engines, jobs, data, replicates, seed)
     results: list[Any] = []
     if not apart:
         try:
@@ -108,7 +111,7 @@ def solve(
                     if tell is None
                     else lambda share, note="", i=i: tell((i + share) / len(pieces), *([note] if note else []))
                 )
-                results.append(work(shared, job, group, tell=inner, here=True))
+                results.append(_done(plans[job].run(group, inner, interruptible=True), len(group)))
                 if results[-1]["unfinished"]:
                     break
         except KeyboardInterrupt:
@@ -117,30 +120,34 @@ def solve(
         results += [None] * (len(pieces) - len(results))
     else:
         tasks = [Task(f"{job}-{_span(group)}", work, (job, group)) for job, group in pieces]
+        engines = [plan.engine for plan in alone]
         prints: dict[str, Any] = {"masks": list(masks), "users": [u for _, u in leaves], "engines": engines}
         prints |= {"data": data, "replicates": replicates, "seed": (seed.entropy, tuple(seed.spawn_key))}
+        shared = [(plan.engine, plan.problem) for plan in plans]
         outcome = run(
             tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=lambda: prints, tell=tell
         )
         results = outcome.results
         if not any(r is not None for r in results):
             raise KeyboardInterrupt
-    return _gather(roles, leaves, jobs, pieces, results, len(masks))
+    return _gather(roles, leaves, jobs, pieces, results, len(masks), [plan.engine.planned for plan in alone])
 
 
-def work(shared: Any, job: int, group: Sequence[int], tell: Any = None, here: bool = False) -> dict[str, Any]:
-    """One piece of work, on any machine. Done ``here``, an engine that can gives back what was finished when Ctrl-C comes."""
-    masks, users, engines, jobs, data, replicates, seed = shared
-    mine, chosen = jobs[job], masks if len(group) == len(masks) else Batch(masks[i] for i in group)
-    engine, options = engines[mine[0]], {"data": data, "replicates": replicates, "seed": seed, "tell": tell}
-    if hasattr(engine, "solve_together"):
-        if getattr(engine, "keeps_finished", False):
-            options["interruptible"] = here
-        solutions = engine.solve_together([users[i] for i in mine], chosen, **options)
-    else:
-        solutions = [engine.solve(users[mine[0]], chosen, **options)]
-    missing = np.any([s.diagnostics.get("unfinished", np.zeros(len(group), dtype=bool)) for s in solutions], axis=0)
-    return {"solutions": [_plain(s, len(group)) for s in solutions], "unfinished": np.flatnonzero(missing).tolist()}
+def work(
+    shared: Sequence[tuple[BaseEngine, Problem]], job: int, group: Sequence[int], tell: Any = None
+) -> dict[str, Any]:
+    """One piece of work, on any machine."""
+    engine, problem = shared[job]
+    plan = engine.plan(problem.only(group))
+    if isinstance(plan, Refusal):
+        raise plan.error()
+    return _done(plan.run(tell=tell), len(group))
+
+
+def _done(solutions: Sequence[Solution], count: int) -> dict[str, Any]:
+    """Solutions as plain arrays, and the masks that were not finished."""
+    missing = np.any([s.diagnostics.get("unfinished", np.zeros(count, dtype=bool)) for s in solutions], axis=0)
+    return {"solutions": [_plain(s, count) for s in solutions], "unfinished": np.flatnonzero(missing).tolist()}
 
 
 def _plain(solution: Solution, count: int) -> dict[str, Any]:
@@ -167,26 +174,13 @@ def _leaves(name: str, user: Any) -> list[tuple[str, Any]]:
     ]
 
 
-def _jobs(leaves: Sequence[tuple[str, Any]], engines: Sequence[Any]) -> list[list[int]]:
+def _jobs(plans: Sequence[Plan]) -> list[list[int]]:
     """Users who share their posterior draws are solved together: one belief, one engine that can."""
     found: dict[Any, list[int]] = {}
-    for i, ((_, user), engine) in enumerate(zip(leaves, engines, strict=True)):
-        together = hasattr(engine, "solve_together")
-        key = (id(user.belief), type(engine), getattr(engine, "name", "")) if together else ("alone", i)
+    for i, plan in enumerate(plans):
+        key = (id(plan.problem.user.belief), type(plan.engine)) if plan.engine.shares else i
         found.setdefault(key, []).append(i)
     return list(found.values())
-
-
-def _groups(engine: Any, users: Sequence[Any], masks: Batch, data: Any, apart: bool) -> list[list[int]]:
-    """Positions of masks that are solved in one go."""
-    if hasattr(engine, "plan"):
-        return [list(map(int, group)) for group in engine.plan(users, masks, data)]
-    if not apart:
-        return [list(range(len(masks)))]
-    if engine.name == "exact":
-        return [list(family.positions) for family in masks.families]  # a family is one vectorised go
-    size = -(-len(masks) // PIECES)
-    return [list(range(i, min(i + size, len(masks)))) for i in range(0, len(masks), size)]
 
 
 def _span(group: Sequence[int]) -> str:
@@ -197,7 +191,7 @@ def _span(group: Sequence[int]) -> str:
 
 
 def _gather(
-    roles: Any, leaves: Any, jobs: Any, pieces: Any, results: Any, count: int
+    roles: Any, leaves: Any, jobs: Any, pieces: Any, results: Any, count: int, planned: Sequence[bool]
 ) -> tuple[list[Solved], Any, dict[str, Any]]:
     value, error = np.full((len(leaves), count), np.nan), np.full((len(leaves), count), np.nan)
     before = np.full(len(leaves), np.nan)
@@ -241,7 +235,7 @@ def _gather(
             found |= {
                 f"{name}_{key}": _column([column[r] for r in rows]) for key, column in columns[index[name]].items()
             }
-        solved.append(Solved(total, start, texts, found))
+        solved.append(Solved(total, start, texts, found, any(planned[i] for i in mine)))
     return solved, rows, kept
 
 

@@ -26,13 +26,13 @@ from ..protocols import Array, Posterior, Solution, Value
 from ..running.replication import REPLICATES, replicate_error, replicate_seeds
 from ..targets import Kind, LinearForm, Term
 from ..users.user import Snooper, User
+from .base import BaseEngine, Missing, Problem, Refusal, Tell, pick, plan_for
 from .finite.enumeration import Enumeration, _codes, _sample_covariance
 from .finite.wrong_belief import FiniteDoubt, cost_of
 from .normal.affine import residual_law
 from .normal.conditioning import Conditioned, record_in
 from .normal.exact import Exact, as_records
 from .normal.forms import LARGEST_JOINT, all_records, form_of, gaussian_of, mean_covariance
-from .refusal import refusal
 from .unknown_mask import NormalMixture
 
 __all__ = ["Misjudged"]
@@ -42,7 +42,7 @@ SAMPLED = 8
 
 
 @dataclass(frozen=True)
-class Misjudged:
+class Misjudged(BaseEngine):
     """Expected loss of a user whose belief is not the agency's, or who does not know the mask.
 
     Exact for normal beliefs, linear-Gaussian masks that are known, and losses of the error alone: the user's estimate is
@@ -59,77 +59,64 @@ class Misjudged:
 
     engine: Any = "auto"
     name = "misjudged"
+    special = True
 
-    def refuses(self, user: Any, masks: Sequence[Mask], data: Any = None) -> str | None:
-        if isinstance(user, Snooper):
-            return "Misjudged needs a User; a Snooper has a rule and no posterior. Use engine='auto'."
-        if user.target.asks_each:
-            return f"Misjudged needs a target that is one thing; {user.target.describe()} is many. Use engine='auto'."
-        try:
-            if user.target.asks_row:
-                raise UnsupportedError(
-                    "Which row is whose is not available for a user with another belief or an unknown mask",
-                    do="Leave out truth= and knows_mask=, or ask for Record(j)",
-                )
-            own, agency = parties(user)
-            self._inner(agency, masks, data)
-            both = isinstance(own.belief, NormalBelief) and isinstance(agency.belief, NormalBelief)
-            if both and own.belief.k != agency.belief.k:
-                got = f"{own.belief.k} and {agency.belief.k}"
-                raise InputError(
-                    "The user's belief and the truth must have the same variables", got, "Both are about one file"
-                )
-            if own.knows_mask:
-                self._inner(own, masks, data)
-            elif not isinstance(own.belief, (NormalBelief, FiniteBelief)):
-                raise UnsupportedError(
-                    f"A mask that is not known needs a NormalBelief or a FiniteBelief; this user has a {type(own.belief).__name__}",
-                    do="Use knows_mask=True, or list the candidate masks in a map of their own",
-                )
-            elif own.target.ranked:
-                raise UnsupportedError(
-                    "Order statistics under an unknown mask are not available",
-                    do="Ask for Record(j), or knows_mask=True",
-                )
+    @classmethod
+    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
+        return cls(choice)
+
+    @property
+    def inner(self) -> Any:
+        return self.engine
+
+    def prepare(self, problem: Problem) -> Refusal | None:
+        user, masks, data = problem.user, problem.masks, problem.data
+        if isinstance(user, Snooper) or user.target.asks_each or user.plain:
+            what = (
+                "Misjudged needs a User after one thing, whose belief is not the agency's or who does not know the mask"
+            )
+            return Refusal(what, "Use engine='auto'", Missing.USER)
+        if user.target.asks_row:
+            what = "Which row is whose is not available for a user with another belief or an unknown mask"
+            return Refusal(what, "Leave out truth= and knows_mask=, or ask for Record(j)", Missing.TARGET)
+        own, agency = parties(user)
+        self._inner(agency, masks, data)
+        if _normal(own) and _normal(agency) and own.belief.k != agency.belief.k:
+            got = f"{own.belief.k} and {agency.belief.k}"
+            raise InputError(
+                "The user's belief and the truth must have the same variables", got, "Both are about one file"
+            )
+        if own.knows_mask:
+            self._inner(own, masks, data)
+            return None
+        if own.target.ranked:
+            what = "Order statistics under an unknown mask are not available"
+            return Refusal(what, "Ask for Record(j), or knows_mask=True", Missing.TARGET)
+        for mask in _one_per_family(masks):
+            if isinstance(own.belief, NormalBelief):
+                NormalMixture(own, mask, _table(own, data))
+            elif isinstance(own.belief, FiniteBelief):
+                FiniteDoubt(own, own.belief, mask, _sample_covariance(own.belief, data))
             else:
-                for mask in _one_per_family(masks):
-                    if isinstance(own.belief, NormalBelief):
-                        NormalMixture(own, mask, _table(own, data))
-                    else:
-                        FiniteDoubt(own, own.belief, mask, _sample_covariance(own.belief, data))
-        except UnsupportedError as error:
-            return str(error)
+                return _unknown_belief(own)
         return None
 
-    def solve(
-        self,
-        user: Any,
-        masks: Sequence[Mask],
-        *,
-        data: Any = None,
-        replicates: int | None = None,
-        seed: np.random.SeedSequence | None = None,
-        tell: Callable[[float], None] | None = None,
-    ) -> Solution:
-        own, agency = parties(user)
+    def run(
+        self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
+    ) -> list[Solution]:
+        own, agency = parties(problem.user)
+        masks, data = problem.masks, problem.data
         if own.knows_mask and own.belief is agency.belief:
-            plain = self._inner(agency, masks, data).solve(
-                agency, masks, data=data, replicates=replicates, seed=seed, tell=tell
-            )
-            return plain._replace(diagnostics={**plain.diagnostics, "felt": plain.uncertainty})
+            plain = plan_for(self.engine, replace(problem, users=(agency,))).run(tell=tell)[0]
+            return [plain._replace(diagnostics={**plain.diagnostics, "felt": plain.uncertainty})]
         if isinstance(own.belief, FiniteBelief) and isinstance(agency.belief, FiniteBelief):
-            return self._finite(own, agency, masks, data, replicates, seed, tell)
+            return [self._finite(own, agency, problem, tell)]
         value, error, felt = np.empty(len(masks)), np.zeros(len(masks)), np.empty(len(masks))
         names = ["exact"] * len(masks)
         left = list(range(len(masks)))
-        if (
-            isinstance(own.belief, NormalBelief)
-            and isinstance(agency.belief, NormalBelief)
-            and own.knows_mask
-            and data is None
-        ):
+        if _normal(own) and _normal(agency) and own.knows_mask and data is None:
             left = []
-            for family in Batch.of(masks).families:
+            for family in masks.families:
                 found = self._closed(own, agency, masks[family.positions[0]], family.numbers)
                 if found is None:
                     left.extend(family.positions)
@@ -138,19 +125,19 @@ class Misjudged:
                 felt[family.positions] = found[1].value
         for done, i in enumerate(left):
             part = None if tell is None else lambda x, done=done: tell((done + x) / len(left))
-            (value[i], error[i]), felt[i] = self._drawn(own, agency, masks[i], data, replicates, seed, part)
-            normal = isinstance(agency.belief, NormalBelief) and not own.target.ranked
-            how = "exact" if normal else self._inner(agency, [masks[i]], data).name
+            (value[i], error[i]), felt[i] = self._drawn(
+                own, agency, masks[i], data, problem.replicates, problem.seed, part
+            )
+            how = "exact" if _normal(agency) else self._inner(agency, [masks[i]], data).name
             names[i] = f"{how}, averaged over releases"
-        return Solution(
-            value, error, self._before(own, agency, data), names[0] if len(set(names)) == 1 else names, {"felt": felt}
-        )
+        before = self._before(own, agency, data)
+        return [Solution(value, error, before, names[0] if len(set(names)) == 1 else names, {"felt": felt})]
 
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
         """The user's own posterior after one release; where the mask is not known, a mixture over what it may have been."""
         own, _ = parties(user)
         if own.knows_mask:
-            return self._inner(own, [mask], None).posterior(own, mask, release)  # type: ignore[no-any-return]
+            return self._inner(own, [mask], None).posterior(own, mask, release)
         if release is None:
             raise InputError(
                 "What an unknown mask was depends on what is released", None, "Pass release=mask.release(data, rng)"
@@ -158,23 +145,21 @@ class Misjudged:
         if isinstance(own.belief, NormalBelief):
             return NormalMixture(own, mask).after(release, np.random.default_rng(0))
         if not isinstance(own.belief, FiniteBelief):
-            raise refusal(
-                self.refuses(user, [mask]) or "An unknown mask needs a NormalBelief or a FiniteBelief. Use one of them."
-            )
+            raise _unknown_belief(own).error()
         return FiniteDoubt(own, own.belief, mask).after(release)
 
     # -- finite beliefs ------------------------------------------------------------------------------
 
-    def _finite(
-        self, own: User, agency: User, masks: Sequence[Mask], data: Any, replicates: int | None, seed: Any, tell: Any
-    ) -> Solution:
+    def _finite(self, own: User, agency: User, problem: Problem, tell: Tell | None) -> Solution:
         limit = self.engine.limit if isinstance(self.engine, Enumeration) else None
+        masks, data = problem.masks, problem.data
         scale = _sample_covariance(agency.belief, data)
         found, first = [], None
         for i, mask in enumerate(masks):
             doubt = FiniteDoubt(own, agency.belief, mask, scale, limit)
             first = first or doubt
-            found.append(doubt.expected(None if data is None else _codes(doubt.truth, data), replicates, seed))
+            codes = None if data is None else _codes(doubt.truth, data)
+            found.append(doubt.expected(codes, problem.replicates, problem.seed))
             if tell is not None:
                 tell((i + 1) / len(masks))
         assert first is not None
@@ -313,11 +298,11 @@ class Misjudged:
 
     def _sampled(self, user: User, mask: Mask, data: Any) -> bool:
         """Whether every posterior is a run of a sampler (or as slow)."""
-        return hasattr(self._inner(user, [mask], data), "solve_together")
+        return self._inner(user, [mask], data).planned
 
     def _inverter(self, user: User, mask: Mask, data: Any) -> Callable[[Any, np.random.Generator], Posterior]:
         """How this user gets from a release to a posterior."""
-        if isinstance(user.belief, NormalBelief) and not user.target.ranked:
+        if _normal(user):
             return NormalMixture(user, mask, _table(user, data)).after
         if not user.knows_mask:
             return lambda release, rng: self.posterior(user, mask, release)
@@ -334,7 +319,7 @@ class Misjudged:
         try:
             engines = [self._inner(u, [NOTHING], data) for u in (known, agency)]
             nothing = None
-            if any(hasattr(engine, "solve_together") for engine in engines):
+            if any(engine.planned for engine in engines):
                 # A sampler wants to see a release, be it one that tells nothing.
                 rows = agency.belief.draw(np.random.default_rng(0)) if data is None else data
                 nothing = NOTHING.release(pd.DataFrame(_plain_rows(rows)), 0)
@@ -346,11 +331,21 @@ class Misjudged:
             return float(own.loss.uncertainty(endless, own.actions).value)
         return float(cost_of(own.loss, right, own.loss.estimate(believed, own.actions)).value)
 
-    def _inner(self, user: User, masks: Sequence[Mask], data: Any) -> Any:
-        from . import pick
+    def _inner(self, user: User, masks: Sequence[Mask], data: Any) -> BaseEngine:
+        return pick(self.engine, replace(user, knows_mask=True, mask_prior=None, truth=None), masks, data)
 
-        engine = self.engine if not isinstance(self.engine, Misjudged) else self.engine.engine
-        return pick(engine, replace(user, knows_mask=True, mask_prior=None, truth=None), masks, data)
+
+def _normal(user: User) -> bool:
+    """Whether posteriors are normal, or mixtures of normal ones."""
+    return isinstance(user.belief, NormalBelief) and not user.target.ranked
+
+
+def _unknown_belief(own: User) -> Refusal:
+    what = "A mask that is not known needs a NormalBelief or a FiniteBelief"
+    return Refusal(
+        f"{what}; this user has a {type(own.belief).__name__}",
+        "Use knows_mask=True, or list the candidate masks in a map of their own",
+    )
 
 
 def parties(user: User) -> tuple[User, User]:

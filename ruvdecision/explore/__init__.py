@@ -10,7 +10,7 @@ framework, because then it
 - answers a slider in a few hundredths of a second: one small request, one drawing;
 - can be held to a strict policy: no inline script, no other site, no state on the server but the last few maps.
 
-State lives in the page's address, so a setting is shared by sharing a link; no record is ever part of it. `lessons` has
+State lives in the page's address, so a setting is shared by sharing a link; no record is ever part of it. `LESSONS` are
 the built-in topics, `study` turns a study file into one, `desk` answers, `server` speaks HTTP.
 """
 
@@ -22,11 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from ..studies import Study, load_study
-from .lessons import LESSONS
+from . import normal, snooper, twovariables
 from .server import Server
 from .study import StudyTopic
 
-__all__ = ["Server", "explore", "open_server"]
+__all__ = ["LESSONS", "Server", "explore", "open_server"]
+
+LESSONS = (normal.LESSON, snooper.LESSON, twovariables.LESSON)
+"""The built-in lessons, in the order in which the page lists them."""
 
 
 def explore(

@@ -6,11 +6,12 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from ..protocols import Array
 from ..report.blocks import clean
 from ..report.numbers import number
 
@@ -32,7 +33,7 @@ class Scale:
     log: bool = False
 
     @classmethod
-    def fit(cls, values: Any, start: float, stop: float, *, wide: float = 1000.0, room: float = 0.06) -> Scale:
+    def fit(cls, values: ArrayLike, start: float, stop: float, *, wide: float = 1000.0, room: float = 0.06) -> Scale:
         """A scale with some room about the finite values, logarithmic where they range over a factor of ``wide``."""
         known = np.asarray(values, dtype=float)
         infinite = bool(np.any(np.isinf(known)))
@@ -49,7 +50,7 @@ class Scale:
             span = abs(high) or 1.0
         return cls(low - room * span, high + room * span, start, stop)
 
-    def __call__(self, values: Any, *, beyond: bool = False) -> Any:
+    def __call__(self, values: ArrayLike, *, beyond: bool = False) -> Array:
         """The places of values. What lies beyond the limits stands at the ends, unless it may stand ``beyond`` them."""
         at = np.asarray(values, dtype=float)
         if self.log:
@@ -59,7 +60,7 @@ class Scale:
             share = (at - self.low) / (self.high - self.low)
         # Far enough outside is as good as farther, and a drawing cannot hold infinity.
         reach = 3.0 if beyond else 0.0
-        return self.start + (self.stop - self.start) * np.clip(share, -reach, 1.0 + reach)
+        return np.asarray(self.start + (self.stop - self.start) * np.clip(share, -reach, 1.0 + reach))
 
     def ticks(self, most: int) -> list[float]:
         """Round values inside the limits, at most about ``most`` of them.
@@ -114,7 +115,7 @@ class Sheet:
         """The end of the window."""
         self.parts.append("</g>")
 
-    def path(self, x: Any, y: Any, kind: str, *, closed: bool = False) -> None:
+    def path(self, x: ArrayLike, y: ArrayLike, kind: str, *, closed: bool = False) -> None:
         """A line through points, or the area inside them."""
         points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(np.ravel(x).tolist(), np.ravel(y).tolist(), strict=True))
         self.parts.append(f'<{"polygon" if closed else "polyline"} class="{kind}" points="{points}"/>')
@@ -170,8 +171,8 @@ SHAPES: dict[str, list[tuple[float, float]]] = {
     "^": [(-1, 0.8), (1, 0.8), (0, -1)],
     "<": [(0.8, -1), (0.8, 1), (-1, 0)],
     ">": [(-0.8, -1), (-0.8, 1), (1, 0)],
-    "+": [(-0.35, -1), (0.35, -1), (0.35, -0.35), (1, -0.35), (1, 0.35), (0.35, 0.35), (0.35, 1), (-0.35, 1), (-0.35, 0.35),
-          (-1, 0.35), (-1, -0.35), (-0.35, -0.35)],
+    "+": [(-0.35, -1), (0.35, -1), (0.35, -0.35), (1, -0.35), (1, 0.35), (0.35, 0.35), (0.35, 1), (-0.35, 1),
+          (-0.35, 0.35), (-1, 0.35), (-1, -0.35), (-0.35, -0.35)],
     "*": _star(),
 }  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -84,17 +84,7 @@ class Slider:
 
     def describe(self) -> dict[str, Any]:
         """The control as the page builds it."""
-        return {
-            "kind": "slider",
-            "name": self.name,
-            "label": self.label,
-            "hint": self.hint,
-            "stops": list(self.stops),
-            "default": self.default,
-            "whole": self.whole,
-            "looks": self.looks,
-            "when": self.when,
-        }
+        return {"kind": "slider", **asdict(self), "stops": list(self.stops)}
 
 
 @dataclass(frozen=True)
@@ -125,14 +115,7 @@ class Pick:
 
     def describe(self) -> dict[str, Any]:
         """The control as the page builds it."""
-        return {
-            "kind": "pick",
-            "name": self.name,
-            "label": self.label,
-            "hint": self.hint,
-            "options": [list(pair) for pair in self.options.items()],
-            "default": self.default,
-        }
+        return {"kind": "pick", **asdict(self), "options": [list(pair) for pair in self.options.items()]}
 
 
 @dataclass(frozen=True)
@@ -156,7 +139,7 @@ class Switch:
 
     def describe(self) -> dict[str, Any]:
         """The control as the page builds it."""
-        return {"kind": "switch", "name": self.name, "label": self.label, "hint": self.hint, "default": self.default}
+        return {"kind": "switch", **asdict(self)}
 
 
 Control = Slider | Pick | Switch

@@ -16,7 +16,6 @@ from typing import Any
 from .._version import __version__
 from ..checks import suggest
 from ..errors import InputError, RuvError
-from ..studies import Outcome
 from .controls import Slider, read_values
 from .lesson import Built, Lesson
 from .pictures import draw, write
@@ -27,8 +26,6 @@ __all__ = ["Answer", "Desk"]
 
 #: Maps that are kept, so that a new threshold or another look at the same map computes nothing.
 KEPT = 24
-#: How long a quick study may keep a request waiting, in seconds.
-PATIENCE = 1.5
 
 EXAMPLE = Slider(
     "example",
@@ -61,7 +58,7 @@ class Desk:
 
     Examples
     --------
-    >>> from ruvdecision.explore.lessons import LESSONS
+    >>> from ruvdecision.explore import LESSONS
     >>> answer = Desk(LESSONS).answer("scene", {"topic": "normal", "n": "10", "max_risk": "0.5"})
     >>> answer.status, json.loads(answer.body)["chosen"]["label"]
     (200, 'Noise(variance=2.08) | Microaggregate(groups=1)')
@@ -93,17 +90,16 @@ class Desk:
 
     def page(self, query: Mapping[str, str]) -> Answer:
         """What the page needs to build its controls. A study starts here, so that its first map is there soon."""
-        for study in self.topics.values():
-            if isinstance(study, StudyTopic):
-                study.begin()
+        for topic in self.topics.values():
+            topic.begin()
         topics = [
             {
                 "name": topic.name,
                 "title": topic.title,
                 "about": topic.about,
-                "kind": "lesson" if isinstance(topic, Lesson) else "study",
+                "kind": topic.kind,
                 "controls": [c.describe() for c in topic.controls],
-                "threshold": topic.threshold.describe() if isinstance(topic, Lesson) else None,
+                "threshold": None if topic.threshold is None else topic.threshold.describe(),
             }
             for topic in self.topics.values()
         ]
@@ -112,17 +108,15 @@ class Desk:
     def scene(self, query: Mapping[str, str]) -> Answer:
         """The scene for these settings, or how far its computation has got."""
         asked = self._read(query)
-        if isinstance(asked.topic, StudyTopic):
-            waiting = self._wait(asked.topic, asked.values)
-            if waiting is not None:
-                return waiting
+        waiting = asked.topic.waiting(asked.values)
+        if waiting is not None:
+            return as_json(waiting[1], waiting[0])
         name, built, threshold = self._built(asked)
-        max_risk = self._max_risk(query, threshold, isinstance(asked.topic, Lesson))
+        max_risk = self._max_risk(query, asked.topic, threshold)
         found = show(built, max_risk, asked.look, asked.example, asked.width)
         found |= {"max_risk": max_risk, "threshold": threshold.describe(), "map_name": name}
         if isinstance(asked.topic, StudyTopic):
-            outcome = self._outcome(asked)
-            found |= {"maps": list(outcome.maps), "live": asked.topic.runner.quick}
+            found |= {"maps": list(asked.topic.outcome(asked.values).maps), "live": asked.topic.runner.quick}
         return as_json(found)
 
     def table(self, query: Mapping[str, str]) -> Answer:
@@ -136,47 +130,38 @@ class Desk:
         """The map as PNG, by the package's own plot or the study's own figure."""
         asked = self._read(query)
         _, built, threshold = self._built(asked)
-        max_risk = self._max_risk(query, threshold, isinstance(asked.topic, Lesson))
+        max_risk = self._max_risk(query, asked.topic, threshold)
         built.rumap.frontier()  # a map without any value has no picture; say so before drawing
-        image = draw(built.rumap, max_risk, self._outcome(asked) if isinstance(asked.topic, StudyTopic) else None)
+        image = draw(built.rumap, max_risk, asked.topic.outcome(asked.values))
         return Answer(200, "image/png", image, f"{asked.topic.name}-map.png")
 
     def code(self, query: Mapping[str, str]) -> Answer:
         """Python code that makes the same map."""
         asked = self._read(query)
-        if isinstance(asked.topic, Lesson):
-            text = asked.topic.code(asked.values, self._max_risk(query, asked.topic.threshold, True))
-        else:
-            name, _, threshold = self._built(asked)
-            text = asked.topic.code(
-                asked.values,
-                self._max_risk(query, threshold, isinstance(asked.topic, Lesson)),
-                name if asked.map is not None else None,
-            )
+        threshold = asked.topic.threshold
+        if threshold is None:
+            _, _, threshold = self._built(asked)
+        text = asked.topic.code(asked.values, self._max_risk(query, asked.topic, threshold), asked.map)
         return Answer(200, "text/x-python; charset=utf-8", text.encode("utf-8"), f"{asked.topic.name}_map.py")
 
     def report(self, query: Mapping[str, str]) -> Answer:
         """The report of the map, as `RUMap.report` writes it."""
         asked = self._read(query)
         _, built, threshold = self._built(asked)
-        text = write(built.rumap, self._max_risk(query, threshold, isinstance(asked.topic, Lesson)), asked.topic.title)
+        text = write(built.rumap, self._max_risk(query, asked.topic, threshold), asked.topic.title)
         return Answer(200, "text/html; charset=utf-8", text, f"{asked.topic.name}-report.html")
 
     def compute(self, query: Mapping[str, str]) -> Answer:
         """Start a study with these settings."""
         asked = self._read(query)
-        if not isinstance(asked.topic, StudyTopic):
+        if not asked.topic.start(asked.values):
             return message("A lesson needs no start.", 400)
-        settings = asked.topic.settings(asked.values)
-        if asked.topic.runner.outcome(settings) is None:
-            asked.topic.runner.start(settings)
         return as_json({"started": True}, 202)
 
     def stop(self, query: Mapping[str, str]) -> Answer:
         """Stop the study that runs."""
         for topic in self.topics.values():
-            if isinstance(topic, StudyTopic):
-                topic.runner.stop()
+            topic.stop()
         return as_json({"stopped": True})
 
     # -- reading ---------------------------------------------------------------------------------------
@@ -194,21 +179,15 @@ class Desk:
             raise InputError("look must be chosen, own or a release", look[:60], "Pick a release on the map")
         return _Asked(topic, values, look, extra["example"], extra["width"], view.get("map"))
 
-    def _max_risk(self, query: Mapping[str, str], threshold: Slider, fixed: bool) -> float:
-        if "max_risk" not in query:
-            return threshold.default
-        if not fixed:
-            # A study's slider moves with its map, so a shared link may lie beyond it; `choose` says what makes no
-            # sense.
-            threshold = Slider("max_risk", threshold.label, (-1e12, 1e12), 0.0)
-        return threshold.read(query["max_risk"])
+    def _max_risk(self, query: Mapping[str, str], topic: Lesson | StudyTopic, threshold: Slider) -> float:
+        return topic.read_threshold(threshold, query["max_risk"]) if "max_risk" in query else threshold.default
 
     # -- maps ------------------------------------------------------------------------------------------
 
     def _built(self, asked: _Asked) -> tuple[str, Built, Slider]:
         topic = asked.topic
         if isinstance(topic, StudyTopic):
-            name, built = topic.built(self._outcome(asked), asked.values, asked.map)
+            name, built = topic.built(asked.values, asked.map)
             return name, built, topic.threshold_of(built.rumap)
         if asked.map is not None:
             raise InputError("A lesson has one map", asked.map[:60], "Leave map out")
@@ -224,37 +203,6 @@ class Desk:
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         return "map", built, topic.threshold
-
-    def _outcome(self, asked: _Asked) -> Outcome:
-        assert isinstance(asked.topic, StudyTopic)
-        outcome = asked.topic.runner.outcome(asked.topic.settings(asked.values))
-        if outcome is None:
-            raise InputError("These settings have not been computed yet", do="Press Compute on the page first")
-        return outcome
-
-    def _wait(self, topic: StudyTopic, values: Mapping[str, Any]) -> Answer | None:
-        """None if the map is there; otherwise how far it is, or that it must be asked for."""
-        settings = topic.settings(values)
-        runner = topic.runner
-        if runner.outcome(settings) is not None:
-            return None
-        why = runner.failure(settings)
-        if why is not None:
-            return message(why, 400)
-        job = runner.job(settings)
-        if job is None and runner.quick:
-            job = runner.start(settings)
-            job.ended.wait(PATIENCE)
-            if runner.outcome(settings) is not None:
-                return None
-            why = runner.failure(settings)
-            if why is not None:
-                return message(why, 400)
-        if job is None:
-            return as_json(
-                {"waiting": "ask", "message": "These settings have not been computed yet. Press Compute."}, 202
-            )
-        return as_json({"waiting": "running", "message": f"Computing for {job.seconds:.0f} s: {job.text}"}, 202)
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from ..protocols import Array
 from ..report.numbers import number
 from .axes import Scale, Sheet, labels
 from .examplefile import is_drawn
-from .lesson import Law, Panel
+from .lesson import Drawable, Law, Panel
 
 __all__ = ["draw_panel"]
 
+Outline = tuple[Array, Array]
 POINTS = 160
 #: Draws make a rough histogram, so it has few bins.
 BINS = 36
@@ -52,7 +55,7 @@ def draw_panel(panel: Panel, width: float) -> str:
     for k, (law, before, after) in enumerate(shapes):
         colour = f"c{k}" if len(shapes) > 1 else "c0" if panel.who == "intruder" else "c2"
         if after is None:
-            place = float(across(float(np.ravel(_of(law.posterior.mean(), law))[0])))
+            place = float(across(_of(law.posterior.mean(), law)))
             sheet.line(place, top, place, bottom, f"spike {colour}")
         else:
             px, py = across(after[0]), up(after[1])
@@ -97,23 +100,23 @@ def _limits(laws: list[Law]) -> tuple[float, float]:
     return low - 0.03 * (high - low), high + 0.03 * (high - low)
 
 
-def _span(law: Any, of: Law) -> tuple[float, float] | None:
+def _span(law: Drawable | None, of: Law) -> tuple[float, float] | None:
     if law is None:
         return None
-    mean, var = (float(np.ravel(_of(x, of))[0]) for x in (law.mean(), law.var()))
+    mean, var = _of(law.mean(), of), _of(law.var(), of)
     if not np.isfinite(mean) or not np.isfinite(var):
         return None
     return mean - REACH * np.sqrt(var), mean + REACH * np.sqrt(var)
 
 
-def _shape(law: Law, across: Scale) -> tuple[Any, Any]:
+def _shape(law: Law, across: Scale) -> tuple[Outline | None, Outline | None]:
     """Outlines of the prior and the posterior: None for a law without a density here (a flat prior, a known value)."""
     return _outline(law.prior, law, across), _outline(law.posterior, law, across)
 
 
-def _outline(law: Any, of: Law, across: Scale) -> tuple[Any, Any] | None:
+def _outline(law: Drawable | None, of: Law, across: Scale) -> Outline | None:
     span = _span(law, of)
-    if span is None or span[1] - span[0] <= 1e-9 * (across.high - across.low):
+    if law is None or span is None or span[1] - span[0] <= 1e-9 * (across.high - across.low):
         return None
     edges = np.linspace(across.low, across.high, (BINS if is_drawn(law) else POINTS) + 1)
     if span[1] - span[0] < 0.3 * (across.high - across.low) and not is_drawn(law):
@@ -128,7 +131,7 @@ def _outline(law: Any, of: Law, across: Scale) -> tuple[Any, Any] | None:
     return (edges[1:] + edges[:-1]) / 2, np.maximum(mass, 0.0)
 
 
-def _bars(law: Any, of: Law, support: Any, edges: Any) -> tuple[Any, Any]:
+def _bars(law: Drawable, of: Law, support: Array, edges: Array) -> Outline:
     values = np.unique(np.asarray(support if of.component is None else support[:, of.component], dtype=float))
     width = 0.6 * float(np.min(np.diff(values))) / 2 if values.size > 1 else 0.01 * float(edges[-1] - edges[0])
     heights = _cdf(law, of, values + 1e-9 * width) - _cdf(law, of, values - 1e-9 * width)
@@ -137,14 +140,15 @@ def _bars(law: Any, of: Law, support: Any, edges: Any) -> tuple[Any, Any]:
     return x, np.ravel([[0.0, h, h, 0.0] for h in heights])
 
 
-def _cdf(law: Any, of: Law, at: Any) -> Any:
+def _cdf(law: Any, of: Law, at: Array) -> Array:
     if of.component is None:
         return np.asarray(law.cdf(np.asarray(at, dtype=float)))
     return np.asarray(law.cdf(np.repeat(np.asarray(at, dtype=float)[:, None], law.event[0], axis=1)))[:, of.component]
 
 
-def _of(values: Any, law: Law) -> Any:
-    return values if law.component is None else np.ravel(values)[law.component]
+def _of(values: ArrayLike, law: Law) -> float:
+    """The component of a law's mean or variance that is drawn."""
+    return float(np.ravel(values)[law.component or 0])
 
 
 def _in_words(panel: Panel) -> str:

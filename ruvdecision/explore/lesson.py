@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from ..maps.rumap import RUMap
+from ..protocols import Array
 from .controls import Control, Slider
 
-__all__ = ["Built", "Law", "Lesson", "Panel", "ending"]
+__all__ = ["Built", "Drawable", "Law", "Lesson", "Panel", "ending"]
+
+
+class Drawable(Protocol):
+    """A law that the page can draw."""
+
+    def cdf(self, at: Any, /) -> Array: ...
+
+    def mean(self) -> Any: ...
+
+    def var(self) -> Any: ...
 
 
 @dataclass(frozen=True)
 class Law:
     """One number that a user wants: its law before and after the release, and what the example has in store.
 
-    ``prior`` and ``posterior`` need ``cdf``, ``mean`` and ``var``; a vector target has one law per ``component``.
+    A vector target has one law per ``component``.
     """
 
     name: str
-    posterior: Any
-    prior: Any = None
+    posterior: Drawable
+    prior: Drawable | None = None
     estimate: float | None = None
     truth: float | None = None
     component: int | None = None
@@ -64,6 +75,8 @@ class Built:
 class Lesson:
     """A built-in topic: closed form, so that it is computed while a slider moves."""
 
+    kind: ClassVar[str] = "lesson"
+
     name: str
     title: str
     about: str
@@ -72,7 +85,27 @@ class Lesson:
     build: Callable[[Mapping[str, Any]], Built]
     write: Callable[[Mapping[str, Any]], str]
 
-    def code(self, values: Mapping[str, Any], max_risk: float) -> str:
+    def begin(self) -> None:
+        """A lesson is computed when it is asked for."""
+
+    def start(self, values: Mapping[str, Any]) -> bool:
+        """Whether something was started, which a lesson need not be."""
+        return False
+
+    def stop(self) -> None:
+        """Nothing runs that could be stopped."""
+
+    def waiting(self, values: Mapping[str, Any]) -> None:
+        """Nobody waits for a lesson."""
+
+    def outcome(self, values: Mapping[str, Any]) -> None:
+        """A lesson has a map and nothing else."""
+
+    def read_threshold(self, threshold: Slider, text: str) -> float:
+        """The threshold that was sent."""
+        return threshold.read(text)
+
+    def code(self, values: Mapping[str, Any], max_risk: float, name: str | None = None) -> str:
         """Python code that makes the same map and the same choice."""
         return f'"""{self.title}."""\n\n{self.write(values)}{ending(max_risk)}'
 

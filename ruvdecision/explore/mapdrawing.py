@@ -8,18 +8,21 @@ find it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..decide import not_dominated
 from ..maps.rumap import RUMap
 from ..maps.scores import Column
+from ..protocols import Array
 from ..report.numbers import number
 from .axes import Scale, Sheet
 
 __all__ = ["Drawing", "Series", "draw_map", "series_of"]
 
+Positions = NDArray[np.intp]
+Shown = NDArray[np.bool_]
 MARKERS = ("o", "s", "D", "v", "+", "^")
 #: The page's style sheet has so many colours; further series begin again with another marker.
 COLOURS = 7
@@ -35,7 +38,7 @@ class Series:
     """Releases of one technique: their rows, joined by a line if one number alone varies among them."""
 
     name: str
-    rows: Any
+    rows: Positions
     line: bool
     colour: int
     marker: str
@@ -66,7 +69,7 @@ def series_of(rumap: RUMap) -> list[Series]:
     groups = {name: np.array(rows) for name, rows in members.items()}
     if len(groups) > MOST_SERIES:
         groups = {f"{len(groups)} techniques": np.arange(len(rumap))}
-    parts: list[tuple[str, Any, bool]] = []
+    parts: list[tuple[str, Positions, bool]] = []
     for name, rows in groups.items():
         varying = {k: v[rows] for k, v in rumap.parameters.items() if len({str(x) for x in v[rows].tolist()}) > 1}
         words = {k: v for k, v in varying.items() if v.dtype.kind not in "biuf"}
@@ -89,7 +92,7 @@ def series_of(rumap: RUMap) -> list[Series]:
     ]
 
 
-def _joined(rows: Any, numbers: dict[str, Any]) -> tuple[Any, bool]:
+def _joined(rows: Positions, numbers: dict[str, Array]) -> tuple[Positions, bool]:
     """Rows in the order of the one number that varies among them, and whether there is one."""
     varying = [v for v in numbers.values() if len(set(v.tolist())) > 1]
     if len(varying) != 1 or np.isnan(varying[0]).any():
@@ -181,7 +184,7 @@ def _swatch(one: Series, size: int) -> str:
     return sheet.done()
 
 
-def _ceiling(x: Any, y: Any, shown: Any, max_risk: float) -> float:
+def _ceiling(x: Array, y: Array, shown: Shown, max_risk: float) -> float:
     """The highest risk that the picture shows: all, unless it dwarfs the frontier and the threshold."""
     known = y[shown & np.isfinite(y)]
     front = y[not_dominated(y, x) & shown & np.isfinite(y)]
@@ -191,7 +194,7 @@ def _ceiling(x: Any, y: Any, shown: Any, max_risk: float) -> float:
     return needed if needed > 0 and known.max() > 3 * needed else float("inf")
 
 
-def _ink(rumap: RUMap, px: Any, py: Any, inside: Any) -> Any:
+def _ink(rumap: RUMap, px: Array, py: Array, inside: Shown) -> Array:
     """Places that a text should not cover: releases, and the lines between them."""
     places = [np.column_stack([px[inside], py[inside]])]
     for one in series_of(rumap):
@@ -203,7 +206,7 @@ def _ink(rumap: RUMap, px: Any, py: Any, inside: Any) -> Any:
 
 
 def _name_threshold(
-    sheet: Sheet, words: str, ends: tuple[float, float], at: float, sides: tuple[float, float], ink: Any
+    sheet: Sheet, words: str, ends: tuple[float, float], at: float, sides: tuple[float, float], ink: Array
 ) -> None:
     """Write beside the line, above it if there is a choice, where it covers least."""
     width = 7.0 * len(words)
@@ -222,7 +225,7 @@ def _name_threshold(
         sheet.text(best[1], best[2], words, "note")
 
 
-def _draw_series(sheet: Sheet, rumap: RUMap, one: Series, rows: Any, across: Scale, up: Scale) -> None:
+def _draw_series(sheet: Sheet, rumap: RUMap, one: Series, rows: Positions, across: Scale, up: Scale) -> None:
     colour = f"c{one.colour}"
     px, py = across(rumap.utility), up(rumap.risk, beyond=True)
     finite = rows[np.isfinite(rumap.utility[rows]) & np.isfinite(rumap.risk[rows])]
@@ -240,19 +243,11 @@ def _draw_series(sheet: Sheet, rumap: RUMap, one: Series, rows: Any, across: Sca
         elif finite.size <= DENSE or not one.line:
             sheet.mark(float(px[i]), float(py[i]), f"dot {colour}", one.marker, 5 if finite.size <= 3 else 2.5)
     for i in np.setdiff1d(rows, finite).tolist():
-        shape = (
-            "^"
-            if rumap.risk[i] == np.inf
-            else "v"
-            if rumap.risk[i] == -np.inf
-            else ">"
-            if rumap.utility[i] > 0
-            else "<"
-        )
+        shape = {np.inf: "^", -np.inf: "v"}.get(float(rumap.risk[i]), ">" if rumap.utility[i] > 0 else "<")
         sheet.mark(float(px[i]), float(up(rumap.risk[i])), f"dot {colour}", shape, 6)
 
 
-def _frontier(sheet: Sheet, x: Any, y: Any, px: Any, py: Any, shown: Any) -> None:
+def _frontier(sheet: Sheet, x: Array, y: Array, px: Array, py: Array, shown: Shown) -> None:
     """A staircase: more utility than one release needs the risk of the next."""
     rows = np.flatnonzero(not_dominated(y, x) & shown & np.isfinite(x) & np.isfinite(y))
     rows = rows[np.lexsort((y[rows], x[rows]))]
@@ -273,7 +268,7 @@ def _frontier(sheet: Sheet, x: Any, y: Any, px: Any, py: Any, shown: Any) -> Non
     sheet.path(xs, ys, "front")
 
 
-def _remarks(rumap: RUMap, shown: Any, inside: Any) -> list[str]:
+def _remarks(rumap: RUMap, shown: Shown, inside: Shown) -> list[str]:
     remarks = []
     above = int(np.sum(shown & ~inside))
     if above:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import sys
 import threading
-from typing import Any
 
 from ..maps.rumap import RUMap
+from ..plots.theme import as_png, use_files_only
 from ..report import render_report
 from ..report.picture import draw_png
 from ..studies import Outcome
@@ -25,28 +23,13 @@ def draw(rumap: RUMap, max_risk: float, outcome: Outcome | None = None) -> bytes
     b'PNG'
     """
     with _TURN:
-        _use_files_only()
-        figure: Any = None if outcome is None or outcome.panel else outcome.figure(max_risk)
-        if figure is None:
-            return draw_png(rumap, max_risk)
-        import matplotlib.pyplot as plt
-
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
-        plt.close(figure)  # pyplot keeps every figure alive
-        return buffer.getvalue()
+        use_files_only()
+        figure = None if outcome is None or outcome.panel else outcome.figure(max_risk)
+        return draw_png(rumap, max_risk) if figure is None else as_png(figure, dpi=110)
 
 
 def write(rumap: RUMap, max_risk: float, title: str) -> bytes:
     """The report of the map, as `RUMap.report` writes it."""
     with _TURN:
-        _use_files_only()
+        use_files_only()
         return render_report(rumap, max_risk, title=title).encode("utf-8")
-
-
-def _use_files_only() -> None:
-    """Open no window, unless the caller has set matplotlib up: requests are answered outside the main thread."""
-    if "matplotlib.pyplot" not in sys.modules:
-        import matplotlib
-
-        matplotlib.use("Agg")

@@ -10,7 +10,7 @@ from ..decide import not_dominated
 from ..errors import InfeasibleError, InputError, RuvError
 from ..maps.rumap import RUMap
 from ..maps.scores import Column
-from ..report.numbers import count, number, value
+from ..report.numbers import HEADS, count, entry, evenly, number, user_columns, value
 from .lawdrawing import draw_panel
 from .lesson import Built, Panel
 from .mapdrawing import draw_map, series_of
@@ -53,9 +53,7 @@ def show(built: Built, max_risk: float, look: str, example: int, width: float) -
     drawing = draw_map(rumap, max_risk, chosen, looked, width, _in_words(rumap, max_risk, sentence))
     order = [int(i) for one in series_of(rumap) for i in one.rows]
     if len(order) > REACHED:
-        kept = {order[i] for i in np.linspace(0, len(order) - 1, REACHED).round().astype(int)} | {
-            i for i in (chosen, looked) if i is not None
-        }
+        kept = {*evenly(np.array(order), REACHED).tolist(), chosen, looked}
         order = [i for i in order if i in kept]
     reached = set(order)
     panels = _panels(built, looked, example)
@@ -137,7 +135,10 @@ def _facts(rumap: RUMap, choice: Any, max_risk: float) -> list[str]:
     useful = "is the most useful" if isinstance(rumap.utility_score, Column) else "tells the scientist most"
     if choice is not None:
         verb = "has" if choice.allowed == 1 else "have"
-        allowed = f"{choice.allowed:,} of {count(len(rumap), 'candidate release')} {verb} a risk of at most {number(max_risk, 4)}"
+        allowed = (
+            f"{choice.allowed:,} of {count(len(rumap), 'candidate release')} {verb} a risk of at most "
+            f"{number(max_risk, 4)}"
+        )
         facts.append(f"{allowed}; among them this one {useful}." if choice.allowed > 1 else f"{allowed}.")
         known = np.flatnonzero(~np.isnan(rumap.utility) & ~np.isnan(rumap.risk))
         best = int(known[np.argmax(rumap.utility[known])])
@@ -172,19 +173,7 @@ def _users(rumap: RUMap) -> list[str]:
 
 
 def _numbers(rumap: RUMap, i: int) -> dict[str, str]:
-    return {name: _cell(rumap, name, i) for name in _columns(rumap)}
-
-
-def _columns(rumap: RUMap) -> list[str]:
-    users = [f"{who}_uncertainty" for who in ("intruder", "scientist") if getattr(rumap, who) is not None]
-    return ["risk", "utility", *users]
-
-
-def _cell(rumap: RUMap, column: str, i: int) -> str:
-    if column in ("risk", "utility"):
-        return value(getattr(rumap, column)[i], getattr(rumap, f"{column}_error")[i])
-    pair = getattr(rumap, column.removesuffix("_uncertainty"))
-    return value(pair.value[i], pair.error[i])
+    return {name: entry(rumap, name, i) for name in user_columns(rumap)}
 
 
 def _table(rumap: RUMap, choice: Any, looked: int | None) -> dict[str, Any]:
@@ -197,19 +186,15 @@ def _table(rumap: RUMap, choice: Any, looked: int | None) -> dict[str, Any]:
         marks.setdefault(looked, []).append("you look at it")
     known = np.flatnonzero(~np.isnan(rumap.risk) & ~np.isnan(rumap.utility))
     by_risk = known[np.argsort(rumap.risk[known], kind="stable")]
-    spread = (
-        by_risk[np.unique(np.linspace(0, by_risk.size - 1, min(by_risk.size, EXCERPT)).round().astype(int))]
-        if by_risk.size
-        else by_risk
+    rows = sorted(
+        {*marks, *evenly(by_risk, EXCERPT).tolist()}, key=lambda i: (float(np.nan_to_num(rumap.risk[i], nan=np.inf)), i)
     )
-    rows = sorted({*marks, *spread.tolist()}, key=lambda i: (float(np.nan_to_num(rumap.risk[i], nan=np.inf)), i))
-    columns = _columns(rumap)
-    words = {"intruder_uncertainty": "intruder's U", "scientist_uncertainty": "scientist's U"}
+    columns = user_columns(rumap)
     return {
-        "head": ["release", *(words.get(c, c) for c in columns), "mark"],
+        "head": ["release", *(HEADS.get(c, c) for c in columns), "mark"],
         "rows": [
             {
-                "cells": [rumap.releases[i], *(_cell(rumap, c, i) for c in columns), ", ".join(marks.get(i, []))],
+                "cells": [rumap.releases[i], *(entry(rumap, c, i) for c in columns), ", ".join(marks.get(i, []))],
                 "kind": "chosen" if "chosen" in marks.get(i, []) else "looked" if i == looked else "",
             }
             for i in rows
@@ -224,4 +209,7 @@ def _in_words(rumap: RUMap, max_risk: float, sentence: str) -> str:
         return "A map without a value."
     ends = [number(float(f(v[known])), 4) for v in (rumap.utility, rumap.risk) for f in (np.min, np.max)]
     run = f"Utility runs from {ends[0]} to {ends[1]} to the right, risk from {ends[2]} to {ends[3]} upwards"
-    return f"A risk-utility map of {count(len(rumap), 'release')}. {run}; the threshold on the risk is {number(max_risk, 4)}. {sentence}"
+    return (
+        f"A risk-utility map of {count(len(rumap), 'release')}. {run}; the threshold on the risk is "
+        f"{number(max_risk, 4)}. {sentence}"
+    )

@@ -44,7 +44,8 @@ LONGEST = 8000
 MOST = 64
 HEADERS = {
     # Nothing from elsewhere, nothing inline, and nobody may put the page into a frame.
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -69,7 +70,7 @@ class Server:
 
     Examples
     --------
-    >>> from ruvdecision.explore.lessons import LESSONS
+    >>> from ruvdecision.explore import LESSONS
     >>> with Server(LESSONS, port=0) as server:
     ...     server.url.startswith("http://127.0.0.1:")
     True
@@ -181,7 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Keep no log: a query holds what somebody tries out."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the standard library refuses by itself (a method, a long line), with our headers and without its words."""
+        """What the standard library refuses (a method, a long line), with our headers and without its words."""
         self.close_connection = True
         self._send(say(f"This request cannot be answered: {HTTPStatus(code).phrase.lower()}.", code))
 

@@ -21,7 +21,7 @@ from ..targets import Parameter
 from ..users.user import User
 from .controls import Pick, Slider, counts, even, rising
 from .examplefile import FLAT, draw_example, panel_of
-from .lesson import Built, Law, Lesson, Panel
+from .lesson import Built, Drawable, Law, Lesson, Panel
 from .ranklaw import RankPrior, TabulatedRankPosterior
 
 __all__ = ["LESSON"]
@@ -94,13 +94,15 @@ def _percentile(values: Mapping[str, Any], mask: Any, made: Any, example: int) -
     if not inner.laws:
         return Panel("intruder", title, words=inner.words)
     law = inner.laws[0]
-    moved = [
-        Gaussian.scalar(x.mean() + shift, x.var()) if np.isfinite(x.var()) else None for x in (law.prior, law.posterior)
-    ]
-    assert law.estimate is not None
+
+    def moved(x: Drawable | None) -> Gaussian | None:
+        return Gaussian.scalar(x.mean() + shift, x.var()) if x is not None and np.isfinite(x.var()) else None
+
+    prior, posterior = moved(law.prior), moved(law.posterior)
+    assert law.estimate is not None and posterior is not None
     words = f"In this example the best estimate is {number(law.estimate + shift, 4)} and the truth {number(shift, 4)}."
-    words += "" if moved[0] is not None else f" {FLAT}"
-    return Panel("intruder", title, (Law(title, moved[1], moved[0], law.estimate + shift, shift),), words)
+    words += "" if prior is not None else f" {FLAT}"
+    return Panel("intruder", title, (Law(title, posterior, prior, law.estimate + shift, shift),), words)
 
 
 def _ranked(values: Mapping[str, Any], mask: Any, made: Any, example: int, order: int) -> Panel:

@@ -15,7 +15,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,6 +33,8 @@ __all__ = ["VIEW", "StudyTopic"]
 
 #: What a request may hold beside the settings of its topic.
 VIEW = ("topic", "max_risk", "look", "example", "width", "map")
+#: How long a quick study may keep a request waiting, in seconds.
+PATIENCE = 1.5
 #: Names of settings that are shares or probabilities.
 SHARES = ("p", "q", "alpha", "share", "level", "rate", "fraction", "probability", "quantile", "percentile", "within")
 
@@ -50,8 +52,13 @@ class StudyTopic:
         Write tracebacks of the study to standard error.
     """
 
+    kind: ClassVar[str] = "study"
+    threshold: Slider | None
+    """It depends on the map; see `threshold_of`."""
+
     def __init__(self, study: Study, fixed: Mapping[str, Any] | None = None, debug: bool = False) -> None:
         self.study = study
+        self.threshold = None
         self.fixed = study.check(fixed or {})
         self.runner = Runner(study, debug)
         self._first, self._begun = threading.Lock(), False
@@ -75,9 +82,47 @@ class StudyTopic:
             self._begun = True
         self.runner.start(self.settings({c.name: c.default for c in self.controls}))
 
-    def built(self, outcome: Outcome, values: Mapping[str, Any], name: str | None) -> tuple[str, Built]:
+    def start(self, values: Mapping[str, Any]) -> bool:
+        """Run the study with these settings, unless that was done."""
+        settings = self.settings(values)
+        if self.runner.outcome(settings) is None:
+            self.runner.start(settings)
+        return True
+
+    def stop(self) -> None:
+        """Stop what runs."""
+        self.runner.stop()
+
+    def waiting(self, values: Mapping[str, Any]) -> tuple[int, dict[str, str]] | None:
+        """None if the map is there; otherwise how far it is, or that it must be asked for, with a status of HTTP."""
+        settings, runner = self.settings(values), self.runner
+        job = runner.job(settings)
+        if runner.outcome(settings) is None and runner.failure(settings) is None and job is None and runner.quick:
+            job = runner.start(settings)
+            job.ended.wait(PATIENCE)
+        if runner.outcome(settings) is not None:
+            return None
+        why = runner.failure(settings)
+        if why is not None:
+            return 400, {"message": why}
+        if job is None:
+            return 202, {"waiting": "ask", "message": "These settings have not been computed yet. Press Compute."}
+        return 202, {"waiting": "running", "message": f"Computing for {job.seconds:.0f} s: {job.text}"}
+
+    def outcome(self, values: Mapping[str, Any]) -> Outcome:
+        """What the study gave back for these settings."""
+        outcome = self.runner.outcome(self.settings(values))
+        if outcome is None:
+            raise InputError("These settings have not been computed yet", do="Press Compute on the page first")
+        return outcome
+
+    def read_threshold(self, threshold: Slider, text: str) -> float:
+        """The threshold that was sent; the slider moves with the map, so a shared link may lie beyond it."""
+        return Slider("max_risk", threshold.label, (-1e12, 1e12), 0.0).read(text)  # `choose` says what makes no sense
+
+    def built(self, values: Mapping[str, Any], name: str | None) -> tuple[str, Built]:
         """One of the study's maps, the first if none is named."""
-        maps = outcome.maps
+        maps = self.outcome(values).maps
         name = next(iter(maps)) if name is None else name
         if name not in maps:
             raise InputError("The study has no map of that name", name[:60], suggest(name[:60], list(maps)))

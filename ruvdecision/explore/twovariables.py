@@ -24,7 +24,7 @@ __all__ = ["LESSON"]
 VARIANCES = (1.0, 1.5)
 """Of the two variables, as in the paper; the page moves their correlation."""
 NAMES = ("variable 1", "variable 2")
-DOUBT = ((5.0, 0.5), (0.5, 4.0))
+PRIOR_COVARIANCE = ((5.0, 0.5), (0.5, 4.0))
 GRID = np.unique([float(f"{v:.1e}") for v in np.geomspace(0.05, 2500, 150)])
 STRETCH = rising(0.1, 20, 60)
 
@@ -39,7 +39,7 @@ def build(values: Mapping[str, Any]) -> Built:
     shared = values["correlation"] * float(np.sqrt(np.prod(VARIANCES)))
     covariance = [[VARIANCES[0], shared], [shared, VARIANCES[1]]]
     belief = NormalBelief(
-        records=values["n"], covariance=covariance, prior_mean=[0, 0], prior_covariance=DOUBT, columns=NAMES
+        records=values["n"], covariance=covariance, prior_mean=[0, 0], prior_covariance=PRIOR_COVARIANCE, columns=NAMES
     )
     w, z = (((values[f"{who}_1"], 0.0), (0.0, values[f"{who}_2"])) for who in ("intruder", "scientist"))
     intruder = User(belief, Record(0), Quadratic(weights=w), name="The intruder")
@@ -59,8 +59,8 @@ import ruvdecision as ruv
 
 shared = {values["correlation"]!r} * float(np.sqrt({VARIANCES[0]!r} * {VARIANCES[1]!r}))
 covariance = [[{VARIANCES[0]!r}, shared], [shared, {VARIANCES[1]!r}]]
-doubt, names = {DOUBT!r}, {list(NAMES)!r}
-belief = ruv.NormalBelief(records={values["n"]!r}, covariance=covariance, prior_mean=[0, 0], prior_covariance=doubt, columns=names)
+prior, names = {{"prior_mean": [0, 0], "prior_covariance": {PRIOR_COVARIANCE!r}}}, {list(NAMES)!r}
+belief = ruv.NormalBelief(records={values["n"]!r}, covariance=covariance, columns=names, **prior)
 weights = np.diag([{values["intruder_1"]!r}, {values["intruder_2"]!r}])
 intruder = ruv.User(belief, ruv.Record(0), ruv.Quadratic(weights=weights), name="The intruder")
 weights = np.diag([{values["scientist_1"]!r}, {values["scientist_2"]!r}])

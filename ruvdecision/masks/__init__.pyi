@@ -9,6 +9,9 @@ from .base import (
 from .cells import (
     SuppressCells as SuppressCells,
 )
+from .clip import (
+    Clip as Clip,
+)
 from .datashuffle import (
     DataShuffle as DataShuffle,
 )
@@ -34,7 +37,13 @@ from .multiplicative import (
     MultiplicativeNoise as MultiplicativeNoise,
 )
 from .noise import (
+    MomentNoise as MomentNoise,
+)
+from .noise import (
     Noise as Noise,
+)
+from .noise import (
+    ResidualNoise as ResidualNoise,
 )
 from .pram import (
     PRAM as PRAM,

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channels.steps import About, Opaque, OwnLaw, Step
-from ..checks import Seed, as_generator
+from ..checks import Seed, as_generator, check_fields
 from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
 from .applying import about_frame, apply_step
@@ -41,6 +41,9 @@ class Mask:
     """
 
     opaque: ClassVar[str] = "it does not say how likely a released value is"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     # -- releasing -----------------------------------------------------------------------------------
 
@@ -82,6 +85,13 @@ class Mask:
         Only a mask that looks at what the previous step did needs to define it.
         """
         return self.apply(frame, rng)
+
+    def resized(self, variance: float, scale: float) -> Mask:
+        """The same mask with noise of this average variance where its size can be kept secret, else the mask itself.
+
+        ``scale`` is the variance of a record, for noise that is a share of it.
+        """
+        return self
 
     def publish(self, table: Any) -> Any:
         """What goes out of a table of counts; only masks of tables define it, see `ruvdecision.masks.cells.publish`."""

@@ -16,7 +16,7 @@ from ..protocols import Array
 from .frame import Frame, real_like
 
 __all__ = [
-    "Ranked",
+    "RankedColumn",
     "apart",
     "as_columns",
     "blanked",
@@ -63,7 +63,7 @@ def category_codes(column: pd.Series, *, missing_is_one: bool = False) -> tuple[
 
 
 @dataclass(frozen=True, eq=False)
-class Ranked:
+class RankedColumn:
     """A column whose values have an order: the rank class of each record and the size of each class."""
 
     codes: Ints
@@ -91,7 +91,7 @@ class Ranked:
         return self.order[np.minimum((u * n).astype(np.int64), n - 1)]
 
 
-def rank_columns(who: str, part: pd.DataFrame) -> list[Ranked]:
+def rank_columns(who: str, part: pd.DataFrame) -> list[RankedColumn]:
     """Rank every column of a table; a column without an order is refused by name."""
     ranked, bad = [], []
     for name in part.columns:
@@ -109,7 +109,7 @@ def rank_columns(who: str, part: pd.DataFrame) -> list[Ranked]:
             raw = raw.astype(np.float64) if raw.dtype == object else raw
         _, codes, counts = np.unique(raw, return_inverse=True, return_counts=True)
         codes = codes.reshape(-1).astype(np.int64)
-        ranked.append(Ranked(codes, counts.astype(np.int64), np.argsort(codes, kind="stable").astype(np.int64)))
+        ranked.append(RankedColumn(codes, counts.astype(np.int64), np.argsort(codes, kind="stable").astype(np.int64)))
     if bad:
         raise InputError(
             f"{who} needs columns whose values have an order",

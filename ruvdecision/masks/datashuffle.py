@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ..checks import check_columns
+from ..checks import check_columns, checked
 from ..errors import InputError
 from ..numerics.semidefinite import symmetric_root
 from ..protocols import Array
@@ -50,18 +50,16 @@ class DataShuffle(Mask):
     [2, 3, 4, 5]
     """
 
-    columns: Any = None
-    given: Any = None
+    columns: Any = checked(None, as_columns)
+    given: Any = checked(None, as_columns, empty=True)
 
     opaque: ClassVar[str] = "values are exchanged between records by ranks of the whole file"
 
     def __post_init__(self) -> None:
         if self.columns is None:
-            raise InputError(
-                "DataShuffle needs the confidential columns", None, "Write DataShuffle(columns=[...], given=[...])"
-            )
-        object.__setattr__(self, "columns", as_columns("columns", self.columns))
-        object.__setattr__(self, "given", as_columns("given", self.given, empty=True) or None)
+            do = "Write DataShuffle(columns=[...], given=[...])"
+            raise InputError("DataShuffle needs the confidential columns", None, do)
+        super().__post_init__()
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         chosen = check_columns("columns", self.columns, frame.columns)

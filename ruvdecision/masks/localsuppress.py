@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_columns, check_integer, check_number, check_vector
+from ..checks import check_columns, check_integer, check_number, check_vector, checked
 from ..errors import InfeasibleError, InputError, RuvError
 from ..protocols import Array
 from .base import Mask
@@ -59,27 +59,21 @@ class LocalSuppress(Mask):
     np.int64(1)
     """
 
-    k: int = 2
-    keys: Any = None
+    k: int = checked(2, check_integer, low=1)
+    keys: Any = checked(None, as_columns)
     importance: Any = None
 
     opaque: ClassVar[str] = "which entries are blank depends on the values of the whole file"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "k", check_integer("k", self.k, low=1))
-        if self.keys is None:
-            raise InputError(
-                "LocalSuppress needs the key variables", None, 'Write LocalSuppress(k=3, keys=["age", "sex"])'
-            )
-        keys = as_columns("keys", self.keys)
-        assert keys is not None
-        object.__setattr__(self, "keys", keys)
+        super().__post_init__()
+        keys = self.keys
+        if keys is None:
+            do = 'Write LocalSuppress(k=3, keys=["age", "sex"])'
+            raise InputError("LocalSuppress needs the key variables", None, do)
         if len(keys) > MOST_KEYS:
-            raise InputError(
-                f"LocalSuppress takes at most {MOST_KEYS} key variables",
-                len(keys),
-                "Take the keys that an intruder can know",
-            )
+            what = f"LocalSuppress takes at most {MOST_KEYS} key variables"
+            raise InputError(what, len(keys), "Take the keys that an intruder can know")
         if isinstance(self.importance, Mapping):
             stray = [c for c in self.importance if c not in keys]
             if stray:
@@ -112,19 +106,12 @@ class LocalSuppress(Mask):
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         positions = check_columns("keys", self.keys, frame.columns)
         if frame.n < self.k:
-            raise InfeasibleError(
-                f"No key can occur {self.k} times in {frame.n} records", f"k={self.k}", "Use a smaller k"
-            )
+            what = f"No key can occur {self.k} times in {frame.n} records"
+            raise InfeasibleError(what, f"k={self.k}", "Use a smaller k")
         codes = np.stack([category_codes(frame.table.iloc[:, i])[0] for i in positions], axis=1)
         blank = suppress(codes, self.k, self.costs, rng) & (codes >= 0)
-        return put(
-            frame,
-            {
-                i: blanked(frame.table.iloc[:, i], blank[:, j], frame.kind)
-                for j, i in enumerate(positions)
-                if blank[:, j].any()
-            },
-        )
+        touched = [(i, blank[:, j]) for j, i in enumerate(positions) if blank[:, j].any()]
+        return put(frame, {i: blanked(frame.table.iloc[:, i], rows, frame.kind) for i, rows in touched})
 
 
 def key_matches(data: Any, keys: Any = None) -> Ints:
@@ -166,11 +153,8 @@ def suppress(codes: Ints, k: int, costs: Array, rng: np.random.Generator) -> NDA
     codes = _refill(codes, original, k, costs, shuffled)
     file = _Patterns.of(codes)
     if np.any(file.matches(file.codes, enough=k) < k):
-        raise RuvError(
-            f"LocalSuppress did not reach k={k}",
-            "a key that occurs too seldom",
-            "This is a defect of the mask: please report it",
-        )
+        do = "This is a defect of the mask: please report it"
+        raise RuvError(f"LocalSuppress did not reach k={k}", "a key that occurs too seldom", do)
     return codes < 0
 
 
@@ -267,11 +251,7 @@ def _plan(file: _Patterns, low: Ints, keys: Sequence[int], k: int) -> tuple[int,
     free, group = free[keep], group[keep]
     order = np.lexsort((file.counts[free], low[free] >= k, group))
     free, group = free[order], group[order]
-    edges = (
-        np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1], [True]]))
-        if len(group)
-        else np.zeros(1, dtype=np.int64)
-    )
+    edges = np.flatnonzero(np.diff(group, prepend=-1, append=-1))
     counts, lack = file.counts[free], k - low[free]
     amount = np.zeros(len(free), dtype=np.int64)
     for a, b in itertools.pairwise(edges):

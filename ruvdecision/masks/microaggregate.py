@@ -41,14 +41,14 @@ class Microaggregate(Mask):
     ----------
     groups : int or one label per record, optional
         A number of groups of sizes as equal as possible: with n records the first ``n % groups`` groups have
-        one record more. Or a label for every record, for groups fixed beforehand; then ``by`` must stay "rows".
+        one record more. Or a label for every record, for groups fixed beforehand; then ``by`` must be "rows" or not given.
     size : int, optional
         Records per group, at least; the last group takes the remainder, so it has ``size`` to ``2 * size - 1``.
-    by : {"rows", "each", "zscore", "pc1", "mdav"}, default "rows"
-        How groups are found. "rows" takes the order of the file, so the groups do not depend on the data and the
-        release is linear. The others look at the data: each variable apart ("each", individual ranking), the sum of
-        z-scores ("zscore"), the first principal component ("pc1", from high to low: the sign is such that the
-        largest loading is negative), or MDAV ("mdav", see `ruvdecision.masks.mdav`; time n^2, the
+    by : {"rows", "each", "zscore", "pc1", "mdav"}, optional
+        How groups are found; "mdav" if not given with ``size``, "rows" with ``groups``. "rows" takes the order of the file, so
+        the groups do not depend on the data and the release is linear. The others look at the data: each variable apart
+        ("each", individual ranking), the sum of z-scores ("zscore"), the first principal component ("pc1", from high to low:
+        the sign is such that the largest loading is negative), or MDAV ("mdav", see `ruvdecision.masks.mdav`; time n^2, the
         others n log n). Sorting is stable: ties keep the order of the file.
     columns : names or positions, optional
         Columns to average; all of them (but those of ``within``) if not given. They alone decide the groups.
@@ -75,7 +75,7 @@ class Microaggregate(Mask):
 
     groups: Any = None
     size: int | None = None
-    by: str = "rows"
+    by: str | None = None
     columns: Any = None
     block: int | None = None
     centre: str = "mean"
@@ -89,7 +89,7 @@ class Microaggregate(Mask):
                 {"groups": self.groups, "size": self.size},
                 "Give one of them, Microaggregate(groups=1)",
             )
-        check_choice("by", self.by, ORDERS)
+        check_choice("by", self.order, ORDERS)
         check_choice("centre", self.centre, ("mean", "median"))
         if self.size is not None:
             object.__setattr__(self, "size", check_integer("size", self.size, low=1))
@@ -101,16 +101,16 @@ class Microaggregate(Mask):
                 raise InputError(
                     "groups must be a number or one label per record", "something else", "Give a flat list of labels"
                 )
-            if self.by != "rows":
+            if self.order != "rows":
                 raise InputError(
                     "Groups given record by record leave nothing to sort",
-                    f"by={self.by!r}",
-                    'Leave by="rows", or give the number of groups',
+                    f"by={self.order!r}",
+                    "Leave by out, or give the number of groups",
                 )
             if any(v is None or v is pd.NA or v != v for v in labels):
                 raise InputError("groups must have a label for every record", "missing labels", "Fill them in")
             object.__setattr__(self, "groups", labels)
-        if self.groups is not None and (self.by == "mdav" or self.within is not None):
+        if self.groups is not None and (self.order == "mdav" or self.within is not None):
             raise InputError(
                 "MDAV and groups within categories need size",
                 f"groups={self.groups!r}",
@@ -118,16 +118,23 @@ class Microaggregate(Mask):
             )
         if self.block is not None:
             object.__setattr__(self, "block", check_integer("block", self.block, low=1))
-            if self.by not in ("zscore", "pc1", "mdav"):
-                raise InputError('block goes with by="zscore", "pc1" or "mdav"', f"by={self.by!r}", "Leave block out")
+            if self.order not in ("zscore", "pc1", "mdav"):
+                raise InputError(
+                    'block goes with by="zscore", "pc1" or "mdav"', f"by={self.order!r}", "Leave block out"
+                )
         if not isinstance(self.standardise, (bool, np.bool_)):
             raise InputError("standardise must be True or False", self.standardise, "Leave it out for z-scores")
-        if not self.standardise and self.by not in ("pc1", "mdav"):
+        if not self.standardise and self.order not in ("pc1", "mdav"):
             raise InputError(
-                'standardise=False goes with by="pc1" or "mdav"', f"by={self.by!r}", "Leave standardise out"
+                'standardise=False goes with by="pc1" or "mdav"', f"by={self.order!r}", "Leave standardise out"
             )
         for name in ("columns", "within"):
             object.__setattr__(self, name, as_columns(name, getattr(self, name)))
+
+    @property
+    def order(self) -> str:
+        """How groups are found: as ``by`` says, otherwise by MDAV if their size is given and by rows if their number is."""
+        return self.by if self.by is not None else "rows" if self.size is None else "mdav"
 
     def sizes(self, n: int) -> Ints:
         """Group sizes for ``n`` records, in order, where groups are cut out of an order."""
@@ -161,14 +168,14 @@ class Microaggregate(Mask):
                 apart("columns", frame.positions(columns), "within", inside, frame.columns)
             classes = self._classes(frame, inside)
         # Groups that do not look at the values can do without some of them: the mean is over those that are there.
-        blanks = self.by == "rows" and self.within is None and self.centre == "mean"
+        blanks = self.order == "rows" and self.within is None and self.centre == "mean"
         values, positions = frame.numeric("Microaggregate", columns, missing=blanks)
         if np.isinf(values).any():
             raise InputError("Microaggregate cannot take infinite values", "some", "Replace them first")
         values = np.asfortranarray(values)  # all work is column by column
         out = np.empty_like(values)
         k = values.shape[1]
-        width = 1 if self.by == "each" else self.block or k
+        width = 1 if self.order == "each" else self.block or k
         for start in range(0, k, width):
             part = values[:, start : start + width]
             order, starts = self._find(part, classes)
@@ -176,7 +183,7 @@ class Microaggregate(Mask):
         return frame.replace(out, positions)
 
     def steps(self, about: About, numbers: Array) -> list[Step]:
-        if self.by != "rows" or self.within is not None or self.centre != "mean":
+        if self.order != "rows" or self.within is not None or self.centre != "mean":
             why = "groups are found by the records' values" if self.centre == "mean" else "medians are no averages"
             return [Opaque(why=why, do=FIXED)]
         return [AverageRows(columns=about.positions(self.columns), rows=self._groups(about.n))]
@@ -222,11 +229,11 @@ class Microaggregate(Mask):
             labels = self._labels(len(values))
             order = stable_order(labels)
             return order, np.concatenate([[0], np.cumsum(np.bincount(labels))[:-1]])
-        score = _score(values, self.by, self.standardise)
+        score = _score(values, self.order, self.standardise)
         orders, starts, before = [], [], 0
         for rows in classes:
             inner = score if score is None or len(classes) == 1 else score[rows]
-            if self.by == "mdav":
+            if self.order == "mdav":
                 assert inner is not None
                 assert self.size is not None
                 if self.size > len(rows):

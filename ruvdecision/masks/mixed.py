@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from ..checks import check_choice, check_columns, check_integer, check_number
+from ..checks import check_choice, check_columns, check_integer, check_number, checked
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
@@ -20,6 +20,12 @@ from .mdav import mdav
 __all__ = ["MicroaggregateMixed", "centres", "embed"]
 
 MOST_CATEGORIES = 200
+
+
+def _weights(name: str, given: Any) -> dict[Hashable, float]:
+    if not isinstance(given, Mapping):
+        raise InputError(f"{name} must be a mapping from column to number", given, f'Write {name}={{"age": 2}}')
+    return {c: check_number(f"{name}[{c!r}]", w, low=0) for c, w in given.items()}
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,24 +56,15 @@ class MicroaggregateMixed(Mask):
     """
 
     size: int
-    columns: Any = None
-    scale: str = "sd"
-    weights: Any = None
+    columns: Any = checked(None, as_columns)
+    scale: str = checked("sd", check_choice, options=("sd", "range"))
+    weights: Any = checked(None, _weights)
 
     opaque: ClassVar[str] = "groups are found by the records' values"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "size", check_integer("size", self.size, low=1))
-        object.__setattr__(self, "columns", as_columns("columns", self.columns))
-        check_choice("scale", self.scale, ["sd", "range"])
-        if self.weights is not None:
-            if not isinstance(self.weights, Mapping):
-                raise InputError(
-                    "weights must be a mapping from column to number", self.weights, 'Write weights={"age": 2}'
-                )
-            object.__setattr__(
-                self, "weights", {c: check_number(f"weights[{c!r}]", w, low=0) for c, w in self.weights.items()}
-            )
 
     def __hash__(self) -> int:
         # A mapping among the arguments has no hash of its own.

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_number
+from ..checks import check_number, checked
 from ..errors import InputError
 from ..numerics.compiled import compiled
 from .base import Mask
@@ -41,15 +41,15 @@ class RankSwap(Mask):
     """
 
     within: float
-    columns: Any = None
+    columns: Any = checked(None, as_columns)
 
     opaque: ClassVar[str] = (
         "values are exchanged between records of nearly the same rank, so each released value depends on the whole file"
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "within", check_number("within", self.within, low=0, high=1, open_low=True))
-        object.__setattr__(self, "columns", as_columns("columns", self.columns))
 
     def window(self, n: int) -> int:
         """Most ranks by which a value may move in a file of ``n`` records."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..checks import check_integer
+from ..checks import check_integer, checked
 from .applying import replace_keeping_integers
 from .base import Mask
 from .columnkinds import as_columns
@@ -36,14 +36,10 @@ class Resample(Mask):
     array([3., 1., 1.])
     """
 
-    times: int = 3
-    columns: Any = None
+    times: int = checked(3, check_integer, low=1, high=1_000_000)
+    columns: Any = checked(None, as_columns)
 
     opaque: ClassVar[str] = "each released value is a mean of order statistics of the whole file"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "times", check_integer("times", self.times, low=1, high=1_000_000))
-        object.__setattr__(self, "columns", as_columns("columns", self.columns))
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         values, positions = frame.numeric("Resample", self.columns)

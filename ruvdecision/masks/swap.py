@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_columns, check_flags, check_number
+from ..checks import check_columns, check_flags, check_number, checked
 from ..errors import InputError
 from .base import Mask
 from .columnkinds import apart, as_columns, category_codes, put
@@ -46,19 +46,17 @@ class Swap(Mask):
 
     rate: float
     columns: Any
-    where: Any = None
-    within: Any = None
+    where: Any = checked(None, check_flags)
+    within: Any = checked(None, as_columns)
 
     opaque: ClassVar[str] = "values are exchanged between records, so each released value depends on the whole file"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rate", check_number("rate", self.rate, low=0, high=1, open_low=True))
-        for name in ("columns", "within"):
-            object.__setattr__(self, name, as_columns(name, getattr(self, name)))
+        object.__setattr__(self, "columns", as_columns("columns", self.columns))
         if self.columns is None:
             raise InputError("columns must say what is swapped", None, 'Write Swap(rate=0.1, columns=["income"])')
-        if self.where is not None:
-            object.__setattr__(self, "where", check_flags("where", self.where))
+        super().__post_init__()
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         positions = frame.positions(self.columns)

@@ -167,7 +167,7 @@ def _invert(x: Array, w: Array, squares: Array) -> Array:
 
 
 def _saddle(x: Array, w: Array, squares: Array, upper: bool) -> Array:
-    """The root of K'(t) - x - 1/t, which rises on either side of the origin: t < 0, or 0 < t < 1/2 for the upper tail."""
+    """The root of K'(t) - x - 1/t, which rises on either side of 0: t < 0, or 0 < t < 1/2 for the upper tail."""
     if upper:
         low, high = np.full(len(x), -60.0), np.full(len(x), 36.0)
         u = np.zeros(len(x))

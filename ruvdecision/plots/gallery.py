@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..checks import check_choice, check_flag, check_integer, check_list, suggest
 from ..decide import choose
@@ -23,7 +24,7 @@ from ..maps.rumap import RUMap
 from ..protocols import Array
 from .labels import Labeller
 from .map import BARS, LINES, rumap
-from .theme import MARKERS, axes_on, bare, look_of, new_figure, plain, points
+from .theme import MARKERS, Style, axes_on, bare, figure_of, look_of, new_figure, plain, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +40,7 @@ MOST_NAMES = 14
 def maps(
     maps: Mapping[str, RUMap] | Sequence[RUMap],
     max_risk: Any = None,
-    figure: Any = None,
+    figure: Figure | None = None,
     *,
     names: Sequence[str] | None = None,
     across: int | None = None,
@@ -100,7 +101,7 @@ def maps(
     wide = _across(len(found)) if across is None else min(check_integer("across", across, low=1), len(found))
     high = -(-len(found) // wide)
     with new_figure(style, figure) as make:
-        drawn = make((3.4 * wide + 1.6, 2.9 * high + 0.4))
+        drawn = figure if figure is not None else make((3.4 * wide + 1.6, 2.9 * high + 0.4))
         grid = drawn.subplots(high, wide, squeeze=False)
         for ax, (name, one) in zip(grid.flat, found.items(), strict=False):
             rumap(one, limits.get(name), ax, legend=False, labels=labels, title=name, **options)
@@ -127,7 +128,7 @@ def maps(
             if alike and i + wide < len(found):
                 ax.set_xlabel("")
         _common_legend(drawn, used)
-    return drawn  # type: ignore[no-any-return]
+    return drawn
 
 
 def uncertainty(
@@ -183,7 +184,7 @@ def uncertainty(
         raise InputError(
             "This map has no uncertainty to draw", "a map of measures", "Give a map that evaluate(...) made"
         )
-    numeric = {k: v for k, v in rumap.parameters.items() if v.dtype.kind == "f"}
+    numeric = {k: v.astype(float) for k, v in rumap.parameters.items() if v.dtype.kind == "f"}
     counts = {k: len(set(v[~np.isnan(v)].tolist())) for k, v in numeric.items()}
     if parameter is None:
         parameter = max(counts, key=lambda k: counts[k], default=None)
@@ -288,11 +289,11 @@ def frontier3(
         look = look_of(ax)
         rest, best = drawn & ~front, drawn & front
         good = np.asarray(rumap.converged)
-        ring: dict[str, Any] = {"mfc": "none", "zorder": 2, "label": "beaten by another release"}
+        ring: Style = {"mfc": "none", "zorder": 2, "label": "beaten by another release"}
         points(ax, x[rest], y[rest], "o", 4, look.soft, alpha=0.6, **ring)
         # Cividis is made for colour-blind readers and is as dark and bright in grey.
         low, high = float(z[drawn].min()), float(z[drawn].max())
-        scale = {"cmap": "cividis", "vmin": low, "vmax": high if high > low else low + 1.0}
+        scale: Style = {"cmap": "cividis", "vmin": low, "vmax": high if high > low else low + 1.0}
         dots = ax.scatter(x[best], y[best], c=z[best], s=90, ec=look.ink, lw=0.8, zorder=3, **scale)
         doubt = best & ~good
         if doubt.any():
@@ -318,7 +319,7 @@ def frontier3(
 # -- paper ---------------------------------------------------------------------------------------------
 
 
-def _common_legend(figure: Any, axes: Sequence[Any]) -> None:
+def _common_legend(figure: Figure, axes: Sequence[Axes]) -> None:
     """One legend for all maps. A technique may have another colour in another map: then its entry is there twice."""
     seen: dict[Any, Any] = {}
     for ax in axes:
@@ -336,7 +337,7 @@ def _across(count: int) -> int:
     return min(choices, key=lambda wide: (-count % wide, wide))
 
 
-def _say_chosen(ax: Any, rumap: RUMap, name: str, max_risk: Any, rule: Any) -> None:
+def _say_chosen(ax: Axes, rumap: RUMap, name: str, max_risk: float | None, rule: Mapping[str, Any] | None) -> None:
     """A small map has no room for texts beside its points: the chosen release goes below its title."""
     for note in list(ax.texts):
         note.remove()
@@ -373,14 +374,14 @@ def _named(maps: Any, names: Any) -> dict[str, RUMap]:
 # -- curves and names ----------------------------------------------------------------------------------
 
 
-def _families(rumap: RUMap, parameter: str) -> dict[str, Any]:
+def _families(rumap: RUMap, parameter: str) -> dict[str, NDArray[np.intp]]:
     """Rows that differ in one parameter alone, in its order, by a name."""
     at = rumap.parameters[parameter]
     others = {k: v for k, v in rumap.parameters.items() if k != parameter}
     groups: dict[tuple[str, ...], list[int]] = {}
     for i in np.flatnonzero(~np.isnan(at)).tolist():
         groups.setdefault((rumap.techniques[i], *(str(v[i]) for v in others.values())), []).append(i)
-    named: dict[str, Any] = {}
+    named: dict[str, NDArray[np.intp]] = {}
     for key, members in groups.items():
         twins = [k for k in groups if k[0] == key[0]]
         told = [
@@ -396,7 +397,7 @@ def _families(rumap: RUMap, parameter: str) -> dict[str, Any]:
 
 
 def _curve(
-    ax: Any, x: Array, y: Array, error: Array, good: Any, colour: str, line: str, marker: str, name: str
+    ax: Axes, x: Array, y: Array, error: Array, good: NDArray[np.bool_], colour: str, line: str, marker: str, name: str
 ) -> None:
     shown = np.isfinite(y)
     few = shown.sum() <= 40
@@ -409,26 +410,24 @@ def _curve(
         ax.errorbar(x[barred], y[barred], error[barred], ecolor=colour, capsize=2, **BARS)
 
 
-def _name_ends(ax: Any) -> None:
+def _name_ends(ax: Axes) -> None:
     """Write the name of every curve at its right end, apart from one another."""
-    curves = [line for line in ax.get_lines() if not line.get_label().startswith("_") and len(line.get_xdata())]
-    figure = ax.get_figure(root=True)
+    figure = figure_of(ax)
     figure.draw_without_rendering()
-    ends = [ax.transData.transform((line.get_xdata()[-1], line.get_ydata()[-1]))[1] for line in curves]
-    step = 13 * figure.dpi / 72
-    order = np.argsort(ends)
-    place = np.array(ends, dtype=float)
-    for a, b in itertools.pairwise(order):
+    named = [(str(line.get_label()), np.asarray(line.get_xydata()), line.get_color()) for line in ax.get_lines()]
+    named = [(name, path[-1], colour) for name, path, colour in named if not name.startswith("_") and len(path)]
+    ends = np.array([ax.transData.transform(end)[1] for _, end, _ in named])
+    step, place = 13 * figure.dpi / 72, ends.copy()
+    for a, b in itertools.pairwise(np.argsort(ends)):
         place[b] = max(place[b], place[a] + step)
     place -= max(0.0, float(place.max(initial=0.0)) - ax.get_window_extent().y1)
-    for line, end, spot in zip(curves, ends, place, strict=True):
-        at, away = (line.get_xdata()[-1], line.get_ydata()[-1]), (7, (spot - end) * 72 / figure.dpi)
-        style = {"va": "center", "fontsize": "small", "color": line.get_color(), "annotation_clip": False}
-        ax.annotate(line.get_label(), at, xytext=away, textcoords="offset points", **style)
+    for (name, at, colour), away in zip(named, (place - ends) * 72 / figure.dpi, strict=True):
+        style: Style = {"va": "center", "fontsize": "small", "color": colour, "annotation_clip": False}
+        ax.annotate(name, tuple(at), xytext=(7, away), textcoords="offset points", **style)
 
 
-def _name_points(ax: Any, x: Array, y: Array, names: Sequence[str], rows: Any) -> None:
-    figure = ax.get_figure(root=True)
+def _name_points(ax: Axes, x: Array, y: Array, names: Sequence[str], rows: NDArray[np.intp]) -> None:
+    figure = figure_of(ax)
     figure.draw_without_rendering()
     labeller = Labeller(ax, x[np.isfinite(x) & np.isfinite(y)], y[np.isfinite(x) & np.isfinite(y)])
     path = ax.transData.transform(np.column_stack([x[rows], y[rows]]))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from ..errors import InputError
 from ..maps.rumap import RUMap
 from ..protocols import Array
 from .labels import Labeller, small
-from .theme import LIGHT, bare, fresh_axes, look_of, name_axes, plain, points, threshold
+from .map import Positions, Rows
+from .theme import LIGHT, Style, bare, figure_of, fresh_axes, look_of, name_axes, plain, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,13 +76,9 @@ def knowledge(
 
     Examples
     --------
-    >>> rumap = RUMap.build(
-    ...     labels=["a", "b"],
-    ...     intruder=[2.0, 1.0],
-    ...     scientist=[0.5, 0.25],
-    ...     technique="row known: Noise",
-    ...     parameters={"variance": [2.0, 1.0]},
-    ... )
+    >>> from ruvdecision.maps import Labels
+    >>> labels = Labels(["a", "b"], technique="row known: Noise", parameters={"variance": [2.0, 1.0]})
+    >>> rumap = RUMap.build(labels=labels, intruder=[2.0, 1.0], scientist=[0.5, 0.25])
     >>> knowledge(rumap, max_risk=0.7).get_xlabel()
     'data utility (1 / expected loss of the scientist)   better →'
     """
@@ -132,7 +129,7 @@ def knowledge(
 @dataclass(frozen=True)
 class _Curve:
     name: str
-    rows: Any
+    rows: Positions
     colour: str
     line: str
     marker: str
@@ -191,7 +188,7 @@ def _phrase(field: str, value: str, only: bool) -> str:
 
 
 def _set_axes(
-    ax: Axes, rumap: RUMap, x: Array, shown: Any, max_risk: float | None, log: str | bool, against: str
+    ax: Axes, rumap: RUMap, x: Array, shown: Rows, max_risk: float | None, log: str | bool, against: str
 ) -> None:
     if not isinstance(log, bool):
         check_choice("log", log, ["auto", "x", "y"])
@@ -219,7 +216,7 @@ def _set_axes(
 
 
 def _crossings(
-    rumap: RUMap, curves: Sequence[_Curve], x: Array, shown: Any, max_risk: float | None, parameter: str | None
+    rumap: RUMap, curves: Sequence[_Curve], x: Array, shown: Rows, max_risk: float | None, parameter: str | None
 ) -> list[_Crossing | None]:
     """The crossing of each curve that gets a mark."""
     if max_risk is None or parameter is None or max_risk <= 0:
@@ -232,7 +229,7 @@ def _crossings(
     ]
 
 
-def _crossing(rumap: RUMap, curve: _Curve, x: Array, shown: Any, max_risk: float, parameter: str) -> _Crossing | None:
+def _crossing(rumap: RUMap, curve: _Curve, x: Array, shown: Rows, max_risk: float, parameter: str) -> _Crossing | None:
     """The one place where a curve meets the threshold; None if there are several or none."""
     rows = curve.rows[shown[curve.rows]]
     above = rumap.risk[rows] > max_risk
@@ -255,7 +252,7 @@ def _between(ends: Array, share: float) -> float:
     return float(ends[0] + share * (ends[1] - ends[0]))
 
 
-def _line(rumap: RUMap, curve: _Curve, x: Array, shown: Any, crossing: _Crossing | None) -> tuple[Array, Array]:
+def _line(rumap: RUMap, curve: _Curve, x: Array, shown: Rows, crossing: _Crossing | None) -> tuple[Array, Array]:
     """Corners of the drawn line: the shown releases, and the crossing between two of them."""
     rows = curve.rows[shown[curve.rows]]
     if crossing is None:
@@ -265,10 +262,10 @@ def _line(rumap: RUMap, curve: _Curve, x: Array, shown: Any, crossing: _Crossing
     )
 
 
-def _draw(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, shown: Any, line: tuple[Array, Array]) -> None:
+def _draw(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, shown: Rows, line: tuple[Array, Array]) -> None:
     rows = curve.rows[shown[curve.rows]]
     bars = rumap.risk_error[rows] > 0
-    style: dict[str, Any] = {"color": curve.colour, "zorder": 3}
+    style: Style = {"color": curve.colour, "zorder": 3}
     if np.any(bars):
         ax.errorbar(
             x[rows],
@@ -289,7 +286,7 @@ def _draw(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, shown: Any, line: tup
     placed = np.isfinite(x[curve.rows]) & ((x[curve.rows] > 0) | (ax.get_xscale() != "log"))
     endless = curve.rows[np.isinf(rumap.risk[curve.rows]) & placed]
     if endless.size:
-        at_edge = {"transform": ax.get_xaxis_transform(), "clip_on": False, "zorder": 3}
+        at_edge: Style = {"transform": ax.get_xaxis_transform(), "clip_on": False, "zorder": 3}
         points(ax, x[endless], np.full(endless.size, 0.985), "^", 8, curve.colour, **at_edge)
 
 
@@ -300,15 +297,14 @@ def _write(
     lines: list[tuple[Array, Array]],
     crossings: list[_Crossing | None],
     x: Array,
-    shown: Any,
+    shown: Rows,
     max_risk: float | None,
     parameter: str | None,
 ) -> None:
     """Names first, then crossings; whatever finds no room is left to the legend or left out."""
     from matplotlib.lines import Line2D
 
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(ax)
     if figure.get_layout_engine() is not None:
         figure.draw_without_rendering()  # places are measured in pixels, so the layout must be settled
     labeller = Labeller(ax, x[shown], rumap.risk[shown])
@@ -337,12 +333,12 @@ def _write(
         for method in methods:
             one = next(c for c in curves if c.method == method)
             dots = bool(np.any(rumap.risk_error[one.rows] > 0))
-            line, marker = ("none", one.marker) if dots else (one.line, "")
-            handles.append(Line2D([], [], color=look_of(ax).soft, ls=line, marker=marker, ms=4, label=method))
+            dash, marker = ("none", one.marker) if dots else (one.line, "")
+            handles.append(Line2D([], [], color=look_of(ax).soft, ls=dash, marker=marker, ms=4, label=method))
     if np.any(rumap.risk_error > 0):
         handles.append(Line2D([], [], ls="none", label="bars: one standard error"))
     if handles:
-        frame: dict[str, Any] = {"framealpha": 0.9, "facecolor": look_of(ax).paper, "edgecolor": "none"}
+        frame: Style = {"framealpha": 0.9, "facecolor": look_of(ax).paper, "edgecolor": "none"}
         ax.legend(handles=handles, loc="best", frameon=True, fontsize="small", **frame)
 
 

@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..protocols import Array
-from .theme import LIGHT, Look, look_of
+from .theme import LIGHT, Look, figure_of, look_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.text import Annotation
+    from matplotlib.transforms import Bbox
 
 __all__ = ["Labeller", "small", "spread_along"]
 
@@ -26,7 +28,7 @@ class Labeller:
         self.frame = (box.x0 + 1, box.y0 + 1, box.x1 - 1, box.y1 - 1)
         self.dots = ax.transData.transform(np.column_stack([x, y])).reshape(-1, 2)
         self.boxes: list[tuple[float, float, float, float]] = []
-        self.scale = ax.get_figure(root=True).dpi / 72.0  # type: ignore[union-attr]
+        self.scale = figure_of(ax).dpi / 72.0
 
     def keep_clear(self, x: Array, y: Array) -> None:
         """Keep texts off the line through these points (given in data units), not only off the points."""
@@ -140,7 +142,7 @@ class Labeller:
         across = np.arange(self.frame[0], self.frame[2], 4.0)
         self.dots = np.concatenate([self.dots, np.column_stack([across, np.full(across.size, level)])])
 
-    def _try(self, note: Any, point: Array, direction: Array, reach: float) -> bool:
+    def _try(self, note: Annotation, point: Array, direction: Array, reach: float) -> bool:
         box = self._put(note, point, direction, reach)
         if self._cost(box) > 0:
             return False
@@ -148,11 +150,11 @@ class Labeller:
         return True
 
     def _put(
-        self, note: Any, point: Array, direction: Array, reach: float, origin: float | None = None
+        self, note: Annotation, point: Array, direction: Array, reach: float, origin: float | None = None
     ) -> tuple[float, float, float, float]:
         """Move a text so that its near edge is ``reach`` points from the point, and return its box."""
         size = _extent(note)
-        pad = 2 * 0.35 * note.get_fontsize() * self.scale if note.get_bbox_patch() else 0.0
+        pad = 2 * 0.35 * float(note.get_fontsize()) * self.scale if note.get_bbox_patch() else 0.0
         half = (np.array([size.width, size.height]) + pad) / 2
         centre = (
             point
@@ -161,8 +163,7 @@ class Labeller:
         )
         anchor = np.array([point[0] if origin is None else origin, point[1]])
         note.set_position(tuple((centre - anchor) / self.scale))
-        note.set_ha("center")
-        note.set_va("center")
+        note.set(ha="center", va="center")
         return (centre[0] - half[0], centre[1] - half[1], centre[0] + half[0], centre[1] + half[1])
 
     def _cost(self, box: tuple[float, float, float, float]) -> float:
@@ -203,7 +204,7 @@ def spread_along(path: ArrayLike, values: ArrayLike, most: int = 6, apart: float
     return chosen
 
 
-def small(colour: str, look: Look) -> Any:
+def small(colour: str, look: Look) -> tuple[float, ...]:
     """A colour for small text, which needs more contrast with the paper than a line does."""
     from matplotlib.colors import to_rgb
 
@@ -214,7 +215,7 @@ def _digits(value: float) -> int:
     return len(f"{value:.3e}".split("e")[0].replace(".", "").rstrip("0"))
 
 
-def _extent(note: Any) -> Any:
+def _extent(note: Annotation) -> Bbox:
     from matplotlib.text import Text
 
     # Without the arrow, whose length depends on where the text stands.

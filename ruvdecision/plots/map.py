@@ -12,6 +12,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..checks import check_choice, check_flag, check_number, check_text
 from ..decide import choose, not_dominated
@@ -20,17 +21,32 @@ from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
 from ..protocols import Array
 from .labels import Labeller, spread_along
-from .theme import DARK, LIGHT, MARKERS, bare, fresh_axes, look_of, name_axes, plain, points, threshold
+from .theme import (
+    DARK,
+    LIGHT,
+    MARKERS,
+    Style,
+    bare,
+    figure_of,
+    fresh_axes,
+    look_of,
+    name_axes,
+    plain,
+    points,
+    threshold,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["limit", "rumap"]
 
+Rows = NDArray[np.bool_]
+Positions = NDArray[np.intp]
 SIZE = (8.6, 5.2)
 """Of a new figure, in inches."""
 LINES = ("-", "--", "-.", ":")
-BARS: dict[str, Any] = {"fmt": "none", "elinewidth": 0.9, "alpha": 0.7, "zorder": 2.5}
+BARS: Style = {"fmt": "none", "elinewidth": 0.9, "alpha": 0.7, "zorder": 2.5}
 """How bars of one standard error look."""
 MOST_TECHNIQUES = 24  # a legend with more cannot be read; all releases are then one cloud
 MOST_CURVES = 8  # of one technique; more of them are easier to read as a cloud of points
@@ -135,7 +151,7 @@ def rumap(
     if max_risk is not None and np.isfinite(max_risk):
         _draw_threshold(ax, max_risk)
     if chosen is not None and np.isfinite([chosen.risk, chosen.utility]).all():
-        star: dict[str, Any] = {"mfc": "#F0E442", "mew": 1.0, "zorder": 6, "label": "chosen release"}
+        star: Style = {"mfc": "#F0E442", "mew": 1.0, "zorder": 6, "label": "chosen release"}
         points(ax, chosen.utility, chosen.risk, "*", 17, "black", **star)
     if title:
         ax.set_title(plain(title))
@@ -198,7 +214,7 @@ def _corner(limit: Any) -> tuple[Array, Array]:
 
 def _draw_limit(ax: Axes, x: Array, y: Array, **style: Any) -> None:
     finite = np.isfinite(x) & np.isfinite(y)
-    look: dict[str, Any] = {
+    look: Style = {
         "color": "black" if look_of(ax) is LIGHT else DARK.ink,
         "lw": 1.6,
         "ls": (0, (1, 1.2)),
@@ -213,12 +229,12 @@ class _Curve:
     """Releases that are drawn as one: a line in order of a parameter, a single marker, or a cloud (no parameter)."""
 
     name: str
-    rows: Any
+    rows: Positions
     parameter: str | None = None
-    at: Any = None
+    at: Array | None = None
 
 
-def _curves(rumap: RUMap, technique: str, shown: Any) -> list[_Curve]:
+def _curves(rumap: RUMap, technique: str, shown: Rows) -> list[_Curve]:
     """Split a technique into lines along which one parameter varies and the others are fixed."""
     rows = np.flatnonzero((np.array(rumap.techniques, dtype=object) == technique) & shown)
     if rows.size <= 1:
@@ -260,9 +276,10 @@ def _curves(rumap: RUMap, technique: str, shown: Any) -> list[_Curve]:
     return lines + ([_Curve(f"{technique}, others", rows[left])] if left.size else [])
 
 
-def _coordinates(rumap: RUMap, rows: Any) -> tuple[dict[str, Array], dict[str, Any]]:
+def _coordinates(rumap: RUMap, rows: Positions) -> tuple[dict[str, Array], dict[str, NDArray[Any]]]:
     """The parameters of these releases: numbers, and words. A vector of numbers counts as its components."""
-    numbers = {k: v[rows] for k, v in rumap.parameters.items() if v.dtype.kind == "f" and not np.any(np.isnan(v[rows]))}
+    floats = {k: v[rows].astype(float) for k, v in rumap.parameters.items() if v.dtype.kind == "f"}
+    numbers = {k: v for k, v in floats.items() if not np.any(np.isnan(v))}
     words = {k: v[rows] for k, v in rumap.parameters.items() if v.dtype.kind in "US" and len(set(v[rows].tolist())) > 1}
     if len(words) == 1 and rumap.masks is not None:
         ((name, _),) = words.items()
@@ -320,16 +337,17 @@ def _drawable(low: float, high: float, log: bool) -> tuple[float, float]:
     return max(low, 1 / LARGEST if log else -LARGEST), min(high, LARGEST)
 
 
-def _draw_frontier(ax: Axes, x: Array, y: Array, shown: Any) -> None:
+def _draw_frontier(ax: Axes, x: Array, y: Array, shown: Rows) -> None:
     rows = np.flatnonzero(not_dominated(y, x) & shown & np.isfinite(x) & np.isfinite(y))
     if rows.size == 0:
         return
     rows = rows[np.lexsort((y[rows], x[rows]))]
-    label, band = "frontier: none is safer and as useful", {"alpha": 0.35, "zorder": 1.5}
+    label = "frontier: none is safer and as useful"
+    band: Style = {"alpha": 0.35, "zorder": 1.5}
     if rows.size == 1:
         points(ax, x[rows], y[rows], "o", 15, "0.55", mew=0, label=label, **band)
         return
-    ends: dict[str, Any] = {"solid_capstyle": "round", "solid_joinstyle": "round"}
+    ends: Style = {"solid_capstyle": "round", "solid_joinstyle": "round"}
     ax.plot(*_staircase(ax, x[rows], y[rows]), lw=8, color="0.55", label=label, **band, **ends)
     if rows.size <= 40:
         points(ax, x[rows], y[rows], "o", 13, "0.55", mew=0, **band)
@@ -372,8 +390,8 @@ def _draw_curve(ax: Axes, rumap: RUMap, look: tuple[str, str, str], curve: _Curv
     rows = curve.rows[finite]
     x, y = rumap.utility[rows], rumap.risk[rows]
     one, many = rows.size == 1, rows.size > 40
-    style: dict[str, Any] = {"color": colour, "zorder": 3, "label": plain(_wrap(curve.name))}
-    dense: dict[str, Any] = {
+    style: Style = {"color": colour, "zorder": 3, "label": plain(_wrap(curve.name))}
+    dense: Style = {
         "marker": marker,
         "ms": 8 + 5 * under if one else 3 if rows.size > 200 else 5,
         "alpha": 0.6 if rows.size > 200 else 1.0,
@@ -400,7 +418,7 @@ def _draw_curve(ax: Axes, rumap: RUMap, look: tuple[str, str, str], curve: _Curv
     if crowd and np.any(barred):
         _draw_bars(ax, x[barred], y[barred], dx[barred], dy[barred], colour)
     elif np.any(barred):
-        bars = {k: np.where(np.isfinite(e), e, 0.0)[barred] for k, e in (("xerr", dx), ("yerr", dy))}
+        bars: Style = {k: np.where(np.isfinite(e), e, 0.0)[barred] for k, e in (("xerr", dx), ("yerr", dy))}
         ax.errorbar(x[barred], y[barred], ecolor=colour, capsize=0 if many else 2, **BARS, **bars)
 
 
@@ -417,7 +435,7 @@ def _draw_bars(ax: Axes, x: Array, y: Array, dx: Array, dy: Array, colour: str) 
         ax.add_collection(lines, autolim=False)
 
 
-def _draw_edges(ax: Axes, rumap: RUMap, looks: Sequence[Any], shown: Any) -> None:
+def _draw_edges(ax: Axes, rumap: RUMap, looks: Sequence[Any], shown: Rows) -> None:
     """Draw releases with an infinite coordinate as triangles at the edge, pointing outwards."""
     (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     for (colour, _, _), curve in looks:
@@ -447,7 +465,7 @@ def _draw_threshold(ax: Axes, max_risk: float) -> None:
     ax.axhspan(max_risk, ax.get_ylim()[1], color="0.5", alpha=0.06, lw=0, zorder=0)
 
 
-def _remarks(rumap: RUMap, shown: Any, refused: str) -> list[str]:
+def _remarks(rumap: RUMap, shown: Rows, refused: str) -> list[str]:
     remarks = [refused] if refused else []
     infinite = shown & (np.isinf(rumap.risk) | np.isinf(rumap.utility))
     if np.any(infinite):
@@ -468,13 +486,13 @@ def _draw_legend(ax: Axes, remarks: Sequence[str], own: bool) -> None:
     handles, names = ax.get_legend_handles_labels()
     handles += [Line2D([], [], ls="none") for _ in remarks]
     names += [plain(_wrap(r)) for r in remarks]
-    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0}
+    place: Style = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0}
     box = ax.legend(handles, names, frameon=False, fontsize="small", alignment="left", **place)
     for handle in box.legend_handles:
         if isinstance(handle, Line2D):
             handle.set_markersize(min(handle.get_markersize(), 12))
-    figure = ax.get_figure(root=True)
-    if not own and figure is not None and figure.get_layout_engine() is None:
+    figure = figure_of(ax)
+    if not own and figure.get_layout_engine() is None:
         # No layout engine makes room for the legend in the caller's figure, so take it from the axes.
         figure.draw_without_rendering()
         here = ax.get_position()
@@ -485,8 +503,7 @@ def _draw_legend(ax: Axes, remarks: Sequence[str], own: bool) -> None:
 
 def _write(ax: Axes, rumap: RUMap, looks: Sequence[Any], chosen: Any, max_risk: float | None, labels: bool) -> None:
     """Write on the drawing, the most important first. A text without a free place is omitted, except the choice."""
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(ax)
     figure.draw_without_rendering()  # the layout must be settled before places are measured in pixels
     if _fold_labels(ax, rumap):
         figure.draw_without_rendering()
@@ -535,8 +552,8 @@ def _fold_labels(ax: Axes, rumap: RUMap) -> bool:
         ax.set_xlabel(plain(f"data utility   better →\n({_wrap(rumap.utility_score.words('scientist'), 40)})"))
     if tall:
         ax.set_ylabel(plain(f"disclosure risk   ← better\n({_wrap(rumap.risk_score.words('intruder'), 40)})"))
-    figure = ax.get_figure(root=True)
-    if (wide or tall) and figure is not None and figure.get_layout_engine() is None:
+    figure = figure_of(ax)
+    if (wide or tall) and figure.get_layout_engine() is None:
         figure.draw_without_rendering()
         # Nobody else makes room for the second line.
         up = max(0.0, 4 - ax.xaxis.label.get_window_extent().y0) / figure.bbox.height

@@ -17,7 +17,7 @@ from ..evaluate import check_masks, posterior
 from ..masks import Suppress
 from ..protocols import Array
 from ..running.replication import replicate_seeds
-from .theme import axes_on, bare, look_of, plain, points
+from .theme import Style, axes_on, bare, look_of, plain, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,8 +118,8 @@ def posteriors(
                 ax.plot(x, base + scale * y, color=colour, lw=1.6, zorder=3)
             _estimate(ax, user, law, base)
         if truth is not None:
-            style = {"color": look.colours[1], "lw": 1.4, "ls": (0, (5, 3)), "zorder": 4}
-            ax.axvline(truth, label="true value (confidential)", **style)
+            dashes: Style = {"color": look.colours[1], "lw": 1.4, "ls": (0, (5, 3)), "zorder": 4}
+            ax.axvline(truth, label="true value (confidential)", **dashes)
         span = float(ends.max() - ends.min()) or 1.0
         ax.set_xlim(ends.min() - 0.02 * span, ends.max() + 0.18 * span)
         ax.set_ylim(-len(laws) + 0.75, 1.0)
@@ -190,7 +190,7 @@ def _shape(law: Any) -> tuple[Array, Array, str]:
 
 
 def _outline(
-    ax: Any, shape: tuple[Array, Array, str], base: float, scale: float, colour: str, label: str | None
+    ax: Axes, shape: tuple[Array, Array, str], base: float, scale: float, colour: str, label: str | None
 ) -> None:
     x, y, kind = shape
     if kind == "bars":
@@ -199,12 +199,12 @@ def _outline(
         ax.plot(x, base + scale * y, color=colour, lw=1.1, ls=(0, (4, 2)), zorder=2.5, label=label)
 
 
-def _estimate(ax: Any, user: Any, law: Any, base: float) -> None:
+def _estimate(ax: Axes, user: Any, law: Any, base: float) -> None:
     """The user's estimate as a dot, where it is a number, and U at the right."""
     look = look_of(ax)
     u = float(user.loss.uncertainty(law, user.actions).value)
     act = np.asarray(user.loss.estimate(law, user.actions), dtype=object)
     if act.ndim == 0 and isinstance(act.item(), (int, float, np.floating, np.integer)):
         points(ax, float(act.item()), base, "o", 6, look.ink, hollow=True, mew=1.4, zorder=5, clip_on=False)
-    style = {"textcoords": "offset points", "ha": "right", "fontsize": "small"}
+    style: Style = {"textcoords": "offset points", "ha": "right", "fontsize": "small"}
     ax.annotate(f"U = {u:.4g}", (1.0, base), xycoords=("axes fraction", "data"), xytext=(-2, 6), **style)

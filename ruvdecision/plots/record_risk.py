@@ -13,7 +13,7 @@ from ..analyses.publishing import PublishingPrice
 from ..analyses.record_risk import RecordRisk
 from ..checks import check_number
 from ..errors import InputError
-from .theme import fresh_axes, look_of, name_axes, plain, threshold
+from .theme import Style, fresh_axes, look_of, name_axes, plain, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,7 +88,7 @@ def record_risk(
             share = 1.0 - np.arange(len(x) + 1) / risk.shape[1]
             line = LINES[(j // len(look.colours)) % len(LINES)]
             colour = look.colours[j % len(look.colours)]
-            style = {"label": _short(found.releases[i]), "color": colour, "ls": line, "lw": 1.6}
+            style: Style = {"label": _short(found.releases[i]), "color": colour, "ls": line, "lw": 1.6}
             ax.step(np.concatenate([x[:1], x]), share, where="post", **style)
         ax.set_ylabel("share of records with more risk")
         ax.set_ylim(-0.02, 1.02)
@@ -136,7 +136,7 @@ def publishing(price: PublishingPrice, ax: Axes | None = None, *, max_risk: floa
     for j, technique in enumerate(dict.fromkeys(techniques[shown])):
         mine = shown & (techniques == technique)
         colour = look.colours[j % len(look.colours)]
-        bars: dict[str, Any] = {"color": colour, "elinewidth": 0.8, "ls": "none", "ms": 5}
+        bars: Style = {"color": colour, "elinewidth": 0.8, "ls": "none", "ms": 5}
         for one, words, inside in ((published, "published", colour), (secret, "kept secret", look.paper)):
             at = (one.utility[mine], one.risk[mine], one.risk_error[mine], one.utility_error[mine])
             ax.errorbar(*at, fmt="o", mfc=inside, label=f"{_short(technique)}, {words}", **bars)
@@ -176,7 +176,7 @@ def _histogram(ax: Axes, found: RecordRisk, place: int, by_group: bool, log: boo
         codes, names = pd.factorize(pd.Series(found.groups).astype(str), sort=True)
         parts = [risk[finite & (codes == c)] for c in range(len(names))]
         colours = [look.colours[c % len(look.colours)] for c in range(len(names))]
-        bars: dict[str, Any] = {"bins": edges.tolist(), "edgecolor": look.paper, "linewidth": 0.4}
+        bars: Style = {"bins": edges.tolist(), "edgecolor": look.paper, "linewidth": 0.4}
         ax.hist(parts, stacked=True, color=colours, label=[_short(str(n)) for n in names], **bars)
         ax.legend(fontsize="small")
     ax.set_ylabel("records")

@@ -5,18 +5,29 @@ matplotlib is imported when something is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import io
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from numpy.typing import ArrayLike
 
 from ..checks import check_choice
 from ..errors import InputError
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 __all__ = [
     "Look",
+    "Style",
+    "as_png",
     "axes_on",
     "bare",
+    "figure_of",
     "fresh_axes",
     "look_of",
     "name_axes",
@@ -25,8 +36,11 @@ __all__ = [
     "points",
     "theme",
     "threshold",
+    "use_files_only",
 ]
 
+Style = dict[str, Any]
+"""Arguments of matplotlib that say how something looks."""
 # Okabe and Ito's palette without its yellow, which is too light for lines: safe for colour-blind readers.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
 # The same idea on dark paper: every colour has a contrast of at least 4.5 with it.
@@ -50,7 +64,7 @@ DARK = Look(ON_DARK, "#E6E9EC", "#B4BCC4", "#2D343C", "#14181D")
 STYLES = {"light": LIGHT, "dark": DARK}
 
 
-def look_of(ax: Any) -> Look:
+def look_of(ax: Axes) -> Look:
     """The colours for drawing on these axes, by how dark they are.
 
     >>> import matplotlib.pyplot as plt
@@ -63,10 +77,17 @@ def look_of(ax: Any) -> Look:
         raise InputError("ax must be axes of matplotlib", ax, "Leave it out, or write _, ax = plt.subplots()")
     from matplotlib.colors import to_rgba
 
-    face, behind = to_rgba(ax.get_facecolor()), to_rgba(ax.get_figure(root=True).get_facecolor())
+    face, behind = to_rgba(ax.get_facecolor()), to_rgba(figure_of(ax).get_facecolor())
     if face[3] < 0.5:  # transparent axes show the figure
         face = behind
     return DARK if face[3] >= 0.5 and 0.299 * face[0] + 0.587 * face[1] + 0.114 * face[2] < 0.5 else LIGHT
+
+
+def figure_of(ax: Axes) -> Figure:
+    """The figure that the axes are on, not a part of it."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return figure
 
 
 @contextmanager
@@ -84,7 +105,7 @@ def theme(style: str | None = None) -> Iterator[None]:
     if style is not None:
         check_choice("style", style, list(STYLES))
     look = STYLES.get(style or "")
-    settings: Any = {}
+    settings: Style = {}
     if look is not None:
         settings = {f"{part}.facecolor": look.paper for part in ("figure", "axes", "savefig")}
         settings |= {f"{part}.color": look.ink for part in ("text", "xtick", "ytick")}
@@ -94,29 +115,46 @@ def theme(style: str | None = None) -> Iterator[None]:
             "axes.edgecolor": look.soft,
             "legend.labelcolor": look.ink,
         }
-    with mpl.rc_context(settings):
+    with mpl.rc_context(settings):  # type: ignore[arg-type]
         yield
 
 
 @contextmanager
-def new_figure(style: str | None, figure: Any) -> Iterator[Any]:
-    """A function that gives the figure to draw on: the caller's, or a new one of a size."""
+def new_figure(style: str | None, given: Figure | Axes | None) -> Iterator[Callable[[tuple[float, float]], Figure]]:
+    """A function that makes a new figure of a size; a style does not go with a figure or axes that are given."""
     import matplotlib.pyplot as plt
 
-    if figure is not None and style is not None:
+    if given is not None and style is not None:
         raise InputError("style is for a new figure", style, "Leave it out, or draw within `with theme(...)`")
     with theme(style):
-        yield lambda size: figure if figure is not None else plt.figure(figsize=size, layout="constrained")
+        yield lambda size: plt.figure(figsize=size, layout="constrained")
 
 
 @contextmanager
-def axes_on(style: str | None, ax: Any, size: tuple[float, float]) -> Iterator[Any]:
+def axes_on(style: str | None, ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
     """The axes to draw on: the caller's, or new ones of a size."""
     with new_figure(style, ax) as make:
         yield ax if ax is not None else make(size).subplots()
 
 
-def bare(ax: Any, look: Any, axis: str, sides: Sequence[str]) -> None:
+def use_files_only() -> None:
+    """Draw into files and open no window, in any thread, unless the caller has set matplotlib up already."""
+    if "matplotlib.pyplot" not in sys.modules:
+        import matplotlib
+
+        matplotlib.use("Agg")
+
+
+def as_png(figure: Any, dpi: float) -> bytes:
+    """A figure as a PNG image; the figure is closed, because pyplot keeps every one alive."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight")
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close(figure)
+    return buffer.getvalue()
+
+
+def bare(ax: Axes, look: Look, axis: Literal["both", "x", "y"], sides: Sequence[str]) -> None:
     """Grid lines that stay behind, and no frame on these sides."""
     ax.grid(True, axis=axis, color=look.grid, lw=0.8, zorder=0)
     ax.set_axisbelow(True)
@@ -124,31 +162,32 @@ def bare(ax: Any, look: Any, axis: str, sides: Sequence[str]) -> None:
         ax.spines[side].set_visible(False)
 
 
-def fresh_axes(ax: Any, size: tuple[float, float]) -> Any:
+def fresh_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     """The caller's axes, or those of a new figure of a size."""
     import matplotlib.pyplot as plt
 
     return ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
 
 
-def name_axes(ax: Any, scored: Any) -> None:
+def name_axes(ax: Axes, scored: Any) -> None:
     """Say what utility and risk are on the axes of a map, or of whatever has the same two scores."""
     ax.set_xlabel(plain(f"data utility ({scored.utility_score.words('scientist')})   better →"))
     ax.set_ylabel(plain(f"disclosure risk ({scored.risk_score.words('intruder')})   ← better"))
 
 
 def points(
-    ax: Any, x: Any, y: Any, marker: str, size: float, colour: str, *, hollow: bool = False, **style: Any
+    ax: Axes, x: ArrayLike, y: ArrayLike, marker: str, size: float, colour: str, *, hollow: bool = False, **style: Any
 ) -> None:
     """Markers without a line; hollow ones show the paper."""
     inside = {"mfc": look_of(ax).paper} if hollow else {}
     ax.plot(x, y, ls="none", marker=marker, ms=size, color=colour, **(inside | style))
 
 
-def threshold(ax: Any, max_risk: float, *, upright: bool = False, **style: Any) -> None:
+def threshold(ax: Axes, max_risk: float, *, upright: bool = False, **style: Any) -> None:
     """The dashed line at the largest tolerable risk."""
     draw = ax.axvline if upright else ax.axhline
-    draw(max_risk, **({"color": look_of(ax).soft, "lw": 1.1, "ls": (0, (5, 3))} | style))
+    look: Style = {"color": look_of(ax).soft, "lw": 1.1, "ls": (0, (5, 3))}
+    draw(max_risk, **(look | style))
 
 
 def plain(text: str) -> str:

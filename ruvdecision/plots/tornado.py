@@ -5,14 +5,14 @@ matplotlib is imported when something is drawn, and nothing here calls ``show()`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..analyses.sensitivity import Sensitivity
 from ..checks import check_integer
 from ..errors import InputError, kind_of
-from .theme import bare, fresh_axes, look_of, plain, points, threshold
+from .theme import Style, bare, fresh_axes, look_of, plain, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,7 +118,7 @@ def tornado(
     return ax
 
 
-def _name(ax: Any, text: str, x: float, y: int, side: int) -> None:
+def _name(ax: Axes, text: str, x: float, y: int, side: int) -> None:
     text = text if len(text) <= 24 else text[:22] + "…"
-    style = {"va": "center", "ha": "left" if side > 0 else "right", "fontsize": 9, "color": look_of(ax).ink}
+    style: Style = {"va": "center", "ha": "left" if side > 0 else "right", "fontsize": 9, "color": look_of(ax).ink}
     ax.annotate(plain(text), (x, y), (4 * side, 0), textcoords="offset points", **style)

@@ -128,8 +128,8 @@ def trim_pieces(
 ) -> tuple[list[Array], list[Array], Array]:
     """Take off ends of density zero; values are ``(points, rows)``.
 
-    Gives back grids, values less their highest in each row, and the share of each row's mass that those ends may hide. Places of
-    density zero inside a piece are refused, unless ``gaps`` says that they may be.
+    Gives back grids, values less their highest in each row, and the share of each row's mass that those ends may hide.
+    Places of density zero inside a piece are refused, unless ``gaps`` says that they may be.
     """
     top = np.max([v.max(axis=0) for v in values], axis=0)
     if not np.isfinite(top).all():

@@ -82,7 +82,7 @@ class Sorted:
         return total
 
     def entropy(self) -> Value:
-        """Differential entropy over sets of components that do not reach each other: sum of W (H - log W), W a set's weight.
+        """Differential entropy over sets of parts that do not reach each other: sum of W (H - log W), W a set's weight.
 
         A set of one has a closed form, any other is measured from a place of its own, so that parts that are tiny for
         their distance keep their digits.

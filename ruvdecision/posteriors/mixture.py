@@ -375,7 +375,7 @@ class Mixture(BasePosterior):
         return np.median(middle, axis=self._axis), sd
 
     def _mix(self, terms: Array, inner: int | None = None) -> Array:
-        """Weighted sum over parts, with ``inner`` axes behind theirs; weight zero counts for nothing, even if infinite."""
+        """Weighted sum over parts, ``inner`` axes behind theirs; weight zero counts for nothing, even if infinite."""
         inner = len(self.event) if inner is None else inner
         weights = self.weights.reshape(self.weights.shape + (1,) * inner)
         if not np.isfinite(terms).all():

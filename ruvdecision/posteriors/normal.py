@@ -52,7 +52,7 @@ def power(d: ArrayLike, s: ArrayLike, p: float, *, signed: bool = False) -> Arra
 
 
 def _scaled(s: Array, p: float, twos: float, at: float) -> Array:
-    """s**p 2**twos Gamma(at) / sqrt(pi); by logarithms where a factor, but not the product, leaves the range of floats."""
+    """s**p 2**twos Gamma(at) / sqrt(pi), by logarithms where a factor, but not the product, leaves the floats."""
     power, front = s**p, 2.0**twos * special.gamma(at) / np.sqrt(np.pi)
     inner = (power > 0) & np.isfinite(power) & np.isfinite(front)
     if np.all(inner | (s == 0) | np.isinf(s)):
@@ -81,7 +81,7 @@ def huber(d: ArrayLike, s: ArrayLike, delta: float) -> Array:
 
 
 def _near_bend(d: Array, bend: Array) -> Array:
-    """Huber's loss of N(d, 1) for a small bend c: c E|X| - c**2/2 + E max(c - |X|, 0)**2 / 2, the first term the largest."""
+    """Huber's loss of N(d, 1) for a small bend c: c E|X| - c**2/2 + E max(c - |X|, 0)**2 / 2, the first the largest."""
     inside = np.zeros(())
     # Node by node: the arrays may hold millions of components.
     for node, weight in zip(*gauss_legendre(24), strict=True):

@@ -212,7 +212,7 @@ class SharedNodes:
         return np.asarray(series)
 
     def _around(self, cuts: Array, places: Array) -> Array:
-        """Panels next to the kinks: rows of (from, to, origin, reach) with u running away from the kink at the origin."""
+        """Panels next to the kinks: rows of (from, to, origin, reach), u running away from the kink at the origin."""
         rows = []
         for place in places:
             low, high = self.edges[place], self.edges[place + 1]

@@ -21,7 +21,7 @@ from .doubts import LIMITS, beyond, doubtful, doubts, is_diagnostic
 from .extras import Extras, reasons, sections, sureness
 from .fingerprint import fingerprint
 from .methods import method_notes, references
-from .numbers import count, number, value
+from .numbers import HEADS, count, entry, evenly, number, user_columns
 from .people import users
 from .picture import map_drawing
 
@@ -215,18 +215,19 @@ def _in_words(rumap: RUMap, decision: _Decision, max_risk: float | None, order: 
 
 def _releases(rumap: RUMap, order: Any, front: Any, choice: Choice | None) -> list[Block]:
     blocks: list[Block] = []
+    columns = user_columns(rumap) + (["engine"] if len(set(rumap.engine)) > 1 else [])
     if order.size:
-        blocks += _tables(rumap, order, choice, "Releases on the frontier, in order of risk", _columns(rumap))
+        blocks += _tables(rumap, order, choice, "Releases on the frontier, in order of risk", columns)
     rest = np.flatnonzero(~front)
     if rest.size:
-        shown = _spread(rest, REST)
+        shown = evenly(rest, REST)
         left = (
             f"; {rest.size - shown.size} more are left out evenly, the map's own table has all"
             if shown.size < rest.size
             else ""
         )
         caption = f"Releases that are not on the frontier, as listed ({shown.size}{left})"
-        table = _table(rumap, shown, choice, caption, _columns(rumap))
+        table = _table(rumap, shown, choice, caption, columns)
         why = zip(table.lines, reasons(rumap, shown), strict=True)
         lines = tuple(Line((*line.cells, reason), line.kind) for line, reason in why)
         table = Table(caption, (*table.head, "why not"), lines, (*table.numbers, False))
@@ -239,14 +240,14 @@ def _measures(rumap: RUMap, names: Sequence[str], order: Any, choice: Choice | N
     blocks: list[Block] = []
     same = [k for k in names if len(rumap) > 1 and len({str(x) for x in rumap.columns[k].tolist()}) == 1]
     if same:
-        blocks.append(Terms(tuple((k, _entry(rumap, k, 0)) for k in same)))
+        blocks.append(Terms(tuple((k, entry(rumap, k, 0)) for k in same)))
     varying = [k for k in names if k not in same]
     if varying:
         if order.size:
             blocks += _tables(rumap, order, choice, "Measures of the releases on the frontier", varying)
         rest = np.setdiff1d(np.arange(len(rumap)), order)
         if rest.size:
-            shown = _spread(rest, REST)
+            shown = evenly(rest, REST)
             left = f", {rest.size - shown.size} more left out evenly" if shown.size < rest.size else ""
             table = _table(rumap, shown, choice, f"Measures of the other releases ({shown.size}{left})", varying)
             blocks.append(Fold(f"Measures of the other {count(rest.size, 'release')}", (table,)))
@@ -256,16 +257,11 @@ def _measures(rumap: RUMap, names: Sequence[str], order: Any, choice: Choice | N
 # -- tables --------------------------------------------------------------------------------------------
 
 
-def _columns(rumap: RUMap) -> list[str]:
-    users = [f"{who}_uncertainty" for who in ("intruder", "scientist") if getattr(rumap, who) is not None]
-    return ["risk", "utility", *users, *(["engine"] if len(set(rumap.engine)) > 1 else [])]
-
-
 def _tables(rumap: RUMap, rows: Any, choice: Choice | None, caption: str, columns: Sequence[str]) -> list[Block]:
     """All rows; if they are many, an excerpt that is always seen and the whole in a fold."""
     if rows.size <= OPEN:
         return [_table(rumap, rows, choice, f"{caption} ({rows.size})", columns)]
-    few = set(_spread(rows, EXCERPT).tolist())
+    few = set(evenly(rows, EXCERPT).tolist())
     if choice is not None:
         few.add(choice.row.position)
     excerpt = np.array([i for i in rows.tolist() if i in few])
@@ -287,9 +283,8 @@ def _table(rumap: RUMap, rows: Any, choice: Choice | None, caption: str, columns
             + ["see diagnostics"] * bool(doubt[i])
         )
         kind = "chosen" if i == chosen else "doubtful" if doubt[i] or not rumap.converged[i] else ""
-        lines.append(Line((rumap.releases[i], *(_entry(rumap, k, i) for k in columns), ", ".join(marks)), kind))
-    words = {"intruder_uncertainty": "intruder's U", "scientist_uncertainty": "scientist's U"}
-    words |= {name: f"{name} ({end} is better)" for name, end in _better(rumap).items()}
+        lines.append(Line((rumap.releases[i], *(entry(rumap, k, i) for k in columns), ", ".join(marks)), kind))
+    words = HEADS | {name: f"{name} ({end} is better)" for name, end in _better(rumap).items()}
     numbers = [
         k not in ("engine",) and (k not in rumap.columns or rumap.columns[k].dtype.kind in "biuf") for k in columns
     ]
@@ -298,22 +293,6 @@ def _table(rumap: RUMap, rows: Any, choice: Choice | None, caption: str, columns
         lines = [Line(line.cells[:-1], line.kind) for line in lines]
     head = ("release", *(words.get(k, k) for k in columns), *(["mark"] if marked else []))
     return Table(caption, head, tuple(lines), (False, *numbers, *([False] if marked else [])))
-
-
-def _entry(rumap: RUMap, column: str, i: int) -> str:
-    if column == "engine":
-        return rumap.engine[i]
-    if column in ("risk", "utility"):
-        return value(getattr(rumap, column)[i], getattr(rumap, f"{column}_error")[i])
-    if column.endswith("_uncertainty"):
-        pair = getattr(rumap, column.removesuffix("_uncertainty"), None)
-        if pair is not None and column not in rumap.columns:
-            return value(pair.value[i], pair.error[i])
-    entry = rumap.columns[column][i].item()
-    if isinstance(entry, (str, bool)):
-        return str(entry)
-    error = rumap.columns.get(f"{column}_error")
-    return value(entry, 0.0 if error is None or error.dtype.kind not in "biuf" else error[i])
 
 
 def _better(rumap: RUMap) -> dict[str, str]:
@@ -325,10 +304,6 @@ def _better(rumap: RUMap) -> dict[str, str]:
 
 def _is_error(rumap: RUMap, name: str) -> bool:
     return name.endswith("_error") and name.removesuffix("_error") in rumap.columns
-
-
-def _spread(rows: Any, most: int) -> Any:
-    return rows if rows.size <= most else rows[np.unique(np.linspace(0, rows.size - 1, most).round().astype(int))]
 
 
 # -- diagnostics, record, signatures -------------------------------------------------------------------
@@ -409,7 +384,11 @@ def _record(rumap: RUMap) -> list[tuple[str, str]]:
     pairs = [("fingerprint of the map", f"sha256 {fingerprint(rumap)}")]
     taken = known.pop("data_fingerprint", None)
     if taken:
-        what = "a hash of the confidential records with a key that the agency keeps: it tells nothing without the key, and with it whether"
+        what = (
+            "a hash of the confidential records with a key that the agency keeps: it tells nothing without the "
+            "key, "
+            "and with it whether"
+        )
         pairs.append(("fingerprint of the data", f"{_short(taken)} ({what} other records are the same)"))
     for said in ("intruder", "scientist", "better"):  # they have their own places
         known.pop(said, None)

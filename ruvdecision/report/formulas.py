@@ -176,7 +176,10 @@ def _(belief: FiniteBelief) -> str:
     if belief.likelihood is None:
         return f"P(x = vⱼ) = pⱼ for j = 1, …, {states}"
     name = GREEK.get(belief.name, belief.name)
-    return f"P({name} = vⱼ) = pⱼ for j = 1, …, {states}; P(xᵢ = k | {name} = vⱼ) = qⱼₖ for {belief.records} records, independent"
+    return (
+        f"P({name} = vⱼ) = pⱼ for j = 1, …, {states}; P(xᵢ = k | {name} = vⱼ) = qⱼₖ for {belief.records} records, "
+        "independent"
+    )
 
 
 @_belief.register

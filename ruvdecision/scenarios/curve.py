@@ -360,7 +360,8 @@ class Curve:
             and self.prior == "flat"
         ):
             raise UnsupportedError(
-                'variance_known=False is available for method="bayes", target="percentile", knowledge="population", prior="flat"',
+                'variance_known=False is available for method="bayes", target="percentile", knowledge="population", '
+                'prior="flat"',
                 self.label,
                 "Leave it out",
             )

@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import Seed, as_seed_sequence, check_choice, check_integer
+from ..checks import Seed, as_seed_sequence, check_choice, check_flags, check_integer, check_number
 from ..engines.rules.clipped_noise import index_error, position_error, scientist_error
 from ..engines.rules.losses import sampling_shares
 from ..errors import InputError
 from ..losses import Quadratic
 from ..maps.columns import Labels, tell_apart
 from ..maps.rumap import Provenance, RUMap
+from ..masks.base import Mask
+from ..masks.clip import Clip
 from ..masks.frame import Frame
 from ..masks.noise import Noise
 from ..protocols import Array, Value
@@ -116,9 +118,12 @@ def empirical(
             raise InputError(f"{name} must list each entry once", several, f"Give {name}={several[0]!r}, for example")
     replicates = check_integer("replicates", replicates, low=1)
     root = as_seed_sequence(seed)
-    masks = [Noise(variance=float(v), lower=lower, upper=upper, where=where, times=times) for v in grid]
-    _check_inside(x, masks[0])
-    case = _Case(x, np.sqrt(grid)[:, None] * _factor(masks[0], x), masks[0].lower, masks[0].upper, wanted, states)
+    factor = _factor(where, times, x)
+    bounds = None if lower is None and upper is None else Clip(lower=lower, upper=upper)
+    _check_inside(x, lower, upper)
+    noise = [Noise(variance=float(v) if where is None else v * factor) for v in grid]
+    masks: list[Mask] = [n if bounds is None else n | bounds for n in noise]
+    case = _Case(x, np.sqrt(grid)[:, None] * np.sqrt(factor), lower, upper, times, wanted, states)
     solved = {m: case.simulate(replicates, root) if m == "simulate" else case.exact() for m in ways}
     return _build(grid, masks, case, solved, replicates, root)
 
@@ -161,12 +166,13 @@ class _Solved:
 
 @dataclass(frozen=True, eq=False)
 class _Case:
-    """The records, the noise's standard deviations (grid, records or 1), its bounds, targets and states of knowledge."""
+    """Records, standard deviations of the noise (grid, records or 1), bounds, targets and states of knowledge."""
 
     x: Array
     deviations: Array
     lower: Any
     upper: Any
+    times: float | None
     wanted: list[_Wanted]
     states: list[str]
 
@@ -240,18 +246,14 @@ def _at_ranks(released: Array, ranks: NDArray[np.int64]) -> Array:
 
 
 def _build(
-    grid: Array, masks: list[Noise], case: _Case, solved: dict[str, _Solved], replicates: int, root: Any
+    grid: Array, masks: Sequence[Mask], case: _Case, solved: dict[str, _Solved], replicates: int, root: Any
 ) -> RUMap:
     size, wanted, states = len(grid), case.wanted, case.states
     order = [(t, s, m) for t in range(len(wanted)) for s in range(len(states)) for m in solved]
     names = [f"{wanted[t].name}, {states[s]}" + (f", {m}" if len(solved) > 1 else "") for t, s, m in order]
     texts = tell_apart([f"Noise(variance={v:.10g})" for v in grid])
     repeat = lambda values: np.repeat(np.asarray(values), size)  # noqa: E731
-    bounds = {
-        k: v
-        for k, v in (("lower", masks[0].lower), ("upper", masks[0].upper), ("times", masks[0].times))
-        if v is not None
-    }
+    bounds = {k: v for k, v in (("lower", case.lower), ("upper", case.upper), ("times", case.times)) if v is not None}
 
     def stacked(pick: Any) -> Value:
         parts = [pick(solved[m], t, s) for t, s, m in order]
@@ -268,7 +270,7 @@ def _build(
     )
     engines = repeat([{"simulate": "simulated", "exact": "exact"}[m] for _, _, m in order]).tolist()
     return RUMap.build(
-        masks=masks * len(order),
+        masks=list(masks) * len(order),
         labels=labels,
         intruder=stacked(lambda v, t, s: (v.snoopers.value[s, t], v.snoopers.error[s, t])),
         scientist=stacked(lambda v, t, s: v.scientist),
@@ -284,7 +286,8 @@ def _build(
             "replicates": replicates if "simulate" in solved else 0,
             "data": "given",
             "records": len(case.x),
-            "intruder": "takes the target's row (index knowledge) or the released value of its rank (position knowledge)",
+            "intruder": "takes the target's row (index knowledge) or the released value of its rank (position "
+            "knowledge)",
             "scientist": "takes the released mean for the population mean (Duncan et al., eqs 13 and 14)",
         },
     )
@@ -311,10 +314,10 @@ def _listed(name: str, value: Any) -> list[Any]:
     return several
 
 
-def _check_inside(x: Array, mask: Noise) -> None:
-    low, high = (-np.inf if mask.lower is None else mask.lower), (np.inf if mask.upper is None else mask.upper)
-    if isinstance(low, tuple) or isinstance(high, tuple):
-        raise InputError("lower and upper must be one number each", [mask.lower, mask.upper], "Write lower=0")
+def _check_inside(x: Array, lower: Any, upper: Any) -> None:
+    if not all(end is None or np.ndim(end) == 0 for end in (lower, upper)):
+        raise InputError("lower and upper must be one number each", [lower, upper], "Write lower=0")
+    low, high = (-np.inf if lower is None else lower), (np.inf if upper is None else upper)
     outside = int(np.sum((x < low) | (x > high)))
     if outside:
         raise InputError(
@@ -324,8 +327,19 @@ def _check_inside(x: Array, mask: Noise) -> None:
         )
 
 
-def _factor(mask: Noise, x: Array) -> Array:
-    """What the noise's standard deviation is multiplied by, (1,) or one per record."""
-    if mask.where is None:
+def _factor(where: Any, times: float | None, x: Array) -> Array:
+    """What the noise variance is multiplied by, (1,) or one per record."""
+    if (where is None) != (times is None):
+        # Not the booleans themselves: they say which records are sensitive.
+        got = "where alone" if times is None else "times alone"
+        raise InputError("where and times go together", got, "Write where=x > 35_000, times=2")
+    if where is None:
         return np.ones(1)
-    return np.sqrt(np.where(mask._chosen(x[:, None])[:, 0], float(mask.times or 1.0), 1.0))
+    chosen = np.asarray(where(x.copy()) if callable(where) else check_flags("where", where))
+    if chosen.shape != x.shape or chosen.dtype != bool:
+        raise InputError(
+            f"where must have a boolean for each of the {len(x)} records",
+            f"shape {chosen.shape} of {chosen.dtype}",
+            "Write where=lambda x: x > 35_000",
+        )
+    return np.where(chosen, check_number("times", times, low=0, open_low=True), 1.0)

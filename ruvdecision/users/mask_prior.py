@@ -14,7 +14,6 @@ import numpy as np
 from ..checks import as_float_array, check_finite, check_integer, check_list, check_number, check_shares, is_single
 from ..errors import InputError
 from ..masks.base import Mask, show_number
-from ..masks.noise import Noise
 from ..protocols import Array
 
 __all__ = ["MaskPrior", "as_mask_prior"]
@@ -131,7 +130,7 @@ class MaskPrior:
                 np.full(len(self.masks), 1.0 / len(self.masks)) if self.weights is None else np.array(self.weights)
             )
             return self.masks, weights
-        noisy = [i for i, step in enumerate(mask.parts) if hidden(step)]
+        noisy = [i for i, part in enumerate(mask.parts) if part.resized(1.0, 1.0) is not part]
         if not noisy:
             return (mask,), np.ones(1)
         sizes, weights = self.grid(scale, records)
@@ -147,10 +146,10 @@ class MaskPrior:
             sizes, weights = replace(self, points=fewer).grid(scale, records)
         found, chances = [], []
         for choice in product(range(len(sizes)), repeat=len(noisy)):
-            steps = list(mask.parts)
+            parts = list(mask.parts)
             for i, c in zip(noisy, choice, strict=True):
-                steps[i] = resized(steps[i], float(sizes[c]), scale)
-            found.append(reduce(or_, steps) if len(steps) > 1 else steps[0])
+                parts[i] = parts[i].resized(float(sizes[c]), scale)
+            found.append(reduce(or_, parts))
             chances.append(float(np.prod(weights[list(choice)])))
         return tuple(found), np.array(chances)
 
@@ -198,33 +197,3 @@ def as_mask_prior(given: Any) -> MaskPrior:
     raise InputError(
         "mask_prior must say what the mask may have been", given, "Give MaskPrior(...), a list of masks or of variances"
     )
-
-
-def hidden(step: Mask) -> bool:
-    """Whether a mask adds noise of a size that can be kept secret."""
-    if not isinstance(step, Noise) or step.unit == "matching_residuals":
-        return False
-    value = getattr(step, step.unit)
-    return not callable(value) and bool(np.all(np.isfinite(np.asarray(value, dtype=np.float64))))
-
-
-def resized(step: Any, variance: float, scale: float) -> Noise:
-    """The same noise with another average variance; ``scale`` is the variance of a record, for noise that is a share of it."""
-    unit = step.unit
-    value = np.asarray(getattr(step, unit), dtype=np.float64)
-    if unit != "share" and not value.any():
-        value = (
-            np.eye(len(value)) if value.ndim == 2 else np.ones_like(value)
-        )  # no noise at all has no shape of its own
-    now: Any
-    if unit == "share":
-        now = variance / scale
-    elif unit == "covariance":
-        now = value * (variance / np.trace(np.atleast_2d(value)) * len(np.atleast_2d(value)))
-    elif unit == "sd":
-        now = value * np.sqrt(variance / np.mean(value**2))
-    else:
-        now = value * (variance / np.mean(value))
-    fields: dict[str, Any] = {name: v for name, v in step.settings().items() if name != unit}
-    fields[unit] = float(now) if np.ndim(now) == 0 else now
-    return Noise(**fields)

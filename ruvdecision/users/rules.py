@@ -251,6 +251,7 @@ class Custom(Rule):
 def as_rule(estimator: Any) -> Rule:
     """Return a rule from a rule, a name, a target or a callable.
 
+    >>> from ruvdecision.targets import Record
     >>> as_rule("max"), as_rule(Record(3))
     (Ranked(target=Maximum()), Row(row=3))
     """

@@ -57,6 +57,7 @@ class User:
     --------
     >>> from ruvdecision.beliefs import NormalBelief
     >>> from ruvdecision.losses import Quadratic
+    >>> from ruvdecision.targets import Record
     >>> User(NormalBelief(records=3, variance=1, prior="flat"), Record(0), Quadratic()).target
     Record(0)
     """

@@ -10,7 +10,18 @@ from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Quadratic
-from ruvdecision.masks import Microaggregate, Noise, Recode, Release, Round, Shuffle, Stochastic, Subsample, Suppress
+from ruvdecision.masks import (
+    Microaggregate,
+    Noise,
+    Recode,
+    Release,
+    ResidualNoise,
+    Round,
+    Shuffle,
+    Stochastic,
+    Subsample,
+    Suppress,
+)
 from ruvdecision.masks.mechanism import Combine, Mechanism
 from ruvdecision.targets import Functional, Record, Records
 from ruvdecision.users.user import User
@@ -135,9 +146,7 @@ def test_chains_need_no_belief():
     assert Microaggregate(size=3, by="mdav").refines(Microaggregate(size=3, by="mdav") | Noise(sd=1))
     # Noise that looks at what the step before it took away looks at the records again.
     with pytest.raises(UnsupportedError):
-        Microaggregate(size=3, by="zscore").refines(
-            Microaggregate(size=3, by="zscore") | Noise(matching_residuals=True), records=9
-        )
+        Microaggregate(size=3, by="zscore").refines(Microaggregate(size=3, by="zscore") | ResidualNoise(), records=9)
     assert noise.refines(Noise(variance=3.0) | Shuffle(), records=4)  # it refines what the shuffle goes on from
     with pytest.raises(UnsupportedError):
         Shuffle().refines(noise, records=4)

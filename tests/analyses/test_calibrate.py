@@ -17,6 +17,7 @@ from ruvdecision.beliefs.finite import FiniteBelief
 from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.pymc import PyMCBelief
 from ruvdecision.beliefs.table.belief import TableBelief
+from ruvdecision.engines import BaseEngine
 from ruvdecision.engines.normal.exact import Exact
 from ruvdecision.engines.pymc import nuts
 from ruvdecision.engines.pymc.sampling import Sampling
@@ -328,13 +329,11 @@ def test_an_own_belief_says_what_it_drew() -> None:
         def describe(self):
             return "one normal record"
 
-    class Engine:
+    class Engine(BaseEngine):
         name = "own"
 
-        def refuses(self, user, masks, data=None):
+        def prepare(self, problem):
             return None
-
-        def solve(self, *_: object, **__: object) -> None: ...
 
         def posterior(self, user, mask, release=None):
             from ruvdecision.posteriors import Gaussian

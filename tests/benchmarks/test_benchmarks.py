@@ -1,4 +1,4 @@
-"""The benchmarks' own machinery on tiny sizes: the table, the page, the loads and the fit of an exponent. No time is asserted."""
+"""The benchmarks' machinery on tiny sizes: table, page, loads, the fit of an exponent. No time is asserted."""
 
 from __future__ import annotations
 

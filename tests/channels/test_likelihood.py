@@ -31,17 +31,20 @@ from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.masks import (
     PRAM,
     Bottomcode,
+    Clip,
     DataShuffle,
     LocalSuppress,
     Mask,
     Microaggregate,
     MicroaggregateMixed,
+    MomentNoise,
     MultiplicativeNoise,
     Noise,
     RankSwap,
     Recode,
     Release,
     Resample,
+    ResidualNoise,
     Round,
     Shuffle,
     Stochastic,
@@ -69,8 +72,8 @@ def grid(step: float, low: float, high: float) -> tuple[float, ...]:
     return tuple(step * j for j in range(round(low / step), round(high / step) + 1))
 
 
-def doubled(x: Any) -> Any:
-    return x > 4
+def fourfold(x: Any) -> Any:
+    return 2.0 * (1 + 3 * (x > 4))
 
 
 def tenth(x: Any) -> Any:
@@ -81,14 +84,14 @@ WIDE = (-400.0, -100.0, -40.0, -20.0, -10.0, -5.0, 0.0, 5.0, 10.0, 20.0, 40.0, 1
 X = (0.7, 3.0, 12.4)
 CASES = [
     Case(Noise(sd=2.0), X, WIDE),
-    Case(Noise(variance=4.0, lower=0, upper=6), X, tuple(np.linspace(0, 6, 7)), (0.0, 6.0)),
+    Case(Noise(variance=4.0) | Clip(lower=0, upper=6), X, tuple(np.linspace(0, 6, 7)), (0.0, 6.0)),
     Case(Noise(sd=2.0, kind="laplace"), X, (*WIDE, *X)),
     Case(Noise(sd=2.0, kind="t", df=5), X, (-1e4, -1e3, *WIDE, 1e3, 1e4)),
     Case(Noise(sd=2.0, kind="mixture"), X, WIDE),
     Case(Noise(sd=2.0, kind="mixture", weights=[0.2, 0.3, 0.5], centres=[-1.0, -0.5, 0.7]), X, WIDE),
-    Case(Noise(sd=2.0, kind="laplace", lower=1), X, (1.0, *[c for c in (*WIDE, *X) if c > 1]), (1.0,)),
+    Case(Noise(sd=2.0, kind="laplace") | Clip(lower=1), X, (1.0, *[c for c in (*WIDE, *X) if c > 1]), (1.0,)),
     Case(Noise(sd=tenth), X, WIDE),
-    Case(Noise(variance=2.0, where=doubled, times=4), X, WIDE),
+    Case(Noise(variance=fourfold), X, WIDE),
     Case(MultiplicativeNoise(sd=0.2), X, WIDE),
     Case(MultiplicativeNoise(sd=0.2), (-3.0,), WIDE),
     Case(MultiplicativeNoise(sd=0.3, kind="lognormal"), X, (0.0, 0.1, 0.3, 0.5, 1.0, 2.0, 3.0, 7.0, 15.0, 40.0, 100.0)),
@@ -128,8 +131,8 @@ CASES = [
     Case(MultiplicativeNoise(kind="split", least=0.1, most=0.3) | Round(base=1), X, (), grid(1, -1, 30)),
     Case(MultiplicativeNoise(kind="split", least=0.1, most=0.3) | Noise(sd=1.0), X, WIDE),
     Case(Noise(sd=1.0) | MultiplicativeNoise(sd=0.3, kind="lognormal"), X, WIDE),
-    Case(Noise(sd=2.0, lower=0) | Round(base=1), X, (), grid(1, 0, 60)),
-    Case(Noise(sd=2.0, lower=0) | Noise(sd=1.0), X, WIDE),
+    Case(Noise(sd=2.0) | Clip(lower=0) | Round(base=1), X, (), grid(1, 0, 60)),
+    Case(Noise(sd=2.0) | Clip(lower=0) | Noise(sd=1.0), X, WIDE),
     Case(Noise(sd=2.0) | Round(base=2) | Noise(sd=1.0), X, WIDE),
     Case(Noise(sd=tenth) | Round(base=1), X, (), grid(1, -40, 60)),
     Case(Noise(sd=tenth) | Noise(sd=1.0), X, WIDE),
@@ -232,7 +235,7 @@ QUAD = [
     Noise(sd=2.0),
     Noise(sd=2.0, kind="laplace"),
     Noise(sd=2.0, kind="t", df=5),
-    Noise(sd=2.0, lower=2.5),
+    Noise(sd=2.0) | Clip(lower=2.5),
     Noise(sd=2.0) | Round(base=1),
     Round(base=5),
     Round(base=5, random=True),
@@ -335,7 +338,7 @@ def test_sizes_per_record_column_and_entry() -> None:
     np.testing.assert_allclose(
         np.stack([c.normal[1] for c in observe(mask, mask.release(df, 1), 6).columns], axis=1), table
     )
-    mask = Noise(variance=2.0, where=df["a"].to_numpy() > 5, times=3, columns="b")
+    mask = Noise(variance=np.where(df["a"] > 5, 6.0, 2.0), columns="b")
     observed = observe(mask, mask.release(df, 1), 6)
     np.testing.assert_allclose(observed.columns[1].normal[1], np.where(df["a"] > 5, 6.0, 2.0))
     assert np.array_equal(observed.columns[0].known, df["a"])
@@ -380,7 +383,7 @@ def test_a_sample_leaves_the_others_silent_at_their_places() -> None:
 
 def test_averages_carry_the_average_of_the_noise() -> None:
     df = frame(7, 2)
-    mask = Noise(variance=np.arange(1.0, 8.0)) | Microaggregate(size=3)
+    mask = Noise(variance=np.arange(1.0, 8.0)) | Microaggregate(size=3, by="rows")
     released = mask.release(df, 2)
     averages = observe(mask, released, 7).averages
     assert averages.label.tolist() == [0, 0, 0, 1, 1, 1, 1]
@@ -596,10 +599,10 @@ REFUSED = [
     (Microaggregate(size=2, centre="median"), 'centre="mean"'),
     (Noise(share=0.1), "variance="),
     (Noise(variance=1.0, common=True), "Exact"),
-    (Noise(variance=1.0, keep_moments=True), "ruv.measure"),
-    (Microaggregate(size=2) | Noise(matching_residuals=True), "ruv.measure"),
+    (MomentNoise(variance=1.0), "ruv.measure"),
+    (Microaggregate(size=2) | ResidualNoise(), "ruv.measure"),
     (Noise(covariance=[[1, 0.5], [0.5, 1]], kind="t", df=4), "diagonal"),
-    (Noise(covariance=[[1, 0.5], [0.5, 1]], lower=1), "independent noise"),
+    (Noise(covariance=[[1, 0.5], [0.5, 1]]) | Clip(lower=1), "independent noise"),
     (Round(base=1) | Noise(covariance=[[1, 0.5], [0.5, 1]]), "independent noise"),
     (Noise(covariance=[[1, 0.5], [0.5, 1]]) | Round(base=1), "independent noise"),
     (MultiplicativeNoise(sd=0.1, per="record"), 'per="entry"'),
@@ -618,6 +621,15 @@ REFUSED = [
 ]
 
 
+def test_numbers_in_single_precision_are_the_decimals_that_were_meant() -> None:
+    for mask in (Round(base=0.1), Recode(width=0.1, label="lower"), Recode(bins=[0, 0.1, 0.3], label="midpoint")):
+        data = pd.DataFrame({"a": np.array([0.21, 0.07, 0.13])})
+        wide = observe(mask, mask.release(data), 3).columns[0]
+        narrow = observe(mask, mask.release(data.astype(np.float32)).astype(np.float32), 3).columns[0]
+        np.testing.assert_array_equal(narrow.low, wide.low)
+        np.testing.assert_array_equal(narrow.high, wide.high)
+
+
 @pytest.mark.parametrize(("mask", "do"), REFUSED, ids=[str(m) for m, _ in REFUSED])
 def test_refusals_name_what_to_do(mask: Mask, do: str) -> None:
     with pytest.raises(UnsupportedError) as error:
@@ -631,7 +643,7 @@ def test_bad_releases_are_refused_without_their_values() -> None:
         (Topcode(at=3), [4.25]),
         (Recode(bins=[0, 10], label="midpoint"), [4.25]),
         (Recode(width=4, label="lower"), [4.25]),
-        (Noise(sd=1.0, lower=5.0), [4.25]),
+        (Noise(sd=1.0) | Clip(lower=5.0), [4.25]),
         (Microaggregate(groups=1), [3.25, 4.25]),
     ):
         with pytest.raises(InputError, match="cannot have made") as error:
@@ -666,7 +678,7 @@ def test_any_size_of_noise_stays_finite_and_whole(sd: float, kind: str) -> None:
     options = {"df": 4} if kind == "t" else {}
     for mask in (
         Noise(sd=sd, kind=kind, **options),
-        Noise(sd=sd, kind=kind, lower=3.0, **options),
+        Noise(sd=sd, kind=kind, **options) | Clip(lower=3.0),
         Noise(sd=sd, kind=kind, **options) | Round(base=1),
     ):
         release = np.array([3.0, 3.0]) if len(mask.parts) > 1 else np.array([3.0, 4.0])

@@ -222,7 +222,10 @@ def test_a_panel_is_shown_and_written_by_name(panel: Path, tmp_path: Path, capsy
 @pytest.mark.parametrize("signature", ["result", "result, max_risk=None"])
 def test_a_study_may_draw_its_own_picture(panel: Path, tmp_path: Path, signature: str) -> None:
     seen = "max_risk" if "max_risk" in signature else "None"
-    body = f"from matplotlib.figure import Figure\n    f = Figure()\n    f.suptitle(f'{{sorted(result)}} {{{seen}}}')\n    return f\n"
+    body = (
+        f"from matplotlib.figure import Figure\n    f = Figure()\n    f.suptitle(f'{{sorted(result)}} "
+        f"{{{seen}}}')\n    return f\n"
+    )
     own = f"\n\ndef figure({signature}):\n    {body}"
     path = write(panel, PANEL + own)
     assert cli.main(["run", str(path), "--max-risk", "0.6", "--out", str(tmp_path / "out")]) == 0

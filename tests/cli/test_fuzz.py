@@ -1,4 +1,4 @@
-"""The command line under arguments that nobody should write: exit code 0 or 2, one clear line, and no file that should not be there."""
+"""The command line under arguments that nobody should write: exit code 0 or 2, one clear line, no stray file."""
 
 from __future__ import annotations
 
@@ -40,11 +40,13 @@ BAD_STUDIES = {
     "raises": "def study():\n    raise KeyError('gone')\n",
     "raises lines": "def study():\n    raise ValueError('one\\ntwo\\r\\nthree\\u2028four')\n",
     "raises strange text": "def study():\n    raise ValueError('\\ud800 \\x00 \\x1b[31m')\n",
-    "raises what has no text": "class E(Exception):\n    def __str__(self): raise TypeError\ndef study():\n    raise E\n",
+    "raises what has no text": "class E(Exception):\n    def __str__(self): raise TypeError\ndef study():\n    raise "
+    "E\n",
     "raises a base exception": "class E(BaseException): pass\ndef study():\n    raise E('x')\n",
     "raises GeneratorExit": "def study():\n    raise GeneratorExit\n",
     "raises an error of ours, its own way": (
-        "from ruvdecision.errors import RuvError\nclass E(RuvError):\n    def __init__(self): super().__init__('a', 'b', 'c')\n"
+        "from ruvdecision.errors import RuvError\nclass E(RuvError):\n    def __init__(self): super().__init__('a', "
+        "'b', 'c')\n"
         "def study():\n    raise E\n"
     ),
     "raises a group": "def study():\n    raise ExceptionGroup('many', [ValueError('a'), TypeError('b')])\n",
@@ -79,10 +81,12 @@ ODD_STUDIES = {
     "threshold is huge": f"{GOOD}MAX_RISK = 10**400\n",
     "a lambda": f"{HEAD}study = lambda **all: {MAP}\n",
     "a generator": f"{HEAD}def study():\n    yield {MAP}\n",
-    "changes the directory": f"import os, tempfile\n{HEAD}def study():\n    os.chdir(tempfile.gettempdir())\n    return {MAP}\n",
+    "changes the directory": f"import os, tempfile\n{HEAD}def study():\n    os.chdir(tempfile.gettempdir())\n    "
+    f"return {MAP}\n",
     "latin": f"# -*- coding: latin-1 -*-\n{HEAD}def study():\n    return {MAP}\n",
     "labels": (
-        f"{HEAD}def study():\n    odd = ['$x', '\\\\frac{{', 'half \\ud800', 'null \\x00', '\\u202e', ' ', '<b>', '=1+1', '💥' * 300]\n"
+        f"{HEAD}def study():\n    odd = ['$x', '\\\\frac{{', 'half \\ud800', 'null \\x00', '\\u202e', ' ', '<b>', "
+        "'=1+1', '💥' * 300]\n"
         "    u = [1.0 + i for i in range(len(odd))]\n    return RUMap.build(labels=odd, intruder=u, scientist=u)\n"
     ),
 }

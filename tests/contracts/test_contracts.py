@@ -11,7 +11,8 @@ import pytest
 from examples import BELIEFS, CATEGORICAL, LOSSES, MASKS, MEASURES, POSTERIORS, TARGETS, exported, measure_names
 
 import ruvdecision as ruv
-from ruvdecision import losses, masks, measures, posteriors, protocols, targets
+from ruvdecision import engines, losses, masks, measures, posteriors, protocols, targets
+from ruvdecision.engines import base
 
 
 def test_every_class_has_an_example():
@@ -107,21 +108,61 @@ def test_belief(name):
         ruv.User(belief, ruv.Parameter("nobody knows"), loss)
 
 
-@pytest.mark.parametrize("engine", [ruv.Exact(), ruv.Enumeration()], ids=lambda e: e.name)
+ENGINES = [engines.Exact(), engines.Enumeration(), engines.Ranks(), engines.WholeFile(), engines.FixedRule(), engines.Identification(),
+           engines.Misjudged(), engines.EachRecords(), engines.Quadrature(), engines.Sampling()]  # fmt: skip
+
+
+def test_every_engine_has_a_place_in_the_list():
+    listed = {name for _, name in base.ORDER}
+    assert (
+        listed
+        == {type(e).__name__ for e in ENGINES}
+        == {n for n in exported(engines, engines.BaseEngine) if n != "BaseEngine"}
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda e: type(e).__name__)
 def test_engine(engine):
-    assert isinstance(engine, protocols.Engine)
+    """A problem gives a plan that runs as a whole and in pieces alike, or a refusal that says what is missing and what to do."""
+    assert isinstance(engine, protocols.Engine) and isinstance(engine, engines.BaseEngine)
+    root = np.random.SeedSequence(1)
     for name, (belief, target, mask, loss) in BELIEFS.items():
+        if isinstance(belief, ruv.PyMCBelief):
+            continue
         user = ruv.User(belief, target, loss)
-        reason = engine.refuses(user, [mask])
-        if reason is None:
-            solution = engine.solve(user, [mask])
-            assert len(solution.uncertainty) == 1 and solution.before >= solution.uncertainty[0] - 1e-12
-        else:
-            assert "Use" in reason or "use" in reason, (
-                f"{engine.name} refuses {name} without saying what can be used: {reason}"
+        problem = engines.Problem.of(user, [mask, ruv.Suppress()], replicates=2, seed=root)
+        plan = engine.plan(problem)
+        if isinstance(plan, engines.Refusal):
+            assert isinstance(plan.missing, engines.Missing) and plan.do, (
+                f"{engine.name} refuses {name} without a way out"
             )
-            with pytest.raises(ruv.UnsupportedError):
-                ruv.evaluate([mask], intruder=user, scientist=user, engine=engine)
+            assert isinstance(plan.error(), ruv.UnsupportedError) and plan.what in str(plan)
+            if not engine.special:
+                with pytest.raises(ruv.UnsupportedError):
+                    ruv.evaluate([mask], intruder=user, scientist=user, engine=engine)
+            continue
+        assert sorted(i for piece in plan.pieces for i in piece) == [0, 1]
+        whole, alone = plan.run()[0], engine.solve(user, [mask, ruv.Suppress()], replicates=2, seed=root)
+        np.testing.assert_array_equal(whole.uncertainty, alone.uncertainty)
+        assert np.all(whole.before >= whole.uncertainty - 1e-12)
+        for piece in plan.pieces:
+            np.testing.assert_array_equal(plan.run(piece)[0].uncertainty, whole.uncertainty[piece])
+            fresh = engine.plan(problem.only(piece))
+            np.testing.assert_array_equal(fresh.run()[0].uncertainty, whole.uncertainty[piece])
+
+
+def test_pick_gives_way_where_an_engine_is_not_made_for_the_user():
+    belief = ruv.NormalBelief(records=4, variance=1, prior_variance=1)
+    plain = ruv.User(belief, ruv.Record(0), ruv.Quadratic())
+    for asked in [e for e in ENGINES if e.special]:
+        assert isinstance(engines.pick(asked, plain, [ruv.Noise(sd=1.0)]), engines.Exact)
+    assert isinstance(
+        engines.pick("exact", ruv.Snooper("mean", ruv.Record(0)), [ruv.Noise(sd=1.0)], np.arange(4.0)),
+        engines.FixedRule,
+    )
+    with pytest.raises(ruv.UnsupportedError, match="Enumeration needs a FiniteBelief") as error:
+        engines.pick(engines.Enumeration(), plain, [ruv.Noise(sd=1.0)])
+    assert error.value.do == "Use engine='auto'"
 
 
 @pytest.mark.parametrize("name", measure_names())

@@ -52,7 +52,7 @@ LAZY_ONLY = {
     "arviz": {"engines.pymc"},
     "pytensor": {"beliefs.pymc", "engines.pymc", "channels.likelihood.tensor"},
     "nutpie": {"engines.pymc"},
-    "matplotlib": {"plots", "analyses.calibrate", "report.picture", "explore.pictures", "cli.output"},
+    "matplotlib": {"plots", "analyses.calibrate", "report.picture"},
     "rich": {"cli.printing", "studies", "running.progress"},
     "sklearn": None,
     "jinja2": {"report.page"},

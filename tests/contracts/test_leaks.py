@@ -107,7 +107,7 @@ def every_mask() -> RUMap:
         ruv.Microaggregate(size=3, by="mdav"),
     ]
     found += [
-        ruv.Noise(share=0.1, keep_moments=True),
+        ruv.masks.MomentNoise(share=0.1),
         ruv.Noise(sd=lambda x: abs(x) / 9),
         ruv.Synthesize(method="copula"),
     ]

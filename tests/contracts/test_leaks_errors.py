@@ -71,7 +71,7 @@ OTHERS = [
     ruv.Noise(sd=lambda x: x),
     ruv.Noise(sd=1.0, columns=["name"]),
     ruv.Noise(covariance=[[1, 0], [0, 1]]),
-    ruv.Noise(share=0.1, keep_moments=True),
+    ruv.masks.MomentNoise(share=0.1),
     ruv.Microaggregate(size=3, by="mdav"),
     ruv.Microaggregate(size=3, within=["trade"], columns=["income"]),
     ruv.Microaggregate(size=3, within=["name"]),

@@ -80,7 +80,7 @@ def test_what_is_no_mask(n, s2, f2):
     for mask in (
         ruv.Noise(variance=0.0),
         ruv.Microaggregate(groups=n),
-        ruv.Noise(sd=0.0) | ruv.Microaggregate(size=1),
+        ruv.Noise(sd=0.0) | ruv.Microaggregate(size=1, by="rows"),
         ruv.Subsample(size=n),
     ):
         np.testing.assert_allclose(uncertainties([mask], who), none, rtol=1e-12, atol=1e-14)

@@ -211,7 +211,7 @@ def test_the_command_line(place: Place) -> None:
 
 PAGE = """
 import urllib.request
-from ruvdecision.explore.lessons import LESSONS
+from ruvdecision.explore import LESSONS
 from ruvdecision.explore.server import Server
 
 with Server(LESSONS, port=0) as server:

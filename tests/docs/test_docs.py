@@ -1,4 +1,4 @@
-"""The documentation: its code runs, its references to tests hold, it covers every public name, and it builds without a warning."""
+"""The documentation: its code runs, its references hold, it covers every public name, it builds without a warning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notebooks run without a warning, say what their pictures show, fold their solutions, and are built from their sources."""
+"""The notebooks run without a warning, describe their pictures, fold their solutions, and match their sources."""
 
 from __future__ import annotations
 
@@ -99,7 +99,10 @@ def test_it_runs_without_a_warning_and_so_do_its_solutions(name: str, builder: M
 def test_without_the_survey_file_the_stand_in_serves(builder: ModuleType) -> None:
     pytest.importorskip("nbclient")
     notebook = builder.read(FOLDER / "05_eight_masks.md")
-    hide = "import sys, pathlib\nsys.path.insert(0, '../models')\nimport karr_cps\nkarr_cps.USUAL = pathlib.Path('nowhere.csv')\n"
+    hide = (
+        "import sys, pathlib\nsys.path.insert(0, '../models')\nimport karr_cps\nkarr_cps.USUAL = "
+        "pathlib.Path('nowhere.csv')\n"
+    )
     builder.run(notebook, before=STRICT + hide)
     printed = "".join(o.text for c in notebook.cells for o in c.get("outputs", []) if o.get("name") == "stdout")
     assert "stand-in: 1,080 records of 12 variables" in printed

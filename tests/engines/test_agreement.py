@@ -18,7 +18,6 @@ from scipy import special
 
 import ruvdecision as ruv
 from ruvdecision.engines import EachRecords, Identification, Misjudged, Ranks, WholeFile
-from ruvdecision.engines.refusal import refusal
 from ruvdecision.engines.rules.fixed_rule import FixedRule
 
 # PyMC and its libraries speak about their own future when a builder imports them.
@@ -38,8 +37,8 @@ ENGINES: dict[str, Any] = {
     "quadrature": ruv.Quadrature(),
     "sampling": ruv.Sampling(draws=1000, tune=400, chains=2),
 }
-NORMAL, RANKED = ("exact", "misjudged"), ("ranks", "misjudged")
-FINITE, TABLED = ("enumeration", "whole file", "misjudged"), ("enumeration", "misjudged")
+NORMAL, RANKED = ("exact",), ("ranks",)
+FINITE, TABLED = ("enumeration",), ("enumeration",)
 ERRORS = 5.0
 EXACT = 1e-9
 
@@ -411,7 +410,7 @@ def beta_coins(records: int) -> ruv.FiniteBelief:
 SCALAR, VECTOR = ruv.PyMCBelief(one_variable, size=4), ruv.PyMCBelief(two_variables, size=4)
 UNKNOWN, INCOMES, COINS = (ruv.PyMCBelief(build, size=4) for build in (unknown_sd, incomes, coins))
 BETA = beta_coins(4)
-MODEL = ("misjudged", "quadrature", "sampling")
+MODEL = ("quadrature", "sampling")
 PAIRS = np.array([[0.3, 1.2], [2.1, 0.4], [-1.0, 0.9], [4.2, 2.0]])
 EARNED = np.array([0.4, 1.1, 2.7, 0.9])
 TOSSED = np.array([1, 0, 1, 1])
@@ -426,7 +425,7 @@ def model_cases() -> dict[str, Case]:
         ways = [(ruv.User(belief, target, ruv.Quadratic()), ruv.Noise(variance=0.5)) for belief in (VECTOR, TWO)]
         # On a grid of two parameters there are no averages of vectors.
         cases[f"PyMC, two variables, {aim}"] = Case(
-            ways, ("misjudged", "sampling") if aim == "average" else MODEL, PAIRS, slow=True
+            ways, ("sampling",) if aim == "average" else MODEL, PAIRS, slow=True
         )
     ways = [(ruv.User(belief, ruv.Record(1), ruv.LogScore()), ruv.Release()) for belief in (SCALAR, ONE)]
     cases["PyMC, one variable, a record that is known, log"] = Case(ways, MODEL, FILE, replicates=2, slow=True)
@@ -472,16 +471,14 @@ def test_engines_agree(name: str, record_property: Any) -> None:
     record_property("compared", ", ".join(f"{a} with {b}" for a, b in pairs))
 
 
-def test_most_cases_have_several_engines() -> None:
-    """And every engine stands beside another one somewhere, in one way of a case or across its ways."""
-    several = [name for name, case in CASES.items() if len(case.engines) > 1]
-    assert len(several) > 0.9 * len(CASES)
+def test_every_engine_stands_beside_another_one() -> None:
+    """Somewhere, in one way of a case or across its ways; that for whole files takes no mask that another takes."""
     quick = [
         case for case in CASES.values() if not any(isinstance(user.belief, ruv.PyMCBelief) for user, _ in case.ways)
     ]
     beside = {name for case in CASES.values() if len(case.engines) > 1 for name in case.engines}
     beside |= {name for case in quick if len(case.ways) > 1 for way in case.ways for name in taking(way, case.data)}
-    assert beside == set(ENGINES)
+    assert beside == set(ENGINES) - {"whole file"}
 
 
 # -- one release ---------------------------------------------------------------------------------------------
@@ -494,22 +491,22 @@ RELEASES: dict[str, tuple[list[tuple[Any, Any]], Any, tuple[str, ...]]] = {
             (ruv.User(SCALAR, ruv.Record(1), ruv.Quadratic()), NOISE),
         ],
         NOISE.release(FILE, 1),
-        ("exact", "misjudged", "quadrature", "sampling"),
+        ("exact", "quadrature", "sampling"),
     ),
     "a mean behind noise": (
         [(ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic()), NOISE) for belief in (ONE, SCALAR)],
         NOISE.release(FILE, 1),
-        ("exact", "misjudged", "quadrature", "sampling"),
+        ("exact", "quadrature", "sampling"),
     ),
     "the largest behind noise": (
         [(ruv.User(belief, ruv.Maximum(), ruv.Quadratic()), NOISE) for belief in (ONE, SCALAR)],
         NOISE.release(FILE, 1),
-        ("ranks", "misjudged", "sampling"),
+        ("ranks", "sampling"),
     ),
     "the largest of one behind noise": (
         [(ruv.User(LONE, target, ruv.Quadratic()), NOISE) for target in (ruv.Maximum(), ruv.Record(0))],
         NOISE.release(FILE[:1], 1),
-        ("exact", "ranks", "misjudged"),
+        ("exact", "ranks"),
     ),
     "a chance behind changed answers": (
         [
@@ -517,7 +514,7 @@ RELEASES: dict[str, tuple[list[tuple[Any, Any]], Any, tuple[str, ...]]] = {
             for belief in (BETA, COINS)
         ],
         TOSSED[:, None],
-        ("enumeration", "whole file", "misjudged", "quadrature", "sampling"),
+        ("enumeration", "quadrature", "sampling"),
     ),
     "a chance behind noise": (
         [
@@ -525,7 +522,7 @@ RELEASES: dict[str, tuple[list[tuple[Any, Any]], Any, tuple[str, ...]]] = {
             for belief in (BETA, COINS)
         ],
         np.array([[1.4], [0.2], [0.7], [0.5]]),
-        ("enumeration", "whole file", "misjudged", "quadrature", "sampling"),
+        ("enumeration", "quadrature", "sampling"),
     ),
 }
 
@@ -592,6 +589,6 @@ def test_engines_do_it_or_say_what_can(name: str) -> None:
                 assert solution.uncertainty[0] >= 0
                 assert solution.error[0] >= 0
             else:
-                assert refusal(reason).do in reason, f"{engine!r}: {reason}"
+                assert reason.do and reason.do in str(reason), f"{engine!r}: {reason}"
             met += 1
     assert met

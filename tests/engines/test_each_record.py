@@ -19,7 +19,7 @@ from ruvdecision.engines.each_record import EachRecords, aim_at, every_record
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
-from ruvdecision.masks import Microaggregate, Noise, RankSwap, Release, Shuffle, Stochastic, Subsample, Suppress
+from ruvdecision.masks import Clip, Microaggregate, Noise, RankSwap, Release, Shuffle, Stochastic, Subsample, Suppress
 from ruvdecision.targets import Average, EachRecord, Functional, Identity, Parameter, Record
 from ruvdecision.users.panel import Panel
 from ruvdecision.users.rules import Linear, Row
@@ -58,7 +58,7 @@ LINEAR = [
     Shuffle() | Noise(variance=0.5),
     Subsample(size=3) | Noise(variance=0.5),
     Subsample(size=4) | Noise(variance=0.5) | Microaggregate(groups=3),
-    Noise(variance=0.5, where=[True, False, False, True, False, False], times=9.0),
+    Noise(variance=np.where([True, False, False, True, False, False], 4.5, 0.5)),
 ]
 
 
@@ -158,7 +158,7 @@ def test_snoopers_take_each_row_for_its_record(mask: Any, loss: Any) -> None:
 def test_snoopers_by_simulation() -> None:
     """Masks without a closed form: the very releases that each record would see alone."""
     user = Snooper("row", EachRecord())
-    for mask in (RankSwap(within=0.5), Noise(sd=2.0, lower=0.0), Shuffle()):
+    for mask in (RankSwap(within=0.5), Noise(sd=2.0) | Clip(lower=0.0), Shuffle()):
         options: dict[str, Any] = {"data": DATA, "replicates": 25, "seed": root(1)}
         each = every_record(user, [mask], **options)
         np.testing.assert_allclose(each.uncertainty, one_by_one(user, [mask], **options), rtol=1e-10)

@@ -1,6 +1,7 @@
 """The page in a real browser: Debian's Chromium without a window, moved by keyboard and pointer.
 
-Needs the Python package playwright (as a driver only; it downloads no browser) and a Chromium; skips, and says so, without.
+Needs the Python package playwright (as a driver only; it downloads no browser) and a Chromium; skips, and says so,
+without.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ruvdecision.explore import Server, open_server
+from ruvdecision.explore import LESSONS, Server, open_server
 from ruvdecision.explore.lesson import Lesson
-from ruvdecision.explore.lessons import LESSONS
 from ruvdecision.maps.rumap import RUMap
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
@@ -240,7 +240,10 @@ def test_a_phone_has_no_horizontal_scroll(visit: Visit, width: int, topic: str) 
     page = visit.open(f"?topic={topic}")
     page.wait_for_timeout(100)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    wide = "[...document.querySelectorAll('main *')].filter((e) => !e.closest('.wide') && e.getBoundingClientRect().right > innerWidth + 1)"
+    wide = (
+        "[...document.querySelectorAll('main *')].filter((e) => !e.closest('.wide') && "
+        "e.getBoundingClientRect().right > innerWidth + 1)"
+    )
     assert page.evaluate(f"{wide}.map((e) => e.tagName + '#' + e.id)") == []
     assert page.evaluate("document.querySelector('#stage svg').getBoundingClientRect().width") <= width
 
@@ -275,7 +278,8 @@ def test_every_control_has_a_name_and_can_be_reached(visit: Visit) -> None:
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id"))
     wanted = page.evaluate(
-        "[...document.querySelectorAll('main input, main select, main button, main a')].filter((e) => e.checkVisibility()).map((e) => e.id)"
+        "[...document.querySelectorAll('main input, main select, main button, main a')].filter((e) => "
+        "e.checkVisibility()).map((e) => e.id)"
     )
     assert set(wanted) <= reached, set(wanted) - reached
     page.focus("#c-n")

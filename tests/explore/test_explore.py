@@ -1,4 +1,4 @@
-"""The page without a browser: controls, lessons, drawings, answers and the server. The browser's part is in test_explore_browser."""
+"""The page without a browser: controls, lessons, drawings, answers and the server; test_browser has the rest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ruvdecision import cli
 from ruvdecision import explore as package
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.errors import InfeasibleError, InputError
-from ruvdecision.explore import Server, open_server
+from ruvdecision.explore import LESSONS, Server, open_server
 from ruvdecision.explore.axes import Scale, labels
 from ruvdecision.explore.background import Runner
 from ruvdecision.explore.controls import Pick, Slider, Switch, read_values
@@ -36,7 +36,6 @@ from ruvdecision.explore.desk import Desk
 from ruvdecision.explore.examplefile import draw_example, panels_of
 from ruvdecision.explore.lawdrawing import draw_panel
 from ruvdecision.explore.lesson import Built, Law, Lesson, Panel
-from ruvdecision.explore.lessons import LESSONS
 from ruvdecision.explore.mapdrawing import draw_map, series_of
 from ruvdecision.explore.ranklaw import RankPrior, TabulatedRankPosterior
 from ruvdecision.explore.scene import show
@@ -807,7 +806,8 @@ def test_no_record_gets_out(tmp_path: Path) -> None:
         '"""Secret."""\nimport numpy as np\nimport ruvdecision as ruv\n'
         "def users(n=6):\n"
         "    belief = ruv.NormalBelief(records=n, variance=2, prior_mean=0, prior_variance=5)\n"
-        "    return ruv.User(belief, ruv.Record(0), ruv.Absolute()), ruv.User(belief, ruv.Parameter('mu'), ruv.Quadratic())\n"
+        "    return ruv.User(belief, ruv.Record(0), ruv.Absolute()), ruv.User(belief, ruv.Parameter('mu'), "
+        "ruv.Quadratic())\n"
         "def study(n=6):\n"
         "    data = np.full(n, 987654.321)\n"
         "    intruder, scientist = users(n)\n"

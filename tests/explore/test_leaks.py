@@ -1,4 +1,4 @@
-"""The page at the door: raw sockets that say what no browser would, and nothing about a record or about us in the answers."""
+"""The page at the door: raw sockets say what no browser would, and no answer tells of a record or of us."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every loss of every posterior at the edge: point masses, one state, chances of 1e-300, scales of 1e150, batches of any shape."""
+"""Every loss of every posterior at the edge: point masses, one state, chances of 1e-300, scales of 1e150, batches."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Losses of normal posteriors and of mixtures at the edge of double precision, against mpmath with 60 digits and more.
 
-Each U is held to 1e-13 of its value, because its closed form is a product or a sum of positive numbers. Three exceptions are the
-questions' own: a tail probability at z moves by z**2 units when z moves by one, powers whose factors leave the range of floats go through
-logarithms (1e-11), and a mixture's mean difference is an integral (1e-12).
+Each U is held to 1e-13 of its value, because its closed form is a product or a sum of positive numbers. Three
+exceptions are the questions' own: a tail probability at z moves by z**2 units when z moves by one, powers whose factors
+leave the range of floats go through logarithms (1e-11), and a mixture's mean difference is an integral (1e-12).
 """
 
 from __future__ import annotations

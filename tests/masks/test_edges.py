@@ -512,8 +512,8 @@ WITH_UNIT: dict[str, Callable[[float], masks.Mask]] = {
     "sd": lambda c: ruv.Noise(sd=0.5 * c),
     "variance": lambda c: ruv.Noise(variance=0.25 * c**2),
     "covariance": lambda c: ruv.Noise(covariance=(np.eye(3) + 0.5) * c**2),
-    "moments": lambda c: ruv.Noise(sd=0.5 * c, keep_moments=True),
-    "laplace": lambda c: ruv.Noise(sd=0.5 * c, kind="laplace", lower=-c, upper=4 * c),
+    "moments": lambda c: masks.MomentNoise(sd=0.5 * c),
+    "laplace": lambda c: ruv.Noise(sd=0.5 * c, kind="laplace") | masks.Clip(lower=-c, upper=4 * c),
     "at": lambda c: ruv.Topcode(at=2.5 * c),
     "mean of the tail": lambda c: ruv.Topcode(at=2.5 * c, replace="mean"),
     "base": lambda c: ruv.Round(base=0.5 * c),
@@ -541,8 +541,8 @@ def test_other_units_give_the_release_in_other_units(power: int) -> None:
     [
         ruv.Noise(share=0.16),
         ruv.Noise(share=0.16, kind="laplace"),
-        ruv.Noise(share=0.16, keep_moments=True),
-        ruv.Microaggregate(size=3, by="zscore") | ruv.Noise(matching_residuals=True),
+        masks.MomentNoise(share=0.16),
+        ruv.Microaggregate(size=3, by="zscore") | masks.ResidualNoise(),
         ruv.Synthesize(),
         ruv.Synthesize(moments="exact"),
         ruv.Synthesize(method="regression"),
@@ -580,7 +580,7 @@ SHIFTED: dict[str, Callable[[float], masks.Mask]] = {
         and not any(isinstance(s, masks.Noise) and callable(s.sd) for s in VARIANTS[name].parts)
     },
     "sd": lambda shift: ruv.Noise(sd=0.5),
-    "kept moments": lambda shift: ruv.Noise(sd=0.5, keep_moments=True),
+    "kept moments": lambda shift: masks.MomentNoise(sd=0.5),
     "at": lambda shift: ruv.Topcode(at=2.5 + shift, replace="mean"),
     "combine": lambda shift: ruv.masks.Combine(np.eye(3), np.eye(3)),
 }
@@ -750,12 +750,12 @@ def dense(mask: masks.Mask, n: int, k: int) -> tuple[Any, Any] | None:
 LINEAR = {name: found for name, mask in VARIANTS.items() if (found := dense(mask, 12, 3)) is not None}
 MORE_LINEAR: dict[str, masks.Mask] = {
     "noise on groups": ruv.Noise(covariance=np.eye(3) + 0.5) | ruv.Microaggregate(groups=5),
-    "groups then noise": ruv.Microaggregate(size=5) | ruv.Noise(sd=[0.1, 1.0, 2.0]),
+    "groups then noise": ruv.Microaggregate(size=5, by="rows") | ruv.Noise(sd=[0.1, 1.0, 2.0]),
     "common": ruv.Noise(variance=1.0, common=True)
     | ruv.Microaggregate(groups=3, columns=[1])
     | ruv.Noise(variance=0.5, columns=[0, 2]),
     "blanks": ruv.Suppress(rows=[0, 5], columns=[1]) | ruv.Noise(sd=1.0) | ruv.Microaggregate(groups=2),
-    "uneven": ruv.Noise(variance=1.0, where=[True, False] * 6, times=3) | ruv.Microaggregate(groups=[0, 1, 2] * 4),
+    "uneven": ruv.Noise(variance=[3.0, 1.0] * 6) | ruv.Microaggregate(groups=[0, 1, 2] * 4),
     "apart": ruv.masks.Apart(rows=[0])
     | ruv.masks.Combine(np.arange(36.0).reshape(6, 6) / 20, np.eye(6) + 0.3, rows=[0]),
 }

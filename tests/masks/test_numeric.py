@@ -17,6 +17,7 @@ from scipy import stats
 from ruvdecision.channels.linear import LinearChannel
 from ruvdecision.channels.steps import About
 from ruvdecision.errors import InputError, UnsupportedError
+from ruvdecision.masks import Clip, MomentNoise, ResidualNoise
 from ruvdecision.masks.mdav import mdav, mdav_labels
 from ruvdecision.masks.microaggregate import Microaggregate
 from ruvdecision.masks.multiplicative import MultiplicativeNoise
@@ -48,8 +49,8 @@ WHOLE_FILE = [
     RankSwap(within=0.4),
     Resample(times=3),
     Noise(share=0.16),
-    Noise(share=0.16, keep_moments=True),
-    Microaggregate(size=2, by="zscore") | Noise(matching_residuals=True),
+    MomentNoise(share=0.16),
+    Microaggregate(size=2, by="zscore") | ResidualNoise(),
     Topcode(quantile=0.9),
     Topcode(quantile=0.9, replace="mean"),
     Bottomcode(at=0, replace="median"),
@@ -59,9 +60,9 @@ RECORD_BY_RECORD = [
     Noise(variance=2, kind="laplace"),
     Noise(variance=2, kind="t", df=5),
     Noise(sd=1, kind="mixture"),
-    Noise(sd=3, lower=-1, upper=1),
+    Noise(sd=3) | Clip(lower=-1, upper=1),
     Noise(sd=np.abs),
-    Noise(variance=1, where=lambda x: x > 0, times=2),
+    Noise(variance=lambda x: 1.0 + (x > 0)),
     MultiplicativeNoise(sd=0.1),
     MultiplicativeNoise(sd=0.1, kind="lognormal", per="record"),
     MultiplicativeNoise(sd=0.02, away=0.1, kind="mixture"),
@@ -366,7 +367,7 @@ def test_the_first_principal_component_is_the_direction_of_most_variance():
         ({"size": 2, "centre": "mode"}, "centre must be one of"),
         ({"groups": 2, "by": "mdav"}, "need size"),
         ({"groups": 2, "within": "a"}, "need size"),
-        ({"size": 2, "block": 2}, "block goes with"),
+        ({"size": 2, "by": "rows", "block": 2}, "block goes with"),
         ({"size": 2, "by": "each", "standardise": False}, "standardise=False goes with"),
         ({"size": 2, "by": "mdav", "standardise": "no"}, "True or False"),
         ({"size": 2, "columns": []}, "must not be empty"),
@@ -411,7 +412,7 @@ def test_data_dependent_groups_and_medians_have_no_linear_channel():
 @given(x=frames, seed=st.integers(0, 9), share=st.floats(0.01, 2))
 def test_kims_noise_keeps_mean_and_covariance(x, seed, share):
     x = x * np.linspace(1, 50, x.shape[1]) + 7
-    for mask in (Noise(share=share, keep_moments=True), Noise(sd=0.5, kind="laplace", keep_moments=True)):
+    for mask in (MomentNoise(share=share), MomentNoise(sd=0.5, kind="laplace")):
         released = mask.release(x, seed)
         scale = np.maximum(np.sqrt(np.outer(x.var(axis=0), x.var(axis=0))), 1e-6)
         np.testing.assert_allclose(released.mean(axis=0), x.mean(axis=0), rtol=1e-12)
@@ -422,7 +423,7 @@ def test_kims_noise_on_a_nearly_singular_file():
     rng = np.random.default_rng(5)
     x = rng.normal(size=(300, 4)) @ rng.normal(size=(4, 5)) * [1, 1e5, 1e-4, 1, 1] + 3
     x[:, 4] = x[:, 0] + 1e-7 * rng.normal(size=300)
-    released = Noise(share=0.16, keep_moments=True).release(x, 1)
+    released = MomentNoise(share=0.16).release(x, 1)
     spread = x.std(axis=0)
     assert np.max(np.abs(np.cov((released / spread).T) - np.cov((x / spread).T))) < 1e-10
     # What is left of the noise: records move by about sqrt(2 - 2 / sqrt(1.16)) of a standard deviation.
@@ -433,7 +434,7 @@ def test_kims_noise_on_a_nearly_singular_file():
 def test_kims_transform_moves_noisy_records_least():
     rng = np.random.default_rng(9)
     x = rng.normal(size=(40, 2)) @ [[1.0, 0.6], [0.0, 0.8]]
-    noisy, kept = Noise(share=0.3).release(x, 4), Noise(share=0.3, keep_moments=True).release(x, 4)
+    noisy, kept = Noise(share=0.3).release(x, 4), MomentNoise(share=0.3).release(x, 4)
     spread = x.std(axis=0)
     least = np.sum(((kept - noisy + noisy.mean(axis=0) - x.mean(axis=0)) / spread) ** 2)
     root = np.linalg.cholesky(np.cov(x.T)).T
@@ -496,23 +497,22 @@ def test_correlated_noise_has_its_covariance_whatever_its_kind():
 
 def test_truncation_at_a_bound_is_equation_11_of_duncan_et_al():
     x = np.array([0.5, 2.0, 9.0])
-    releases = Noise(sd=2, lower=0).release(np.tile(x, (4000, 1)), 1)
+    releases = (Noise(sd=2) | Clip(lower=0)).release(np.tile(x, (4000, 1)), 1)
     c = x / 2
     expected = x * stats.norm.cdf(c) + 2 * stats.norm.pdf(c)  # E max(0, x + e)
     assert np.max(np.abs(releases.mean(axis=0) - expected) / (releases.std(axis=0) / np.sqrt(4000))) < 4
-    same = Noise(sd=2).release(x, 5)
-    np.testing.assert_array_equal(Noise(sd=2, lower=0).release(x, 5), np.maximum(0, same))
-    both = Noise(sd=2, lower=[0, 1], upper=5).release(np.ones((50, 2)), 5)
-    np.testing.assert_array_equal(both, np.clip(Noise(sd=2).release(np.ones((50, 2)), 5), [0, 1], 5))
+    noisy = Noise(sd=2).release(np.ones((50, 2)), 5)
+    np.testing.assert_array_equal(Clip(lower=0).release(noisy), np.maximum(0, noisy))
+    np.testing.assert_array_equal(Clip(lower=[0, 1], upper=5).release(noisy), np.clip(noisy, [0, 1], 5))
 
 
 def test_unequal_variances_scale_the_same_draws():
     x = np.array([10.0, 40.0, 20.0, 50.0])
     e = Noise(sd=1).release(x, 2) - x
-    double = Noise(variance=1, where=x > 35, times=2)
+    double = Noise(variance=np.where(x > 35, 2.0, 1.0))
     np.testing.assert_allclose(double.release(x, 2) - x, e * np.where(x > 35, np.sqrt(2), 1), rtol=1e-12)
     np.testing.assert_allclose(
-        Noise(variance=1, where=lambda v: v > 35, times=2).release(x, 2) - x, double.release(x, 2) - x, rtol=1e-14
+        Noise(variance=lambda v: 1.0 + (v > 35)).release(x, 2) - x, double.release(x, 2) - x, rtol=1e-14
     )
     np.testing.assert_allclose(Noise(sd=[1, 2, 3, 4]).release(x, 2) - x, e * [1, 2, 3, 4], rtol=1e-12)
     np.testing.assert_allclose(Noise(variance=lambda v: v**2).release(x, 2) - x, e * x, rtol=1e-12)
@@ -535,17 +535,17 @@ def test_noise_matches_what_the_step_before_took_away():
     x = np.random.default_rng(12).normal(size=(300, 2)) @ [[1.0, 0.5], [0.0, 1.0]]
     step = Microaggregate(size=3, by="zscore")
     averaged = step.release(x)
-    e = (step | Noise(matching_residuals=True)).release(x, 6) - averaged
+    e = (step | ResidualNoise()).release(x, 6) - averaged
     # The same draws, given the covariance of X - Mic(X) by hand.
     stream = np.random.default_rng(6).spawn(2)[1]
     by_hand = Noise(covariance=np.cov((x - averaged).T)).release(averaged, stream) - averaged
     np.testing.assert_allclose(e, by_hand, atol=1e-12)
-    long = (Noise(sd=0.1) | step | Noise(matching_residuals=True)).release(x, 6)
+    long = (Noise(sd=0.1) | step | ResidualNoise()).release(x, 6)
     assert np.all(np.isfinite(long))
     with pytest.raises(InputError, match="no mask before it"):
-        Noise(matching_residuals=True).release(x, 1)
+        ResidualNoise().release(x, 1)
     with pytest.raises(InputError, match="keep rows and columns"):
-        (Subsample(size=5) | Noise(matching_residuals=True)).release(x, 1)
+        (Subsample(size=5) | ResidualNoise()).release(x, 1)
 
 
 def dense(mask, n, k):
@@ -555,14 +555,14 @@ def dense(mask, n, k):
 @pytest.mark.parametrize(
     ("mask", "variances"),
     [
-        (Noise(variance=3, where=[True, False, True, False, False], times=2), np.outer([6, 3, 6, 3, 3], [1, 1])),
-        (Noise(sd=2, where=[True] * 5, times=4), np.full((5, 2), 16)),
+        (Noise(variance=[6, 3, 6, 3, 3]), np.outer([6, 3, 6, 3, 3], [1, 1])),
+        (Noise(sd=[4] * 5), np.full((5, 2), 16)),
         (Noise(variance=[1, 2, 2, 5, 1]), np.outer([1, 2, 2, 5, 1], [1, 1])),
         (Noise(sd=[2, 2, 2, 2, 2]), np.full((5, 2), 4)),
         (Noise(sd=[1, 2, 3, 4, 5], columns=[1]), np.outer([1, 4, 9, 16, 25], [0, 1])),
         (Noise(sd=np.arange(10.0).reshape(5, 2)), np.arange(10.0).reshape(5, 2) ** 2),
         (
-            Noise(variance=[[1], [2], [3], [4], [5]], where=[False, False, True, True, True], times=10),
+            Noise(variance=[[1], [2], [30], [40], [50]]),
             np.outer([1, 2, 30, 40, 50], [1, 1]),
         ),
         (Noise(variance=[3, 7]), np.tile([3, 7], (5, 1))),
@@ -593,11 +593,10 @@ def test_families_with_a_variance_per_record_are_evaluated_together_or_apart_ali
     ("mask", "why"),
     [
         (Noise(sd=1, kind="laplace"), "laplace, not normal"),
-        (Noise(sd=1, lower=0), "beyond a bound"),
+        (Noise(sd=1) | Clip(lower=0), "beyond a bound"),
         (Noise(sd=np.abs), "depends on the values"),
-        (Noise(sd=1, where=lambda x: x > 0, times=2), "depends on the values"),
-        (Noise(share=0.1, keep_moments=True), "whole file"),
-        (Noise(matching_residuals=True), "whole file"),
+        (MomentNoise(share=0.1), "whole file"),
+        (ResidualNoise(), "whole file"),
         (Noise(sd=[1, 2, np.inf]), "some records only"),
     ],
 )
@@ -611,7 +610,6 @@ def test_other_noise_has_no_linear_channel_and_says_why(mask, why):
     [
         ({}, "needs one of"),
         ({"sd": 1, "variance": 1}, "needs one of"),
-        ({"sd": 1, "matching_residuals": True}, "needs one of"),
         ({"sd": -1}, r"\[0, inf"),
         ({"sd": [1, -1]}, r"\[0, inf"),
         ({"sd": [[[1.0]]]}, "shape"),
@@ -624,16 +622,8 @@ def test_other_noise_has_no_linear_channel_and_says_why(mask, why):
         ({"sd": 1, "kind": "mixture", "centres": [-1, 1]}, "below 1"),
         ({"sd": 1, "kind": "mixture", "weights": [0.5, 0.5]}, "needs the components' centres"),
         ({"sd": 1, "kind": "mixture", "weights": [0.5, 0.6], "centres": [-0.5, 0.5]}, "sum to 1"),
-        ({"sd": 1, "lower": 3, "upper": 3}, "below upper"),
-        ({"sd": 1, "lower": "zero"}, "numbers"),
-        ({"sd": 1, "lower": 0, "keep_moments": True}, "moments"),
-        ({"sd": 1, "where": [True]}, "go together"),
-        ({"sd": 1, "times": 2}, "go together"),
-        ({"sd": 1, "where": [1, 0], "times": 2}, "boolean"),
-        ({"sd": 1, "where": [True], "times": 0}, "times must be"),
         ({"sd": np.abs, "common": True}, "one size"),
-        ({"sd": 1, "common": True, "keep_moments": True}, "one size"),
-        ({"sd": 1, "keep_moments": 1}, "True or False"),
+        ({"sd": 1, "common": 1}, "True or False"),
     ],
 )
 def test_bad_noise(arguments, message):
@@ -642,18 +632,30 @@ def test_bad_noise(arguments, message):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({}, "lower or upper"), ({"lower": 3, "upper": 3}, "below upper"), ({"lower": "zero"}, "numbers")],
+)
+def test_bad_bounds(arguments, message):
+    with pytest.raises(InputError, match=message):
+        Clip(**arguments)
+
+
+def test_noise_that_keeps_moments_draws_for_each_record():
+    with pytest.raises(InputError, match="each record"):
+        MomentNoise(sd=1, common=True)
+
+
+@pytest.mark.parametrize(
     ("mask", "message"),
     [
         (Noise(sd=[1, 2]), "one per column, or one per record"),
         (Noise(sd=np.ones((2, 1))), "3 rows"),
         (Noise(sd=np.ones((3, 2))), "one column or 1"),
-        (Noise(sd=1, where=[True, False], times=2), "each of the 3 records"),
         (Noise(sd=lambda x: -x), "at least 0"),
         (Noise(sd=lambda x: x[:2]), "one number per value"),
-        (Noise(sd=1, where=lambda x: x, times=2), "one boolean per record"),
-        (Noise(sd=1, lower=[0, 0]), "1 entries"),
+        (Clip(lower=[0, 0]), "1 entries"),
         (Noise(sd=[1, 2, 3], common=True), "one size"),
-        (Noise(sd=np.inf, keep_moments=True), "infinite"),
+        (MomentNoise(sd=np.inf), "infinite"),
     ],
 )
 def test_noise_that_does_not_fit_the_data(mask, message):
@@ -662,7 +664,7 @@ def test_noise_that_does_not_fit_the_data(mask, message):
 
 
 def test_moments_need_two_records():
-    for mask in (Noise(share=0.1), Noise(sd=1, keep_moments=True)):
+    for mask in (Noise(share=0.1), MomentNoise(sd=1)):
         with pytest.raises(InputError, match="at least two records"):
             mask.release([1.0], 1)
 

@@ -21,6 +21,7 @@ from ruvdecision.masks import (
     DataShuffle,
     Microaggregate,
     MicroaggregateMixed,
+    MomentNoise,
     MultiplicativeNoise,
     Noise,
     Recode,
@@ -35,7 +36,7 @@ from ruvdecision.users.user import User
 
 REAL = [
     Noise(sd=1.0),
-    Noise(share=0.16, keep_moments=True),
+    MomentNoise(share=0.16),
     MultiplicativeNoise(sd=0.1),
     Microaggregate(size=3, by="mdav"),
     Microaggregate(size=3, by="each", centre="median"),

@@ -1,4 +1,4 @@
-"""The studies of Karr et al. and of Karr, Oganian, Reiter and Woo: what they reproduce, and that they say where they do not."""
+"""The studies of Karr et al. and of Karr, Oganian, Reiter and Woo: what they reproduce, and what not."""
 
 from __future__ import annotations
 

@@ -199,8 +199,8 @@ def test_sampled_points_lie_on_the_exact_curve(foundation, overlaid):
     assert np.max(sampled.columns["intruder_rhat"]) < 1.05 and not sampled.columns["intruder_divergences"].any()
     # Gaps in standard errors say nothing if the errors are wide.
     assert np.max(sampled.intruder.error / sampled.intruder_uncertainty) < 0.12
-    # Noise alone is integrated and averaged by Rao and Blackwell: a fraction of the error of raw draws, as long as the release tells
-    # more about the record than the parameters do.
+    # Noise alone is integrated and averaged by Rao and Blackwell: a fraction of the error of raw draws, as long as the
+    # release tells more about the record than the parameters do.
     alone = sampled.select(technique="Noise")
     told = alone.parameters["variance"] < 10
     assert told.sum() == 2

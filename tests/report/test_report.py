@@ -453,7 +453,8 @@ def formulas_of(text: str) -> list[str]:
         (
             User(BELIEF, Record(0), Quadratic(), knows_mask=False),
             [
-                "d*(release) = argmin over d of the sum over masks λ of P(λ | release) E[ L(d, θ) | release, λ ], by the user's own belief",
+                "d*(release) = argmin over d of the sum over masks λ of P(λ | release) E[ L(d, θ) | release, λ ], by "
+                "the user's own belief",
                 "U = E[ L(d*(release), θ) ] over the user's belief and the mask that was really used",
             ],
         ),

@@ -151,7 +151,7 @@ DIFFERENT = [
     FRAME.set_index("b"), FRAME["a"], FRAME.assign(a=[1, 2]), FRAME.assign(c=["u", "v"]), FRAME.assign(a=[1.0, np.nan]),
     pd.Series(["1", "2"]), pd.Series([1, 2], dtype=object), pd.Series([1, 2], dtype="Int64"),
     np.random.SeedSequence(1), np.random.SeedSequence(1, spawn_key=(1,)), np.random.default_rng(1), np.random.default_rng(2),
-    ruv.Noise(sd=1), ruv.Noise(sd=1.5), ruv.Noise(sd=1) | ruv.Microaggregate(size=3), NormalKL(), NormalKL("both"),
+    ruv.Noise(sd=1), ruv.Noise(sd=1.5), ruv.Noise(sd=1) | ruv.Microaggregate(size=3, by="rows"), NormalKL(), NormalKL("both"),
     ruv.NormalBelief(records=3, variance=1, prior="flat"), ruv.NormalBelief(records=3, variance=2, prior="flat"),
     ruv.Record(0), ruv.Record(1),
     close_over(1.0), close_over(2.0), lambda u: u + 1, lambda u: u + 2, lambda u: "mean", lambda u: "sum", partial(pow, 2), partial(pow, 3),

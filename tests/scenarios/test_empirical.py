@@ -18,7 +18,7 @@ from ruvdecision.engines.rules import clipped_noise as incomes
 from ruvdecision.errors import InputError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.maps.rumap import Labels, RUMap
-from ruvdecision.masks import Noise
+from ruvdecision.masks import Clip, Noise
 from ruvdecision.scenarios import Curve, empirical, map_curves
 from ruvdecision.targets import Maximum, Minimum, OrderStatistic, Percentile, Record
 from ruvdecision.users.user import Snooper
@@ -133,7 +133,7 @@ def test_exact_values_are_those_of_the_formulas():
 
 
 def test_snoopers_in_evaluate_say_the_same():
-    masks = [Noise(variance=float(v), lower=0) for v in GRID]
+    masks = [Noise(variance=float(v)) | Clip(lower=0) for v in GRID]
     exact = empirical(X, GRID, ["maximum", 0.9], method="exact")
     for target, name in ((Maximum(), "maximum"), (Percentile(0.9), "percentile 0.9")):
         for rule, state in (("row", "index"), (target, "position")):

@@ -1,8 +1,8 @@
 """Additive noise scenarios and order statistics at the edge of double precision.
 
-Closed forms are held to 1e-13 of exact fractions and of mpmath. Moments of order statistics are held to 1e-12 of a standard
-deviation, and to 1e-10 for inner ranks of a million records, where the log density is a sum of terms near 1e6. The same
-rank in two samples: 1e-10.
+Closed forms are held to 1e-13 of exact fractions and of mpmath. Moments of order statistics are held to 1e-12 of a
+standard deviation, and to 1e-10 for inner ranks of a million records, where the log density is a sum of terms near 1e6.
+The same rank in two samples: 1e-10.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def test_the_same_rank_twice_of_two_records(angle):
 @pytest.mark.parametrize("n", [10, 10**6])
 @pytest.mark.parametrize("method", ["exact", "bayes"])
 def test_maxima_at_both_ends_of_the_noise(n, method):
-    """Without noise to speak of the target's own row shows it; with nothing but noise the release tells nothing of the order."""
+    """Almost without noise the target's row shows it; with nothing but noise the release is uninformative."""
     curve = Curve(
         n=n, target="maximum", knowledge="sample", method=method, prior="known" if method == "bayes" else "flat"
     )

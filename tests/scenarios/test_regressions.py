@@ -1,4 +1,4 @@
-"""Cases of additive noise that a reviewer tried: records far from the others, exact maps of records at hand, odd arguments."""
+"""Cases of additive noise that a reviewer tried: outlying records, exact maps of records at hand, odd arguments."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ruvdecision.engines.rules.clipped_noise import position_error, scientist_er
 from ruvdecision.errors import InfeasibleError, InputError, UnsupportedError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, Quadratic
+from ruvdecision.masks import Clip
 from ruvdecision.masks.noise import Noise
 from ruvdecision.masks.suppress import Suppress
 from ruvdecision.scenarios import Masked, RankPosterior, additive_noise, curves, empirical, optimal_noise
@@ -85,12 +86,12 @@ def test_a_population_that_piles_up_at_its_ends(law: Any, rank: int) -> None:
 
 
 MASKS = [
-    Noise(variance=5.0, lower=0),
-    Noise(variance=100.0, lower=0),
+    Noise(variance=5.0) | Clip(lower=0),
+    Noise(variance=100.0) | Clip(lower=0),
     Noise(variance=100.0),
-    Noise(sd=0.3 * INCOMES, lower=0, upper=500),
-    Noise(sd=lambda v: 0.2 * v, upper=500),
-    Noise(variance=5, where=INCOMES > 35, times=9, lower=0),
+    Noise(sd=0.3 * INCOMES) | Clip(lower=0, upper=500),
+    Noise(sd=lambda v: 0.2 * v) | Clip(upper=500),
+    Noise(variance=np.where(INCOMES > 35, 45.0, 5.0)) | Clip(lower=0),
 ]
 
 
@@ -127,7 +128,7 @@ def test_evaluate_and_empirical_give_the_same_exact_map() -> None:
         {"index": "row", "position": None}.items(),
     ):
         one = evaluate(
-            [Noise(variance=v, lower=0) for v in grid],
+            [Noise(variance=v) | Clip(lower=0) for v in grid],
             intruder=Snooper(rule or target, target),
             scientist=SCIENTIST,
             data=INCOMES,
@@ -152,8 +153,8 @@ def test_a_weighted_loss_is_weighted_exactly() -> None:
     ("mask", "snooper"),
     [
         (Noise(variance=1, kind="laplace"), Snooper("max", Maximum())),
-        (Noise(variance=1, lower=0), Snooper("max", Maximum(), Absolute())),
-        (Noise(variance=1, lower=0), Snooper(lambda y: y.max(), Maximum())),
+        (Noise(variance=1) | Clip(lower=0), Snooper("max", Maximum(), Absolute())),
+        (Noise(variance=1) | Clip(lower=0), Snooper(lambda y: y.max(), Maximum())),
         (Noise(variance=np.inf), Snooper("max", Maximum())),
         (Suppress(), Snooper("max", Maximum())),
     ],
@@ -207,7 +208,7 @@ def test_states_of_knowledge_may_come_in_an_array() -> None:
 
 def test_an_error_about_where_does_not_show_which_records_are_sensitive() -> None:
     with pytest.raises(InputError, match="where alone") as caught:
-        Noise(variance=5, where=INCOMES > 35)
+        empirical(INCOMES, [5.0], where=INCOMES > 35)
     assert "False" not in str(caught.value)
 
 

@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import ruvdecision as ruv
+from ruvdecision.engines import BaseEngine, Missing, Problem, Refusal
 from ruvdecision.maps.show import Row
 from ruvdecision.masks.frame import Frame
 from ruvdecision.protocols import Belief, Engine, Loss, Measure, Posterior, Solution, Target, Value
@@ -85,31 +86,27 @@ class Coin:
         return np.asarray([float(rng.random() < self.heads)])
 
 
-class Toss:
+class Toss(BaseEngine):
     """An engine of the user's own: the coin is seen, or it is not."""
 
     name = "toss"
 
-    def refuses(self, user: Any, masks: Sequence[Any], data: Any = None) -> str | None:
-        return None if isinstance(user.belief, Coin) else "Toss needs a Coin. Use engine='auto'."
+    def prepare(self, problem: Problem) -> Refusal | None:
+        if isinstance(problem.user.belief, Coin):
+            return None
+        return Refusal("Toss needs a Coin", "Use engine='auto'", Missing.BELIEF)
 
     def posterior(self, user: Any, mask: Any, release: Any = None) -> ruv.posteriors.Finite:
         heads = user.belief.heads if release is None else release[0]
         return ruv.posteriors.Finite(np.array([0.0, 1.0]), np.array([1 - heads, heads]))
 
-    def solve(
-        self,
-        user: Any,
-        masks: Sequence[Any],
-        *,
-        data: Any = None,
-        replicates: int | None = None,
-        seed: np.random.SeedSequence | None = None,
-        tell: Callable[[float], None] | None = None,
-    ) -> Solution:
+    def run(
+        self, problem: Problem, built: None, tell: Callable[..., None] | None = None, interruptible: bool = False
+    ) -> list[Solution]:
+        user = problem.user
         before = float(user.loss.uncertainty(self.posterior(user, None), user.actions).value)
-        u = np.array([before if isinstance(mask, ruv.Suppress) else 0.0 for mask in masks])
-        return Solution(u, np.zeros_like(u), before, [self.name] * len(masks))
+        u = np.array([before if isinstance(mask, ruv.Suppress) else 0.0 for mask in problem.masks])
+        return [Solution(u, np.zeros_like(u), before, [self.name] * len(u))]
 
 
 def own_parts() -> None:

@@ -20,7 +20,7 @@ from ruvdecision.engines.rules import clipped_noise as incomes
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.evaluate import evaluate, posterior
 from ruvdecision.losses import CRPS, Absolute, Huber, IntervalScore, Linex, LogScore, Pinball, Power, Quadratic, ZeroOne
-from ruvdecision.masks import Microaggregate, Noise, Release, Shuffle, Subsample, Suppress
+from ruvdecision.masks import Clip, Microaggregate, Noise, Release, Shuffle, Subsample, Suppress
 from ruvdecision.numerics.orderstatistics import normal_moments
 from ruvdecision.scenarios import exact as closed
 from ruvdecision.targets import (
@@ -143,7 +143,7 @@ def test_given_target_is_equation_1():
 @pytest.mark.parametrize("mask", [Noise(variance=0.7), Noise(variance=0.7) | Microaggregate(groups=3), Noise(variance=0.4, common=True),
                                   Microaggregate(groups=2) | Noise(sd=1.1), Suppress(rows=[0, 4]) | Noise(variance=0.5), Release(),
                                   Noise(variance=[0.1, 0.4, 0.9, 0.2, 0.3, 0.8, 0.5]),
-                                  Noise(variance=1.3, where=[True, False, False, True, False, True, False], times=3.0)])  # fmt: skip
+                                  Noise(variance=np.where([True, False, False, True, False, True, False], 3.9, 1.3))])  # fmt: skip
 @pytest.mark.parametrize("rule", ["mean", Row(2), Linear([0.1, 0.2, 0.4, 0, 0, -0.1, 0.3], offset=0.25)])
 @pytest.mark.parametrize(
     "target",
@@ -214,7 +214,7 @@ def test_moved_and_drawn_rows():
     assert_allclose(found, 0.4 * inside + 0.6 * outside, rtol=1e-12)
     where = np.arange(10) < 3
     shuffled = uncertainty(
-        Snooper("mean", Record(0), Absolute(), belief=belief), Shuffle() | Noise(variance=1.0, where=where, times=4.0)
+        Snooper("mean", Record(0), Absolute(), belief=belief), Shuffle() | Noise(variance=np.where(where, 4.0, 1.0))
     )[0]
     assert_allclose(shuffled, np.sqrt(2 / np.pi * (2 * 9 / 10 + (7 + 12) / 100)), rtol=1e-12)
 
@@ -373,8 +373,8 @@ def test_exact_given_data_agrees_with_simulation():
 
 def test_the_block_of_replicates_is_what_the_masks_would_release():
     x = np.random.default_rng(0).gamma(3.0, 5.0, 40)
-    masks = [Noise(sd=s, lower=0, upper=50) for s in (2.0, 9.0)] + [Noise(variance=9.0, kind="laplace"), Noise(sd=lambda v: 0.2 * v),
-             Noise(variance=4.0, where=lambda v: v > 20, times=2.0)]  # fmt: skip
+    masks = [Noise(sd=s) | Clip(lower=0, upper=50) for s in (2.0, 9.0)] + [Noise(variance=9.0, kind="laplace"), Noise(sd=lambda v: 0.2 * v),
+             Noise(variance=lambda v: 4.0 * (1 + (v > 20)))]  # fmt: skip
     for rule, same in [
         ("max", lambda y: float(np.max(y))),
         ("mean", lambda y: float(np.mean(y))),
@@ -390,7 +390,7 @@ def test_the_block_of_replicates_is_what_the_masks_would_release():
 
 def test_blocks_do_not_change_the_numbers(monkeypatch):
     x = np.random.default_rng(0).gamma(3.0, 5.0, 40)
-    masks = [Noise(sd=s, lower=0) for s in (2.0, 9.0)]
+    masks = [Noise(sd=s) | Clip(lower=0) for s in (2.0, 9.0)]
     whole = uncertainty(Snooper("max", Maximum()), masks, data=x, seed=4)
     monkeypatch.setattr("ruvdecision.engines.rules.fixed_rule.CHUNK", 100)
     assert_allclose(uncertainty(Snooper("max", Maximum()), masks, data=x, seed=4), whole, rtol=1e-13)
@@ -423,12 +423,16 @@ def test_the_scientist_of_section_five(n):
     x = np.random.default_rng(8).gamma(2.0, 10.0, n)
     v = np.array([20.0, 200.0])
     found, error = uncertainty(
-        Snooper("mean", Parameter("mu")), [Noise(variance=s, lower=0) for s in v], data=x, replicates=2000, seed=2
+        Snooper("mean", Parameter("mu")),
+        [Noise(variance=s) | Clip(lower=0) for s in v],
+        data=x,
+        replicates=2000,
+        seed=2,
     )
     assert np.all(error > 0) and np.all(np.abs(found - incomes.scientist_error(x, v)) < 4 * error)
     doubled, _ = uncertainty(
         Snooper("mean", Parameter("mu"), Quadratic(2.0)),
-        [Noise(variance=s, lower=0) for s in v],
+        [Noise(variance=s) | Clip(lower=0) for s in v],
         data=x,
         replicates=2000,
         seed=2,
@@ -439,7 +443,7 @@ def test_the_scientist_of_section_five(n):
 def test_the_scientist_does_not_depend_on_the_number_of_replicates():
     # The squared bias of a mean of few means is too large unless its variance is taken off.
     x = np.random.default_rng(8).gamma(2.0, 10.0, 30)
-    user, mask = Snooper("mean", Parameter("mu")), Noise(variance=200.0, lower=0)
+    user, mask = Snooper("mean", Parameter("mu")), Noise(variance=200.0) | Clip(lower=0)
     few = np.array([uncertainty(user, mask, data=x, replicates=3, seed=s)[0][0] for s in range(300)])
     assert abs(few.mean() - incomes.scientist_error(x, [200.0])[0]) < 4 * few.std(ddof=1) / np.sqrt(len(few))
 
@@ -564,7 +568,7 @@ def test_nothing_released_leaves_no_estimate():
 
 def test_a_large_file_does_not_fill_the_memory():
     x = np.random.default_rng(1).gamma(2.0, 1.0, 100_000)
-    masks = [Noise(variance=float(v), lower=0) for v in np.linspace(0.1, 1, 4)]
+    masks = [Noise(variance=float(v)) | Clip(lower=0) for v in np.linspace(0.1, 1, 4)]
     tracemalloc.start()
     found, _ = uncertainty(Snooper("max", Maximum()), masks, data=x, replicates=20, seed=1)
     peak = tracemalloc.get_traced_memory()[1]
@@ -580,7 +584,7 @@ def test_frames_and_named_columns():
     by_hand = uncertainty(Snooper(lambda r: r.loc["b"].to_numpy(), Record(1)), mask, data=frame, replicates=500, seed=3)
     assert abs(by_hand[0][0] - 4.0) < 4 * by_hand[1][0]
     peak = uncertainty(
-        Snooper("row", Maximum()), [mask, Noise(variance=1.0, lower=0)], data=frame, replicates=500, seed=3
+        Snooper("row", Maximum()), [mask, Noise(variance=1.0) | Clip(lower=0)], data=frame, replicates=500, seed=3
     )
     assert np.all(np.abs(peak[0] - [4.0, 2.0]) < 4 * peak[1])
 

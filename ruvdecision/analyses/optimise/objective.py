@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,7 +104,7 @@ class UserEvaluator(Evaluator):
         self.evaluations = 1
 
     def _one(self, k: int, masks: Sequence[Mask]) -> Solution:
-        given = {name: self.setting.get(name) for name in ("data", "replicates", "seed")}
+        given: dict[str, Any] = {name: self.setting.get(name) for name in ("data", "replicates", "seed")}
         found: Solution = self.engines[k].solve(self.users[k], masks, **given)
         return found
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
+from ..steps import TOLERANCE
 from .base import Cuts, Observation
 from .ends import middle_of
 from .mathematics import NUMPY
@@ -136,7 +137,7 @@ class Multiples(Map):
         """Of how many bases each value is the multiple."""
         ratio = values / self.base
         count = np.rint(ratio)
-        if np.any(np.abs(ratio - count) > 1e-6 * np.maximum(np.abs(count), 1.0)):
+        if np.any(np.abs(ratio - count) > TOLERANCE * np.maximum(np.abs(count), 1.0)):
             raise not_from("values that are no multiples of its base")
         return np.asarray(count)
 
@@ -245,4 +246,4 @@ def _near_whole(ratio: Array) -> Array:
     """0.3 / 0.1 is not 3 in binary, yet 0.3 is a multiple of 0.1."""
     with np.errstate(invalid="ignore"):
         whole = np.rint(ratio)
-        return np.where(np.abs(ratio - whole) <= 1e-12 * np.maximum(np.abs(whole), 1.0), whole, ratio)
+        return np.where(np.abs(ratio - whole) <= TOLERANCE * np.maximum(np.abs(whole), 1.0), whole, ratio)

@@ -412,13 +412,8 @@ def _sized(observed: ReleaseLikelihood, step: AddNoise, mask: Lowers, base: Arra
 
 def _size_at(size: SizeOf, x: Any, math: Any) -> Any:
     """The standard deviation at x, in numpy or PyTensor."""
-    found: Any = 1.0
-    if size.function is not None:
-        found = _call(size.function, x, math, size.unit)
-        found = math.sqrt(found) if size.unit == "variance" else found
-    if size.where is not None:
-        found = found * math.where(_call(size.where, x, math, "where"), np.sqrt(size.times), 1.0)
-    return found
+    found = _call(size.function, x, math, size.unit)
+    return math.sqrt(found) if size.unit == "variance" else found
 
 
 def _call(function: Callable[[Any], Any], x: Any, math: Any, name: str) -> Any:
@@ -430,10 +425,10 @@ def _call(function: Callable[[Any], Any], x: Any, math: Any, name: str) -> Any:
             raise InputError(
                 f"{name} must give back one number per value", f"shape {answer.shape}", "Write it with array operations"
             )
-        answer = answer if name == "where" else as_float_array(f"{name}(x)", answer)
+        answer = as_float_array(f"{name}(x)", answer)
         return np.broadcast_to(answer, flat.shape).reshape(np.shape(x))
     try:
-        return math.asarray(function(x))
+        return math.call(function, x)
     except Exception as error:
         raise UnsupportedError(
             f"The function given as {name} works on numpy arrays but not on PyTensor variables "

@@ -168,6 +168,9 @@ def _start(column: pd.Series[Any]) -> tuple[Observation, bool]:
         values = np.array([np.nan if m else float(v) for v, m in zip(column.tolist(), missing, strict=True)])
     else:
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        if isinstance(dtype, np.dtype) and dtype.kind == "f" and dtype.itemsize < 8:
+            # The decimals that were meant: 0.3 in single precision is no multiple of 0.1 to nine digits.
+            values = np.array([float(str(v)) for v in column.to_numpy()])
     return _numbers(values), boolean or text
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...protocols import Array
+from ..steps import TOLERANCE
 from .base import Cuts, Observation
 from .maps import Map, Mapped, grid_between, not_from
 from .mathematics import NUMPY
@@ -31,13 +32,13 @@ class Bins(Map):
         for value in values:
             found = place.get(value)
             if found is None and isinstance(value, (float, np.floating)):
-                # Means of edges differ in the last digits after a file was written and read, or in single precision.
+                # Means of edges differ in the last digits after a file was written and read.
                 gaps = np.array(
                     [abs(name - float(value)) if isinstance(name, float) else np.inf for name in self.names]
                 )
                 near = int(np.argmin(gaps))
                 alone = int(np.sum(gaps <= 4 * gaps[near])) == 1
-                found = near if alone and gaps[near] <= 1e-6 * abs(float(value)) else None
+                found = near if alone and gaps[near] <= TOLERANCE * abs(float(value)) else None
             if found is None:
                 raise not_from("a value or label that no interval has")
             bins.append(found)
@@ -130,7 +131,7 @@ class Widths(Map):
         else:
             start = np.asarray(values, dtype=np.float64) / self.width - self._shift
         step = np.rint(start)
-        if np.any(np.abs(start - step) > np.minimum(1e-6 * np.maximum(np.abs(step), 1.0), 0.25)):
+        if np.any(np.abs(start - step) > np.minimum(TOLERANCE * np.maximum(np.abs(step), 1.0), 0.25)):
             raise not_from("values that name no interval of its width")
         return Between(step * self.width, (step + 1) * self.width, True, False)
 

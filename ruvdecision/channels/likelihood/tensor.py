@@ -17,7 +17,13 @@ def tensor_math() -> SimpleNamespace:
     'pytensor'
     """
     import pytensor.tensor as pt
+    from pytensor.scalar.basic import autocast_float_as
     from pytensor.tensor.sort import sort
+
+    def call(function: Any, x: Any) -> Any:
+        # 2.0 * (x > 4) would be in single precision otherwise.
+        with autocast_float_as("float64"):
+            return pt.cast(pt.as_tensor_variable(function(x)), "float64")
 
     def wide(function: Any) -> Any:
         # PyTensor tries plain numbers in single precision first, where 1e-300 is not to be had.
@@ -59,5 +65,6 @@ def tensor_math() -> SimpleNamespace:
         sum=pt.sum,
         max=pt.max,
         asarray=pt.as_tensor_variable,
+        call=call,
         zeros_like=pt.zeros_like,
     )

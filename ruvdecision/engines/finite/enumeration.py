@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,7 @@ from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...users.user import User
-from ..refusal import has_own_engine, refusal
+from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
 from .law import FiniteLaw, TooManyReleases
 from .plan import Plan, plan_of
 from .tables import TableProblem, after_release, refuses_table
@@ -32,7 +31,7 @@ BATCH = 2_000_000
 
 
 @dataclass(frozen=True)
-class Enumeration:
+class Enumeration(BaseEngine):
     """Posteriors by summing over finite sets, for a `FiniteBelief` or a `TableBelief`.
 
     Without data the uncertainty is the expected one: the sum over all releases of their chance times the
@@ -52,57 +51,41 @@ class Enumeration:
     def __post_init__(self) -> None:
         object.__setattr__(self, "limit", check_integer("limit", self.limit, low=1))
 
-    def refuses(self, user: User, masks: Sequence[Mask], data: Any = None) -> str | None:
-        belief = user.belief
-        if not isinstance(belief, (FiniteBelief, TableBelief)):
-            return f"Enumeration needs a FiniteBelief or a TableBelief; this user has a {type(belief).__name__}. Use engine='auto'."
-        elsewhere = has_own_engine("Enumeration", user)
-        if elsewhere is not None:
-            return elsewhere
+    def prepare(self, problem: Problem) -> dict[int, FiniteChannel] | Refusal:
+        user, belief, data = problem.user, problem.user.belief, problem.data
+        other = elsewhere("Enumeration", user)
+        if other is not None:
+            return other
         if isinstance(belief, TableBelief):
-            return next((reason for reason in (refuses_table(belief, m) for m in masks) if reason is not None), None)
-        try:
-            _check_loss(user)
-            plan_of(belief, user.target, self.limit)
-            for mask in masks:
-                channel = FiniteChannel.of(belief, mask, _sample_covariance(belief, data))
-                if data is None and not channel.continuous:
-                    self._law(user, channel).check_room()
-        except UnsupportedError as error:
-            return str(error)
-        return None
+            reasons = (refuses_table(belief, mask) for mask in problem.masks)
+            return next((reason for reason in reasons if reason is not None), {})
+        if not isinstance(belief, FiniteBelief):
+            what = f"Enumeration needs a FiniteBelief or a TableBelief; this user has a {type(belief).__name__}"
+            return Refusal(what, "Use engine='auto'", Missing.BELIEF)
+        _check_loss(user)
+        plan_of(belief, user.target, self.limit)
+        scale, channels = _sample_covariance(belief, data), {}
+        for mask in problem.masks:
+            channel = channels[id(mask)] = FiniteChannel.of(belief, mask, scale)
+            if data is None and not channel.continuous:
+                self._law(user, channel).check_room()
+        return channels
 
-    def solve(
-        self,
-        user: User,
-        masks: Sequence[Mask],
-        *,
-        data: Any = None,
-        replicates: int | None = None,
-        seed: np.random.SeedSequence | None = None,
-        tell: Callable[[float], None] | None = None,
-    ) -> Solution:
-        """Uncertainty of the user after each mask. ``tell`` is told the share of the work that is done."""
-        belief = user.belief
+    def run(
+        self, problem: Problem, built: dict[int, FiniteChannel], tell: Tell | None = None, interruptible: bool = False
+    ) -> list[Solution]:
+        user, belief, data = problem.user, problem.user.belief, problem.data
         if isinstance(belief, TableBelief):
-            return TableProblem(user).solve(masks, data, replicates, seed, tell)
-        reason = self.refuses(user, masks, data)
-        if reason is not None:
-            raise refusal(reason)
+            return [TableProblem(user).solve(problem.masks, data, problem.replicates, problem.seed, tell)]
         codes = None if data is None else _codes(belief, data)
-        scale = _sample_covariance(belief, data)
         found = []
-        for i, mask in enumerate(masks):
-            found.append(self._expected(user, FiniteChannel.of(belief, mask, scale), codes, replicates, seed))
+        for i, mask in enumerate(problem.masks):
+            found.append(self._expected(user, built[id(mask)], codes, problem.replicates, problem.seed))
             if tell is not None:
-                tell((i + 1) / len(masks))
-        before = self._expected(user, FiniteChannel.silent(belief), None, replicates, seed)[0]
-        return Solution(
-            np.array([float(v.value) for v, _ in found]),
-            np.array([float(v.error) for v, _ in found]),
-            float(before.value),
-            [n for _, n in found],
-        )
+                tell((i + 1) / len(problem.masks))
+        before = self._expected(user, FiniteChannel.silent(belief), None, problem.replicates, problem.seed)[0]
+        value, error = (np.array([float(v[i]) for v, _ in found]) for i in (0, 1))
+        return [Solution(value, error, float(before.value), [n for _, n in found])]
 
     def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
         """Posterior of the target after one release, as ``mask.release(data, rng)`` gave it.
@@ -114,7 +97,7 @@ class Enumeration:
             return after_release(belief, mask, release).posterior(user.target)
         reason = self.refuses(user, [mask])
         if reason is not None and release is None:
-            raise refusal(reason)
+            raise reason.error()
         channel = FiniteChannel.of(belief, mask)
         law = self._law(user, channel)
         if release is None:

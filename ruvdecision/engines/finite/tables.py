@@ -19,7 +19,7 @@ from ...protocols import Array, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...targets import Kind
 from ...users.user import User
-from ..refusal import refusal
+from ..base import Refusal
 
 __all__ = ["TableProblem", "after_release", "refuses_table"]
 
@@ -27,12 +27,12 @@ GROUPS = 3000
 """Up to so many different releases are enumerated one by one."""
 
 
-def refuses_table(belief: TableBelief, mask: Mask) -> str | None:
+def refuses_table(belief: TableBelief, mask: Mask) -> Refusal | None:
     """None if a mask of tables can be inverted; otherwise why not."""
     try:
         _published(belief, mask)
     except UnsupportedError as error:
-        return str(error)
+        return Refusal.of(error)
     return None
 
 
@@ -50,7 +50,7 @@ def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
     """The belief after a release: a published table, or an array with missing cells where no margins go out."""
     reason = refuses_table(belief, mask)
     if reason is not None:
-        raise refusal(reason)
+        raise reason.error()
     if release is None:
         if _tells_nothing(_published(belief, mask)):
             return belief
@@ -87,7 +87,7 @@ class TableProblem:
         for mask in masks:
             reason = refuses_table(belief, mask)
             if reason is not None:
-                raise refusal(reason)
+                raise reason.error()
         before = self._uncertainty(belief)
         counts = None if data is None else self._check(data)
         listed = belief.listed() if data is None else None

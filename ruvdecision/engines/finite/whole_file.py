@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import comb
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,9 @@ from ...numerics.counts import compositions
 from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution
 from ...users.user import User
-from ..refusal import has_own_engine, refusal
+from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
+from ..base import Plan as BasePlan
+from ..normal.exact import Exact
 from .enumeration import Enumeration, _codes, _uncertainty
 from .plan import AveragePlan, Plan, plan_of
 
@@ -117,8 +119,15 @@ def file_matrix(belief: FiniteBelief, mask: Mask) -> FileMatrix | None:
     return steps[0] if len(steps) == 1 and isinstance(steps[0], FileMatrix) else None
 
 
+class _Built(NamedTuple):
+    """The matrix, chances and values of each mask that is one, by its identity, and the plan for the other masks."""
+
+    joints: dict[int, tuple[FileMatrix, Array, Array]]
+    rest: BasePlan | None
+
+
 @dataclass(frozen=True)
-class WholeFile:
+class WholeFile(BaseEngine):
     """Enumeration that also inverts a `Mechanism`, which looks at the whole file; every other mask goes to `Enumeration`.
 
     Without data U is the expected one over all files, which is exact. With data it is the average over the outputs that
@@ -132,60 +141,50 @@ class WholeFile:
 
     limit: int = 200_000
     name = "enumeration"
+    special = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limit", check_integer("limit", self.limit, low=1))
 
-    def refuses(self, user: User, masks: Sequence[Mask], data: Any = None) -> str | None:
-        belief = user.belief
-        if not isinstance(belief, FiniteBelief):
-            return f"WholeFile needs a FiniteBelief; this user has a {type(belief).__name__}. Use engine='auto'."
-        elsewhere = has_own_engine("WholeFile", user)
-        if elsewhere is not None:
-            return elsewhere
-        rest = []
-        try:
-            for mask in masks:
-                matrix = file_matrix(belief, mask)
-                if matrix is None:
-                    rest.append(mask)
-                else:
-                    self._joint(user, matrix)
-        except UnsupportedError as error:
-            return str(error)
-        return Enumeration().refuses(user, rest, data) if rest else None
+    @classmethod
+    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
+        return cls() if asked is None or isinstance(asked, (Exact, Enumeration)) else None
 
-    def solve(
-        self,
-        user: User,
-        masks: Sequence[Mask],
-        *,
-        data: Any = None,
-        replicates: int | None = None,
-        seed: np.random.SeedSequence | None = None,
-        tell: Callable[[float], None] | None = None,
-    ) -> Solution:
-        reason = self.refuses(user, masks, data)
-        if reason is not None:
-            raise refusal(reason)
+    def prepare(self, problem: Problem) -> _Built | Refusal:
+        user, belief = problem.user, problem.user.belief
+        other = elsewhere("WholeFile", user)
+        if other is not None:
+            return other
+        if not isinstance(belief, FiniteBelief):
+            what = f"WholeFile needs a FiniteBelief; this user has a {type(belief).__name__}"
+            return Refusal(what, "Use engine='auto'", Missing.USER)
+        found = {id(mask): file_matrix(belief, mask) for mask in problem.masks}
+        joints = {key: (matrix, *self._joint(user, matrix)) for key, matrix in found.items() if matrix is not None}
+        if not joints:
+            return Refusal("WholeFile needs a mask that looks at the whole file", "Use engine='auto'", Missing.USER)
+        rest = problem.only([i for i, mask in enumerate(problem.masks) if id(mask) not in joints])
+        inner = Enumeration().plan(rest) if rest.masks else None
+        return inner if isinstance(inner, Refusal) else _Built(joints, inner)
+
+    def run(
+        self, problem: Problem, built: _Built, tell: Tell | None = None, interruptible: bool = False
+    ) -> list[Solution]:
+        user, masks, data = problem.user, problem.masks, problem.data
         value, error = np.empty(len(masks)), np.zeros(len(masks))
         names = [self.name] * len(masks)
-        matrices = [file_matrix(user.belief, m) for m in masks]
-        rest = [i for i, m in enumerate(matrices) if m is None]
+        rest = [i for i, mask in enumerate(masks) if id(mask) not in built.joints]
         if rest:
-            part = Enumeration().solve(
-                user, [masks[i] for i in rest], data=data, replicates=replicates, seed=seed, tell=tell
-            )
+            assert built.rest is not None
+            # The channels of the rest are those that were built, whichever of the masks these are.
+            part = replace(built.rest, problem=problem.only(rest)).run(tell=tell)[0]
             value[rest], error[rest] = part.uncertainty, part.error
-            for i, name in zip(
-                rest, [part.engine] * len(rest) if isinstance(part.engine, str) else part.engine, strict=True
-            ):
+            for i, name in zip(rest, part.engine, strict=True):
                 names[i] = name
         codes = None if data is None else _codes(user.belief, data)
         before = np.nan
-        for i, mask in enumerate(matrices):
-            if mask is not None:
-                joint, values = self._joint(user, mask)
+        for i, candidate in enumerate(masks):
+            if id(candidate) in built.joints:
+                mask, joint, values = built.joints[id(candidate)]
                 before = float(_uncertainty(user, values, joint.sum(axis=0, keepdims=True)).value[0])
                 chance = joint.sum(axis=1)
                 weights = chance if codes is None else mask.matrix[mask.index_of(codes)]
@@ -198,7 +197,7 @@ class WholeFile:
                 value[i], error[i] = weights[live] @ each.value, weights[live] @ each.error
         if np.isnan(before):
             before = part.before
-        return Solution(value, error, float(before), names)
+        return [Solution(value, error, float(before), names)]
 
     def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
         """Posterior of the target after one release."""

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -27,8 +27,8 @@ from ...protocols import Array, Posterior, Solution
 from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
 from ...targets import Identity
 from ...users.user import User
+from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
 from ..normal.exact import as_records
-from ..refusal import has_own_engine, refusal
 from .coarse_rows import CoarseRows, about_belief, deterministic
 from .finite_rows import FiniteRows
 from .row_laws import LinearRows
@@ -40,8 +40,15 @@ ENTRIES = 2_000_000
 """Most probabilities to hold at a time."""
 
 
+class _Built(NamedTuple):
+    """How records are drawn, masked and read, and the law of each mask by its identity."""
+
+    rows: Any
+    laws: dict[int, Any]
+
+
 @dataclass(frozen=True)
-class Identification:
+class Identification(BaseEngine):
     """Posteriors of `Identity`, for a `NormalBelief` or a `FiniteBelief` and masks whose law is known record by record.
 
     Exact for every release (see `ruvdecision.engines.identity.row_laws`): a normal belief with any prior on its mean and a linear
@@ -62,56 +69,45 @@ class Identification:
     """
 
     name = "identification"
+    special = True
 
-    def refuses(self, user: User, masks: Sequence[Mask], data: Any = None) -> str | None:
-        """None if the engine can do it; otherwise why not and what can."""
+    @classmethod
+    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
+        return cls()
+
+    def prepare(self, problem: Problem) -> _Built | Refusal:
+        user = problem.user
+        other = elsewhere("Identification", user, row=True)
+        if other is not None:
+            return other
         if not user.target.asks_row:
-            return "Identification needs an Identity target. Use engine='auto'."
-        elsewhere = has_own_engine("Identification", user, identity=True)
-        if elsewhere is not None:
-            return elsewhere
-        try:
-            _check_loss(user)
-            problem = _problem(user, data)
-            for mask in masks:
-                problem.law(mask)
-        except UnsupportedError as error:
-            return str(error)
-        return None
+            return Refusal("Identification needs an Identity target", "Use engine='auto'", Missing.USER)
+        _check_loss(user)
+        rows = _problem(user, problem.data)
+        return _Built(rows, {id(mask): rows.law(mask) for mask in problem.masks})
 
-    def solve(
-        self,
-        user: User,
-        masks: Sequence[Mask],
-        *,
-        data: Any = None,
-        replicates: int | None = None,
-        seed: np.random.SeedSequence | None = None,
-        tell: Callable[[float], None] | None = None,
-    ) -> Solution:
-        """Uncertainty of the user after each mask. ``tell`` is told the share of the work that is done."""
-        reason = self.refuses(user, masks, data)
-        if reason is not None:
-            raise refusal(reason)
-        problem = _problem(user, data)
-        laws = [problem.law(m) for m in masks]
-        fixed = data is not None and (problem.target.exact or problem.target.values is not None)
-        once = np.array([fixed and problem.deterministic(m) for m in masks])
-        count = 1 if once.all() else REPLICATES if replicates is None else replicates
+    def run(
+        self, problem: Problem, built: _Built, tell: Tell | None = None, interruptible: bool = False
+    ) -> list[Solution]:
+        user, masks, data, rows = problem.user, problem.masks, problem.data, built.rows
+        laws = [built.laws[id(mask)] for mask in masks]
+        fixed = data is not None and (rows.target.exact or rows.target.values is not None)
+        once = np.array([fixed and rows.deterministic(m) for m in masks])
+        count = 1 if once.all() else REPLICATES if problem.replicates is None else problem.replicates
         seen = np.empty((count, len(masks)))
-        claimed = np.empty((count, len(masks), len(problem.rows)))
+        claimed = np.empty((count, len(masks), len(rows.rows)))
         correct = np.empty((count, len(masks)))
-        for r, seeds in enumerate(replicate_seeds(seed, count)):
+        for r, seeds in enumerate(replicate_seeds(problem.seed, count)):
             for_data, for_mask, for_draws = (np.random.default_rng(s) for s in seeds)
-            records, z = problem.draw(for_data, for_draws)
+            records, z = rows.draw(for_data, for_draws)
             for i, law in enumerate(laws):
                 if r and once[i]:
                     # Nothing is random: every replicate would give the same.
                     seen[r, i], claimed[r, i], correct[r, i] = seen[0, i], claimed[0, i], correct[0, i]
                     continue
-                shown, ids = problem.release(law, masks[i], records, copy.deepcopy(for_mask))
+                shown, ids = rows.release(law, masks[i], records, copy.deepcopy(for_mask))
                 weigh = partial(_weigh, law, shown, z)
-                seen[r, i], claimed[r, i], correct[r, i] = _score(user, weigh, ids, problem.rows)
+                seen[r, i], claimed[r, i], correct[r, i] = _score(user, weigh, ids, rows.rows)
             if tell is not None:
                 tell((r + 1) / count)
         error = replicate_error(seen) if count > 1 else np.where(once, 0.0, np.nan)
@@ -119,10 +115,10 @@ class Identification:
         before = user.loss.uncertainty(Finite(np.arange(n, dtype=np.float64), np.full(n, 1.0 / n)), user.actions).value
         each = claimed.mean(axis=0)
         columns = {"expected_match": each.mean(axis=1), "correct_match": correct.mean(axis=0)}
-        if len(problem.rows) > 1:
+        if len(rows.rows) > 1:
             columns["highest_match"] = each.max(axis=1)
         names = [self.name if o else f"{self.name}, averaged over releases" for o in once]
-        return Solution(over_replicates(seen), np.where(once, 0.0, error), float(before), names, columns)
+        return [Solution(over_replicates(seen), np.where(once, 0.0, error), float(before), names, columns)]
 
     def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
         """Posterior over the places of the file: rows 0, 1, ... of the release, then the places that are not in it.
@@ -132,7 +128,7 @@ class Identification:
         """
         reason = self.refuses(user, [mask])
         if reason is not None:
-            raise refusal(reason)
+            raise reason.error()
         if release is None:
             raise InputError(
                 "Which row is whose depends on what is released", None, "Pass release=mask.release(data, rng)"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from ...channels.linear import LinearChannel
 from ...channels.steps import About
 from ...checks import as_generator
 from ...errors import InputError, UnsupportedError
-from ...masks.base import Batch, Mask
+from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...masks.suppress import NOTHING
 from ...numerics.quadrature import gauss_normal
@@ -25,7 +25,7 @@ from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
 from ...targets import BaseTarget, Kind, LinearForm, Term
 from ...users.user import User
-from ..refusal import has_own_engine
+from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
 from .conditioning import Conditioned
 from .forms import (
     DRAWS,
@@ -44,8 +44,15 @@ from .forms import (
 __all__ = ["Exact", "as_records", "moved", "released"]
 
 
+class _Built(NamedTuple):
+    """The data as numbers, and the channel of each family by the identity of its first mask."""
+
+    table: Array | None
+    channels: dict[int, LinearChannel]
+
+
 @dataclass(frozen=True)
-class Exact:
+class Exact(BaseEngine):
     """Closed-form posteriors for a `NormalBelief` and masks with a linear-Gaussian channel.
 
     Without data, the uncertainty is the expected one before the release is known. For the usual losses and a
@@ -56,52 +63,47 @@ class Exact:
 
     name = "exact"
 
-    def refuses(self, user: User, masks: Sequence[Mask], data: Any = None) -> str | None:
+    def prepare(self, problem: Problem) -> _Built | Refusal:
+        user = problem.user
+        other = elsewhere("Exact", user)
+        if other is not None:
+            return other
         if not isinstance(user.belief, NormalBelief):
-            return f"Exact needs a NormalBelief; this user has a {type(user.belief).__name__}. Use engine='auto'."
+            what = f"Exact needs a NormalBelief; this user has a {type(user.belief).__name__}"
+            return Refusal(what, "Use engine='auto'", Missing.BELIEF)
         if user.target.ranked:
-            return "Exact needs a target that is linear in the records; Ranks has order statistics. Use engine='auto'."
-        elsewhere = has_own_engine("Exact", user)
-        if elsewhere is not None:
-            return elsewhere
-        table = None if data is None else as_records(user.belief, data)
-        try:
-            for family in Batch.of(masks).families:
-                self._channel(user.belief, masks[family.positions[0]], family.numbers[:1], table)
-        except UnsupportedError as error:
-            return str(error)
-        return None
+            what = "Exact needs a target that is linear in the records; Ranks has order statistics"
+            return Refusal(what, "Use engine='auto'", Missing.USER)
+        table = None if problem.data is None else as_records(user.belief, problem.data)
+        channels = {}
+        for family in problem.masks.families:
+            first = problem.masks[family.positions[0]]
+            channels[id(first)] = self._channel(user.belief, first, family.numbers, table)
+        return _Built(table, channels)
 
-    def solve(
-        self,
-        user: User,
-        masks: Sequence[Mask],
-        *,
-        data: Any = None,
-        replicates: int | None = None,
-        seed: np.random.SeedSequence | None = None,
-        tell: Callable[[float], None] | None = None,
-    ) -> Solution:
-        belief = _belief(user)
-        table = None if data is None else as_records(belief, data)
+    def pieces(self, problem: Problem) -> list[list[int]]:
+        """A family is one vectorised go."""
+        return [list(family.positions) for family in problem.masks.families]
+
+    def run(
+        self, problem: Problem, built: _Built, tell: Tell | None = None, interruptible: bool = False
+    ) -> list[Solution]:
+        masks, belief = problem.masks, _belief(problem.user)
         value, error = np.empty(len(masks)), np.zeros(len(masks))
         averaged = np.zeros(len(masks), dtype=bool)
-        for family in Batch.of(masks).families:
+        for family in masks.families:
             members = family.positions
-            given = Conditioned(belief, self._channel(belief, masks[members[0]], family.numbers, table))
+            given = Conditioned(belief, built.channels[id(masks[members[0]])])
             done, share = float(members[0]) / len(masks), len(members) / len(masks)
             part = None if tell is None else lambda x, done=done, share=share: tell(done + share * x)
-            result, averaged[members] = self._family(
-                user, [masks[i] for i in members], given, table, replicates, seed, part
-            )
+            result, averaged[members] = self._family(problem, [masks[i] for i in members], given, built.table, part)
             value[members], error[members] = result.value, result.error
-        before = self._family(
-            user, [NOTHING], Conditioned(belief, self._single(belief, NOTHING, table)), None, replicates, seed
-        )[0].value
-        names: Any = "exact"
+        nothing = Conditioned(belief, self._single(belief, NOTHING, built.table))
+        before = self._family(problem, [NOTHING], nothing, None)[0].value
+        names: str | list[str] = "exact"
         if averaged.any():
             names = ["exact, averaged over releases" if a else "exact" for a in averaged]
-        return Solution(value, error, float(before[0]), names)
+        return [Solution(value, error, float(before[0]), names)]
 
     def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
         """Posterior of the target after one release.
@@ -136,16 +138,14 @@ class Exact:
 
     def _family(
         self,
-        user: User,
+        problem: Problem,
         family: Sequence[Mask],
         given: Conditioned,
         data: Array | None,
-        replicates: int | None,
-        seed: Any,
-        tell: Any = None,
+        tell: Tell | None = None,
     ) -> tuple[Value, bool]:
         """Uncertainty of a family's members, and whether it had to be averaged over drawn releases."""
-        count = len(family)
+        count, user = len(family), problem.user
         target, loss = user.target, user.loss
         place = given.channel.location if target.places_records else "known"
         free = user.actions is None and loss.location_free
@@ -159,7 +159,7 @@ class Exact:
             return _spread_out(self._over_places(user, given, form, place), count), False
         if form is not None and place != "unknown" and data is None and form.number and user.belief.doubt is not None:
             return self._over_means(user, given, form, place, count), False
-        return self._simulate(user, family, data, replicates, seed, tell), True
+        return self._simulate(problem, family, data, tell), True
 
     def _over_places(self, user: User, given: Conditioned, form: LinearForm, place: str) -> Value:
         """Average over where the record may lie, for a sample whose rows are told."""
@@ -225,15 +225,10 @@ class Exact:
         return _spread_out(loss.uncertainty(gaussian_of(covariance_of(given, form), form)), count)
 
     def _simulate(
-        self,
-        user: User,
-        family: Sequence[Mask],
-        data: Array | None,
-        replicates: int | None,
-        seed: Any,
-        tell: Any = None,
+        self, problem: Problem, family: Sequence[Mask], data: Array | None, tell: Tell | None = None
     ) -> Value:
         """Average over drawn releases, with the same random numbers for every mask."""
+        user, replicates, seed = problem.user, problem.replicates, problem.seed
         belief = user.belief
         if data is None and belief.doubt is None:
             raise UnsupportedError(

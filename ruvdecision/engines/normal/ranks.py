@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -23,7 +22,7 @@ from ...posteriors import Drawn, Gaussian
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...users.rules import Ranked
-from ..refusal import has_own_engine
+from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
 from .conditioning import Conditioned
 from .exact import Exact, as_records, released
 
@@ -35,7 +34,7 @@ LARGEST = 20_000_000
 
 
 @dataclass(frozen=True)
-class Ranks:
+class Ranks(BaseEngine):
     """Posterior of `Maximum()`, `Minimum()`, `Percentile(p)` and `OrderStatistic(rank)` under a `NormalBelief`.
 
     For squared error, one variable and equal normal noise (in any order of the rows) the expected posterior variance
@@ -46,54 +45,55 @@ class Ranks:
     """
 
     name = "ranks"
+    special = True
 
-    def refuses(self, user: Any, masks: Sequence[Mask], data: Any = None) -> str | None:
+    @classmethod
+    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
+        return cls() if asked is None or isinstance(asked, Exact) else None
+
+    def prepare(self, problem: Problem) -> Refusal | None:
+        user = problem.user
+        other = elsewhere("Ranks", user)
+        if other is not None:
+            return other
         if not isinstance(user.belief, NormalBelief):
-            return f"Ranks needs a NormalBelief; this user has a {type(user.belief).__name__}. Use engine='auto'."
+            what = f"Ranks needs a NormalBelief; this user has a {type(user.belief).__name__}"
+            return Refusal(what, "Use engine='auto'", Missing.USER)
         if not user.target.ranked:
-            return f"Ranks needs an order statistic as target; this user is after {user.target.describe()}. Use engine='auto'."
-        elsewhere = has_own_engine("Ranks", user)
-        if elsewhere is not None:
-            return elsewhere
-        try:
-            for mask in masks:
-                if not self._closed(user, mask, data):
-                    if user.belief.records * user.belief.k * DRAWS > LARGEST:
-                        raise UnsupportedError(
-                            "Too many records to draw from their posterior",
-                            user.belief.records,
-                            "Use squared error and plain noise",
-                        )
-                    self._channel(user.belief, mask, data)
-        except UnsupportedError as error:
-            return str(error)
+            what = f"Ranks needs an order statistic as target; this user is after {user.target.describe()}"
+            return Refusal(what, "Use engine='auto'", Missing.USER)
+        for mask in problem.masks:
+            if not self._closed(user, mask, problem.data):
+                if user.belief.records * user.belief.k * DRAWS > LARGEST:
+                    return Refusal(
+                        "Too many records to draw from their posterior",
+                        "Use squared error and plain noise",
+                        Missing.LOSS,
+                        user.belief.records,
+                    )
+                self._channel(user.belief, mask, problem.data)
         return None
 
-    def solve(
-        self,
-        user: Any,
-        masks: Sequence[Mask],
-        *,
-        data: Any = None,
-        replicates: int | None = None,
-        seed: np.random.SeedSequence | None = None,
-        tell: Callable[[float], None] | None = None,
-    ) -> Solution:
+    def run(
+        self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
+    ) -> list[Solution]:
+        user, masks, data = problem.user, problem.masks, problem.data
         belief = user.belief
         user.target.rank(belief.records)
         table = None if data is None else as_records(belief, data)
+        count = REPLICATES if problem.replicates is None else problem.replicates
         value, error, names = np.empty(len(masks)), np.zeros(len(masks)), []
         for i, mask in enumerate(masks):
             if self._closed(user, mask, data):
                 found = user.loss.uncertainty(Gaussian.scalar(0.0, self._variance(user, mask)))
                 names.append("exact")
             else:
-                found = self._simulate(user, mask, table, REPLICATES if replicates is None else replicates, seed)
+                found = self._simulate(user, mask, table, count, problem.seed)
                 names.append("drawn")
             value[i], error[i] = float(found.value), float(found.error)
             if tell is not None:
                 tell((i + 1) / len(masks))
-        return Solution(value, error, self._before(user), names[0] if len(set(names)) == 1 else names)
+        return [Solution(value, error, self._before(user), names[0] if len(set(names)) == 1 else names)]
 
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
         """Posterior after one release, as draws."""

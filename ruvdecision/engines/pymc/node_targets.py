@@ -13,6 +13,7 @@ from ...errors import InputError, UnsupportedError
 from ...posteriors import Curve, Gaussian, Mixture
 from ...protocols import Array, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
+from ..base import Missing, Refusal
 from .levels import Levels
 from .nodes import Frames, Nodes
 from .targets import Given, after_noise, parameter_values, row_of
@@ -22,6 +23,7 @@ __all__ = ["Solver", "refuses_release", "refuses_target"]
 
 TERMS = (Kind.RECORD, Kind.NEW, Kind.AVERAGE, Kind.PARAMETER)
 """What a target may be a linear function of."""
+SAMPLE = "Use engine=ruv.Sampling()"
 SURE = 1e-13
 """Relative error below which a number is as exact as numbers are."""
 
@@ -243,40 +245,43 @@ class Solver:
         return Value(np.array([float(f.value) for f in found]), np.array([float(f.error) for f in found]))
 
 
-def refuses_target(compiled: Any, target: BaseTarget) -> str | None:
+def refuses_target(compiled: Any, target: BaseTarget) -> Refusal | None:
     """None if the target has a law without drawing; otherwise why not and what can."""
     if target.only(Kind.PARAMETER):
         return None
     if target.ranked or not (target.only(*TERMS) or target.is_a(Kind.FILE)):
-        return f"Quadrature does not have the target {target.describe()}. Use engine=ruv.Sampling()."
+        return Refusal(f"Quadrature does not have the target {target.describe()}", SAMPLE, Missing.TARGET)
     if target.is_a(Kind.AVERAGE) and not (compiled.kind == "normal" and compiled.scalar):
-        return "Quadrature has the average of normal records only. Use engine=ruv.Sampling()."
+        return Refusal("Quadrature has the average of normal records only", SAMPLE, Missing.TARGET)
     if target.is_a(Kind.FILE) and not (compiled.kind == "normal" and compiled.n * compiled.k <= 60):
-        return (
-            "Quadrature has all records at once only if they are normal and at most 60 numbers. "
-            "Use engine=ruv.Sampling()."
+        return Refusal(
+            "Quadrature has all records at once only if they are normal and at most 60 numbers", SAMPLE, Missing.TARGET
         )
     if target.term is None:
         closed = compiled.kind == "normal" and compiled.scalar and compiled.single is not None
         form = target.linear(1, True, _widths(compiled)) if closed else None
         if form is None or not form.number:
-            return (
-                f"Quadrature has linear functions of normal records only; {target.describe()} is another. "
-                "Use engine=ruv.Sampling()."
+            return Refusal(
+                f"Quadrature has linear functions of normal records only; {target.describe()} is another",
+                SAMPLE,
+                Missing.TARGET,
             )
     return None
 
 
-def refuses_release(compiled: Any, target: BaseTarget, seen: Any) -> str | None:
+def refuses_release(compiled: Any, target: BaseTarget, seen: Any) -> Refusal | None:
     """None if the target has a law without drawing after this release; otherwise why not and what can."""
     whole = target.asks(Kind.AVERAGE) or target.asks(Kind.FILE)
     normal = all(column.normal is not None for column in seen.columns)
     if whole and not (normal and compiled.kind == "normal" and not seen.shuffled):
-        return f"Quadrature has {target.describe()} only after normal noise in known rows. Use engine=ruv.Sampling()."
+        return Refusal(
+            f"Quadrature has {target.describe()} only after normal noise in known rows", SAMPLE, Missing.TARGET
+        )
     if seen.shuffled and target.asks(Kind.RECORD) and not (normal and compiled.kind == "normal" and compiled.scalar):
-        return (
-            "Quadrature has records in unknown rows only if they are normal numbers with normal noise. "
-            "Use engine=ruv.Sampling()."
+        return Refusal(
+            "Quadrature has records in unknown rows only if they are normal numbers with normal noise",
+            SAMPLE,
+            Missing.TARGET,
         )
     if (
         not compiled.scalar
@@ -284,7 +289,7 @@ def refuses_release(compiled: Any, target: BaseTarget, seen: Any) -> str | None:
         and not normal
         and (target.asks(Kind.RECORD) or target.asks(Kind.NEW))
     ):
-        return "Quadrature has records of several variables only after normal noise. Use engine=ruv.Sampling()."
+        return Refusal("Quadrature has records of several variables only after normal noise", SAMPLE, Missing.TARGET)
     return None
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,10 @@ from ...beliefs.pymc import PyMCBelief
 from ...channels.likelihood import ReleaseLikelihood, Uninformative, observe
 from ...checks import check_number
 from ...errors import InputError, RuvError, UnsupportedError
-from ...masks.base import Batch
 from ...masks.frame import Frame
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import over_replicates, replicate_error, replicate_seeds
-from ..refusal import has_own_engine, refusal
+from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
 from .data import as_frame, observed_in, records_of, size_of
 from .levels import CLOSE, FINER, Levels, RouteLevels, levels_of
 from .model import CompiledModel, compiled_model
@@ -31,7 +30,7 @@ PARAMETERS = 2
 
 
 @dataclass(frozen=True)
-class Quadrature:
+class Quadrature(BaseEngine):
     """Integrate the parameters of a `PyMCBelief` on a grid: no sampler, errors near those of rounding.
 
     For models with at most two unknown continuous parameters (numbers on the unconstrained scale) and masks that work
@@ -56,21 +55,25 @@ class Quadrature:
     """
 
     tolerance: float = 1e-9
-    name: str = field(default="quadrature", init=False, repr=False)
+    name = "quadrature"
+    shares = always_cut = planned = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tolerance", check_number("tolerance", self.tolerance, low=0, open_low=True))
 
     # -- the engine's contract -----------------------------------------------------------------------
 
-    def refuses(self, user: Any, masks: Sequence[Any], data: Any = None) -> str | None:
+    def prepare(self, problem: Problem) -> Refusal | None:
+        return next((r for r in (self._refuses(user, problem) for user in problem.users) if r is not None), None)
+
+    def _refuses(self, user: Any, problem: Problem) -> Refusal | None:
         """None if the model has few parameters, and every mask's law and the target's are known without drawing."""
-        belief = getattr(user, "belief", None)
+        other = elsewhere("Quadrature", user)
+        if other is not None:
+            return other
+        belief, data, masks = user.belief, problem.data, problem.masks
         if not isinstance(belief, PyMCBelief):
-            return "Quadrature needs a PyMCBelief. Use engine='auto'."
-        elsewhere = has_own_engine("Quadrature", user)
-        if elsewhere is not None:
-            return elsewhere
+            return Refusal("Quadrature needs a PyMCBelief", "Use engine='auto'", Missing.BELIEF)
         n = 2 if data is None and belief.size is None else size_of(belief, data)
         compiled = compiled_model(belief, n)
         belief.check_names(user.target, n)
@@ -81,7 +84,7 @@ class Quadrature:
         try:
             if records is None:
                 records = as_frame(belief.draw(np.random.default_rng(0)))
-            for family in Batch.of(masks).families:
+            for family in masks.families:
                 mask = masks[family.positions[0]]
                 seen = observed_in(mask, records, compiled, np.random.SeedSequence(0))
                 levels_of(compiled, [seen])
@@ -89,49 +92,24 @@ class Quadrature:
                 if reason is not None:
                     return reason
         except UnsupportedError as error:
-            return str(error)
+            return Refusal.of(error)
         except RuvError:
             # What is wrong with the study itself is said when it is solved.
             return None
         return None
 
-    def plan(self, users: Sequence[Any], masks: Batch, data: Any = None) -> list[list[int]]:
+    def pieces(self, problem: Problem) -> list[list[int]]:
         """Members of a family are worked on together."""
-        return [list(family.positions) for family in masks.families]
+        return [list(map(int, family.positions)) for family in problem.masks.families]
 
-    def solve(
-        self,
-        user: Any,
-        masks: Sequence[Any],
-        *,
-        data: Any = None,
-        replicates: int | None = None,
-        seed: np.random.SeedSequence | None = None,
-        tell: Callable[..., None] | None = None,
-    ) -> Solution:
-        """Uncertainty of the user after each mask."""
-        return self.solve_together([user], masks, data=data, replicates=replicates, seed=seed, tell=tell)[0]
-
-    def solve_together(
-        self,
-        users: Sequence[Any],
-        masks: Sequence[Any],
-        *,
-        data: Any = None,
-        replicates: int | None = None,
-        seed: np.random.SeedSequence | None = None,
-        tell: Callable[..., None] | None = None,
+    def run(
+        self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
     ) -> list[Solution]:
-        """Uncertainties of users who share a belief, from the same nodes."""
+        users, masks, data = problem.users, problem.masks, problem.data
+        replicates, seed = problem.replicates, problem.seed
         belief = users[0].belief
         records = records_of(belief, data)
-        n = size_of(belief, data)
-        compiled = compiled_model(belief, n)
-        for user in users:
-            belief.check_names(user.target, n)
-            reason = _refuses_model(compiled) or refuses_target(compiled, user.target)
-            if reason is not None:
-                raise refusal(reason)
+        compiled = compiled_model(belief, size_of(belief, data))
         count = (1 if data is not None else PLANNED) if replicates is None else replicates
         value, error = (np.empty((count, len(users), len(masks))) for _ in range(2))
         nodes, rough, routes = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
@@ -176,7 +154,7 @@ class Quadrature:
         belief.check_names(user.target, n)
         reason = _refuses_model(compiled) or refuses_target(compiled, user.target)
         if reason is not None:
-            raise refusal(reason)
+            raise reason.error()
         seen = observe(mask, frame.table if frame.kind in ("frame", "series") else release, n)
         ((_, levels),) = levels_of(compiled, [seen])
         levels, frames, _ = _settled(levels)
@@ -275,16 +253,17 @@ def _frames(levels: Levels, starts: Any = None) -> Frames:
     return find_frames(levels, starts, bends)
 
 
-def _refuses_model(compiled: CompiledModel) -> str | None:
+def _refuses_model(compiled: CompiledModel) -> Refusal | None:
+    do = "Use engine=ruv.Sampling()"
     if compiled.kind == "joint":
-        return "Quadrature needs records that are independent given the parameters. Use engine=ruv.Sampling()."
+        return Refusal("Quadrature needs records that are independent given the parameters", do)
     if not compiled.continuous:
-        return "Quadrature needs continuous parameters. Sum the discrete ones out, or use engine=ruv.Sampling()."
-    if compiled.size > PARAMETERS:
-        return (
-            f"Quadrature needs at most {PARAMETERS} unknown parameters; this model has {compiled.size}. "
-            "Use engine=ruv.Sampling()."
+        return Refusal(
+            "Quadrature needs continuous parameters", "Sum the discrete ones out, or use engine=ruv.Sampling()"
         )
+    if compiled.size > PARAMETERS:
+        what = f"Quadrature needs at most {PARAMETERS} unknown parameters; this model has {compiled.size}"
+        return Refusal(what, do)
     return None
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -13,11 +13,11 @@ from ...beliefs.pymc import PyMCBelief
 from ...channels.likelihood import observe
 from ...checks import check_choice, check_flag, check_integer, check_list, check_number
 from ...errors import ConvergenceError, InputError
-from ...masks.base import Batch, Mask
+from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...protocols import Posterior, Solution
 from ...running.replication import over_replicates, replicate_error, replicate_seeds
-from ..refusal import has_own_engine
+from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
 from .data import as_frame, observed_in, records_of, size_of
 from .draws import Point, ReleaseSampler
 from .model import compiled_model
@@ -33,7 +33,7 @@ PLANNED = 8
 
 
 @dataclass(frozen=True)
-class Sampling:
+class Sampling(BaseEngine):
     """Sample the posterior of a `PyMCBelief` for each release; every number carries its Monte Carlo error.
 
     Where the records are independent given the parameters and the mask works record by record, the records are
@@ -87,9 +87,8 @@ class Sampling:
     reuse: bool = True
     prior_power: float = 1.0
     likelihood_power: float = 1.0
-    name: str = field(default="sampling", init=False, repr=False)
-    keeps_finished: ClassVar[bool] = True
-    """Ctrl-C in the middle of a row of releases loses only the one that is being worked on."""
+    name = "sampling"
+    shares = always_cut = planned = True
 
     def __post_init__(self) -> None:
         for option, low in (("draws", 10), ("tune", 10), ("chains", 1), ("max_draws", 10)):
@@ -114,59 +113,36 @@ class Sampling:
 
     def __repr__(self) -> str:
         default = type(self).__dataclass_fields__
-        shown = [n for n in default if n != "name" and getattr(self, n) != default[n].default]
+        shown = [n for n in default if getattr(self, n) != default[n].default]
         return f"Sampling({', '.join(f'{n}={getattr(self, n)!r}' for n in shown)})"
 
     # -- the engine's contract -----------------------------------------------------------------------
 
-    def refuses(self, user: Any, masks: Sequence[Any], data: Any = None) -> str | None:
-        """None if the user's belief is a PyMC model that can be asked for the target."""
-        if not isinstance(getattr(user, "belief", None), PyMCBelief):
-            return "Sampling needs a PyMCBelief. Use engine='auto'."
-        elsewhere = has_own_engine("Sampling", user)
-        if elsewhere is not None:
-            return elsewhere
-        records_of(user.belief, data)  # data that do not fit are said before any compiling
-        user.belief.check_names(user.target, size_of(user.belief, data))
+    def prepare(self, problem: Problem) -> Refusal | None:
+        for user in problem.users:
+            other = elsewhere("Sampling", user)
+            if other is not None:
+                return other
+            if not isinstance(user.belief, PyMCBelief):
+                return Refusal("Sampling needs a PyMCBelief", "Use engine='auto'", Missing.BELIEF)
+            records_of(user.belief, problem.data)  # data that do not fit are said before any compiling
+            user.belief.check_names(user.target, size_of(user.belief, problem.data))
         return None
 
-    def plan(self, users: Sequence[Any], masks: Batch, data: Any = None) -> list[list[int]]:
+    def pieces(self, problem: Problem) -> list[list[int]]:
         """Blocks of neighbours: members of a family in the order of their numbers."""
         blocks = []
-        for family in masks.families:
+        for family in problem.masks.families:
             order = np.lexsort(family.numbers.T[::-1]) if family.numbers.shape[1] else np.arange(len(family.positions))
-            ranked = [family.positions[i] for i in order]
+            ranked = [int(family.positions[i]) for i in order]
             blocks += [ranked[i : i + BLOCK] for i in range(0, len(ranked), BLOCK)]
         return blocks
 
-    def solve(
-        self,
-        user: Any,
-        masks: Sequence[Any],
-        *,
-        data: Any = None,
-        replicates: int | None = None,
-        seed: np.random.SeedSequence | None = None,
-        tell: Callable[..., None] | None = None,
-    ) -> Solution:
-        """Uncertainty of the user after each mask."""
-        return self.solve_together([user], masks, data=data, replicates=replicates, seed=seed, tell=tell)[0]
-
-    def solve_together(
-        self,
-        users: Sequence[Any],
-        masks: Sequence[Any],
-        *,
-        data: Any = None,
-        replicates: int | None = None,
-        seed: np.random.SeedSequence | None = None,
-        tell: Callable[..., None] | None = None,
-        interruptible: bool = False,
+    def run(
+        self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
     ) -> list[Solution]:
-        """Uncertainties of users who share a belief, from the same draws.
-
-        With ``interruptible`` Ctrl-C gives back what is finished; the rest is missing and marked ``unfinished``.
-        """
+        users, masks, data = problem.users, problem.masks, problem.data
+        replicates, seed = problem.replicates, problem.seed
         belief = users[0].belief
         records = records_of(belief, data)
         count = (1 if data is not None else PLANNED) if replicates is None else replicates

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from ...channels.linear import LinearChannel
 from ...checks import as_generator, check_choice
 from ...errors import InputError, UnsupportedError
 from ...losses import Quadratic
-from ...masks.base import Batch, Mask
+from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...posteriors import Gaussian
 from ...protocols import Array, Posterior, Solution, Value
@@ -22,6 +22,7 @@ from ...running.replication import replicate_seeds
 from ...targets import Kind, LinearForm
 from ...users.rules import Custom, Linear, Mean, Row, Rule, order_rows
 from ...users.user import Snooper
+from ..base import BaseEngine, Missing, Problem, Refusal, Tell
 from ..normal.exact import Exact
 from ..normal.forms import form_of
 from .clipped import clipped_error, has_clipped_error
@@ -42,7 +43,7 @@ LARGEST_PROBED = 500
 
 
 @dataclass(frozen=True)
-class FixedRule:
+class FixedRule(BaseEngine):
     """Expected loss of a `Snooper`'s rule.
 
     Exact for linear rules and linear targets, where the release is linear-Gaussian and the records come from a
@@ -64,47 +65,52 @@ class FixedRule:
 
     method: str = "auto"
     name = "fixed rule"
+    special = True
+    always_cut = True
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, ["auto", "exact", "simulate"])
 
-    def refuses(self, user: Any, masks: Sequence[Mask], data: Any = None) -> str | None:
+    @classmethod
+    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
+        return cls(method="exact") if isinstance(asked, Exact) else cls()
+
+    def prepare(self, problem: Problem) -> Refusal | None:
+        user, masks = problem.user, problem.masks
         if not isinstance(user, Snooper):
-            return f"FixedRule needs a Snooper; this user is a {type(user).__name__}. Use engine='auto'."
+            what = f"FixedRule needs a Snooper; this user is a {type(user).__name__}"
+            return Refusal(what, "Use engine='auto'", Missing.USER)
         if user.target.asks_each:
-            return f"FixedRule needs a target that is one thing; {user.target.describe()} is many. Use engine='auto'."
+            what = f"FixedRule needs a target that is one thing; {user.target.describe()} is many"
+            return Refusal(what, "Use engine='auto'", Missing.USER)
         if self.method == "exact":
-            work = _Work(user, Source.of(user.belief, data))
-            for family in Batch.of(masks).families:
+            work = _Work(user, Source.of(user.belief, problem.data))
+            for family in masks.families:
                 mask = masks[family.positions[0]]
                 if work.channel(mask, family.numbers[:1]) is not None and not any(
                     _wiped(masks[i]) for i in family.positions
                 ):
                     continue
                 if not all(work.clipped(masks[i]) for i in family.positions):
-                    return f"{mask} with {user.estimator!r} has no closed form for a snooper. Use engine='auto', which simulates it."
+                    what = f"{mask} with {user.estimator!r} has no closed form for a snooper"
+                    return Refusal(what, "Use engine='auto', which simulates it")
         return None
 
-    def plan(self, users: Sequence[Any], masks: Batch, data: Any = None) -> list[list[int]]:
+    def pieces(self, problem: Problem) -> list[list[int]]:
         """Blocks so large that what all masks of one share, the drawn records and the noise, is a small part of the work."""
-        return [list(range(i, min(i + BLOCK, len(masks)))) for i in range(0, len(masks), BLOCK)]
+        count = len(problem.masks)
+        return [list(range(i, min(i + BLOCK, count))) for i in range(0, count, BLOCK)]
 
-    def solve(
-        self,
-        user: Any,
-        masks: Sequence[Mask],
-        *,
-        data: Any = None,
-        replicates: int | None = None,
-        seed: np.random.SeedSequence | None = None,
-        tell: Callable[[float], None] | None = None,
-    ) -> Solution:
-        work = _Work(user, Source.of(user.belief, data))
+    def run(
+        self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
+    ) -> list[Solution]:
+        user, masks, replicates, seed = problem.user, problem.masks, problem.replicates, problem.seed
+        work = _Work(user, Source.of(user.belief, problem.data))
         value, error = np.empty(len(masks)), np.zeros(len(masks))
         names = ["exact"] * len(masks)
         solved: set[int] = set()
         if self.method != "simulate":
-            for family in Batch.of(masks).families:
+            for family in masks.families:
                 members = [i for i in family.positions if not _wiped(masks[i])]
                 if not members:
                     continue
@@ -125,7 +131,7 @@ class FixedRule:
             value[left], error[left] = result.value, result.error
             for i in left:
                 names[i] = "simulated"
-        return Solution(value, error, float("nan"), names[0] if len(set(names)) == 1 else names)
+        return [Solution(value, error, float("nan"), names[0] if len(set(names)) == 1 else names)]
 
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
         """A snooper has none."""

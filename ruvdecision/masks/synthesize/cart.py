@@ -9,7 +9,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...protocols import Array
 from ..columnkinds import Ints, spread
-from .sequential import Model, Task
+from .sequential import ColumnTask, Model
 
 __all__ = ["cart"]
 
@@ -22,7 +22,7 @@ def cart(min_leaf: int) -> Model:
     ``proper`` tree and donors come from a bootstrap sample of the records. Without predictors all records are one leaf.
     """
 
-    def model(task: Task, rng: np.random.Generator) -> Any:
+    def model(task: ColumnTask, rng: np.random.Generator) -> Any:
         n = len(task.column)
         least = min(min_leaf, n)
         rows = rng.integers(0, n, size=n) if task.proper else np.arange(n)
@@ -36,7 +36,7 @@ def cart(min_leaf: int) -> Model:
     return model
 
 
-def _leaves(task: Task, rows: Ints, min_leaf: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+def _leaves(task: ColumnTask, rows: Ints, min_leaf: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Leaf of each fitted record and of each synthetic one."""
     try:
         from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor

@@ -9,7 +9,7 @@ from scipy.special import ndtr, ndtri
 
 from ...numerics.semidefinite import symmetric_root
 from ...protocols import Array
-from ..columnkinds import Ints, Ranked
+from ..columnkinds import Ints, RankedColumn
 
 __all__ = ["as_correlation", "draw_copula", "latent_correlation", "normal_scores", "spearman"]
 
@@ -17,7 +17,7 @@ TERMS = 128
 SWEEPS = 20
 
 
-def draw_copula(columns: Sequence[Ranked], given: Sequence[Ranked], rng: np.random.Generator) -> list[Ints]:
+def draw_copula(columns: Sequence[RankedColumn], given: Sequence[RankedColumn], rng: np.random.Generator) -> list[Ints]:
     """Draw records from the Gaussian copula of the columns; rows that hold the drawn values, one array per column.
 
     Each column keeps its empirical law, and every pair the rank correlation of the original in expectation, ties
@@ -40,7 +40,7 @@ def draw_copula(columns: Sequence[Ranked], given: Sequence[Ranked], rng: np.rand
     return [column.at(u[:, j]) for j, column in enumerate(columns)]
 
 
-def spearman(columns: Sequence[Ranked]) -> Array:
+def spearman(columns: Sequence[RankedColumn]) -> Array:
     """Rank correlations, ties at their mean rank; a constant column has correlation zero with the others."""
     z = np.stack([c.middle[c.codes] for c in columns], axis=1)
     z = z - z.mean(axis=0)
@@ -51,7 +51,7 @@ def spearman(columns: Sequence[Ranked]) -> Array:
     return np.clip(r, -1.0, 1.0)
 
 
-def normal_scores(column: Ranked) -> Array:
+def normal_scores(column: RankedColumn) -> Array:
     """Normal quantiles of the mid-distribution function (van der Waerden), scaled to variance one."""
     z = ndtri(column.middle)[column.codes]
     z = z - z.mean()
@@ -59,7 +59,7 @@ def normal_scores(column: Ranked) -> Array:
     return z / size if size > 1e-12 else np.zeros_like(z)
 
 
-def latent_correlation(columns: Sequence[Ranked]) -> Array:
+def latent_correlation(columns: Sequence[RankedColumn]) -> Array:
     """Correlations of the normal variables behind the columns, from their rank correlations.
 
     Without ties r = 2 sin(pi s / 6). With ties the columns are steps of the latent variables. By Hermite
@@ -101,7 +101,7 @@ def as_correlation(r: Array) -> Array:
     return fixed
 
 
-def _hermite(column: Ranked) -> Array:
+def _hermite(column: RankedColumn) -> Array:
     """Coefficients of the standardised mid-ranks as a function of the latent normal, Hermite degrees 1, 2, ...
 
     The step function that jumps by d at t has the coefficient d phi(t) psi_(k-1)(t) / sqrt(k), psi normalised.
@@ -121,7 +121,7 @@ def _hermite(column: Ranked) -> Array:
     return out / np.sqrt(variance)
 
 
-def _latent_given(columns: Sequence[Ranked], r: Array, rng: np.random.Generator) -> Array:
+def _latent_given(columns: Sequence[RankedColumn], r: Array, rng: np.random.Generator) -> Array:
     """Draw the latent normals behind observed columns, jointly given the values.
 
     A value without ties fixes its latent variable up to 1/n; tied values leave an interval. Several columns with

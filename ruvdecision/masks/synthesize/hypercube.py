@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 from ...numerics.semidefinite import symmetric_root
 from ...protocols import Array
-from ..columnkinds import Ranked, kind_of, whole_like
+from ..columnkinds import RankedColumn, kind_of, whole_like
 from .copula import as_correlation, latent_correlation, spearman
 
 __all__ = ["draw_hypercube"]
@@ -20,7 +20,7 @@ ROUNDS = 20
 CLOSE = 1e-3
 
 
-def draw_hypercube(table: pd.DataFrame, ranked: Sequence[Ranked], rng: np.random.Generator) -> list[Any]:
+def draw_hypercube(table: pd.DataFrame, ranked: Sequence[RankedColumn], rng: np.random.Generator) -> list[Any]:
     """Draw one value from each of n strata of equal probability, column by column, and pair them up again.
 
     Dandekar, Cohen and Kirkendall (2002). The strata cut the empirical distribution function. Numbers are
@@ -44,7 +44,7 @@ def draw_hypercube(table: pd.DataFrame, ranked: Sequence[Ranked], rng: np.random
     ]
 
 
-def _strata(column: pd.Series, ranked: Ranked, u: Array) -> Any:
+def _strata(column: pd.Series, ranked: RankedColumn, u: Array) -> Any:
     """Values at these points of the quantile function, in ascending order, in the column's own type."""
     if kind_of(column) != "number":
         return column.array.take(ranked.at(u))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ...checks import Seed, as_generator, check_choice, check_columns, check_integer
+from ...checks import Seed, as_generator, check_choice, check_columns, check_integer, checked
 from ...errors import InputError
 from ..base import Mask
 from ..columnkinds import apart, as_columns, kind_of, put, rank_columns, real_like, refuse_missing
@@ -82,44 +82,33 @@ class Synthesize(Mask):
     """
 
     method: str | None = None
-    moments: str | None = None
+    moments: str | None = checked(None, check_choice, options=("sampled", "exact"))
     belief: Any = None
-    columns: Any = None
-    given: Any = None
-    order: Any = None
+    columns: Any = checked(None, as_columns)
+    given: Any = checked(None, as_columns, empty=True)
+    order: Any = checked(None, as_columns)
     proper: bool = False
-    min_leaf: int | None = None
-    copies: int = 1
+    min_leaf: int | None = checked(None, check_integer, low=1)
+    copies: int = checked(1, check_integer, low=1, high=1_000_000)
 
     opaque: ClassVar[str] = "synthetic records are drawn from a model that was fitted to the whole file"
 
     def __post_init__(self) -> None:
-        put_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         usual = "normal" if self.belief is None else "belief"
-        put_field("method", check_choice("method", usual if self.method is None else self.method, METHODS))
-        if not isinstance(self.proper, (bool, np.bool_)):
-            raise InputError("proper must be True or False", self.proper, "Use proper=True to draw parameters first")
+        method = check_choice("method", usual if self.method is None else self.method, METHODS)
+        object.__setattr__(self, "method", method)
+        super().__post_init__()
         for name, methods in KNOWS.items():
             value = getattr(self, name)
             if value is not None and value is not False and self.method not in methods:
                 known = " and ".join(repr(m) for m in methods)
                 raise InputError(f"{name} is for method {known} only", f"method={self.method!r}", f"Leave {name} out")
         if self.method == "belief" and self.belief is None:
-            raise InputError(
-                'Synthesize(method="belief") needs a belief', None, "Write Synthesize(belief=NormalBelief(...))"
-            )
-        if self.moments is not None:
-            check_choice("moments", self.moments, ["sampled", "exact"])
-            if self.moments == "exact" and self.proper:
-                raise InputError(
-                    "Exact moments and drawn parameters exclude each other", "proper=True", 'Use moments="sampled"'
-                )
-        if self.min_leaf is not None:
-            put_field("min_leaf", check_integer("min_leaf", self.min_leaf, low=1))
-        put_field("copies", check_integer("copies", self.copies, low=1, high=1_000_000))
-        put_field("columns", as_columns("columns", self.columns))
-        put_field("given", as_columns("given", self.given, empty=True))
-        put_field("order", as_columns("order", self.order))
+            do = "Write Synthesize(belief=NormalBelief(...))"
+            raise InputError('Synthesize(method="belief") needs a belief', None, do)
+        if self.moments == "exact" and self.proper:
+            what = "Exact moments and drawn parameters exclude each other"
+            raise InputError(what, "proper=True", 'Use moments="sampled"')
 
     # -- releasing -----------------------------------------------------------------------------------
 

@@ -11,12 +11,12 @@ from ...errors import InputError
 from ...protocols import Array
 from ..columnkinds import Ints, spread, whole_like
 from ..moments import orthonormal
-from .sequential import Task, pick
+from .sequential import ColumnTask, pick
 
 __all__ = ["fit_logistic", "regression"]
 
 
-def regression(task: Task, rng: np.random.Generator) -> Any:
+def regression(task: ColumnTask, rng: np.random.Generator) -> Any:
     """Draw a column from its regression on the columns before it.
 
     Numbers: linear regression with normal errors; whole numbers are rounded. With ``proper`` variance and
@@ -35,7 +35,7 @@ def regression(task: Task, rng: np.random.Generator) -> Any:
     return _categories(task, task.codes, rng)
 
 
-def _linear(task: Task, rng: np.random.Generator) -> Array:
+def _linear(task: ColumnTask, rng: np.random.Generator) -> Array:
     y = task.column.to_numpy(dtype=np.float64)
     n = len(y)
     q, r = orthonormal(task.original)
@@ -70,7 +70,7 @@ def _slopes(r: Array, along: Array) -> Array:
     return slopes
 
 
-def _categories(task: Task, codes: Ints, rng: np.random.Generator) -> Any:
+def _categories(task: ColumnTask, codes: Ints, rng: np.random.Generator) -> Any:
     n, k = len(codes), int(codes.max()) + 1
     first = np.unique(codes, return_index=True)[1]
     rows = rng.integers(0, n, size=n) if task.proper else np.arange(n)

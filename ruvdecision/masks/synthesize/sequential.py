@@ -14,13 +14,13 @@ from ...errors import InputError
 from ...protocols import Array
 from ..columnkinds import Ints, kind_of, spread
 
-__all__ = ["Encoder", "Model", "Task", "draw_sequential", "pick"]
+__all__ = ["ColumnTask", "Encoder", "Model", "draw_sequential", "pick"]
 
 MOST_CATEGORIES = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class ColumnTask:
     """What a model for one column gets: the column, and its predictors in the original and the synthetic file."""
 
     column: pd.Series
@@ -32,7 +32,7 @@ class Task:
     proper: bool
 
 
-Model = Callable[[Task, np.random.Generator], Any]
+Model = Callable[[ColumnTask, np.random.Generator], Any]
 """Gives the synthetic column in the original's type."""
 
 
@@ -62,7 +62,7 @@ def draw_sequential(
     for i, stream in zip(order, rng.spawn(len(order)), strict=True):
         column = table.iloc[:, i]
         kind = kind_of(column)
-        task = Task(
+        task = ColumnTask(
             column,
             kind,
             _codes(column) if kind in ("category", "boolean") else None,

@@ -39,7 +39,7 @@ def pool(rng, n, k):
         ruv.Microaggregate(groups=min(3, n)),
         ruv.Microaggregate(groups=[i % 2 for i in range(n)]),
         ruv.Microaggregate(groups=n),
-        ruv.Microaggregate(size=min(2, n)),
+        ruv.Microaggregate(size=min(2, n), by="rows"),
         ruv.Microaggregate(groups=1, columns=[0]),
     ]
 

@@ -14,7 +14,7 @@ from ruvdecision.engines.pymc.data import observed_in
 from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.nodes import Frames
 from ruvdecision.engines.pymc.programs import Program, _forgiving, vectorised
-from ruvdecision.masks import Noise, Round, Subsample, Suppress
+from ruvdecision.masks import Clip, Noise, Round, Subsample, Suppress
 from ruvdecision.masks.frame import Frame, Numbers
 
 RNG = np.random.default_rng(5)
@@ -189,7 +189,7 @@ MASKS = [
     Noise(variance=2),
     Noise(sd=[0.5] * 5 + [0.0] * 3),
     Noise(sd=0.7, kind="laplace"),
-    Noise(sd=0.7, lower=0),
+    Noise(sd=0.7) | Clip(lower=0),
     Noise(sd=float("inf")),
     Noise(sd=0.4) | Noise(variance=0.3),
     Noise(sd=0.4) | Subsample(4),

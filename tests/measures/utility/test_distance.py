@@ -1,0 +1,69 @@
+"""Distances and divergences: constant columns and far origins."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from measured import AWKWARD, two_columns
+from scipy.stats import energy_distance
+
+from ruvdecision.errors import InputError
+from ruvdecision.measures import (
+    Correlations,
+    DensityKL,
+    Eigenvalues,
+    EnergyDistance,
+    IL1s,
+    IntervalOverlap,
+    Mahalanobis,
+    NormalKL,
+    Pairwise,
+    SlicedWasserstein,
+    Wasserstein,
+)
+
+
+@pytest.mark.parametrize("value", AWKWARD)
+@pytest.mark.parametrize(
+    "measure",
+    [
+        NormalKL(),
+        EnergyDistance(),
+        Wasserstein(),
+        SlicedWasserstein(),
+        IL1s(),
+        Mahalanobis(),
+        Eigenvalues(),
+        DensityKL(),
+    ],
+    ids=repr,
+)
+def test_constant_original_is_refused_by_name(measure, value: float) -> None:
+    original = two_columns().assign(c=value)
+    with pytest.raises(InputError, match=r"constant c\b"):
+        measure(original, original.assign(c=2 * value))
+
+
+@pytest.mark.parametrize("value", AWKWARD)
+def test_constant_release(value: float) -> None:
+    original = two_columns()
+    released = original.assign(c=value)
+    assert NormalKL()(original, released) == np.inf
+    with pytest.raises(InputError, match="vary in the release"):
+        Eigenvalues()(original, released)
+    with pytest.raises(InputError, match="vary in the release"):
+        IntervalOverlap(Correlations())(original, released)
+    # The association with a constant is zero, so the change is that of the original.
+    r = np.corrcoef(original.c, original.x)[0, 1]
+    assert Pairwise()(original, released) == pytest.approx(abs(r) / 2, abs=1e-12)
+
+
+def test_energy_distance_does_not_depend_on_the_origin() -> None:
+    rng = np.random.default_rng(0)
+    # Multiples of 2^-10 stay exact after the shift.
+    x, y = (np.round(rng.normal(m, 1, 300) * 1024) / 1024 for m in (0.0, 0.2))
+    near = [float(EnergyDistance(standardise=False)(x + far, y + far)) for far in (0.0, 1e6, 1e10)]
+    assert near[0] == pytest.approx(energy_distance(x, y) ** 2, rel=1e-10)
+    assert all(a == pytest.approx(b, rel=1e-12) for a, b in pairwise(near))
