@@ -365,6 +365,7 @@ def test_sampling_agrees(name: str, chain: str | None) -> None:
         assert float(found.error) < 0.2 * float(found.value)
 
 
+@pytest.mark.slow
 def test_a_map_goes_on_where_a_prior_lets_a_scale_vanish() -> None:
     """With a half-normal prior some laws are narrower than any grid: such a map used to end in an error."""
 
