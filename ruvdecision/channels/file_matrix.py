@@ -24,8 +24,9 @@ Ints = NDArray[np.int64]
 class FileMatrix(Step):
     """One output for the whole file, drawn from the matrix row of what the file is.
 
-    A file is told by the outcomes of the ``followed`` rows and by how many of the other records have each outcome. Files are numbered
-    with the outcomes of ``followed`` first (the last runs fastest), then the counts as `compositions` lists them.
+    A file is told by the outcomes of the ``followed`` rows and by how many of the other records have each outcome.
+    Files are numbered with the outcomes of ``followed`` first (the last runs fastest), then the counts as
+    `compositions` lists them.
     """
 
     matrix: Array
@@ -35,7 +36,7 @@ class FileMatrix(Step):
     followed: tuple[int, ...] = ()
 
     def index(self, codes: Ints, counts: Ints) -> Ints:
-        """Number of every file, from the outcomes of the followed rows (one column each) and the counts of the others."""
+        """Number of every file, from the outcomes of the followed rows (a column each) and the counts of the others."""
         place = self._place
         followed = np.zeros(len(counts), dtype=np.int64)
         for column in np.asarray(codes).reshape(len(counts), -1).T:

@@ -39,7 +39,10 @@ Ints = NDArray[np.int64]
 Output = tuple[Any, ...]
 LARGEST = 4_000_000
 """Most entries of a matrix of whole records."""
-KNOWN = "Release, Suppress, Stochastic, PRAM, Recode, Round, Topcode, Bottomcode, Noise, Subsample, Shuffle and chains of them"
+KNOWN = (
+    "Release, Suppress, Stochastic, PRAM, Recode, Round, Clip, Topcode, Bottomcode, Noise, Subsample, Shuffle "
+    "and chains of them"
+)
 
 
 class OutcomeList(Protocol):
@@ -214,7 +217,10 @@ class FiniteChannel:
 
     @classmethod
     def of(cls, belief: FiniteRecords, mask: Lowers, covariance: Array | None = None) -> FiniteChannel:
-        """Follow a mask step by step. ``covariance`` is the records', for noise that is a share of it; the belief's if not given."""
+        """Follow a mask step by step.
+
+        ``covariance`` is the records', for noise that is a share of it; the belief's if not given.
+        """
         n, names = belief.records, [_tuple(v) for v in belief.levels.names]
         channel = cls((Kernel(np.eye(len(names)), tuple(names)),), np.zeros(n, dtype=np.int64), n)
         for step, part, _ in resolve(mask, cls.about(belief, covariance)):
@@ -242,7 +248,7 @@ class FiniteChannel:
         return cls((kernel,), np.zeros(belief.records, dtype=np.int64), belief.records)
 
     def split(self, step: Step, mask: Lowers, change: Callable[[Kernel, int], Kernel]) -> FiniteChannel:
-        """Change kernels row by row: ``change`` gets a kernel and the label of its rows. Rows treated alike share a kernel."""
+        """Change kernels: ``change`` gets a kernel and the label of its rows. Rows treated alike share a kernel."""
         n = len(self.kinds)
         if step.rows is None:
             return replace(self, kernels=tuple(change(k, 0) for k in self.kernels))

@@ -110,7 +110,7 @@ class LinearChannel:
             c, size = len(shape.sizes), len(shape.sizes) * columns
             if size > LARGEST_BLOCK:
                 raise UnsupportedError(
-                    f"The groups of this chain tie {c} cells of {columns} columns together, more than an exact channel holds",
+                    f"The groups of this chain tie {c} cells of {columns} columns, too many for an exact channel",
                     do="Use fewer groups, or groupings that agree with each other",
                 )
             blocks.append(
@@ -128,7 +128,7 @@ class LinearChannel:
 
     @classmethod
     def of(cls, mask: Lowers, about: About, numbers: Array | None = None) -> LinearChannel:
-        """The channel of a family: one of its masks, and the numbers of all of them. Steps that are not linear are refused."""
+        """The channel of a family: one of its masks, and the numbers of all. Steps that are not linear are refused."""
         found = resolve(mask, about, numbers)
         for step, part, _ in found:
             _check_linear(step, part)
@@ -145,8 +145,9 @@ class LinearChannel:
     ) -> LinearChannel:
         """Add N(0, covariance) to every record, or with ``common`` the same draw to all of them.
 
-        ``covariance`` has shape (masks or 1, columns, columns), or (masks or 1, kinds, columns, columns) where rows with label i are
-        of kind i; an infinite variance on its diagonal wipes the column out. ``columns`` says which columns, all of them if not given.
+        ``covariance`` has shape (masks or 1, columns, columns), or (masks or 1, kinds, columns, columns) where rows
+        with label i are of kind i; an infinite variance on its diagonal wipes the column out. ``columns`` says which
+        columns, all of them if not given.
         """
         if self.scrambled and not common:
             raise UnsupportedError(
@@ -284,7 +285,7 @@ class LinearChannel:
         return replace(self, location="unknown", scrambled=scrambled)
 
     def plain_noise(self) -> Array | None:
-        """Variance of each mask's noise if one column goes out with the same normal noise in every row, in any order; else None.
+        """Variance of each mask's noise if one column goes out with equal normal noise, in any order; else None.
 
         It is infinite where nothing goes out.
         """

@@ -1,8 +1,9 @@
 """The elementary things that a mask does to the records. A mask's law is its steps, and channels read nothing else.
 
-A mask says ``steps(about, numbers)``: ``about`` is what is known of the file beforehand and moves forward with every step,
-``numbers`` holds one row per mask of a family. `resolve` lowers a whole chain. Readers (`ruvdecision.channels.linear`, `finite`,
-`likelihood`) interpret the steps; a step that a reader cannot take is refused in the name of its mask.
+A mask says ``steps(about, numbers)``: ``about`` is what is known of the file beforehand and moves forward with every
+step, ``numbers`` holds one row per mask of a family. `resolve` lowers a whole chain. Readers
+(`ruvdecision.channels.linear`, `finite`, `likelihood`) interpret the steps; a step that a reader cannot take is refused
+in the name of its mask.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ TOLERANCE = 1e-9
 class About:
     """What is known of a file beforehand: never its values.
 
-    ``covariance`` is that of a record, of the data where there are some, otherwise of the belief. ``levels`` has the categories of
-    each column: None for numbers, an empty tuple for categories that are not known. ``touched`` says that values were altered.
+    ``covariance`` is that of a record, of the data where there are some, otherwise of the belief. ``levels`` has the
+    categories of each column: None for numbers, an empty tuple for categories that are not known. ``touched`` says that
+    values were altered.
     """
 
     n: int
@@ -146,7 +148,7 @@ class PermuteRows(Step):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AverageRows(Step):
-    """Entries become the mean of their group (over those that are there); ``rows`` are the groups, None if each is one row."""
+    """Entries become the mean of their group, of those that are there; ``rows`` are the groups, or None."""
 
     def after(self, about: About) -> About:
         return about if self.rows is None else about.with_levels(dict.fromkeys(self.columns))
@@ -194,13 +196,13 @@ NORMAL = NoiseKind()
 
 @dataclass(frozen=True)
 class SizeOf:
-    """The standard deviation of noise as a function of the value: ``function`` gives it, or with the unit "variance" its square."""
+    """The standard deviation of noise as a function of the value; with the unit "variance" its square."""
 
     function: Callable[[Any], Any]
     unit: str
 
     def of(self, values: Array) -> Array:
-        """Standard deviations for values of several columns, each of them handed over by itself; 0 where one is missing."""
+        """Standard deviations for values of several columns, each handed over by itself; 0 where one is missing."""
         known, out = ~np.isnan(values), np.empty_like(values)
         for j in range(values.shape[1]):
             answer = as_float_array(f"{self.unit}(x)", self.function(values[:, j].copy()))
@@ -223,9 +225,10 @@ class SizeOf:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AddNoise(Step):
-    """Noise with mean zero. ``covariance`` has shape (masks or 1, kinds of rows, columns, columns): rows with label i have kind i.
+    """Noise with mean zero.
 
-    An infinite variance wipes the column out. ``size``, a function of the value, multiplies the noise. ``common`` is one draw for
+    ``covariance`` has shape (masks or 1, kinds of rows, columns, columns): rows with label i have kind i. An infinite
+    variance wipes the column out. ``size``, a function of the value, multiplies the noise. ``common`` is one draw for
     the whole file.
     """
 
@@ -245,7 +248,7 @@ class AddNoise(Step):
         return about.with_levels(dict.fromkeys(self.columns))
 
     def of_rows(self, n: int) -> Array:
-        """The first mask's covariance of every row, shape (n, columns, columns), or (1, ...) if it is the same for all."""
+        """The first mask's covariance of every row, shape (n, columns, columns), (1, ...) if it is that of all."""
         return self.covariance[0] if self.rows is None else self.covariance[0, self.rows.each()]
 
     def standard_deviations(self, n: int) -> Array | None:
@@ -364,7 +367,7 @@ class ClipTo(_Numeric):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RoundTo(_Numeric):
-    """Values become multiples of a base, the nearest or one of the two nearest at random; ``base`` has one number per column."""
+    """Values become multiples of a base (one number per column): the nearest, or one of the two nearest at random."""
 
     not_linear: ClassVar[str | None] = "values are rounded"
 
@@ -409,7 +412,8 @@ def multiples_of(count: Any, base: Any) -> Array:
 class Cut(Entrywise):
     """Numbers become intervals [a, b): between ``edges``, the last one closed, or of one ``width``.
 
-    ``label`` says what an interval is called: "interval" (its name), "midpoint", "lower", or a tuple with a name for each.
+    ``label`` says what an interval is called: "interval" (its name), "midpoint", "lower", or a tuple with a name for
+    each.
     """
 
     not_linear: ClassVar[str | None] = "numbers become intervals"
@@ -497,8 +501,8 @@ def _interval_names(edges: Array, closed: bool) -> list[str]:
 class Matrix(Entrywise):
     """A category becomes one that is drawn from its row of a matrix.
 
-    ``whole``: the categories are whole records, for readers that take a record as one; then empty ``inputs`` are those that may go
-    in, in their order, and empty ``released`` the same.
+    ``whole``: the categories are whole records, for readers that take a record as one; then empty ``inputs`` are those
+    that may go in, in their order, and empty ``released`` the same.
     """
 
     not_linear: ClassVar[str | None] = "categories are drawn anew"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..checks import check_flag, check_number
 from ..errors import InfeasibleError, InputError
-from ..maps.rumap import Row, RUMap
+from ..maps.rumap import ReleaseRow, RUMap
 from ..protocols import Array
 from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, Tier, check_criterion, check_map, directions, first
 from .dominance import snapped
@@ -161,9 +161,9 @@ class Choice:
     Its text is one sentence.
     """
 
-    row: Row
+    row: ReleaseRow
     max_risk: float
-    next_best: Row | None = None
+    next_best: ReleaseRow | None = None
     """The second best release that is allowed."""
     allowed: int = 1
     """How many releases are allowed."""

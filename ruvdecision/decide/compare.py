@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 from ..checks import check_flag, check_number
 from ..errors import InputError
-from ..maps.rumap import Row, RUMap
+from ..maps.rumap import ReleaseRow, RUMap
 from ..protocols import Array
 from .choice import Choice
 from .criteria import Columns, directions
@@ -26,7 +26,7 @@ __all__ = ["Explanation", "dominated", "explain", "explanations", "frontier"]
 
 Ints = NDArray[np.int64]
 Marks = NDArray[np.bool_]
-Releases = str | int | Row | Choice
+Releases = str | int | ReleaseRow | Choice
 """How a release is named: label, position, or a row or choice of the map."""
 BLOCK = 4_000_000
 """Comparisons that are made at a time."""
@@ -98,9 +98,9 @@ class Explanation:
 
     Attributes
     ----------
-    row : Row
+    row : ReleaseRow
         The release.
-    by : Row or None
+    by : ReleaseRow or None
         A release of the frontier that dominates it; None if none does.
     dominators : int
         How many releases dominate it.
@@ -115,8 +115,8 @@ class Explanation:
         Columns in which the release has no value; it is then not compared.
     """
 
-    row: Row
-    by: Row | None
+    row: ReleaseRow
+    by: ReleaseRow | None
     dominators: int
     values: Mapping[str, tuple[float, float]]
     probability: float = 1.0
@@ -158,7 +158,7 @@ def explain(
     ----------
     rumap : RUMap
         The map.
-    release : str, int, Row or Choice
+    release : str, int, ReleaseRow or Choice
         Label, position, or a row or choice of this map.
     columns : list or mapping, optional
         What to compare, as for `frontier`; risk and utility if not given.
@@ -268,9 +268,9 @@ class _Ranked:
 
     def explained(self, release: Releases) -> Explanation:
         """Where one release stands."""
-        key = release.release if isinstance(release, (Row, Choice)) else release
+        key = release.release if isinstance(release, (ReleaseRow, Choice)) else release
         row = self.rumap[key]
-        if not isinstance(row, Row):
+        if not isinstance(row, ReleaseRow):
             raise InputError("explain takes one release", key, "Give its label or its position")
         i = row.position
         missing = tuple(n for n, v in self.values.items() if np.isnan(v[i]))

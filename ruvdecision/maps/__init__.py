@@ -1,7 +1,7 @@
 """The risk-utility map: its table, scores, columns, storage and text."""
 
 from .columns import Labels
-from .rumap import Provenance, Row, RUMap
+from .rumap import Provenance, ReleaseRow, RUMap
 from .scores import Column, Score, as_score
 
-__all__ = ["Column", "Labels", "Provenance", "RUMap", "Row", "Score", "as_score"]
+__all__ = ["Column", "Labels", "Provenance", "RUMap", "ReleaseRow", "Score", "as_score"]

@@ -47,7 +47,7 @@ from .columns import (
 )
 from .joining import join
 from .scores import Axis, Column, Reciprocal, Score, ScoreLike, as_score
-from .show import Row, as_html_table, as_text_table
+from .show import ReleaseRow, as_html_table, as_text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from ..protocols import Belief
     from ..users.user import Snooper, User
 
-__all__ = ["Labels", "Provenance", "RUMap", "Row"]
+__all__ = ["Labels", "Provenance", "RUMap", "ReleaseRow"]
 
 NUMBERS = ("risk", "utility", "risk_error", "utility_error")
 
@@ -384,15 +384,15 @@ class RUMap:
     def __len__(self) -> int:
         return self.size
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[ReleaseRow]:
         return (self._row(i) for i in range(self.size))
 
     @overload
-    def __getitem__(self, key: str | int | np.integer[Any]) -> Row: ...
+    def __getitem__(self, key: str | int | np.integer[Any]) -> ReleaseRow: ...
     @overload
     def __getitem__(self, key: slice | list[Any] | tuple[Any, ...] | NDArray[Any]) -> RUMap: ...
-    def __getitem__(self, key: Any) -> Row | RUMap:
-        """A `Row` by position or label; a smaller map by a slice, positions or a boolean array."""
+    def __getitem__(self, key: Any) -> ReleaseRow | RUMap:
+        """A `ReleaseRow` by position or label; a smaller map by a slice, positions or a boolean array."""
         if isinstance(key, str):
             if key not in self._positions:
                 raise InputError("No release has this label", key, suggest(key, self.releases))
@@ -632,11 +632,11 @@ class RUMap:
                 raise InputError("A release is listed twice", label, "List every mask once")
             listed.setdefault(label, []).append(mask)
 
-    def _row(self, i: int) -> Row:
+    def _row(self, i: int) -> ReleaseRow:
         parameters = {k: v[i].item() for k, v in self.parameters.items()}
         applies = {k: v for k, v in parameters.items() if v == v and v != ""}
         errors = [0.0 if v is None else float(v.error[i]) for v in (self.intruder, self.scientist)]
-        return Row(
+        return ReleaseRow(
             self.releases[i],
             None if self.masks is None else self.masks[i],
             self.techniques[i],

@@ -16,11 +16,11 @@ from ..protocols import Array
 if TYPE_CHECKING:
     from .rumap import RUMap
 
-__all__ = ["Row", "as_html_table", "as_text_table", "counted", "short"]
+__all__ = ["ReleaseRow", "as_html_table", "as_text_table", "counted", "short"]
 
 
 @dataclass(frozen=True)
-class Row:
+class ReleaseRow:
     """One release of a map. Parameters and measures are attributes too: ``row.variance``, ``row.linkage``."""
 
     release: str

@@ -55,8 +55,8 @@ class Mask:
         """Mask ``data`` (DataFrame, Series, one- or two-dimensional array) and give back the same kind.
 
         Index and columns are kept; the input is never changed. ``rng`` is an int, a SeedSequence or a
-        numpy Generator. Give none for a file that leaves the agency: what was drawn from a known seed can be drawn again
-        and taken off.
+        numpy Generator. Give none for a file that leaves the agency: what was drawn from a known seed can be drawn
+        again and taken off.
         """
         return self.apply(Frame.of(data), as_generator(rng)).unwrap()
 
@@ -107,7 +107,7 @@ class Mask:
         return Chain(self.parts + other.parts)
 
     def refines(self, other: Mask, belief: Any = None, *, records: int | None = None, columns: int = 1) -> bool:
-        """Whether this release tells everything that the other one does; see `ruvdecision.analyses.blackwell.refines`."""
+        """Whether this release tells all that the other one does; see `ruvdecision.analyses.blackwell.refines`."""
         from ..analyses.blackwell import refines
 
         return refines(self, other, belief, records=records, columns=columns)
@@ -162,12 +162,13 @@ class Mask:
     def steps(self, about: About, numbers: Array) -> list[Step]:
         """The elementary steps of this mask, its law: see `ruvdecision.channels.steps`.
 
-        ``about`` is what is known of the file beforehand, ``numbers`` has one row of `numbers` per member of the family. A mask of
-        your own may say its law itself instead: by ``linear(channel, numbers)`` (and ``partition(n)`` where rows differ), which
-        sends a linear-Gaussian channel through the mask, or by ``log_likelihood(released, x, math)``, which gives back log
-        p(released | x) entry by entry: ``released`` holds a column's n released values, ``x`` has shape (..., n), and ``math`` has
-        exp, log, where and their like, for numpy and PyTensor alike. It may ask for ``column`` too, the column's name. With
-        ``likelihood_support(released)`` it may say between which (low, high) x must lie.
+        ``about`` is what is known of the file beforehand, ``numbers`` has one row of `numbers` per member of the
+        family. A mask of your own may say its law itself instead: by ``linear(channel, numbers)`` (and ``partition(n)``
+        where rows differ), which sends a linear-Gaussian channel through the mask, or by ``log_likelihood(released, x,
+        math)``, which gives back log p(released | x) entry by entry: ``released`` holds a column's n released values,
+        ``x`` has shape (..., n), and ``math`` has exp, log, where and their like, for numpy and PyTensor alike. It may
+        ask for ``column`` too, the column's name. With ``likelihood_support(released)`` it may say between which (low,
+        high) x must lie.
         """
         own = cast("Any", self)
         if hasattr(self, "linear") or hasattr(self, "log_likelihood"):

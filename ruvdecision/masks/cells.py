@@ -58,8 +58,8 @@ class ReleasedCells(np.ndarray[Any, np.dtype[np.float64]]):
 class SuppressCells(Mask):
     """Publish a table of counts without some of its cells.
 
-    The total is always published. `release` gives back the table with missing values in the suppressed cells, and carries
-    the margins along where it can (an array's ``published``, a frame's ``attrs``); `publish` gives both.
+    The total is always published. `release` gives back the table with missing values in the suppressed cells, and
+    carries the margins along where it can (an array's ``published``, a frame's ``attrs``); `publish` gives both.
 
     Parameters
     ----------

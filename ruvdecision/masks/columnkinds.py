@@ -142,8 +142,8 @@ def put(frame: Frame, columns: Mapping[int, Any]) -> Frame:
 def blanked(column: pd.Series, blank: NDArray[np.bool_], kind: str) -> Any:
     """The column with missing values in these rows.
 
-    Integers become nullable ``Int64`` (or ``UInt64``) and booleans ``boolean``, so that no value loses digits; in an array,
-    where there is no such type, they become floating point.
+    Integers become nullable ``Int64`` (or ``UInt64``) and booleans ``boolean``, so that no value loses digits; in an
+    array, where there is no such type, they become floating point.
     """
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in "iub":

@@ -114,9 +114,9 @@ class Frame:
         return self.table.to_numpy(dtype=np.float64, copy=True)
 
     def replace(self, values: Any, positions: Sequence[int]) -> Frame:
-        """Return a new frame with the columns at ``positions`` replaced by real numbers, each in its own floating type if it has one.
+        """Return a new frame with the columns at ``positions`` replaced by real numbers.
 
-        Everything else is kept as it is.
+        Each has its own floating type if it had one. Everything else is kept as it is.
         """
         new = np.asarray(values)
         if self.plain and new.dtype == np.float64 and list(positions) == list(range(self.labels.shape[1])):

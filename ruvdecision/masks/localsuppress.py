@@ -35,10 +35,11 @@ class LocalSuppress(Mask):
 
     Blanks are few, not proved fewest. Sets of keys are tried from the cheapest to the dearest, where the cost of
     a set is the sum of its importances (among sets of equal cost, first the one that helps most records per blank).
-    Records that agree outside the set, and of which some lie below k, form a group. If blanking the set would take a record
-    to k, as many entries as needed are blanked. A blanked record agrees with its whole group, so blanking a few often lifts
-    all of them, and it may be cheaper to blank one that was safe. Last, blanks that turned out needless are filled in again
-    (in files where blanks times patterns stay below 2e7). Which of several equal records is blanked is drawn at random.
+    Records that agree outside the set, and of which some lie below k, form a group. If blanking the set would take a
+    record to k, as many entries as needed are blanked. A blanked record agrees with its whole group, so blanking a few
+    often lifts all of them, and it may be cheaper to blank one that was safe. Last, blanks that turned out needless are
+    filled in again (in files where blanks times patterns stay below 2e7). Which of several equal records is blanked is
+    drawn at random.
 
     Parameters
     ----------

@@ -27,14 +27,15 @@ def mdav(points: Any, size: int) -> NDArray[np.int64]:
     While at least ``3 * size`` records are left: r is the record farthest from their mean and s the record farthest
     from r. The ``size`` records nearest to r (r among them) form a group; of what is then left, the ``size`` nearest to
     s form the next. With ``2 * size`` to ``3 * size - 1`` left, the nearest to the record farthest from the mean form a
-    group and the rest the last one; fewer form one group. Groups have ``size`` to ``2 * size - 1`` records and are numbered
-    in the order in which they are made. Domingo-Ferrer and Torra (2005); Karr et al. (2006): Micm.
+    group and the rest the last one; fewer form one group. Groups have ``size`` to ``2 * size - 1`` records and are
+    numbered in the order in which they are made. Domingo-Ferrer and Torra (2005); Karr et al. (2006): Micm.
 
-    Ties: squared distances are compared after rounding to 33 binary digits (ten decimal ones), so that rounding errors do
-    not decide; of records at the same distance the one with the smaller row number goes first, as nearest and as farthest.
+    Ties: squared distances are compared after rounding to 33 binary digits (ten decimal ones), so that rounding errors
+    do not decide; of records at the same distance the one with the smaller row number goes first, as nearest and as
+    farthest.
 
-    The search is exact: its time grows with the square of the number of records. It holds a few copies of the data and no matrix of
-    distances.
+    The search is exact: its time grows with the square of the number of records. It holds a few copies of the data and
+    no matrix of distances.
 
     Parameters
     ----------

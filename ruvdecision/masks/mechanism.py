@@ -38,8 +38,8 @@ class Mechanism(Mask):
 
     A file is told by the outcomes of some ``rows`` and by how many of the other records have each outcome; the order of
     the others does not matter. Files are numbered with the outcomes of ``rows`` first (the last row runs fastest), then
-    the counts as `compositions` lists them. Every released record shows the output: its numbers if they fit the columns,
-    otherwise its position 0, 1, ... in ``outputs``.
+    the counts as `compositions` lists them. Every released record shows the output: its numbers if they fit the
+    columns, otherwise its position 0, 1, ... in ``outputs``.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ class Apart(Mask):
 
 @dataclass(frozen=True, repr=False)
 class Combine(Mask):
-    """Release M b + e, where b stacks the records of some ``rows`` and the mean of all others, and e ~ N(0, covariance).
+    """Release M b + e: b stacks the records of some ``rows`` and the mean of all others, and e ~ N(0, covariance).
 
     Each of the ``rows`` shows its own part of M b + e; every other record shows the last part, which stands for their
     mean. Without ``rows`` b is the average of the file. In closed forms `Apart` with the same rows goes before it:
@@ -184,7 +184,8 @@ class Combine(Mask):
     Parameters
     ----------
     matrix : array, shape (d, d)
-        M; d is the number of columns times the number of parts (``len(rows)`` and one for the others, if there are any).
+        M; d is the number of columns times the number of parts (``len(rows)`` and one for the others, if there are
+        any).
     covariance : array, shape (d, d)
         Covariance of the noise.
     rows : list of int, optional

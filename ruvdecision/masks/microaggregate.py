@@ -41,15 +41,16 @@ class Microaggregate(Mask):
     ----------
     groups : int or one label per record, optional
         A number of groups of sizes as equal as possible: with n records the first ``n % groups`` groups have
-        one record more. Or a label for every record, for groups fixed beforehand; then ``by`` must be "rows" or not given.
+        one record more. Or a label for every record, for groups fixed beforehand; then ``by`` must be "rows" or not
+        given.
     size : int, optional
         Records per group, at least; the last group takes the remainder, so it has ``size`` to ``2 * size - 1``.
     by : {"rows", "each", "zscore", "pc1", "mdav"}, optional
-        How groups are found; "mdav" if not given with ``size``, "rows" with ``groups``. "rows" takes the order of the file, so
-        the groups do not depend on the data and the release is linear. The others look at the data: each variable apart
-        ("each", individual ranking), the sum of z-scores ("zscore"), the first principal component ("pc1", from high to low:
-        the sign is such that the largest loading is negative), or MDAV ("mdav", see `ruvdecision.masks.mdav`; time n^2, the
-        others n log n). Sorting is stable: ties keep the order of the file.
+        How groups are found; "mdav" if not given with ``size``, "rows" with ``groups``. "rows" takes the order of the
+        file, so the groups do not depend on the data and the release is linear. The others look at the data: each
+        variable apart ("each", individual ranking), the sum of z-scores ("zscore"), the first principal component
+        ("pc1", from high to low: the sign is such that the largest loading is negative), or MDAV ("mdav", see
+        `ruvdecision.masks.mdav`; time n^2, the others n log n). Sorting is stable: ties keep the order of the file.
     columns : names or positions, optional
         Columns to average; all of them (but those of ``within``) if not given. They alone decide the groups.
     block : int, optional
@@ -64,8 +65,8 @@ class Microaggregate(Mask):
         Whether "pc1" and "mdav" work on z-scores, with mean and standard deviation (divisor n - 1) of the whole
         file; a constant column has z-score zero. With False they work on the values as they are.
 
-    Missing values are refused, unless groups are taken by rows with the mean as centre: then the mean is over the entries
-    that are there (after `Suppress`, say), and what is missing stays missing.
+    Missing values are refused, unless groups are taken by rows with the mean as centre: then the mean is over the
+    entries that are there (after `Suppress`, say), and what is missing stays missing.
 
     >>> Microaggregate(groups=1).release([1.0, 2.0, 6.0])
     array([3., 3., 3.])
@@ -133,7 +134,7 @@ class Microaggregate(Mask):
 
     @property
     def order(self) -> str:
-        """How groups are found: as ``by`` says, otherwise by MDAV if their size is given and by rows if their number is."""
+        """How groups are found: as ``by`` says, else by MDAV if their size is given and by rows if their number is."""
         return self.by if self.by is not None else "rows" if self.size is None else "mdav"
 
     def sizes(self, n: int) -> Ints:
@@ -266,8 +267,8 @@ def _score(values: Array, by: str, standardise: bool) -> Array | None:
         values = values / (float(np.abs(values).max()) or 1.0)
         values = values - values.mean(axis=0)
     direction = np.linalg.eigh(sample_covariance(values))[1][:, -1] if len(values) > 1 else np.ones(values.shape[1])
-    # The sign of a principal component is free, but it decides which end takes the remainder. The largest loading is made
-    # negative (the first of them in a draw), which gives the reference files.
+    # The sign of a principal component is free, but it decides which end takes the remainder. The largest loading is
+    # made negative (the first of them in a draw), which gives the reference files.
     size = np.abs(direction)
     return np.asarray(values @ (direction * -np.sign(direction[np.argmax(size >= size.max() * (1 - 1e-9))])))
 

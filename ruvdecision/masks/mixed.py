@@ -32,10 +32,10 @@ def _weights(name: str, given: Any) -> dict[Hashable, float]:
 class MicroaggregateMixed(Mask):
     """Replace every record by the centre of a group of similar ones; numbers and categories together.
 
-    Groups are made by MDAV (see `ruvdecision.masks.mdav`) with the distance of `embed`, and replaced by their `centres`:
-    mean of numbers (rounded for whole ones), lower median of dates and ordered categories, commonest of other
-    categories. Time grows with the square of the number of records. Domingo-Ferrer and Torra (2005), Data Mining and Knowledge
-    Discovery 11, 195-212. Missing values are refused.
+    Groups are made by MDAV (see `ruvdecision.masks.mdav`) with the distance of `embed`, and replaced by their
+    `centres`: mean of numbers (rounded for whole ones), lower median of dates and ordered categories, commonest of
+    other categories. Time grows with the square of the number of records. Domingo-Ferrer and Torra (2005), Data Mining
+    and Knowledge Discovery 11, 195-212. Missing values are refused.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def embed(table: pd.DataFrame, *, scale: str = "sd", weights: Mapping[Any, float
 
 
 def centres(frame: Frame, positions: list[int], labels: Ints) -> Frame:
-    """Replace the columns by the centre of each group: mean of numbers, median of dates and ordered categories, commonest category.
+    """Replace the columns by the centre of each group: mean of numbers, median of what has order, commonest category.
 
     The median is the lower one, so that it is a value of the group. Of equally common categories the one that comes
     first in the group is taken. Whole numbers are rounded.

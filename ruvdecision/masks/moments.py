@@ -25,7 +25,8 @@ def correlate(z: Array, matrix: Array) -> Array:
         z *= sd
         return z
     unit = np.where(sd > 0, sd, 1.0)
-    # Columns in very different units: the root of their correlations, or rounding in the large ones drowns the small ones.
+    # Columns in very different units: the root of their correlations, or rounding in the large ones drowns the small
+    # ones.
     apart = bool(unit[sd > 0].max() > APART * unit[sd > 0].min())
     # A symmetric root also serves singular covariances.
     root = symmetric_root(matrix / unit[:, None] / unit if apart else matrix)
@@ -47,7 +48,8 @@ def correlate_like(z: Array, x: Array, share: float = 1.0) -> Array:
     unit = np.where(sd > 0, sd, 1.0)
     if unit.min() > 1.0 / FAR and unit.max() < FAR:
         return correlate(z, share * covariance)
-    # Squares of these units would overflow or vanish. A power of two for all of them changes no digit, where it will do.
+    # Squares of these units would overflow or vanish. A power of two for all of them changes no digit, where it will
+    # do.
     if sd.max() <= APART * unit[sd > 0].min():
         unit = np.full(len(sd), 2.0 ** np.floor(np.log2(sd.max())))
     z = correlate(z, share * sample_covariance((x - _means(x)) / unit))
@@ -65,7 +67,7 @@ def sample_covariance(values: Array) -> Array:
 
 
 def _means(values: Array) -> Array:
-    """Means of the columns, by blocks of one layout: numpy's own differ in the last digit between layouts, and a release must not."""
+    """Means of the columns, by blocks of one layout: numpy's own differ between layouts, and a release must not."""
     blocks = range(0, len(values), ROWS)
     return np.sum([np.ascontiguousarray(values[start : start + ROWS]).sum(axis=0) for start in blocks], axis=0) / len(
         values
@@ -75,8 +77,8 @@ def _means(values: Array) -> Array:
 def with_moments_of(x: Array, y: Array) -> Array:
     """The records y, moved linearly so that their sample mean and covariance are those of x.
 
-    With centred X = Q_x R_x and Y = Q_y R_y the answer is Q_y W R_x for an orthogonal W, whatever W. The polar factor of
-    R_y R_x' makes it nearest to Y (orthogonal Procrustes). Ill-conditioned and singular covariances need no inverse.
+    With centred X = Q_x R_x and Y = Q_y R_y the answer is Q_y W R_x for an orthogonal W, whatever W. The polar factor
+    of R_y R_x' makes it nearest to Y (orthogonal Procrustes). Ill-conditioned and singular covariances need no inverse.
     """
     mean, sd = _means(x), spread(x)
     unit = np.where(sd > 0, sd, 1.0)
@@ -87,10 +89,11 @@ def with_moments_of(x: Array, y: Array) -> Array:
 
 
 def orthonormal(columns: Array) -> tuple[Array, Array]:
-    """Return Q' and R: the centred columns are Q R, Q orthonormal and orthogonal to constants. Dependent columns add no direction.
+    """Return Q' and R: the centred columns are Q R, Q orthonormal and orthogonal to constants.
 
-    Gram-Schmidt, each step twice, which keeps Q orthogonal to the last digit. LAPACK's factorisation would depend on the number
-    of threads in its last digits, and a release must not.
+    Dependent columns add no direction.
+    Gram-Schmidt, each step twice, which keeps Q orthogonal to the last digit. LAPACK's factorisation would depend on
+    the number of threads in its last digits, and a release must not.
     """
     n, k = columns.shape
     q, r = np.empty((min(k, n - 1) + 1, n)), np.zeros((k, k))

@@ -22,19 +22,19 @@ NEEDS = {"normal": ("sd",), "lognormal": ("sd",), "mixture": ("away", "sd"), "sp
 class MultiplicativeNoise(Mask):
     """Multiply every value by an independent factor with mean one.
 
-    The noise is in proportion to the value, so that large values are protected as well as small ones; zeros stay zero, and
-    means are kept in expectation. Kim and Winkler (2003) for normal factors; Evans, Zayatz and Slanta (1998) for factors that
-    keep away from one.
+    The noise is in proportion to the value, so that large values are protected as well as small ones; zeros stay zero,
+    and means are kept in expectation. Kim and Winkler (2003) for normal factors; Evans, Zayatz and Slanta (1998) for
+    factors that keep away from one.
 
     Parameters
     ----------
     sd : float, optional
         Standard deviation of the factor ("normal", "lognormal"), or of each component ("mixture"). Not for "split".
     kind : {"normal", "lognormal", "mixture", "split"}, default "normal"
-        Law of the factor. "normal" may change signs if ``sd`` is large; "lognormal" never does. "mixture" has two normal
-        components with equal weights, around ``1 - away`` and ``1 + away``; its standard deviation is
-        ``sqrt(away**2 + sd**2)``. "split" is uniform where the factor differs from 1 by ``least`` to ``most``, on either
-        side, so no value stays nearer to its original than a share ``least`` of it.
+        Law of the factor. "normal" may change signs if ``sd`` is large; "lognormal" never does. "mixture" has two
+        normal components with equal weights, around ``1 - away`` and ``1 + away``; its standard deviation is
+        ``sqrt(away**2 + sd**2)``. "split" is uniform where the factor differs from 1 by ``least`` to ``most``, on
+        either side, so no value stays nearer to its original than a share ``least`` of it.
     away : float, optional
         Distance of the two components from one, for "mixture".
     least, most : float, optional

@@ -32,18 +32,19 @@ OTHER_NOISE = (
 class Noise(Mask):
     """Add noise with mean zero; normal noise of one size for all records unless said otherwise.
 
-    Give exactly one of ``variance``, ``sd``, ``covariance`` and ``share``: the unit is always named. Whatever the kind, the noise has
-    the variance that is given. Missing values stay missing, except with ``share``, which needs complete columns and refuses others.
-    Natural bounds are a mask after it, ``Noise(sd=3) | Clip(lower=0)``.
+    Give exactly one of ``variance``, ``sd``, ``covariance`` and ``share``: the unit is always named. Whatever the kind,
+    the noise has the variance that is given. Missing values stay missing, except with ``share``, which needs complete
+    columns and refuses others. Natural bounds are a mask after it, ``Noise(sd=3) | Clip(lower=0)``.
 
     Parameters
     ----------
     variance, sd : float, one number per column, one per record, or callable
         Variance or standard deviation of independent noise. Infinity is allowed: the entry then tells nothing, which is
-        suppression, and it is released as missing. A list as long as there are columns is read as one number per column;
-        otherwise it must have one number per record. An array with one row per record and one or all columns says it
-        entry by entry. A callable gets the values of one column and gives back one number for each:
-        ``variance=lambda x: 2 * (1 + (x > 35_000))`` is twice as large for incomes above 35,000 (Duncan et al., section V).
+        suppression, and it is released as missing. A list as long as there are columns is read as one number per
+        column; otherwise it must have one number per record. An array with one row per record and one or all columns
+        says it entry by entry. A callable gets the values of one column and gives back one number for each:
+        ``variance=lambda x: 2 * (1 + (x > 35_000))`` is twice as large for incomes above 35,000 (Duncan et al., section
+        V).
     covariance : matrix
         Covariance of the noise across columns.
     share : float
@@ -56,15 +57,15 @@ class Noise(Mask):
     columns : names or positions, optional
         Columns that get noise; all of them if not given.
     kind : {"normal", "laplace", "t", "mixture"}, default "normal"
-        Law of the noise. With a covariance between columns, independent draws of this law with variance one are multiplied
-        by the symmetric root of the covariance.
+        Law of the noise. With a covariance between columns, independent draws of this law with variance one are
+        multiplied by the symmetric root of the covariance.
     df : float, optional
         Degrees of freedom for ``kind="t"``, above 2 so that there is a variance.
     weights, centres : numbers, optional
-        For ``kind="mixture"``: probabilities and means of the normal components, in standard deviations of the noise. The
-        means must average to zero and their variance must be below 1; the components share what is left of it as their
-        own variance. Without them two equal components lie at -0.9 and 0.9, so that few values stay near the original.
-        (Roque, 2000; Yancey, Winkler and Creecy, 2002.)
+        For ``kind="mixture"``: probabilities and means of the normal components, in standard deviations of the noise.
+        The means must average to zero and their variance must be below 1; the components share what is left of it as
+        their own variance. Without them two equal components lie at -0.9 and 0.9, so that few values stay near the
+        original. (Roque, 2000; Yancey, Winkler and Creecy, 2002.)
 
     Closed forms know normal noise whose size does not depend on the values.
 
@@ -101,10 +102,12 @@ class Noise(Mask):
     ) -> None:
         given = self.__dict__
         if (
-            type(variance) is float and variance >= 0.0 and sd is covariance is share is columns is df is weights is centres is None
+            type(variance) is float and variance >= 0.0
+            and sd is covariance is share is columns is df is weights is centres is None
             and common is False and type(kind) is str and kind == "normal" and type(self) is Noise
         ):  # fmt: skip
-            # The common case, thousands of times in a grid: the class holds all the other values, and one family is enough.
+            # The common case, thousands of times in a grid: the class holds all the other values, and one family is
+            # enough.
             given["variance"], given["family"] = variance, PLAIN_FAMILY
             return
         given.update(
@@ -319,13 +322,14 @@ PLAIN_FAMILY = (Noise, "variance", 0, False, None)
 
 @dataclass(frozen=True, repr=False, init=False)
 class MomentNoise(Noise):
-    """Noise after which the release has the sample mean and covariance of the file (Kim, 1986); arguments as for `Noise`.
+    """Noise after which the release has the sample mean and covariance of the file (Kim, 1986).
 
-    A linear transform makes it so, x̄ + (y - ȳ) T with T' S_y T = S_x. Of all such T it is the one that moves the noisy records least
-    (in units of the columns' standard deviations). With ``share=c`` T is close to 1 / sqrt(1 + c). Columns must be complete.
+    Arguments are those of `Noise`. A linear transform makes it so, x̄ + (y - ȳ) T with T' S_y T = S_x. Of all such T it
+    is the one that moves the noisy records least (in units of the columns' standard deviations). With ``share=c`` T is
+    close to 1 / sqrt(1 + c). Columns must be complete.
 
-    >>> MomentNoise(share=0.16).release([1.0, 2.0, 6.0], 1).mean().round(12)
-    np.float64(3.0)
+    >>> float(MomentNoise(share=0.16).release([1.0, 2.0, 6.0], 1).mean().round(12))
+    3.0
     """
 
     def _check(self) -> None:
@@ -352,9 +356,10 @@ class MomentNoise(Noise):
 
 @dataclass(frozen=True, repr=False)
 class ResidualNoise(Mask):
-    """In a chain: noise with the covariance of what the mask before it took away, the file before that mask less the file after it.
+    """In a chain: noise with the covariance of what the mask before it took away, the file before less the file after.
 
-    ``Microaggregate(size=3, by="zscore") | ResidualNoise()`` gives back the spread that averaging took (Karr, Oganian, Reiter and Woo).
+    ``Microaggregate(size=3, by="zscore") | ResidualNoise()`` gives back the spread that averaging took (Karr, Oganian,
+    Reiter and Woo).
 
     Parameters
     ----------

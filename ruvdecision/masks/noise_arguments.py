@@ -1,4 +1,4 @@
-"""How noise is given: its law, and its size as one number, one per column, per record or per entry, or a function of the value."""
+"""How noise is given: its law, and its size: one number, some numbers, or a function of the value."""
 
 from __future__ import annotations
 

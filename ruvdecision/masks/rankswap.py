@@ -24,9 +24,9 @@ class RankSwap(Mask):
     """Exchange each variable's values between records whose ranks are close.
 
     Each column apart: the window is w = floor(within * n) ranks. Walk up the ranks; each rank that is still free
-    exchanges its value with a rank drawn uniformly from the free ones among the next w, and stays if there is none. Margins
-    are kept value for value, dtypes too, and no value moves by more than w ranks. Equal values are ranked in the order of the
-    file. In a file so small that w = 0 nothing moves. Moore (1996); Karr et al. (2006): Rank(.15) is
+    exchanges its value with a rank drawn uniformly from the free ones among the next w, and stays if there is none.
+    Margins are kept value for value, dtypes too, and no value moves by more than w ranks. Equal values are ranked in
+    the order of the file. In a file so small that w = 0 nothing moves. Moore (1996); Karr et al. (2006): Rank(.15) is
     ``RankSwap(within=.15)``. The cost is that of sorting.
 
     Parameters

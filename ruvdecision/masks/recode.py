@@ -30,8 +30,8 @@ class Recode(Mask):
     Parameters
     ----------
     bins : increasing numbers, optional
-        Edges of the intervals, closed on the left: [a, b), the last one closed on both sides. The first and last edge may be
-        infinite. Values outside the edges are refused.
+        Edges of the intervals, closed on the left: [a, b), the last one closed on both sides. The first and last edge
+        may be infinite. Values outside the edges are refused.
     width : float, optional
         Intervals [j * width, (j + 1) * width) that cover the data.
     categories : mapping, optional

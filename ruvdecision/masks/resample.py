@@ -21,9 +21,9 @@ __all__ = ["Resample"]
 class Resample(Mask):
     """Replace the value of each rank by the mean of that order statistic over bootstrap samples.
 
-    Each column apart: draw ``times`` bootstrap samples of all n values and sort them; the i-th smallest value becomes the mean
-    of their i-th smallest. Ranks are kept (equal values are ranked in the order of the file); with ``times=1`` only
-    original values come out. Heer (1993); Karr et al. (2006): Resamp(3) is ``Resample(times=3)``.
+    Each column apart: draw ``times`` bootstrap samples of all n values and sort them; the i-th smallest value becomes
+    the mean of their i-th smallest. Ranks are kept (equal values are ranked in the order of the file); with ``times=1``
+    only original values come out. Heer (1993); Karr et al. (2006): Resamp(3) is ``Resample(times=3)``.
 
     Parameters
     ----------

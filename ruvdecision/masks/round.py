@@ -26,11 +26,11 @@ class Round(Mask):
     base : float or one number per column
         Values become multiples of it.
     random : bool, default False
-        Round up or down at random, with the probabilities that keep every value in expectation; multiples of the base stay.
-        Otherwise values go to the nearest multiple, and halfway ones to the even multiple.
+        Round up or down at random, with the probabilities that keep every value in expectation; multiples of the base
+        stay. Otherwise values go to the nearest multiple, and halfway ones to the even multiple.
     columns : names or positions, optional
-        Numeric columns to round, all of them if not given. Missing values stay missing. Whole numbers stay whole numbers if
-        the base is one.
+        Numeric columns to round, all of them if not given. Missing values stay missing. Whole numbers stay whole
+        numbers if the base is one.
 
     >>> Round(base=5).release([1, 7, 13])
     array([ 0,  5, 15])

@@ -32,7 +32,8 @@ class Stochastic(Mask):
     matrix : array, shape (categories, outputs)
         Each row sums to one.
     outputs : list, optional
-        What is released, one per column. If not given: the categories themselves for a square matrix, otherwise 0, 1, ...
+        What is released, one per column. If not given: the categories themselves for a square matrix, otherwise 0, 1,
+        ...
     inputs : list, optional
         The categories, one per row. In a map they are the belief's outcomes, in their order. With real data they
         may be left out if the data are codes 0, 1, ... or pandas categoricals.

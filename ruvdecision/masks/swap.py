@@ -23,8 +23,8 @@ class Swap(Mask):
     """Exchange the values of the chosen columns between random pairs of records.
 
     A pair exchanges all chosen columns at once, so their joint distribution is kept exactly, and so is that of the
-    other columns; what changes is how the two go together. Works for columns of every kind, missing values included, and keeps
-    dtypes. Dalenius and Reiss (1982); Winkler (2004) for swapping records at risk only.
+    other columns; what changes is how the two go together. Works for columns of every kind, missing values included,
+    and keeps dtypes. Dalenius and Reiss (1982); Winkler (2004) for swapping records at risk only.
 
     Parameters
     ----------

@@ -126,8 +126,8 @@ class Topcode(_Tail):
     quantile : float or one number per column, optional
         The threshold as a quantile of the column (linear between order statistics, missing values left out).
     replace : {"threshold", "mean", "median"}, default "threshold"
-        What stands in their place: the threshold, or the mean or median of the column's values above it. The mean keeps the
-        column's mean.
+        What stands in their place: the threshold, or the mean or median of the column's values above it. The mean keeps
+        the column's mean.
     columns : names or positions, optional
         Numeric columns, all of them if not given. Missing values stay missing; whole numbers stay so where they can.
 

@@ -73,6 +73,8 @@ def _unpack(value: Any) -> Any:
         return tuple(_unpack(v) for v in of)
     if kind == "dict":
         return {_unpack(k): _unpack(v) for k, v in of}
+    if kind != "array":
+        raise ValueError(f"{kind!r} is nothing that a checkpoint holds")
     dtype = np.dtype(value["dtype"])
     if dtype.hasobject:
         flat = np.empty(len(of), dtype=object)

@@ -1,4 +1,4 @@
-"""A mask from outside the package, of which only the steps are written: every engine takes it, and its numbers are right."""
+"""A mask from outside the package, of which only the steps are written: every engine takes it, rightly."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def population(n: int) -> Any:
 
 
 def by_hand(mask: Income, release: np.ndarray) -> tuple[float, float]:
-    """Mean and variance of mu given the release: the records integrated out in closed form, mu summed over a fine grid."""
+    """Mean and variance of mu given the release: records integrated out in closed form, mu summed over a grid."""
     mu, cdf = np.linspace(-5, 7, 20001), stats.norm.cdf
     log = stats.norm.logpdf(mu, 1.0, 1.5)
     for y in release:

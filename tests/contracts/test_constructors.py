@@ -15,6 +15,12 @@ from ruvdecision.errors import RuvError
 from ruvdecision.masks.base import Mask
 from ruvdecision.users import rules
 
+
+def two_columns(risk, utility):
+    """A loss of the agency itself."""
+    return risk - utility
+
+
 NORMAL = ruv.NormalBelief(records=3, variance=1, prior_variance=1)
 USER = ruv.User(NORMAL, ruv.Record(0), ruv.Quadratic())
 GRID = np.linspace(-4, 4, 33)
@@ -73,7 +79,7 @@ RIGHT: dict[str, list[dict]] = {
     "Maximum": [{}],
     "Minimum": [{}],
     "NewRecord": [{}],
-    "OrderStatistic": [{"rank": 2}],
+    "OrderStatistic": [{"order": 2}],
     "Parameter": [{"name": "mu", "component": 0}],
     "Percentile": [{"p": 0.5}],
     "Record": [{"row": 0}],
@@ -141,6 +147,11 @@ RIGHT: dict[str, list[dict]] = {
         {"masks": [ruv.Noise(variance=1.0)], "weights": [1]},
         {"low": 0.1, "high": 2.0, "points": 5},
     ],
+    "MostUseful": [{}],
+    "Weighted": [{"weights": {"utility": 1.0, "risk": 3.0}}],
+    "Lexicographic": [{"order": ["risk", "utility"], "slack": {"risk": 0.1}}],
+    "ExpectedLoss": [{"loss": two_columns}],
+    "Search": [{"method": "auto", "starts": 4, "evaluations": 30}],
     "Errors": [{"correlation": "independent", "draws": 100, "seed": 0}],
     "Enumeration": [{"limit": 1000}],
     "Exact": [{}],
@@ -174,6 +185,8 @@ RIGHT: dict[str, list[dict]] = {
     "Row": [{"row": 1}],
 }
 
+#: Fields of a criterion that are filled in when it meets a map.
+BOUND = {"needs", "arguments", "by_name"}
 #: What the functions of the package give back, and parts that no caller writes.
 GIVEN_BACK = {
     "Calibration",
@@ -186,6 +199,8 @@ GIVEN_BACK = {
     "Optimum",
     "Order",
 }
+GIVEN_BACK |= {"BaseEngine", "Evidence", "Missing", "Plan", "Problem", "Refusal"}
+GIVEN_BACK |= {"MaskFamily"}  # its ranges have any names; tests/analyses/test_optimise.py tries them
 GIVEN_BACK |= {"PublishingPrice", "RUMap", "RecordRisk", "Sensitivity", "Value", "Variation", "Worth"}
 
 
@@ -207,7 +222,7 @@ def test_every_class_has_arguments_that_are_right():
     for name, entries in RIGHT.items():
         for arguments in entries:
             wanted()[name](**arguments)
-        fields = set(inspect.signature(wanted()[name]).parameters)
+        fields = set(inspect.signature(wanted()[name]).parameters) - BOUND
         assert fields == {argument for arguments in entries for argument in arguments}, name
 
 

@@ -18,7 +18,8 @@ from ruvdecision.analyses.publishing import price_of_publishing
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.engines import Exact, pick
 from ruvdecision.engines.normal.conditioning import Conditioned
-from ruvdecision.engines.unknown_mask import NormalMixture, log_density
+from ruvdecision.engines.normal.evidence import log_density
+from ruvdecision.engines.unknown_mask import NormalMixture
 from ruvdecision.engines.wrong_belief import Misjudged
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import ruvdecision as ruv
 from ruvdecision.engines import BaseEngine, Missing, Problem, Refusal
-from ruvdecision.maps.show import Row
+from ruvdecision.maps.show import ReleaseRow
 from ruvdecision.masks.frame import Frame
 from ruvdecision.protocols import Belief, Engine, Loss, Measure, Posterior, Solution, Target, Value
 
@@ -211,7 +211,7 @@ def flow(folder: Path) -> ruv.RUMap:
     assert_type(rumap.frontier(), ruv.RUMap)
     assert_type(rumap.dominated(), pd.DataFrame)
     assert_type(rumap.explain(rumap.releases[0]), ruv.decide.Explanation)
-    assert_type(rumap[0], Row)
+    assert_type(rumap[0], ReleaseRow)
     assert_type(rumap[1:3], ruv.RUMap)
     best = rumap.choose(max_risk=0.5)
     assert_type(best, ruv.decide.Choice)

@@ -15,8 +15,8 @@ from ...evaluate import Role, Setting, check_setting
 from ...maps.rumap import RUMap
 from ...masks.base import Mask
 from ...running.progress import Bar
-from .families import FamilyLike, MaskFamily, Part, as_families
-from .objective import Evaluator, MapEvaluator, Objective, Point, as_evaluator
+from .families import FamilyLike, FamilyPart, MaskFamily, as_families
+from .objective import Candidate, Evaluator, MapEvaluator, Objective, as_evaluator
 from .optimum import Contender, Optimum
 from .search import search_exactly
 from .surface import is_rough, search_surface
@@ -157,7 +157,7 @@ class _Missed(InfeasibleError):
 
 
 def _search_parts(
-    parts: Sequence[Part],
+    parts: Sequence[FamilyPart],
     evaluator: Evaluator,
     confidence: float | None,
     search: Search,
@@ -254,7 +254,7 @@ def _why_none(objective: Objective, limit: float) -> _Missed:
     return error
 
 
-def _moved(objective: Objective, best: Point, root: np.random.SeedSequence) -> dict[str, float]:
+def _moved(objective: Objective, best: Candidate, root: np.random.SeedSequence) -> dict[str, float]:
     """Half the way that the optimum goes when the intruder's side errs by one standard error to either side."""
     ends: list[tuple[float, ...]] = []
     required, coarse = objective.required, list(objective.coarse)

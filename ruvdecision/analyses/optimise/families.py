@@ -65,18 +65,18 @@ class MaskFamily:
         self.listed = {n: _choices(n, bounds[n]) for n in names if n in bounds and _is_list(bounds[n])}
         self.box = {n: _range(n, bounds.get(n, (0.0, np.inf))) for n in names if n not in self.listed}
 
-    def parts(self, name: str) -> list[Part]:
+    def parts(self, name: str) -> list[FamilyPart]:
         """One part of the family per combination of listed values; in each, all other parameters are continuous."""
         combinations = itertools.product(*self.listed.values())
         fixed = [dict(zip(self.listed, values, strict=True)) for values in combinations]
-        return [Part(name, self.make, tuple(self.box), tuple(self.box.values()), values) for values in fixed]
+        return [FamilyPart(name, self.make, tuple(self.box), tuple(self.box.values()), values) for values in fixed]
 
 
 FamilyLike = Mask | MaskFamily | Callable[..., Mask]
 
 
 @dataclass(frozen=True)
-class Part:
+class FamilyPart:
     """A function that gives a mask, the continuous parameters with their ranges, and those that are fixed."""
 
     name: str
@@ -107,7 +107,7 @@ class Part:
 
 def as_families(
     family: FamilyLike | Mapping[str, FamilyLike] | Sequence[FamilyLike],
-) -> tuple[dict[str, list[Part]], bool]:
+) -> tuple[dict[str, list[FamilyPart]], bool]:
     """Families by name, one part per combination of listed values, and whether several were given."""
     several = isinstance(family, (Mapping, list, tuple))
     if isinstance(family, Mapping):
@@ -125,7 +125,7 @@ def as_families(
     found = {}
     for name, item in given.items():
         if isinstance(item, Mask):
-            found[name] = [Part(name, lambda item=item: item)]
+            found[name] = [FamilyPart(name, lambda item=item: item)]
         else:
             found[name] = (item if isinstance(item, MaskFamily) else MaskFamily(item)).parts(name)
     return found, several

@@ -18,13 +18,13 @@ from ...maps.scores import Decreasing, as_function
 from ...masks.base import Mask, show_number
 from ...protocols import Array, Solution
 from ...users.user import Snooper, User
-from .families import Part
+from .families import FamilyPart
 
-__all__ = ["Evaluator", "MapEvaluator", "Objective", "Point", "UserEvaluator", "as_evaluator"]
+__all__ = ["Candidate", "Evaluator", "MapEvaluator", "Objective", "UserEvaluator", "as_evaluator"]
 
 
 @dataclass(frozen=True)
-class Point:
+class Candidate:
     """Parameter values with what they give."""
 
     values: tuple[float, ...]
@@ -200,13 +200,13 @@ def as_evaluator(
 class Objective:
     """A part of a family and an evaluator: points of the family, evaluated many at a time."""
 
-    def __init__(self, part: Part, evaluator: Evaluator, confidence: float | None = None) -> None:
+    def __init__(self, part: FamilyPart, evaluator: Evaluator, confidence: float | None = None) -> None:
         self.part, self.evaluator = part, evaluator
         self.names, self.box = list(part.names), list(part.box)
         self.required, self.confidence = evaluator.required, confidence
-        self.coarse: list[Point] = []
+        self.coarse: list[Candidate] = []
         """Allowed points of the search grid."""
-        self.safest = Point(tuple(low for low, _ in self.box), -np.inf, np.inf)
+        self.safest = Candidate(tuple(low for low, _ in self.box), -np.inf, np.inf)
         self.errors = False
         self._known: dict[object, tuple[float, ...]] = {}
 
@@ -219,7 +219,7 @@ class Objective:
         shown = [f"{n} = {show_number(float(v))}" for n, v in zip(self.names, values, strict=True)]
         return ", ".join([*shown, *(f"{n} = {v}" for n, v in (self.part.fixed or {}).items())])
 
-    def points(self, values: Array) -> list[Point]:
+    def points(self, values: Array) -> list[Candidate]:
         """Evaluate many parameter vectors at once; a mask that was evaluated before is not evaluated again."""
         masks = [self.part.mask(v) for v in values]
         keys = [(m.family, m.numbers) for m in masks]
@@ -231,24 +231,26 @@ class Objective:
         found, margin = [], self.margin
         for v, key in zip(values, keys, strict=True):
             safety, safety_error, loss, loss_error = self._known[key]
-            found.append(Point(tuple(map(float, v)), safety - margin * safety_error, loss, safety_error, loss_error))
+            found.append(
+                Candidate(tuple(map(float, v)), safety - margin * safety_error, loss, safety_error, loss_error)
+            )
         best = max(found, key=lambda p: p.safety)
         if best.safety > self.safest.safety or len(self._known) == 1:
             self.safest = best
         return found
 
-    def point(self, values: Array) -> Point:
+    def point(self, values: Array) -> Candidate:
         """Evaluate one parameter vector."""
         return self.points(values[None])[0]
 
-    def allowed(self, point: Point) -> bool:
+    def allowed(self, point: Candidate) -> bool:
         return point.safety >= self.required - 1e-12 * abs(self.required)
 
-    def allowed_of(self, points: Sequence[Point]) -> list[Point]:
+    def allowed_of(self, points: Sequence[Candidate]) -> list[Candidate]:
         """Those of the points that are allowed."""
         return [p for p in points if self.allowed(p)]
 
-    def best(self, points: Sequence[Point]) -> Point | None:
+    def best(self, points: Sequence[Candidate]) -> Candidate | None:
         """The most useful of the points that are allowed, or None."""
         return min(self.allowed_of(points), key=lambda p: (p.loss, -p.safety), default=None)
 

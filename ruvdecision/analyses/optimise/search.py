@@ -14,7 +14,7 @@ from scipy.optimize import brentq, minimize, minimize_scalar
 from ...checks import as_generator
 from ...protocols import Array
 from .families import UnitBox, search_grid
-from .objective import Objective, Point
+from .objective import Candidate, Objective
 
 __all__ = ["search_exactly"]
 
@@ -22,13 +22,13 @@ EDGES = 6
 """Families with at most this many parameters have every edge of their box searched."""
 
 
-def search_exactly(objective: Objective, starts: int, seed: np.random.SeedSequence) -> list[Point]:
+def search_exactly(objective: Objective, starts: int, seed: np.random.SeedSequence) -> list[Candidate]:
     """Candidates for the best point of a family of one parameter or several."""
     names = objective.names
     return line(objective, {}, names[0]) if len(names) == 1 else several(objective, starts, seed)
 
 
-def line(objective: Objective, fixed: Mapping[str, float], free: str) -> list[Point]:
+def line(objective: Objective, fixed: Mapping[str, float], free: str) -> list[Candidate]:
     """Candidates along one parameter, the others fixed: ends, crossings of the threshold, inner optima."""
     index = objective.names.index(free)
     low, high = objective.box[index]
@@ -87,10 +87,10 @@ def _crossing(objective: Objective, at: Callable[[float], Array], a: float, b: f
     return float(back(brentq(gap, start, stop, xtol=1e-300, rtol=8.9e-16)))
 
 
-def several(objective: Objective, starts: int, seed: np.random.SeedSequence) -> list[Point]:
+def several(objective: Objective, starts: int, seed: np.random.SeedSequence) -> list[Candidate]:
     """Every edge of the box exactly, and the inside by constrained optimisation from several starts."""
     d = len(objective.names)
-    found: list[Point] = []
+    found: list[Candidate] = []
     if d <= EDGES:
         for free in range(d):
             others = [i for i in range(d) if i != free]
@@ -118,7 +118,7 @@ def several(objective: Objective, starts: int, seed: np.random.SeedSequence) -> 
     return found
 
 
-def _polish(objective: Objective, best: Point, box: UnitBox) -> list[Point]:
+def _polish(objective: Objective, best: Candidate, box: UnitBox) -> list[Candidate]:
     """Walk along the threshold: one free parameter is solved for, the others are searched.
 
     The descent works with difference quotients and stops where they drown in rounding; this does not use them.
@@ -128,7 +128,7 @@ def _polish(objective: Objective, best: Point, box: UnitBox) -> list[Point]:
     if not 2 <= len(free) <= 4 or abs(best.safety - objective.required) > 1e-4 * abs(objective.required):
         return []
 
-    def at(t: Array) -> Point:
+    def at(t: Array) -> Candidate:
         return objective.point(box.values(t))
 
     def moved(j: int, by: float) -> Array:
@@ -139,7 +139,7 @@ def _polish(objective: Objective, best: Point, box: UnitBox) -> list[Point]:
     effect = {j: abs(at(moved(j, 1e-4)).safety - at(moved(j, -1e-4)).safety) for j in free}
     held = max(free, key=lambda j: effect[j])
     others = [j for j in free if j != held]
-    found: list[Point] = []
+    found: list[Candidate] = []
 
     def loss(x: list[float] | Array) -> float:
         t = inside.copy()
@@ -181,7 +181,7 @@ def _polish(objective: Objective, best: Point, box: UnitBox) -> list[Point]:
     return found
 
 
-def descend(objective: Objective, start: Array, box: UnitBox) -> list[Point]:
+def descend(objective: Objective, start: Array, box: UnitBox) -> list[Candidate]:
     """Sequential quadratic programming on the unit box, with gradients from one vectorised evaluation."""
     d = len(start)
 
@@ -238,7 +238,7 @@ def descend(objective: Objective, start: Array, box: UnitBox) -> list[Point]:
     effect = remembered(end)[1][1]
     j = max(free, key=lambda i: abs(effect[i]))
 
-    def along(x: float) -> Point:
+    def along(x: float) -> Candidate:
         return objective.point(np.where(np.arange(d) == j, x, values))
 
     def gap(x: float) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 from ...checks import as_seed_sequence
 from ...protocols import Array
 from .families import UnitBox
-from .objective import Objective, Point
+from .objective import Candidate, Objective
 
 __all__ = ["Surfaces", "is_rough", "search_surface"]
 
@@ -60,7 +60,7 @@ class Surfaces:
     """How far one evaluation of the intruder's side lies off its surface."""
 
     @classmethod
-    def fit(cls, at: Array, points: list[Point], seed: int) -> Surfaces:
+    def fit(cls, at: Array, points: list[Candidate], seed: int) -> Surfaces:
         """Fit to evaluated points."""
         good = [p for p in points if np.isfinite(p.safety) and np.isfinite(p.loss)]
         x = at[[np.isfinite(p.safety) and np.isfinite(p.loss) for p in points]]
@@ -71,7 +71,7 @@ class Surfaces:
 
 def search_surface(
     objective: Objective, seed: np.random.SeedSequence, budget: int | None, tell: Callable[[float], object]
-) -> tuple[list[Point], dict[str, float]]:
+) -> tuple[list[Candidate], dict[str, float]]:
     """Search a noisy objective: the optimum (no point if none is allowed) and how far errors may have moved it."""
     d = len(objective.names)
     most = budget or 30 + 30 * d
@@ -84,10 +84,10 @@ def search_surface(
     ]
     box = UnitBox(objective.box, scales)
 
-    def evaluate(t: Array) -> list[Point]:
+    def evaluate(t: Array) -> list[Candidate]:
         return objective.points(box.values(t))
 
-    def moved(chosen: Point) -> dict[str, float]:
+    def moved(chosen: Candidate) -> dict[str, float]:
         """Half the way that the optimum goes when the intruder's side errs by one standard error to either side."""
         error = max(chosen.safety_error, surfaces.rough)
         ends = [_optimum(surfaces, objective.required + side * error, d, rng, at) for side in (-1, 1)]

@@ -12,7 +12,7 @@ from ...decide import Choice, not_dominated
 from ...decide.compare import listed
 from ...decide.probability import check_threshold, meets
 from ...errors import InputError
-from ...maps.rumap import Row, RUMap
+from ...maps.rumap import ReleaseRow, RUMap
 from ...maps.show import counted, short
 
 if TYPE_CHECKING:
@@ -312,7 +312,7 @@ class Sensitivity:
             regret = 0.0 if same else self._cost(v.choice.value, v.kept)
         return _Effect(same, allowed, row.risk, row.utility, regret, **common, over=_over(row.risk, limit))
 
-    def _allowed(self, v: Variation, row: Row, limit: float) -> bool:
+    def _allowed(self, v: Variation, row: ReleaseRow, limit: float) -> bool:
         if np.isinf(limit):
             return True
         threshold, room = check_threshold(v.rumap, limit)

@@ -17,7 +17,7 @@ from ...maps.columns import tell_apart
 from ...maps.rumap import RUMap
 from ...masks.base import Mask
 
-__all__ = ["Runner", "Varied", "as_factors", "as_runner", "changed"]
+__all__ = ["StudyRunner", "Varied", "as_factors", "as_runner", "changed"]
 
 USERS = ("intruder", "scientist")
 
@@ -38,7 +38,7 @@ class Varied:
         return "as given" if value is inspect.Parameter.empty else _label(self.name, value, 0)
 
 
-class Runner:
+class StudyRunner:
     """Turns changed settings into a map."""
 
     max_risk: float | None = None
@@ -61,7 +61,7 @@ class Runner:
 
 def as_runner(
     study: Any, intruder: Any, scientist: Any, settings: dict[str, Any], options: dict[str, Any], name: str | None
-) -> Runner:
+) -> StudyRunner:
     """The runner for what `sensitivity` was given."""
     if isinstance(study, (Mask, list, tuple)) or (hasattr(study, "__iter__") and not callable(study)):
         if settings:
@@ -144,7 +144,7 @@ def changed(thing: Any, path: Sequence[str], value: Any, whole: str) -> Any:
     return dataclasses.replace(thing, **{head: changed(getattr(thing, head), rest, value, whole)})
 
 
-class _Function(Runner):
+class _Function(StudyRunner):
     """A function of keyword settings, or a loaded study."""
 
     def __init__(self, study: Any, settings: dict[str, object], name: str | None) -> None:
@@ -192,7 +192,7 @@ class _Function(Runner):
         return self.settings.get(name, self.defaults.get(name, inspect.Parameter.empty))
 
 
-class _Users(Runner):
+class _Users(StudyRunner):
     """Masks and two users, whose parts are reached by paths."""
 
     def __init__(self, masks: Any, intruder: Any, scientist: Any, options: dict[str, Any]) -> None:

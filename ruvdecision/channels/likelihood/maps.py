@@ -15,7 +15,7 @@ from .ends import middle_of
 from .mathematics import NUMPY
 from .simple import Between, Known, split
 
-__all__ = ["Clip", "Map", "Mapped", "Multiples", "grid_between", "not_from"]
+__all__ = ["ClipMap", "Map", "Mapped", "Multiples", "grid_between", "not_from"]
 
 MOST_JUMPS = 2000
 
@@ -55,10 +55,10 @@ class Map:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Clip(Map):
+class ClipMap(Map):
     """Values beyond a bound are set to it; bounds may be infinite.
 
-    >>> Clip(np.array([0.0]), np.array([np.inf])).preimage(np.array([0.0])).high
+    >>> ClipMap(np.array([0.0]), np.array([np.inf])).preimage(np.array([0.0])).high
     array([0.])
     """
 
@@ -112,8 +112,8 @@ class Clip(Map):
         both = np.stack([self.lower, self.upper], axis=1)
         return Cuts.at_kinks(np.where(np.isfinite(both), both, np.nan))
 
-    def take(self, rows: Any) -> Clip:
-        return Clip(self.lower[rows], self.upper[rows])
+    def take(self, rows: Any) -> ClipMap:
+        return ClipMap(self.lower[rows], self.upper[rows])
 
 
 @dataclass(frozen=True, repr=False, eq=False)

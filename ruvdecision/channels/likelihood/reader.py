@@ -40,7 +40,7 @@ from .discrete import before_matrix
 from .factor import factor_of
 from .kernel import Sized, refuse_no_noise
 from .laws import noise_law
-from .maps import Clip, Map, Multiples, not_from
+from .maps import ClipMap, Map, Multiples, not_from
 from .mathematics import NUMPY
 from .randomround import RandomMultiple
 from .release import JointNormal, ReleaseLikelihood
@@ -218,7 +218,7 @@ def _labels(observed: ReleaseLikelihood, step: Step) -> Ints:
 def map_of(step: ClipTo | RoundTo | Cut, place: int, n: int) -> Map:
     """A step that draws nothing as a function of n entries of the column at this place of its columns."""
     if isinstance(step, ClipTo):
-        return Clip(np.full(n, step.lower[place]), np.full(n, step.upper[place]))
+        return ClipMap(np.full(n, step.lower[place]), np.full(n, step.upper[place]))
     if isinstance(step, RoundTo):
         return Multiples(np.full(n, step.base[place]))
     if step.edges is None:

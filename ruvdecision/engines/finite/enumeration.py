@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
 
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.table.belief import TableBelief
@@ -19,7 +21,8 @@ from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...users.user import User
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
+from ..base import BaseEngine, Evidence, Missing, Problem, Refusal, Tell, elsewhere
+from .evidence import log_joint
 from .law import FiniteLaw, TooManyReleases
 from .plan import Plan, plan_of
 from .tables import TableProblem, after_release, refuses_table
@@ -111,6 +114,19 @@ class Enumeration(BaseEngine):
             empty = np.zeros(0, dtype=np.int64)
             return Finite(law.plan.values, law.after(Slots(nothing, empty, empty)))
         return Finite(law.plan.values, law.after(channel.read(release)))
+
+    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> list[Evidence]:
+        user, belief = problem.user, problem.user.belief
+        if isinstance(belief, TableBelief):
+            return super().posteriors(problem, mask, releases)
+        law = self._law(user, FiniteChannel.of(belief, mask, _sample_covariance(belief, problem.data)))
+        found = []
+        for release in releases:
+            posterior = Finite(law.plan.values, law.after(law.channel.read(release)))
+            density = log_joint(law, release)
+            log, rank = (-np.inf, 0.0) if density is None else (float(logsumexp(density[0])), density[1])
+            found.append(Evidence(posterior, log, rank))
+        return found
 
     # -- finite beliefs ----------------------------------------------------------------------------------
 

@@ -17,17 +17,14 @@ from scipy.sparse import csr_array
 from ...beliefs.finite import FiniteBelief
 from ...channels.finite import FiniteChannel, Kernel
 from ...protocols import Array
+from ..base import Refusal
 from .law import FiniteLaw, TooManyReleases
 from .plan import AveragePlan, Plan
 
 if TYPE_CHECKING:
     from .wrong_belief import FiniteDoubt
 
-__all__ = ["IncompatibleMasks", "Pair"]
-
-
-class IncompatibleMasks(Exception):
-    """The candidates treat rows in different ways, so that their releases cannot be listed together."""
+__all__ = ["Pair"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +39,13 @@ class Pair:
     actual_block: int
 
     @classmethod
-    def of(cls, doubt: FiniteDoubt) -> Pair:
+    def of(cls, doubt: FiniteDoubt) -> Pair | Refusal:
+        """The pair, or a refusal where the candidates treat rows in different ways: their releases cannot be listed together."""
         channels = [*doubt.channels, doubt.actual]
         first = channels[0]
         for c in channels[1:]:
             if not np.array_equal(c.kinds, first.kinds) or c.kept != first.kept or c.ordered != first.ordered:
-                raise IncompatibleMasks
+                return Refusal("The candidates treat rows in different ways", "Let them treat rows alike")
         # Masks that do the same to every record share their outcomes.
         blocks: list[FiniteChannel] = []
         which: list[int] = []

@@ -24,9 +24,11 @@ from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...targets import BaseTarget, Kind
 from ...users.mask_prior import MaskPrior
 from ...users.user import User
+from ..base import Refusal
 from ..unknown_mask import combined_weights
 from .enumeration import AVERAGED, BATCH, Enumeration
-from .joint_belief import IncompatibleMasks, Pair
+from .evidence import log_joint
+from .joint_belief import Pair
 from .law import FiniteLaw, TooManyReleases
 from .plan import plan_of
 
@@ -72,7 +74,7 @@ class FiniteDoubt:
         logs, ranks = np.full(len(self.laws), -np.inf), np.zeros(len(self.laws))
         chances = np.zeros((len(self.laws), len(self.laws[0].plan.values)))
         for i, law in enumerate(self.laws):
-            found = _log_joint(law, release)
+            found = log_joint(law, release)
             if found is not None:
                 joint, ranks[i] = found
                 logs[i] = float(logsumexp(joint))
@@ -89,12 +91,9 @@ class FiniteDoubt:
         if self._one_number and codes is None:
             return *self._over_the_line(), "enumeration"
         if not any(c.continuous for c in (*self.channels, self.actual)) and (codes is None or not self.actual.sampled):
-            try:
-                return *self._listed(codes), "enumeration"
-            except TooManyReleases:
-                pass
-            except IncompatibleMasks:
-                pass
+            listed = self._listed(codes)
+            if not isinstance(listed, Refusal):
+                return *listed, "enumeration"
         return *self._drawn(codes, replicates, seed), AVERAGED
 
     def costs(self, own: Array, actual: Array) -> tuple[Value, Value]:
@@ -114,12 +113,17 @@ class FiniteDoubt:
         value, error, felt, felt_error = (np.concatenate(p) for p in parts)
         return Value(value, error), Value(felt, felt_error)
 
-    def _listed(self, codes: Ints | None) -> tuple[Value, Value]:
-        """Over all releases of a mask that gives categories."""
-        pair = Pair.of(self)
-        outputs = pair.law(self.limit).outputs(
-            None if codes is None else codes + pair.actual_block * len(self.truth.levels)
-        )
+    def _listed(self, codes: Ints | None) -> tuple[Value, Value] | Refusal:
+        """Over all releases of a mask that gives categories; a refusal where they cannot be listed."""
+        try:
+            pair = Pair.of(self)
+            if isinstance(pair, Refusal):
+                return pair
+            outputs = pair.law(self.limit).outputs(
+                None if codes is None else codes + pair.actual_block * len(self.truth.levels)
+            )
+        except TooManyReleases as error:
+            return Refusal.of(error)
         own, actual = outputs.joint[:, : pair.split], outputs.joint[:, pair.split :]
         weights = 2.0 * actual.sum(axis=1) if codes is None else outputs.weights
         live = weights > 0
@@ -226,62 +230,6 @@ def cost_of(loss: Any, actual: Any, estimate: Any) -> Value:
 
 
 # -- one release -------------------------------------------------------------------------------------
-
-
-def _log_joint(law: FiniteLaw, release: Any) -> tuple[Array, float] | None:
-    """Log density of a release together with the target's values, and the dimension of its continuous part; None if impossible."""
-    channel = law.channel
-    frame = pd.DataFrame(release).to_numpy(dtype=object)
-    if channel.ordered and not channel.sampled and all(k.noise is not None for k in channel.kernels):
-        return _log_joint_of_numbers(law, frame)
-    try:
-        slots = channel.read(release)
-    except InputError:
-        return None
-    offset, rank = 0.0, 0.0
-    for slot, kind in enumerate(slots.kinds):
-        kernel = channel.kernels[kind]
-        if kernel.noise is None:
-            continue
-        # Evidence is kept relative to the nearest output; across masks the size of the density counts.
-        spread = np.diag(kernel.noise) > 0
-        seen = np.array([np.nan if pd.isna(v) else float(v) for v in frame[slot]])
-        offset += float(kernel.log_densities(seen[None])[0].max())
-        offset -= 0.5 * float(np.linalg.slogdet(2 * np.pi * kernel.noise[np.ix_(spread, spread)])[1])
-        rank += float(spread.sum())
-    known = slots.rows >= 0
-    if known.all() or law._order_is_idle(slots):
-        evidence = np.zeros((law.belief.records, len(law.belief.levels)))
-        evidence[slots.rows if known.all() else np.arange(len(slots.rows))] = slots.log_evidence
-        joint = law._labelled(evidence)
-    else:
-        joint = law._unlabelled(slots)
-    return joint + offset, rank
-
-
-def _log_joint_of_numbers(law: FiniteLaw, frame: Any) -> tuple[Array, float] | None:
-    """The same where every row goes out with noise and keeps its place: all rows of a kind at once."""
-    channel = law.channel
-    numbers = np.array([[np.nan if pd.isna(v) else float(v) for v in row] for row in frame])
-    evidence = np.empty((len(channel.kinds), len(law.belief.levels)))
-    offset, rank = 0.0, 0.0
-    for kind, kernel in enumerate(channel.kernels):
-        mine = channel.kinds == kind
-        blank = np.asarray(np.isnan(kernel.levels()).all(axis=0))
-        if numbers.shape != (len(channel.kinds), len(blank)) or np.any(np.isnan(numbers[mine]) != blank):
-            return None
-        assert kernel.noise is not None
-        logs = kernel.log_densities(numbers[mine])
-        top = logs.max(axis=1, keepdims=True)
-        if np.any(top == -np.inf):
-            return None
-        with np.errstate(divide="ignore"):
-            evidence[mine] = np.log(np.exp(logs - top) @ kernel.matrix.T)
-        spread = np.diag(kernel.noise) > 0
-        size = float(np.linalg.slogdet(2 * np.pi * kernel.noise[np.ix_(spread, spread)])[1])
-        offset += float(top.sum()) - 0.5 * float(mine.sum()) * size
-        rank += float(mine.sum()) * float(spread.sum())
-    return law._labelled(evidence) + offset, rank
 
 
 def _line(law: FiniteLaw) -> tuple[Array, float, Array]:

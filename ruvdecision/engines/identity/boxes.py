@@ -31,8 +31,9 @@ def log_interval(low: Array, high: Array) -> Array:
 def log_box(low: Array, high: Array, mean: Array, cov: Array) -> Array:
     """Log P(low < X < high) for rows of normal vectors with these means and one covariance.
 
-    Uncorrelated columns multiply. Two correlated ones are integrated piece by piece, good to ten digits in the tails too.
-    Three and four use the separation of variables of Genz (1992) with Gauss-Legendre nodes, good to about three digits.
+    Uncorrelated columns multiply. Two correlated ones are integrated piece by piece, good to ten digits in the tails
+    too. Three and four use the separation of variables of Genz (1992) with Gauss-Legendre nodes, good to about three
+    digits.
     """
     size = len(cov)
     sd = np.sqrt(np.maximum(np.diag(cov), 0.0))

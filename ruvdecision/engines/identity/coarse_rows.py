@@ -1,7 +1,7 @@
 """Weights of places for a normal population with known mean whose release is not linear: intervals and other noise.
 
-A released entry is one of four: the value (plus normal noise), an interval that holds it (rounded, top-coded, recoded), the
-value plus noise that is not normal, or nothing. With E the entries of the first kind and R the rest,
+A released entry is one of four: the value (plus normal noise), an interval that holds it (rounded, top-coded, recoded),
+the value plus noise that is not normal, or nothing. With E the entries of the first kind and R the rest,
 
     p(known | y) = p(known | y_E) P(y_R | y_E, known) / P(y_R | y_E).
 """
@@ -71,7 +71,7 @@ class Dither:
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """A release with a row for every place, missing where nothing is released: numbers, and the interval that each entry tells."""
+    """A release with a row for every place: numbers, and the interval that each entry tells; missing if nothing is."""
 
     values: Array
     low: Array
@@ -81,7 +81,7 @@ class Shown:
 
 @dataclass(frozen=True, eq=False)
 class CoarseRows:
-    """Weights for a normal belief with a known mean; exact up to quadrature where intervals of correlated columns meet."""
+    """Weights for a normal belief with a known mean; by quadrature where intervals of correlated columns meet."""
 
     belief: NormalBelief
     known: list[int]
@@ -110,7 +110,7 @@ class CoarseRows:
         if belief.doubt is None or belief.doubt.any():
             raise UnsupportedError(
                 f"Which row is whose after {mask} needs a known population mean",
-                do='Use NormalBelief(..., prior_mean=..., prior="known"), with the mean of the file if nothing better is known',
+                do='Use NormalBelief(..., prior_mean=..., prior="known"), with the mean of the file if need be',
             )
         k, about = belief.k, about_belief(belief, data)
         noise: Array = np.zeros((k, k))
@@ -275,7 +275,7 @@ class CoarseRows:
         return weights, density.depth
 
     def _log_chance(self, values: Array, low: Array, high: Array, columns: Any, mean: Array, cov: Array) -> Array:
-        """Log chance (or density) of entries whose values before coarsening are normal with this mean and covariance."""
+        """Log chance (or density) of entries whose values before coarsening have this normal law."""
         total = np.zeros(len(mean))
         boxed = np.array([i for i, j in enumerate(columns) if self.laws[j] is None], dtype=np.int64)
         for i, j in enumerate(columns):
@@ -322,7 +322,7 @@ def _check_apart(total: Array, steps: Sequence[Sequence[Any]], laws: Sequence[An
     for j in special:
         if laws[j] is not None and len(special) > 1 and off[j].any():
             raise UnsupportedError(
-                f"Noise that is not normal, or random rounding, on {names[j]!r}, a correlated column, must be the only such step",
+                f"Other noise than normal, or random rounding, on {names[j]!r}, a correlated column, must stand alone",
                 do="Use normal noise, mask one column in this way, or believe in uncorrelated columns",
             )
     boxed = [j for j in special if laws[j] is None]

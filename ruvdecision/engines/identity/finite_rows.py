@@ -111,7 +111,7 @@ class FiniteRows:
         return np.exp(log - top)
 
     def simulate(self, codes: Ints, rng: np.random.Generator) -> tuple[Array, Ints, Ints]:
-        """Mask records: evidence of each different released record, which of them each row is, and whose record it is."""
+        """Mask records: evidence of each different released record, which of them each row is, and whose it is."""
         channel = self.channel
         n = len(channel.kinds)
         rows = np.sort(rng.choice(n, size=channel.kept, replace=False)) if channel.sampled else np.arange(n)

@@ -51,14 +51,16 @@ class _Built(NamedTuple):
 class Identification(BaseEngine):
     """Posteriors of `Identity`, for a `NormalBelief` or a `FiniteBelief` and masks whose law is known record by record.
 
-    Exact for every release (see `ruvdecision.engines.identity.row_laws`): a normal belief with any prior on its mean and a linear
-    Gaussian release (noise of all shapes, suppression, sampling, fixed groups); with a known mean also rounding, top- and
-    bottom-coding, intervals and noise that is not normal; a finite belief with PRAM, `Stochastic`, recoding, noise.
+    Exact for every release (see `ruvdecision.engines.identity.row_laws`): a normal belief with any prior on its mean
+    and a linear Gaussian release (noise of all shapes, suppression, sampling, fixed groups); with a known mean also
+    rounding, top- and bottom-coding, intervals and noise that is not normal; a finite belief with PRAM, `Stochastic`,
+    recoding, noise.
 
     U depends on the release, so it is averaged over releases of ``data`` or of records drawn from the belief, with the
-    same random numbers for every mask. The map also gets the columns ``expected_match`` (the chance of a correct match as
-    the intruder sees it, the largest posterior probability), ``correct_match`` (how often the row that he names
-    is right; ties count as fractions) and, for several respondents, ``highest_match`` (the largest expected match among them).
+    same random numbers for every mask. The map also gets the columns ``expected_match`` (the chance of a correct match
+    as the intruder sees it, the largest posterior probability), ``correct_match`` (how often the row that he names
+    is right; ties count as fractions) and, for several respondents, ``highest_match`` (the largest expected match among
+    them).
 
     Examples
     --------
@@ -181,7 +183,7 @@ class _NormalProblem:
                 raise
             raise UnsupportedError(
                 linear.what,
-                do="Identity knows Noise, Suppress, Subsample, Shuffle, Round, Topcode, Bottomcode, Recode and fixed groups",
+                do="Identity knows Noise, Suppress, Subsample, Shuffle, Round, Clip, Topcode, Recode and fixed groups",
             ) from None
 
     def deterministic(self, mask: Mask) -> bool:
@@ -216,7 +218,8 @@ class _NormalProblem:
             )
         records = np.reshape(belief.draw(rng), (belief.records, -1))
         own = records[self.rows[0]]
-        # Shift the draw by its error at what is known (Matheron): the respondent's record first, then the mean, with the rest.
+        # Shift the draw by its error at what is known (Matheron): the respondent's record first, then the mean, with
+        # the rest.
         total = belief.spread + belief.doubt
         seen = own[self.known] + rng.standard_normal(len(self.known)) * np.sqrt(self.errors)
         push = np.linalg.solve(total[np.ix_(self.known, self.known)] + np.diag(self.errors), z[0] - seen)
@@ -334,7 +337,7 @@ def _normalised(log_weights: Array) -> Array:
 
 
 def _score(user: User, weights: Callable[[slice], Array], ids: Ints, rows: Ints) -> tuple[float, Array, float]:
-    """Uncertainty averaged over respondents, the chance of each match as the intruder sees it, and the share that is right."""
+    """Average uncertainty, the chance of each match as the intruder sees it, and the share that is right."""
     n = user.belief.records
     place = np.full(n, -1, dtype=np.int64)
     place[ids] = np.arange(len(ids))

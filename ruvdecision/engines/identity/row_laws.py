@@ -5,7 +5,8 @@ Records are exchangeable and the place J of the respondent is uniform, so the re
     P(J = i | release, known) is proportional to p(known | release, J = i).
 
 With a known population and records masked apart that is f(y_i | known) / f(y_i). With an unknown one (a normal mean, a
-finite state) the other rows tell about it, and the formula integrates it out: it is Bayes' rule over all orders of the rows.
+finite state) the other rows tell about it, and the formula integrates it out: it is Bayes' rule over all orders of the
+rows.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ Ints = NDArray[np.int64]
 def settled(log_weights: Array, depth: Ints | int) -> Array:
     """Log weights ``(respondents, places)`` with only the deepest possible places left.
 
-    ``depth`` counts the directions in which a place says exactly what the intruder knows. There a density is infinite, so a
-    place that agrees in more directions outweighs all that agree in fewer.
+    ``depth`` counts the directions in which a place says exactly what the intruder knows. There a density is infinite,
+    so a place that agrees in more directions outweighs all that agree in fewer.
     """
     possible = log_weights > -np.inf
     if not possible.any(axis=1).all():
@@ -57,7 +58,7 @@ class Density:
 
     @classmethod
     def of(cls, covariance: Array, scale: Array, size: float) -> Density:
-        """``scale`` is the unit of each column and ``size`` the largest number met, in those units; it tells what is rounding."""
+        """``scale`` is the unit of each column, ``size`` the largest number met in it, which tells what is rounding."""
         values, axes = np.linalg.eigh(covariance / np.outer(scale, scale))
         rounding = 1e-13 * (1.0 + size)
         return cls(scale, axes, np.where(values <= rounding**2, 0.0, values))

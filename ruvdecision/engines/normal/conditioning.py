@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import Block, LinearChannel
@@ -45,7 +46,7 @@ from ...targets import Kind, Term
 from .exchangeable import EvenLaw
 from .latents import latent_law
 
-__all__ = ["Conditioned", "cell_sums", "record_in"]
+__all__ = ["Conditioned", "cell_sums", "present", "record_in"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,3 +398,13 @@ def cell_sums(values: Array, copy: Any, cell: Any, size: tuple[int, int]) -> Arr
     np.add.at(total, (copy, cell), values - centre)
     rows = np.bincount(np.asarray(copy) * size[1] + np.asarray(cell), minlength=size[0] * size[1]).reshape(size)
     return np.asarray(total + rows[..., None] * centre)
+
+
+def present(channel: LinearChannel) -> NDArray[np.bool_]:
+    """Which entries are in the file, shape (n, k)."""
+    shape, _, cell = channel.layout.rows()
+    found = np.empty((channel.layout.n, channel.columns), dtype=bool)
+    for t, block in enumerate(channel.blocks):
+        mine = shape == t
+        found[mine] = block.alive[cell[mine]]
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -25,8 +25,9 @@ from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
 from ...targets import BaseTarget, Kind, LinearForm, Term
 from ...users.user import User
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
+from ..base import BaseEngine, Evidence, Missing, Problem, Refusal, Tell, elsewhere
 from .conditioning import Conditioned
+from .evidence import log_density
 from .forms import (
     DRAWS,
     LARGEST_JOINT,
@@ -121,6 +122,19 @@ class Exact(BaseEngine):
             return self._posterior(user, given, None, as_generator(0))
         values, place = released(belief, given.channel, release)
         return self._posterior(replace(user, target=moved(user.target, place)), given, values, as_generator(0))
+
+    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> list[Evidence]:
+        user, belief = problem.user, _belief(problem.user)
+        table = None if problem.data is None else as_records(belief, problem.data)
+        given = Conditioned(belief, self._single(belief, mask, table))
+        found = []
+        for release in releases:
+            values, place = released(belief, given.channel, release)
+            density = log_density(given, values)
+            mine = replace(user, target=moved(user.target, place))
+            posterior = self._posterior(mine, given, values, as_generator(0))
+            found.append(Evidence(posterior, float(density.log[0]), float(density.rank[0])))
+        return found
 
     # -- one family ----------------------------------------------------------------------------------
 

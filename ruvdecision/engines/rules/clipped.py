@@ -1,4 +1,4 @@
-"""Exact error of a fixed rule on the records at hand when normal noise is cut off at natural bounds, or the rule is a rank.
+"""Exact error of a fixed rule on the records at hand: normal noise cut off at bounds, or a rule that is a rank.
 
 Section V of Duncan et al. (2001) without simulation: truncated-normal moments for linear rules, Poisson-binomial tails
 for ranks, the expectation of eq. 14 for the scientist.

@@ -247,8 +247,8 @@ def _one_position(x: Array, sd: Array, rank: int, target: float, low: float, hig
 
 def _tail_integral(tail: Any, start: float, end: float, stops: Array, shift: float) -> float:
     """Integral of 2 (|b - start| + shift) tail(b) from start to end, the tail falling from start on."""
-    # Find where the tail has died out, so that the nodes serve the part that counts. A record far off may make that part
-    # a tiny one, so the search goes on until the tail fills a good share of what is left.
+    # Find where the tail has died out, so that the nodes serve the part that counts. A record far off may make that
+    # part a tiny one, so the search goes on until the tail fills a good share of what is left.
     for _ in range(12):
         grid = start + (end - start) * np.linspace(0, 1, 65)
         alive = np.flatnonzero(tail(grid) > 1e-17)

@@ -23,11 +23,12 @@ from ...targets import Kind, LinearForm
 from ...users.rules import Custom, Linear, Mean, Row, Rule, order_rows
 from ...users.user import Snooper
 from ..base import BaseEngine, Missing, Problem, Refusal, Tell
+from ..normal.conditioning import present
 from ..normal.exact import Exact
 from ..normal.forms import form_of
 from .clipped import clipped_error, has_clipped_error
 from .losses import check_sizes, costs, mean_moments, sampling_shares
-from .moments import Wanted, error_law, present, pull
+from .moments import Wanted, error_law, pull
 from .source import Drawing, EntryNoise, Seeds, Source, truth_of
 
 __all__ = ["REPLICATES", "FixedRule"]
@@ -39,7 +40,7 @@ CHUNK = 200_000
 BLOCK = 500
 """Masks that are solved in one go, and kept in a checkpoint together."""
 LARGEST_PROBED = 500
-"""Files with more records than this do not have a callable rule tried for linearity, which takes one call per record."""
+"""In larger files a callable rule is not tried for linearity, which takes one call per record."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,12 @@ class FixedRule(BaseEngine):
     Parameters
     ----------
     method : {"auto", "exact", "simulate"}
-        "auto" is exact where the error is normal, as above. "exact" also integrates the error of linear rules and ranks on
-        records at hand, for normal noise with or without bounds and squared error (Duncan et al., section V); the
+        "auto" is exact where the error is normal, as above. "exact" also integrates the error of linear rules and ranks
+        on records at hand, for normal noise with or without bounds and squared error (Duncan et al., section V); the
         work for a rank in the middle grows as the square of the number of records.
 
-    A release that holds no value at all for the rule (everything suppressed) leaves the snooper without an estimate: U is
-    infinite. One that holds it only sometimes (a sample without the target's row) is refused, because an infinite
+    A release that holds no value at all for the rule (everything suppressed) leaves the snooper without an estimate: U
+    is infinite. One that holds it only sometimes (a sample without the target's row) is refused, because an infinite
     U would hide what the other releases give away.
     """
 
@@ -97,7 +98,7 @@ class FixedRule(BaseEngine):
         return None
 
     def pieces(self, problem: Problem) -> list[list[int]]:
-        """Blocks so large that what all masks of one share, the drawn records and the noise, is a small part of the work."""
+        """Blocks so large that what their masks share, the drawn records and the noise, is little work."""
         count = len(problem.masks)
         return [list(range(i, min(i + BLOCK, count))) for i in range(0, count, BLOCK)]
 
@@ -360,7 +361,7 @@ class _Work:
 
     @property
     def _plain(self) -> bool:
-        """Whether a release can be made without a frame; a function of one's own gets the kind of data that was given."""
+        """Whether a release needs no frame; a function of one's own gets the kind of data that was given."""
         return not isinstance(self.rule, Custom) or self.source.kind in ("vector", "matrix")
 
     def _asked(self, release: Array) -> Array:

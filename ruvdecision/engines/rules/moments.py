@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
@@ -18,7 +17,7 @@ from ...protocols import Array
 from ...targets import Kind, LinearForm
 from ...users.rules import Rule
 
-__all__ = ["Pulled", "Wanted", "error_law", "present", "pull"]
+__all__ = ["Pulled", "Wanted", "error_law", "pull"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,16 +56,6 @@ class Pulled:
     """Shape (n, k, k): the estimate is the sum of records[i] @ x_i."""
     noise: Array
     """Shape (masks or 1, k, k)."""
-
-
-def present(channel: LinearChannel) -> NDArray[np.bool_]:
-    """Which entries are in the file, shape (n, k)."""
-    shape, _, cell = channel.layout.rows()
-    found = np.empty((channel.layout.n, channel.columns), dtype=bool)
-    for t, block in enumerate(channel.blocks):
-        mine = shape == t
-        found[mine] = block.alive[cell[mine]]
-    return found
 
 
 def pull(channel: LinearChannel, weights: Array) -> Pulled:

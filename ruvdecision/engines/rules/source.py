@@ -145,7 +145,7 @@ class EntryNoise:
 
     @classmethod
     def of(cls, mask: Mask, source: Source) -> EntryNoise | None:
-        """What a mask does, if it is that and nothing else and does not depend on records that are still to be drawn; else None."""
+        """What a mask does, if it is that alone and does not depend on records still to be drawn; else None."""
         found = resolve(mask, About(source.n, source.columns))
         if not found or not isinstance(found[0].step, AddNoise) or found[0].step.common:
             return None
