@@ -1,8 +1,8 @@
 """Every engine that takes a case gives the same answer, and "auto" gives it too.
 
 A case is one question asked in several ways: users and masks that must come to the same uncertainty. Each way goes to
-"auto" and to every engine that does not refuse it, and all answers are compared in pairs. Answers without an error agree to
-1e-9, the others within five of their errors.
+"auto" and to every engine that does not refuse it, and all answers are compared in pairs. Answers without an error
+agree to 1e-9, the others within five of their errors.
 """
 
 from __future__ import annotations
@@ -399,7 +399,10 @@ def coins(n: int) -> Any:
 
 
 def beta_coins(records: int) -> ruv.FiniteBelief:
-    """The same coins with finitely many chances: Gauss and Jacobi's nodes have the moments of Beta(2, 3) up to the 39th."""
+    """The same coins with finitely many chances.
+
+    Gauss and Jacobi's nodes have the moments of Beta(2, 3) up to the 39th.
+    """
     x, w = special.roots_jacobi(20, 2.0, 1.0)
     chances = (1 + x) / 2
     return ruv.FiniteBelief(
