@@ -19,6 +19,8 @@ __all__ = ["Ints", "Splines", "cut_pieces", "trim_pieces"]
 Ints = NDArray[np.intp]
 
 _DEGREE = 7
+_MOST = 50.0
+"""Largest log density above the top: a spline on too coarse a grid overshoots."""
 _FLOOR = -1e5
 """Log density, below the top, that stands for nothing at all; deeper values would only cost digits."""
 
@@ -93,7 +95,7 @@ class Splines:
             mine = np.flatnonzero(piece == i)
             if len(mine):
                 out[mine] = _basis(fit, x[mine], self.grids[i]) @ fit.c
-        return out
+        return np.minimum(out, _MOST)
 
     def single(self, x: Array, piece: Ints, row: Ints) -> Array:
         """Log density of one row at each point, ``(points,)``."""
@@ -106,7 +108,7 @@ class Splines:
                 out[mine] = np.einsum(
                     "nk,nk->n", basis.data.reshape(shape), fit.c[basis.indices.reshape(shape), row[mine, None]]
                 )
-        return out
+        return np.minimum(out, _MOST)
 
 
 def cut_pieces(x: Array, values: Array, breaks: Array) -> tuple[list[Array], list[Array], Array]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import InputError
 from ...protocols import Array
@@ -281,7 +282,7 @@ class Pieces(Observation):
             out[rows] = get(part)
         return out
 
-    def _gather_padded(self, get: Callable[[Observation], Array]) -> Array:
+    def _gather_padded(self, get: Callable[[Observation], NDArray[Any]]) -> Array:
         found = [get(part) for _, part in self.parts]
         out = np.full((self.n, max(f.shape[1] for f in found)), np.nan)
         for (rows, _), values in zip(self.parts, found, strict=True):
@@ -311,7 +312,7 @@ class Pieces(Observation):
     @property
     def cuts(self) -> Cuts:
         places = self._gather_padded(lambda part: part.cuts.places)
-        return Cuts(places, self._gather_padded(lambda part: part.cuts.jumps) == 1)
+        return Cuts(places, np.asarray(self._gather_padded(lambda part: part.cuts.jumps) == 1))
 
     @property
     def grades(self) -> Array:

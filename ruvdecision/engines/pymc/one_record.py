@@ -41,6 +41,8 @@ SOME = 100
 """Parameter points that are looked at for it."""
 POINTS = 256
 MOST_POINTS = 13_000
+WORK = 16_000_000
+"""Densities after which no finer points are tried."""
 CELLS = 16_000_000
 """Densities that are held at a time."""
 SURE = 1e-9
@@ -112,7 +114,7 @@ class OneRecord:
     def averages(self, weightings: Sequence[Array]) -> list[Curve]:
         """The law averaged over the parameter points, for each of several weights of theirs."""
         best: list[Curve] = []
-        for laid in self._layouts():
+        for laid in self._layouts(int(np.clip(WORK // len(self.weights), MOST_POINTS // 8, MOST_POINTS))):
             found = self._averaged(laid, np.stack(weightings))
             if not best or found[0].error < best[0].error:
                 best = found
@@ -243,7 +245,7 @@ class OneRecord:
         return _Axis(self.line, np.log(length) * (1 if np.isfinite(self.line.low) else -1), 1.0)
 
 
-def _reached(best: Array, x: Array, core: Array) -> Array:
+def _reached(best: Array, x: Array, core: Index) -> Index:
     """Points that count, for the mass and, where they exist, for its first two moments."""
     far = np.log1p(np.abs(x - x[core].mean()) / (x[min(core[-1] + 1, len(x) - 1)] - x[max(core[0] - 1, 0)]))
     there = best > best.max() - DROP

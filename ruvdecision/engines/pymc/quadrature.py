@@ -167,7 +167,7 @@ class Quadrature(BaseEngine):
         """Answers for every user, how many nodes were used, and how far the records' own nodes may be off."""
         levels, frames, off = _settled(levels)
         count = len(levels)
-        answers = [Value(np.zeros(count), np.zeros(count)) for _ in users]
+        answers = [Value(np.zeros(count), np.full(count, np.inf)) for _ in users]
         used = np.zeros(count, dtype=int)
         # Records that are summed over nodes make every parameter point dear.
         dear = isinstance(levels, RouteLevels) and levels.parts[0][2] is not None
@@ -185,10 +185,7 @@ class Quadrature(BaseEngine):
                 used[todo] = nodes.weights.shape[1]
                 solver = Solver(some, part, nodes)
                 found = [solver.uncertainty(user) for user in users]
-                answers = [
-                    Value(_put(a.value, todo, b.value), _put(a.error, todo, b.error))
-                    for a, b in zip(answers, found, strict=True)
-                ]
+                answers = [_better(old, todo, new) for old, new in zip(answers, found, strict=True)]
                 todo = [i for i in todo if any(a.error[i] > tolerance * abs(a.value[i]) for a in answers)]
                 if not todo or not frames.size:
                     break
@@ -285,7 +282,11 @@ def _key(user: Any) -> Any:
     return key
 
 
-def _put(array: Array, places: Any, values: Array) -> Array:
-    fresh = np.array(array, dtype=np.float64)
-    fresh[places] = values
-    return fresh
+def _better(old: Value, places: Sequence[int], new: Value) -> Value:
+    """The old answers with the new ones put in their places, where their error is not larger."""
+    value, error = np.array(old.value), np.array(old.error)
+    with np.errstate(invalid="ignore"):
+        keep = ~(np.asarray(new.error) > error[places])
+    value[places] = np.where(keep, new.value, value[places])
+    error[places] = np.where(keep, new.error, error[places])
+    return Value(value, error)
