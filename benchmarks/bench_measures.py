@@ -67,7 +67,10 @@ def distribution_functions() -> Iterator[Row]:
         ours = best(lambda: cdf_differences(a, b), rounds=3)  # noqa: B023
         part = 100
         loop = (
-            best(lambda: [((a <= z).all(axis=1).mean() - (b <= z).all(axis=1).mean()) for z in a[:part]], rounds=2)  # noqa: B023
+            best(
+                lambda: [((a <= z).all(axis=1).mean() - (b <= z).all(axis=1).mean()) for z in a[:part]],  # noqa: B023
+                rounds=2,
+            )
             * len(a)
             * 2
             / part

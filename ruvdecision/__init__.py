@@ -1,8 +1,8 @@
 """Risk-utility maps for confidential data: intruder and scientist as Bayesian decision makers.
 
-A belief and a mask give a release, the release a posterior of the target, the posterior an estimate and its uncertainty,
-both users' uncertainties a map, the map a choice. The names stand in that order in ``__init__.pyi`` and are imported
-when they are first used.
+A belief and a mask give a release, the release a posterior of the target, the posterior an estimate and its
+uncertainty, both users' uncertainties a map, the map a choice. The names stand in that order in ``__init__.pyi`` and
+are imported when they are first used.
 """
 
 import lazy_loader

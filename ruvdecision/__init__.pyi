@@ -1,4 +1,4 @@
-"""The public names, in the order of the flow. Everything else is found by room: `ruv.masks`, `ruv.measures`, `ruv.plots`, ..."""
+"""The public names, in the order of the flow. Everything else is found by room: `ruv.masks`, `ruv.plots`, ..."""
 
 from . import (
     analyses as analyses,

@@ -184,7 +184,10 @@ class Target(Protocol):
         ...
 
     def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> Any:
-        """Weights on records, their average, a new record and parameters, if the target is affine in them; else None."""
+        """Weights on records, their average, a new record and parameters, if the target is affine in them.
+
+        Else None.
+        """
         ...
 
     def rank(self, n: int) -> int | None:

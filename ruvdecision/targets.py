@@ -1,7 +1,7 @@
 """What a user wants to know: one record, all records, a parameter, a function of them.
 
-A target says what it is, and nobody asks for its type. `BaseTarget` has everything that engines ask; a target of one's own
-derives from it and writes `describe` and `of`, and `rows`, `linear` or `rank` where they hold:
+A target says what it is, and nobody asks for its type. `BaseTarget` has everything that engines ask; a target of one's
+own derives from it and writes `describe` and `of`, and `rows`, `linear` or `rank` where they hold:
 
     class Total(BaseTarget):
         rows = (0, 2, 5)
@@ -247,7 +247,7 @@ class BaseTarget:
 
     @property
     def verbatim(self) -> bool:
-        """Whether the value is an entry of the file, a parameter or the file itself as it stands, so that it may be a label."""
+        """Whether the value is an entry, a parameter or the file itself as it stands, so that it may be a label."""
         return self.term is not None and not self.is_a(Kind.AVERAGE)
 
     def rows_in(self, n: int) -> NDArray[np.int64]:
@@ -450,8 +450,8 @@ class Record(BaseTarget):
 class Records(BaseTarget):
     """All confidential records at once.
 
-    Losses add up over the records. Weights are those of one record's variables, the same for every record, or one for each
-    entry of the file, record by record.
+    Losses add up over the records. Weights are those of one record's variables, the same for every record, or one for
+    each entry of the file, record by record.
     """
 
     def in_files(self, files: Files) -> Array:
@@ -470,8 +470,8 @@ class EachRecord(BaseTarget):
     """Every record by itself, each as if it alone were the target; one number is made of their uncertainties.
 
     Risk falls with U, so the riskiest record is the one with the least U, and the quantile of the risks at level q is
-    that of the U at level 1 - q, whichever decreasing function risk is. The mean is the mean of U. `record_risk` keeps the
-    records apart.
+    that of the U at level 1 - q, whichever decreasing function risk is. The mean is the mean of U. `record_risk` keeps
+    the records apart.
 
     Parameters
     ----------
@@ -627,13 +627,14 @@ class Average(BaseTarget):
 
 @dataclass(frozen=True)
 class Identity(BaseTarget):
-    """Which row of the release is a respondent's, for an intruder who knows some of the respondent's confidential columns.
+    """Which row of the release is a respondent's, for an intruder who knows some of the confidential columns.
 
     The release carries no names and its order tells nothing: before the release every place in the file is equally
-    likely to be the respondent's, whether or not the mask shuffles. The target is that place: the rows of the release in
-    their order, 0, 1, ..., then the places that were not released (`Subsample`); the probability of those together is
-    the probability that the respondent is not in the release. Bayes' rule gives place i the weight p(known | release, i).
-    Under `ZeroOne` 1 - U is the expected chance of a correct match. Winkler (2004), Duncan and Lambert (1989).
+    likely to be the respondent's, whether or not the mask shuffles. The target is that place: the rows of the release
+    in their order, 0, 1, ..., then the places that were not released (`Subsample`); the probability of those together
+    is the probability that the respondent is not in the release. Bayes' rule gives place i the weight p(known |
+    release, i). Under `ZeroOne` 1 - U is the expected chance of a correct match. Winkler (2004), Duncan and Lambert
+    (1989).
 
     Parameters
     ----------

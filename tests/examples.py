@@ -1,4 +1,7 @@
-"""One small instance of every exported class, and how the tests find the classes: shared by the contract and edge tests."""
+"""One small instance of every exported class, and how the tests find the classes.
+
+Shared by the contract and edge tests.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Gaussian conditioning with two hundred digits: every covariance written out, no formula shared with the package.
 
-Floats become decimals exactly. A mask is applied to the covariances step by step, as its definition says, and the targets
-are conditioned on what is left by elimination with the largest pivot first. A flat prior is a prior of variance 1e90.
+Floats become decimals exactly. A mask is applied to the covariances step by step, as its definition says, and the
+targets are conditioned on what is left by elimination with the largest pivot first. A flat prior is a prior of variance
+1e90.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ def prior_covariance(n, spread, doubt):
 
 
 def apply(mask, cross, own, n, k):
-    """What the steps of a mask make of Cov(file, state) and Cov(file); gives back both for the entries still in the file."""
+    """What the steps of a mask make of Cov(file, state) and Cov(file).
+
+    Gives back both for the entries still in the file.
+    """
     alive = np.ones((n, k), dtype=bool)
     for step in mask.parts:
         if isinstance(step, Release):
@@ -99,7 +103,10 @@ def apply(mask, cross, own, n, k):
 
 
 def condition(prior, cross, own):
-    """Cov(state | file), by elimination of the file's entries, the largest first; entries that repeat others add nothing."""
+    """Cov(state | file), by elimination of the file's entries, the largest first.
+
+    Entries that repeat others add nothing.
+    """
     prior, cross, own = prior.copy(), cross.copy(), own.copy()
     size = [own[i, i] for i in range(len(own))]
     left = list(range(len(own)))
@@ -148,8 +155,8 @@ def summed(posterior_covariance, n, k, weights=None):
 def large_file(n, size, spread, doubt, noise, *, averaged, common=0.0):
     """U of the quadratic loss for a file of n records with noise on each, averaged in groups of ``size`` or not.
 
-    The file is put down to the first record, the mean of the others of its group and the mean of all other groups: given
-    the population mean the rest tells nothing more.
+    The file is put down to the first record, the mean of the others of its group and the mean of all other groups:
+    given the population mean the rest tells nothing more.
     """
     spread, noise, common = (
         exactly(np.atleast_2d(spread)),

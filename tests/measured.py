@@ -172,7 +172,10 @@ def required(kind: type, columns: list[Any]) -> dict[str, Any]:
 
 
 def instances(name: str, data: Any) -> list[Callable[[], Any]]:
-    """Makers of the measure in every setting, and with missing values left out; some may refuse to be made for such columns."""
+    """Makers of the measure in every setting, and with missing values left out.
+
+    Some may refuse to be made for such columns.
+    """
     kind, columns = getattr(measures, name), labels(data)
     chosen = [required(kind, columns) | given for given in settings(name, columns)]
     return [lambda given=given: kind(**given) for given in [*chosen, {**chosen[0], "nan_policy": "omit"}]]
@@ -182,7 +185,10 @@ def instances(name: str, data: Any) -> list[Callable[[], Any]]:
 
 
 def noisy(data: Any) -> Any:
-    """Numbers a little off, in their own type where it takes fractions; the first entry like the last in other columns."""
+    """Numbers a little off, in their own type where it takes fractions.
+
+    The first entry like the last in other columns.
+    """
     if isinstance(data, pd.DataFrame):
         out = data.copy()
         for j in range(data.shape[1]):

@@ -1,8 +1,8 @@
 """Records that occur nowhere else, planted in data, and the search for them in whatever comes out.
 
-A secret is looked for in every way in which it may be written: with many digits or few, in scientific form, as bytes of either
-order and width, as text in two encodings, and inside what is packed: archives, compressed streams, base64. Three digits may be
-a coincidence and are not looked for.
+A secret is looked for in every way in which it may be written: with many digits or few, in scientific form, as bytes of
+either order and width, as text in two encodings, and inside what is packed: archives, compressed streams, base64. Three
+digits may be a coincidence and are not looked for.
 """
 
 from __future__ import annotations

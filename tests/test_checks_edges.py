@@ -1,4 +1,7 @@
-"""The validators with every kind of junk: the right value or an `InputError`, and nothing that numpy would have made of it."""
+"""The validators with every kind of junk.
+
+The right value or an `InputError`, and nothing that numpy would have made of it.
+"""
 
 from __future__ import annotations
 

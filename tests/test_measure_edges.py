@@ -79,7 +79,10 @@ def test_a_map_says_what_the_measure_says(name: str) -> None:
 
 @pytest.mark.parametrize("mask", [ruv.Noise(sd=0.1), ruv.Resample(times=2), ruv.Suppress(), ruv.Round(base=1)], ids=str)
 def test_masks_at_the_edge(mask: Any) -> None:
-    """Masks applied by the front door: their numbers are those of releases made by hand with the same seeds, or an error."""
+    """Masks applied by the front door.
+
+    Their numbers are those of releases made by hand with the same seeds, or an error.
+    """
     for edge in EDGES:
         data = files(edge)[0]
         found = attempt(

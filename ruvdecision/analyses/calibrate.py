@@ -40,7 +40,7 @@ __all__ = ["Calibration", "calibrate"]
 Ints = NDArray[np.int64]
 BLOCK = 5
 """Simulations in one piece of work."""
-FEW_DRAWS = {"draws": 500, "tune": 300, "chains": 2}
+FEW_DRAWS, FEW_TUNE = 500, 300
 """A sampled posterior needs few draws here: one rank is taken from it."""
 
 
@@ -118,7 +118,8 @@ def calibrate(
     user = User(belief, target, ZeroOne() if labels else Quadratic())
     chosen = pick(engine, user, [mask], None)
     if isinstance(chosen, Sampling):
-        chosen = replace(chosen, **FEW_DRAWS) if isinstance(engine, str) else chosen
+        if isinstance(engine, str):
+            chosen = replace(chosen, draws=FEW_DRAWS, tune=FEW_TUNE, chains=2)
         if chosen.draws * chosen.chains < draws:
             raise InputError(
                 f"The engine must draw at least draws={draws}", chosen, "Raise its draws=, or rank among fewer"

@@ -270,7 +270,10 @@ class FiniteBelief:
         """One phrase about the belief."""
         if self.likelihood is None:
             return f"one of {len(self.states)} values to be the confidential record"
-        return f"one of {len(self.states)} states {self.name} to have made {self.records} records with {len(self.levels)} outcomes"
+        return (
+            f"one of {len(self.states)} states {self.name} to have made {self.records} records with "
+            f"{len(self.levels)} outcomes"
+        )
 
     def check_target(self, target: BaseTarget) -> None:
         """Raise if the belief has no such target."""

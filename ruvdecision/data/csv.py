@@ -208,7 +208,10 @@ def _opened(file: Path) -> Iterator[IO[str]]:
 
 
 def _check_rows(file: Path, separator: str, long: bool) -> None:
-    """Refuse rows that end too early, as a line that was cut off, which pandas fills up in silence; and ``long`` rows."""
+    """Refuse rows that end too early, as a line that was cut off, which pandas fills up in silence.
+
+    ``long`` rows are refused too.
+    """
     short = []
     with _opened(file) as lines:
         rows = csv.reader(lines, delimiter=separator)

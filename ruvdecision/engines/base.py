@@ -1,7 +1,8 @@
 """The contract of engines: a problem goes in, a plan or a refusal comes out, and `pick` takes the first plan in a list.
 
-An engine derives from `BaseEngine` and writes three methods: `prepare` looks whether it can and gives back what it built on
-the way, or a `Refusal`; `run` solves the problem with that; `posterior` gives the law of the target after one release.
+An engine derives from `BaseEngine` and writes three methods: `prepare` looks whether it can and gives back what it
+built on the way, or a `Refusal`; `run` solves the problem with that; `posterior` gives the law of the target after one
+release.
 """
 
 from __future__ import annotations
@@ -107,8 +108,8 @@ class Plan:
     ) -> list[Solution]:
         """One solution per user for the masks of a piece; all masks if none is named.
 
-        ``tell`` is told the share of the work that is done. With ``interruptible`` an engine that can gives back what is
-        finished when Ctrl-C comes.
+        ``tell`` is told the share of the work that is done. With ``interruptible`` an engine that can gives back what
+        is finished when Ctrl-C comes.
         """
         problem = self.problem if piece is None else self.problem.only(piece)
         return self.engine.run(problem, self.built, tell, interruptible)
@@ -128,9 +129,15 @@ class BaseEngine:
 
     name: ClassVar[str]
     special: ClassVar[bool] = False
-    """Whether it is made for certain users or targets; then it goes before the others, and gives way where they are not."""
+    """Whether it is made for certain users or targets.
+
+    Then it goes before the others, and gives way where they are not.
+    """
     shares: ClassVar[bool] = False
-    """Whether users with one belief are solved together, from the same draws or nodes; what it built must suit them all."""
+    """Whether users with one belief are solved together, from the same draws or nodes.
+
+    What it built must suit them all.
+    """
     always_cut: ClassVar[bool] = False
     """Whether pieces are solved one by one wherever they are solved."""
     planned: ClassVar[bool] = False
@@ -201,7 +208,9 @@ class BaseEngine:
 
 
 def elsewhere(name: str, user: Any, *, row: bool = False) -> Refusal | None:
-    """Why an engine for one target of a Bayesian user refuses this one: another engine is made for him. None if it is not.
+    """Why an engine for one target of a Bayesian user refuses this one: another engine is made for him.
+
+    None if it is not.
 
     ``row`` says that the engine is the one for targets that ask for a row of the release.
     """
@@ -241,17 +250,20 @@ NAMES = {"exact": ORDER[6], "enumeration": ORDER[7], "quadrature": ORDER[8], "sa
 def pick(choice: Any, user: Any, masks: Iterable[Mask], data: Any = None) -> BaseEngine:
     """Return the engine for a user: the one asked for if it can, or with "auto" the first that can.
 
-    The order is exact, enumeration, and for PyMC models quadrature before sampling. An engine that cannot says why and what
-    can. A snooper has no posterior and always gets `FixedRule`, so that snoopers and Bayesian users mix in one map;
-    "exact" then allows closed forms only. The target `Identity` has an engine of its own too, `Identification`, whatever the
-    other user's is. So have `EachRecord`, and users whose belief is not the agency's or who do not know the mask; these
-    use the one asked for inside.
+    The order is exact, enumeration, and for PyMC models quadrature before sampling. An engine that cannot says why and
+    what can. A snooper has no posterior and always gets `FixedRule`, so that snoopers and Bayesian users mix in one
+    map; "exact" then allows closed forms only. The target `Identity` has an engine of its own too, `Identification`,
+    whatever the other user's is. So have `EachRecord`, and users whose belief is not the agency's or who do not know
+    the mask; these use the one asked for inside.
     """
     return plan_for(choice, Problem.of(user, masks, data)).engine
 
 
 def plan_for(choice: Any, problem: Problem) -> Plan:
-    """The plan of the first engine that has one; otherwise an error that says why each of those that come near has none."""
+    """The plan of the first engine that has one.
+
+    Otherwise an error that says why each of those that come near has none.
+    """
     refusals: list[Refusal] = []
     for engine in _candidates(choice):
         found = engine.plan(problem)

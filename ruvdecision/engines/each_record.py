@@ -62,8 +62,9 @@ class Each(NamedTuple):
 class EachRecords(BaseEngine):
     """Uncertainty of each record, made one number as the target `EachRecord` says.
 
-    U of each record is averaged over releases first. The standard error of the mean is the mean of the records' errors, which
-    share their releases; that of the riskiest record or a quantile is the largest among records within four standard errors.
+    U of each record is averaged over releases first. The standard error of the mean is the mean of the records' errors,
+    which share their releases; that of the riskiest record or a quantile is the largest among records within four
+    standard errors.
 
     Parameters
     ----------
@@ -205,7 +206,10 @@ class _Task:
     # -- what is quick ---------------------------------------------------------------------------------
 
     def fast(self) -> Each | None:
-        """All records at once where that is possible: normal posteriors, and the rows of a release taken for the records."""
+        """All records at once where that is possible.
+
+        Normal posteriors, and the rows of a release taken for the records.
+        """
         user = self.user
         if isinstance(user, Snooper):
             return self._snooper() if isinstance(aim_at(user, 0).estimator, Row) and self._own_row else None

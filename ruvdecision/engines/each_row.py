@@ -98,7 +98,7 @@ def drawn_rows(
 
 
 def _release_law(channel: LinearChannel, table: Array) -> tuple[Array, Array, Any]:
-    """Mean ``(n, k)`` and covariance ``(masks or 1, n, k, k)`` of each released row given the records, and what is released."""
+    """Mean ``(n, k)`` and covariance ``(masks or 1, n, k, k)`` of each released row, and what is released."""
     k = channel.columns
     shape, copy, cell = channel.layout.rows()
     lead = np.broadcast_shapes((1,), *(b.r.shape[:1] for b in channel.blocks), *(c.shape[:1] for c in channel.common))

@@ -1,7 +1,7 @@
 """Who solves what: the users of a map, the engine of each, and pieces of work that do not depend on each other.
 
-A piece is some users and some masks. How the work is cut depends on users, masks and engines alone, never on who does it, so
-that a map is the same for any number of workers.
+A piece is some users and some masks. How the work is cut depends on users, masks and engines alone, never on who does
+it, so that a map is the same for any number of workers.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def solve(
     Returns
     -------
     solved, done, kept
-        One `Solved` per role, the positions of the masks that were finished (all of them unless Ctrl-C came), and draws that
-        engines were asked to keep, by user and position.
+        One `Solved` per role, the positions of the masks that were finished (all of them unless Ctrl-C came), and draws
+        that engines were asked to keep, by user and position.
     """
     leaves = [leaf for role in roles for leaf in role.leaves]
     problem = Problem((), masks, data, replicates, seed)

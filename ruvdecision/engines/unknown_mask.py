@@ -1,4 +1,6 @@
-"""A normal belief and a mask whose numbers are not published: the posterior is a mixture over what the mask may have been.
+"""A normal belief and a mask whose numbers are not published.
+
+The posterior is a mixture over what the mask may have been.
 
 The weight of each candidate is its prior times the density of the release under it (`normal.evidence`).
 """

@@ -1,8 +1,8 @@
 """The engine for users who are wrong or in the dark: they decide by what they believe, and pay by what is so.
 
-A user with ``truth=`` has another belief than the agency; one with ``knows_mask=False`` does not know the mask's numbers.
-U is the loss of the user's estimate, averaged over releases and over the posterior of somebody with the agency's belief
-who knows the mask. It is never below that one's own U.
+A user with ``truth=`` has another belief than the agency; one with ``knows_mask=False`` does not know the mask's
+numbers. U is the loss of the user's estimate, averaged over releases and over the posterior of somebody with the
+agency's belief who knows the mask. It is never below that one's own U.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ SAMPLED = 8
 class Misjudged(BaseEngine):
     """Expected loss of a user whose belief is not the agency's, or who does not know the mask.
 
-    Exact for normal beliefs, linear-Gaussian masks that are known, and losses of the error alone: the user's estimate is
-    affine in the release, so that its error is normal under the agency's belief, with a cost that does not grow with the
-    number of records. A sum over all releases for finite beliefs, an integral for one number with noise. Otherwise
-    an average over releases (100 unless ``replicates`` says otherwise) of the expected loss under the agency's posterior,
-    with the error of that average. With data the releases are those of the data.
+    Exact for normal beliefs, linear-Gaussian masks that are known, and losses of the error alone: the user's estimate
+    is affine in the release, so that its error is normal under the agency's belief, with a cost that does not grow with
+    the number of records. A sum over all releases for finite beliefs, an integral for one number with noise. Otherwise
+    an average over releases (100 unless ``replicates`` says otherwise) of the expected loss under the agency's
+    posterior, with the error of that average. With data the releases are those of the data.
 
     Parameters
     ----------
@@ -134,7 +134,10 @@ class Misjudged(BaseEngine):
         return [Solution(value, error, before, names[0] if len(set(names)) == 1 else names, {"felt": felt})]
 
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
-        """The user's own posterior after one release; where the mask is not known, a mixture over what it may have been."""
+        """The user's own posterior after one release.
+
+        Where the mask is not known, a mixture over what it may have been.
+        """
         own, _ = parties(user)
         if own.knows_mask:
             return self._inner(own, [mask], None).posterior(own, mask, release)
@@ -171,7 +174,10 @@ class Misjudged(BaseEngine):
     # -- normal beliefs in closed form ---------------------------------------------------------------
 
     def _closed(self, own: User, agency: User, mask: Mask, numbers: Array) -> tuple[Value, Value] | None:
-        """Expected loss for a family of masks, and the loss that the user expects; None if it depends on the release."""
+        """Expected loss for a family of masks, and the loss that the user expects.
+
+        None if it depends on the release.
+        """
         loss, target, count = own.loss, own.target, len(numbers)
         if own.actions is not None or not loss.location_free or target.ranked:
             return None
@@ -187,7 +193,8 @@ class Misjudged(BaseEngine):
             found = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in mine.channel.layout.classes()]
             if any(f is None for _, f in found):
                 return None
-            return tuple(_times(_summed([(w, f[j]) for w, f in found if f is not None], count), mine.n) for j in (0, 1))  # type: ignore[return-value]
+            cost, believed = (_summed([(w, f[j]) for w, f in found if f is not None], count) for j in (0, 1))
+            return _times(cost, mine.n), _times(believed, mine.n)
         linear = form_of(own.belief, target)
         if linear is None:
             return None
@@ -202,7 +209,8 @@ class Misjudged(BaseEngine):
             return None if one is None else (_out(one[0], count), _out(one[1], count))
         kinds = mine.channel.layout.places(form.terms[0].row % mine.n)
         both = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in kinds]
-        return tuple(_summed([(w, f[j]) for w, f in both if f is not None], count) for j in (0, 1))  # type: ignore[return-value]
+        cost, believed = (_summed([(w, f[j]) for w, f in both if f is not None], count) for j in (0, 1))
+        return cost, believed
 
     def _joint(
         self, own: User, mine: Conditioned, theirs: Conditioned, place: str, count: int
@@ -241,7 +249,7 @@ class Misjudged(BaseEngine):
     def _cost(
         self, own: User, believed: Array, bias: Array, covariance: Array, form: LinearForm
     ) -> tuple[Value, Value]:
-        """Loss of the estimate from a posterior with covariance ``believed`` when target less mean is N(bias, covariance)."""
+        """Loss of the estimate from a posterior with covariance ``believed`` when the error is N(bias, covariance)."""
         loss = own.loss
         felt = loss.uncertainty(gaussian_of(believed, form))
         lead = np.broadcast_shapes(believed.shape[:1], bias.shape[:1], covariance.shape[:1])
@@ -249,7 +257,8 @@ class Misjudged(BaseEngine):
         bias = np.broadcast_to(bias, lead + bias.shape[1:])
         endless = np.asarray(~np.isfinite(np.diagonal(believed + covariance, axis1=-2, axis2=-1)).all(axis=-1))
         if endless.any():
-            # Nothing is known about where the target lies, by the user or the agency: one estimate is as good as another.
+            # Nothing is known about where the target lies, by the user or the agency: one estimate is as good as
+            # another.
             worst = loss.uncertainty(gaussian_of(np.where(np.isfinite(believed), covariance, believed), form))
             value, error = np.array(_out(worst, len(endless)).value), np.zeros(len(endless))
             if not endless.all():

@@ -121,7 +121,10 @@ def rank_columns(who: str, part: pd.DataFrame) -> list[RankedColumn]:
 
 def refuse_missing(who: str, part: pd.DataFrame) -> None:
     """Raise an error that names the columns with missing or infinite values."""
-    infinite = lambda c: kind_of(c) == "number" and np.isinf(c.to_numpy(dtype=np.float64, na_value=0.0)).any()  # noqa: E731
+
+    def infinite(c: pd.Series) -> bool:
+        return kind_of(c) == "number" and bool(np.isinf(c.to_numpy(dtype=np.float64, na_value=0.0)).any())
+
     named = [c for c in part.columns if part[c].isna().any() or infinite(part[c])]
     if named:
         raise InputError(

@@ -13,24 +13,19 @@ __all__ = ["method_notes", "references"]
 
 PAPERS = {
     "TF": "M. Trottini and S. E. Fienberg (2002). Modelling user uncertainty for disclosure risk and data utility. "
-    "International "
-    "Journal of Uncertainty, Fuzziness and Knowledge-Based Systems 10(5), 511–527.",
+    "International Journal of Uncertainty, Fuzziness and Knowledge-Based Systems 10(5), 511–527.",
     "DKS": "G. T. Duncan, S. A. Keller-McNulty and S. L. Stokes (2001). Disclosure risk vs. data utility: the R-U "
-    "confidentiality "
-    "map. Technical report, National Institute of Statistical Sciences.",
+    "confidentiality map. Technical report, National Institute of Statistical Sciences.",
     "K6": "A. F. Karr, C. N. Kohnen, A. Oganian, J. P. Reiter and A. P. Sanil (2006). A framework for evaluating the "
     "utility of data "
     "altered to protect confidentiality. Technical report 153, National Institute of Statistical Sciences.",
     "KORW": "A. F. Karr, A. Oganian, J. P. Reiter and M.-J. Woo. New measures of data utility.",
     "W": "W. E. Winkler (2004). Masking and re-identification methods for public-use microdata: overview and research "
-    "problems. "
-    "Research Report Series (Statistics 2004-06), U.S. Bureau of the Census.",
+    "problems. Research Report Series (Statistics 2004-06), U.S. Bureau of the Census.",
     "V21": "A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Bürkner (2021). Rank-normalization, folding, and "
-    "localization: an "
-    "improved R-hat for assessing convergence of MCMC. Bayesian Analysis 16(2), 667–718.",
+    "localization: an improved R-hat for assessing convergence of MCMC. Bayesian Analysis 16(2), 667–718.",
     "V24": "A. Vehtari, D. Simpson, A. Gelman, Y. Yao and J. Gabry (2024). Pareto smoothed importance sampling. "
-    "Journal of Machine "
-    "Learning Research 25(72), 1–58.",
+    "Journal of Machine Learning Research 25(72), 1–58.",
 }
 
 

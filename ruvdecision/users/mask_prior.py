@@ -30,13 +30,13 @@ class MaskPrior:
     """A prior on the mask that made a release.
 
     The technique is known and the size of its noise is not: a candidate is the same chain with another variance in its
-    `Noise`. The variance meant is the average over columns and records; the shape of a covariance, a share, or of sizes that
-    differ between records is known. Each `Noise` of a chain has a variance of its own with this prior. A mask without
-    noise has no number to hide. A list of masks is taken as it is, whatever was released.
+    `Noise`. The variance meant is the average over columns and records; the shape of a covariance, a share, or of sizes
+    that differ between records is known. Each `Noise` of a chain has a variance of its own with this prior. A mask
+    without noise has no number to hide. A list of masks is taken as it is, whatever was released.
 
-    Without arguments the variance is log-uniform between 1/1000 and 10 times the variance of a record: the range depends on
-    the user's belief and never on the mask that was used, which would tell the secret. The grid is fine enough for
-    what a file of n records can tell: steps of half the relative posterior standard deviation sqrt(2 / n).
+    Without arguments the variance is log-uniform between 1/1000 and 10 times the variance of a record: the range
+    depends on the user's belief and never on the mask that was used, which would tell the secret. The grid is fine
+    enough for what a file of n records can tell: steps of half the relative posterior standard deviation sqrt(2 / n).
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class MaskPrior:
 
     @classmethod
     def from_law(cls, law: Any, points: int = 101) -> MaskPrior:
-        """A prior on the variance from a frozen scipy distribution, by equally likely points (the midpoints of its quantiles).
+        """A prior on the variance from a frozen scipy distribution, by equally likely points (midpoint quantiles).
 
         >>> import scipy.stats
         >>> MaskPrior.from_law(scipy.stats.gamma(2.0), points=3).variances[1].__round__(3)

@@ -41,10 +41,10 @@ UNITS = {
 class Panel:
     """Several users that stand where one user stands.
 
-    A map keeps the curve of every member and makes one of them. For intruders the default is the worst case for the agency:
-    the least U of any member, since risk falls with U (Duncan et al. 2001: protect against the worst of many
-    snoopers). For scientists it is the weighted mean of U. Where ``combine="worst"`` is asked for scientists,
-    the worst is the largest U: the one whom the release serves least.
+    A map keeps the curve of every member and makes one of them. For intruders the default is the worst case for the
+    agency: the least U of any member, since risk falls with U (Duncan et al. 2001: protect against the worst of many
+    snoopers). For scientists it is the weighted mean of U. Where ``combine="worst"`` is asked for scientists, the worst
+    is the largest U: the one whom the release serves least.
 
     Parameters
     ----------
@@ -53,21 +53,21 @@ class Panel:
     weights : array, optional
         Weights of the mean, equal if not given; they are divided by their sum.
     combine : "worst", "mean" or callable, optional
-        How one U is made of the members'. A callable gets an array ``(members, releases)`` and gives back one U per release; it
-        should not fall when a member's U grows. Without it: the mean where weights are given, otherwise the worst for intruders and
-        the mean for scientists.
+        How one U is made of the members'. A callable gets an array ``(members, releases)`` and gives back one U per
+        release; it should not fall when a member's U grows. Without it: the mean where weights are given, otherwise the
+        worst for intruders and the mean for scientists.
     name : str, optional
         A name for tables and plots.
     unit : "before" or array, optional
-        What each member's U is divided by first. ``"before"`` is the member's own U before any release, so that U becomes the
-        share that is still unknown; an array holds one number per member. Losses in different units (a squared error
-        beside a probability) cannot be compared and are refused without it.
+        What each member's U is divided by first. ``"before"`` is the member's own U before any release, so that U
+        becomes the share that is still unknown; an array holds one number per member. Losses in different units (a
+        squared error beside a probability) cannot be compared and are refused without it.
     names : list of str, optional
         Names of the members; otherwise their own names, or what tells them apart.
 
-    The standard error of the mean is the weighted sum of the members' errors: they share random numbers, so they are taken as
-    fully dependent, which is never too small. That of the worst case is the largest among members within four standard
-    errors of the worst. The least of several noisy U is a little too small on average, which overstates risk.
+    The standard error of the mean is the weighted sum of the members' errors: they share random numbers, so they are
+    taken as fully dependent, which is never too small. That of the worst case is the largest among members within four
+    standard errors of the worst. The least of several noisy U is a little too small on average, which overstates risk.
 
     Examples
     --------
@@ -147,7 +147,9 @@ class Panel:
 
     @classmethod
     def over(cls, *, belief: Any, target: Any, loss: Any, estimates: Any = "free", **options: Any) -> Panel:
-        """Every combination of beliefs, targets and losses; each is one thing or a list of them. ``options`` are the panel's.
+        """Every combination of beliefs, targets and losses; each is one thing or a list of them.
+
+        ``options`` are the panel's.
 
         >>> from ruvdecision.beliefs import NormalBelief
         >>> from ruvdecision.targets import Record
@@ -173,7 +175,9 @@ class Panel:
 
     @classmethod
     def vary(cls, user: Any, *, options: dict[str, Any] | None = None, **fields: Any) -> Panel:
-        """A class of users: ``user`` with every combination of the listed values of fields of the belief or of the user.
+        """A class of users.
+
+        ``user`` with every combination of the listed values of fields of the belief or of the user.
 
         ``Panel.vary(user, prior_variance=[1, 5, 25])`` is a belief with a range of a hyperparameter, and
         ``Panel.vary(user, loss=[...], target=[...])`` a set of losses and targets. ``options`` are the panel's

@@ -30,11 +30,17 @@ class Rule:
     """Base of all rules."""
 
     def of(self, values: Array) -> Array:
-        """Estimates from released values ``(..., n, k)``, shape ``(..., k)``; NaN where nothing was released for them."""
+        """Estimates from released values ``(..., n, k)``, shape ``(..., k)``.
+
+        NaN where nothing was released for them.
+        """
         raise NotImplementedError
 
     def weights(self, present: NDArray[np.bool_]) -> Array | None:
-        """Weight of every released entry ``(n, k)`` if the rule is linear, else None; ``present`` says what is released."""
+        """Weight of every released entry ``(n, k)`` if the rule is linear, else None.
+
+        ``present`` says what is released.
+        """
         return None
 
     def constant(self) -> float:

@@ -72,7 +72,8 @@ class User:
     mask_prior: Any = None
 
     if TYPE_CHECKING:
-        # What may be given. The fields stay open: engines ask a belief, target or loss for more than every one must have.
+        # What may be given. The fields stay open: engines ask a belief, target or loss for more than every one must
+        # have.
         def __init__(
             self,
             belief: Belief,
@@ -142,7 +143,10 @@ class User:
 
     @property
     def plain(self) -> bool:
-        """Whether the user is right about everything but what he is after: no ``truth`` of another, and the mask is known."""
+        """Whether the user is right about everything but what he is after.
+
+        No ``truth`` of another, and the mask is known.
+        """
         return self.truth is None and self.knows_mask
 
     @property
@@ -187,8 +191,8 @@ class Snooper:
     ----------
     estimator : name, rule, target or callable
         ``"mean"``, ``"median"``, ``"max"``, ``"min"``, ``"row"`` (the row of the target's record: index knowledge),
-        `Row(j)`, `Linear(weights)`, or any ``callable(release)`` that gives a number or a vector. A target stands for the
-        same function of the release: ``Percentile(0.99)`` takes Y of rank ceil(n p) (position knowledge).
+        `Row(j)`, `Linear(weights)`, or any ``callable(release)`` that gives a number or a vector. A target stands for
+        the same function of the release: ``Percentile(0.99)`` takes Y of rank ceil(n p) (position knowledge).
     target : Target
         What the snooper wants. With data it must be a function of the records, with one exception: the released mean
         for ``Parameter("mu")`` under squared error is valued by eqs 13 and 14, s^2/n plus the squared bias of the
@@ -238,7 +242,10 @@ class Snooper:
             if self.target.is_a(Kind.RECORD):
                 rule = Row(self.target.terms[0].row)
             elif not self.target.asks_each and not self.target.ranked:
-                do = "Use it with Record(j), Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank), or give the row: Row(3)"
+                do = (
+                    "Use it with Record(j), Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank), or give the "
+                    "row: Row(3)"
+                )
                 raise InputError(
                     '"row" is the row of the target\'s record, and this target is not one record', self.target, do
                 )

@@ -51,7 +51,8 @@ def test_random_garblings_are_found(seed):
 def prefers_other(first, second, missing, rng):
     """A user (prior and gains) to whom the second channel is worth more than the first, found by search over decision problems.
 
-    By Blackwell's theorem there is one; the acts are the outputs of the second channel, and the gains are the dual of the garbling.
+    By Blackwell's theorem there is one; the acts are the outputs of the second channel, and the gains are the dual of
+    the garbling.
     """
     from scipy.optimize import linprog
 
@@ -95,7 +96,10 @@ def test_where_it_does_not_refine_a_user_prefers_the_other(seed):
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10**6))
 def test_linear_channels(seed):
-    """Build b from a by a linear map and further noise: it must be refined. Without the extra noise and the other way round: never."""
+    """Build b from a by a linear map and further noise: it must be refined.
+
+    Without the extra noise and the other way round: never.
+    """
     rng = np.random.default_rng(seed)
     k, n = int(rng.integers(1, 4)), int(rng.integers(1, 4))
     root, more = rng.normal(size=(k, k)), rng.normal(size=(k, k))

@@ -1,4 +1,7 @@
-"""How a release is observed: every mask's likelihood against its integral, its own releases, quadrature and PyTensor."""
+"""How a release is observed.
+
+Every mask's likelihood against its integral, its own releases, quadrature and PyTensor.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +151,10 @@ IDS = [f"{i}-{c.mask}" for i, c in enumerate(CASES)]
 
 
 def law_at(case: Case, x: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Places y, whether each is a point mass, and the probability that each stands for; a release with one row per place."""
+    """Places y, whether each is a point mass, and the probability that each stands for.
+
+    A release with one row per place.
+    """
     node, weight = np.polynomial.legendre.leggauss(24)
     cuts = np.unique(np.array([*case.cuts, *(c for c in (x,) if case.cuts and min(case.cuts) < c < max(case.cuts))]))
     pieces = np.concatenate([np.linspace(a, b, 9) for a, b in itertools.pairwise(cuts)]) if len(cuts) else np.empty(0)

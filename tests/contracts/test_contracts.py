@@ -186,7 +186,10 @@ def test_pick_gives_way_where_an_engine_is_not_made_for_the_user():
 
 @pytest.mark.parametrize("name", measure_names())
 def test_measure(name):
-    """A name, a role and a direction; the original itself never does worse than an altered file; inputs stay as they were."""
+    """A name, a role and a direction; the original itself never does worse than an altered file.
+
+    Inputs stay as they were.
+    """
     measure = getattr(measures, name)(**MEASURES.get(name, {}))
     assert isinstance(measure, protocols.Measure) and measure.name and measure.role in ("risk", "utility")
     assert measure.direction in ("higher", "lower")

@@ -113,7 +113,8 @@ def test_a_study_runs_without_asserts_and_docstrings(tmp_path: Path) -> None:
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"map.nc", "map.csv", "map.png", "report.html"}
 
 
-# Everything that draws, sorts or groups: masks of several kinds on names and numbers, users by simulation, panels, a report.
+# Everything that draws, sorts or groups: masks of several kinds on names and numbers, users by simulation, panels, a
+# report.
 SEEDED = """
 import hashlib, sys, tempfile
 from pathlib import Path

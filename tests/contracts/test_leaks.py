@@ -1,7 +1,9 @@
-"""No confidential record leaves by our hand: secrets are planted in data and everything that comes out is searched for them.
+"""No confidential record leaves by our hand.
 
-Every public route that takes data is run here; errors are searched in test_leaks_errors, the page in test_leaks_page, workers
-and what a run leaves behind in test_leaks_workers. SECURITY.md says what is promised and what is not.
+Secrets are planted in data and everything that comes out is searched for them.
+
+Every public route that takes data is run here; errors are searched in test_leaks_errors, the page in test_leaks_page,
+workers and what a run leaves behind in test_leaks_workers. SECURITY.md says what is promised and what is not.
 """
 
 from __future__ import annotations
@@ -97,7 +99,10 @@ def every_measure(names: list[str]) -> RUMap:
 
 
 def every_mask() -> RUMap:
-    """All masks of records: what they find in the data (thresholds, groups, shares) must not get into labels and parameters."""
+    """All masks of records.
+
+    What they find in the data (thresholds, groups, shares) must not get into labels and parameters.
+    """
     others = {"Stochastic", "LocalSuppress", "SuppressCells", "Mechanism", "Combine", "Suppress", "Recode", "Subsample"}
     numeric = [m for n, m in MASKS.items() if n not in others]
     found = [
@@ -399,7 +404,10 @@ def test_reading_a_map_or_a_checkpoint_runs_no_code(tmp_path: Path, monkeypatch:
 
 
 def test_a_seed_is_a_key() -> None:
-    """SECURITY.md warns of it: with the seed that stands in a map, the noise of a release can be drawn again and taken off."""
+    """SECURITY.md warns of it.
+
+    With the seed that stands in a map, the noise of a release can be drawn again and taken off.
+    """
     mask, seed = ruv.Noise(sd=9000.0), int(modelled(masks=GRID[1:2]).attrs["seed"])
     released = mask.release(numbers(), seed)
     np.testing.assert_allclose(released - mask.release(np.zeros(5), seed), numbers(), rtol=1e-12)

@@ -1,7 +1,8 @@
 """No error tells a record: data that must be refused, full of secrets, for everything that takes data.
 
-Masks and measures come from the lists that the contract tests keep, so a newcomer is tried here on arrival. What is raised may
-be of any kind in this file (other tests ask for a `RuvError`): here it is searched, with its causes, notes and warnings.
+Masks and measures come from the lists that the contract tests keep, so a newcomer is tried here on arrival. What is
+raised may be of any kind in this file (other tests ask for a `RuvError`): here it is searched, with its causes, notes
+and warnings.
 """
 
 from __future__ import annotations

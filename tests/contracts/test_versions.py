@@ -24,7 +24,10 @@ WITH_ANOTHER = {"arviz_stats"}
 
 
 def requirements() -> list[Requirement]:
-    """All that is needed to use and to develop the package; the peers of the benchmarks are compared with, not needed."""
+    """All that is needed to use and to develop the package.
+
+    The peers of the benchmarks are compared with, not needed.
+    """
     extras = [lines for extra, lines in PROJECT["optional-dependencies"].items() if extra != "bench"]
     lines = [*PROJECT["dependencies"], *(line for lines in extras for line in lines)]
     return [r for r in map(Requirement, lines) if r.name != PROJECT["name"]]

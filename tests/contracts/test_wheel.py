@@ -1,7 +1,7 @@
 """The wheel and the source archive: what they hold, and that the installed package works away from the source tree.
 
-The environment is empty but for the wheel; the libraries are lent to it by the environment that runs the tests, which saves minutes.
-`.ci/run` installs the wheel with everything that it asks for into an environment with nothing in it.
+The environment is empty but for the wheel; the libraries are lent to it by the environment that runs the tests, which
+saves minutes. `.ci/run` installs the wheel with everything that it asks for into an environment with nothing in it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def place(archives: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory)
     bin_folder = folder / ("Scripts" if os.name == "nt" else "bin")
     python = bin_folder / "python"
     (own,) = folder.glob("lib/python3.*/site-packages")
-    # A path named in a .pth file is searched, but its own .pth files are not read: the editable install stays out of sight.
+    # A path named in a .pth file is searched, but its own .pth files are not read: the editable install stays out of
+    # sight.
     (own / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     install = [
         sys.executable,

@@ -1,4 +1,7 @@
-"""Files from elsewhere and files that were hurt: a right answer, or one clear line; never a wrong number, and nothing written over."""
+"""Files from elsewhere and files that were hurt: a right answer, or one clear line.
+
+Never a wrong number, and nothing written over.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +149,10 @@ def test_csv_as_others_write_it(name: str, packed: str, tmp_path: Path) -> None:
     st.data(),
 )
 def test_what_is_written_is_read(names: list[str], rows: int, separator: str, mark: bool, data: Any) -> None:
-    """Names and numbers come back whatever the separator, or the file is refused; the names of two columns are never mixed up."""
+    """Names and numbers come back whatever the separator, or the file is refused.
+
+    The names of two columns are never mixed up.
+    """
     table = pd.DataFrame({n: data.draw(st.lists(st.floats(-1e9, 1e9), min_size=rows, max_size=rows)) for n in names})
     path = Path("written.csv")
     path.write_bytes(b"\xef\xbb\xbf" * mark + table.to_csv(index=False, sep=separator, lineterminator="\n").encode())
@@ -277,7 +283,10 @@ print(refused)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_hurt_files_are_read_or_refused(kind: str) -> None:
-    """In a process of its own: the libraries that read them are not ours. These kinds have no checksum, so some hurt goes unseen."""
+    """In a process of its own: the libraries that read them are not ours.
+
+    These kinds have no checksum, so some hurt goes unseen.
+    """
     Path(f"hurt.{kind}").write_bytes(whole(kind))
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", HURT, f"hurt.{kind}", "100"]
@@ -380,7 +389,10 @@ print("refused", refused)
 
 @pytest.mark.slow
 def test_maps_without_a_checksum_do_not_end_in_a_traceback() -> None:
-    """As written by format 1. The HDF5 library itself may fall over a hurt file; then the next process goes on after it."""
+    """As written by format 1.
+
+    The HDF5 library itself may fall over a hurt file; then the next process goes on after it.
+    """
     Path("map.nc").write_bytes(as_bytes(rumap()))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
     start, end, refused, falls = 0, 300, 0, 0

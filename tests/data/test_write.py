@@ -255,7 +255,10 @@ def test_the_key_is_made_once_and_is_private(tmp_path: Path, monkeypatch: pytest
 
 
 def test_unfinished_files_are_known_by_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is killed leaves at most such files: here it is killed at the moment the file is to get its name."""
+    """A process that is killed leaves at most such files.
+
+    Here it is killed at the moment the file is to get its name.
+    """
     script = "import os, sys, signal; from ruvdecision.data.write import write_files\n"
     script += "os.link = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\nwrite_files({sys.argv[1]: b'x'})"
     subprocess.run(

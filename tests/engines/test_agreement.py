@@ -1,8 +1,8 @@
 """Every engine that takes a case gives the same answer, and "auto" gives it too.
 
 A case is one question asked in several ways: users and masks that must come to the same uncertainty. Each way goes to
-"auto" and to every engine that does not refuse it, and all answers are compared in pairs. Answers without an error agree to
-1e-9, the others within five of their errors.
+"auto" and to every engine that does not refuse it, and all answers are compared in pairs. Answers without an error
+agree to 1e-9, the others within five of their errors.
 """
 
 from __future__ import annotations
@@ -399,7 +399,10 @@ def coins(n: int) -> Any:
 
 
 def beta_coins(records: int) -> ruv.FiniteBelief:
-    """The same coins with finitely many chances: Gauss and Jacobi's nodes have the moments of Beta(2, 3) up to the 39th."""
+    """The same coins with finitely many chances.
+
+    Gauss and Jacobi's nodes have the moments of Beta(2, 3) up to the 39th.
+    """
     x, w = special.roots_jacobi(20, 2.0, 1.0)
     chances = (1 + x) / 2
     return ruv.FiniteBelief(
@@ -472,13 +475,13 @@ def test_engines_agree(name: str, record_property: Any) -> None:
 
 
 def test_every_engine_stands_beside_another_one() -> None:
-    """Somewhere, in one way of a case or across its ways; that for whole files takes no mask that another takes."""
+    """Somewhere, in one way of a case or across its ways."""
     quick = [
         case for case in CASES.values() if not any(isinstance(user.belief, ruv.PyMCBelief) for user, _ in case.ways)
     ]
     beside = {name for case in CASES.values() if len(case.engines) > 1 for name in case.engines}
     beside |= {name for case in quick if len(case.ways) > 1 for way in case.ways for name in taking(way, case.data)}
-    assert beside == set(ENGINES) - {"whole file"}
+    assert beside == set(ENGINES)
 
 
 # -- one release ---------------------------------------------------------------------------------------------

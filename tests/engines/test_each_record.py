@@ -76,7 +76,10 @@ def test_normal_records(mask: Any, belief: Any) -> None:
     "mask", [Noise(variance=SIZES), Subsample(size=3) | Noise(variance=0.5), Shuffle() | Noise(variance=0.5)], ids=str
 )
 def test_losses_that_look_at_the_data(mask: Any) -> None:
-    """A list of estimates makes U depend on where the record lies: all records share the releases that each would see alone."""
+    """A list of estimates makes U depend on where the record lies.
+
+    All records share the releases that each would see alone.
+    """
     user = User(BELIEF, EachRecord(), Quadratic(), estimates=np.linspace(-4.0, 8.0, 7))
     options: dict[str, Any] = {"data": DATA, "replicates": 8, "seed": root(3)}
     each = every_record(user, [mask], **options)

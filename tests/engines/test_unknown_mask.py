@@ -106,7 +106,10 @@ def test_density_under_a_flat_prior_is_the_limit_of_proper_ones() -> None:
 
 
 def test_releases_in_smaller_spaces() -> None:
-    """A release whose rows are equal was averaged: masks that do not average are out of the question, and the other way round."""
+    """A release whose rows are equal was averaged.
+
+    Masks that do not average are out of the question, and the other way round.
+    """
     belief = NormalBelief(records=4, variance=2.0, prior_variance=5.0)
     masks = [
         Noise(variance=1.0),
@@ -285,7 +288,10 @@ def test_expected_loss_against_direct_simulation() -> None:
 
 
 def test_felt_and_paid_agree_on_average_over_the_prior() -> None:
-    """Over the masks that the user thinks possible, with his weights, he pays what he expects to pay. Exact for finite beliefs."""
+    """Over the masks that the user thinks possible, with his weights, he pays what he expects to pay.
+
+    Exact for finite beliefs.
+    """
     belief = FiniteBelief(
         [0.2, 0.8], likelihood=[[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]], outcomes=[0.0, 1.0, 2.0], records=3
     )

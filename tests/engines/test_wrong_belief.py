@@ -428,7 +428,10 @@ def test_outcomes_that_only_one_side_knows() -> None:
 
 
 def test_a_normal_user_in_a_finite_world() -> None:
-    """Beliefs of different kinds: a user who thinks that coin tosses are normal, judged by one who knows that they are not."""
+    """Beliefs of different kinds.
+
+    A user who thinks that coin tosses are normal, judged by one who knows that they are not.
+    """
     right = FiniteBelief([0.2, 0.8], likelihood=[[0.8, 0.2], [0.2, 0.8]], outcomes=[0.0, 1.0], records=3)
     own = NormalBelief(records=3, variance=0.25, prior_mean=0.5, prior_variance=0.1)
     wrong = solve(User(own, Record(0), Quadratic(), truth=right), Noise(sd=0.5), seed=root(4), replicates=60)
@@ -439,7 +442,10 @@ def test_a_normal_user_in_a_finite_world() -> None:
 
 
 def test_tables() -> None:
-    """Counts behind suppressed cells, averaged over drawn tables; the plain user exactly where the beliefs are the same."""
+    """Counts behind suppressed cells, averaged over drawn tables.
+
+    The plain user exactly where the beliefs are the same.
+    """
     even, uneven = TableBelief((2, 2), total=8), TableBelief((2, 2), total=8, weights=[[3.0, 1.0], [1.0, 1.0]])
     mask = SuppressCells(cells=[(0, 0), (0, 1), (1, 0), (1, 1)])
     agency = solve(User(uneven, Cell((0, 0)), Quadratic()), mask).uncertainty[0]

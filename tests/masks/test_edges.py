@@ -101,7 +101,10 @@ MOVES = {"Shuffle", "Swap", "Subsample", "Chain"}
 
 
 def missing_only_where_it_says(mask: masks.Mask, before: pd.DataFrame, after: pd.DataFrame, edge: str) -> None:
-    """Missing and infinite entries come from the input, or from suppression; they stay in their rows unless rows move."""
+    """Missing and infinite entries come from the input, or from suppression.
+
+    They stay in their rows unless rows move.
+    """
     known = [type(s).__name__ for s in mask.parts]
     infinite = any(isinstance(s, masks.Noise) and (s.variance == np.inf or callable(s.sd)) for s in mask.parts)
     for old, new in ((before.isna(), after.isna()), (infinities(before), infinities(after))):
@@ -141,7 +144,10 @@ NULLABLE = {"i": "Int64", "u": "UInt64", "b": "boolean"}
 
 
 def of_the_right_type(mask: masks.Mask, before: pd.DataFrame, after: pd.DataFrame, edge: str) -> None:
-    """The rule of types: floating types stay, whole numbers become double precision where values become real, the rest stays."""
+    """The rule of types.
+
+    Floating types stay, whole numbers become double precision where values become real, the rest stays.
+    """
     name = type(mask).__name__
     for old, new in zip(before.dtypes, after.dtypes, strict=True):
         whole = pd.api.types.is_integer_dtype(old) or pd.api.types.is_bool_dtype(old)

@@ -1,4 +1,7 @@
-"""What a review of the masks found: types that were lost, numbers that wrapped round, last digits that hung on the threads."""
+"""What a review of the masks found.
+
+Types that were lost, numbers that wrapped round, last digits that hung on the threads.
+"""
 
 from __future__ import annotations
 

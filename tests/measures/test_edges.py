@@ -52,7 +52,10 @@ def check(name: str, measure: Any, value: Any) -> None:
 
 
 def tries(name: str, edge: str, whole: bool) -> Iterator[tuple[Any, str]]:
-    """Settings and releases to try; by turns, so that over all edges each meets each. ``whole`` has every setting on every edge."""
+    """Settings and releases to try; by turns, so that over all edges each meets each.
+
+    ``whole`` has every setting on every edge.
+    """
     turn, made, kinds = DATA.index(edge), instances(name, cases(edge)[0]), list(RELEASES)
     if whole:
         for i, make in enumerate(made):

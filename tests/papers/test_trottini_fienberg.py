@@ -201,9 +201,9 @@ def test_reference_number(entry):
 def test_sorted_groups_against_product_moments(groups):
     """E U_I of sorted groups (known group) is 0.63838287 for two groups and 0.14091773 for five.
 
-    The reference file and FORMULAS have 0.63843303 and 0.14102237. Given the group, the estimate is the group's mean, so U
-    is the mean square within the group. Here that comes from the product moments of order statistics by two-dimensional
-    quadrature, which shares nothing with the package's way.
+    The reference file and FORMULAS have 0.63843303 and 0.14102237. Given the group, the estimate is the group's mean,
+    so U is the mean square within the group. Here that comes from the product moments of order statistics by
+    two-dimensional quadrature, which shares nothing with the package's way.
     """
     n, top = 10, 8.5
     size = n // groups

@@ -1,4 +1,7 @@
-"""What is sent to workers holds the records, by need; nothing else about workers does, and a run leaves nothing behind."""
+"""What is sent to workers holds the records, by need.
+
+Nothing else about workers does, and a run leaves nothing behind.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Cases that a careful reader tried and that once went wrong. Every reference is worked out here, by hand or by enumeration."""
+"""Cases that a careful reader tried and that once went wrong.
+
+Every reference is worked out here, by hand or by enumeration.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,10 @@ def test_ranks_in_a_large_sample():
 
 
 def test_a_difference_is_known_where_the_level_is_not():
-    """Under a flat prior two unreleased records differ by N(0, 2 s2), whatever their level; so does a record from mu."""
+    """Under a flat prior two unreleased records differ by N(0, 2 s2), whatever their level.
+
+    So does a record from mu.
+    """
     belief = ruv.NormalBelief(records=4, variance=2, prior="flat")
     apart = ruv.Functional(lambda a, b: a - b, of=[ruv.Record(0), ruv.Record(1)])
     assert uncertainty(belief, apart, ruv.Suppress()) == pytest.approx(4.0, rel=1e-12)
@@ -83,7 +89,10 @@ def test_a_difference_is_known_where_the_level_is_not():
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("n", [3, 6, 7])
 def test_a_sum_that_the_release_tells_is_known_exactly(n, k):
-    """The mean of the group goes out, so the mean of its records is known: U is zero, not rounding error, nor refused."""
+    """The mean of the group goes out, so the mean of its records is known.
+
+    U is zero, not rounding error, nor refused.
+    """
     a = np.random.default_rng(n * k).normal(size=(k, k))
     belief = ruv.NormalBelief(records=n, covariance=a @ a.T + 0.1 * np.eye(k), prior_covariance=1.7 * np.eye(k))
     mean = ruv.Functional(lambda *x: sum(x) / n, of=[ruv.Record(j) for j in range(n)])
@@ -305,7 +314,10 @@ def test_measures_and_snoopers_of_a_chain_do_not_depend_on_its_neighbours():
 
 
 def test_a_snooper_knows_that_a_sample_keeps_the_order_of_the_file():
-    """Mean of what is left of a sample of 3 of 5 without its first row; n = 5, known mean, variance 1; by simulation."""
+    """Mean of what is left of a sample of 3 of 5 without its first row; n = 5, known mean, variance 1.
+
+    By simulation.
+    """
     belief = ruv.NormalBelief(records=5, variance=1, prior="known")
     mask = ruv.Subsample(size=3) | ruv.Suppress(rows=[0])
     rng = np.random.default_rng(4)

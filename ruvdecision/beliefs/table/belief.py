@@ -182,7 +182,10 @@ class TableBelief:
             return "dynamic programming"
         error, effective = float(self.system.log_count().error), self.system.effective
         doubt = "; too few for its error to be trusted, raise draws=" if effective < FEW else ""
-        return f"sequential importance sampling ({self.draws} draws worth {effective:.0f}, error {error:.2g} of the log count{doubt})"
+        return (
+            f"sequential importance sampling ({self.draws} draws worth {effective:.0f}, error {error:.2g} of the "
+            f"log count{doubt})"
+        )
 
     def count(self) -> int | Value:
         """The number of tables that agree with what is known: an exact integer, or an estimate with its error."""

@@ -45,7 +45,8 @@ class Enumeration(BaseEngine):
     Parameters
     ----------
     limit : int
-        Most combinations of releases and target values to hold at a time. More are refused, or drawn where data are given.
+        Most combinations of releases and target values to hold at a time. More are refused, or drawn where data are
+        given.
     """
 
     limit: int = 5_000_000

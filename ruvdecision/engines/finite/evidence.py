@@ -15,7 +15,10 @@ __all__ = ["log_joint"]
 
 
 def log_joint(law: FiniteLaw, release: Any) -> tuple[Array, float] | None:
-    """Log density of a release together with the target's values, and the dimension of its continuous part; None if impossible."""
+    """Log density of a release together with the target's values, and the dimension of its continuous part.
+
+    None if impossible.
+    """
     channel = law.channel
     frame = pd.DataFrame(release).to_numpy(dtype=object)
     if channel.ordered and not channel.sampled and all(k.noise is not None for k in channel.kernels):

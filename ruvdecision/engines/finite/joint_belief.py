@@ -1,7 +1,7 @@
 """The user's belief about state and mask beside the agency's, written as one larger finite belief.
 
-Its states are pairs of a state and a mask, its outcomes pairs of a record and a mask, and the values of the target are kept
-apart for the two sides. Then every release is listed once, with its chance and the posterior of each side.
+Its states are pairs of a state and a mask, its outcomes pairs of a record and a mask, and the values of the target are
+kept apart for the two sides. Then every release is listed once, with its chance and the posterior of each side.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ class Pair:
 
     @classmethod
     def of(cls, doubt: FiniteDoubt) -> Pair | Refusal:
-        """The pair, or a refusal where the candidates treat rows in different ways: their releases cannot be listed together."""
+        """The pair, or a refusal where the candidates treat rows in different ways.
+
+        Their releases cannot be listed together.
+        """
         channels = [*doubt.channels, doubt.actual]
         first = channels[0]
         for c in channels[1:]:

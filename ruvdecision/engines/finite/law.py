@@ -346,7 +346,8 @@ class FiniteLaw:
             raise TooManyReleases(
                 f"Enumeration would hold {size} combinations of releases and target values",
                 f"a limit of {self.limit}",
-                "Use Enumeration(limit=...) with a larger limit, fewer outcomes, or pass data= so that releases are drawn",
+                "Use Enumeration(limit=...) with a larger limit, fewer outcomes, or pass data= so that releases are "
+                "drawn",
             )
 
 

@@ -38,8 +38,8 @@ class Plan:
 
         Gives back the positions of the values that the state allows, and the chances ``(combinations, positions)``.
 
-        ``law`` holds the chances of the outcomes in that state, ``evidence[j][i, o]`` the chance that the j-th row shows
-        output o when its record is outcome i.
+        ``law`` holds the chances of the outcomes in that state, ``evidence[j][i, o]`` the chance that the j-th row
+        shows output o when its record is outcome i.
         """
         # Outcomes that the state excludes are left out, which matters when there are many of them.
         seen = np.flatnonzero(law)
@@ -78,7 +78,10 @@ class AveragePlan:
 
 
 class _Grid(Files):
-    """Every combination of a state, the records of some rows and perhaps a new record; ``grid`` holds their positions."""
+    """Every combination of a state, the records of some rows and perhaps a new record.
+
+    ``grid`` holds their positions.
+    """
 
     def __init__(self, belief: FiniteBelief, rows: Sequence[int], grid: Ints) -> None:
         super().__init__(parameters={belief.name: belief.states.numbers[grid[0]]})
@@ -129,7 +132,8 @@ def plan_of(belief: FiniteBelief, target: BaseTarget, limit: int) -> Plan | Aver
     combinations = size**tracked
     if combinations * states > limit:
         raise UnsupportedError(
-            f"{target.describe()} depends on {tracked} records with {size} outcomes each, {size}^{tracked} combinations",
+            f"{target.describe()} depends on {tracked} records with {size} outcomes each, {size}^{tracked} "
+            "combinations",
             f"a limit of {limit}",
             "Ask for Record(j), Average() or the state, or use Enumeration(limit=...) with a larger limit",
         )

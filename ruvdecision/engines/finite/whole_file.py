@@ -1,4 +1,4 @@
-"""What a whole file of categories can be, its chance, and the uncertainty after a `Mechanism` that looks at all of it."""
+"""What a whole file of categories can be, its chance, and the uncertainty after a mechanism that reads all of it."""
 
 from __future__ import annotations
 
@@ -128,7 +128,9 @@ class _Built(NamedTuple):
 
 @dataclass(frozen=True)
 class WholeFile(BaseEngine):
-    """Enumeration that also inverts a `Mechanism`, which looks at the whole file; every other mask goes to `Enumeration`.
+    """Enumeration that also inverts a `Mechanism`, which looks at the whole file.
+
+    Every other mask goes to `Enumeration`.
 
     Without data U is the expected one over all files, which is exact. With data it is the average over the outputs that
     the mechanism can give for them.

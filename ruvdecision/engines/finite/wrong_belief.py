@@ -1,6 +1,7 @@
 """A finite belief that is not the agency's, or a mask that is not published: expected loss by enumeration.
 
-The user sums over states and over what the mask may have been; the agency over its own states under the mask that was used.
+The user sums over states and over what the mask may have been; the agency over its own states under the mask that was
+used.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class FiniteDoubt:
     # -- expected loss -------------------------------------------------------------------------------
 
     def expected(self, codes: Ints | None, replicates: int | None, seed: Any) -> tuple[Value, Value, str]:
-        """Expected loss of the user's estimates over the agency's belief, the loss that the user expects, and how it was found.
+        """Expected loss of the user's estimates over the agency's belief, the loss that the user expects, and how.
 
         ``codes`` are the records if they are given.
         """
@@ -97,7 +98,10 @@ class FiniteDoubt:
         return *self._drawn(codes, replicates, seed), AVERAGED
 
     def costs(self, own: Array, actual: Array) -> tuple[Value, Value]:
-        """Expected loss of the user's estimates by the agency's posteriors, and by the user's own; one row per release."""
+        """Expected loss of the user's estimates by the agency's posteriors, and by the user's own.
+
+        One row per release.
+        """
         mine, theirs = self.laws[0].plan.values, self.law.plan.values
         step = max(1, BATCH // max(len(mine), len(theirs)))
         parts: list[list[Array]] = [[], [], [], []]
@@ -129,9 +133,9 @@ class FiniteDoubt:
         live = weights > 0
         own, actual, weights = own[live], actual[live], weights[live]
         self._check(own.sum(axis=1), actual.sum(axis=1))
-        cost, felt = self.costs(own / own.sum(axis=1, keepdims=True), actual / actual.sum(axis=1, keepdims=True))
+        cost, believed = self.costs(own / own.sum(axis=1, keepdims=True), actual / actual.sum(axis=1, keepdims=True))
         # Errors of separate posteriors may hang together, so they are added and not averaged out.
-        return tuple(Value(np.asarray(weights @ v.value), np.asarray(weights @ v.error)) for v in (cost, felt))  # type: ignore[return-value]
+        return _averaged(weights, cost), _averaged(weights, believed)
 
     @property
     def _one_number(self) -> bool:
@@ -221,7 +225,10 @@ class FiniteDoubt:
 
 
 def cost_of(loss: Any, actual: Any, estimate: Any) -> Value:
-    """Expected loss of an estimate under a posterior; an estimate may be a law itself, as scores of forecasts take it."""
+    """Expected loss of an estimate under a posterior.
+
+    An estimate may be a law itself, as scores of forecasts take it.
+    """
     if hasattr(estimate, "log_density"):
         return actual.expect(lambda theta: loss(estimate, theta))  # type: ignore[no-any-return]
     if hasattr(loss, "expected"):
@@ -267,3 +274,8 @@ def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: BaseTarget
         law[:, [names.index(v) for v in belief.levels.names]] = belief.law
         found.append(replace(belief, likelihood=law, outcomes=names))
     return found[0], found[1]
+
+
+def _averaged(weights: Array, each: Value) -> Value:
+    """The average over releases, with the errors averaged too."""
+    return Value(np.asarray(weights @ each.value), np.asarray(weights @ each.error))

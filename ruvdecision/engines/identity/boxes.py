@@ -79,8 +79,10 @@ def _pair(low: Array, high: Array, lower: Array) -> Array:
         half = np.diff(ends, axis=0) / 2
         x = (ends[:-1] + half)[:, None] + half[:, None] * _NODE[:, None]
         weight = np.log(half[:, None] * _WEIGHT[:, None])
-        second = log_interval((low[:, 1] - slope * x) / rest, (high[:, 1] - slope * x) / rest) if rest > 0 else np.where(
-            (low[:, 1] <= slope * x) & (slope * x <= high[:, 1]), 0.0, -np.inf)  # fmt: skip
+        if rest > 0:
+            second = log_interval((low[:, 1] - slope * x) / rest, (high[:, 1] - slope * x) / rest)
+        else:
+            second = np.where((low[:, 1] <= slope * x) & (slope * x <= high[:, 1]), 0.0, -np.inf)
         terms = weight - 0.5 * x**2 - 0.5 * np.log(2 * np.pi) + second
         return np.asarray(special.logsumexp(terms.reshape(-1, len(a)), axis=0))
 

@@ -1,4 +1,4 @@
-"""Posterior means of normal beliefs as affine functions of the release, and the law of such functions under another belief.
+"""Posterior means of normal beliefs as affine functions of the release, and their law under another belief.
 
 Under a normal belief and a linear-Gaussian release every posterior mean is affine in the release. It looks at the
 release through few numbers: the sum over the blocks of each shape, the blocks of the records in question, and how far
@@ -39,7 +39,8 @@ class _Place:
 class AffineMeans:
     """Posterior means of basic targets for a whole family of masks: ``matrix @ z + constant``.
 
-    ``matrix`` has shape (masks or 1, len(parts) * k, numbers) and z holds the numbers that `coordinates` takes from a release.
+    ``matrix`` has shape (masks or 1, len(parts) * k, numbers) and z holds the numbers that `coordinates` takes from a
+    release.
     """
 
     def __init__(self, given: Conditioned, parts: Sequence[Term]) -> None:
@@ -145,7 +146,7 @@ class AffineMeans:
 
 
 def residual_law(own: Conditioned, actual: Conditioned, parts: Sequence[Term], matrix: Array) -> tuple[Array, Array]:
-    """Mean ``(masks, m)`` and covariance ``(masks, m, m)`` of a linear target less its posterior mean by ``own``, over ``actual``.
+    """Mean ``(masks, m)`` and covariance ``(masks, m, m)`` under ``actual`` of a target less its mean by ``own``.
 
     The target less the posterior mean by ``actual`` has the posterior covariance, and the difference of the two
     posterior means adds to it. Where the two beliefs are the same that difference is exactly zero. Under a flat
@@ -168,7 +169,10 @@ def residual_law(own: Conditioned, actual: Conditioned, parts: Sequence[Term], m
 
 
 def latent_prior(given: Conditioned) -> tuple[Array, Array]:
-    """Prior mean and covariance of the latents; zero for a flat prior's mean, whose part is told apart by the caller."""
+    """Prior mean and covariance of the latents.
+
+    Zero for a flat prior's mean, whose part is told apart by the caller.
+    """
     k, d = given.k, given.latents
     centre = np.zeros(d)
     lead = np.broadcast_shapes((1,), *(c.shape[:1] for c in given.channel.common))
@@ -213,7 +217,10 @@ def block_sums(given: Conditioned, values: Array) -> list[Array]:
 
 
 def _places(given: Conditioned, parts: Sequence[Term]) -> list[_Place]:
-    """The numbers that these targets need: every shape's sum, the blocks of their records, their distances within cells."""
+    """The numbers that these targets need.
+
+    Every shape's sum, the blocks of their records, their distances within cells.
+    """
     blocks: list[tuple[int, int]] = []
     within: list[tuple[int, int, int, int]] = []
     for part in parts:

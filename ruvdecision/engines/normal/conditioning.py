@@ -70,7 +70,7 @@ class _Solved:
     noise: Array | None = None
     """R of what is seen, likewise."""
     sight: tuple[Array, Array] | None = None
-    """What a block shows of the mean (with the common noise) and V of it, where repeated entries could be told from new ones."""
+    """What a block shows of the mean (with the common noise) and V of it, where repetitions differ from new entries."""
 
 
 class Conditioned:

@@ -1,7 +1,7 @@
 """The density of a release under a normal belief and a linear-Gaussian mask, block by block, as conditioning goes.
 
-Blocks are independent given the latents, distances within a cell are independent of everything else, and the latents are
-integrated out in closed form.
+Blocks are independent given the latents, distances within a cell are independent of everything else, and the latents
+are integrated out in closed form.
 """
 
 from __future__ import annotations

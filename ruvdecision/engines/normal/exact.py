@@ -233,7 +233,8 @@ class Exact(BaseEngine):
         ):
             raise UnsupportedError(
                 f"{loss!r} of all {given.n} records at once is not available in closed form here",
-                do=f"Use a loss that adds up over records alike, such as Quadratic(), or at most {LARGEST_JOINT} entries in known rows",
+                do=f"Use a loss that adds up over records alike, such as Quadratic(), or at most {LARGEST_JOINT} "
+                "entries in known rows",
             )
         form = all_records(belief)
         return _spread_out(loss.uncertainty(gaussian_of(covariance_of(given, form), form)), count)

@@ -1,13 +1,13 @@
 """Targets of a file in which every record, or every group's mean, got the same noise.
 
 Then the file splits into its average, the distances of the groups from it and those of the records within their groups,
-which the release shows apart from each other. Given the release, with S, F and E the covariances of a record, of the population
-mean and of the noise, and C that of noise common to all records,
+which the release shows apart from each other. Given the release, with S, F and E the covariances of a record, of the
+population mean and of the noise, and C that of noise common to all records,
 
     Cov(average) = (F + S/n) : (E/n + C),    Cov(mean) = F : (S/n + E/n + C),    Cov(distance) = S : E,
 
-where X : Y = X (X + Y)^-1 Y. A record is a sum of the three: only variances are added, so that a nearly singular S costs no digits.
-FORMULAS, sections 2 and 3.
+where X : Y = X (X + Y)^-1 Y. A record is a sum of the three: only variances are added, so that a nearly singular S
+costs no digits. FORMULAS, sections 2 and 3.
 """
 
 from __future__ import annotations

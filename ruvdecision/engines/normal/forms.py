@@ -1,4 +1,7 @@
-"""Targets of a normal belief: as linear forms of records, average, new record and mean, or as functions of draws of them."""
+"""Targets of a normal belief.
+
+As linear forms of records, average, new record and mean, or as functions of draws of them.
+"""
 
 from __future__ import annotations
 

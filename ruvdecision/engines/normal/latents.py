@@ -1,8 +1,9 @@
 """What a release tells about the latents: the population mean and any noise drawn once for the whole file.
 
-Such noise moves every record as the mean does, so that blocks tell of the sum of the two only. The sum is updated block by
-block, and how it splits into mean and noise is known beforehand: both steps are sums of squares and lose no digits. Only after
-a mask that combines records in its own way does a later common draw enter differently; then the latents are solved jointly.
+Such noise moves every record as the mean does, so that blocks tell of the sum of the two only. The sum is updated block
+by block, and how it splits into mean and noise is known beforehand: both steps are sums of squares and lose no digits.
+Only after a mask that combines records in its own way does a later common draw enter differently; then the latents are
+solved jointly.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def latent_law(
         return _jointly(doubt, common, told, k)
     if doubt is None:
         total, lost = _open(told, k)
-        # Nothing is known of the mean beforehand, so that nothing is learnt about the noise: the mean is the sum less the noise.
+        # Nothing is known of the mean beforehand, so that nothing is learnt about the noise: the mean is the sum less
+        # the noise.
         cov = [[total + sum(common, np.zeros((1, k, k))), *(-c for c in common)]]
         cov += [[-c, *(c if i == j else np.zeros((1, k, k)) for j in range(len(common)))] for i, c in enumerate(common)]
         return _stacked(cov), np.concatenate([lost, np.zeros(lost.shape[:1] + (k * len(common),), dtype=bool)], axis=-1)

@@ -191,7 +191,11 @@ class Ranks(BaseEngine):
         root = np.random.SeedSequence(0) if seed is None else seed
         own = np.random.SeedSequence(entropy=root.entropy, spawn_key=(*root.spawn_key, 2**31))
         fixed = belief if belief.doubt is not None else NormalBelief(
-            records=belief.records, covariance=belief.spread, prior="known", prior_mean=belief.centre, columns=belief.columns
+            records=belief.records,
+            covariance=belief.spread,
+            prior="known",
+            prior_mean=belief.centre,
+            columns=belief.columns,
         )  # fmt: skip
         # Ranks do not ask which row is whose, and the belief takes all orders alike: what is drawn may stay in place.
         about = About(belief.records, tuple(belief.columns or range(belief.k)), belief.spread)

@@ -416,7 +416,8 @@ def _check_scientist(user: Snooper, source: Source) -> None:
     )
     if not fits or user.target.terms[0].name != "mu":
         raise UnsupportedError(
-            "With data the population's parameters are not known; the exception is the released mean for Parameter('mu') under "
+            "With data the population's parameters are not known; the exception is the released mean for "
+            "Parameter('mu') under "
             "squared error (Duncan et al., eqs 13 and 14)",
             f"rule {user.estimator!r}, {user.target!r}, {user.loss!r}",
             "Ask for Average() or another function of the records, or use a NormalBelief without data",

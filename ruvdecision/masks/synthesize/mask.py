@@ -54,8 +54,8 @@ class Synthesize(Mask):
         "cart": the same with trees (Reiter 2005; needs scikit-learn). Any columns; values occur in the file.
         "belief": from the posterior predictive law of ``belief``.
     moments : {"sampled", "exact"}, optional
-        For "normal". "sampled" (the default) draws from the law with the sample's mean and covariance. "exact" maps the draw so
-        that the release's sample mean and covariance are the original's to rounding (Woo's Syn).
+        For "normal". "sampled" (the default) draws from the law with the sample's mean and covariance. "exact" maps the
+        draw so that the release's sample mean and covariance are the original's to rounding (Woo's Syn).
     belief : Belief, optional
         A `NormalBelief`, or any belief with a method ``predictive(data, rng)``.
     columns : names or positions, optional

@@ -40,7 +40,8 @@ def draw_sampled(x: Array, g: Array | None, rng: np.random.Generator, *, proper:
                 "Use proper=False or fewer columns",
             )
         covariance = _inverse_wishart(covariance * df, df, rng)
-        # Coefficients of orthonormal directions, the constant one first, are independent with the covariance of a record.
+        # Coefficients of orthonormal directions, the constant one first, are independent with the covariance of a
+        # record.
         doubt = correlate(rng.standard_normal((len(q) + 1, p)), covariance)
         fitted = fitted + doubt[0] / np.sqrt(n) + np.einsum("ji,jk->ik", q, doubt[1:])
     return centre + (fitted + correlate(rng.standard_normal((n, p)), covariance)) * scale
@@ -63,7 +64,8 @@ def draw_exact(x: Array, g: Array | None, rng: np.random.Generator) -> Array:
             f"{n} records, {held} columns given",
             'Use moments="sampled", or give fewer columns',
         )
-    # Given columns and file are Q R. New directions in place of those of Q that are not given leave all products R'R as they are.
+    # Given columns and file are Q R. New directions in place of those of Q that are not given leave all products R'R as
+    # they are.
     q, r = orthonormal(np.hstack([shown, (x - centre) / scale]))
     fresh = orthonormal(np.hstack([shown, rng.standard_normal((n, len(q) - held))]))[0]
     out = np.einsum("ji,jk->ik", fresh, r[:, shown.shape[1] :]) * scale

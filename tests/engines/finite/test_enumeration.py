@@ -186,7 +186,8 @@ def test_large_prior_is_averaged_over_drawn_tables():
     belief = TableBelief((2, 2), 60)  # 39711 tables, too many to list
     user = User(belief, Records(), LogScore())
     solution = ENGINE.solve(user, [SuppressCells()], replicates=300, seed=np.random.SeedSequence(2))
-    # Given the margins every table has min(margins) + 1 companions or fewer; the expectation by summing over all margins.
+    # Given the margins every table has min(margins) + 1 companions or fewer; the expectation by summing over all
+    # margins.
     total, weight = 0.0, 0
     for r, c in itertools.product(range(61), repeat=2):
         m = min(r, c, 60 - r, 60 - c) + 1

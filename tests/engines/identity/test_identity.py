@@ -83,7 +83,10 @@ def finite():
 
 
 def by_permutations(belief, released, sizes, known, z, errors):
-    """Bayes over all n! orders: the joint normal density of the release and of what is known, with the mean integrated out."""
+    """Bayes over all n! orders.
+
+    The joint normal density of the release and of what is known, with the mean integrated out.
+    """
     n, k = released.shape
     doubt = np.zeros((k, k)) if belief.doubt is None else belief.doubt
     records = np.kron(np.eye(n), belief.spread) + np.kron(np.ones((n, n)), doubt)
@@ -441,7 +444,8 @@ def test_chains_of_coarse_steps_tell_one_interval():
     own = np.array(
         [stats.norm(3.4, 1).sf(3), stats.norm(3.4, 1).cdf(1) - stats.norm(3.4, 1).cdf(-1), stats.norm(3.4, 1).cdf(-3)]
     )
-    # An error with variance v turns x | z into N(z s2 / (s2 + v), s2 v / (s2 + v)): here z = 4.25 and v = 1 / 0.75 give N(3.1875, 1).
+    # An error with variance v turns x | z into N(z s2 / (s2 + v), s2 v / (s2 + v)): here z = 4.25 and v = 1 / 0.75 give
+    # N(3.1875, 1).
     v = 1 / (1 - 1 / 4.0)
     z = 3.4 * (4 + v) / 4
     found = chances(belief, mask, release, values=z, error_variance=v)

@@ -1,9 +1,9 @@
 """Normal beliefs at the edge of double precision, against conditioning with two hundred digits (tests/highprecision.py).
 
-One variable: every U is held to 1e-13 of its value, for noise and prior variances from 1e-12 to 1e12 of the population's, because its
-formula is a sum and product of positive numbers. Several variables: a nearly singular covariance makes the question itself
-ill-conditioned, so that U is held to 64 times what it moves when every given number moves by half a unit in its last place,
-but never more strictly than 64 such units of its own value.
+One variable: every U is held to 1e-13 of its value, for noise and prior variances from 1e-12 to 1e12 of the
+population's, because its formula is a sum and product of positive numbers. Several variables: a nearly singular
+covariance makes the question itself ill-conditioned, so that U is held to 64 times what it moves when every given
+number moves by half a unit in its last place, but never more strictly than 64 such units of its own value.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ def one_variable(n, doubt, variance=1.0, mean=0.0):
 
 
 def chains(n, v, unit=1.0):
-    """Chains of masks with noise of variance v, by name; ``unit`` is a standard deviation of the size of the records'."""
+    """Chains of masks with noise of variance v, by name.
+
+    ``unit`` is a standard deviation of the size of the records'.
+    """
     noise, average, common = ruv.Noise(variance=v), ruv.Microaggregate(groups=1), ruv.Noise(variance=v, common=True)
     found = {
         "release": ruv.Release(), "suppress": ruv.Suppress(), "average": average, "noise": noise, "noise, average": noise | average,
@@ -205,7 +208,8 @@ def test_fifty_variables(level):
     mask = ruv.Noise(covariance=level * noise) | ruv.Microaggregate(groups=1)
     for target in ("mu", "new", "first", "average"):
         room = max(abs(moved[target] - want[target]), ULP * want[target])
-        # One nudge of 2,500 entries averages out where the largest would not: the bound has the root of their number more room.
+        # One nudge of 2,500 entries averages out where the largest would not: the bound has the root of their number
+        # more room.
         assert abs(Decimal(solve(belief, targets(2)[target], mask)) - want[target]) <= 64 * 50 * room, target
 
 
@@ -217,7 +221,10 @@ def test_fifty_variables(level):
 @pytest.mark.parametrize("offset", [0.0, 1e8, -1e15])
 @pytest.mark.parametrize("prior", ["flat", 5.0])
 def test_means_of_records_far_from_the_origin(n, offset, prior):
-    """Values near 1e8 with standard deviation one: means are held to four units in the last place of the values, whatever n is."""
+    """Values near 1e8 with standard deviation one.
+
+    Means are held to four units in the last place of the values, whatever n is.
+    """
     y = offset + 1.2 * np.random.default_rng(3).standard_normal(n)
     belief = one_variable(n, prior, mean=offset)
     noise = ruv.Noise(variance=0.44)

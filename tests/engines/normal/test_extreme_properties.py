@@ -103,7 +103,10 @@ def test_several_variables(n, turn, k, level, flat):
     n=st.sampled_from([1, 2, 10]), variance=size, doubt=st.one_of(size, st.just("flat")), v=size, w=size, power=st.integers(-400, 400)
 )  # fmt: skip
 def test_units_of_powers_of_two_scale_exactly(n, variance, doubt, v, w, power):
-    """x in other units: every U of the squared error scales by the square to the last bit, and risk by its reciprocal."""
+    """x in other units.
+
+    Every U of the squared error scales by the square to the last bit, and risk by its reciprocal.
+    """
     c2 = 4.0**power
     scaled = "flat" if doubt == "flat" else doubt * c2
     one = uncertainties(masks_of(v, w), beliefs(n, variance, doubt))

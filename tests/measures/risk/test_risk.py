@@ -1,4 +1,7 @@
-"""Measures of risk: linkage, attribute and interval disclosure, uniqueness. Checked by brute force, by hand and by simulation."""
+"""Measures of risk: linkage, attribute and interval disclosure, uniqueness.
+
+Checked by brute force, by hand and by simulation.
+"""
 
 from __future__ import annotations
 
@@ -684,7 +687,10 @@ def test_uniqueness_bad_input() -> None:
 
 
 def sample_of_cells(rng, rates, fraction):
-    """A population of Poisson cells and a Bernoulli sample: codes of the sample, and which of its uniques are population uniques."""
+    """A population of Poisson cells and a Bernoulli sample.
+
+    Codes of the sample, and which of its uniques are population uniques.
+    """
     population = rng.poisson(rates)
     sample = rng.binomial(population, fraction)
     truth = int(((sample == 1) & (population == 1)).sum())

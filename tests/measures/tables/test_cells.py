@@ -46,7 +46,8 @@ def test_categories_of_another_type_are_refused_as_values_are() -> None:
     cut=st.integers(0, 30),
 )
 def test_rows_are_numbered_in_the_order_of_their_columns(rows: list[tuple[int, int, int]], cut: int) -> None:
-    # Few rows of many possible ones are sorted, many rows of few are counted: both give the place among the different rows.
+    # Few rows of many possible ones are sorted, many rows of few are counted: both give the place among the different
+    # rows.
     array = np.array(rows, dtype=np.int64)
     place = {row: i for i, row in enumerate(sorted(set(rows)))}
     for block, distinct in ((array, len(place)), (np.repeat(array, 200, axis=0), len(place))):

@@ -185,7 +185,8 @@ def test_ellipsoids_by_hand(reference):
 def test_noise_limits(reference):
     v = 1 - 1.16**-2
     for p in (3, 6, 10):
-        # Slopes: equal variances and a shift of variance v. Centred intercept: variance 1.16 and a shift of variance .16.
+        # Slopes: equal variances and a shift of variance v. Centred intercept: variance 1.16 and a shift of variance
+        # .16.
         radius, slopes = stats.chi2.ppf(0.95, p), [1 + v] * (p - 1)
         halves = [generalised_chi2.cdf(radius, [w, *slopes]) for w in (1.16 + 0.16, (1 + 0.16) / 1.16)]
         assert np.mean(halves) == approx(reference[f"D3 Noise(.16) p={p} limit EO"], abs=2e-12)
@@ -613,7 +614,10 @@ def test_sliced_distance_of_a_shift():
 @pytest.mark.parametrize("length", [40, 25])
 @pytest.mark.parametrize("order", [1, 2, 2.5])
 def test_sliced_wasserstein_direction_by_direction(length, order, monkeypatch):
-    """The mean over directions of the distance of two lists, written down; the same whether projections are kept or made anew."""
+    """The mean over directions of the distance of two lists, written down.
+
+    The same whether projections are kept or made anew.
+    """
     rng = np.random.default_rng(4)
     x, y = rng.normal(size=(40, 3)), rng.normal(size=(length, 3)) * 1.3
     directions = np.random.default_rng(5).standard_normal((3, 30))
