@@ -137,6 +137,8 @@ class Noise(Mask):
     @property
     def unit(self) -> str:
         """Which of variance, sd, covariance and share was given."""
+        if self.variance is not None:
+            return "variance"
         return next(name for name in UNITS if getattr(self, name) is not None)
 
     @property
@@ -232,6 +234,8 @@ class Noise(Mask):
 
     @cached_property
     def family(self) -> Hashable:
+        if type(self.variance) is float and self.kind == "normal":
+            return (type(self), "variance", 0, self.common, self.columns)  # thousands of times in a grid
         unit, value = self.unit, getattr(self, self.unit)
         rest = () if self.kind == "normal" else tuple(self.law)
         if isinstance(value, tuple) and unit != "covariance" and isinstance(value[0], tuple):

@@ -475,13 +475,13 @@ def test_engines_agree(name: str, record_property: Any) -> None:
 
 
 def test_every_engine_stands_beside_another_one() -> None:
-    """Somewhere, in one way of a case or across its ways; that for whole files takes no mask that another takes."""
+    """Somewhere, in one way of a case or across its ways."""
     quick = [
         case for case in CASES.values() if not any(isinstance(user.belief, ruv.PyMCBelief) for user, _ in case.ways)
     ]
     beside = {name for case in CASES.values() if len(case.engines) > 1 for name in case.engines}
     beside |= {name for case in quick if len(case.ways) > 1 for way in case.ways for name in taking(way, case.data)}
-    assert beside == set(ENGINES) - {"whole file"}
+    assert beside == set(ENGINES)
 
 
 # -- one release ---------------------------------------------------------------------------------------------

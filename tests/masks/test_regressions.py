@@ -214,7 +214,12 @@ def test_enumeration_inverts_masks_of_single_records(mask, matrix):
 
 
 @pytest.mark.parametrize(
-    "mask", [PRAM(stay=0.8, invariant=True), Topcode(quantile=0.5), Round(base=2, random=True)], ids=str
+    "mask",
+    [
+        PRAM(stay=0.8, invariant=True),
+        Topcode(quantile=0.5),
+    ],
+    ids=str,
 )
 def test_enumeration_refuses_masks_of_whole_files(mask):
     user = User(FiniteBelief(values=[0, 1, 2], probabilities=P), Record(0), ZeroOne())

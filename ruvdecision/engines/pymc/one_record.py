@@ -114,7 +114,7 @@ class OneRecord:
     def averages(self, weightings: Sequence[Array]) -> list[Curve]:
         """The law averaged over the parameter points, for each of several weights of theirs."""
         best: list[Curve] = []
-        for laid in self._layouts(int(np.clip(WORK // len(self.weights), MOST_POINTS // 8, MOST_POINTS))):
+        for laid in self._layouts(int(np.clip(WORK // len(self.weights), MOST_POINTS // 2, MOST_POINTS))):
             found = self._averaged(laid, np.stack(weightings))
             if not best or found[0].error < best[0].error:
                 best = found

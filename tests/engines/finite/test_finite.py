@@ -17,7 +17,7 @@ from ruvdecision.beliefs.finite import FiniteBelief
 from ruvdecision.engines.finite.enumeration import Enumeration
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
-from ruvdecision.masks import Clip, Microaggregate, Noise, Release, Shuffle, Subsample, Suppress
+from ruvdecision.masks import Clip, Microaggregate, Noise, Release, Round, Shuffle, Subsample, Suppress
 from ruvdecision.masks.stochastic import Stochastic
 from ruvdecision.targets import Average, Functional, NewRecord, Parameter, Record, Records
 from ruvdecision.users.user import User
@@ -574,3 +574,11 @@ def test_impossible_data_are_refused():
     belief = FiniteBelief([0, 1], [1.0, 0.0])
     with pytest.raises(InputError, match="cannot come from this belief"):
         ENGINE.solve(User(belief, Record(0), Quadratic()), [Release()], data=[1])
+
+
+def test_random_rounding_has_two_outputs() -> None:
+    belief = FiniteBelief(values=[0.0, 0.5, 3.0], probabilities=[0.2, 0.5, 0.3])
+    found = ENGINE.posterior(User(belief, Record(0), Quadratic()), Round(base=2, random=True), [2.0])
+    # 0 stays; 0.5 goes up to 2 with chance 1/4, 3 down to 2 with chance 1/2.
+    weight = np.array([0.0, 0.5 * 0.25, 0.3 * 0.5])
+    assert_allclose(found.probabilities, weight / weight.sum(), rtol=1e-14)
