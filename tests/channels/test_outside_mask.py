@@ -136,14 +136,15 @@ def population(n: int) -> Any:
 
 def by_hand(mask: Income, release: np.ndarray) -> tuple[float, float]:
     """Mean and variance of mu given the release: records integrated out in closed form, mu summed over a grid."""
-    mu, cdf = np.linspace(-5, 7, 20001), stats.norm.cdf
+    mu, cdf = np.linspace(-11, 13, 40001), stats.norm.cdf
     log = stats.norm.logpdf(mu, 1.0, 1.5)
     for y in release:
         if mask.before:
             # Noise, then cut off and put into intervals: the chance of the interval, the outer ones without an end.
             low, high = {0.5: (-np.inf, 1.0), 1.5: (1.0, 2.0), 3.0: (2.0, np.inf)}[y]
             sd = np.sqrt(1.0 + mask.variance)
-            log += np.log(cdf(high, mu, sd) - cdf(low, mu, sd))
+            with np.errstate(divide="ignore"):  # far out the chance is below the smallest number
+                log += np.log(cdf(high, mu, sd) - cdf(low, mu, sd))
         else:
             # Cut off, then noise: a point mass at either bound, and a normal record between them.
             v, sd = mask.variance, np.sqrt(mask.variance)
