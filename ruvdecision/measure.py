@@ -95,7 +95,7 @@ def measure(
     chunksize : int, optional
         Read files in pieces of so many records, for files larger than memory. The data and the releases are then paths
         of parquet or CSV files, and every measure must be a sum over records (`NormalKL`, `MD`, `IntervalOverlap`,
-        `Hellinger`, `Uniqueness`, ...; others are refused by name). The numbers are the same to rounding.
+        `Hellinger`, `SampleUniques`, ...; others are refused by name). The numbers are the same to rounding.
     progress : bool, optional
         Show a progress bar on standard error; by default on a terminal.
 
