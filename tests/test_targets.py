@@ -179,3 +179,10 @@ def test_a_target_without_a_value_says_so():
 
     with pytest.raises(ruv.InputError, match="says its value"):
         Nothing().of(np.zeros(3))
+
+
+def test_a_function_of_linear_targets() -> None:
+    inner = ruv.Functional(lambda x: 3 * x + 5, of=ruv.Record(1))
+    target = ruv.Functional(lambda a, b: 2 * a + b + 1, of=[WeightedTotal(), inner])
+    form, x = target.linear(1, True), np.array([0.3, -1.0, 2.0, 4.0])
+    assert form.matrix @ x[[t.row for t in form.terms]] + form.constant == pytest.approx(target.of(x))

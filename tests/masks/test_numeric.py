@@ -433,7 +433,7 @@ def test_kims_noise_on_a_nearly_singular_file():
 
 def test_kims_transform_moves_noisy_records_least():
     rng = np.random.default_rng(9)
-    x = rng.normal(size=(40, 2)) @ [[1.0, 0.6], [0.0, 0.8]]
+    x = rng.normal(size=(40, 2)) @ [[1.0, 6.0], [0.0, 8.0]]
     noisy, kept = Noise(share=0.3).release(x, 4), MomentNoise(share=0.3).release(x, 4)
     spread = x.std(axis=0)
     least = np.sum(((kept - noisy + noisy.mean(axis=0) - x.mean(axis=0)) / spread) ** 2)
