@@ -109,13 +109,13 @@ def calibrate(
     alpha = check_number("alpha", alpha, low=0, high=1, open_low=True, open_high=True)
     if not isinstance(mask, Mask):
         raise InputError("calibrate needs a mask", kind_of(mask), "Write ruv.Noise(variance=2), for example")
+    # The loss does not matter to the posterior, but labels have no distances.
+    labels = isinstance(belief, FiniteBelief) and (belief.states.labelled or belief.levels.labelled)
+    user = User(belief, target, ZeroOne() if labels else Quadratic())
     if target.asks_row or target.asks_each:
         raise UnsupportedError(
             f"{target.describe()} has no rank to look at", do="Calibrate Record(j), Parameter(name) or a Functional"
         )
-    # The loss does not matter to the posterior, but labels have no distances.
-    labels = isinstance(belief, FiniteBelief) and (belief.states.labelled or belief.levels.labelled)
-    user = User(belief, target, ZeroOne() if labels else Quadratic())
     chosen = pick(engine, user, [mask], None)
     if isinstance(chosen, Sampling):
         if isinstance(engine, str):
