@@ -53,6 +53,7 @@ class MaskPrior:
 
     Examples
     --------
+    >>> from ruvdecision.masks import Noise
     >>> prior = MaskPrior(variances=[1.0, 4.0], weights=[3, 1])
     >>> prior.candidates(Noise(sd=1.5), scale=1.0)
     ((Noise(sd=1), Noise(sd=2)), array([0.75, 0.25]))
