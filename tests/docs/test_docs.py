@@ -186,7 +186,5 @@ def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -
     assert pages["reference.html"].formulas > 20 and pages["papers.html"].formulas > 20
     assert all(p.folds >= 2 for name, p in pages.items() if re.match(r"notebooks/\d", name))
     text = "".join(p.read_text(encoding="utf-8") for p in (site / "reference").glob("*.html"))
-    missing = [
-        n for n in public() if f'id="ruvdecision.{n}"' not in text and not re.search(rf"[>.]{n}<", text)
-    ]
+    missing = [n for n in public() if f'id="ruvdecision.{n}"' not in text and not re.search(rf"[>.]{n}<", text)]
     assert missing == []
