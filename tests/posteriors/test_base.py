@@ -135,7 +135,7 @@ def test_a_number_with_every_loss(name):
     assert found.value == pytest.approx(float(exact.value), rel=2e-8) and found.value.shape == ()
     if name not in ("log score", "crps"):
         estimate, right = LOSSES[name].estimate(mine), LOSSES[name].estimate(truth)
-        np.testing.assert_allclose(estimate, right, atol=0.7 if name == "zero-one, no width" else 1e-3)
+        np.testing.assert_allclose(estimate, right, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", LOSSES)
