@@ -13,33 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from .errors import InputError, kind_of
 
-__all__ = [
-    "as_generator",
-    "as_seed_sequence",
-    "check_choice",
-    "check_columns",
-    "check_covariance",
-    "check_fields",
-    "check_finite",
-    "check_flag",
-    "check_flags",
-    "check_index",
-    "check_integer",
-    "check_list",
-    "check_number",
-    "check_probabilities",
-    "check_sequence",
-    "check_shares",
-    "check_text",
-    "check_vector",
-    "checked",
-    "fixed_seed",
-    "is_label",
-    "is_single",
-    "rows_where",
-    "suggest",
-]
-
 # numpy turns all of these into floats: a page number as text, days since 1970, the real part.
 _NO_NUMBERS = (str, bytes, complex, np.complexfloating, np.datetime64, np.timedelta64, np.void)
 

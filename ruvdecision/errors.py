@@ -13,18 +13,6 @@ import traceback
 import types
 from pathlib import PurePath
 
-__all__ = [
-    "ConvergenceError",
-    "InfeasibleError",
-    "InputError",
-    "RuvError",
-    "UnsupportedError",
-    "failure",
-    "kind_of",
-    "said",
-    "traced",
-]
-
 #: Errors whose text is about code and files, or the author's own word, and does not quote what was computed with.
 ABOUT_CODE = (
     ImportError,

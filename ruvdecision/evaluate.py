@@ -22,8 +22,6 @@ from .running.run import root_seed
 from .users.panel import Panel
 from .users.user import Snooper, User
 
-__all__ = ["Role", "Setting", "check_masks", "check_setting", "evaluate", "posterior"]
-
 Role = User | Snooper | Panel
 """Who stands in the intruder's or the scientist's place."""
 

@@ -34,8 +34,6 @@ from .running.progress import Bar
 from .running.replication import replicate_seeds
 from .running.run import Task, root_seed, run
 
-__all__ = ["Comparison", "measure"]
-
 ABSENT = {"risk": "no measure of risk", "utility": "no measure of utility"}
 """Name of the column of NaN that stands in where no measure has the role."""
 

@@ -19,8 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
-__all__ = ["Array", "Belief", "Engine", "Loss", "Measure", "Posterior", "Solution", "Target", "Value"]
-
 
 class Value(NamedTuple):
     """A number (or array of numbers) with its standard error; the error is zero where the value is exact."""

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from .maps.rumap import RUMap
 
-__all__ = ["Listing", "Outcome", "Study", "find_studies", "load_study", "parse_settings"]
-
 #: What a study may take that says how it is run, not what it finds.
 RUNNING = ("executor", "checkpoint")
 

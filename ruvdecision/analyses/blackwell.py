@@ -30,8 +30,6 @@ from ..masks.release import Release
 from ..masks.suppress import Suppress
 from ..protocols import Array, Belief
 
-__all__ = ["Order", "dominated_whatever", "garbling", "refines"]
-
 Ints = NDArray[np.int64]
 LARGEST = 600
 """Most entries of a file whose linear channels are compared as full matrices."""

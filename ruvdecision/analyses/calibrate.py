@@ -35,8 +35,6 @@ from ..users.user import User
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Calibration", "calibrate"]
-
 Ints = NDArray[np.int64]
 BLOCK = 5
 """Simulations in one piece of work."""
@@ -408,10 +406,12 @@ def _make(belief: Any, target: Any, rng: np.random.Generator) -> _Made:
             pd.DataFrame(belief.decode(codes[:-1])), count[:-1], {belief.name: belief.states.numbers[state]}, count[-1]
         )
     if isinstance(belief, NormalBelief):
-        if belief.doubt is None:
+        if belief.mu_covariance is None:
             raise UnsupportedError("A flat prior cannot be drawn from", do="Give prior_variance=")
-        mean = rng.multivariate_normal(belief.centre, belief.doubt, method="eigh")
-        rows = mean + rng.multivariate_normal(np.zeros(belief.k), belief.spread, size=belief.records + 1, method="eigh")
+        mean = rng.multivariate_normal(belief.mu_mean, belief.mu_covariance, method="eigh")
+        rows = mean + rng.multivariate_normal(
+            np.zeros(belief.k), belief.record_covariance, size=belief.records + 1, method="eigh"
+        )
         table = pd.DataFrame(rows[:-1], columns=None if belief.columns is None else list(belief.columns))
         rows, mean = (rows[:, 0], mean[0]) if belief.scalar else (rows, mean)
         return _Made(table, rows[:-1], {"mu": mean}, rows[-1])

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["PublishingPrice", "price_of_publishing"]
-
 
 def price_of_publishing(
     masks: Sequence[Mask] | Mask,

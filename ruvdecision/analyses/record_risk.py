@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["RecordRisk", "record_risk"]
-
 LEVELS = (0.5, 0.9, 0.95, 0.99)
 
 

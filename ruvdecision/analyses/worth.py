@@ -24,8 +24,6 @@ from ..masks.suppress import Suppress
 from ..protocols import Belief, Engine
 from ..users.user import Snooper, User
 
-__all__ = ["Worth", "one_more_digit", "one_more_record", "one_more_variable", "worth"]
-
 BLOCKS = 10
 """Groups of replicates from whose differences the error is judged."""
 

@@ -25,8 +25,6 @@ from ..errors import InputError, RuvError
 from ..protocols import Array
 from ..targets import BaseTarget, Kind, Term
 
-__all__ = ["FiniteBelief", "Levels"]
-
 Ints = NDArray[np.int64]
 
 

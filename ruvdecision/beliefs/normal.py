@@ -24,8 +24,6 @@ from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from ..targets import BaseTarget, Kind
 
-__all__ = ["NormalBelief"]
-
 
 @dataclass(frozen=True, eq=False)
 class NormalBelief:
@@ -66,11 +64,11 @@ class NormalBelief:
     prior_covariance: Any = None
     prior: str | None = None
     columns: Sequence[Any] | None = None
-    spread: Array = field(init=False, repr=False)
+    record_covariance: Array = field(init=False, repr=False)
     """Covariance of a record, always k by k."""
-    centre: Array = field(init=False, repr=False)
+    mu_mean: Array = field(init=False, repr=False)
     """Prior mean, always of length k."""
-    doubt: Array | None = field(init=False, repr=False)
+    mu_covariance: Array | None = field(init=False, repr=False)
     """Prior covariance of the mean, k by k; None for the flat prior."""
 
     def __post_init__(self) -> None:
@@ -83,16 +81,16 @@ class NormalBelief:
                 "Give variance= for one variable, covariance= for several",
             )
         if self.variance is not None:
-            put("spread", np.array([[check_number("variance", self.variance, low=0, open_low=True)]]))
+            put("record_covariance", np.array([[check_number("variance", self.variance, low=0, open_low=True)]]))
         else:
-            put("spread", check_covariance("covariance", self.covariance, definite=True))
-        k = len(self.spread)
+            put("record_covariance", check_covariance("covariance", self.covariance, definite=True))
+        k = len(self.record_covariance)
         mean = self.prior_mean
         put(
-            "centre",
+            "mu_mean",
             np.full(k, check_number("prior_mean", mean)) if is_single(mean) else check_vector("prior_mean", mean, k),
         )
-        put("doubt", self._prior(k))
+        put("mu_covariance", self._prior(k))
         if self.columns is not None:
             names = tuple(check_list("columns", self.columns, "Name each variable once"))
             if not all(map(is_label, names)):
@@ -123,7 +121,7 @@ class NormalBelief:
     @property
     def k(self) -> int:
         """Number of variables."""
-        return len(self.spread)
+        return len(self.record_covariance)
 
     @property
     def scalar(self) -> bool:
@@ -133,7 +131,7 @@ class NormalBelief:
     @property
     def flat(self) -> bool:
         """True if the prior on the mean is flat."""
-        return self.doubt is None
+        return self.mu_covariance is None
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -155,23 +153,28 @@ class NormalBelief:
 
     def draw(self, rng: np.random.Generator) -> Array:
         """Draw the population mean and then the records, shape (records,) or (records, k)."""
-        if self.doubt is None:
+        if self.mu_covariance is None:
             raise UnsupportedError("A flat prior cannot be drawn from", do="Give prior_variance=, or pass data=")
-        mean = rng.multivariate_normal(self.centre, self.doubt, method="eigh")
-        values = mean + rng.multivariate_normal(np.zeros(self.k), self.spread, size=self.records, method="eigh")
+        mean = rng.multivariate_normal(self.mu_mean, self.mu_covariance, method="eigh")
+        values = mean + rng.multivariate_normal(
+            np.zeros(self.k), self.record_covariance, size=self.records, method="eigh"
+        )
         return values[:, 0] if self.scalar else values
 
     def describe(self) -> str:
         """A phrase for reports."""
         size = "one variable" if self.k == 1 else f"{self.k} variables"
-        centre = f"mean {_digits(self.centre)}" if self.k <= 4 else "a given mean"
+        centre = f"mean {_digits(self.mu_mean)}" if self.k <= 4 else "a given mean"
         prior = "an unknown mean (flat prior)"
-        if self.doubt is not None:
+        if self.mu_covariance is not None:
             known = f"a known mean ({centre.removeprefix('mean ')})"
-            prior = f"an unknown mean (normal prior, {centre}, {_spread(self.doubt)})" if self.doubt.any() else known
-        return (
-            f"that {self.records:,} records of {size} are normal with {prior} and known spread ({_spread(self.spread)})"
-        )
+            prior = (
+                f"an unknown mean (normal prior, {centre}, {_spread(self.mu_covariance)})"
+                if self.mu_covariance.any()
+                else known
+            )
+        spread = _spread(self.record_covariance)
+        return f"that {self.records:,} records of {size} are normal with {prior} and known spread ({spread})"
 
     def __repr__(self) -> str:
         shown = []

@@ -15,8 +15,6 @@ from ..errors import InputError
 from ..protocols import Array
 from ..targets import BaseTarget, Kind
 
-__all__ = ["BuiltModel", "PyMCBelief", "cheap_mode", "keeping_starts", "quiet", "quiet_pymc"]
-
 
 @dataclass(frozen=True, init=False, eq=False)
 class PyMCBelief:

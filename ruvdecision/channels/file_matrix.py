@@ -15,8 +15,6 @@ from ..numerics.counts import compositions
 from ..protocols import Array
 from .steps import Step
 
-__all__ = ["FileMatrix"]
-
 Ints = NDArray[np.int64]
 
 

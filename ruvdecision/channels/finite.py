@@ -33,8 +33,6 @@ from .steps import (
     resolve,
 )
 
-__all__ = ["FiniteChannel", "FiniteRecords", "Kernel", "Slots", "record_covariance"]
-
 Ints = NDArray[np.int64]
 Output = tuple[Any, ...]
 LARGEST = 4_000_000

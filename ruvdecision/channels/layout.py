@@ -18,8 +18,6 @@ from scipy.special import gammaln
 
 from ..protocols import Array
 
-__all__ = ["BlockShape", "Layout", "Partition"]
-
 Ints = NDArray[np.int64]
 
 

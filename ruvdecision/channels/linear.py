@@ -35,8 +35,6 @@ from .steps import (
     resolve,
 )
 
-__all__ = ["LINEAR", "Block", "LinearChannel"]
-
 NORMAL = "Use plain normal noise, or measure its releases with ruv.measure"
 MEASURE = (
     "Measure its releases empirically with ruv.measure, or use a mask with a linear channel such as Noise(variance=...)"

@@ -21,31 +21,6 @@ from ..errors import InputError
 from ..protocols import Array
 from .layout import Partition
 
-__all__ = [
-    "TOLERANCE",
-    "About",
-    "AddNoise",
-    "AverageRows",
-    "ClipTo",
-    "Cut",
-    "Drop",
-    "Entrywise",
-    "FactorKind",
-    "Matrix",
-    "MeanOfTail",
-    "Multiply",
-    "NoiseKind",
-    "Opaque",
-    "OwnLaw",
-    "PermuteRows",
-    "RoundTo",
-    "SampleRows",
-    "SizeOf",
-    "Step",
-    "about_after",
-    "resolve",
-]
-
 Ints = NDArray[np.int64]
 Labels = tuple[Hashable, ...]
 

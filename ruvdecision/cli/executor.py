@@ -11,8 +11,6 @@ from contextlib import contextmanager
 
 from ..errors import InputError, UnsupportedError
 
-__all__ = ["executor_of"]
-
 
 @contextmanager
 def executor_of(options: argparse.Namespace) -> Iterator[Executor | None]:

@@ -7,8 +7,6 @@ from typing import Any
 
 from ..errors import InputError
 
-__all__ = ["add", "explore"]
-
 
 def add(commands: Any) -> None:
     """Say what the command takes."""

@@ -14,8 +14,6 @@ from .. import measures
 from ..checks import suggest
 from ..errors import InputError
 
-__all__ = ["known_measures", "spell_measures", "split_names"]
-
 
 def spell_measures(
     texts: Sequence[str],

@@ -8,8 +8,6 @@ from typing import Any
 from ..errors import InputError
 from .printing import line
 
-__all__ = ["add", "models"]
-
 
 def add(commands: Any) -> None:
     """Say what the command takes."""

@@ -6,17 +6,6 @@ import argparse
 import math
 from typing import NoReturn
 
-__all__ = [
-    "Parser",
-    "UsageError",
-    "add_ending_options",
-    "add_result_options",
-    "add_running_options",
-    "count",
-    "number",
-    "workers",
-]
-
 
 class UsageError(Exception):
     """A command line that cannot be read."""

@@ -13,8 +13,6 @@ from .printing import complain, show
 if TYPE_CHECKING:
     from ..studies import Outcome
 
-__all__ = ["choose", "close"]
-
 
 def choose(outcome: Outcome, max_risk: float | None) -> tuple[dict[str, Any], dict[str, InfeasibleError]]:
     """Choose in every map; maps without a feasible release are kept apart, so that the others still show."""

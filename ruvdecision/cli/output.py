@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ..maps.rumap import RUMap
     from ..studies import Outcome
 
-__all__ = ["check_out", "write"]
-
 FREE = "Add --force to write over them, or name another --out"
 
 

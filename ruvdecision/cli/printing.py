@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ..maps.rumap import RUMap
     from ..studies import Outcome
 
-__all__ = ["complain", "line", "progress_line", "show"]
-
 #: How many releases the printed table shows; the files always hold all of them.
 SHOWN = 20
 

@@ -11,8 +11,6 @@ from .outcomes import choose, close
 from .output import check_out, write
 from .printing import progress_line
 
-__all__ = ["add", "run"]
-
 
 def add(commands: Any) -> None:
     """Say what the command takes."""

@@ -13,8 +13,6 @@ from ..errors import InputError, UnsupportedError
 from .csv import csv_pieces
 from .read import check_file, reading
 
-__all__ = ["Pieces"]
-
 
 @dataclass(frozen=True)
 class Pieces:

@@ -20,8 +20,6 @@ from pandas.io.common import get_handle
 
 from ..errors import InputError
 
-__all__ = ["csv_pieces", "read_csv"]
-
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _COMMA = r"\s*[+-]?\d*,?\d+([eE][+-]?\d+)?\s*"
 _GROUPED = r"\s*[+-]?(\d+|\d{1,3}([,.'\u00a0\u202f]\d{3})+)([.,]\d+)?\s*"

@@ -16,8 +16,6 @@ import pandas as pd
 from ..errors import InputError, UnsupportedError
 from .csv import read_csv
 
-__all__ = ["KINDS", "check_file", "file_digest", "read_data", "reading"]
-
 KINDS: dict[str, tuple[str, ...]] = {
     "CSV": (".csv", ".tsv", ".txt"),
     "parquet": (".parquet", ".pq"),

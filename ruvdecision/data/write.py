@@ -20,8 +20,6 @@ from typing import Any
 
 from ..errors import InputError, RuvError
 
-__all__ = ["as_place", "check_places", "nameable", "place_files", "unfinished", "write_files"]
-
 #: How the name of an unfinished file begins.
 UNFINISHED = ".tmp-"
 FREE = "Give overwrite=True to write over it, or another name"

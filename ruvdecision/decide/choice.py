@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ..checks import check_flag, check_number
 from ..errors import InfeasibleError, InputError
-from ..maps.rumap import ReleaseRow, RUMap
+from ..maps.rumap import RUMap
+from ..maps.show import ReleaseRow
 from ..protocols import Array
 from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, Tier, check_criterion, check_map, directions, first
 from .dominance import snapped
@@ -24,8 +25,6 @@ from .probability import (
     meets,
     of_release,
 )
-
-__all__ = ["Choice", "choose"]
 
 
 def choose(

@@ -12,7 +12,8 @@ from scipy.special import ndtr
 
 from ..checks import check_flag, check_number
 from ..errors import InputError
-from ..maps.rumap import ReleaseRow, RUMap
+from ..maps.rumap import RUMap
+from ..maps.show import ReleaseRow
 from ..protocols import Array
 from .choice import Choice
 from .criteria import Columns, directions
@@ -21,8 +22,6 @@ from .probability import Errors, frontier_probability
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["Explanation", "dominated", "explain", "explanations", "frontier"]
 
 Ints = NDArray[np.int64]
 Marks = NDArray[np.bool_]

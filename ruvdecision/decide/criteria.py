@@ -17,8 +17,6 @@ from ..maps.rumap import RUMap
 from ..protocols import Array
 from .dominance import BETTER
 
-__all__ = ["Columns", "Criterion", "ExpectedLoss", "Lexicographic", "MostUseful", "Weighted", "directions", "first"]
-
 Columns = str | Iterable[str] | Mapping[str, str]
 """Columns to compare: names, or names with their better ends, ``{"IO": "higher"}``."""
 Tier = tuple[Array, float]

@@ -18,8 +18,6 @@ from ..checks import as_float_array, check_choice, check_number
 from ..errors import InputError
 from ..protocols import Array
 
-__all__ = ["BETTER", "minimal", "not_dominated", "ranks", "snapped", "undominated"]
-
 BETTER = ("lower", "higher")
 PAIRS = 1 << 16
 """So many comparisons are made at once rather than divided further."""

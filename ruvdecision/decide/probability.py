@@ -29,19 +29,6 @@ from .dominance import minimal, ranks, snapped
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Errors",
-    "check_errors",
-    "check_threshold",
-    "degrees_of",
-    "expected_loss",
-    "frontier_probability",
-    "meets",
-    "of_release",
-    "probabilities",
-    "quantile",
-]
-
 Marks = NDArray[np.bool_]
 CHUNK = 2_000_000
 """Numbers that are drawn at a time."""

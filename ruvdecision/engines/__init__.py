@@ -11,34 +11,33 @@ from .normal.ranks import Ranks
 from .rules.fixed_rule import FixedRule
 
 if TYPE_CHECKING:
-    from .each_record import EachRecords
+    from .each_record import EveryRecord
     from .finite.whole_file import WholeFile
     from .identity.identity import Identification
     from .pymc.quadrature import Quadrature
     from .pymc.sampling import Sampling
-    from .wrong_belief import Misjudged
+    from .wrong_belief import WrongBelief
 
 # They need masks that are imported when they are first used, or few need them.
 LATER = {
-    "each_record": ["EachRecords"],
+    "each_record": ["EveryRecord"],
     "finite.whole_file": ["WholeFile"],
     "identity.identity": ["Identification"],
     "pymc.quadrature": ["Quadrature"],
     "pymc.sampling": ["Sampling"],
-    "wrong_belief": ["Misjudged"],
+    "wrong_belief": ["WrongBelief"],
 }
 if not TYPE_CHECKING:  # or every name would be taken to exist, and to be of any type
     __getattr__, __dir__, _ = lazy_loader.attach(__name__, submod_attrs=LATER)
 
 __all__ = [
     "BaseEngine",
-    "EachRecords",
     "Enumeration",
+    "EveryRecord",
     "Evidence",
     "Exact",
     "FixedRule",
     "Identification",
-    "Misjudged",
     "Missing",
     "Plan",
     "Problem",
@@ -47,6 +46,7 @@ __all__ = [
     "Refusal",
     "Sampling",
     "WholeFile",
+    "WrongBelief",
     "pick",
     "plan_for",
 ]

@@ -20,8 +20,6 @@ from ..masks.base import Batch, Mask
 from ..protocols import Posterior, Solution
 from ..users.user import Snooper, User
 
-__all__ = ["BaseEngine", "Evidence", "Missing", "Plan", "Problem", "Refusal", "Tell", "elsewhere", "pick", "plan_for"]
-
 Tell = Callable[..., None]
 
 
@@ -232,8 +230,8 @@ def elsewhere(name: str, user: Any, *, row: bool = False) -> Refusal | None:
 # -- which engine ----------------------------------------------------------------------------------------
 
 ORDER = (
-    ("each_record", "EachRecords"),
-    ("wrong_belief", "Misjudged"),
+    ("each_record", "EveryRecord"),
+    ("wrong_belief", "WrongBelief"),
     ("identity.identity", "Identification"),
     ("rules.fixed_rule", "FixedRule"),
     ("normal.ranks", "Ranks"),

@@ -39,8 +39,6 @@ from .normal.exact import Exact, as_records, released
 from .normal.forms import form_of, gaussian_of
 from .rules.source import Source
 
-__all__ = ["Each", "EachRecords", "aim_at", "every_record"]
-
 NEAR = 4.0
 """Records within this many standard errors of the aggregate may be the one that it is."""
 Ints = NDArray[np.int64]
@@ -59,7 +57,7 @@ class Each(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EachRecords(BaseEngine):
+class EveryRecord(BaseEngine):
     """Uncertainty of each record, made one number as the target `EachRecord` says.
 
     U of each record is averaged over releases first. The standard error of the mean is the mean of the records' errors,
@@ -87,7 +85,7 @@ class EachRecords(BaseEngine):
     def prepare(self, problem: Problem) -> Refusal | None:
         user, data = problem.user, problem.data
         if not user.target.asks_each:
-            what = f"EachRecords needs the target EachRecord; this user is after {user.target.describe()}"
+            what = f"EveryRecord needs the target EachRecord; this user is after {user.target.describe()}"
             return Refusal(what, "Use engine='auto'", Missing.USER)
         pick(self.engine, aim_at(user, int(rows_of(user, data)[0])), problem.masks, data)
         return None
@@ -346,7 +344,7 @@ class _Task:
         user, belief = self.user, self.user.belief
         table = None if self.data is None else as_records(belief, self.data)
         columns: list[Any] = []
-        for mask in self._candidates(float(np.mean(np.diag(belief.spread)))):
+        for mask in self._candidates(float(np.mean(np.diag(belief.record_covariance)))):
             try:
                 channel = Exact()._single(belief, mask, table)
             except UnsupportedError:

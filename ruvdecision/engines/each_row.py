@@ -23,8 +23,6 @@ from .rules.fixed_rule import REPLICATES
 from .rules.losses import costs
 from .rules.source import Source
 
-__all__ = ["drawn_rows", "given_rows"]
-
 Ints = NDArray[np.int64]
 
 

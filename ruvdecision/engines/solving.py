@@ -20,8 +20,6 @@ from ..users.panel import Panel
 from ..users.user import Snooper, User
 from .base import BaseEngine, Plan, Problem, Refusal, plan_for
 
-__all__ = ["Role", "Solved", "check_user", "solve"]
-
 PIECES = 16
 """Pieces that the masks of a user are cut into where an engine has no plan of its own.
 

@@ -26,8 +26,6 @@ from .normal.evidence import log_density
 from .normal.exact import Exact, moved, released
 from .normal.forms import DRAWS, LARGEST_JOINT, all_records, drawn_values, form_of, gaussian_of, joint_terms, selector
 
-__all__ = ["NormalMixture"]
-
 NEGLIGIBLE = 1e-12
 """Candidates with less than this share of the posterior weight are left out."""
 NEGLIGIBLE_ROWS = 1e-6
@@ -46,7 +44,7 @@ class NormalMixture:
         self.masks: tuple[Mask, ...] = (mask,)
         self.prior: Array = np.ones(1)
         if not user.knows_mask:
-            scale = float(np.mean(np.diag(self.belief.spread)))
+            scale = float(np.mean(np.diag(self.belief.record_covariance)))
             self.masks, self.prior = (user.mask_prior or MaskPrior()).candidates(mask, scale, self.belief.records)
         exact = Exact()
         self.families = [

@@ -28,21 +28,19 @@ from ..targets import Kind, LinearForm, Term
 from ..users.user import Snooper, User
 from .base import BaseEngine, Missing, Problem, Refusal, Tell, pick, plan_for
 from .finite.enumeration import Enumeration, _codes, _sample_covariance
-from .finite.wrong_belief import FiniteDoubt, cost_of
+from .finite.wrong_belief import WrongFiniteBelief, cost_of
 from .normal.affine import residual_law
 from .normal.conditioning import Conditioned, record_in
 from .normal.exact import Exact, as_records
 from .normal.forms import LARGEST_JOINT, all_records, form_of, gaussian_of, mean_covariance
 from .unknown_mask import NormalMixture
 
-__all__ = ["Misjudged"]
-
 SAMPLED = 8
 """Releases that are drawn where posteriors are sampled and nothing else was asked for."""
 
 
 @dataclass(frozen=True)
-class Misjudged(BaseEngine):
+class WrongBelief(BaseEngine):
     """Expected loss of a user whose belief is not the agency's, or who does not know the mask.
 
     Exact for normal beliefs, linear-Gaussian masks that are known, and losses of the error alone: the user's estimate
@@ -58,7 +56,7 @@ class Misjudged(BaseEngine):
     """
 
     engine: Any = "auto"
-    name = "misjudged"
+    name = "wrong belief"
     special = True
 
     @classmethod
@@ -72,9 +70,7 @@ class Misjudged(BaseEngine):
     def prepare(self, problem: Problem) -> Refusal | None:
         user, masks, data = problem.user, problem.masks, problem.data
         if isinstance(user, Snooper) or user.target.asks_each or user.plain:
-            what = (
-                "Misjudged needs a User after one thing, whose belief is not the agency's or who does not know the mask"
-            )
+            what = "WrongBelief needs a User whose belief is not the agency's or who does not know the mask"
             return Refusal(what, "Use engine='auto'", Missing.USER)
         if user.target.asks_row:
             what = "Which row is whose is not available for a user with another belief or an unknown mask"
@@ -96,7 +92,7 @@ class Misjudged(BaseEngine):
             if isinstance(own.belief, NormalBelief):
                 NormalMixture(own, mask, _table(own, data))
             elif isinstance(own.belief, FiniteBelief):
-                FiniteDoubt(own, own.belief, mask, _sample_covariance(own.belief, data))
+                WrongFiniteBelief(own, own.belief, mask, _sample_covariance(own.belief, data))
             else:
                 return _unknown_belief(own)
         return None
@@ -108,10 +104,10 @@ class Misjudged(BaseEngine):
         masks, data = problem.masks, problem.data
         if own.knows_mask and own.belief is agency.belief:
             plain = plan_for(self.engine, replace(problem, users=(agency,))).run(tell=tell)[0]
-            return [plain._replace(diagnostics={**plain.diagnostics, "felt": plain.uncertainty})]
+            return [plain._replace(diagnostics={**plain.diagnostics, "believed": plain.uncertainty})]
         if isinstance(own.belief, FiniteBelief) and isinstance(agency.belief, FiniteBelief):
             return [self._finite(own, agency, problem, tell)]
-        value, error, felt = np.empty(len(masks)), np.zeros(len(masks)), np.empty(len(masks))
+        value, error, believed = np.empty(len(masks)), np.zeros(len(masks)), np.empty(len(masks))
         names = ["exact"] * len(masks)
         left = list(range(len(masks)))
         if _normal(own) and _normal(agency) and own.knows_mask and data is None:
@@ -122,16 +118,16 @@ class Misjudged(BaseEngine):
                     left.extend(family.positions)
                     continue
                 value[family.positions], error[family.positions] = found[0]
-                felt[family.positions] = found[1].value
+                believed[family.positions] = found[1].value
         for done, i in enumerate(left):
             part = None if tell is None else lambda x, done=done: tell((done + x) / len(left))
-            (value[i], error[i]), felt[i] = self._drawn(
+            (value[i], error[i]), believed[i] = self._drawn(
                 own, agency, masks[i], data, problem.replicates, problem.seed, part
             )
             how = "exact" if _normal(agency) else self._inner(agency, [masks[i]], data).name
             names[i] = f"{how}, averaged over releases"
         before = self._before(own, agency, data)
-        return [Solution(value, error, before, names[0] if len(set(names)) == 1 else names, {"felt": felt})]
+        return [Solution(value, error, before, names[0] if len(set(names)) == 1 else names, {"believed": believed})]
 
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
         """The user's own posterior after one release.
@@ -149,7 +145,7 @@ class Misjudged(BaseEngine):
             return NormalMixture(own, mask).after(release, np.random.default_rng(0))
         if not isinstance(own.belief, FiniteBelief):
             raise _unknown_belief(own).error()
-        return FiniteDoubt(own, own.belief, mask).after(release)
+        return WrongFiniteBelief(own, own.belief, mask).after(release)
 
     # -- finite beliefs ------------------------------------------------------------------------------
 
@@ -159,7 +155,7 @@ class Misjudged(BaseEngine):
         scale = _sample_covariance(agency.belief, data)
         found, first = [], None
         for i, mask in enumerate(masks):
-            doubt = FiniteDoubt(own, agency.belief, mask, scale, limit)
+            doubt = WrongFiniteBelief(own, agency.belief, mask, scale, limit)
             first = first or doubt
             codes = None if data is None else _codes(doubt.truth, data)
             found.append(doubt.expected(codes, problem.replicates, problem.seed))
@@ -168,8 +164,10 @@ class Misjudged(BaseEngine):
         assert first is not None
         value, error = (np.array([float(cost[j]) for cost, _, _ in found]) for j in (0, 1))
         names = [name for _, _, name in found]
-        felt = np.array([float(f.value) for _, f, _ in found])
-        return Solution(value, error, first.before(), names[0] if len(set(names)) == 1 else names, {"felt": felt})
+        believed = np.array([float(f.value) for _, f, _ in found])
+        return Solution(
+            value, error, first.before(), names[0] if len(set(names)) == 1 else names, {"believed": believed}
+        )
 
     # -- normal beliefs in closed form ---------------------------------------------------------------
 
@@ -193,8 +191,8 @@ class Misjudged(BaseEngine):
             found = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in mine.channel.layout.classes()]
             if any(f is None for _, f in found):
                 return None
-            cost, believed = (_summed([(w, f[j]) for w, f in found if f is not None], count) for j in (0, 1))
-            return _times(cost, mine.n), _times(believed, mine.n)
+            cost, own_law = (_summed([(w, f[j]) for w, f in found if f is not None], count) for j in (0, 1))
+            return _times(cost, mine.n), _times(own_law, mine.n)
         linear = form_of(own.belief, target)
         if linear is None:
             return None
@@ -209,8 +207,8 @@ class Misjudged(BaseEngine):
             return None if one is None else (_out(one[0], count), _out(one[1], count))
         kinds = mine.channel.layout.places(form.terms[0].row % mine.n)
         both = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in kinds]
-        cost, believed = (_summed([(w, f[j]) for w, f in both if f is not None], count) for j in (0, 1))
-        return cost, believed
+        cost, own_law = (_summed([(w, f[j]) for w, f in both if f is not None], count) for j in (0, 1))
+        return cost, own_law
 
     def _joint(
         self, own: User, mine: Conditioned, theirs: Conditioned, place: str, count: int
@@ -246,38 +244,36 @@ class Misjudged(BaseEngine):
         bias, covariance = residual_law(mine, theirs, terms, form.matrix)
         return self._cost(own, mine.covariance(terms, form.matrix), bias, covariance, form)
 
-    def _cost(
-        self, own: User, believed: Array, bias: Array, covariance: Array, form: LinearForm
-    ) -> tuple[Value, Value]:
-        """Loss of the estimate from a posterior with covariance ``believed`` when the error is N(bias, covariance)."""
+    def _cost(self, own: User, own_law: Array, bias: Array, covariance: Array, form: LinearForm) -> tuple[Value, Value]:
+        """Loss of the estimate from a posterior with covariance ``own_law`` when the error is N(bias, covariance)."""
         loss = own.loss
-        felt = loss.uncertainty(gaussian_of(believed, form))
-        lead = np.broadcast_shapes(believed.shape[:1], bias.shape[:1], covariance.shape[:1])
-        believed, covariance = (np.broadcast_to(x, lead + x.shape[1:]) for x in (believed, covariance))
+        believed = loss.uncertainty(gaussian_of(own_law, form))
+        lead = np.broadcast_shapes(own_law.shape[:1], bias.shape[:1], covariance.shape[:1])
+        own_law, covariance = (np.broadcast_to(x, lead + x.shape[1:]) for x in (own_law, covariance))
         bias = np.broadcast_to(bias, lead + bias.shape[1:])
-        endless = np.asarray(~np.isfinite(np.diagonal(believed + covariance, axis1=-2, axis2=-1)).all(axis=-1))
+        endless = np.asarray(~np.isfinite(np.diagonal(own_law + covariance, axis1=-2, axis2=-1)).all(axis=-1))
         if endless.any():
             # Nothing is known about where the target lies, by the user or the agency: one estimate is as good as
             # another.
-            worst = loss.uncertainty(gaussian_of(np.where(np.isfinite(believed), covariance, believed), form))
+            worst = loss.uncertainty(gaussian_of(np.where(np.isfinite(own_law), covariance, own_law), form))
             value, error = np.array(_out(worst, len(endless)).value), np.zeros(len(endless))
             if not endless.all():
-                rest = self._cost(own, believed[~endless], bias[~endless], covariance[~endless], form)[0]
+                rest = self._cost(own, own_law[~endless], bias[~endless], covariance[~endless], form)[0]
                 value[~endless], error[~endless] = rest.value, rest.error
-            return Value(value, error), felt
+            return Value(value, error), believed
         right = Gaussian.scalar(bias[:, 0], covariance[:, 0, 0]) if form.number else Gaussian(bias, covariance)
         guess = (
-            Gaussian.scalar(np.zeros(len(believed)), believed[:, 0, 0])
+            Gaussian.scalar(np.zeros(len(own_law)), own_law[:, 0, 0])
             if form.number
-            else Gaussian(np.zeros(bias.shape), believed)
+            else Gaussian(np.zeros(bias.shape), own_law)
         )
-        same = np.all(bias == 0, axis=-1) & np.all(believed == covariance, axis=(-1, -2))
+        same = np.all(bias == 0, axis=-1) & np.all(own_law == covariance, axis=(-1, -2))
         if same.all():
             # The user is right: the plain uncertainty, to the last digit.
-            return _out(felt, len(same)), felt
+            return _out(believed, len(same)), believed
         if isinstance(loss, LogScore):
-            return Value.exact(_cross_entropy(believed, bias, covariance)), felt
-        return cost_of(loss, right, loss.estimate(guess)), felt
+            return Value.exact(_cross_entropy(own_law, bias, covariance)), believed
+        return cost_of(loss, right, loss.estimate(guess)), believed
 
     # -- anything else, over drawn releases ----------------------------------------------------------
 
@@ -289,21 +285,21 @@ class Misjudged(BaseEngine):
             count = 1 if data is not None else SAMPLED  # every release is a run of a sampler
         mine, theirs = self._inverter(own, mask, data), self._inverter(agency, mask, data)
         loss = own.loss
-        costs, within, felt = np.empty(count), np.zeros(count), np.empty(count)
+        costs, within, believed = np.empty(count), np.zeros(count), np.empty(count)
         for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(seed, count)):
             records = agency.belief.draw(np.random.default_rng(for_data)) if data is None else data
             # A frame keeps the row numbers, which tell who is in a sample; a table of counts has no rows.
             rows = records if isinstance(agency.belief, TableBelief) else pd.DataFrame(_plain_rows(records))
             release = mask.release(rows, for_mask)
-            believed = mine(release, np.random.default_rng(for_draws))
+            own_law = mine(release, np.random.default_rng(for_draws))
             right = theirs(release, np.random.default_rng(for_draws))
-            result = cost_of(loss, right, loss.estimate(believed, own.actions))
+            result = cost_of(loss, right, loss.estimate(own_law, own.actions))
             costs[r], within[r] = float(result.value), float(result.error)
-            felt[r] = float(loss.uncertainty(believed, own.actions).value)
+            believed[r] = float(loss.uncertainty(own_law, own.actions).value)
             if tell is not None:
                 tell((r + 1) / count)
         error = replicate_error(costs) if count > 1 else within[0]
-        return (float(costs.mean()), float(error)), float(felt.mean())
+        return (float(costs.mean()), float(error)), float(believed.mean())
 
     def _sampled(self, user: User, mask: Mask, data: Any) -> bool:
         """Whether every posterior is a run of a sampler (or as slow)."""
@@ -332,13 +328,13 @@ class Misjudged(BaseEngine):
                 # A sampler wants to see a release, be it one that tells nothing.
                 rows = agency.belief.draw(np.random.default_rng(0)) if data is None else data
                 nothing = NOTHING.release(pd.DataFrame(_plain_rows(rows)), 0)
-            believed, right = (e.posterior(u, NOTHING, nothing) for e, u in zip(engines, (known, agency), strict=True))
+            own_law, right = (e.posterior(u, NOTHING, nothing) for e, u in zip(engines, (known, agency), strict=True))
         except (InputError, UnsupportedError):
             return float("nan")
-        if not (np.isfinite(believed.var()).all() and np.isfinite(right.var()).all()):
-            endless = believed if not np.isfinite(believed.var()).all() else right
+        if not (np.isfinite(own_law.var()).all() and np.isfinite(right.var()).all()):
+            endless = own_law if not np.isfinite(own_law.var()).all() else right
             return float(own.loss.uncertainty(endless, own.actions).value)
-        return float(cost_of(own.loss, right, own.loss.estimate(believed, own.actions)).value)
+        return float(cost_of(own.loss, right, own.loss.estimate(own_law, own.actions)).value)
 
     def _inner(self, user: User, masks: Sequence[Mask], data: Any) -> BaseEngine:
         return pick(self.engine, replace(user, knows_mask=True, mask_prior=None, truth=None), masks, data)
@@ -365,19 +361,19 @@ def parties(user: User) -> tuple[User, User]:
     return replace(user, truth=None), agency
 
 
-def _cross_entropy(believed: Array, bias: Array, covariance: Array) -> Array:
-    """E of minus the log density of N(0, believed) when the truth is N(bias, covariance)."""
+def _cross_entropy(own_law: Array, bias: Array, covariance: Array) -> Array:
+    """E of minus the log density of N(0, own_law) when the truth is N(bias, covariance)."""
     moment = covariance + bias[..., :, None] * bias[..., None, :]
     with np.errstate(divide="ignore"):
-        sign, size = np.linalg.slogdet(2 * np.pi * believed)
+        sign, size = np.linalg.slogdet(2 * np.pi * own_law)
     sharp = sign <= 0
     if sharp.any():
         # A user who is sure of a value pays without end unless he is right.
         wrong = np.trace(moment, axis1=-2, axis2=-1) > 0
-        safe = np.where(sharp[..., None, None], np.eye(believed.shape[-1]), believed)
+        safe = np.where(sharp[..., None, None], np.eye(own_law.shape[-1]), own_law)
         rest = 0.5 * (size + np.trace(np.linalg.solve(safe, moment), axis1=-2, axis2=-1))
         return np.where(sharp, np.where(wrong, np.inf, -np.inf), rest)
-    return np.asarray(0.5 * (size + np.trace(np.linalg.solve(believed, moment), axis1=-2, axis2=-1)))
+    return np.asarray(0.5 * (size + np.trace(np.linalg.solve(own_law, moment), axis1=-2, axis2=-1)))
 
 
 def _table(user: User, data: Any) -> Array | None:

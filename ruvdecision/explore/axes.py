@@ -15,8 +15,6 @@ from ..protocols import Array
 from ..report.blocks import clean
 from ..report.numbers import number
 
-__all__ = ["Scale", "Sheet", "labels"]
-
 
 @dataclass(frozen=True)
 class Scale:

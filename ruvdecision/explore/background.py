@@ -16,8 +16,6 @@ from ..errors import RuvError, traced
 from ..running.progress import Stopped, host
 from ..studies import Outcome, Study
 
-__all__ = ["Job", "Runner"]
-
 #: Studies that ran in less than this many seconds are run again while a slider moves.
 QUICK = 0.35
 #: Results that are kept.

@@ -12,8 +12,6 @@ import numpy as np
 from ..checks import suggest
 from ..errors import InputError
 
-__all__ = ["Control", "Pick", "Slider", "Switch", "read_values"]
-
 #: More stops than this make a slider that a keyboard cannot cross.
 MOST_STOPS = 400
 

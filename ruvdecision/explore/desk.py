@@ -22,8 +22,6 @@ from .pictures import draw, write
 from .scene import show
 from .study import VIEW, StudyTopic
 
-__all__ = ["Answer", "Desk"]
-
 #: Maps that are kept, so that a new threshold or another look at the same map computes nothing.
 KEPT = 24
 

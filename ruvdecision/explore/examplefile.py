@@ -24,8 +24,6 @@ from ..targets import BaseTarget, Files
 from ..users.user import Snooper, User
 from .lesson import Law, Panel
 
-__all__ = ["FLAT", "draw_example", "panel_of", "panels_of"]
-
 #: Components of a vector target that are drawn.
 MOST_COMPONENTS = 4
 #: Said where there is no prior to draw.
@@ -70,9 +68,9 @@ def draw_example(belief: Any, example: int) -> tuple[Any, Any]:
     if not hasattr(belief, "spread") or not hasattr(belief, "doubt"):
         return None, belief.draw(rng)
     # A flat prior cannot be drawn from: the example then comes from a population with the prior's mean.
-    doubt = belief.doubt if belief.doubt is not None else np.zeros_like(belief.spread)
-    mu = belief.centre + symmetric_root(doubt) @ rng.standard_normal(len(belief.centre))
-    records = mu + rng.standard_normal((belief.records, len(mu))) @ symmetric_root(belief.spread).T
+    doubt = belief.mu_covariance if belief.mu_covariance is not None else np.zeros_like(belief.record_covariance)
+    mu = belief.mu_mean + symmetric_root(doubt) @ rng.standard_normal(len(belief.mu_mean))
+    records = mu + rng.standard_normal((belief.records, len(mu))) @ symmetric_root(belief.record_covariance).T
     if belief.columns is not None:
         return mu, pd.DataFrame(records, columns=list(belief.columns))
     return mu, records[:, 0] if belief.variance is not None else records

@@ -17,8 +17,6 @@ from .axes import Scale, Sheet, labels
 from .examplefile import is_drawn
 from .lesson import Drawable, Law, Panel
 
-__all__ = ["draw_panel"]
-
 Outline = tuple[Array, Array]
 POINTS = 160
 #: Draws make a rough histogram, so it has few bins.

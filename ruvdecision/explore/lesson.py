@@ -10,8 +10,6 @@ from ..maps.rumap import RUMap
 from ..protocols import Array
 from .controls import Control, Slider
 
-__all__ = ["Built", "Drawable", "Law", "Lesson", "Panel", "ending"]
-
 
 class Drawable(Protocol):
     """A law that the page can draw."""

@@ -19,8 +19,6 @@ from ..protocols import Array
 from ..report.numbers import number
 from .axes import Scale, Sheet
 
-__all__ = ["Drawing", "Series", "draw_map", "series_of"]
-
 Positions = NDArray[np.intp]
 Shown = NDArray[np.bool_]
 MARKERS = ("o", "s", "D", "v", "+", "^")

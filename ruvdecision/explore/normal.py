@@ -21,8 +21,6 @@ from .controls import Pick, Slider, counts, even, rising
 from .examplefile import panels_of
 from .lesson import Built, Lesson
 
-__all__ = ["LESSON"]
-
 #: The losses by name: what they are, and how code writes them.
 LOSSES: dict[str, tuple[Any, str, str]] = {
     "squared": (Quadratic(), "the squared error", "ruv.Quadratic()"),

@@ -10,8 +10,6 @@ from ..report import render_report
 from ..report.picture import draw_png
 from ..studies import Outcome
 
-__all__ = ["draw", "write"]
-
 # matplotlib's settings are global, so only one picture is drawn at a time.
 _TURN = threading.Lock()
 

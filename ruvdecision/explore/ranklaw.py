@@ -14,8 +14,6 @@ from ..numerics.orderstatistics import normal_moments
 from ..protocols import Array
 from ..scenarios import RankPosterior
 
-__all__ = ["RankPrior", "TabulatedRankPosterior"]
-
 #: Points of the table, and of the first look at where the law lies.
 POINTS, ROUGH = 161, 65
 

@@ -15,8 +15,6 @@ from .lawdrawing import draw_panel
 from .lesson import Built, Panel
 from .mapdrawing import draw_map, series_of
 
-__all__ = ["show"]
-
 #: Rows of the table, beside those that have a mark.
 EXCERPT = 8
 #: Releases that a pointer can find and the slider of releases can reach; further ones are left out evenly.

@@ -28,8 +28,6 @@ from .desk import message as say
 from .lesson import Lesson
 from .study import StudyTopic
 
-__all__ = ["Server"]
-
 PORT = 8177
 #: Ports to try after the usual one when nobody asked for a certain one.
 TRIES = 20

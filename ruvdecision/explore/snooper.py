@@ -24,8 +24,6 @@ from .examplefile import FLAT, draw_example, panel_of
 from .lesson import Built, Drawable, Law, Lesson, Panel
 from .ranklaw import RankPrior, TabulatedRankPosterior
 
-__all__ = ["LESSON"]
-
 KNOWLEDGE = {
     "record": "which row is the target's",
     "sample": "that the target is in the file",

@@ -29,8 +29,6 @@ from .controls import Control, Slider, Switch, rising
 from .examplefile import panels_of
 from .lesson import Built, ending
 
-__all__ = ["VIEW", "StudyTopic"]
-
 #: What a request may hold beside the settings of its topic.
 VIEW = ("topic", "max_risk", "look", "example", "width", "map")
 #: How long a quick study may keep a request waiting, in seconds.

@@ -19,8 +19,6 @@ from .controls import Pick, Slider, counts, even, rising
 from .examplefile import panels_of
 from .lesson import Built, Lesson
 
-__all__ = ["LESSON"]
-
 VARIANCES = (1.0, 1.5)
 """Of the two variables, as in the paper; the page moves their correlation."""
 NAMES = ("variable 1", "variable 2")

@@ -15,8 +15,6 @@ from ..checks import as_float_array, check_covariance, check_finite, check_numbe
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array, Posterior, Value
 
-__all__ = ["BayesLoss", "Componentwise", "Weights", "check_weights", "show"]
-
 Weights = float | tuple[Any, ...]
 """One weight, a tuple of weights, or a tuple of rows: plain values, so that losses compare and hash."""
 

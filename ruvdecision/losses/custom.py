@@ -15,8 +15,6 @@ from ..protocols import Array, Loss, Posterior
 from .base import BayesLoss
 from .search import least_vector, scan
 
-__all__ = ["CustomLoss", "as_loss"]
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class CustomLoss(BayesLoss):

@@ -16,8 +16,6 @@ from ..protocols import Array, Posterior, Value
 from .base import BayesLoss, Componentwise, Weights, check_weights, show
 from .search import convex_point, least_point
 
-__all__ = ["Absolute", "Huber", "Linex", "Pinball", "Power", "Quadratic", "ZeroOne"]
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Quadratic(BayesLoss):

@@ -13,8 +13,6 @@ from ..errors import InputError, UnsupportedError
 from ..protocols import Array, Posterior, Value
 from .base import BayesLoss, Componentwise, Weights, check_weights, show
 
-__all__ = ["CRPS", "IntervalScore", "KullbackLeibler", "LogScore"]
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class LogScore(BayesLoss):

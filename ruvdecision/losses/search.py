@@ -11,8 +11,6 @@ from ..errors import UnsupportedError
 from ..numerics.roots import bracket, least_near, monotone_root
 from ..protocols import Array, Posterior
 
-__all__ = ["convex_point", "least_point", "least_vector", "scan"]
-
 _ATOMS = 2048
 
 

@@ -18,8 +18,6 @@ from ..protocols import Array, Value
 if TYPE_CHECKING:
     from ..masks.base import Mask
 
-__all__ = ["SCHEMA", "Entries", "Labels"]
-
 Entries = NDArray[np.generic]
 """A column: numbers or text, one entry per release."""
 Scalar = TypeVar("Scalar", bound=np.generic)

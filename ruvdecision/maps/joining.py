@@ -16,8 +16,6 @@ from .columns import frozen, stack
 if TYPE_CHECKING:
     from .rumap import RUMap
 
-__all__ = ["join"]
-
 
 def join(a: RUMap, b: RUMap, named: bool) -> RUMap:
     """Put map ``b`` below map ``a``; ``named`` says that prefixes tell different users apart."""

@@ -62,8 +62,6 @@ if TYPE_CHECKING:
     from ..protocols import Belief
     from ..users.user import Snooper, User
 
-__all__ = ["Labels", "Provenance", "RUMap", "ReleaseRow"]
-
 NUMBERS = ("risk", "utility", "risk_error", "utility_error")
 
 

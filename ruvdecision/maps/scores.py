@@ -21,21 +21,6 @@ from ..numerics.monotone import apply_function, check_decreasing, solve_decreasi
 from ..protocols import Array, Value
 from .columns import Entries
 
-__all__ = [
-    "Axis",
-    "Column",
-    "Decreasing",
-    "Gain",
-    "Negative",
-    "NegativeLog",
-    "Reciprocal",
-    "RelativeGain",
-    "Score",
-    "ScoreLike",
-    "Tabulated",
-    "as_score",
-]
-
 
 class Axis(NamedTuple):
     """One axis of a map: risk of the intruder, or utility of the scientist, with what it is computed from."""

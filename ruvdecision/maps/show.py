@@ -16,8 +16,6 @@ from ..protocols import Array
 if TYPE_CHECKING:
     from .rumap import RUMap
 
-__all__ = ["ReleaseRow", "as_html_table", "as_text_table", "counted", "short"]
-
 
 @dataclass(frozen=True)
 class ReleaseRow:

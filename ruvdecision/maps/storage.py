@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     import h5py  # type: ignore[import-untyped]
     import xarray as xr
 
-__all__ = ["as_bytes", "decode", "encode", "from_bytes", "load", "save"]
-
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 FORMAT = 2
 _OURS = ("before", "mask_spec", "score_risk", "score_utility")

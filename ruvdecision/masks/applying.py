@@ -11,10 +11,8 @@ import pandas as pd
 from ..channels.steps import About, ClipTo, Cut, Drop, Matrix, PermuteRows, RoundTo, Step
 from ..errors import InputError
 from ..protocols import Array
-from .columnkinds import Ints, blanked, category_codes, kind_of, put, real_like
-from .frame import Frame
-
-__all__ = ["about_frame", "apply_step", "cut_column", "replace_keeping_integers"]
+from .columnkinds import Ints, blanked, category_codes, kind_of, put
+from .frame import Frame, real_like
 
 
 def about_frame(frame: Frame) -> About:

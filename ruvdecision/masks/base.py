@@ -23,8 +23,6 @@ from ..protocols import Array
 from .applying import about_frame, apply_step
 from .frame import Frame
 
-__all__ = ["Batch", "Chain", "Family", "Mask", "check_mask", "show_number"]
-
 Ints = NDArray[np.int64]
 Data = TypeVar("Data")
 """A DataFrame or a Series: what a mask is given and gives back."""

@@ -16,8 +16,6 @@ from ..protocols import Array
 from .base import Mask
 from .frame import Frame
 
-__all__ = ["PublishedTable", "ReleasedCells", "SuppressCells", "as_counts", "margin_of", "publish"]
-
 Axes = tuple[int, ...]
 
 

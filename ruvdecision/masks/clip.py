@@ -15,8 +15,6 @@ from .base import Mask
 from .columnkinds import as_columns
 from .round import per_column
 
-__all__ = ["Clip"]
-
 
 @dataclass(frozen=True, repr=False)
 class Clip(Mask):

@@ -15,21 +15,6 @@ from ..errors import InputError
 from ..protocols import Array
 from .frame import Frame, real_like
 
-__all__ = [
-    "RankedColumn",
-    "apart",
-    "as_columns",
-    "blanked",
-    "category_codes",
-    "kind_of",
-    "put",
-    "rank_columns",
-    "real_like",
-    "refuse_missing",
-    "spread",
-    "whole_like",
-]
-
 Ints = NDArray[np.int64]
 
 

@@ -17,8 +17,6 @@ from .columnkinds import apart, as_columns, category_codes, kind_of, put, rank_c
 from .frame import Frame
 from .synthesize.copula import normal_scores
 
-__all__ = ["DataShuffle"]
-
 MOST_CATEGORIES = 200
 
 

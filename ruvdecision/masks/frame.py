@@ -15,8 +15,6 @@ from ..checks import check_columns
 from ..errors import InputError
 from ..protocols import Array
 
-__all__ = ["Frame", "real_like"]
-
 
 @dataclass(frozen=True)
 class Frame:

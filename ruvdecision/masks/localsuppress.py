@@ -17,8 +17,6 @@ from .base import Mask
 from .columnkinds import Ints, as_columns, blanked, category_codes, put
 from .frame import Frame
 
-__all__ = ["LocalSuppress", "key_matches"]
-
 MOST_KEYS = 12
 REFILL_WORK = 20_000_000
 

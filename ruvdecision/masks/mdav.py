@@ -11,8 +11,6 @@ from ..checks import as_float_array, check_finite, check_integer
 from ..errors import InputError
 from ..numerics.compiled import compiled
 
-__all__ = ["mdav", "mdav_labels"]
-
 SPLIT = 1048577.0
 """2^20 + 1. ``c = SPLIT * d; c - (c - d)`` rounds d to 33 of its 53 bits (Veltkamp)."""
 ROOM = 1e-9

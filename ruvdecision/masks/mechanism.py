@@ -27,8 +27,6 @@ from ..protocols import Array
 from .base import Mask
 from .frame import Frame
 
-__all__ = ["Apart", "Combine", "Mechanism"]
-
 Ints = NDArray[np.int64]
 
 

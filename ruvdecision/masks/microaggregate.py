@@ -22,8 +22,6 @@ from .mdav import mdav
 from .moments import sample_covariance
 from .ordering import stable_order
 
-__all__ = ["Microaggregate"]
-
 ORDERS = ("rows", "each", "zscore", "pc1", "mdav")
 Ints = NDArray[np.int64]
 FIXED = 'Use by="rows" (groups fixed beforehand) with centre="mean", or measure its releases with ruv.measure'

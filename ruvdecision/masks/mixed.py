@@ -17,8 +17,6 @@ from .columnkinds import Ints, as_columns, category_codes, kind_of, put, refuse_
 from .frame import Frame
 from .mdav import mdav
 
-__all__ = ["MicroaggregateMixed", "centres", "embed"]
-
 MOST_CATEGORIES = 200
 
 

@@ -8,8 +8,6 @@ from ..numerics.semidefinite import symmetric_root
 from ..protocols import Array
 from .columnkinds import spread
 
-__all__ = ["correlate", "correlate_like", "orthonormal", "sample_covariance", "with_moments_of"]
-
 APART = 1e3
 """Standard deviations that differ by more than this factor are brought to one unit before a root is taken."""
 FAR = 1e100

@@ -12,8 +12,6 @@ from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns
 
-__all__ = ["MultiplicativeNoise"]
-
 KINDS = ("normal", "lognormal", "mixture", "split")
 NEEDS = {"normal": ("sd",), "lognormal": ("sd",), "mixture": ("away", "sd"), "split": ("least", "most")}
 

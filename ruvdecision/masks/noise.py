@@ -19,8 +19,6 @@ from .frame import Frame
 from .moments import correlate, correlate_like, with_moments_of
 from .noise_arguments import as_kind, as_size, is_per_record, pattern
 
-__all__ = ["MomentNoise", "Noise", "ResidualNoise"]
-
 UNITS = ("variance", "sd", "covariance", "share")
 SCALAR_UNITS = ("variance", "sd")
 OTHER_NOISE = (

@@ -11,8 +11,6 @@ from ..channels.steps import NoiseKind
 from ..checks import as_float_array, check_choice, check_covariance, check_number, check_probabilities
 from ..errors import InputError
 
-__all__ = ["as_kind", "as_size", "is_per_record", "pattern"]
-
 KINDS = ("normal", "laplace", "t", "mixture")
 
 

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["stable_order"]
-
 
 def stable_order(keys: NDArray[Any]) -> NDArray[np.int64]:
     """Return the stable sorting order of ``keys``, which must hold no NaN: ``np.argsort(keys, kind="stable")``.

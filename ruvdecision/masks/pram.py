@@ -28,8 +28,6 @@ from .frame import Frame
 if TYPE_CHECKING:
     from .stochastic import Stochastic
 
-__all__ = ["PRAM", "invariant_matrix"]
-
 MOST_CATEGORIES = 2000
 
 

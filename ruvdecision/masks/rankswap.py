@@ -16,8 +16,6 @@ from .columnkinds import as_columns, kind_of, put, refuse_missing
 from .frame import Frame
 from .ordering import stable_order
 
-__all__ = ["RankSwap", "rank_partners"]
-
 
 @dataclass(frozen=True, repr=False)
 class RankSwap(Mask):

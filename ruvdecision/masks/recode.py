@@ -18,8 +18,6 @@ from .base import Mask
 from .columnkinds import as_columns, category_codes, put
 from .frame import Frame
 
-__all__ = ["Recode"]
-
 
 @dataclass(frozen=True, repr=False)
 class Recode(Mask):

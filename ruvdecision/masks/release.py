@@ -9,8 +9,6 @@ from ..channels.steps import About, Step
 from ..protocols import Array
 from .base import Mask
 
-__all__ = ["UNMASKED", "Release"]
-
 
 @dataclass(frozen=True, repr=False)
 class Release(Mask):

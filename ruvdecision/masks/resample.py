@@ -14,8 +14,6 @@ from .columnkinds import as_columns
 from .frame import Frame
 from .ordering import stable_order
 
-__all__ = ["Resample"]
-
 
 @dataclass(frozen=True, repr=False)
 class Resample(Mask):

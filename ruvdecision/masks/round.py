@@ -14,8 +14,6 @@ from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns
 
-__all__ = ["Round", "per_column"]
-
 
 @dataclass(frozen=True, repr=False)
 class Round(Mask):

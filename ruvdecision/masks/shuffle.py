@@ -8,8 +8,6 @@ from ..channels.steps import About, PermuteRows, Step
 from ..protocols import Array
 from .base import Mask
 
-__all__ = ["Shuffle"]
-
 
 @dataclass(frozen=True, repr=False)
 class Shuffle(Mask):

@@ -17,8 +17,6 @@ from .base import Mask
 from .columnkinds import as_columns
 from .frame import Frame
 
-__all__ = ["Stochastic"]
-
 
 @dataclass(frozen=True, repr=False)
 class Stochastic(Mask):

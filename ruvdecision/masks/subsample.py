@@ -11,8 +11,6 @@ from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
 
-__all__ = ["Subsample"]
-
 
 @dataclass(frozen=True, repr=False)
 class Subsample(Mask):

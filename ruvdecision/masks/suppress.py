@@ -15,8 +15,6 @@ from ..protocols import Array
 from .base import Mask
 from .columnkinds import as_columns
 
-__all__ = ["NOTHING", "Suppress"]
-
 
 @dataclass(frozen=True, repr=False)
 class Suppress(Mask):

@@ -15,8 +15,6 @@ from .columnkinds import apart, as_columns, category_codes, put
 from .frame import Frame
 from .ordering import stable_order
 
-__all__ = ["Swap"]
-
 
 @dataclass(frozen=True, repr=False)
 class Swap(Mask):

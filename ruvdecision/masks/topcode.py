@@ -16,8 +16,6 @@ from .base import Mask
 from .columnkinds import as_columns
 from .frame import Frame
 
-__all__ = ["Bottomcode", "Topcode"]
-
 
 @dataclass(frozen=True, repr=False)
 class _Tail(Mask):

@@ -23,9 +23,6 @@ from ..protocols import Array
 from . import frames
 from .frames import Flags, Labels
 
-__all__ = ["Measure", "Measured", "Prepared", "SummedMeasure", "mean_or_function", "one_thread"]
-
-
 Table: TypeAlias = pd.DataFrame | Callable[[], pd.DataFrame] | None
 
 

@@ -28,8 +28,6 @@ from .results import Finding, Findings
 from .risk.uniqueness import KeyMeasure
 from .sums import add
 
-__all__ = ["ChunkedComparison"]
-
 
 class ChunkedComparison(Findings):
     """Measures with the original's sums taken, for releases that are read in pieces.

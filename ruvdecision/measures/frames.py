@@ -14,34 +14,6 @@ from ..errors import InputError
 from ..masks.frame import Frame
 from ..protocols import Array
 
-__all__ = [
-    "Categories",
-    "align",
-    "as_names",
-    "categories_of",
-    "either",
-    "encode",
-    "enough_rows",
-    "is_number",
-    "is_time",
-    "joined_codes",
-    "missing_rows",
-    "no_row",
-    "numeric",
-    "one_name",
-    "pick",
-    "pick_apart",
-    "refuse_constant",
-    "refuse_missing",
-    "refuse_mixed",
-    "refuse_vanishing",
-    "seconds",
-    "select",
-    "spreads",
-    "varying_spreads",
-    "vector",
-]
-
 Labels = list[Hashable]
 Flags = NDArray[np.bool_]
 Ints = NDArray[np.int64]

@@ -11,8 +11,6 @@ import numpy as np
 
 from ..numerics.compiled import compiled
 
-__all__ = ["average_linkage", "below_counts", "below_counts_2d", "grow_tree", "sum_distances"]
-
 
 def _popcount(x: Any) -> Any:
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))

@@ -15,8 +15,6 @@ from ..data.read import check_file, read_data
 from ..errors import InputError, RuvError, kind_of
 from ..masks.frame import Frame
 
-__all__ = ["about", "check_key", "check_releases", "copies_of", "is_copies", "keyed", "match", "read"]
-
 
 def read(data: Any, which: str) -> Frame:
     """Data of any kind, or of the file that a path names; ``which`` is its name in errors."""

@@ -14,8 +14,6 @@ from ..maps.scores import Column
 from ..protocols import Array, Measure
 from .base import Measured
 
-__all__ = ["ROLES", "Finding", "Findings", "better_end", "check_measures"]
-
 ROLES = ("risk", "utility")
 
 

@@ -20,19 +20,6 @@ from ..protocols import Array
 from .frames import enough_rows, numeric, refuse_constant, refuse_vanishing
 from .tables import cells
 
-__all__ = [
-    "ColumnMoments",
-    "Counts",
-    "Sums",
-    "Together",
-    "Triangle",
-    "add",
-    "definite_covariance",
-    "is_singular",
-    "moments_of",
-    "sound_covariance",
-]
-
 MOST_ROWS = 20_000_000
 """Different rows that are counted before we say that they are too many to hold."""
 

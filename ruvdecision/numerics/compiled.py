@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any
 
-__all__ = ["compiled"]
-
 
 def compiled(
     *helpers: Callable[..., Any], fastmath: frozenset[str] | None = None

@@ -11,8 +11,6 @@ from scipy import special
 
 from ..protocols import Array
 
-__all__ = ["at_least", "compositions", "rank_above", "rank_at_most"]
-
 
 def compositions(total: int, parts: int) -> NDArray[np.int64]:
     """All ways to write a total as an ordered sum of parts of at least 0, one per row, the first part falling.

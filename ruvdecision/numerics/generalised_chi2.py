@@ -15,8 +15,6 @@ from ..checks import check_number, check_vector
 from ..errors import InputError
 from ..protocols import Array
 
-__all__ = ["cdf", "ellipsoid_content"]
-
 STEP = 0.1
 """Step along the path; halving it changes nothing beyond 1e-13."""
 PIECE = 60

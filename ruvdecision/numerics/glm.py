@@ -13,8 +13,6 @@ from scipy import linalg, special
 
 from ..protocols import Array
 
-__all__ = ["Likelihood", "Maximum", "logistic", "poisson"]
-
 
 @dataclass(frozen=True)
 class Likelihood:

@@ -10,8 +10,6 @@ import numpy as np
 from ..errors import InputError
 from ..protocols import Array
 
-__all__ = ["apply_function", "check_decreasing", "solve_decreasing"]
-
 
 def apply_function(function: Callable[[Any], Any], u: Array, name: str) -> Array:
     """Call a function that takes arrays or only numbers, and give back one float per U."""

@@ -9,8 +9,6 @@ import numpy as np
 
 from ..protocols import Array, Value
 
-__all__ = ["GAUSS", "KRONROD", "NODES", "adaptive", "gauss_legendre", "gauss_normal"]
-
 
 @lru_cache(maxsize=64)
 def gauss_legendre(order: int) -> tuple[Array, Array]:

@@ -12,8 +12,6 @@ import numpy as np
 
 from ..protocols import Array
 
-__all__ = ["bracket", "least_near", "monotone_root"]
-
 
 def bracket(g: Callable[[Array], Array], start: Array, step: Array) -> tuple[Array, Array]:
     """Widen around ``start`` until the increasing function g is negative on the left and not on the right."""

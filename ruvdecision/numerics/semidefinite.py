@@ -12,30 +12,6 @@ import numpy as np
 
 from ..protocols import Array
 
-__all__ = [
-    "apart",
-    "combined",
-    "divide",
-    "exact_product",
-    "fill_diagonal",
-    "filtered",
-    "joseph",
-    "lower_root",
-    "not_negative",
-    "parallel",
-    "pseudo_inverse",
-    "root",
-    "root_of_inverse",
-    "shares",
-    "snap",
-    "square",
-    "symmetric",
-    "symmetric_root",
-    "through",
-    "units",
-    "without_repeats",
-]
-
 
 def symmetric(x: Array) -> Array:
     """The symmetric part."""

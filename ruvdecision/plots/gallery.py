@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["frontier3", "maps", "uncertainty"]
-
 ARROWS = {"higher": "better →", "lower": "← better"}
 MOST_NAMES = 14
 """Releases of a frontier that are named in the picture."""

@@ -22,8 +22,6 @@ from .theme import LIGHT, Style, bare, figure_of, fresh_axes, look_of, name_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["knowledge"]
-
 LINES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "D", "v")
 KEYS = ("target", "knowledge")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.text import Annotation
     from matplotlib.transforms import Bbox
 
-__all__ = ["Labeller", "small", "spread_along"]
-
 
 class Labeller:
     """Places texts so that they cover neither points, nor lines, nor each other, nor leave the axes."""

@@ -39,8 +39,6 @@ from .theme import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["limit", "rumap"]
-
 Rows = NDArray[np.bool_]
 Positions = NDArray[np.intp]
 SIZE = (8.6, 5.2)

@@ -22,8 +22,6 @@ from .theme import Style, axes_on, bare, look_of, plain, points
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["posteriors"]
-
 POINTS = 401
 """Points of a density."""
 MOST_ROWS = 30

@@ -18,8 +18,6 @@ from .theme import Style, fresh_axes, look_of, name_axes, plain, threshold
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["publishing", "record_risk"]
-
 LINES = ("-", "--", ":", "-.")
 LOG_FROM = 30.0
 """A risk axis whose values span more than this factor is logarithmic."""

@@ -21,24 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Look",
-    "Style",
-    "as_png",
-    "axes_on",
-    "bare",
-    "figure_of",
-    "fresh_axes",
-    "look_of",
-    "name_axes",
-    "new_figure",
-    "plain",
-    "points",
-    "theme",
-    "threshold",
-    "use_files_only",
-]
-
 Style = dict[str, Any]
 """Arguments of matplotlib that say how something looks."""
 # Okabe and Ito's palette without its yellow, which is too light for lines: safe for colour-blind readers.

@@ -17,8 +17,6 @@ from .theme import Style, bare, fresh_axes, look_of, plain, points, threshold
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["tornado"]
-
 WORDS = {
     "risk": "disclosure risk of the chosen release   ← better",
     "utility": "data utility of the chosen release   better →",

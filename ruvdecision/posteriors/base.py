@@ -19,8 +19,6 @@ from .neighbours import Neighbours
 from .normal import expm1_less, farther
 from .shapes import as_weight_matrix, check_level, check_width, shaped
 
-__all__ = ["BLOCK", "BasePosterior"]
-
 BLOCK = 4_000_000
 """Numbers that one step of a calculation may hold."""
 _DRAWS = 4096

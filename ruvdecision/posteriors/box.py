@@ -11,8 +11,6 @@ from ..protocols import Array, Value
 from . import normal
 from .integrate import scrambled_mean, sobol_normal
 
-__all__ = ["outside_box"]
-
 _POINTS = 512
 
 

@@ -15,8 +15,6 @@ from . import normal
 from .base import BLOCK
 from .shapes import shaped
 
-__all__ = ["Cloud"]
-
 _TURNS = 8
 _POINTS = 2**17
 _DENSITIES = 2**26

@@ -21,8 +21,6 @@ from .curvespline import Ints, Splines, cut_pieces, trim_pieces
 from .normal import expm1_less
 from .shapes import as_weight_matrix, check_level, check_width, shaped
 
-__all__ = ["Curve"]
-
 _CUT = 12
 """Gauss nodes on each side of a kink."""
 _SURE = 1e-9

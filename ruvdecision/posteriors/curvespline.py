@@ -14,8 +14,6 @@ from scipy.interpolate import BSpline, make_interp_spline
 from ..errors import InputError
 from ..protocols import Array
 
-__all__ = ["Ints", "Splines", "cut_pieces", "trim_pieces"]
-
 Ints = NDArray[np.intp]
 
 _DEGREE = 7

@@ -18,8 +18,6 @@ from .modes import climb_box
 from .neighbours import Neighbours
 from .shapes import as_weight_matrix, check_width, shaped
 
-__all__ = ["Drawn", "long_run_error", "spaced_places"]
-
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Drawn(BasePosterior):

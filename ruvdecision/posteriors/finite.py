@@ -19,8 +19,6 @@ from .modes import merge_values, most_probable
 from .normal import expm1_less
 from .shapes import as_weight_matrix, check_level, check_width, deeper, shaped
 
-__all__ = ["Finite"]
-
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Finite(BasePosterior):

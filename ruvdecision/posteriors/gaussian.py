@@ -21,8 +21,6 @@ from .box import outside_box
 from .integrate import limit, normal_expectation, scrambled_mean, sobol_normal
 from .shapes import as_weight_matrix, check_level, check_width, shaped, trace_product
 
-__all__ = ["Gaussian"]
-
 _POINTS = 1024
 
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from ..numerics.quadrature import adaptive
 from ..protocols import Array, Value
 
-__all__ = ["limit", "normal_expectation", "scrambled_mean", "sobol_normal"]
-
 # Beyond 38 standard deviations the density underflows.
 _EDGES = np.array([-38.0, -22.0, -12.0, -6.0, -3.0, 0.0, 3.0, 6.0, 12.0, 22.0, 38.0])
 

@@ -14,8 +14,6 @@ from ..protocols import Array, Value
 from . import normal
 from .base import BLOCK
 
-__all__ = ["Sorted", "mean_difference"]
-
 _REACH = 9.5
 """Standard deviations beyond which a normal law counts as nothing: its tail there is below 1e-20."""
 _PLACES = (-12.5, -6.0, -3.0, 0.0, 3.0, 6.0, 12.5)

@@ -22,8 +22,6 @@ from .normal import expm1_less
 from .normals import Normals
 from .shapes import as_weight_matrix, check_level, check_width, deeper, trace_product
 
-__all__ = ["Mixture"]
-
 _FEW = 256
 """Parts that are few enough to search for a best box."""
 _FEWER = 32

@@ -11,16 +11,6 @@ from scipy.optimize import minimize
 from ..errors import UnsupportedError
 from ..protocols import Array, Posterior
 
-__all__ = [
-    "best_box",
-    "best_box_near",
-    "best_window",
-    "climb_box",
-    "highest_point",
-    "merge_values",
-    "most_probable",
-]
-
 _ROUNDING = 4 * np.finfo(float).eps
 
 

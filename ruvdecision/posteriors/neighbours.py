@@ -11,8 +11,6 @@ from scipy.spatial import cKDTree
 
 from ..protocols import Array
 
-__all__ = ["Neighbours"]
-
 
 class Neighbours:
     """Density of draws ``(n, k)`` from the distance to their nearest neighbours, equal draws merged into one."""

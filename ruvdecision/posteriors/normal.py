@@ -13,8 +13,6 @@ from scipy import special
 from ..numerics.quadrature import gauss_legendre
 from ..protocols import Array
 
-__all__ = ["expm1_less", "farther", "huber", "outside", "phi", "positive_part", "power"]
-
 _ROOT2PI = float(np.sqrt(2 * np.pi))
 
 

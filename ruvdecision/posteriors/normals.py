@@ -17,8 +17,6 @@ from .gaussian import Gaussian
 from .many import Sorted, mean_difference
 from .shapes import shaped
 
-__all__ = ["Normals", "SharedNodes"]
-
 _CELLS = 4_000_000
 _REACH = 9.5
 _STEP = 3.0

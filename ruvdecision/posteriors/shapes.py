@@ -11,8 +11,6 @@ from ..checks import as_float_array, check_number
 from ..errors import InputError
 from ..protocols import Array
 
-__all__ = ["as_weight_matrix", "check_level", "check_width", "deeper", "shaped", "trace_product"]
-
 
 def check_level(name: str, q: ArrayLike) -> float:
     """Return a probability between 0 and 1, both included."""

@@ -7,23 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-__all__ = [
-    "Block",
-    "Document",
-    "Fold",
-    "Formula",
-    "Heading",
-    "Items",
-    "Line",
-    "Paragraph",
-    "Picture",
-    "Table",
-    "Terms",
-    "clean",
-    "folded",
-    "pictures",
-]
-
 # Control characters and half surrogates are not text, and the marks that turn the direction of writing can make one
 # release look like another. None of them belongs in a document that is signed.
 _NOT_TEXT = re.compile(

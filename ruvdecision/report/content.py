@@ -25,8 +25,6 @@ from .numbers import HEADS, count, entry, evenly, number, user_columns
 from .people import users
 from .picture import map_drawing
 
-__all__ = ["compose"]
-
 #: Tables with more lines than this are folded, behind an excerpt of `EXCERPT` lines.
 OPEN, EXCERPT = 40, 20
 #: Lines of the releases that are not on the frontier; more of them are left out, evenly.

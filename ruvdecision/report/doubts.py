@@ -10,8 +10,6 @@ import numpy as np
 from ..maps.rumap import RUMap
 from .numbers import number
 
-__all__ = ["LARGE", "LIMITS", "beyond", "doubtful", "doubts", "is_diagnostic"]
-
 #: A standard error above this share of its value is large.
 LARGE = 0.05
 #: What a sampler's diagnostics should be, by the end of the column's name: R-hat at most 1.01, and so on.

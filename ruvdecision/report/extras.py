@@ -22,8 +22,6 @@ from .blocks import Block, Fold, Heading, Items, Line, Paragraph, Picture, Table
 from .fingerprint import fingerprint
 from .numbers import count, number
 
-__all__ = ["Extras", "reasons", "sections", "sureness"]
-
 #: Probabilities about a map with more releases than this are given for the chosen one alone.
 MOST = 500
 #: Tables with more lines than this are folded.

@@ -9,8 +9,6 @@ import numpy as np
 
 from ..maps.rumap import RUMap
 
-__all__ = ["fingerprint"]
-
 
 def fingerprint(rumap: RUMap) -> str:
     """SHA-256 of a map's labels and numbers, in hexadecimal.

@@ -46,8 +46,6 @@ from ..users.panel import Panel
 from ..users.user import Snooper
 from .numbers import number
 
-__all__ = ["formulas"]
-
 Found = TypeVar("Found")
 
 LOW = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
@@ -159,14 +157,14 @@ def _belief(belief: Any) -> Any:
 
 @_belief.register
 def _(belief: NormalBelief) -> str:
-    n, spread = belief.records, _matrix(belief.spread, "Σ")
+    n, spread = belief.records, _matrix(belief.record_covariance, "Σ")
     index = "i = 0" if n == 1 else f"i = 0, …, {n - 1}"
-    if belief.doubt is None:
+    if belief.mu_covariance is None:
         prior = "; p(μ) constant"
-    elif not np.any(belief.doubt):
-        prior = f"; μ = {_vector(belief.centre)}"
+    elif not np.any(belief.mu_covariance):
+        prior = f"; μ = {_vector(belief.mu_mean)}"
     else:
-        prior = f"; μ ~ N({_vector(belief.centre)}, {_matrix(belief.doubt, 'Σ₀')})"
+        prior = f"; μ ~ N({_vector(belief.mu_mean)}, {_matrix(belief.mu_covariance, 'Σ₀')})"
     return f"xᵢ | μ ~ N(μ, {spread}) for {index}{prior}"
 
 

@@ -9,8 +9,6 @@ from ..maps.scores import Column
 from ..users.panel import Panel
 from .doubts import is_diagnostic
 
-__all__ = ["method_notes", "references"]
-
 PAPERS = {
     "TF": "M. Trottini and S. E. Fienberg (2002). Modelling user uncertainty for disclosure risk and data utility. "
     "International Journal of Uncertainty, Fuzziness and Knowledge-Based Systems 10(5), 511–527.",

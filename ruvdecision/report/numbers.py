@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from ..maps.rumap import RUMap
 
-__all__ = ["HEADS", "count", "entry", "evenly", "number", "user_columns", "value"]
-
 HEADS = {"intruder_uncertainty": "intruder's U", "scientist_uncertainty": "scientist's U"}
 """What a table calls a column, where that is not the column's name."""
 

@@ -12,8 +12,6 @@ from .picture import draw_svg
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["as_html"]
-
 
 def as_html(document: Document) -> str:
     """Write a document as one HTML page. Every text is escaped by the template, and only there.

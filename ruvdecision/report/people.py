@@ -15,8 +15,6 @@ from .blocks import Block, Fold, Formula, Items, Line, Paragraph, Table, folded
 from .formulas import formulas
 from .numbers import number, value
 
-__all__ = ["member_columns", "users"]
-
 ROLES = ("intruder", "scientist")
 #: Panels with more members than this are folded.
 OPEN = 12

@@ -23,8 +23,6 @@ from .blocks import Picture, clean
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw_files", "draw_png", "draw_svg", "map_drawing", "picture_png", "readable"]
-
 #: Nothing that changes from day to day or from machine to machine.
 NO_DATE: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},

@@ -22,8 +22,6 @@ from .blocks import (
 )
 from .picture import picture_png
 
-__all__ = ["as_markdown"]
-
 _MARKS = re.compile(r"([\\`*_\[\]#|~$])")
 
 

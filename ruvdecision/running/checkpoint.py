@@ -33,8 +33,6 @@ from .digests import digest
 from .encoding import decode, encode
 from .sources import sources
 
-__all__ = ["Checkpoint", "as_directory", "kept_seed"]
-
 FORMAT = "ruvdecision checkpoint, schema 2"
 LIBRARIES = ("numpy", "scipy", "pandas")
 OURS = ("lock", "seed.json", "tasks")

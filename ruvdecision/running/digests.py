@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from .sources import file_of, is_library
 
-__all__ = ["digest"]
-
 PLAIN = (bool, int, float, str, bytes, tuple, list, dict, set, frozenset, np.ndarray, np.generic)
 CODE = (types.FunctionType, type, property, classmethod, staticmethod, functools.cached_property)
 PACKAGE = __name__.partition(".")[0]

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from ..errors import UnsupportedError
 
-__all__ = ["decode", "encode"]
-
 
 def encode(value: object) -> str:
     """Write numbers, text, arrays, lists, tuples and dictionaries as JSON.

@@ -21,8 +21,6 @@ from ..data.write import place_files
 from ..errors import InputError
 from .digests import digest
 
-__all__ = ["fingerprint_attr", "fingerprint_data", "key_file", "own_key"]
-
 VARIABLE = "RUVDECISION_KEY"
 SHORTEST = 16
 

@@ -10,8 +10,6 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Bar", "Stopped", "host", "time_left"]
-
 
 class Stopped(BaseException):
     """A host stops what it hears from. Not an Exception: a study that catches those must not catch this."""

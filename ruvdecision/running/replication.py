@@ -8,8 +8,6 @@ import numpy as np
 
 from ..protocols import Array
 
-__all__ = ["REPLICATES", "over_replicates", "replicate_error", "replicate_seeds"]
-
 REPLICATES = 100
 """Releases that are drawn when an uncertainty depends on the release and nothing else was asked for."""
 

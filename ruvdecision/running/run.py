@@ -25,8 +25,6 @@ from ..checks import Seed, as_seed_sequence
 from ..errors import InputError, RuvError
 from .checkpoint import Checkpoint, kept_seed
 
-__all__ = ["Outcome", "Task", "pack", "root_seed", "run"]
-
 AHEAD = 4
 """Tasks that the executor has per worker: enough to keep it busy, few enough to stop quickly."""
 

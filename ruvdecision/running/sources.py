@@ -15,8 +15,6 @@ import sys
 import sysconfig
 from pathlib import Path
 
-__all__ = ["file_of", "is_library", "sources"]
-
 STANDARD = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib"))
 INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 LATER = re.compile(rb"^[ \t]+(?:from|import)[ \t]+(\w+)", re.MULTILINE)

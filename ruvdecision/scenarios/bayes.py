@@ -29,16 +29,6 @@ from ..protocols import Array
 from ..targets import NewRecord, Parameter, Record
 from ..users.user import User
 
-__all__ = [
-    "RankPosterior",
-    "belief",
-    "mean_variance",
-    "order_statistic",
-    "percentile_unknown_variance",
-    "snooper",
-    "uncertainty",
-]
-
 Prior = str | tuple[str, float]
 
 

@@ -15,8 +15,6 @@ from ..errors import InfeasibleError, InputError
 from ..protocols import Array
 from .curve import Curve
 
-__all__ = ["Crossing", "Optimum", "crossings", "optimal_noise"]
-
 
 class Crossing(NamedTuple):
     """A noise variance at which two curves have the same risk."""

@@ -17,8 +17,6 @@ from ..protocols import Array
 from . import bayes, exact, formulas
 from .populations import Masked, check_law
 
-__all__ = ["Curve"]
-
 TARGETS = ("typical", "value", "percentile", "maximum", "minimum")
 KNOWLEDGE = ("population", "sample", "record")
 METHODS = ("paper", "exact", "bayes")

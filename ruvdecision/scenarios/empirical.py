@@ -30,8 +30,6 @@ from ..targets import Maximum, Minimum, Percentile, is_target
 from ..users.rules import order_rows
 from .curve import check_noise
 
-__all__ = ["KNOWLEDGE", "METHODS", "TARGETS", "empirical"]
-
 KNOWLEDGE = ("index", "position")
 METHODS = ("simulate", "exact")
 TARGETS = (Minimum(), Percentile(0.01), Percentile(0.1), Percentile(0.9), Percentile(0.99), Maximum())

@@ -13,15 +13,6 @@ from scipy import special
 from ..numerics.orderstatistics import normal_moments, paired_gap
 from ..protocols import Array
 
-__all__ = [
-    "best_linear",
-    "order_statistic",
-    "population_percentile",
-    "sample_average_target",
-    "sample_given_data",
-    "sample_given_target",
-]
-
 
 def sample_average_target(n: int, variance: float, noise_variance: ArrayLike) -> Array:
     """The released mean for a record of the sample, averaged over records: ((n - 1) s2 + l2) / n."""

@@ -13,17 +13,6 @@ from scipy import special
 from ..numerics.orderstatistics import extreme_constants
 from ..protocols import Array
 
-__all__ = [
-    "average_target",
-    "extreme",
-    "given_target",
-    "linked_record",
-    "percentile",
-    "sample_average_target",
-    "scientist_mean",
-    "scientist_variance",
-]
-
 
 def scientist_mean(n: int, variance: float, noise_variance: ArrayLike) -> Array:
     """Mean squared error of the released mean for the population mean; its reciprocal is the paper's utility.

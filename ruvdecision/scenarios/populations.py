@@ -22,8 +22,6 @@ from ..numerics.orderstatistics import order_nodes
 from ..numerics.quadrature import gauss_legendre
 from ..protocols import Array
 
-__all__ = ["Masked", "check_law"]
-
 _TINY = 1e-17  # tails below this are nothing
 _INNER, _INNER_WEIGHTS = gauss_legendre(6)
 _OUTER, _OUTER_WEIGHTS = gauss_legendre(10)

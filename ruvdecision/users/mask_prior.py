@@ -16,8 +16,6 @@ from ..errors import InputError
 from ..masks.base import Mask, show_number
 from ..protocols import Array
 
-__all__ = ["MaskPrior", "as_mask_prior"]
-
 LOW, HIGH = 1e-3, 10.0
 """The default range of the noise variance, in variances of a record."""
 POINTS, MOST_POINTS = 61, 2001

@@ -18,8 +18,6 @@ from ..targets import Kind
 from .rules import Row
 from .user import Snooper, User
 
-__all__ = ["Panel", "vary_user"]
-
 ROLES = ("intruder", "scientist")
 NEAR = 4.0
 """Members within this many standard errors of the worst may be the worst."""

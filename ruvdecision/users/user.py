@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ..protocols import Belief, Loss
 
-__all__ = ["Snooper", "User"]
-
 
 @dataclass(frozen=True)
 class User:

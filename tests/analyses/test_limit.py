@@ -301,7 +301,7 @@ def test_normal_closed_form_against_search_over_noise_covariances(share):
     best = limit(intruder, scientist, 1 / least, statistic="average").scientist_uncertainty[0]
 
     # Noise of variances v1 and v2 along two rotated axes; v2 is what the risk bound needs (FORMULAS section 3).
-    spread, doubt, n = belief.spread, belief.doubt, 6
+    spread, doubt, n = belief.record_covariance, belief.mu_covariance, 6
     a = doubt + spread / n
     angle, first = (v.ravel() for v in np.meshgrid(np.linspace(0, np.pi, 181), np.r_[0, np.geomspace(1e-3, 1e9, 80)]))
     turn = np.stack([np.stack([np.cos(angle), -np.sin(angle)], -1), np.stack([np.sin(angle), np.cos(angle)], -1)], -2)

@@ -349,7 +349,7 @@ def test_what_cannot_be_varied(vary, more, message):
     ("name", "message"),
     [
         ("intruder.belief.prior_varianc", "Did you mean 'prior_variance'"),
-        ("intruder.belief.spread", "does not have"),
+        ("intruder.belief.record_covariance", "does not have"),
         ("nobody.loss", "neither user has"),
         ("intruder.belief.variance.real", "no named parts"),
         ("masks.99", "position"),

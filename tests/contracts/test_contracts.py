@@ -109,7 +109,7 @@ def test_belief(name):
 
 
 ENGINES = [engines.Exact(), engines.Enumeration(), engines.Ranks(), engines.WholeFile(), engines.FixedRule(), engines.Identification(),
-           engines.Misjudged(), engines.EachRecords(), engines.Quadrature(), engines.Sampling()]  # fmt: skip
+           engines.WrongBelief(), engines.EveryRecord(), engines.Quadrature(), engines.Sampling()]  # fmt: skip
 
 
 def test_every_engine_has_a_place_in_the_list():

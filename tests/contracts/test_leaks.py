@@ -151,7 +151,7 @@ ROUTES: dict[str, Callable[[Path], Any]] = {
         ruv.User(BELIEF, ruv.Identity(0, known=[0]), ruv.ZeroOne()), GRID[1:2], replicates=5
     ),
     "each record": lambda _: modelled(ruv.User(BELIEF, ruv.EachRecord(), ruv.Absolute()), GRID[1:2]),
-    "misjudged": lambda _: modelled(ruv.User(OTHER, ruv.Record(0), ruv.Quadratic(), truth=BELIEF), GRID[1:]),
+    "wrong belief": lambda _: modelled(ruv.User(OTHER, ruv.Record(0), ruv.Quadratic(), truth=BELIEF), GRID[1:]),
     "unknown mask": lambda _: modelled(
         ruv.User(BELIEF, ruv.Record(0), ruv.Quadratic(), knows_mask=False), GRID[1:2], replicates=3
     ),

@@ -17,7 +17,7 @@ import pytest
 from scipy import special
 
 import ruvdecision as ruv
-from ruvdecision.engines import EachRecords, Identification, Misjudged, Ranks, WholeFile
+from ruvdecision.engines import EveryRecord, Identification, Ranks, WholeFile, WrongBelief
 from ruvdecision.engines.rules.fixed_rule import FixedRule
 
 # PyMC and its libraries speak about their own future when a builder imports them.
@@ -32,8 +32,8 @@ ENGINES: dict[str, Any] = {
     "rule": FixedRule(),
     "rule, exact": FixedRule("exact"),
     "rule, simulated": FixedRule("simulate"),
-    "misjudged": Misjudged(),
-    "each record": EachRecords(),
+    "wrong belief": WrongBelief(),
+    "each record": EveryRecord(),
     "quadrature": ruv.Quadrature(),
     "sampling": ruv.Sampling(draws=1000, tune=400, chains=2),
 }

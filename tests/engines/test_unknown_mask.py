@@ -20,7 +20,7 @@ from ruvdecision.engines import Exact, pick
 from ruvdecision.engines.normal.conditioning import Conditioned
 from ruvdecision.engines.normal.evidence import log_density
 from ruvdecision.engines.unknown_mask import NormalMixture
-from ruvdecision.engines.wrong_belief import Misjudged
+from ruvdecision.engines.wrong_belief import WrongBelief
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Microaggregate, Noise, Release, Shuffle, Stochastic, Subsample, Suppress
@@ -53,8 +53,10 @@ def dense_log_density(belief: NormalBelief, mask: Any, release: Any) -> float:
     """By the covariance of the whole file, on its range."""
     n = belief.records
     a, r = Exact()._single(belief, mask).dense()
-    covariance = a @ (np.kron(np.eye(n), belief.spread) + np.kron(np.ones((n, n)), belief.doubt)) @ a.T + r
-    mean = a @ np.tile(belief.centre, n)
+    covariance = (
+        a @ (np.kron(np.eye(n), belief.record_covariance) + np.kron(np.ones((n, n)), belief.mu_covariance)) @ a.T + r
+    )
+    mean = a @ np.tile(belief.mu_mean, n)
     y = np.asarray(release).reshape(-1)
     seen = ~np.isnan(y)
     law = scipy.stats.multivariate_normal(mean[seen], covariance[np.ix_(seen, seen)], allow_singular=True)
@@ -135,7 +137,12 @@ def test_releases_in_smaller_spaces() -> None:
 
 def normal_posterior(belief: NormalBelief, variance: float, y: Any) -> tuple[float, float, float, float, float]:
     """By hand for one variable: log density, mean and variance of mu, mean and variance of record 0."""
-    n, s2, t2, m = belief.records, float(belief.spread[0, 0]), float(belief.doubt[0, 0]), float(belief.centre[0])
+    n, s2, t2, m = (
+        belief.records,
+        float(belief.record_covariance[0, 0]),
+        float(belief.mu_covariance[0, 0]),
+        float(belief.mu_mean[0]),
+    )
     v = s2 + variance
     density = scipy.stats.multivariate_normal(np.full(n, m), v * np.eye(n) + t2).logpdf(y)
     precision = 1 / t2 + n / v
@@ -302,7 +309,7 @@ def test_felt_and_paid_agree_on_average_over_the_prior() -> None:
             user = User(belief, target, loss, knows_mask=False, mask_prior=MaskPrior(masks=masks, weights=weights))
             found = solve(user, masks)
             assert found.engine == "enumeration" and not np.any(found.error)
-            assert weights @ found.uncertainty == pytest.approx(weights @ found.diagnostics["felt"], rel=1e-11)
+            assert weights @ found.uncertainty == pytest.approx(weights @ found.diagnostics["believed"], rel=1e-11)
             known = solve(User(belief, target, loss), masks).uncertainty
             assert np.all(found.uncertainty >= known - 1e-12)
 
@@ -361,7 +368,7 @@ def test_finite_numbers_with_noise_of_unknown_size() -> None:
     for i, s in enumerate(sizes):
         expected = scipy.integrate.quad(density, -10 * s - 2, 10 * s + 5, args=(s,), limit=400, epsabs=1e-11)[0]
         assert found.uncertainty[i] == pytest.approx(expected, rel=1e-7)
-    assert found.uncertainty.mean() == pytest.approx(found.diagnostics["felt"].mean(), rel=1e-7)
+    assert found.uncertainty.mean() == pytest.approx(found.diagnostics["believed"].mean(), rel=1e-7)
     # Several records: the posterior after one release against a sum over all files.
     pair = FiniteBelief([0.0, 1.0], likelihood=[[0.7, 0.3], [0.2, 0.8]], outcomes=[0.0, 1.0], records=2)
     y = np.array([0.4, 1.9])
@@ -500,4 +507,6 @@ def test_price_for_a_panel() -> None:
     scientist = User(BELIEF, Parameter("mu"), Quadratic())
     price = price_of_publishing([Noise(variance=1.0)], intruder=panel, scientist=scientist, seed=1, replicates=10)
     assert price.risk_price[0] > 0
-    assert isinstance(pick("auto", User(BELIEF, Record(0), Quadratic(), knows_mask=False), [Noise(sd=1.0)]), Misjudged)
+    assert isinstance(
+        pick("auto", User(BELIEF, Record(0), Quadratic(), knows_mask=False), [Noise(sd=1.0)]), WrongBelief
+    )

@@ -18,7 +18,7 @@ from ruvdecision.engines import Enumeration, Exact, pick
 from ruvdecision.engines.each_record import every_record
 from ruvdecision.engines.normal.affine import AffineMeans, residual_law
 from ruvdecision.engines.normal.conditioning import Conditioned
-from ruvdecision.engines.wrong_belief import Misjudged, parties
+from ruvdecision.engines.wrong_belief import WrongBelief, parties
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.losses import CRPS, Absolute, Huber, IntervalScore, Linex, LogScore, Pinball, Power, Quadratic, ZeroOne
 from ruvdecision.masks import Microaggregate, Noise, Release, Shuffle, Stochastic, Subsample, Suppress, SuppressCells
@@ -81,10 +81,14 @@ def test_residual_law_against_dense_matrices(mask: Any) -> None:
                 on_mean[i * k + j, j] = 1.0
     left = wanted - gain @ a
     slope = left @ np.kron(np.ones((n, 1)), np.eye(k)) + on_mean
-    covariance = left @ np.kron(np.eye(n), RIGHT.spread) @ left.T + slope @ RIGHT.doubt @ slope.T + gain @ r @ gain.T
+    covariance = (
+        left @ np.kron(np.eye(n), RIGHT.record_covariance) @ left.T
+        + slope @ RIGHT.mu_covariance @ slope.T
+        + gain @ r @ gain.T
+    )
     bias, found = residual_law(own, right, [p.term for p in parts], np.eye(10))
     np.testing.assert_allclose(found[0], covariance, atol=1e-12)
-    np.testing.assert_allclose(bias[0], slope @ RIGHT.centre - constant, atol=1e-12)
+    np.testing.assert_allclose(bias[0], slope @ RIGHT.mu_mean - constant, atol=1e-12)
 
 
 @pytest.mark.parametrize("mask", MASKS, ids=str)
@@ -109,7 +113,7 @@ def test_one_record_by_hand() -> None:
     assert found.uncertainty[0] == pytest.approx(expected, rel=1e-13)
     assert found.engine == "exact" and found.error[0] == 0
     assert found.before == pytest.approx(10 + 1, rel=1e-13)
-    assert found.diagnostics["felt"][0] == pytest.approx(5 * 1.5 / 6.5, rel=1e-13)
+    assert found.diagnostics["believed"][0] == pytest.approx(5 * 1.5 / 6.5, rel=1e-13)
 
 
 # -- what must hold ------------------------------------------------------------------------------------
@@ -161,7 +165,7 @@ def test_never_below_the_agency_and_the_same_where_beliefs_are(
     for found in (same, solve(User(twin, target, loss, truth=right), mask)):
         np.testing.assert_allclose(found.uncertainty, agency.uncertainty, rtol=1e-12, atol=1e-13)
         np.testing.assert_allclose(found.before, agency.before, rtol=1e-12)
-        np.testing.assert_allclose(found.diagnostics["felt"], agency.uncertainty, rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(found.diagnostics["believed"], agency.uncertainty, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("mask", [Noise(variance=1.3), Microaggregate(groups=2) | Noise(variance=0.4)], ids=str)
@@ -169,12 +173,12 @@ def test_direct_simulation(mask: Any) -> None:
     """Draw mu and the records from the truth, mask them, let the user decide, and count what it costs."""
     losses = [Quadratic(weights=[1, 3]), Absolute(), LogScore()]
     rng = np.random.default_rng(11)
-    lower = np.linalg.cholesky(RIGHT.spread)
+    lower = np.linalg.cholesky(RIGHT.record_covariance)
     own = Conditioned(OWN, Exact()._single(OWN, mask))
     covariance = own.covariance([Record(2).term])[0]
     costs = []
     for _ in range(2000):
-        mu = RIGHT.centre + rng.standard_normal(2) * np.sqrt(np.diag(RIGHT.doubt))
+        mu = RIGHT.mu_mean + rng.standard_normal(2) * np.sqrt(np.diag(RIGHT.mu_covariance))
         records = mu + rng.standard_normal((7, 2)) @ lower.T
         posterior = Gaussian(own.means(np.asarray(mask.release(records, rng))).of([Record(2).term]), covariance)
         costs.append([float(loss(loss.estimate(posterior), records[2], vector=True)) for loss in losses])
@@ -197,7 +201,7 @@ def test_families_places_and_all_records() -> None:
         exact = solve(user, chains)
         assert exact.engine == "exact"
         for i, mask in enumerate(chains):
-            (value, error), _ = Misjudged()._drawn(*parties(user), mask, None, 120, root(2), None)
+            (value, error), _ = WrongBelief()._drawn(*parties(user), mask, None, 120, root(2), None)
             assert abs(value - exact.uncertainty[i]) < 4 * error
     alone = sum(
         solve(User(own, Record(j), Absolute(), truth=right), Noise(variance=[0.1, 0.5, 1, 1, 2, 3])).uncertainty[0]
@@ -507,6 +511,6 @@ def test_bad_input() -> None:
         solve(User(OWN, Identity(0), ZeroOne(), truth=RIGHT), Noise(variance=1.0))
     with pytest.raises(RuvError):
         pick("nonsense", User(OWN, Record(0), Quadratic(), truth=RIGHT), [Release()])
-    assert isinstance(pick(Enumeration(), User(THIRDS, Record(0), Quadratic(), truth=OTHER), [Release()]), Misjudged)
+    assert isinstance(pick(Enumeration(), User(THIRDS, Record(0), Quadratic(), truth=OTHER), [Release()]), WrongBelief)
     # An engine picked for one user serves the other, who is plain.
-    assert isinstance(pick(Misjudged(), User(OWN, Record(0), Quadratic()), [Release()]), Exact)
+    assert isinstance(pick(WrongBelief(), User(OWN, Record(0), Quadratic()), [Release()]), Exact)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
-from ruvdecision.maps.rumap import Labels, Provenance, RUMap
+from ruvdecision.maps import Labels, Provenance, RUMap
 from ruvdecision.maps.scores import Column
 from ruvdecision.maps.storage import decode, encode
 from ruvdecision.masks import Mask, Microaggregate, Noise, Release, Shuffle, Subsample, Suppress

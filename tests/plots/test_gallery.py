@@ -23,7 +23,7 @@ from ruvdecision.decide import Weighted
 from ruvdecision.errors import InputError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
-from ruvdecision.maps.rumap import Labels, RUMap
+from ruvdecision.maps import Labels, RUMap
 from ruvdecision.masks import Microaggregate, Noise, Release, Suppress
 from ruvdecision.plots.gallery import _across
 from ruvdecision.plots.theme import DARK, LIGHT, look_of, theme

@@ -16,7 +16,7 @@ from matplotlib.text import Annotation, Text
 
 from ruvdecision import plots
 from ruvdecision.errors import InputError
-from ruvdecision.maps.rumap import Labels, Provenance, RUMap
+from ruvdecision.maps import Labels, Provenance, RUMap
 from ruvdecision.maps.scores import Column
 from ruvdecision.masks import Microaggregate, Noise, Release, Suppress
 from ruvdecision.plots.labels import spread_along

@@ -28,7 +28,7 @@ from ruvdecision.decide import Weighted, choose, frontier
 from ruvdecision.errors import InputError, RuvError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, Pinball, Quadratic, ZeroOne
-from ruvdecision.maps.rumap import Labels, Provenance, RUMap
+from ruvdecision.maps import Labels, Provenance, RUMap
 from ruvdecision.maps.scores import Column
 from ruvdecision.masks import Microaggregate, Noise, Suppress
 from ruvdecision.protocols import Value

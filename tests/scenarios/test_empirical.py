@@ -17,7 +17,7 @@ from ruvdecision import plots
 from ruvdecision.engines.rules import clipped_noise as incomes
 from ruvdecision.errors import InputError
 from ruvdecision.evaluate import evaluate
-from ruvdecision.maps.rumap import Labels, RUMap
+from ruvdecision.maps import Labels, RUMap
 from ruvdecision.masks import Clip, Noise
 from ruvdecision.scenarios import Curve, empirical, map_curves
 from ruvdecision.targets import Maximum, Minimum, OrderStatistic, Percentile, Record

@@ -39,7 +39,7 @@ USERS = {
     "each record": (ruv.User(NORMAL, ruv.EachRecord(), ruv.Absolute()), [ruv.Noise(variance=1.0)]),
     "snooper": (ruv.Snooper("max", ruv.Maximum()), [ruv.Noise(variance=1.0)]),
     "snooper's row": (ruv.Snooper("row", ruv.Record(3)), [ruv.Noise(sd=[1.0, 2.0, 3.0]), ruv.Shuffle()]),
-    "misjudged": (
+    "wrong belief": (
         ruv.User(
             NORMAL, ruv.Record(0), ruv.Quadratic(), truth=ruv.NormalBelief(records=12, variance=2, prior_variance=1)
         ),
@@ -258,7 +258,7 @@ def test_seeds_and_workers_change_no_number():
 
 def many_users():
     """A map of users with engines of their own, most of them with random numbers."""
-    chosen = ("finite", "identity", "each record", "snooper", "misjudged", "unknown mask")
+    chosen = ("finite", "identity", "each record", "snooper", "wrong belief", "unknown mask")
     masks = [ruv.Noise(variance=v) for v in (0.2, 0.5, 1.0, 2.0, 4.0)]
     panel = ruv.Panel([USERS[name][0] for name in chosen], names=chosen, unit=[1.0] * len(chosen))
     return {

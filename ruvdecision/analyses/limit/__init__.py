@@ -354,7 +354,11 @@ def _check_same(first: NormalBelief, second: NormalBelief) -> None:
     same = first.records == second.records and all(
         (a is None and b is None)
         or (a is not None and b is not None and a.shape == b.shape and np.allclose(a, b, rtol=1e-12, atol=0.0))
-        for a, b in ((first.spread, second.spread), (first.centre, second.centre), (first.doubt, second.doubt))
+        for a, b in (
+            (first.record_covariance, second.record_covariance),
+            (first.mu_mean, second.mu_mean),
+            (first.mu_covariance, second.mu_covariance),
+        )
     )
     if not same:
         raise UnsupportedError("Under normal beliefs both users must hold the same one", do="Give both the same belief")

@@ -22,8 +22,6 @@ from ...posteriors.shapes import as_weight_matrix
 from ...protocols import Array
 from ...users.user import User
 
-__all__ = ["EstimateCells", "cost_of_best", "estimates_for", "listed", "uncertainties"]
-
 MOST_LISTED = 3000
 MOST_CORNERS = 4
 """Up to so many target values, the simplex of posteriors itself is cut into cells."""

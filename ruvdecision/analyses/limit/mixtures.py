@@ -19,8 +19,6 @@ from ...protocols import Array
 from .estimates import uncertainties
 from .programme import SLACK, TOLERANCE, TwoUsers, Vertex, diluted, solve_programme
 
-__all__ = ["Mixtures"]
-
 Ints = NDArray[np.int64]
 ROUNDS = 400
 PIECES = 8

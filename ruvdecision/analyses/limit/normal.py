@@ -32,8 +32,6 @@ from ...protocols import Array
 from ...targets import BaseTarget, Kind, LinearForm, Term
 from ...users.user import User
 
-__all__ = ["NormalTwoUsers", "TargetGivenFile", "normal_users"]
-
 LARGEST = 300
 """Most entries of b."""
 
@@ -127,7 +125,7 @@ class NormalTwoUsers:
 def normal_users(intruder: User, scientist: User, statistic: str) -> NormalTwoUsers:
     """Set up the study: both users share a normal belief and have linear targets."""
     belief = intruder.belief
-    if belief.doubt is None:
+    if belief.mu_covariance is None:
         raise UnsupportedError(
             "Under a flat prior there is no limit to compute: U is infinite before the release",
             do="Give prior_variance=",
@@ -169,11 +167,11 @@ class _Base:
     """
 
     def __init__(self, belief: NormalBelief, rows: tuple[int, ...]) -> None:
-        assert belief.doubt is not None
+        assert belief.mu_covariance is not None
         self.belief, self.rows = belief, rows
         n, k, m = belief.records, belief.k, len(rows)
-        spread = belief.spread
-        total, own = root(belief.doubt + spread / n), np.linalg.cholesky(spread)
+        spread = belief.record_covariance
+        total, own = root(belief.mu_covariance + spread / n), np.linalg.cholesky(spread)
         between = np.kron(np.linalg.cholesky(np.eye(m) - 1.0 / n), own) if m else np.zeros((0, 0))
         lower = np.zeros(((m + 1) * k, (m + 1) * k))
         lower[:k, :k], lower[k:, k:] = total, between
@@ -192,8 +190,8 @@ class _Base:
             np.kron(np.linalg.inv(np.linalg.cholesky(np.eye(m) - 1.0 / n)), np.linalg.inv(own)) if m else between
         )
         self.inverse = np.asarray(undone @ np.kron(back, np.eye(k)))
-        self.share = shares(belief.doubt, spread / n)
-        self.rest = parallel(belief.doubt, spread / n, self.share)
+        self.share = shares(belief.mu_covariance, spread / n)
+        self.rest = parallel(belief.mu_covariance, spread / n, self.share)
 
     def slope(self, part: Term) -> Array:
         """E(part | b) as a function of z."""
@@ -207,7 +205,7 @@ class _Base:
 
     def residual(self, first: Term, second: Term) -> Array:
         """Covariance of two parts given b."""
-        spread, n = self.belief.spread, self.belief.records
+        spread, n = self.belief.record_covariance, self.belief.records
         means = [p.outside for p in (first, second)]
         if all(means):
             both = first.kind is Kind.NEW and second.kind is Kind.NEW

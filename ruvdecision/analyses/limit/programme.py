@@ -26,8 +26,6 @@ from ...protocols import Array
 from ...users.user import User
 from .estimates import EstimateCells, cost_of_best, estimates_for, listed, uncertainties
 
-__all__ = ["SLACK", "Programme", "TwoUsers", "Vertex", "diluted", "solve_programme"]
-
 ROUNDS = 150
 FEW = 12
 """Rounds when both users choose from a continuum: the bound then closes slowly, and `gap` says how far it came."""

@@ -25,8 +25,6 @@ from ...users.user import User
 from .normal import normal_users
 from .programme import TwoUsers
 
-__all__ = ["Setup", "set_up"]
-
 Ints = NDArray[np.int64]
 FILES = 20_000
 """Most kinds of files to list before those that tell the same are put together."""

@@ -15,8 +15,6 @@ from ...errors import InputError
 from ...masks.base import Mask
 from ...protocols import Array
 
-__all__ = ["Bounds", "FamilyLike", "MaskFamily", "UnitBox", "as_families", "search_grid"]
-
 GRID = 121
 DO = "Write lambda variance: ruv.Noise(variance=variance)"
 Bounds = tuple[float, float] | Iterable[object]

@@ -20,8 +20,6 @@ from ...protocols import Array, Solution
 from ...users.user import Snooper, User
 from .families import FamilyPart
 
-__all__ = ["Candidate", "Evaluator", "MapEvaluator", "Objective", "UserEvaluator", "as_evaluator"]
-
 
 @dataclass(frozen=True)
 class Candidate:

@@ -11,8 +11,6 @@ from ...masks.base import Mask, show_number
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Contender", "Optimum"]
-
 
 @dataclass(frozen=True)
 class Contender:

@@ -16,8 +16,6 @@ from ...protocols import Array
 from .families import UnitBox, search_grid
 from .objective import Candidate, Objective
 
-__all__ = ["search_exactly"]
-
 EDGES = 6
 """Families with at most this many parameters have every edge of their box searched."""
 

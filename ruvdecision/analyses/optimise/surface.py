@@ -19,8 +19,6 @@ from ...protocols import Array
 from .families import UnitBox
 from .objective import Candidate, Objective
 
-__all__ = ["Surfaces", "is_rough", "search_surface"]
-
 DECADES = np.geomspace(1e-4, 1e10, 15)
 SETTLED = 2e-3
 """A move of the optimum, in units of the parameters' ranges, below which it has settled."""

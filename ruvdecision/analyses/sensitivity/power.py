@@ -18,8 +18,6 @@ from ...masks.base import Mask
 from ...users.user import Snooper, User
 from .result import Sensitivity
 
-__all__ = ["power_scaling"]
-
 
 def power_scaling(
     masks: Sequence[Mask] | Mask,

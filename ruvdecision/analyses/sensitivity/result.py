@@ -12,14 +12,12 @@ from ...decide import Choice, not_dominated
 from ...decide.compare import listed
 from ...decide.probability import check_threshold, meets
 from ...errors import InputError
-from ...maps.rumap import ReleaseRow, RUMap
-from ...maps.show import counted, short
+from ...maps.rumap import RUMap
+from ...maps.show import ReleaseRow, counted, short
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-
-__all__ = ["Sensitivity", "Variation"]
 
 OF = ("risk", "utility", "chosen risk", "chosen utility", "regret")
 

@@ -17,8 +17,6 @@ from ...maps.columns import tell_apart
 from ...maps.rumap import RUMap
 from ...masks.base import Mask
 
-__all__ = ["StudyRunner", "Varied", "as_factors", "as_runner", "changed"]
-
 USERS = ("intruder", "scientist")
 
 

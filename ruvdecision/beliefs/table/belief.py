@@ -23,8 +23,6 @@ from .completions import Completions
 from .posterior import TablePosterior
 from .systems import LARGEST_TOTAL
 
-__all__ = ["TableBelief"]
-
 Ints = NDArray[np.int64]
 LARGEST_TABLE = 1_000_000
 LARGEST_WEIGHT = 1e100

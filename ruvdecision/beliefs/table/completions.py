@@ -28,8 +28,6 @@ from .importance import ImportanceSample, pilot_order
 from .lattice import Lattice, TooManyStates, log_weight
 from .systems import Component, reduce_system
 
-__all__ = ["Completions", "Part"]
-
 Ints = NDArray[np.int64]
 
 

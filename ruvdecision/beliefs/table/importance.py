@@ -19,8 +19,6 @@ from ...errors import UnsupportedError
 from ...protocols import Array, Value
 from .lattice import log_weight
 
-__all__ = ["ImportanceSample", "pilot_order"]
-
 Ints = NDArray[np.int64]
 CHUNK = 4_000_000  # entries of the largest array held at a time
 PILOT = 200  # draws that an order is judged by

@@ -19,8 +19,6 @@ from scipy.special import gammaln
 
 from ...protocols import Array
 
-__all__ = ["Lattice", "TooManyStates", "log_weight"]
-
 Ints = NDArray[np.int64]
 HOPELESS = float(np.log(1e9))
 """A plan that counts on this many times the allowed steps (in logs) is not followed to the end."""

@@ -14,8 +14,6 @@ from ...posteriors import BasePosterior, Drawn
 from ...protocols import Array, Posterior, Value
 from .completions import Completions
 
-__all__ = ["TablePosterior"]
-
 DRAWS = 4000
 
 

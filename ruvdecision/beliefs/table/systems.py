@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-__all__ = ["LARGEST_TOTAL", "Component", "reduce_system"]
-
 Ints = NDArray[np.int64]
 PRIME = 2**31 - 1
 LARGEST_TOTAL = PRIME - 1

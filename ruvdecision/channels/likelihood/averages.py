@@ -9,8 +9,6 @@ import numpy as np
 
 from ...protocols import Array
 
-__all__ = ["Averages"]
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Averages:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .laws import Law
     from .maps import Map
 
-__all__ = ["Cuts", "Observation", "as_row"]
-
 
 class Cuts(NamedTuple):
     """Where the likelihood of each of n entries is not smooth inside its support.

@@ -15,8 +15,6 @@ from .kernel import Kernel, Location
 from .laws import Law
 from .mathematics import LEGENDRE, NUMPY, TINY, legendre_for, logsumexp
 
-__all__ = ["Convolved"]
-
 MOST_COST = 50_000
 
 

@@ -14,8 +14,6 @@ from .base import Observation
 from .maps import not_from
 from .mathematics import NUMPY, logsumexp
 
-__all__ = ["Categories", "codes_of"]
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Categories(Observation):

@@ -6,8 +6,6 @@ import numpy as np
 
 from ...protocols import Array
 
-__all__ = ["middle_of"]
-
 
 def middle_of(low: Array, high: Array) -> Array:
     """The middle of intervals; of a half-line its end, of everything 0.

@@ -14,8 +14,6 @@ from .kernel import Kernel
 from .laws import LOG_ROOT_2PI, NormalLaw, normal_between
 from .mathematics import NUMPY, TINY
 
-__all__ = ["Factor", "LognormalFactor", "NormalFactor", "SplitFactor", "factor_of"]
-
 
 class Factor(Kernel):
     """y = x f. A subclass says the law of the factor f; at x = 0 nothing but y = 0 is possible."""

@@ -15,8 +15,6 @@ from .ends import middle_of
 from .laws import Law
 from .mathematics import NUMPY
 
-__all__ = ["Kernel", "Location", "Sized"]
-
 
 class Kernel:
     """A density p(y | x) for each of n entries."""

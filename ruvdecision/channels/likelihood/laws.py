@@ -13,8 +13,6 @@ from ..steps import NoiseKind
 from .base import as_row
 from .mathematics import NUMPY, TINY, legendre_for, logsumexp
 
-__all__ = ["LOG_ROOT_2PI", "LaplaceLaw", "Law", "NormalLaw", "StudentLaw", "noise_law", "normal_between"]
-
 LOG_ROOT_2PI = 0.5 * np.log(2 * np.pi)
 BLOCK = 2_000_000
 """Most numbers to hold at a time."""

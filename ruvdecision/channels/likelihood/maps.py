@@ -15,8 +15,6 @@ from .ends import middle_of
 from .mathematics import NUMPY
 from .simple import Between, Known, split
 
-__all__ = ["ClipMap", "Map", "Mapped", "Multiples", "grid_between", "not_from"]
-
 MOST_JUMPS = 2000
 
 

@@ -10,8 +10,6 @@ import scipy.special as sp
 
 from ...numerics.quadrature import gauss_legendre
 
-__all__ = ["LEGENDRE", "NUMPY", "TINY", "legendre_for", "logsumexp"]
-
 # Stands for zero under a logarithm, so that gradients stay finite: exp(-690) is nothing.
 TINY = 1e-300
 

@@ -12,8 +12,6 @@ from ...numerics.quadrature import gauss_legendre
 from ...protocols import Array
 from .base import Observation, as_row
 
-__all__ = ["nodes"]
-
 # Numbers that one look at a likelihood may need at a time; more are taken in turns.
 CHUNK = 4_000_000
 

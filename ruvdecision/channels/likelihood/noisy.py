@@ -17,8 +17,6 @@ from .simple import Between, split
 if TYPE_CHECKING:
     from .laws import Law
 
-__all__ = ["NoisyInterval", "NoisyValue", "NormalValue"]
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class NormalValue(Observation):

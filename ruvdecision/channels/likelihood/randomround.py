@@ -15,8 +15,6 @@ from .maps import Multiples, grid_between
 from .mathematics import NUMPY, TINY
 from .simple import Known
 
-__all__ = ["RandomMultiple", "log_chance_on_normal"]
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class RandomMultiple(Observation):

@@ -47,8 +47,6 @@ from .release import JointNormal, ReleaseLikelihood
 from .simple import Between, Known, Pieces, Uninformative, join, split
 from .stepped import Bins, Widths
 
-__all__ = ["map_of", "read"]
-
 Ints = NDArray[np.int64]
 MEASURE = "or measure its releases with ruv.measure"
 KNOWN = (

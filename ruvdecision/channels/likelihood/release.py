@@ -15,8 +15,6 @@ from .averages import Averages
 from .base import Observation
 from .simple import Uninformative, join
 
-__all__ = ["JointNormal", "ReleaseLikelihood"]
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class JointNormal:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .laws import Law
     from .maps import Map
 
-__all__ = ["Between", "Known", "KnownLabels", "Pieces", "Uninformative", "join", "split"]
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Known(Observation):

@@ -17,8 +17,6 @@ from .simple import Known, KnownLabels, Uninformative, split
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["observe", "observe_numbers"]
-
 
 def observe(mask: Any, release: Any, n: int, columns: Any = None) -> ReleaseLikelihood:
     """Return what a release tells about the n records that it was made from.

@@ -15,8 +15,6 @@ from .maps import Map, Mapped, grid_between, not_from
 from .mathematics import NUMPY
 from .simple import Between
 
-__all__ = ["Bins", "Stepped", "Widths"]
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Bins(Map):

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["tensor_math"]
-
 
 def tensor_math() -> SimpleNamespace:
     """Return the namespace `NUMPY` over PyTensor variables; PyTensor is imported here and nowhere else.

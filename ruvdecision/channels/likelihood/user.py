@@ -14,8 +14,6 @@ from ...protocols import Array
 from .base import Observation
 from .mathematics import NUMPY
 
-__all__ = ["UserLikelihood"]
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class UserLikelihood(Observation):

@@ -27,8 +27,6 @@ from .law import FiniteLaw, TooManyReleases
 from .plan import Plan, plan_of
 from .tables import TableProblem, after_release, refuses_table
 
-__all__ = ["Enumeration"]
-
 AVERAGED = "enumeration, averaged over releases"
 BATCH = 2_000_000
 

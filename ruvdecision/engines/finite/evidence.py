@@ -11,8 +11,6 @@ from ...errors import InputError
 from ...protocols import Array
 from .law import FiniteLaw
 
-__all__ = ["log_joint"]
-
 
 def log_joint(law: FiniteLaw, release: Any) -> tuple[Array, float] | None:
     """Log density of a release together with the target's values, and the dimension of its continuous part.

@@ -22,9 +22,7 @@ from .law import FiniteLaw, TooManyReleases
 from .plan import AveragePlan, Plan
 
 if TYPE_CHECKING:
-    from .wrong_belief import FiniteDoubt
-
-__all__ = ["Pair"]
+    from .wrong_belief import WrongFiniteBelief
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +37,7 @@ class Pair:
     actual_block: int
 
     @classmethod
-    def of(cls, doubt: FiniteDoubt) -> Pair | Refusal:
+    def of(cls, doubt: WrongFiniteBelief) -> Pair | Refusal:
         """The pair, or a refusal where the candidates treat rows in different ways.
 
         Their releases cannot be listed together.

@@ -23,8 +23,6 @@ from ...numerics.counts import compositions
 from ...protocols import Array
 from .plan import AveragePlan, Plan
 
-__all__ = ["FiniteLaw", "Outputs"]
-
 Ints = NDArray[np.int64]
 
 

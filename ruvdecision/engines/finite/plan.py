@@ -16,8 +16,6 @@ from ...numerics.counts import compositions
 from ...protocols import Array
 from ...targets import BaseTarget, Files, Kind
 
-__all__ = ["AveragePlan", "Plan", "plan_of"]
-
 Ints = NDArray[np.int64]
 
 

@@ -21,8 +21,6 @@ from ...targets import Kind
 from ...users.user import User
 from ..base import Refusal
 
-__all__ = ["TableProblem", "after_release", "refuses_table"]
-
 GROUPS = 3000
 """Up to so many different releases are enumerated one by one."""
 

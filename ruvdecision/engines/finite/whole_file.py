@@ -28,8 +28,6 @@ from ..normal.exact import Exact
 from .enumeration import Enumeration, _codes, _uncertainty
 from .plan import AveragePlan, Plan, plan_of
 
-__all__ = ["Files", "WholeFile", "file_matrix", "joint_with_files"]
-
 Ints = NDArray[np.int64]
 
 

@@ -33,12 +33,10 @@ from .joint_belief import Pair
 from .law import FiniteLaw, TooManyReleases
 from .plan import plan_of
 
-__all__ = ["FiniteDoubt"]
-
 Ints = NDArray[np.int64]
 
 
-class FiniteDoubt:
+class WrongFiniteBelief:
     """One user, one mask: the user's posteriors and the agency's."""
 
     def __init__(
@@ -106,16 +104,16 @@ class FiniteDoubt:
         step = max(1, BATCH // max(len(mine), len(theirs)))
         parts: list[list[Array]] = [[], [], [], []]
         for i in range(0, len(own), step):
-            believed, right = Finite(mine, own[i : i + step]), Finite(theirs, actual[i : i + step])
-            estimate = self.own.loss.estimate(believed, self.own.actions)
+            own_law, right = Finite(mine, own[i : i + step]), Finite(theirs, actual[i : i + step])
+            estimate = self.own.loss.estimate(own_law, self.own.actions)
             for j, value in (
                 (0, cost_of(self.own.loss, right, estimate)),
-                (2, self.own.loss.uncertainty(believed, self.own.actions)),
+                (2, self.own.loss.uncertainty(own_law, self.own.actions)),
             ):
                 parts[j].append(np.broadcast_to(value.value, (len(own[i : i + step]),)))
                 parts[j + 1].append(np.broadcast_to(value.error, (len(own[i : i + step]),)))
-        value, error, felt, felt_error = (np.concatenate(p) for p in parts)
-        return Value(value, error), Value(felt, felt_error)
+        value, error, believed, felt_error = (np.concatenate(p) for p in parts)
+        return Value(value, error), Value(believed, felt_error)
 
     def _listed(self, codes: Ints | None) -> tuple[Value, Value] | Refusal:
         """Over all releases of a mask that gives categories; a refusal where they cannot be listed."""
@@ -133,9 +131,9 @@ class FiniteDoubt:
         live = weights > 0
         own, actual, weights = own[live], actual[live], weights[live]
         self._check(own.sum(axis=1), actual.sum(axis=1))
-        cost, believed = self.costs(own / own.sum(axis=1, keepdims=True), actual / actual.sum(axis=1, keepdims=True))
+        cost, own_law = self.costs(own / own.sum(axis=1, keepdims=True), actual / actual.sum(axis=1, keepdims=True))
         # Errors of separate posteriors may hang together, so they are added and not averaged out.
-        return _averaged(weights, cost), _averaged(weights, believed)
+        return _averaged(weights, cost), _averaged(weights, own_law)
 
     @property
     def _one_number(self) -> bool:
@@ -178,8 +176,8 @@ class FiniteDoubt:
             abs(float(self.own.loss.uncertainty(Finite(self.law.plan.values, start), self.own.actions).value[0])),
             1e-300,
         )
-        believed, real = (adaptive(integrand(i), breaks, absolute=1e-10 * size, budget=100_000) for i in (0, 1))
-        return believed, real
+        own_law, real = (adaptive(integrand(i), breaks, absolute=1e-10 * size, budget=100_000) for i in (0, 1))
+        return own_law, real
 
     def _drawn(self, codes: Ints | None, replicates: int | None, seed: Any) -> tuple[Value, Value]:
         """Average over drawn releases, with the same random numbers for every mask."""
@@ -195,10 +193,10 @@ class FiniteDoubt:
                 release = self.mask.release(pd.DataFrame(self.truth.decode(records)), for_mask)
                 own.append(self.mixed(release))
                 actual.append(self.law.after(self.actual.read(release)))
-        cost, felt = self.costs(np.stack(own), np.stack(actual))
+        cost, believed = self.costs(np.stack(own), np.stack(actual))
         return tuple(  # type: ignore[return-value]
             Value(np.asarray(v.value.mean()), np.asarray(replicate_error(v.value) if count > 1 else float(v.error[0])))
-            for v in (cost, felt)
+            for v in (cost, believed)
         )
 
     def before(self) -> float:

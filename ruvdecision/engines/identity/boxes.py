@@ -12,8 +12,6 @@ from ...numerics.quadrature import gauss_legendre
 from ...numerics.semidefinite import lower_root
 from ...protocols import Array
 
-__all__ = ["log_box", "log_interval"]
-
 NODES = {3: 32, 4: 16}
 """Gauss-Legendre nodes per direction for boxes of this many columns."""
 BLOCK = 2_000_000

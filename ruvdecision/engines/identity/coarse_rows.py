@@ -38,15 +38,15 @@ from ...protocols import Array
 from .boxes import log_box
 from .row_laws import Density, settled
 
-__all__ = ["CoarseRows", "Shown", "about_belief", "deterministic"]
-
 COARSE = (ClipTo, RoundTo, Cut)
 EASY = (Drop, PermuteRows, SampleRows, AddNoise, *COARSE)
 
 
 def about_belief(belief: NormalBelief, data: Array | None = None) -> About:
     """What is known of the file beforehand; ``data`` has the covariance that noise may be a share of."""
-    covariance = belief.spread if data is None or len(data) < 2 else np.atleast_2d(np.cov(data, rowvar=False))
+    covariance = (
+        belief.record_covariance if data is None or len(data) < 2 else np.atleast_2d(np.cov(data, rowvar=False))
+    )
     return About(belief.records, tuple(belief.columns or range(belief.k)), covariance)
 
 
@@ -98,7 +98,7 @@ class CoarseRows:
     def sensible(belief: NormalBelief, mask: Mask, data: Array | None = None) -> bool:
         """Whether all steps are of a kind that may be read here, and this is the place to read them."""
         found = [f.step for f in resolve(mask, about_belief(belief, data))]
-        known = belief.doubt is not None and not belief.doubt.any()
+        known = belief.mu_covariance is not None and not belief.mu_covariance.any()
         coarse = any(isinstance(s, COARSE) or (isinstance(s, AddNoise) and s.obstacle is not None) for s in found)
         return all(isinstance(s, EASY) for s in found) and (known or coarse)
 
@@ -107,7 +107,7 @@ class CoarseRows:
         cls, belief: NormalBelief, mask: Mask, known: Sequence[int], errors: Array, data: Array | None = None
     ) -> CoarseRows:
         """Follow a chain step by step. ``data`` gives the covariance that Noise(share=...) refers to."""
-        if belief.doubt is None or belief.doubt.any():
+        if belief.mu_covariance is None or belief.mu_covariance.any():
             raise UnsupportedError(
                 f"Which row is whose after {mask} needs a known population mean",
                 do='Use NormalBelief(..., prior_mean=..., prior="known"), with the mean of the file if need be',
@@ -144,7 +144,7 @@ class CoarseRows:
                         laws[j] = Dither(float(step.base[place]))
                     else:
                         steps[j].append((step, place))
-        _check_apart(belief.spread + noise, steps, laws, about.names)
+        _check_apart(belief.record_covariance + noise, steps, laws, about.names)
         columns = tuple(tuple(s) for s in steps)
         return cls(belief, list(known), errors, noise, columns, tuple(laws), about_after(found, about).n)
 
@@ -214,7 +214,7 @@ class CoarseRows:
     def _weights(self, shown: Shown, rows: Any, told: Any, rest: Any, z: Array) -> tuple[Array, int]:
         """Weights of rows of one pattern: columns ``told`` are values, ``rest`` are intervals or have other noise."""
         values, low, high = shown.values[rows], shown.low[rows], shown.high[rows]
-        spread, centre, k = self.belief.spread, self.belief.centre, self.belief.k
+        spread, centre, k = self.belief.record_covariance, self.belief.mu_mean, self.belief.k
         total = spread + self.noise
         pick = np.eye(k)[self.known]
         scale = np.sqrt(np.diag(spread)[self.known] + self.errors)

@@ -16,8 +16,6 @@ from ...masks.base import Mask
 from ...protocols import Array
 from .row_laws import settled
 
-__all__ = ["FiniteRows"]
-
 Ints = NDArray[np.int64]
 
 

@@ -33,8 +33,6 @@ from .coarse_rows import CoarseRows, about_belief, deterministic
 from .finite_rows import FiniteRows
 from .row_laws import LinearRows
 
-__all__ = ["Identification"]
-
 Ints = NDArray[np.int64]
 ENTRIES = 2_000_000
 """Most probabilities to hold at a time."""
@@ -209,7 +207,7 @@ class _NormalProblem:
     def _around(self, z: Array, rng: np.random.Generator) -> Array:
         """Records drawn from the belief given what the intruder knows of one respondent."""
         belief = self.belief
-        if belief.doubt is None:
+        if belief.mu_covariance is None:
             raise UnsupportedError("A flat prior cannot be drawn from", do="Give prior_variance=, or pass data=")
         if len(self.rows) != 1:
             raise UnsupportedError(
@@ -220,10 +218,10 @@ class _NormalProblem:
         own = records[self.rows[0]]
         # Shift the draw by its error at what is known (Matheron): the respondent's record first, then the mean, with
         # the rest.
-        total = belief.spread + belief.doubt
+        total = belief.record_covariance + belief.mu_covariance
         seen = own[self.known] + rng.standard_normal(len(self.known)) * np.sqrt(self.errors)
         push = np.linalg.solve(total[np.ix_(self.known, self.known)] + np.diag(self.errors), z[0] - seen)
-        records = records + belief.doubt[:, self.known] @ push
+        records = records + belief.mu_covariance[:, self.known] @ push
         records[self.rows[0]] = own + total[:, self.known] @ push
         return records
 

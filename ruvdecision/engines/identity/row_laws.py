@@ -26,8 +26,6 @@ from ...protocols import Array
 from ..normal.conditioning import Conditioned
 from ..normal.exact import Exact
 
-__all__ = ["Density", "LinearRows", "settled"]
-
 Ints = NDArray[np.int64]
 
 
@@ -105,7 +103,7 @@ class LinearRows:
                 do="Put Shuffle() first, or leave it out: Identity knows no order",
             )
         self.given = Conditioned(belief, channel)
-        about = About(belief.records, tuple(belief.columns or range(belief.k)), belief.spread)
+        about = About(belief.records, tuple(belief.columns or range(belief.k)), belief.record_covariance)
         self.kept = about_after(resolve(mask, about), about).n
         shape, _, cell = channel.layout.rows()
         kinds = [(t, c) for _, t, c in channel.layout.classes()]
@@ -140,7 +138,7 @@ class LinearRows:
 
     def log_weights(self, means: Array, z: Array) -> Array:
         """Log weight of every place for every respondent, ``(respondents, places)``, up to a constant for each."""
-        scale = np.sqrt(np.diag(self.belief.spread)[self.known] + self.errors)
+        scale = np.sqrt(np.diag(self.belief.record_covariance)[self.known] + self.errors)
         size = float(max(np.abs(means / scale).max(), np.abs(z / scale).max()))
         weights = np.empty((len(z), self.belief.records))
         depth = np.zeros(self.belief.records, dtype=np.int64)

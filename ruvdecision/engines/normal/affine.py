@@ -18,8 +18,6 @@ from ...protocols import Array
 from ...targets import Kind, Term
 from .conditioning import Conditioned, cell_sums
 
-__all__ = ["AffineMeans", "block_covariance", "contrast_covariance", "latent_prior", "residual_law"]
-
 
 @dataclass(frozen=True, eq=False)
 class _Place:
@@ -49,8 +47,8 @@ class AffineMeans:
         self.size = sum(p.size for p in self.places)
         k, d = given.k, given.latents
         prior = np.zeros(d)
-        if given.belief.doubt is not None:
-            prior[:k] = given.belief.centre
+        if given.belief.mu_covariance is not None:
+            prior[:k] = given.belief.mu_mean
         # The latents: h = start + push @ z.
         moved: Array = np.zeros((1, d))
         for block, solved in zip(given.channel.blocks, given.blocks, strict=True):
@@ -159,7 +157,7 @@ def residual_law(own: Conditioned, actual: Conditioned, parts: Sequence[Term], m
     mean, spread, slope = theirs.moments(actual, gap)
     bias = (matrix @ (theirs.constant - mine.constant)[..., None])[..., 0] + mean
     covariance = actual.covariance(parts, matrix) + spread
-    if actual.belief.doubt is None:
+    if actual.belief.mu_covariance is None:
         moves = np.any(np.abs(slope) > 1e-9, axis=-1)
         covariance = np.where(moves[..., :, None] | moves[..., None, :], 0.0, covariance)
         index = np.arange(covariance.shape[-1])
@@ -177,9 +175,9 @@ def latent_prior(given: Conditioned) -> tuple[Array, Array]:
     centre = np.zeros(d)
     lead = np.broadcast_shapes((1,), *(c.shape[:1] for c in given.channel.common))
     prior = np.zeros(lead + (d, d))
-    if given.belief.doubt is not None:
-        centre[:k] = given.belief.centre
-        prior[:, :k, :k] = given.belief.doubt
+    if given.belief.mu_covariance is not None:
+        centre[:k] = given.belief.mu_mean
+        prior[:, :k, :k] = given.belief.mu_covariance
     for i, covariance in enumerate(given.channel.common):
         at = slice(k + i * k, k + i * k + k)
         prior[:, at, at] = covariance
@@ -191,7 +189,7 @@ def block_covariance(given: Conditioned, shape: int) -> Array:
     block, seen = given.channel.blocks[shape], given.blocks[shape].seen
     b, r = block.b[:, seen, :], block.r[:, seen[:, None], seen]
     cells = len(block.shape.sizes)
-    q = np.kron(np.eye(cells), given.belief.spread)
+    q = np.kron(np.eye(cells), given.belief.record_covariance)
     return np.asarray(b @ q @ np.swapaxes(b, -1, -2) + r)
 
 
@@ -200,7 +198,9 @@ def contrast_covariance(given: Conditioned, shape: int, cell: int) -> Array:
     block = given.channel.blocks[shape]
     w = block.w[:, cell] * (block.told[cell] & block.alive[cell])[:, None]
     alive = np.where(block.alive[cell], 1.0, 0.0)
-    return np.asarray(w @ given.belief.spread @ np.swapaxes(w, -1, -2) + block.rw[:, cell] * np.outer(alive, alive))
+    return np.asarray(
+        w @ given.belief.record_covariance @ np.swapaxes(w, -1, -2) + block.rw[:, cell] * np.outer(alive, alive)
+    )
 
 
 def block_sums(given: Conditioned, values: Array) -> list[Array]:

@@ -43,10 +43,8 @@ from ...numerics.semidefinite import (
 )
 from ...protocols import Array
 from ...targets import Kind, Term
-from .exchangeable import EvenLaw
+from .exchangeable import ExchangeableLaw
 from .latents import latent_law
-
-__all__ = ["Conditioned", "cell_sums", "present", "record_in"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,17 +78,17 @@ class Conditioned:
         self.belief, self.channel = belief, channel
         self.k, self.n = belief.k, belief.records
         self.latents = self.k * (1 + len(channel.common))
-        self._units = units(belief.spread)
+        self._units = units(belief.record_covariance)
         self.blocks = [self._solve(block) for block in channel.blocks]
         self.cov, self.lost = latent_law(
-            belief.doubt, channel.common, self.blocks, [b.shape for b in channel.blocks], self.k
+            belief.mu_covariance, channel.common, self.blocks, [b.shape for b in channel.blocks], self.k
         )
-        self._even = EvenLaw.of(channel, belief.spread, belief.doubt, self.blocks)
+        self._even = ExchangeableLaw.of(channel, belief.record_covariance, belief.mu_covariance, self.blocks)
 
     # -- blocks and latents --------------------------------------------------------------------------
 
     def _solve(self, block: Block) -> _Solved:
-        k, spread = self.k, self.belief.spread
+        k, spread = self.k, self.belief.record_covariance
         roots = block.shape.roots
         c = len(roots)
         size = c * k
@@ -149,7 +147,7 @@ class Conditioned:
 
     def _root(self) -> Array:
         """A root of the covariance of a record."""
-        return np.asarray(np.linalg.cholesky(self.belief.spread))
+        return np.asarray(np.linalg.cholesky(self.belief.record_covariance))
 
     # -- targets -------------------------------------------------------------------------------------
 
@@ -237,7 +235,7 @@ class Conditioned:
         """Covariance of two targets given the latents and the release."""
         k = self.k
         if first.kind is Kind.NEW and second.kind is Kind.NEW:
-            return self.belief.spread[None]
+            return self.belief.record_covariance[None]
         if first.kind is Kind.AVERAGE and second.kind is Kind.AVERAGE:
             total: Array = np.zeros((1, k, k))
             for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
@@ -276,7 +274,7 @@ class Conditioned:
 
     def contrast(self, shape: int, cell: int) -> Array:
         """Cov of a contrast within a cell given the release, shape (masks or 1, k, k)."""
-        block, spread = self.channel.blocks[shape], self.belief.spread
+        block, spread = self.channel.blocks[shape], self.belief.record_covariance
         seen = self._contrast_seen(block, cell)
         if len(seen) == 0:
             return spread[None]
@@ -300,8 +298,8 @@ class Conditioned:
     def _contrast_gain(self, block: Block, cell: int, seen: Any) -> tuple[Array, Array, Array]:
         w = (block.w[:, cell] * block.told[cell][:, None])[:, seen]
         noise = block.rw[:, cell][:, seen[:, None], seen]
-        total = w @ self.belief.spread @ np.swapaxes(w, -1, -2) + noise
-        across = self.belief.spread @ np.swapaxes(w, -1, -2)
+        total = w @ self.belief.record_covariance @ np.swapaxes(w, -1, -2) + noise
+        across = self.belief.record_covariance @ np.swapaxes(w, -1, -2)
         return divide(across, total) if block.told[cell][seen].all() else across @ pseudo_inverse(total), w, noise
 
     def record_covariance(self, shape: int, cell: int, matrix: Array | None = None) -> Array:
@@ -338,8 +336,8 @@ class _Means:
         self.shape, self.copy, self.cell = given.channel.layout.rows()
         self.sums: list[Array] = []
         prior = np.zeros(given.latents)
-        if given.belief.doubt is not None:
-            prior[:k] = given.belief.centre
+        if given.belief.mu_covariance is not None:
+            prior[:k] = given.belief.mu_mean
         push = np.zeros(given.latents)
         for t, (block, solved) in enumerate(zip(given.channel.blocks, given.blocks, strict=True)):
             c, count = len(block.shape.sizes), block.shape.count

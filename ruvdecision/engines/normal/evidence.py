@@ -14,8 +14,6 @@ from ...protocols import Array
 from .affine import block_covariance, block_sums, contrast_covariance, latent_prior
 from .conditioning import Conditioned, present
 
-__all__ = ["Density", "log_density"]
-
 
 class Density(NamedTuple):
     """Log density of a release under each candidate, and the dimension of the space on which it is one."""
@@ -64,7 +62,7 @@ def _latents(given: Conditioned, prior: Array, information: Array, pushed: Array
     """What integrating the latents out adds."""
     k, d = given.k, given.latents
     gained = 0.5 * np.einsum("...i,...ij,...j->...", pushed, given.cov, pushed)
-    if given.belief.doubt is not None:
+    if given.belief.mu_covariance is not None:
         return np.asarray(gained - 0.5 * np.linalg.slogdet(np.eye(d) + prior @ information)[1])
     a, b, c = information[:, :k, :k], information[:, :k, k:], information[:, k:, k:]
     noise = prior[:, k:, k:]

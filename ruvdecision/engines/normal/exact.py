@@ -42,8 +42,6 @@ from .forms import (
     selector,
 )
 
-__all__ = ["Exact", "as_records", "moved", "released"]
-
 
 class _Built(NamedTuple):
     """The data as numbers, and the channel of each family by the identity of its first mask."""
@@ -144,7 +142,7 @@ class Exact(BaseEngine):
 
     def _channel(self, belief: NormalBelief, mask: Mask, numbers: Array, data: Array | None) -> LinearChannel:
         """The channel of a family: one of its masks, and the numbers of all of them."""
-        covariance = belief.spread
+        covariance = belief.record_covariance
         if data is not None and belief.records > 1:
             covariance = np.atleast_2d(np.cov(data, rowvar=False))
         about = About(belief.records, tuple(belief.columns or range(belief.k)), covariance)
@@ -171,7 +169,13 @@ class Exact(BaseEngine):
             return _spread_out(loss.uncertainty(gaussian_of(mean_covariance(given, form), form)), count), False
         if form is not None and place != "unknown" and free:
             return _spread_out(self._over_places(user, given, form, place), count), False
-        if form is not None and place != "unknown" and data is None and form.number and user.belief.doubt is not None:
+        if (
+            form is not None
+            and place != "unknown"
+            and data is None
+            and form.number
+            and user.belief.mu_covariance is not None
+        ):
             return self._over_means(user, given, form, place, count), False
         return self._simulate(problem, family, data, tell), True
 
@@ -190,7 +194,7 @@ class Exact(BaseEngine):
         belief = user.belief
         whole = Conditioned(belief, self._single(belief, NOTHING))
         prior = covariance_of(whole, form)[0, 0, 0]
-        centre = float((form.matrix @ np.tile(belief.centre, len(form.terms)) + form.constant)[0])
+        centre = float((form.matrix @ np.tile(belief.mu_mean, len(form.terms)) + form.constant)[0])
         covariances = [(1.0, covariance_of(given, form))] if place == "known" else places_of(given, form)
         answers = []
         for z, weight in _nodes(smooth=user.actions is None):
@@ -245,7 +249,7 @@ class Exact(BaseEngine):
         """Average over drawn releases, with the same random numbers for every mask."""
         user, replicates, seed = problem.user, problem.replicates, problem.seed
         belief = user.belief
-        if data is None and belief.doubt is None:
+        if data is None and belief.mu_covariance is None:
             raise UnsupportedError(
                 "The uncertainty depends on the release, and a flat prior gives no law to average over",
                 do="Give prior_variance=, or pass data=",
@@ -284,7 +288,7 @@ class Exact(BaseEngine):
         if place == "unknown":
             return self._mixture(form, given, values)
         terms = joint_terms(belief, target) if form is None else form.terms
-        mean = np.tile(belief.centre, len(terms)) if values is None else given.means(values).of(terms)
+        mean = np.tile(belief.mu_mean, len(terms)) if values is None else given.means(values).of(terms)
         if form is None:
             select = selector(belief, terms)
             joint = Gaussian(select @ mean, given.covariance(terms, select)[0])

@@ -22,10 +22,8 @@ from ...numerics.semidefinite import combined, filtered, parallel, shares
 from ...protocols import Array
 from ...targets import Kind, Term
 
-__all__ = ["EvenLaw"]
 
-
-class EvenLaw:
+class ExchangeableLaw:
     """Covariances of basic targets, for a whole family of masks at once."""
 
     def __init__(self, channel: LinearChannel, spread: Array, doubt: Array | None, first: Any) -> None:
@@ -50,7 +48,9 @@ class EvenLaw:
         self.rest = parallel(doubt[None], spread[None] / n, self.split)
 
     @classmethod
-    def of(cls, channel: LinearChannel, spread: Array, doubt: Array | None, blocks: Sequence[Any]) -> EvenLaw | None:
+    def of(
+        cls, channel: LinearChannel, spread: Array, doubt: Array | None, blocks: Sequence[Any]
+    ) -> ExchangeableLaw | None:
         """The law, or None where records are treated differently."""
         first = channel.blocks[0]
         if doubt is None and not (first.plain and first.alive.all()):

@@ -17,20 +17,6 @@ from ...protocols import Array
 from ...targets import BaseTarget, Files, Kind, LinearForm, Term
 from .conditioning import Conditioned
 
-__all__ = [
-    "DRAWS",
-    "LARGEST_JOINT",
-    "all_records",
-    "covariance_of",
-    "drawn_values",
-    "form_of",
-    "gaussian_of",
-    "joint_terms",
-    "mean_covariance",
-    "places_of",
-    "selector",
-]
-
 DRAWS = 4000
 """Draws from an exact posterior when a target is a nonlinear function."""
 LARGEST_JOINT = 2000
@@ -94,7 +80,7 @@ def mean_covariance(given: Conditioned, form: LinearForm) -> Array:
     E(x_J | release) is the posterior mean of the average of all records, so the expected covariance is
     Cov(x_j) - Cov(average) + Cov(average | release).
     """
-    within = form.matrix @ given.belief.spread @ form.matrix.T * (1.0 - 1.0 / given.n)
+    within = form.matrix @ given.belief.record_covariance @ form.matrix.T * (1.0 - 1.0 / given.n)
     return within + given.covariance([Term(Kind.AVERAGE)], None if form.plain else form.matrix)
 
 

@@ -16,8 +16,6 @@ import numpy as np
 from ...numerics.semidefinite import divide, filtered, parallel, shares, symmetric
 from ...protocols import Array
 
-__all__ = ["latent_law"]
-
 
 def latent_law(
     doubt: Array | None, common: Sequence[Array], blocks: Sequence[Any], counts: Sequence[Any], k: int

@@ -26,8 +26,6 @@ from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
 from .conditioning import Conditioned
 from .exact import Exact, as_records, released
 
-__all__ = ["Ranks"]
-
 DRAWS = 1000
 LARGEST = 20_000_000
 """Draws times records; more would not fit into memory comfortably."""
@@ -123,21 +121,25 @@ class Ranks(BaseEngine):
     def _variance(self, user: Any, mask: Mask) -> float:
         """Expected posterior variance of the order statistic."""
         belief = user.belief
-        n, s2 = belief.records, float(belief.spread[0, 0])
+        n, s2 = belief.records, float(belief.record_covariance[0, 0])
         total = Exact()._single(belief, mask).plain_noise()
         assert total is not None
         noise = float(total[0])
         rank = user.target.rank(n)
         if np.isinf(noise):
-            mean = np.inf if belief.doubt is None else float(belief.doubt[0, 0])
+            mean = np.inf if belief.mu_covariance is None else float(belief.mu_covariance[0, 0])
             return float(mean + s2 * normal_moments(n, rank).variance)
         away = noise / (s2 + noise)
         precision = n / (s2 + noise)
-        shift = 1 / precision if belief.doubt is None else belief.doubt[0, 0] / (1 + belief.doubt[0, 0] * precision)
+        shift = (
+            1 / precision
+            if belief.mu_covariance is None
+            else belief.mu_covariance[0, 0] / (1 + belief.mu_covariance[0, 0] * precision)
+        )
         return float(s2 * paired_gap(n, rank, 2 * np.arcsin(np.sqrt(away / 2))) / 2 + away**2 * shift)
 
     def _before(self, user: Any) -> float:
-        if user.belief.doubt is None:
+        if user.belief.mu_covariance is None:
             return (
                 float(user.loss.uncertainty(Gaussian.scalar(0.0, np.inf)).value) if user.belief.k == 1 else float("inf")
             )
@@ -156,7 +158,7 @@ class Ranks(BaseEngine):
 
     def _simulate(self, user: Any, mask: Mask, data: Array | None, count: int, seed: Any) -> Value:
         belief = user.belief
-        if data is None and belief.doubt is None:
+        if data is None and belief.mu_covariance is None:
             raise UnsupportedError(
                 "The uncertainty depends on the release, and a flat prior gives no law to average over",
                 do="Give prior_variance=, pass data=, or use squared error and plain noise",
@@ -190,15 +192,15 @@ class Ranks(BaseEngine):
         found = np.empty((count, belief.records, belief.k))
         root = np.random.SeedSequence(0) if seed is None else seed
         own = np.random.SeedSequence(entropy=root.entropy, spawn_key=(*root.spawn_key, 2**31))
-        fixed = belief if belief.doubt is not None else NormalBelief(
+        fixed = belief if belief.mu_covariance is not None else NormalBelief(
             records=belief.records,
-            covariance=belief.spread,
+            covariance=belief.record_covariance,
             prior="known",
-            prior_mean=belief.centre,
+            prior_mean=belief.mu_mean,
             columns=belief.columns,
         )  # fmt: skip
         # Ranks do not ask which row is whose, and the belief takes all orders alike: what is drawn may stay in place.
-        about = About(belief.records, tuple(belief.columns or range(belief.k)), belief.spread)
+        about = About(belief.records, tuple(belief.columns or range(belief.k)), belief.record_covariance)
         moved = {id(f.mask) for f in resolve(mask, about) if isinstance(f.step, PermuteRows)}
         kept = tuple(part for part in mask.parts if id(part) not in moved)
         still = reduce(or_, kept) if kept else UNMASKED

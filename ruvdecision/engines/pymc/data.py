@@ -14,8 +14,6 @@ from ...masks.frame import Frame
 from ...protocols import Array
 from .model import CompiledModel, compiled_model
 
-__all__ = ["as_frame", "observed_in", "records_of", "size_of"]
-
 
 def size_of(belief: PyMCBelief, data: Any) -> int:
     """Number of records: that of the data, or what the belief says."""

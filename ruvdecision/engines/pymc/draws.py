@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ...users.user import User
     from .sampling import Sampling
 
-__all__ = ["Point", "ReleaseSampler"]
-
 GOOD_KHAT = 0.7
 CLOSE = 0.02
 """Largest error of the log likelihood that integrating the records over a grid may leave."""

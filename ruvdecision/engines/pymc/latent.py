@@ -24,8 +24,6 @@ from .model import CompiledModel
 from .nuts import Chains, Sampler
 from .support import Line, find_line
 
-__all__ = ["Latent"]
-
 ALL = "records::all"
 FORWARD = 1000
 """Draws from the prior for what is known before any release."""

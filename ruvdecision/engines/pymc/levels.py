@@ -15,8 +15,6 @@ from .marginal import NormalRoute, Route, choose_route, fit_route
 from .model import At, CompiledModel
 from .support import Line, Reach, find_reach
 
-__all__ = ["Levels", "levels_of"]
-
 GROUPS = 32
 """Different sizes of noise in one release up to which sums stand for the records."""
 FINER = 5

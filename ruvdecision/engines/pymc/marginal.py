@@ -22,19 +22,6 @@ from .model import CompiledModel, Theta
 from .programs import vectorised
 from .support import Reach
 
-__all__ = [
-    "Choice",
-    "GridRoute",
-    "NodesRoute",
-    "NormalRoute",
-    "Route",
-    "RowsRoute",
-    "UnevenRowsRoute",
-    "choose_route",
-    "fit_route",
-    "normal_rows",
-]
-
 Data = Mapping[str, Array]
 CHUNK = 8_000_000
 """Numbers held at a time when a likelihood is taken at many parameter points."""

@@ -19,8 +19,6 @@ from ...errors import InputError
 from ...protocols import Array
 from .programs import vectorised
 
-__all__ = ["At", "CompiledModel", "Theta", "compiled_model"]
-
 Theta = Mapping[str, Array]
 
 

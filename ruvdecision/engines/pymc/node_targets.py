@@ -19,8 +19,6 @@ from .nodes import Frames, Nodes
 from .targets import Given, after_noise, parameter_values, row_of
 from .values import value_law
 
-__all__ = ["Solver", "refuses_release", "refuses_target"]
-
 TERMS = (Kind.RECORD, Kind.NEW, Kind.AVERAGE, Kind.PARAMETER)
 """What a target may be a linear function of."""
 SAMPLE = "Use engine=ruv.Sampling()"

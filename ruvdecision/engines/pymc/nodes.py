@@ -19,8 +19,6 @@ from ...protocols import Array
 from .levels import Levels
 from .model import At
 
-__all__ = ["Frames", "Nodes", "find_frames", "lay_nodes"]
-
 DROP = 36.0
 """Log posteriors this far below their top are nothing: 1e-16."""
 STEP = 0.5

@@ -20,9 +20,6 @@ from ...beliefs.pymc import quiet
 from ...errors import InputError
 from ...protocols import Array
 
-__all__ = ["Chains", "Diagnosis", "Sampler", "choose_sampler", "diagnose", "smooth_weights"]
-
-
 PLAIN_ACCEPT = 0.8
 """Acceptance that both samplers aim at by themselves."""
 

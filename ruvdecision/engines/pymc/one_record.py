@@ -25,8 +25,6 @@ from ...posteriors import Curve, Finite
 from ...protocols import Array
 from .support import Line
 
-__all__ = ["OneRecord", "count_law"]
-
 Density = Callable[[Array], Array]
 """Log density of a record at points ``(P,)`` given each of S parameter points, ``(S, P)``."""
 

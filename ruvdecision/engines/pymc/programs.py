@@ -13,8 +13,6 @@ import numpy as np
 from ...beliefs.pymc import cheap_mode, quiet
 from ...protocols import Array
 
-__all__ = ["Program", "vectorised"]
-
 Call = Callable[[list[Any]], Any]
 
 

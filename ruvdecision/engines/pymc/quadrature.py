@@ -22,8 +22,6 @@ from .model import CompiledModel, compiled_model
 from .node_targets import Solver, refuses_release, refuses_target
 from .nodes import Frames, climb, find_frames, lay_nodes
 
-__all__ = ["Quadrature"]
-
 PLANNED = 32
 """Files drawn from the belief where there are no data and nothing else was asked for."""
 PARAMETERS = 2

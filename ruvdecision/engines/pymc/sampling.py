@@ -22,8 +22,6 @@ from .data import as_frame, observed_in, records_of, size_of
 from .draws import Point, ReleaseSampler
 from .model import compiled_model
 
-__all__ = ["Sampling"]
-
 BLOCK = 8
 """Neighbours in a grid that share draws. Blocks do not depend on each other, whoever works on them."""
 STRONGEST = 1000.0

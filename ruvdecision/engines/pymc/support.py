@@ -20,8 +20,6 @@ from ...numerics.quadrature import gauss_legendre
 from ...protocols import Array
 from .model import CompiledModel, Theta
 
-__all__ = ["Line", "Reach", "find_lines", "find_reach", "middle_of_released", "reach_at"]
-
 DROP = 34.0
 """Densities this far below their peak, in logs, are nothing."""
 MOST_COUNTS = 20_000

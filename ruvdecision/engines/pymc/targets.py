@@ -24,8 +24,6 @@ from .model import CompiledModel, Theta
 from .one_record import OneRecord, count_law
 from .support import Line, middle_of_released
 
-__all__ = ["Given", "after_noise", "parameter_values", "row_of"]
-
 COST = 400
 """Numbers that one draw of a record takes."""
 CURVES = 1000

@@ -15,8 +15,6 @@ from ...protocols import Array
 from .levels import Levels
 from .nodes import Frames, Nodes, lay_nodes
 
-__all__ = ["value_law"]
-
 DROP = 36.0
 FINE, ROWS = 0.125, 0.25
 POINTS = (401, 1601)

@@ -18,8 +18,6 @@ from ...users.rules import Ranked, Rule
 from .losses import check_sizes
 from .source import Drawing, EntryNoise, Source, truth_of
 
-__all__ = ["clipped_error", "has_clipped_error"]
-
 
 def has_clipped_error(user: Any, source: Source, mask: Mask, linear: Rule | None) -> bool:
     """Whether `clipped_error` knows the case; ``linear`` is the snooper's rule if it is linear."""

@@ -21,15 +21,6 @@ from ...numerics.counts import rank_above, rank_at_most
 from ...numerics.quadrature import gauss_legendre
 from ...protocols import Array
 
-__all__ = [
-    "clipped_moments",
-    "index_error",
-    "position_error",
-    "released_variance",
-    "scientist_error",
-    "unequal_variances",
-]
-
 
 def unequal_variances(records: ArrayLike, noise_variance: ArrayLike, above: float, times: float = 2.0) -> Array:
     """Noise variances, one row per grid point, that are ``times`` larger for records above a value.

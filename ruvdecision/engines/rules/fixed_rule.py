@@ -31,8 +31,6 @@ from .losses import check_sizes, costs, mean_moments, sampling_shares
 from .moments import Wanted, error_law, pull
 from .source import Drawing, EntryNoise, Seeds, Source, truth_of
 
-__all__ = ["REPLICATES", "FixedRule"]
-
 REPLICATES = 200
 """Releases that are drawn for a snooper when nothing else was asked for, as in Duncan et al., section V."""
 CHUNK = 200_000
@@ -269,9 +267,9 @@ class _Work:
     def check_flat(self, masks: Sequence[Mask], seed: Any) -> None:
         """Refuse a flat prior unless the loss is the same wherever the population mean is."""
         belief = self.user.belief
-        if self.source.table is not None or not isinstance(belief, NormalBelief) or belief.doubt is not None:
+        if self.source.table is not None or not isinstance(belief, NormalBelief) or belief.mu_covariance is not None:
             return
-        step = 1000.0 * float(np.sqrt(np.diag(belief.spread).max()))
+        step = 1000.0 * float(np.sqrt(np.diag(belief.record_covariance).max()))
         here = self._losses(masks, 4, seed, None)[0]
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a rule may overflow so far out, which is an answer too

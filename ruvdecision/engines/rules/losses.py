@@ -11,8 +11,6 @@ from ...posteriors.shapes import as_weight_matrix
 from ...protocols import Array
 from ...users.rules import Rule
 
-__all__ = ["check_sizes", "costs", "mean_moments", "sampling_shares"]
-
 
 def mean_moments(values: Array) -> Array:
     """Mean and covariance of the mean, estimated from one release each: shape (replicates, k + k * k)."""

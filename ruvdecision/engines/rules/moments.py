@@ -17,8 +17,6 @@ from ...protocols import Array
 from ...targets import Kind, LinearForm
 from ...users.rules import Rule
 
-__all__ = ["Pulled", "Wanted", "error_law", "pull"]
-
 
 @dataclass(frozen=True, eq=False)
 class Wanted:
@@ -113,11 +111,11 @@ def error_law(belief: NormalBelief, pulled: Pulled, wanted: Wanted, rule: Rule) 
     )
     # Unbiased up to rounding is unbiased.
     shift = np.where(np.abs(shift) <= 1e-12 * size, 0.0, shift)
-    spread = belief.spread
+    spread = belief.record_covariance
     covariance = np.einsum("nia,ab,njb->ij", gap, spread, gap) + wanted.new @ spread @ wanted.new.T + pulled.noise
     mean = rule.constant() - wanted.constant
-    if belief.doubt is not None:
-        return mean + shift @ belief.centre, covariance + shift @ belief.doubt @ shift.T
+    if belief.mu_covariance is not None:
+        return mean + shift @ belief.mu_mean, covariance + shift @ belief.mu_covariance @ shift.T
     open_ = np.any(shift != 0, axis=1)
     covariance = np.where(open_[:, None] | open_[None, :], 0.0, covariance)
     index = np.arange(len(open_))

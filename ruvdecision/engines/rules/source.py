@@ -18,8 +18,6 @@ from ...numerics.semidefinite import symmetric_root
 from ...protocols import Array
 from ...targets import BaseTarget, Files, flat
 
-__all__ = ["Drawing", "EntryNoise", "Source", "truth_of"]
-
 Seeds = tuple[np.random.SeedSequence, np.random.SeedSequence, np.random.SeedSequence]
 
 
@@ -103,13 +101,13 @@ class Source:
             drawn = [np.asarray(belief.draw(np.random.default_rng(s[0])), dtype=np.float64) for s in seeds]
             return Drawing(np.stack(drawn).reshape(len(seeds), self.n, self.k))
         records, new = np.empty((len(seeds), self.n, self.k)), np.empty((len(seeds), self.k))
-        root = symmetric_root(belief.spread)
+        root = symmetric_root(belief.record_covariance)
         # Under a flat prior the loss does not depend on the mean (`check_flat` sees to it), so any mean will do.
-        prior = np.zeros((self.k, self.k)) if belief.doubt is None else symmetric_root(belief.doubt)
+        prior = np.zeros((self.k, self.k)) if belief.mu_covariance is None else symmetric_root(belief.mu_covariance)
         means = np.empty((len(seeds), self.k))
         for i, (for_data, _, for_new) in enumerate(seeds):
             rng = np.random.default_rng(for_data)
-            means[i] = belief.centre + rng.standard_normal(self.k) @ prior
+            means[i] = belief.mu_mean + rng.standard_normal(self.k) @ prior
             records[i] = means[i] + rng.standard_normal((self.n, self.k)) @ root
             new[i] = means[i] + np.random.default_rng(for_new).standard_normal(self.k) @ root
         return Drawing(records, means, new)

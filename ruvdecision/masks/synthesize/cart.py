@@ -11,8 +11,6 @@ from ...protocols import Array
 from ..columnkinds import Ints, spread
 from .sequential import ColumnTask, Model
 
-__all__ = ["cart"]
-
 
 def cart(min_leaf: int) -> Model:
     """Return the model: a regression tree for numbers and dates, a classification tree (Gini) for categories.

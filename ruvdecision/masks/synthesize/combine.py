@@ -11,8 +11,6 @@ from ...checks import as_float_array, check_finite, check_number
 from ...errors import InputError
 from ...protocols import Array
 
-__all__ = ["Combined", "combine_full", "combine_partial"]
-
 
 @dataclass(frozen=True, eq=False)
 class Combined:

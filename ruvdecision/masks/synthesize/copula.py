@@ -11,8 +11,6 @@ from ...numerics.semidefinite import symmetric_root
 from ...protocols import Array
 from ..columnkinds import Ints, RankedColumn
 
-__all__ = ["as_correlation", "draw_copula", "latent_correlation", "normal_scores", "spearman"]
-
 TERMS = 128
 SWEEPS = 20
 

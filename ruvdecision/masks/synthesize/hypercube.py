@@ -14,8 +14,6 @@ from ...protocols import Array
 from ..columnkinds import RankedColumn, kind_of, whole_like
 from .copula import as_correlation, latent_correlation, spearman
 
-__all__ = ["draw_hypercube"]
-
 ROUNDS = 20
 CLOSE = 1e-3
 

@@ -11,8 +11,8 @@ import pandas as pd
 from ...checks import Seed, as_generator, check_choice, check_columns, check_integer, checked
 from ...errors import InputError
 from ..base import Mask
-from ..columnkinds import apart, as_columns, kind_of, put, rank_columns, real_like, refuse_missing
-from ..frame import Frame
+from ..columnkinds import apart, as_columns, kind_of, put, rank_columns, refuse_missing
+from ..frame import Frame, real_like
 from .cart import cart
 from .copula import draw_copula
 from .hypercube import draw_hypercube
@@ -20,8 +20,6 @@ from .normal import draw_exact, draw_sampled
 from .posterior import draw_belief
 from .regression import regression
 from .sequential import draw_sequential
-
-__all__ = ["Synthesize"]
 
 METHODS = ("normal", "copula", "hypercube", "regression", "cart", "belief")
 # Which methods know an option; the others refuse it rather than ignore it.

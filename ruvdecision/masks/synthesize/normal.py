@@ -9,8 +9,6 @@ from ...protocols import Array
 from ..columnkinds import spread
 from ..moments import correlate, orthonormal, sample_covariance
 
-__all__ = ["draw_exact", "draw_sampled"]
-
 
 def draw_sampled(x: Array, g: Array | None, rng: np.random.Generator, *, proper: bool = False) -> Array:
     """Draw records from the normal law fitted to ``x``, given the columns ``g`` if there are any.

@@ -11,8 +11,6 @@ from ...numerics.semidefinite import symmetric_root
 from ...protocols import Array
 from ..frame import Frame
 
-__all__ = ["draw_belief", "normal_predictive"]
-
 
 def draw_belief(belief: Any, frame: Frame, positions: list[int], rng: np.random.Generator) -> Any:
     """Draw a data set from the posterior predictive law of a belief, one row per record and one column per variable.
@@ -57,9 +55,9 @@ def normal_predictive(belief: Any, data: Array, rng: np.random.Generator) -> Arr
     record, c and D the prior mean and covariance; a flat prior has m = mean and V = S/n.
     """
     n, k = data.shape
-    if belief.spread.shape != (k, k):
+    if belief.record_covariance.shape != (k, k):
         raise InputError(
-            f"The belief has {len(belief.spread)} variables",
+            f"The belief has {len(belief.record_covariance)} variables",
             f"{k} columns",
             "Name the belief's columns with columns=[...]",
         )
@@ -70,11 +68,11 @@ def normal_predictive(belief: Any, data: Array, rng: np.random.Generator) -> Arr
             "Make a belief with as many records as the data",
         )
     mean = data.mean(axis=0)
-    if belief.doubt is None:
-        centre, doubt = mean, belief.spread / n
+    if belief.mu_covariance is None:
+        centre, doubt = mean, belief.record_covariance / n
     else:
-        gain = np.linalg.solve(belief.doubt + belief.spread / n, belief.doubt).T
-        centre = belief.centre + gain @ (mean - belief.centre)
-        doubt = belief.doubt - gain @ belief.doubt
+        gain = np.linalg.solve(belief.mu_covariance + belief.record_covariance / n, belief.mu_covariance).T
+        centre = belief.mu_mean + gain @ (mean - belief.mu_mean)
+        doubt = belief.mu_covariance - gain @ belief.mu_covariance
     mu = centre + rng.standard_normal(k) @ symmetric_root((doubt + doubt.T) / 2)
-    return np.asarray(mu + rng.standard_normal((n, k)) @ symmetric_root(belief.spread))
+    return np.asarray(mu + rng.standard_normal((n, k)) @ symmetric_root(belief.record_covariance))

@@ -13,8 +13,6 @@ from ..columnkinds import Ints, spread, whole_like
 from ..moments import orthonormal
 from .sequential import ColumnTask, pick
 
-__all__ = ["fit_logistic", "regression"]
-
 
 def regression(task: ColumnTask, rng: np.random.Generator) -> Any:
     """Draw a column from its regression on the columns before it.

@@ -14,8 +14,6 @@ from ...errors import InputError
 from ...protocols import Array
 from ..columnkinds import Ints, kind_of, spread
 
-__all__ = ["ColumnTask", "Encoder", "Model", "draw_sequential", "pick"]
-
 MOST_CATEGORIES = 200
 
 

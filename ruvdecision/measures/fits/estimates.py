@@ -17,8 +17,6 @@ from ..frames import as_names, enough_rows, numeric, pick, refuse_constant, refu
 from ..sums import ColumnMoments, moments_of
 from .regression import Fit
 
-__all__ = ["Correlations", "Means", "Quantiles", "Statistic"]
-
 
 @dataclass(frozen=True)
 class _Compared:

@@ -21,8 +21,6 @@ from ...errors import InputError, failure
 from ...protocols import Array
 from ..frames import Categories, categories_of, is_number, vector
 
-__all__ = ["Design", "FileKinds", "ParsedFormula", "design", "read", "without_levels"]
-
 CALL = re.compile(r"""([CQ])\(\s*(?:`([^`]+)`|"([^"]+)"|'([^']+)'|(\w+))\s*\)""")
 """A column inside C(...), which makes it a category, or Q(...), which lets it have any name."""
 

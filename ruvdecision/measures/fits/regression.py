@@ -17,8 +17,6 @@ from ..frames import SMALL, Flags, categories_of, is_number, refuse_vanishing, v
 from ..sums import Triangle
 from .formula import Design, FileKinds, ParsedFormula, design, read, without_levels
 
-__all__ = ["Fit", "Linear", "Logistic", "Poisson", "solve"]
-
 
 @dataclass(frozen=True)
 class Fit:

@@ -13,8 +13,6 @@ from ...protocols import Array
 from .. import frames
 from .neighbours import BoxTree
 
-__all__ = ["Space", "distinct", "grow"]
-
 
 class Space:
     """Known columns as coordinates in which Euclidean distance is the wanted distance."""

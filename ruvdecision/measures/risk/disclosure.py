@@ -20,8 +20,6 @@ from .linkage import DISTANCES
 from .neighbours import BoxTree, Links, nearest
 from .records import PairedMeasure, RecordPairs
 
-__all__ = ["AttributeDisclosure", "ClusteringAttack", "IntervalDisclosure", "IntruderError"]
-
 
 @dataclass(frozen=True, repr=False)
 class _AfterLinkage(PairedMeasure):

@@ -20,8 +20,6 @@ from ..frames import Ints
 from .linkage import by_column
 from .records import PairedMeasure, RecordPairs
 
-__all__ = ["FellegiSunter", "Mixture", "fit_mixture"]
-
 MOST_COLUMNS = 20
 EDGE = 1e-12
 """Probabilities stay this far from 0 and 1, so that no pattern gets an infinite weight."""

@@ -20,8 +20,6 @@ from .coordinates import Space, grow
 from .neighbours import BoxTree, nearest, own_share
 from .records import PairedMeasure, RecordPairs
 
-__all__ = ["DISTANCES", "RecordLinkage", "by_column"]
-
 DISTANCES = ("standardised", "mahalanobis", "rank")
 LINKS = ("released to original", "original to released")
 MOST_ASSIGNED = 15_000

@@ -19,8 +19,6 @@ from ...numerics.compiled import compiled
 from ...protocols import Array
 from ..frames import Ints
 
-__all__ = ["BoxTree", "Links", "nearest", "own_share"]
-
 LEAF = 8
 """Points in a leaf, which is scanned one coordinate after the other; empty places hold a point at infinity."""
 LOOSE = frozenset({"reassoc", "nnan", "nsz"})

@@ -31,9 +31,6 @@ from ..tables import cells
 from ..tables.loglinear import fit_loglinear
 from .uniqueness import KeyMeasure
 
-__all__ = ["LogLinearUniques", "PitmanUniques", "PoissonGammaUniques"]
-
-
 Chances = tuple[Array | float, Array | float, dict[str, float]]
 
 

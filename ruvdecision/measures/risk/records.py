@@ -15,8 +15,6 @@ from .. import frames
 from ..base import Measure, Measured, Prepared
 from ..frames import Ints, Labels
 
-__all__ = ["PairedMeasure", "RecordMeasure", "RecordPairs"]
-
 
 @dataclass(frozen=True, repr=False)
 class RecordMeasure(Measure):

@@ -24,8 +24,6 @@ from ..sums import Counts
 from ..tables import cells
 from .records import RecordMeasure
 
-__all__ = ["KAnonymity", "LDiversity", "SampleUniques", "SpecialUniques"]
-
 Ints = NDArray[np.int64]
 
 

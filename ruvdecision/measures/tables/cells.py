@@ -11,8 +11,6 @@ from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from ..frames import Ints, is_time
 
-__all__ = ["class_sizes", "common_codes", "dense", "frequencies", "is_text", "joint_codes", "merge", "plain"]
-
 MOST_CELLS = 10_000_000
 
 

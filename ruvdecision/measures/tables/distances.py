@@ -20,21 +20,6 @@ from ..frames import as_names
 from ..sums import Counts
 from . import cells
 
-__all__ = [
-    "CramersV",
-    "EntropyChange",
-    "Hellinger",
-    "PearsonC",
-    "TotalVariation",
-    "chi_square",
-    "cramers_v",
-    "entropy",
-    "hellinger",
-    "pearson_c",
-    "total_variation",
-]
-
-
 # -- on frequencies and tables ---------------------------------------------------------------------------
 
 

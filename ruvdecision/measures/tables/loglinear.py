@@ -20,8 +20,6 @@ from .. import frames
 from ..base import Measure, Measured
 from . import cells
 
-__all__ = ["LogLinearFit", "LogLinearLoss", "fit_loglinear"]
-
 
 @dataclass(frozen=True, eq=False)
 class LogLinearFit:

@@ -29,8 +29,6 @@ from ..sums import ColumnMoments, moments_of, sound_covariance
 from . import cells
 from .distances import entropy
 
-__all__ = ["EntropyLoss", "VarianceInflation"]
-
 
 @dataclass(frozen=True, repr=False)
 class EntropyLoss(PairedMeasure):

@@ -14,8 +14,6 @@ from ..base import Measure, Measured
 from ..frames import as_names, numeric
 from ..kernels import below_counts, below_counts_2d
 
-__all__ = ["MCM", "MD", "cdf_differences", "kolmogorov", "mcm_maximum", "step_differences"]
-
 
 @dataclass(frozen=True, repr=False)
 class MD(Measure):

@@ -17,9 +17,6 @@ from ..base import Measure, Measured
 from ..frames import as_names, encode, spreads
 from ..kernels import average_linkage
 
-__all__ = ["METHODS", "Cluster", "check_cluster_count", "cluster_labels", "linkage_cut", "pool"]
-
-
 METHODS = ("average", "kmeans")
 
 

@@ -19,8 +19,6 @@ from ..kernels import sum_distances
 from ..sums import ColumnMoments, definite_covariance, moments_of, sound_covariance
 from .cdf import step_differences
 
-__all__ = ["Eigenvalues", "EnergyDistance", "IL1s", "Mahalanobis", "SlicedWasserstein", "Wasserstein", "wasserstein"]
-
 TOGETHER = 8
 """Directions that are projected on at a time."""
 KEPT = 20_000_000

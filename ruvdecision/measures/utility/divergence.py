@@ -19,8 +19,6 @@ from ..base import Measure, Measured, SummedMeasure
 from ..frames import as_names, numeric
 from ..sums import ColumnMoments, definite_covariance, is_singular, moments_of, sound_covariance
 
-__all__ = ["DensityKL", "InformationLoss", "NormalKL", "density_kl", "density_loss", "normal_kl"]
-
 UNDER = ("original", "released", "both")
 CELLS = {1: 4096, 2: 512, 3: 96}
 """Most grid points per axis of the kernel density, by dimension."""

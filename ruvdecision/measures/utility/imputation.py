@@ -19,8 +19,6 @@ from ...protocols import Array
 from .. import frames
 from ..base import Measure, Measured, Prepared, mean_or_function
 
-__all__ = ["ImputationLoss", "Imputed", "little_liu"]
-
 
 @dataclass(frozen=True, eq=False)
 class Imputed:

@@ -28,8 +28,6 @@ from ..frames import (
 from ..tables.distances import cramers_v
 from .cdf import kolmogorov
 
-__all__ = ["Marginals", "Pairwise"]
-
 
 @dataclass(frozen=True, repr=False)
 class Marginals(Measure):

@@ -21,8 +21,6 @@ from ..fits.regression import Fit, Linear
 from ..frames import Flags
 from ..sums import Together
 
-__all__ = ["CoefficientChanges", "EllipsoidOverlap", "IntervalOverlap", "ellipsoid_overlap", "interval_overlap"]
-
 
 @dataclass(frozen=True, repr=False)
 class _Overlap(Measure):

@@ -25,8 +25,6 @@ from ..frames import Flags, Ints, as_names, encode
 from ..kernels import grow_tree
 from .cluster import check_cluster_count, linkage_cut, pool
 
-__all__ = ["ClusteredPropensity", "Propensity", "TreePropensity", "logistic_scores", "polynomial", "tree_scores"]
-
 STATISTICS = ("pMSE", "U", "ratio", "z", "SPECKS")
 RANGES = {"pMSE": (0.0, 0.25), "U": (0.0, np.inf), "ratio": (0.0, np.inf), "z": (-np.inf, np.inf), "SPECKS": (0.0, 1.0)}
 

@@ -13,8 +13,6 @@ from ...numerics.quadrature import gauss_legendre
 from ...protocols import Array
 from .single import cached_moments, check_rank, normal_moments, order_law, order_window
 
-__all__ = ["paired_gap", "paired_product", "same_record"]
-
 
 def same_record(n: int, rank: int, angle: ArrayLike) -> Array:
     """Probability that one record has the same rank r in both coordinates of n independent normal pairs.

@@ -20,15 +20,6 @@ from ...errors import InputError
 from ...numerics.quadrature import gauss_legendre
 from ...protocols import Array
 
-__all__ = [
-    "extreme_constants",
-    "group_variances",
-    "moments",
-    "normal_covariance",
-    "normal_moments",
-    "percentile_rank",
-]
-
 _DROP = 50.0  # nodes whose log density lies this far below the peak cannot be seen in double precision
 
 
@@ -177,6 +168,7 @@ def order_nodes(n: int, rank: int, points: int = 401) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=4096)
 def cached_moments(n: int, rank: int) -> Moments:
+    """Moments of one order statistic, kept."""
     z, weight, _ = order_law(n, rank, 401)
     mean = float(np.sum(weight * z))
     if 2 * rank == n + 1:
@@ -239,6 +231,7 @@ def order_window(n: int, rank: int, drop: float) -> tuple[float, float]:
 
 
 def check_rank(n: Any, rank: Any, name: str = "rank") -> tuple[int, int]:
+    """Both as integers that go together."""
     n = check_integer("n", n, low=1)
     return n, check_integer(name, rank, low=1, high=n)
 

@@ -88,8 +88,8 @@ def by_permutations(belief, released, sizes, known, z, errors):
     The joint normal density of the release and of what is known, with the mean integrated out.
     """
     n, k = released.shape
-    doubt = np.zeros((k, k)) if belief.doubt is None else belief.doubt
-    records = np.kron(np.eye(n), belief.spread) + np.kron(np.ones((n, n)), doubt)
+    doubt = np.zeros((k, k)) if belief.mu_covariance is None else belief.mu_covariance
+    records = np.kron(np.eye(n), belief.record_covariance) + np.kron(np.ones((n, n)), doubt)
     pick_known = np.eye(k)[known]
     weight = np.zeros(n)
     for order in permutations(range(n)):
@@ -103,7 +103,7 @@ def by_permutations(belief, released, sizes, known, z, errors):
         noise[n * k :, n * k :] = np.diag(errors)
         seen = np.concatenate([released.ravel(), z])
         use = ~np.isnan(seen)
-        mean = np.concatenate([np.tile(belief.centre, n), belief.centre[known]])
+        mean = np.concatenate([np.tile(belief.mu_mean, n), belief.mu_mean[known]])
         cov = full @ records @ full.T + noise
         weight[place] += stats.multivariate_normal(mean[use], cov[np.ix_(use, use)]).pdf(seen[use])
     return weight / weight.sum()

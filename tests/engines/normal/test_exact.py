@@ -399,7 +399,7 @@ def test_share_of_covariance_uses_the_belief_or_the_data():
     user = ruv.User(belief, ruv.Record(0), ruv.Quadratic())
     share = ruv.evaluate([ruv.Noise(share=0.16)], intruder=user, scientist=user).intruder_uncertainty[0]
     same = ruv.evaluate(
-        [ruv.Noise(covariance=0.16 * belief.spread)], intruder=user, scientist=user
+        [ruv.Noise(covariance=0.16 * belief.record_covariance)], intruder=user, scientist=user
     ).intruder_uncertainty[0]
     assert share == pytest.approx(same, rel=1e-12)
     data = np.random.default_rng(0).standard_normal((20, 2))

@@ -146,11 +146,11 @@ def with_noise(mask, noise):
 
 def check_vector(belief, mask, noise, names, weights=None, rng=None):
     n, k = belief.records, belief.k
-    doubt = "flat" if belief.doubt is None else belief.doubt
-    want = hp.summed(hp.posterior(mask, n, belief.spread, doubt), n, k, weights)
+    doubt = "flat" if belief.mu_covariance is None else belief.mu_covariance
+    want = hp.summed(hp.posterior(mask, n, belief.record_covariance, doubt), n, k, weights)
     room = dict.fromkeys(want, Decimal(0))
     for _ in range(4):
-        moved = [hp.nudged(x, rng) for x in (belief.spread, doubt, np.asarray(noise), weights)]
+        moved = [hp.nudged(x, rng) for x in (belief.record_covariance, doubt, np.asarray(noise), weights)]
         near = hp.summed(hp.posterior(with_noise(mask, moved[2]), n, moved[0], moved[1]), n, k, moved[3])
         room = {t: max(room[t], abs(near[t] - want[t])) for t in want}
     loss = ruv.Quadratic() if weights is None else ruv.Quadratic(weights=weights)
