@@ -192,9 +192,10 @@ def read(module: str, is_package: bool, tree: ast.Module) -> list[Import]:
                 found.extend(Import(module, f"{source}.{alias.name}", node.lineno, lazy) for alias in node.names)
             else:
                 found.append(Import(module, source, node.lineno, lazy))
-        inner = lazy or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        inner = lazy or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         for child in ast.iter_child_nodes(node):
-            visit(child, inner)
+            if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):  # an import is never part of an expression
+                visit(child, inner)
 
     visit(tree, False)
     return found
