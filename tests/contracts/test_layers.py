@@ -53,7 +53,7 @@ LAZY_ONLY = {
     "pytensor": {"beliefs.pymc", "engines.pymc", "channels.likelihood.tensor"},
     "nutpie": {"engines.pymc"},
     "matplotlib": {"plots", "analyses.calibrate", "report.picture"},
-    "rich": {"cli.printing", "studies", "running.progress"},
+    "rich": {"cli.results", "studies", "running.progress"},
     "sklearn": None,
     "jinja2": {"report.page"},
     "numba": None,
