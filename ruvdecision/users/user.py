@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -218,6 +218,8 @@ class Snooper:
     loss: Any = field(default_factory=Quadratic)
     belief: Any = None
     name: str | None = None
+    plain: ClassVar[bool] = True
+    """A rule is neither right nor wrong about belief and mask."""
 
     if TYPE_CHECKING:
 
