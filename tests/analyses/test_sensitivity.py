@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import places
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 matplotlib.use("agg")
 import matplotlib.pyplot as plt

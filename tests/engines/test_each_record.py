@@ -9,8 +9,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ruvdecision.analyses.record_risk import record_risk
 from ruvdecision.beliefs import FiniteBelief, NormalBelief

@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 import scipy.integrate
 import scipy.stats
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ruvdecision.analyses.publishing import price_of_publishing
 from ruvdecision.beliefs import FiniteBelief, NormalBelief

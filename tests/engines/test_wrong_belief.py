@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import scipy.integrate
 import scipy.stats
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.beliefs.table.belief import TableBelief

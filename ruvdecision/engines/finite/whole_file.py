@@ -22,8 +22,7 @@ from ...numerics.counts import compositions
 from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution
 from ...users.user import User
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
-from ..base import Plan as BasePlan
+from ..base import BaseEngine, Missing, Plan as BasePlan, Problem, Refusal, Tell, elsewhere
 from ..normal.exact import Exact
 from .enumeration import Enumeration, _codes, _uncertainty
 from .plan import AveragePlan, Plan, plan_of
