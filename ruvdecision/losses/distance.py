@@ -10,8 +10,8 @@ from scipy import special
 
 from ..checks import as_float_array, check_number
 from ..errors import InputError
+from ..posteriors.base import as_weight_matrix
 from ..posteriors.normal import farther
-from ..posteriors.shapes import as_weight_matrix
 from ..protocols import Array, Posterior, Value
 from .base import BayesLoss, Componentwise, Weights, check_weights, show
 from .search import convex_point, least_point
