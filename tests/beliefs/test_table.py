@@ -14,9 +14,8 @@ from numpy.testing import assert_allclose
 from scipy.special import gammaln
 from scipy.stats import betabinom
 
-from ruvdecision.beliefs.table.belief import TableBelief
+from ruvdecision.beliefs.table.belief import TableBelief, TablePosterior
 from ruvdecision.beliefs.table.completions import Completions
-from ruvdecision.beliefs.table.posterior import TablePosterior
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.masks.cells import PublishedTable, SuppressCells, margin_of
 from ruvdecision.posteriors import Drawn, Finite
