@@ -28,12 +28,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import block_diag
 
 from .checks import (
+    Columns,
     as_float_array,
+    as_tuple,
     check_columns,
     check_fields,
     check_finite,
     check_index,
     check_integer,
+    check_integers,
     check_list,
     check_number,
     check_text,
@@ -619,11 +622,11 @@ class Identity(BaseTarget):
     "which row is record 3's, knowing 'age' and 'income' with errors"
     """
 
-    row: Any
-    known: Any = None
-    error_variance: Any = None
-    error_sd: Any = None
-    values: Any = None
+    row: int | Sequence[int] | str
+    known: Columns = None
+    error_variance: float | Sequence[float] | None = None
+    error_sd: float | Sequence[float] | None = None
+    values: Sequence[Any] | None = None
     asks_row = True
 
     def __post_init__(self) -> None:
@@ -633,17 +636,11 @@ class Identity(BaseTarget):
                 raise InputError(
                     'row must be a row, a list of rows or "all"', self.row, "Write Identity(0, known=[...])"
                 )
-        elif is_single(self.row):
-            put("row", check_integer("row", self.row))
         else:
-            rows = tuple(check_integer("row", r) for r in self.row)
-            if not rows:
-                raise InputError(
-                    'row must be a row, a flat list of rows or "all"', self.row, "Write Identity([0, 3], known=[...])"
-                )
-            put("row", rows)
+            rows = check_integers("row", self.row, "Write Identity([0, 3], known=[...])")
+            put("row", rows[0] if is_single(self.row) else rows)
         if self.known is not None:
-            known = (self.known,) if is_single(self.known) else tuple(self.known)
+            known = as_tuple(self.known)
             if not known:
                 raise InputError(
                     "known must not be empty", self.known, "Name a column; one who knows nothing gains by no release"
@@ -701,11 +698,11 @@ class Identity(BaseTarget):
             whose = f"each of {len(self.row)} records'"
         else:
             whose = f"record {self.row}'s"
-        what = "all columns" if self.known is None else " and ".join(repr(c) for c in self.known)
+        what = "all columns" if self.known is None else " and ".join(map(repr, as_tuple(self.known)))
         return f"which row is {whose}, knowing {what} {'exactly' if self.exact else 'with errors'}"
 
 
-def _rows_of_values(values: Any) -> tuple[tuple[Any, ...], ...]:
+def _rows_of_values(values: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
     """What an intruder knows, one row per respondent."""
     try:
         table = np.asarray(values, dtype=object)
@@ -738,14 +735,7 @@ class Cell(BaseTarget):
     Cell((0, 1))
     """
 
-    index: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        entries = (self.index,) if is_single(self.index) else self.index
-        index = () if isinstance(self.index, (str, bytes)) else tuple(check_integer("index", i) for i in entries)
-        if not index:
-            raise InputError("A cell is named by its positions", self.index, "Write Cell((0, 1))")
-        object.__setattr__(self, "index", index)
+    index: tuple[int, ...] = checked(MISSING, check_integers, do="Write Cell((0, 1))")
 
     def __repr__(self) -> str:
         return f"Cell({self.index})"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...checks import as_float_array, check_fields, check_index, check_integer, checked, is_single
+from ...checks import as_float_array, check_fields, check_index, check_integer, check_integers, checked, is_single
 from ...errors import InputError, UnsupportedError
 from ...masks.cells import PublishedTable, as_counts
 from ...posteriors import BasePosterior, Drawn, Finite
@@ -78,13 +78,7 @@ class TableBelief:
     seed: int = checked(0, check_integer, low=0)
 
     def __post_init__(self) -> None:
-        if isinstance(self.shape, (str, bytes)):
-            raise InputError("shape must be the sizes of the table's axes", self.shape, "Write shape=(2, 3)")
-        shape = tuple(
-            check_integer("shape", s, low=1) for s in ((self.shape,) if is_single(self.shape) else self.shape)
-        )
-        if not shape:
-            raise InputError("A table has at least one axis", self.shape, "Write shape=(2, 3)")
+        shape = check_integers("shape", self.shape, "Write shape=(2, 3)", low=1)
         if prod(shape) > LARGEST_TABLE:
             raise InputError(f"A table has at most {LARGEST_TABLE:,} cells", f"{prod(shape):.3g}", "Write shape=(2, 3)")
         object.__setattr__(self, "shape", shape)
