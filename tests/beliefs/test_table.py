@@ -378,7 +378,7 @@ def test_more_suppression_never_tells_more():
         (lambda: SuppressCells().publish([[1, -2]]), "non-negative"),
         (lambda: SuppressCells().publish([[1, np.nan]]), "missing cells"),
         (lambda: SuppressCells().publish([["a", 1]]), "made of counts"),
-        (lambda: Cell("ab"), "named by its positions"),
+        (lambda: Cell("ab"), "index must be whole numbers"),
     ],
 )
 def test_bad_input(make, words):
