@@ -55,7 +55,7 @@ LAZY_ONLY = {
     "matplotlib": {"plots", "analyses.calibrate", "report.picture"},
     "rich": {"cli.results", "studies", "running.progress"},
     "sklearn": None,
-    "jinja2": {"report.page"},
+    "jinja2": {"report.document"},
     "numba": None,
 }
 
