@@ -16,9 +16,9 @@ import numpy as np
 
 from ...beliefs.normal import NormalBelief
 from ...channels.likelihood import Known, KnownLabels, Observation, Uninformative, join
-from ...channels.likelihood.laws import Law, noise_law
-from ...channels.likelihood.randomround import log_chance_on_normal
-from ...channels.likelihood.reader import map_of
+from ...channels.likelihood.laws import NoiseLaw, noise_law
+from ...channels.likelihood.maps import RandomMultiples
+from ...channels.likelihood.reader import CHANGES
 from ...channels.steps import (
     About,
     AddNoise,
@@ -58,17 +58,6 @@ def deterministic(mask: Mask, about: About) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class Dither:
-    """Rounding up or down at random to multiples of a base."""
-
-    base: float
-
-    def log_density_on_normal(self, gap: Array, sd: float) -> Array:
-        """Log chance of a multiple, ``gap`` above the mean of a normal value."""
-        return log_chance_on_normal(gap, sd, self.base)
-
-
 @dataclass(frozen=True, eq=False)
 class Shown:
     """A release with a row for every place: numbers, and the interval that each entry tells; missing if nothing is."""
@@ -90,7 +79,7 @@ class CoarseRows:
     """Covariance of the normal noise."""
     steps: tuple[tuple[tuple[ClipTo | RoundTo | Cut, int], ...], ...]
     """What coarsens each column, in order, with the column's place in the step."""
-    laws: tuple[Law | Dither | None, ...]
+    laws: tuple[NoiseLaw | RandomMultiples | None, ...]
     """Noise that is not normal, or random rounding, for each column."""
     kept: int
 
@@ -115,7 +104,7 @@ class CoarseRows:
         k, about = belief.k, about_belief(belief, data)
         noise: Array = np.zeros((k, k))
         steps: list[list[tuple[ClipTo | RoundTo | Cut, int]]] = [[] for _ in range(k)]
-        laws: list[Law | Dither | None] = [None] * k
+        laws: list[NoiseLaw | RandomMultiples | None] = [None] * k
         found = resolve(mask, about)
         for step, part, _ in found:
             if isinstance(step, AddNoise):
@@ -141,7 +130,7 @@ class CoarseRows:
                     ):
                         _no_more(part, [j])
                     if isinstance(step, RoundTo) and step.random:
-                        laws[j] = Dither(float(step.base[place]))
+                        laws[j] = RandomMultiples(float(step.base[place]))
                     else:
                         steps[j].append((step, place))
         _check_apart(belief.record_covariance + noise, steps, laws, about.names)
@@ -174,7 +163,7 @@ class CoarseRows:
                 seen = Known(numbers[here])
                 values[here, j] = numbers[here]
             for step, place in reversed(steps):
-                seen = seen.before_map(map_of(step, place, len(here)))
+                seen = seen.before(CHANGES[type(step)](step, place))
             low[here, j], high[here, j] = seen.low, seen.high
             rest = np.setdiff1d(np.arange(n), here)
             columns.append(join(n, [(here, seen), (rest, Uninformative(len(rest)))]))
