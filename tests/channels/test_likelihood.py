@@ -284,7 +284,7 @@ def test_a_factor_below_zero_brings_large_values_under_a_bound(at: float) -> Non
     # P(x f <= at) with f ~ N(1, 1/4): 2.3% and more of every x above the bound, however large.
     column = column_of(MultiplicativeNoise(sd=0.5) | Bottomcode(at=at), [at])
     assert np.isposinf(column.window()[1][0])
-    x, logw = nodes(column, -20.0, 50.0, panels=60)
+    _, logw = nodes(column, -20.0, 50.0, panels=60)
     exact = integrate.quad(lambda t: stats.norm(t, 0.5 * t).cdf(at), 1e-12, 50, epsabs=1e-12, limit=500)[0]
     exact += integrate.quad(lambda t: stats.norm(t, -0.5 * t).cdf(at), -20, -1e-12, epsabs=1e-12, limit=500)[0]
     assert np.exp(logw).sum() == pytest.approx(exact, rel=1e-8)

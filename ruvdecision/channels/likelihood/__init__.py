@@ -5,8 +5,8 @@ about its input. `nodes` turns the result into numbers that any engine can use.
 """
 
 from .base import Cuts, Observation
-from .entries import Between, Known, KnownLabels, Pieces, Uninformative, join
-from .maps import Categories
+from .entries import Between, Joined, Known, KnownLabels, Uninformative, join
+from .maps import CategoryLikelihood
 from .mathematics import NUMPY, Mathematics, tensor_math
 from .nodes import nodes
 from .noisy import Convolved, NoisyInterval, NoisyValue
@@ -18,9 +18,10 @@ __all__ = [
     "NUMPY",
     "Averages",
     "Between",
-    "Categories",
+    "CategoryLikelihood",
     "Convolved",
     "Cuts",
+    "Joined",
     "JointNormal",
     "Known",
     "KnownLabels",
@@ -28,7 +29,6 @@ __all__ = [
     "NoisyInterval",
     "NoisyValue",
     "Observation",
-    "Pieces",
     "ReleaseLikelihood",
     "Uninformative",
     "UserLikelihood",

@@ -14,6 +14,7 @@ from .mathematics import NUMPY, Mathematics, Values
 
 if TYPE_CHECKING:
     from .entries import Between
+    from .noisy import TransitionDensity
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -177,6 +178,13 @@ class Change:
 
     It says what is known about x from what is known about y: its value, an interval, or anything else.
     """
+
+    additive = False
+    """Whether y = x + noise, so that two of them may be done in either order."""
+
+    def plus(self, later: TransitionDensity) -> TransitionDensity | None:
+        """One change for this and a later one, or None if that has no form here."""
+        return None
 
     def before_value(self, values: NDArray[Any]) -> Observation:
         """From values of y, numbers or labels."""

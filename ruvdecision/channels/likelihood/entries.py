@@ -189,7 +189,7 @@ class Between(Observation):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Pieces(Observation):
+class Joined(Observation):
     """Entries of several kinds: each piece has its rows and their observation. Made by `join`."""
 
     count: int
@@ -288,7 +288,7 @@ def join(n: int, parts: Sequence[tuple[Rows, Observation]]) -> Observation:
     for rows, part in parts:
         own = np.asarray(rows, dtype=np.int64)
         if len(own):
-            flat += [(own[inner], p) for inner, p in part.parts] if isinstance(part, Pieces) else [(own, part)]
+            flat += [(own[inner], p) for inner, p in part.parts] if isinstance(part, Joined) else [(own, part)]
     merged: list[tuple[Ints, Observation]] = []
     for kind in (Uninformative, Known):
         alike = [(rows, part) for rows, part in flat if type(part) is kind]
@@ -301,7 +301,7 @@ def join(n: int, parts: Sequence[tuple[Rows, Observation]]) -> Observation:
     if len(merged) == 1:
         order, part = merged[0]
         return part if np.array_equal(order, np.arange(n)) else part.take(np.argsort(order))
-    return Pieces(n, tuple(merged))
+    return Joined(n, tuple(merged))
 
 
 def split(n: int, cases: Sequence[tuple[Bools, Callable[[Ints], Observation]]]) -> Observation:

@@ -10,13 +10,13 @@ import numpy as np
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from .base import Cuts, Pair, Rows, even_between, middle_of, no_cuts
-from .laws import Law, NoiseLaw
+from .laws import EntryLaw, NoiseLaw
 from .mathematics import NUMPY, Mathematics, Values
-from .noisy import Kernel
+from .noisy import TransitionDensity
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Location(Kernel):
+class Location(TransitionDensity):
     """y = x + noise."""
 
     additive = True
@@ -46,7 +46,7 @@ class Location(Kernel):
     def normal(self) -> Pair | None:
         return self.law.normal
 
-    def plus(self, later: Kernel) -> Kernel | None:
+    def plus(self, later: TransitionDensity) -> TransitionDensity | None:
         both = self.law.plus(later.law) if isinstance(later, Location) else None
         return None if both is None else Location(both)
 
@@ -68,7 +68,7 @@ class Location(Kernel):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Sized(Kernel):
+class Sized(TransitionDensity):
     """y = x + b s(x) e: the noise's sd depends on the value. ``unit`` is the law of e, of sd one; b is one per entry.
 
     ``size(x, math)`` gives s. Jumps of s are found on a grid, a twenty-fifth of the noise's sd apart near the released
@@ -198,10 +198,10 @@ def refuse_no_noise(name: str) -> UnsupportedError:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Factor(Kernel):
+class Factor(TransitionDensity):
     """y = x f with the law of the factor f; at x = 0 nothing but y = 0 is possible."""
 
-    law: Law
+    law: EntryLaw
 
     @property
     def n(self) -> int:

@@ -24,7 +24,7 @@ PANELS = np.array([-9, -7, -5.5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5.5, 7, 9])
 """Standard deviations that cut a normal law into smooth panels."""
 
 
-class Law:
+class EntryLaw:
     """A law with a density, a size of its own for each of n entries."""
 
     kink = False
@@ -51,7 +51,7 @@ class Law:
         """Log probability of lying between finite ``a < b``."""
         raise NotImplementedError
 
-    def take(self, rows: Rows) -> Law:
+    def take(self, rows: Rows) -> EntryLaw:
         """The same for some entries."""
         raise NotImplementedError
 
@@ -75,7 +75,7 @@ class Law:
         return np.empty((0, self.n))
 
 
-class NoiseLaw(Law):
+class NoiseLaw(EntryLaw):
     """The law of noise around zero."""
 
     def take(self, rows: Rows) -> NoiseLaw:
@@ -334,7 +334,7 @@ class StudentLaw(NoiseLaw):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class LognormalLaw(Law):
+class LognormalLaw(EntryLaw):
     """A lognormal factor with mean one and the given sd."""
 
     sds: Array
@@ -384,7 +384,7 @@ class LognormalLaw(Law):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class SplitLaw(Law):
+class SplitLaw(EntryLaw):
     """A factor that differs from one by ``least`` to ``most``, uniformly on either side."""
 
     least: Array
@@ -440,7 +440,7 @@ def noise_law(kind: NoiseKind, sd: Array) -> NoiseLaw:
     return NormalLaw.of(sd, kind.weights or (1.0,), kind.centres or (0.0,))
 
 
-def factor_law(kind: FactorKind, n: int) -> Law:
+def factor_law(kind: FactorKind, n: int) -> EntryLaw:
     """The law of a step's factor, with mean one, for n entries: normal, two normals, lognormal or uniform twice."""
     if kind.name == "split":
         return SplitLaw(np.full(n, kind.least), np.full(n, kind.most))

@@ -362,12 +362,12 @@ class Stepped(Observation):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Categories(Observation):
+class CategoryLikelihood(Observation):
     """log p(released | x) for x among some categories, ``logs`` of shape (categories, n).
 
     In numbers a category is itself if all categories are numbers, else its place among them, counted from 0.
 
-    >>> Categories(("a", "b"), np.log([[0.9], [0.2]])).log([[0.0], [1.0], [0.5]]).ravel().round(4)
+    >>> CategoryLikelihood(("a", "b"), np.log([[0.9], [0.2]])).log([[0.0], [1.0], [0.5]]).ravel().round(4)
     array([-0.1054, -1.6094,    -inf])
     """
 
@@ -379,7 +379,9 @@ class Categories(Observation):
             raise not_from("a category that cannot come from any other")
 
     @classmethod
-    def before_matrix(cls, later: Observation, inputs: Labels, outputs: Sequence[Any], matrix: Array) -> Categories:
+    def before_matrix(
+        cls, later: Observation, inputs: Labels, outputs: Sequence[Any], matrix: Array
+    ) -> CategoryLikelihood:
         """What is known about a category if ``later`` is known about the one drawn from its row of the matrix."""
         with np.errstate(divide="ignore"):
             steps = np.log(matrix)
@@ -404,8 +406,8 @@ class Categories(Observation):
     def log_label(self, label: Any) -> Array:
         return self.logs[self.labels.index(label)] if label in self.labels else np.full(self.n, -np.inf)
 
-    def take(self, rows: Rows) -> Categories:
-        return Categories(self.labels, self.logs[:, rows])
+    def take(self, rows: Rows) -> CategoryLikelihood:
+        return CategoryLikelihood(self.labels, self.logs[:, rows])
 
     @property
     def uninformative(self) -> NDArray[np.bool_]:

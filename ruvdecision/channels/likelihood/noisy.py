@@ -30,11 +30,8 @@ from .mathematics import LEGENDRE, NUMPY, TINY, Mathematics, Values, legendre_fo
 MOST_COST = 50_000
 
 
-class Kernel(Change):
+class TransitionDensity(Change):
     """A change by chance: a density p(y | x) for each of n entries."""
-
-    additive = False
-    """Whether y = x + noise, so that two of them may be done in either order."""
 
     @property
     def n(self) -> int:
@@ -67,10 +64,6 @@ class Kernel(Change):
     @property
     def normal(self) -> Pair | None:
         """Mean and variance of y - x if it is normal, else None."""
-        return None
-
-    def plus(self, later: Kernel) -> Kernel | None:
-        """One change for this and a later one, or None if that has no form here."""
         return None
 
     # What a value y, or an end of an interval for y, says about x. All of shape (n,) or (n, m).
@@ -128,14 +121,14 @@ class Kernel(Change):
 class _Noisy(Observation):
     """A change by chance, and what is known after it."""
 
-    kernel: Kernel
+    kernel: TransitionDensity
 
     @property
     def n(self) -> int:
         return self.kernel.n
 
     def before(self, change: Change) -> Observation:
-        both = change.plus(self.kernel) if isinstance(change, Kernel) else None
+        both = change.plus(self.kernel)
         return change.before_other(self) if both is None else replace(self, kernel=both)
 
 
@@ -275,7 +268,7 @@ class Convolved(_Noisy):
         return len(LEGENDRE[0]) * panels * self.later.cost
 
     def before(self, change: Change) -> Observation:
-        if isinstance(change, Kernel) and change.additive and self.kernel.additive and change.plus(self.kernel) is None:
+        if change.additive and self.kernel.additive and change.plus(self.kernel) is None:
             # Independent noises may be added in any order: the later one may take this one up.
             inner = self.later.before(change)
             if not isinstance(inner, Convolved):

@@ -37,7 +37,7 @@ from .base import Change, Ints, Observation, not_from
 from .entries import Between, Known, Uninformative, join, nothing, split
 from .kernels import Factor, Location, Sized, refuse_no_noise
 from .laws import factor_law, noise_law
-from .maps import Bins, Categories, ClipMap, Multiples, RandomMultiples, Widths
+from .maps import Bins, CategoryLikelihood, ClipMap, Multiples, RandomMultiples, Widths
 from .mathematics import NUMPY, Mathematics, Values
 from .release import Averages, ReleaseLikelihood, compressed
 from .user import UserChange
@@ -69,7 +69,7 @@ def _check(step: Step, mask: Lowers) -> None:
     """Raise if the law of a step is not known entry by entry."""
     if isinstance(step, Opaque):
         raise UnsupportedError(f"{mask} has no likelihood: {step.why}", do=step.do or KNOWN)
-    if type(step) not in LIKELIHOOD or (isinstance(step, OwnLaw) and not hasattr(step.mask, "log_likelihood")):
+    if type(step) not in LIKELIHOOD or (isinstance(step, OwnLaw) and not step.says("log_likelihood")):
         raise UnsupportedError(f"{mask} has no likelihood: it does not say how likely a released value is", do=KNOWN)
 
 
@@ -229,7 +229,7 @@ def _matrix(observed: ReleaseLikelihood, step: Matrix, mask: Lowers) -> ReleaseL
     """The chance of each category to be released as what was released."""
 
     def before(j: int, column: Observation) -> Observation:
-        return Categories.before_matrix(column, step.inputs, step.released, step.matrix)
+        return CategoryLikelihood.before_matrix(column, step.inputs, step.released, step.matrix)
 
     return observed.each(mask, step.columns, before)
 
@@ -349,9 +349,9 @@ def _add(observed: ReleaseLikelihood, covariance: Array) -> ReleaseLikelihood:
 
 def _correlated(observed: ReleaseLikelihood, step: AddNoise, mask: Lowers, matrices: Array) -> ReleaseLikelihood:
     """Noise that is correlated across columns; ``matrices`` has shape (n or 1, k, k)."""
-    if step.obstacle is not None:
+    if step.not_linear is not None:
         raise UnsupportedError(
-            f"{mask} is correlated across columns, and {step.obstacle}: it has no likelihood here",
+            f"{mask} is correlated across columns, and {step.not_linear}: it has no likelihood here",
             do="Use a diagonal covariance (or variance=), or normal noise",
         )
     at = np.array(step.columns)

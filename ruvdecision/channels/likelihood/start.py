@@ -14,7 +14,7 @@ from ...errors import InputError
 from ...protocols import Array
 from ..steps import Lowers
 from .base import Ints, Observation
-from .entries import Known, KnownLabels, Pieces, nothing, split
+from .entries import Joined, Known, KnownLabels, nothing, split
 from .reader import read
 from .release import ReleaseLikelihood
 
@@ -81,7 +81,7 @@ def _through(mask: Lowers, observed: ReleaseLikelihood) -> ReleaseLikelihood:
     """Back through the mask, with every row at its place."""
     observed = read(mask, observed).placed()
     for name, column in zip(observed.names, observed.columns, strict=True):
-        parts = [part for _, part in column.parts] if isinstance(column, Pieces) else [column]
+        parts = [part for _, part in column.parts] if isinstance(column, Joined) else [column]
         if any(isinstance(part, KnownLabels) for part in parts):
             raise InputError(
                 f"Column {name!r} was released as text",
