@@ -28,7 +28,7 @@ from ...running.replication import REPLICATES, over_replicates, replicate_error,
 from ...targets import Identity
 from ...users.user import User
 from ..base import BaseEngine, Problem, Question, Tell
-from ..normal.exact import as_records
+from ..normal.releases import as_records
 from .coarse_rows import CoarseRows
 from .row_laws import FiniteRows, LinearRows, about_belief, outcome_table
 
