@@ -934,13 +934,13 @@ class Functional(BaseTarget):
                 origin, axes = (self._applied(p, sizes, numbers) for p in points)
                 if not (np.isfinite(origin).all() and np.isfinite(axes).all()):
                     return None
-                seen = self._applied(probes, sizes, numbers).reshape(len(probes), -1)
+                values = self._applied(probes, sizes, numbers).reshape(len(probes), -1)
         except (ZeroDivisionError, FloatingPointError, ValueError, OverflowError):
             return None
         constant = np.atleast_1d(origin[0])
         matrix = (axes.reshape(width, -1) - constant).T
         room = 1e-9 * (1.0 + np.abs(constant) + np.abs(probes) @ np.abs(matrix).T)
-        if not np.all(np.abs(seen - (probes @ matrix.T + constant)) <= room):
+        if not np.all(np.abs(values - (probes @ matrix.T + constant)) <= room):
             return None
         return matrix, constant, origin.ndim == 1
 

@@ -27,7 +27,7 @@ from ..targets import BaseTarget, Kind
 
 @dataclass(frozen=True, eq=False)
 class NormalBelief:
-    """Records are independent draws from a normal population with known spread and unknown mean ``mu``.
+    """Records are independent draws from a normal population with known variance and unknown mean ``mu``.
 
     x_i | mu ~ N(mu, variance), mu ~ N(prior_mean, prior_variance), or the same in k dimensions.
 
@@ -167,14 +167,14 @@ class NormalBelief:
         centre = f"mean {_digits(self.mu_mean)}" if self.k <= 4 else "a given mean"
         prior = "an unknown mean (flat prior)"
         if self.mu_covariance is not None:
-            known = f"a known mean ({centre.removeprefix('mean ')})"
+            certain = f"a known mean ({centre.removeprefix('mean ')})"
             prior = (
-                f"an unknown mean (normal prior, {centre}, {_spread(self.mu_covariance)})"
+                f"an unknown mean (normal prior, {centre}, {_covariance_words(self.mu_covariance)})"
                 if self.mu_covariance.any()
-                else known
+                else certain
             )
-        spread = _spread(self.record_covariance)
-        return f"that {self.records:,} records of {size} are normal with {prior} and known spread ({spread})"
+        known = _covariance_words(self.record_covariance)
+        return f"that {self.records:,} records of {size} are normal with {prior} and known spread ({known})"
 
     def __repr__(self) -> str:
         shown = []
@@ -199,7 +199,7 @@ class NormalBelief:
         return f"NormalBelief({', '.join(shown)})"
 
 
-def _spread(matrix: Array) -> str:
+def _covariance_words(matrix: Array) -> str:
     """A covariance in words; a large one would hide the sentence that it stands in."""
     if len(matrix) == 1:
         return f"variance {matrix[0, 0]:.6g}"

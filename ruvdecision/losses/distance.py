@@ -58,10 +58,10 @@ class Quadratic(BayesLoss):
         return posterior.quadratic(self.weights)
 
     def expected(self, posterior: Posterior, estimate: Any) -> Value:
-        spread = posterior.quadratic(self.weights)
-        if np.any(spread.error):
+        least = posterior.quadratic(self.weights)
+        if np.any(least.error):
             return super().expected(posterior, estimate)
-        return Value.exact(spread.value + self.cost(estimate, posterior.mean(), bool(posterior.event)))
+        return Value.exact(least.value + self.cost(estimate, posterior.mean(), bool(posterior.event)))
 
     def table(self, posterior: Posterior, actions: Array) -> Array:
         return posterior.quadratic(self.weights).value + self.cost(actions, posterior.mean(), bool(posterior.event))

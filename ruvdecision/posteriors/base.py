@@ -424,8 +424,8 @@ class _Selected(BasePosterior):
         lead, rows = self._rows(at)
         found = np.empty((len(rows), len(self.place)) + self.event)
         for mine in self.turns:
-            seen = self.whole.cdf(self._placed(rows, mine, self.event))
-            found[:, mine] = seen.reshape((len(rows), self.size) + self.event)[:, self.place[mine]]
+            answers = self.whole.cdf(self._placed(rows, mine, self.event))
+            found[:, mine] = answers.reshape((len(rows), self.size) + self.event)[:, self.place[mine]]
         return found.reshape(lead + self.batch + self.event)
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:

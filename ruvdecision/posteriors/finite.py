@@ -122,16 +122,16 @@ class Finite(BasePosterior):
         """E f, the exact sum; a value of probability zero counts for nothing, even where f is infinite."""
         lead = (len(self.values),) + (1,) * len(self.batch)
         theta = np.broadcast_to(self.values.reshape(lead + self.event), (len(self.values),) + self.batch + self.event)
-        seen = np.moveaxis(shaped(f(theta), theta.shape[: 1 + len(self.batch)]), 0, -1)
-        return Value.exact(np.sum(self.probabilities * np.where(self.probabilities > 0, seen, 0.0), axis=-1))
+        values = np.moveaxis(shaped(f(theta), theta.shape[: 1 + len(self.batch)]), 0, -1)
+        return Value.exact(np.sum(self.probabilities * np.where(self.probabilities > 0, values, 0.0), axis=-1))
 
     def expect_last(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
         if len(self.batch) > 1:
             return super().expect_last(f, at)
-        seen = shaped(f(self.values), self.values.shape[:1])
-        if np.isfinite(seen).all():
-            return Value.exact(self.probabilities @ seen)
-        return Value.exact(np.sum(self.probabilities * np.where(self.probabilities > 0, seen, 0.0), axis=-1))
+        values = shaped(f(self.values), self.values.shape[:1])
+        if np.isfinite(values).all():
+            return Value.exact(self.probabilities @ values)
+        return Value.exact(np.sum(self.probabilities * np.where(self.probabilities > 0, values, 0.0), axis=-1))
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         if np.ndim(weights) == 0:

@@ -154,10 +154,10 @@ class TableBelief:
         if self.system.exact:
             return "dynamic programming"
         error, effective = float(self.system.log_count().error), self.system.effective
-        doubt = "; too few for its error to be trusted, raise draws=" if effective < FEW else ""
+        caution = "; too few for its error to be trusted, raise draws=" if effective < FEW else ""
         return (
             f"sequential importance sampling ({self.draws} draws worth {effective:.0f}, error {error:.2g} of the "
-            f"log count{doubt})"
+            f"log count{caution})"
         )
 
     def count(self) -> int | Value:
