@@ -16,7 +16,7 @@ from ..errors import InputError
 from ..numerics.quadrature import adaptive, gauss_legendre
 from ..numerics.roots import monotone_root
 from ..protocols import Array, Value
-from .base import BLOCK, BasePosterior, as_weight_matrix, check_level, check_width, shaped
+from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_weight_matrix, check_level, check_width, shaped
 from .curvespline import Ints, Splines, cut_pieces, trim_pieces
 from .normal import expm1_less
 
@@ -299,13 +299,7 @@ class Curve(BasePosterior):
         return np.unique(points).reshape((-1,) + (1,) * len(self.batch))
 
     def _average(
-        self,
-        g: Callable[[Array, Array], Array],
-        at: ArrayLike = 0.0,
-        kinks: Sequence[float] = (),
-        *,
-        joint: bool = False,
-        growth: tuple[float, float] = (0.0, 0.0),
+        self, g: Pairs, at: ArrayLike = 0.0, kinks: Sequence[float] = (), *, joint: bool = False, growth: Growth = LEVEL
     ) -> Value:
         return self._sure(self._cut(g, at, list(kinks)))
 
@@ -372,7 +366,7 @@ class Curve(BasePosterior):
 
     def _cut(
         self,
-        g: Callable[[Array, Array], Array],
+        g: Pairs,
         at: ArrayLike,
         kinks: list[float],
         *,

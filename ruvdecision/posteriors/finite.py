@@ -13,7 +13,7 @@ from scipy import special
 from ..checks import Index, as_float_array, check_finite, check_probabilities
 from ..errors import InputError
 from ..protocols import Array, Value
-from .base import BLOCK, BasePosterior, as_weight_matrix, check_level, check_width, deeper, shaped
+from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_weight_matrix, check_level, check_width, deeper, shaped
 from .modes import merge_values, most_probable
 from .normal import expm1_less
 
@@ -184,17 +184,11 @@ class Finite(BasePosterior):
         return [(x[o], np.cumsum(self.probabilities[..., o], axis=-1)) for x, o in zip(columns, orders, strict=True)]
 
     def _average(
-        self,
-        g: Callable[[Array, Array], Array],
-        at: ArrayLike = 0.0,
-        kinks: Sequence[float] = (),
-        *,
-        joint: bool = False,
-        growth: tuple[float, float] = (0.0, 0.0),
+        self, g: Pairs, at: ArrayLike = 0.0, kinks: Sequence[float] = (), *, joint: bool = False, growth: Growth = LEVEL
     ) -> Value:
         return Value.exact(self._sum(g, at, joint=joint))
 
-    def _sum(self, g: Callable[[Array, Array], Array], at: ArrayLike, *, joint: bool = False) -> Array:
+    def _sum(self, g: Pairs, at: ArrayLike, *, joint: bool = False) -> Array:
         """Sum over states of p g(x, at); ``at`` is broadcast to ``batch + event`` and may lead it with more axes."""
         at = np.asarray(at, dtype=np.float64)
         inner = len(self.batch) + len(self.event)

@@ -56,11 +56,11 @@ class Normals:
         assert self._cloud is not None
         return self._cloud.outside(at, width)
 
-    def mean_difference(self) -> Array:
+    def mean_difference(self) -> Value:
         """Gini's mean difference of the mixture, each coordinate apart."""
         columns = zip(self._columns(self.parts.mean()), self._columns(self._sd), strict=True)
         found = [mean_difference(self.weights, means, sd) for means, sd in columns]
-        return np.array(found).reshape(self.parts.event)
+        return Value.exact(np.array(found).reshape(self.parts.event))
 
     def entropy(self) -> Value:
         """Differential entropy of the mixture; minus infinity if some part with a chance is a point mass."""
