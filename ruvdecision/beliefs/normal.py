@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..checks import (
     check_choice,
@@ -57,13 +57,13 @@ class NormalBelief:
     """
 
     records: int
-    variance: Any = None
-    prior_mean: Any = 0.0
-    prior_variance: Any = None
-    covariance: Any = None
-    prior_covariance: Any = None
+    variance: float | None = None
+    prior_mean: ArrayLike = 0.0
+    prior_variance: float | None = None
+    covariance: ArrayLike | None = None
+    prior_covariance: ArrayLike | None = None
     prior: str | None = None
-    columns: Sequence[Any] | None = None
+    columns: Sequence[Hashable] | None = None
     record_covariance: Array = field(init=False, repr=False)
     """Covariance of a record, always k by k."""
     mu_mean: Array = field(init=False, repr=False)
@@ -80,7 +80,7 @@ class NormalBelief:
                 {"variance": self.variance, "covariance": self.covariance},
                 "Give variance= for one variable, covariance= for several",
             )
-        if self.variance is not None:
+        if self.covariance is None:
             put("record_covariance", np.array([[check_number("variance", self.variance, low=0, open_low=True)]]))
         else:
             put("record_covariance", check_covariance("covariance", self.covariance, definite=True))

@@ -41,6 +41,11 @@ class BayesLoss:
     needs_density = False
     """True if U is a functional of the density, which point masses do not have."""
 
+    @property
+    def weights(self) -> Weights:
+        """Weights of the components, if a loss has any: most have a field of this name."""
+        return 1.0
+
     def __post_init__(self) -> None:
         check_fields(self)
 
@@ -73,7 +78,7 @@ class BayesLoss:
         the default when the weights are a vector or a matrix.
         """
         if vector is None:
-            vector = isinstance(getattr(self, "weights", 1.0), tuple)
+            vector = isinstance(self.weights, tuple)
         return self.cost(as_float_array("estimate", estimate), as_float_array("truth", truth), vector)
 
     def estimate(self, posterior: Posterior, actions: Actions = None) -> Any:
@@ -154,7 +159,7 @@ class BayesLoss:
         return f"{type(self).__name__}({', '.join(given)})"
 
     def __str__(self) -> str:
-        weights = getattr(self, "weights", 1.0)
+        weights = self.weights
         if weights == 1.0:
             return self.phrase()
         words = show(weights)
@@ -210,7 +215,7 @@ class Componentwise(BayesLoss):
 
     def weight_vector(self, event: tuple[int, ...]) -> Array:
         """The weights as an array of shape ``event``."""
-        weights = np.asarray(getattr(self, "weights", 1.0), dtype=np.float64)
+        weights = np.asarray(self.weights, dtype=np.float64)
         if weights.ndim and weights.shape != event:
             if weights.size == 1:
                 return np.broadcast_to(weights.reshape(()), event)
