@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from ...checks import check_integer, check_number, checked, suggest
 from ...errors import InputError, UnsupportedError
+from ...masks.frame import Frame
 from ...numerics.compiled import compiled
 from ...protocols import Array
 from .. import frames
@@ -174,7 +175,7 @@ class FellegiSunter(PairedMeasure):
     def match_probabilities(self, original: Any, released: Any) -> Array:
         """Posterior probability that each released record's best link is a match, as an intruder would compute it."""
         prepared = self.prepare(original)
-        table = prepared.aligned(released)
+        table = prepared.columns.of(Frame.of(released))
         frames.refuse_missing(self.name, "the release", table, frames.missing_rows(table))
         fit, _, best = self._linked(prepared.state, table, np.full(len(table), -1, dtype=np.int64))
         return fit.probabilities(best)

@@ -15,16 +15,14 @@ from numpy.typing import NDArray
 
 from ...checks import check_choice, check_integer, check_number, checked
 from ...errors import UnsupportedError
-from ...masks.frame import Frame
 from ...masks.localsuppress import key_matches
 from ...protocols import Array
 from .. import frames
-from ..base import Measured, Prepared
+from ..base import Measured, SummedMeasure
+from ..frames import Ints, Names
 from ..sums import Counts
 from ..tables import cells
 from .records import RecordMeasure
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,18 +30,13 @@ class KeyMeasure(RecordMeasure):
     """A risk from the key columns of the release; the original only says which columns there are."""
 
     policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category")
+    release_only: ClassVar[bool] = True
 
-    keys: Any = checked(None, frames.as_names)
-
-    def prepare(self, original: Any) -> Prepared:
-        """Remember the columns; the original's rows, and values missing in them, do not matter."""
-        table = Frame.of(original).table
-        used = self.uses(table)
-        return Prepared(self, (table if used is None else table[used]).iloc[:0], used, list(table.columns))
+    keys: Names = checked(None, frames.as_names)
 
 
 @dataclass(frozen=True, repr=False)
-class _CountedKeys(KeyMeasure):
+class _CountedKeys(KeyMeasure, SummedMeasure):
     """A risk from how often each combination of keys occurs, which files in pieces can say, too."""
 
     def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Counts:

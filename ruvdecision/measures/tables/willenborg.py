@@ -23,7 +23,7 @@ from ...checks import (
 from ...errors import InputError, UnsupportedError, kind_of
 from ...protocols import Array
 from .. import frames
-from ..base import Measure, Measured, mean_or_function
+from ..base import Measured, SummedMeasure, mean_or_function
 from ..risk.records import PairedMeasure, RecordPairs
 from ..sums import ColumnMoments, moments_of, sound_covariance
 from . import cells
@@ -96,7 +96,7 @@ class EntropyLoss(PairedMeasure):
 
 
 @dataclass(frozen=True, repr=False)
-class VarianceInflation(Measure):
+class VarianceInflation(SummedMeasure):
     """Variance of an estimate from the original over its variance from the release, Var(est | D0) / Var(est | D).
 
     Willenborg and de Waal's variance inflation statistic as Winkler gives it: despite its name it is the reciprocal of

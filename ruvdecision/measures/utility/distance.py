@@ -13,7 +13,7 @@ import pandas as pd
 from ...checks import check_integer, check_number, checked
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
-from ..base import Measure, Measured
+from ..base import Measure, Measured, SummedMeasure
 from ..frames import as_names, numeric, refuse_constant, varying_spreads
 from ..kernels import sum_distances
 from ..sums import ColumnMoments, definite_covariance, moments_of, sound_covariance
@@ -174,7 +174,7 @@ class SlicedWasserstein(_Cloud):
 
 
 @dataclass(frozen=True, repr=False)
-class IL1s(Measure):
+class IL1s(SummedMeasure):
     """IL1s: the mean over records and variables of |x - y| / (sqrt(2) S), S the variable's original standard deviation.
 
     Compares each record with its own masked version. Yancey, Winkler and Creecy (2002). R's sdcMicro multiplies by
@@ -216,7 +216,7 @@ class IL1s(Measure):
 
 
 @dataclass(frozen=True, repr=False)
-class Eigenvalues(Measure):
+class Eigenvalues(SummedMeasure):
     """The sum of |l - l'| / l over the eigenvalues of the two correlation matrices, largest to smallest.
 
     sdcMicro's "eigen" (and "robeigen" with ``robust``). Templ and Meindl (2008). A release without variation in a
@@ -289,7 +289,7 @@ class Eigenvalues(Measure):
 
 
 @dataclass(frozen=True, repr=False)
-class Mahalanobis(Measure):
+class Mahalanobis(SummedMeasure):
     """The mean Mahalanobis distance between each record and its masked version, in the original's covariance.
 
     ``parts`` has the distance between the means of the files, and the mean absolute change of a record's own distance
