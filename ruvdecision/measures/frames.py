@@ -31,7 +31,7 @@ SMALL = 1e-302
 # -- columns by name ----------------------------------------------------------------------------------
 
 
-def as_names(name: str, columns: Any) -> tuple[Hashable, ...]:
+def as_names(name: str, columns: Names) -> tuple[Hashable, ...]:
     """Column names as a tuple; one name may stand alone."""
     if is_single(columns):
         return (columns,)
@@ -48,19 +48,18 @@ def pick(who: str, names: Iterable[Hashable], table: pd.DataFrame) -> Labels:
     return [known[place] for place in check_columns(who, list(names), known)]
 
 
-def one_name(name: str, value: Any) -> Hashable:
+def one_name(name: str, value: Hashable) -> Hashable:
     """Check for an argument that names one column."""
     if value is None or isinstance(value, (list, tuple, set)):
         raise InputError(f"{name} must name one column", value, f'Write {name}="income"')
-    return value  # type: ignore[no-any-return]
+    return value
 
 
-def pick_apart(
-    who: str, many: tuple[str, tuple[Hashable, ...] | None], one: tuple[str, Hashable], table: pd.DataFrame
-) -> Labels:
+def pick_apart(who: str, many: tuple[str, Names], one: tuple[str, Hashable], table: pd.DataFrame) -> Labels:
     """The labels of several columns, all others unless they are named, and then of one; each as (argument, names)."""
     wanted = pick(who, [one[1]], table)[0]
-    labels = [c for c in table.columns if c != wanted] if many[1] is None else pick(who, many[1], table)
+    every = [c for c in table.columns if c != wanted]
+    labels = every if many[1] is None else pick(who, as_names(*many), table)
     if wanted in labels:
         do = f"Leave it out of {many[0]}=[...]"
         raise InputError(f"A column cannot be in {many[0]} and be {one[0]}", str(wanted), do)

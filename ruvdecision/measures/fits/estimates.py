@@ -13,7 +13,7 @@ from scipy import special
 from ...checks import check_fields, check_integer, check_number, checked, is_single
 from ...errors import InputError
 from ...protocols import Array
-from ..frames import as_names, enough_rows, numeric, pick, refuse_constant, refuse_vanishing
+from ..frames import Names, as_names, enough_rows, numeric, pick, refuse_constant, refuse_vanishing
 from ..sums import ColumnMoments, moments_of
 from .regression import Fit
 
@@ -63,7 +63,7 @@ class _Estimates:
 class _Summed(_Estimates):
     """Estimates from moments, which files in pieces can give, too."""
 
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
 
     def survey(self, piece: pd.DataFrame) -> None:
         """Nothing needs to be known before."""
@@ -146,7 +146,7 @@ class Quantiles(_Estimates):
     [2.0]
     """
 
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
     at: Any = checked((0.25, 0.5, 0.75), _probabilities)
 
     def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:
@@ -196,7 +196,7 @@ class Statistic(_Estimates):
     """
 
     function: Callable[[Array], Any]
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
     draws: int = checked(500, check_integer, low=20)
     seed: int = checked(0, check_integer, low=0)
     label: str = "statistic"

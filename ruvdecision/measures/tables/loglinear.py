@@ -113,7 +113,7 @@ class LogLinearLoss(Measure):
     reference: ClassVar[str] = "Bishop, Fienberg and Holland (1975); Winkler (2004), section 5"
     policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category")
 
-    columns: Any = checked(None, frames.as_names)
+    columns: frames.Names = checked(None, frames.as_names)
     margins: Any = checked(2, lambda name, m: m if isinstance(m, (list, tuple)) else check_integer(name, m, low=1))
     smoothing: float = checked(0.0, check_number, low=0)
 

@@ -11,6 +11,7 @@ import pandas as pd
 from scipy.special import xlogy
 
 from ...checks import (
+    Seed,
     as_float_array,
     as_generator,
     check_finite,
@@ -57,12 +58,11 @@ class EntropyLoss(PairedMeasure):
 
     label: ClassVar[str] = "entropy_loss"
     role: ClassVar[str] = "utility"
-    direction: ClassVar[str] = "lower"
     reference: ClassVar[str] = "Willenborg and de Waal (2000), Elements of Statistical Disclosure Control"
     policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category")
 
-    columns: Any = checked(None, frames.as_names)
-    transition: Any = None
+    columns: frames.Names = checked(None, frames.as_names)
+    transition: Mapping[Hashable, pd.DataFrame] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -124,13 +124,12 @@ class VarianceInflation(SummedMeasure):
 
     label: ClassVar[str] = "variance_ratio"
     direction: ClassVar[str] = "higher"
-    range: ClassVar[tuple[float, float]] = (0.0, np.inf)
     reference: ClassVar[str] = "Willenborg and de Waal (2000); Winkler (2004), section 5"
 
-    columns: Any = checked(None, frames.as_names)
+    columns: frames.Names = checked(None, frames.as_names)
     statistic: Any = checked("mean", mean_or_function)
     draws: int = checked(200, check_integer, low=2)
-    seed: Any = checked(0, fixed_seed)
+    seed: Seed = checked(0, fixed_seed)
 
     def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, Array]:
         """Standard errors from the original."""
@@ -145,18 +144,18 @@ class VarianceInflation(SummedMeasure):
             what = f"{self.name} needs an estimate that varies in the original"
             raise InputError(what, got, "Leave constant columns out")
 
-    def compare(self, state: Any, released: pd.DataFrame) -> Measured:
+    def compare(self, state: tuple[pd.DataFrame, Array], released: pd.DataFrame) -> Measured:
         """Ratio of variances."""
         original, before = state
         return self._ratio([str(c) for c in original.columns], before, self._error(released, "the release"))
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> ColumnMoments:
+    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> ColumnMoments:
         if self.statistic != "mean":
             what = f"{self.name} of a function is no sum over records"
             raise UnsupportedError(what, do='Leave chunksize= out, or write statistic="mean"')
         return moments_of(self.name, piece, which)
 
-    def total(self, original: ColumnMoments, released: ColumnMoments, plan: Any) -> Measured:
+    def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         files = ((original, "the original"), (released, "the release"))
         squares = [np.diag(sound_covariance(self.name, which, sums, 1)) / sums.n for sums, which in files]
         self._check_varies(original.names, squares[0])
