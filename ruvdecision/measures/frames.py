@@ -31,7 +31,7 @@ SMALL = 1e-302
 # -- columns by name ----------------------------------------------------------------------------------
 
 
-def as_names(name: str, columns: Names) -> tuple[Hashable, ...]:
+def as_names(name: str, columns: Any) -> tuple[Hashable, ...]:
     """Column names as a tuple; one name may stand alone."""
     if is_single(columns):
         return (columns,)

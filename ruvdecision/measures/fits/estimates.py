@@ -32,14 +32,18 @@ class _Compared:
 class _Estimates:
     """What the statistics share: the columns they look at and the numbers in them."""
 
-    columns: tuple[Hashable, ...] | None
+    columns: Names
 
     def __post_init__(self) -> None:
         check_fields(self)
 
     def variables(self, table: pd.DataFrame) -> list[Hashable]:
         """The columns that the statistic looks at."""
-        return list(table.columns) if self.columns is None else pick(type(self).__name__, self.columns, table)
+        return (
+            list(table.columns)
+            if self.columns is None
+            else pick(type(self).__name__, as_names("columns", self.columns), table)
+        )
 
     def start(self, original: pd.DataFrame) -> _Compared:
         """Estimate from the original."""
@@ -56,7 +60,7 @@ class _Estimates:
         return values, [str(c) for c in part.columns]
 
     def __str__(self) -> str:
-        return f"{type(self).__name__}({'' if self.columns is None else ', '.join(map(str, self.columns))})"
+        return f"{type(self).__name__}({'' if self.columns is None else ', '.join(map(str, as_names('columns', self.columns)))})"
 
 
 @dataclass(frozen=True)

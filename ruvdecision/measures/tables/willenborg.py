@@ -73,7 +73,8 @@ class EntropyLoss(PairedMeasure):
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Mean conditional entropy."""
-        strange = [str(k) for k in self.transition or {} if k not in state.columns]
+        transition = self.transition or {}
+        strange = [str(k) for k in transition if k not in state.columns]
         if strange:
             do = suggest(strange[0], [str(c) for c in state.columns])
             raise InputError("transition names a column that is not used", strange[0], do)
@@ -81,8 +82,8 @@ class EntropyLoss(PairedMeasure):
         before, after = state.iloc[pairs.original], released.iloc[pairs.released]
         total, parts, start = np.zeros(len(after)), {}, 0.0
         for label in state.columns:
-            if label in (self.transition or {}):
-                law, seen = _posterior(label, self.transition[label], state[label], after[label])
+            if label in transition:
+                law, seen = _posterior(label, transition[label], state[label], after[label])
             else:
                 law, seen = _conditional(before[label], after[label])
             left = -xlogy(law, law).sum(axis=0)[seen] + 0.0

@@ -31,6 +31,9 @@ from ..frames import (
 from ..tables.distances import cramers_v
 from .cdf import kolmogorov
 
+Associations = dict[tuple[Hashable, Hashable], float]
+"""The association of each pair of columns."""
+
 
 @dataclass(frozen=True, repr=False)
 class Marginals(Measure):
@@ -84,15 +87,13 @@ class Pairwise(Measure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Domingo-Ferrer and Torra (2001)"
 
-    def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, dict[tuple[Hashable, Hashable], float]]:
+    def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, Associations]:
         if original.shape[1] < 2:
             names = ", ".join(map(str, original.columns))
             raise InputError(f"{self.name} needs at least two columns", names, "Name more columns")
         return original, _associations(self.name, original, "the original")
 
-    def compare(
-        self, state: tuple[pd.DataFrame, dict[tuple[Hashable, Hashable], float]], released: pd.DataFrame
-    ) -> Measured:
+    def compare(self, state: tuple[pd.DataFrame, Associations], released: pd.DataFrame) -> Measured:
         original, before = state
         for label in original.columns:
             refuse_mixed(self.name, original[label], released[label])
@@ -148,7 +149,7 @@ def _numbers(a: _Margin, b: _Margin) -> dict[str, float]:
     return row | {"shift": shift / a.sd if a.sd > 0 else (0.0 if shift == 0 else np.inf)}
 
 
-def _associations(who: str, table: pd.DataFrame, which: str) -> dict[tuple[Hashable, Hashable], float]:
+def _associations(who: str, table: pd.DataFrame, which: str) -> Associations:
     numbers: dict[Hashable, Array] = {}
     codes: dict[Hashable, Ints] = {}
     for c in table.columns:
