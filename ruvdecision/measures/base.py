@@ -145,7 +145,7 @@ class Measure:
         for name in ("columns", "known", "keys"):  # what a measure calls its columns
             chosen = getattr(self, name, None)
             if chosen is not None:
-                return frames.pick(self.name, frames.as_names(name, chosen), original)
+                return frames.pick(self.name, chosen, original)
         return None
 
     def default_name(self) -> str:

@@ -42,10 +42,10 @@ def as_names(name: str, columns: Any) -> tuple[Hashable, ...]:
     return names
 
 
-def pick(who: str, names: Iterable[Hashable], table: pd.DataFrame) -> Labels:
-    """The labels of the named columns (names, or positions where no column is called that)."""
+def pick(who: str, names: Names, table: pd.DataFrame) -> Labels:
+    """The labels of the named columns (names, or positions where no column is called that); None means all."""
     known = list(table.columns)
-    return [known[place] for place in check_columns(who, list(names), known)]
+    return known if names is None else [known[place] for place in check_columns(who, as_names(who, names), known)]
 
 
 def one_name(name: str, value: Hashable) -> Hashable:
@@ -57,9 +57,9 @@ def one_name(name: str, value: Hashable) -> Hashable:
 
 def pick_apart(who: str, many: tuple[str, Names], one: tuple[str, Hashable], table: pd.DataFrame) -> Labels:
     """The labels of several columns, all others unless they are named, and then of one; each as (argument, names)."""
-    wanted = pick(who, [one[1]], table)[0]
+    wanted = pick(who, (one[1],), table)[0]
     every = [c for c in table.columns if c != wanted]
-    labels = every if many[1] is None else pick(who, as_names(*many), table)
+    labels = every if many[1] is None else pick(who, many[1], table)
     if wanted in labels:
         do = f"Leave it out of {many[0]}=[...]"
         raise InputError(f"A column cannot be in {many[0]} and be {one[0]}", str(wanted), do)

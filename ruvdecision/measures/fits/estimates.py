@@ -39,11 +39,7 @@ class _Estimates:
 
     def variables(self, table: pd.DataFrame) -> list[Hashable]:
         """The columns that the statistic looks at."""
-        return (
-            list(table.columns)
-            if self.columns is None
-            else pick(type(self).__name__, as_names("columns", self.columns), table)
-        )
+        return pick(type(self).__name__, self.columns, table)
 
     def start(self, original: pd.DataFrame) -> _Compared:
         """Estimate from the original."""
@@ -60,7 +56,8 @@ class _Estimates:
         return values, [str(c) for c in part.columns]
 
     def __str__(self) -> str:
-        return f"{type(self).__name__}({'' if self.columns is None else ', '.join(map(str, as_names('columns', self.columns)))})"
+        named = () if self.columns is None else as_names("columns", self.columns)
+        return f"{type(self).__name__}({', '.join(map(str, named))})"
 
 
 @dataclass(frozen=True)

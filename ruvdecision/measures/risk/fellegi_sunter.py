@@ -218,9 +218,8 @@ class FellegiSunter(PairedMeasure):
         left, right = frames.vector(self.name, a), frames.vector(self.name, b, "the release")
         if isinstance(self.tolerance, Mapping) and label in self.tolerance:
             return left, right, self.tolerance[label]
-        size = (
-            self.tolerance_sd.get(label, 0.05) if isinstance(self.tolerance_sd, Mapping) else self.tolerance_sd or 0.0
-        )
+        size = self.tolerance_sd
+        size = size.get(label, 0.05) if isinstance(size, Mapping) else size or 0.0
         return left, right, size * float(frames.spreads(left))
 
 

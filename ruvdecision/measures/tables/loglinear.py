@@ -138,7 +138,7 @@ class LogLinearLoss(Measure):
                 what = f"{self.name} cannot keep margins of {self.margins} columns"
                 raise InputError(what, f"{len(names)} columns", "Use a smaller number")
             return [list(m) for m in itertools.combinations(range(len(names)), self.margins)]
-        picked = [frames.pick(self.name, frames.as_names("a margin", m), table) for m in self.margins]
+        picked = [frames.pick(self.name, m, table) for m in self.margins]
         chosen = [[names.index(c) for c in margin] for margin in picked]
         if not chosen:
             raise InputError("margins must hold a margin", self.margins, "Use margins=1 for independence")
