@@ -50,7 +50,7 @@ LAZY_UP = {
 LAZY_ONLY = {
     "pymc": {"beliefs.pymc", "engines.pymc"},
     "arviz": {"engines.pymc"},
-    "pytensor": {"beliefs.pymc", "engines.pymc", "channels.likelihood.tensor"},
+    "pytensor": {"beliefs.pymc", "engines.pymc", "channels.likelihood.mathematics"},
     "nutpie": {"engines.pymc"},
     "matplotlib": {"plots", "analyses.calibrate", "report.picture"},
     "rich": {"cli.printing", "studies", "running.progress"},
