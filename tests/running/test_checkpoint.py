@@ -27,7 +27,7 @@ from ruvdecision.engines.rules.source import Source
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.measure import measure
 from ruvdecision.measures import NormalKL, RecordLinkage
-from ruvdecision.measures.results import Finding
+from ruvdecision.measures.comparison import Finding
 from ruvdecision.running import checkpoint as module
 from ruvdecision.running.checkpoint import Checkpoint
 from ruvdecision.running.digests import digest
