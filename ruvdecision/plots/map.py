@@ -188,7 +188,7 @@ def _limit_of(rumap: RUMap, limit: Limit | bool | None) -> tuple[Array, Array] |
         # Bounds at the map's own risks, a few dozen of them at most.
         at = known[np.unique(np.linspace(0, len(known) - 1, 30).astype(int))] if len(known) else None
         users: Any = rumap.users  # limit says whom it takes
-        limit = compute(*users, at, risk=rumap.risk_score, utility=rumap.utility_score)
+        limit = compute(users[0], users[1], at, risk=rumap.risk_score, utility=rumap.utility_score)
     if not isinstance(limit, Limit):
         raise InputError("limit must be True or a Limit", limit, "Write limit=ruv.limit(intruder, scientist)")
     if limit.risk_score != rumap.risk_score or limit.utility_score != rumap.utility_score:
