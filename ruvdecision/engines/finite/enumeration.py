@@ -64,7 +64,7 @@ class Enumeration(BaseEngine):
         if not isinstance(belief, FiniteBelief):
             what = f"Enumeration needs a FiniteBelief or a TableBelief; this user has a {type(belief).__name__}"
             return Refusal(what, "Use engine='auto'", Missing.BELIEF)
-        _check_loss(user)
+        check_loss(user)
         plan_of(belief, user.target, self.limit)
         scale, channels = _sample_covariance(belief, data), {}
         for mask in problem.masks:
@@ -228,7 +228,7 @@ def _sample_covariance(belief: FiniteBelief, data: Any) -> Array | None:
     return np.atleast_2d(np.cov(numbers, rowvar=False))
 
 
-def _check_loss(user: User) -> None:
+def check_loss(user: User) -> None:
     """Labels have no distances: a loss that measures them is refused."""
     if not user.belief.labels_of(user.target):
         return
