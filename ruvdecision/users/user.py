@@ -31,6 +31,11 @@ class SingleUser:
         """All users there are: this one."""
         return (self,)
 
+    @property
+    def plain(self) -> bool:
+        """Whether the belief is the agency's and the mask is known; nobody asks that of a rule."""
+        return True
+
     def replace(self, change: Callable[[Self], Self]) -> Self:
         """The user, changed."""
         return change(self)

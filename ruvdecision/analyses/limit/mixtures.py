@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...numerics.semidefinite import symmetric_root
-from ...posteriors.shapes import as_weight_matrix
+from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from .programme import TOLERANCE, Ints, Mechanism, TwoUsers, solve_columns
 

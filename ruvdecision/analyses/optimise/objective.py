@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...decide.probability import degrees_of, quantile
-from ...engines import pick
+from ...engines.base import Problem, plan_for
 from ...errors import InputError
 from ...evaluate import Role, Setting, evaluate
 from ...maps.rumap import RUMap
@@ -92,7 +92,8 @@ class UserEvaluator(Evaluator):
         do = "Pass evaluator=, a function of masks that gives a map of measures"
         given = {"risk": setting.get("risk", "reciprocal"), "utility": setting.get("utility", "reciprocal")}
         self.scores = [as_function(score, f"{role} must be a function of U", do) for role, score in given.items()]
-        self.engines = [pick(setting.get("engine", "auto"), user, [first], setting.get("data")) for user in users]
+        asked, data = setting.get("engine", "auto"), setting.get("data")
+        self.engines = [plan_for(asked, Problem.of(user, [first], data)).choice for user in users]
         start = self._both([first])
         self.before = [s.before for s in start]
         self.range = np.array([[s.uncertainty[0]] * 2 for s in start])
@@ -108,7 +109,8 @@ class UserEvaluator(Evaluator):
 
     def _both(self, masks: Sequence[Mask]) -> list[Solution]:
         given: dict[str, Any] = {name: self.setting.get(name) for name in ("data", "replicates", "seed")}
-        return [engine.solve(user, masks, **given) for engine, user in zip(self.engines, self.users, strict=True)]
+        problems = [Problem.of(user, masks, **given) for user in self.users]
+        return [plan_for(engine, p).run()[0] for engine, p in zip(self.engines, problems, strict=True)]
 
     def numbers(self, masks: Sequence[Mask]) -> tuple[Value, Value, NDArray[np.bool_]]:
         both = self._both(masks)
