@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from functools import partial
 from typing import Any
@@ -20,6 +20,8 @@ _NO_NUMBERS = (str, bytes, complex, np.complexfloating, np.datetime64, np.timede
 LARGEST_INTEGER = 2**63 - 1
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
+Columns = Hashable | Iterable[Hashable] | None
+"""Names or positions of columns, one or several; None for all of them."""
 
 
 def check_number(

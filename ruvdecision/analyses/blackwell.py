@@ -26,8 +26,7 @@ from ..engines.finite.whole_file import Files, file_matrix
 from ..engines.normal.exact import Exact
 from ..errors import InputError, RuvError, UnsupportedError, kind_of
 from ..masks.base import Chain, Mask
-from ..masks.release import Release
-from ..masks.suppress import Suppress
+from ..masks.rows import Release, Suppress
 from ..protocols import Array, Belief
 
 Ints = NDArray[np.int64]

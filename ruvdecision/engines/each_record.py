@@ -23,7 +23,7 @@ from ..channels.linear import LinearChannel
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Batch, Mask
 from ..masks.frame import Frame
-from ..masks.suppress import NOTHING
+from ..masks.rows import NOTHING
 from ..posteriors import Gaussian
 from ..protocols import Array, Posterior, Solution
 from ..running.replication import REPLICATES, replicate_error, replicate_seeds

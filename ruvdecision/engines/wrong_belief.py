@@ -20,7 +20,7 @@ from ..beliefs.table.belief import TableBelief
 from ..errors import InputError, UnsupportedError
 from ..losses import LogScore
 from ..masks.base import Batch, Mask
-from ..masks.suppress import NOTHING
+from ..masks.rows import NOTHING
 from ..posteriors import Gaussian
 from ..protocols import Array, Posterior, Solution, Value
 from ..running.replication import REPLICATES, replicate_error, replicate_seeds

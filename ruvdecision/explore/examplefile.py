@@ -16,7 +16,7 @@ import pandas as pd
 from ..checks import as_generator, as_seed_sequence
 from ..engines import pick
 from ..errors import RuvError
-from ..masks.suppress import Suppress
+from ..masks.rows import Suppress
 from ..numerics.semidefinite import symmetric_root
 from ..posteriors import Drawn
 from ..report.numbers import number

@@ -11,7 +11,7 @@ from scipy import special
 from ..beliefs.normal import NormalBelief
 from ..checks import as_seed_sequence
 from ..losses import Quadratic
-from ..masks.shuffle import Shuffle
+from ..masks.rows import Shuffle
 from ..posteriors import Gaussian
 from ..report.numbers import number
 from ..scenarios import Curve, additive_noise

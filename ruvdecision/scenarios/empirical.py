@@ -22,7 +22,7 @@ from ..losses import Quadratic
 from ..maps.columns import Labels, tell_apart
 from ..maps.rumap import Provenance, RUMap
 from ..masks.base import Mask
-from ..masks.clip import Clip
+from ..masks.coarsen import Clip
 from ..masks.frame import Frame
 from ..masks.noise import Noise
 from ..protocols import Array, Value

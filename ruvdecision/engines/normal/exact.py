@@ -18,7 +18,7 @@ from ...checks import as_generator
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.frame import Frame
-from ...masks.suppress import NOTHING
+from ...masks.rows import NOTHING
 from ...numerics.quadrature import gauss_normal
 from ...posteriors import Drawn, Gaussian, Mixture
 from ...protocols import Array, Posterior, Solution, Value
