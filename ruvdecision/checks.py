@@ -6,12 +6,16 @@ import difflib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from functools import partial
-from typing import Any
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .errors import InputError, kind_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # numpy turns all of these into floats: a page number as text, days since 1970, the real part.
 _NO_NUMBERS = (str, bytes, complex, np.complexfloating, np.datetime64, np.timedelta64, np.void)
@@ -19,9 +23,20 @@ _NO_NUMBERS = (str, bytes, complex, np.complexfloating, np.datetime64, np.timede
 #: Whole numbers fit into 64 bits: what is larger is a slip, and numpy would fail on it later.
 LARGEST_INTEGER = 2**63 - 1
 
-Seed = int | np.random.SeedSequence | np.random.Generator | None
-Columns = Hashable | Iterable[Hashable] | None
-"""Names or positions of columns, one or several; None for all of them."""
+#: Where random numbers start.
+Seed: TypeAlias = int | np.random.SeedSequence | np.random.Generator | None
+
+#: Records of a file, or a release: a table or an array, one row per respondent.
+Data: TypeAlias = "pd.DataFrame | pd.Series | ArrayLike"
+
+#: Which rows, by position: one, a slice, a list of positions, or one boolean per row.
+Rows: TypeAlias = int | slice | Sequence[int] | NDArray[np.integer] | NDArray[np.bool_]
+
+#: Which columns: a name or position, several of them in an order, or None for those that apply.
+Columns: TypeAlias = Hashable | Sequence[Hashable] | None
+
+#: How numpy indexes the leading axes of an array.
+Index: TypeAlias = Rows | EllipsisType | tuple[Rows | EllipsisType | None, ...] | None
 
 
 def check_number(

@@ -225,6 +225,8 @@ class Solution(NamedTuple):
     """Further columns, one entry per mask each (R-hat, effective sample size, ...)."""
     draws: Mapping[int, Any] = {}
     """Draws that were asked to be kept, by the mask's position."""
+    averaged: bool = False
+    """Whether some entry is an average over drawn releases, so that another seed may give another."""
 
 
 @runtime_checkable

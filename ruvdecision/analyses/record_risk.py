@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import Seed, as_seed_sequence, check_index, check_integer, check_list, check_number, is_label, suggest
-from ..engines.each_record import Each, every_record, file_size, rows_of
+from ..engines.every_record import Each, every_record, file_size, rows_of
 from ..errors import InputError, kind_of
 from ..evaluate import Role, check_masks
 from ..maps.scores import Score, ScoreLike, as_function

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import Seed, as_seed_sequence, check_index, check_integer, check_number, check_text
-from ..engines import pick
+from ..engines.base import Problem, plan_for
 from ..errors import InputError, kind_of
 from ..masks.base import Batch, Mask, check_mask
 from ..masks.coarsen import Round
@@ -105,20 +105,20 @@ def worth(
     if replicates is not None:
         replicates = check_integer("replicates", replicates, low=1)
     pair = Batch.of([mask, poorer])
-    solver = pick(engine, user, pair, data)
+    plan = plan_for(engine, Problem.of(user, pair, data))
     root = as_seed_sequence(seed)
     words = what or f"{mask} rather than {poorer}"
     count = 10 * BLOCKS if replicates is None else replicates
     if isinstance(user, Snooper) and replicates is None:
         count = 20 * BLOCKS
-    first = solver.solve(user, pair, data=data, replicates=min(count, max(2, -(-count // BLOCKS))), seed=root)
+    first = plan.again(min(count, max(2, -(-count // BLOCKS))), root).run()[0]
     name = first.engine if isinstance(first.engine, str) else first.engine[0]
-    if not np.any(first.error) and "averaged" not in name:
+    if not np.any(first.error) and not first.averaged:
         u = first.uncertainty
         return Worth(float(u[1] - u[0]), 0.0, float(u[1]), float(u[0]), float(first.before), words, name)
     blocks = [root.spawn(1)[0] for _ in range(BLOCKS)] if count >= 2 * BLOCKS else [root]
     size = max(1, round(count / len(blocks)))
-    found = [solver.solve(user, pair, data=data, replicates=size, seed=s) for s in blocks]
+    found = [plan.again(size, s).run()[0] for s in blocks]
     table = np.array([f.uncertainty for f in found])
     gains = table[:, 1] - table[:, 0]
     # Too few to pair: as if they were independent, which is not too small.

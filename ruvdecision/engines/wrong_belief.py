@@ -25,9 +25,10 @@ from ..posteriors import Gaussian
 from ..protocols import Array, Posterior, Solution, Value
 from ..running.replication import REPLICATES, replicate_error, replicate_seeds
 from ..targets import Kind, LinearForm, Term
-from ..users.user import Snooper, User
-from .base import BaseEngine, Missing, Problem, Refusal, Tell, pick, plan_for
+from ..users.user import User
+from .base import BaseEngine, Missing, Problem, Refusal, Rewrite, Tell, pick, plan_for
 from .finite.enumeration import Enumeration, _codes, _sample_covariance
+from .finite.tables import AVERAGED
 from .finite.wrong_belief import WrongFiniteBelief, cost_of
 from .normal.affine import residual_law
 from .normal.conditioning import Conditioned, record_in
@@ -39,8 +40,8 @@ SAMPLED = 8
 """Releases that are drawn where posteriors are sampled and nothing else was asked for."""
 
 
-@dataclass(frozen=True)
-class WrongBelief(BaseEngine):
+@dataclass(frozen=True, eq=False)
+class WrongBelief(Rewrite):
     """Expected loss of a user whose belief is not the agency's, or who does not know the mask.
 
     Exact for normal beliefs, linear-Gaussian masks that are known, and losses of the error alone: the user's estimate
@@ -48,43 +49,25 @@ class WrongBelief(BaseEngine):
     the number of records. A sum over all releases for finite beliefs, an integral for one number with noise. Otherwise
     an average over releases (100 unless ``replicates`` says otherwise) of the expected loss under the agency's
     posterior, with the error of that average. With data the releases are those of the data.
-
-    Parameters
-    ----------
-    engine : "auto", name or engine
-        How the posteriors are computed.
     """
 
-    engine: Any = "auto"
-    name = "wrong belief"
-    special = True
-
     @classmethod
-    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
-        return cls(choice)
-
-    @property
-    def inner(self) -> Any:
-        return self.engine
-
-    def prepare(self, problem: Problem) -> Refusal | None:
+    def of(cls, choice: Any, problem: Problem) -> WrongBelief | Refusal:
+        """The plan where both posteriors are computed by an engine that is chosen."""
         user, masks, data = problem.user, problem.masks, problem.data
-        if isinstance(user, Snooper) or user.target.asks_each or user.plain:
-            what = "WrongBelief needs a User whose belief is not the agency's or who does not know the mask"
-            return Refusal(what, "Use engine='auto'", Missing.USER)
         if user.target.asks_row:
             what = "Which row is whose is not available for a user with another belief or an unknown mask"
             return Refusal(what, "Leave out truth= and knows_mask=, or ask for Record(j)", Missing.TARGET)
         own, agency = parties(user)
-        self._inner(agency, masks, data)
+        found = cls(plan_for(choice, problem.of_user(agency)).engine, problem, asked=choice)
         if _normal(own) and _normal(agency) and own.belief.k != agency.belief.k:
             got = f"{own.belief.k} and {agency.belief.k}"
             raise InputError(
                 "The user's belief and the truth must have the same variables", got, "Both are about one file"
             )
         if own.knows_mask:
-            self._inner(own, masks, data)
-            return None
+            found._inner(own, masks, data)
+            return found
         if own.target.ranked:
             what = "Order statistics under an unknown mask are not available"
             return Refusal(what, "Ask for Record(j), or knows_mask=True", Missing.TARGET)
@@ -95,15 +78,16 @@ class WrongBelief(BaseEngine):
                 WrongFiniteBelief(own, own.belief, mask, _sample_covariance(own.belief, data))
             else:
                 return _unknown_belief(own)
-        return None
+        return found
 
     def run(
-        self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
+        self, piece: Sequence[int] | None = None, tell: Tell | None = None, interruptible: bool = False
     ) -> list[Solution]:
+        problem = self.problem if piece is None else self.problem.only(piece)
         own, agency = parties(problem.user)
         masks, data = problem.masks, problem.data
         if own.knows_mask and own.belief is agency.belief:
-            plain = plan_for(self.engine, replace(problem, users=(agency,))).run(tell=tell)[0]
+            plain = plan_for(self.asked, problem.of_user(agency)).run(tell=tell)[0]
             return [plain._replace(diagnostics={**plain.diagnostics, "believed": plain.uncertainty})]
         if isinstance(own.belief, FiniteBelief) and isinstance(agency.belief, FiniteBelief):
             return [self._finite(own, agency, problem, tell)]
@@ -127,9 +111,13 @@ class WrongBelief(BaseEngine):
             how = "exact" if _normal(agency) else self._inner(agency, [masks[i]], data).name
             names[i] = f"{how}, averaged over releases"
         before = self._before(own, agency, data)
-        return [Solution(value, error, before, names[0] if len(set(names)) == 1 else names, {"believed": believed})]
+        words = names[0] if len(set(names)) == 1 else names
+        return [Solution(value, error, before, words, {"believed": believed}, averaged=bool(left))]
 
-    def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, mask: Mask, release: Any = None) -> Posterior:
+        return self._own_posterior(self.problem.user, mask, release)
+
+    def _own_posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
         """The user's own posterior after one release.
 
         Where the mask is not known, a mixture over what it may have been.
@@ -150,7 +138,7 @@ class WrongBelief(BaseEngine):
     # -- finite beliefs ------------------------------------------------------------------------------
 
     def _finite(self, own: User, agency: User, problem: Problem, tell: Tell | None) -> Solution:
-        limit = self.engine.limit if isinstance(self.engine, Enumeration) else None
+        limit = self.asked.limit if isinstance(self.asked, Enumeration) else None
         masks, data = problem.masks, problem.data
         scale = _sample_covariance(agency.belief, data)
         found, first = [], None
@@ -165,9 +153,9 @@ class WrongBelief(BaseEngine):
         value, error = (np.array([float(cost[j]) for cost, _, _ in found]) for j in (0, 1))
         names = [name for _, _, name in found]
         believed = np.array([float(f.value) for _, f, _ in found])
-        return Solution(
-            value, error, first.before(), names[0] if len(set(names)) == 1 else names, {"believed": believed}
-        )
+        words = names[0] if len(set(names)) == 1 else names
+        averaged = any(name == AVERAGED for name in names)
+        return Solution(value, error, first.before(), words, {"believed": believed}, averaged=averaged)
 
     # -- normal beliefs in closed form ---------------------------------------------------------------
 
@@ -310,7 +298,7 @@ class WrongBelief(BaseEngine):
         if _normal(user):
             return NormalMixture(user, mask, _table(user, data)).after
         if not user.knows_mask:
-            return lambda release, rng: self.posterior(user, mask, release)
+            return lambda release, rng: self._own_posterior(user, mask, release)
         engine = self._inner(user, [mask], data)
         return lambda release, rng: engine.posterior(user, mask, release)
 
@@ -337,7 +325,7 @@ class WrongBelief(BaseEngine):
         return float(cost_of(own.loss, right, own.loss.estimate(own_law, own.actions)).value)
 
     def _inner(self, user: User, masks: Sequence[Mask], data: Any) -> BaseEngine:
-        return pick(self.engine, replace(user, knows_mask=True, mask_prior=None, truth=None), masks, data)
+        return pick(self.asked, replace(user, knows_mask=True, mask_prior=None, truth=None), masks, data)
 
 
 def _normal(user: User) -> bool:

@@ -15,8 +15,7 @@ from ..masks.rows import Shuffle
 from ..posteriors import Gaussian
 from ..report.numbers import number
 from ..scenarios import Curve, additive_noise
-from ..scenarios.bayes import belief as belief_of
-from ..scenarios.bayes import snooper
+from ..scenarios.bayes import belief as belief_of, snooper
 from ..targets import Parameter
 from ..users.user import User
 from .controls import Pick, Slider, counts, even, rising

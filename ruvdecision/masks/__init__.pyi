@@ -1,34 +1,21 @@
 """Techniques with their parameters, imported when first used."""
 
-from .base import Chain as Chain
-from .base import Mask as Mask
+from .base import Chain as Chain, Mask as Mask
 from .cells import SuppressCells as SuppressCells
-from .coarsen import Bottomcode as Bottomcode
-from .coarsen import Clip as Clip
-from .coarsen import Round as Round
-from .coarsen import Topcode as Topcode
-from .exchange import DataShuffle as DataShuffle
-from .exchange import RankSwap as RankSwap
-from .exchange import Resample as Resample
-from .exchange import Swap as Swap
+from .coarsen import Bottomcode as Bottomcode, Clip as Clip, Round as Round, Topcode as Topcode
+from .exchange import DataShuffle as DataShuffle, RankSwap as RankSwap, Resample as Resample, Swap as Swap
 from .localsuppress import LocalSuppress as LocalSuppress
-from .mechanism import Apart as Apart
-from .mechanism import Combine as Combine
-from .mechanism import Mechanism as Mechanism
-from .microaggregate import Microaggregate as Microaggregate
-from .microaggregate import MicroaggregateMixed as MicroaggregateMixed
+from .mechanism import Apart as Apart, Combine as Combine, Mechanism as Mechanism
+from .microaggregate import Microaggregate as Microaggregate, MicroaggregateMixed as MicroaggregateMixed
 from .multiplicative import MultiplicativeNoise as MultiplicativeNoise
-from .noise import MomentNoise as MomentNoise
-from .noise import Noise as Noise
-from .noise import ResidualNoise as ResidualNoise
+from .noise import MomentNoise as MomentNoise, Noise as Noise, ResidualNoise as ResidualNoise
 from .pram import PRAM as PRAM
 from .recode import Recode as Recode
-from .rows import Release as Release
-from .rows import Shuffle as Shuffle
-from .rows import Subsample as Subsample
-from .rows import Suppress as Suppress
+from .rows import Release as Release, Shuffle as Shuffle, Subsample as Subsample, Suppress as Suppress
 from .stochastic import Stochastic as Stochastic
-from .synthesize import Combined as Combined
-from .synthesize import Synthesize as Synthesize
-from .synthesize import combine_full as combine_full
-from .synthesize import combine_partial as combine_partial
+from .synthesize import (
+    Combined as Combined,
+    Synthesize as Synthesize,
+    combine_full as combine_full,
+    combine_partial as combine_partial,
+)

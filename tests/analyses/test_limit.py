@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.optimize
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

@@ -175,8 +175,6 @@ RIGHT: dict[str, list[dict]] = {
     ],
     "FixedRule": [{"method": "auto"}],
     "Identification": [{}],
-    "WrongBelief": [{"engine": "auto"}],
-    "EveryRecord": [{"engine": "auto"}],
     "WholeFile": [{"limit": 1000}],
     "Custom": [{"function": np.mean}],
     "Linear": [{"coefficients": [0.5, 0.5], "offset": 0.0}],

@@ -25,8 +25,7 @@ import places
 import pytest
 import xarray as xr
 from edges import attempt, tried
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import ruvdecision as ruv
 from ruvdecision.data.chunks import Pieces

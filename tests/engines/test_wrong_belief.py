@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import scipy.integrate
 import scipy.stats
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.beliefs.table.belief import TableBelief
-from ruvdecision.engines import Enumeration, Exact, pick
-from ruvdecision.engines.each_record import every_record
+from ruvdecision.engines import Enumeration, Exact, Problem, pick, plan_for
+from ruvdecision.engines.every_record import every_record
 from ruvdecision.engines.normal.affine import AffineMeans, residual_law
 from ruvdecision.engines.normal.conditioning import Conditioned
 from ruvdecision.engines.wrong_belief import WrongBelief, parties
@@ -46,9 +45,16 @@ MASKS = [
 ]
 
 
+def drawn(user: User, mask: Any, count: int, seed: np.random.SeedSequence) -> tuple[float, float]:
+    """The loss as an average over releases, where there is a closed form too."""
+    plan = plan_for("auto", Problem.of(user, [mask], replicates=count, seed=seed))
+    (value, error), _ = plan._drawn(*parties(user), mask, None, count, seed, None)
+    return value, error
+
+
 def solve(user: User, masks: Any, **options: Any) -> Any:
     masks = list(masks) if isinstance(masks, (list, tuple)) else [masks]
-    return pick(options.pop("engine", "auto"), user, masks, options.get("data")).solve(user, masks, **options)
+    return plan_for(options.pop("engine", "auto"), Problem.of(user, masks, **options)).run()[0]
 
 
 def root(seed: int) -> np.random.SeedSequence:
@@ -201,7 +207,7 @@ def test_families_places_and_all_records() -> None:
         exact = solve(user, chains)
         assert exact.engine == "exact"
         for i, mask in enumerate(chains):
-            (value, error), _ = WrongBelief()._drawn(*parties(user), mask, None, 120, root(2), None)
+            value, error = drawn(user, mask, 120, root(2))
             assert abs(value - exact.uncertainty[i]) < 4 * error
     alone = sum(
         solve(User(own, Record(j), Absolute(), truth=right), Noise(variance=[0.1, 0.5, 1, 1, 2, 3])).uncertainty[0]
@@ -490,7 +496,7 @@ def test_models_in_pymc_agree_with_the_normal_beliefs_that_they_are() -> None:
 def test_posterior_is_the_users_own_and_words_say_so() -> None:
     user = User(OWN, Record(0), Quadratic(), truth=RIGHT)
     release = np.zeros((7, 2))
-    own = pick("auto", user, [MASKS[4]]).posterior(user, MASKS[4], release)
+    own = plan_for("auto", Problem.of(user, [MASKS[4]])).posterior(MASKS[4], release)
     plain = Exact().posterior(User(OWN, Record(0), Quadratic()), MASKS[4], release)
     np.testing.assert_allclose(own.mean(), plain.mean())
     assert "averaged over the agency's belief" in user.describe()
@@ -511,6 +517,6 @@ def test_bad_input() -> None:
         solve(User(OWN, Identity(0), ZeroOne(), truth=RIGHT), Noise(variance=1.0))
     with pytest.raises(RuvError):
         pick("nonsense", User(OWN, Record(0), Quadratic(), truth=RIGHT), [Release()])
-    assert isinstance(pick(Enumeration(), User(THIRDS, Record(0), Quadratic(), truth=OTHER), [Release()]), WrongBelief)
-    # An engine picked for one user serves the other, who is plain.
-    assert isinstance(pick(WrongBelief(), User(OWN, Record(0), Quadratic()), [Release()]), Exact)
+    finite = User(THIRDS, Record(0), Quadratic(), truth=OTHER)
+    assert isinstance(plan_for(Enumeration(), Problem.of(finite, [Release()])), WrongBelief)
+    assert isinstance(pick(Enumeration(), finite, [Release()]), Enumeration)

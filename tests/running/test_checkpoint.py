@@ -19,8 +19,7 @@ import pandas as pd
 import places
 import pytest
 import scipy.stats
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_array_equal
 
 import ruvdecision as ruv

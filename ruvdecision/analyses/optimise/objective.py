@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...decide.probability import degrees_of, quantile
-from ...engines import pick
+from ...engines.base import Problem, plan_for
 from ...errors import InputError
 from ...evaluate import Role, Setting, evaluate
 from ...maps.rumap import RUMap
@@ -86,7 +86,8 @@ class UserEvaluator(Evaluator):
         do = "Pass evaluator=, a function of masks that gives a map of measures"
         for role, score_like in given.items():
             self.scores.append(as_function(score_like, f"{role} must be a function of U", do))
-        self.engines = [pick(setting.get("engine", "auto"), user, [first], setting.get("data")) for user in users]
+        asked, data = setting.get("engine", "auto"), setting.get("data")
+        self.engines = [plan_for(asked, Problem.of(user, [first], data)).choice for user in users]
         start = [self._one(k, [first]) for k in (0, 1)]
         self.before = tuple(s.before for s in start)
         self.range = np.array([[s.uncertainty[0]] * 2 for s in start])
@@ -103,7 +104,7 @@ class UserEvaluator(Evaluator):
 
     def _one(self, k: int, masks: Sequence[Mask]) -> Solution:
         given: dict[str, Any] = {name: self.setting.get(name) for name in ("data", "replicates", "seed")}
-        found: Solution = self.engines[k].solve(self.users[k], masks, **given)
+        found: Solution = plan_for(self.engines[k], Problem.of(self.users[k], masks, **given)).run()[0]
         return found
 
     def solve(self, masks: Sequence[Mask]) -> tuple[Array, Array, Array, Array]:

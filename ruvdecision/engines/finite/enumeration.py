@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +21,12 @@ from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...users.user import User
-from ..base import BaseEngine, Evidence, Missing, Problem, Refusal, Tell, elsewhere
+from ..base import WHOLE_FILE, BaseEngine, Evidence, Missing, Problem, Refusal, Tell
 from .evidence import log_joint
 from .law import FiniteLaw, TooManyReleases
 from .plan import Plan, plan_of
-from .tables import TableProblem, after_release, refuses_table
+from .tables import AVERAGED, TableProblem, after_release, refuses_table
 
-AVERAGED = "enumeration, averaged over releases"
 BATCH = 2_000_000
 
 
@@ -49,15 +48,13 @@ class Enumeration(BaseEngine):
 
     limit: int = 5_000_000
     name = "enumeration"
+    companions = (WHOLE_FILE,)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limit", check_integer("limit", self.limit, low=1))
 
     def prepare(self, problem: Problem) -> dict[int, FiniteChannel] | Refusal:
         user, belief, data = problem.user, problem.user.belief, problem.data
-        other = elsewhere("Enumeration", user)
-        if other is not None:
-            return other
         if isinstance(belief, TableBelief):
             reasons = (refuses_table(belief, mask) for mask in problem.masks)
             return next((reason for reason in reasons if reason is not None), {})
@@ -87,7 +84,8 @@ class Enumeration(BaseEngine):
                 tell((i + 1) / len(problem.masks))
         before = self._expected(user, FiniteChannel.silent(belief), None, problem.replicates, problem.seed)[0]
         value, error = (np.array([float(v[i]) for v, _ in found]) for i in (0, 1))
-        return [Solution(value, error, float(before.value), [n for _, n in found])]
+        names = [n for _, n in found]
+        return [Solution(value, error, float(before.value), names, averaged=AVERAGED in names)]
 
     def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
         """Posterior of the target after one release, as ``mask.release(data, rng)`` gave it.
@@ -114,18 +112,17 @@ class Enumeration(BaseEngine):
             return Finite(law.plan.values, law.after(Slots(nothing, empty, empty)))
         return Finite(law.plan.values, law.after(channel.read(release)))
 
-    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> list[Evidence]:
+    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
         user, belief = problem.user, problem.user.belief
         if isinstance(belief, TableBelief):
-            return super().posteriors(problem, mask, releases)
+            yield from super().posteriors(problem, mask, releases)
+            return
         law = self._law(user, FiniteChannel.of(belief, mask, _sample_covariance(belief, problem.data)))
-        found = []
         for release in releases:
             posterior = Finite(law.plan.values, law.after(law.channel.read(release)))
             density = log_joint(law, release)
             log, rank = (-np.inf, 0.0) if density is None else (float(logsumexp(density[0])), density[1])
-            found.append(Evidence(posterior, log, rank))
-        return found
+            yield Evidence(posterior, log, rank)
 
     # -- finite beliefs ----------------------------------------------------------------------------------
 

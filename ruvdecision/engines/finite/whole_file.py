@@ -22,9 +22,7 @@ from ...numerics.counts import compositions
 from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution
 from ...users.user import User
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
-from ..base import Plan as BasePlan
-from ..normal.exact import Exact
+from ..base import ORDER, BaseEngine, Missing, Plan as BasePlan, Problem, Question, Refusal, Tell
 from .enumeration import Enumeration, _codes, _uncertainty
 from .plan import AveragePlan, Plan, plan_of
 
@@ -141,20 +139,13 @@ class WholeFile(BaseEngine):
 
     limit: int = 200_000
     name = "enumeration"
-    special = True
+    companions = ORDER[Question.POSTERIOR]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limit", check_integer("limit", self.limit, low=1))
 
-    @classmethod
-    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
-        return cls() if asked is None or isinstance(asked, (Exact, Enumeration)) else None
-
     def prepare(self, problem: Problem) -> _Built | Refusal:
         user, belief = problem.user, problem.user.belief
-        other = elsewhere("WholeFile", user)
-        if other is not None:
-            return other
         if not isinstance(belief, FiniteBelief):
             what = f"WholeFile needs a FiniteBelief; this user has a {type(belief).__name__}"
             return Refusal(what, "Use engine='auto'", Missing.USER)
@@ -197,7 +188,7 @@ class WholeFile(BaseEngine):
                 value[i], error[i] = weights[live] @ each.value, weights[live] @ each.error
         if np.isnan(before):
             before = part.before
-        return [Solution(value, error, float(before), names)]
+        return [Solution(value, error, float(before), names, averaged=bool(rest) and part.averaged)]
 
     def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
         """Posterior of the target after one release."""

@@ -27,11 +27,12 @@ from ...users.mask_prior import MaskPrior
 from ...users.user import User
 from ..base import Refusal
 from ..unknown_mask import combined_weights
-from .enumeration import AVERAGED, BATCH, Enumeration
+from .enumeration import BATCH, Enumeration
 from .evidence import log_joint
 from .joint_belief import Pair
 from .law import FiniteLaw, TooManyReleases
 from .plan import plan_of
+from .tables import AVERAGED
 
 Ints = NDArray[np.int64]
 

@@ -27,7 +27,7 @@ from ...protocols import Array, Posterior, Solution
 from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
 from ...targets import Identity
 from ...users.user import User
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
+from ..base import BaseEngine, Problem, Question, Tell
 from ..normal.exact import as_records
 from .coarse_rows import CoarseRows, about_belief, deterministic
 from .finite_rows import FiniteRows
@@ -69,19 +69,10 @@ class Identification(BaseEngine):
     """
 
     name = "identification"
-    special = True
+    answers = Question.ROW
 
-    @classmethod
-    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
-        return cls()
-
-    def prepare(self, problem: Problem) -> _Built | Refusal:
+    def prepare(self, problem: Problem) -> _Built:
         user = problem.user
-        other = elsewhere("Identification", user, row=True)
-        if other is not None:
-            return other
-        if not user.target.asks_row:
-            return Refusal("Identification needs an Identity target", "Use engine='auto'", Missing.USER)
         _check_loss(user)
         rows = _problem(user, problem.data)
         return _Built(rows, {id(mask): rows.law(mask) for mask in problem.masks})
@@ -118,7 +109,16 @@ class Identification(BaseEngine):
         if len(rows.rows) > 1:
             columns["highest_match"] = each.max(axis=1)
         names = [self.name if o else f"{self.name}, averaged over releases" for o in once]
-        return [Solution(over_replicates(seen), np.where(once, 0.0, error), float(before), names, columns)]
+        return [
+            Solution(
+                over_replicates(seen),
+                np.where(once, 0.0, error),
+                float(before),
+                names,
+                columns,
+                averaged=not once.all(),
+            )
+        ]
 
     def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
         """Posterior over the places of the file: rows 0, 1, ... of the release, then the places that are not in it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
 from ...targets import BaseTarget, Kind, LinearForm, Term
 from ...users.user import User
-from ..base import BaseEngine, Evidence, Missing, Problem, Refusal, Tell, elsewhere
+from ..base import RANKS, WHOLE_FILE, BaseEngine, Evidence, Missing, Problem, Refusal, Tell
 from .conditioning import Conditioned
 from .evidence import log_density
 from .forms import (
@@ -61,12 +61,10 @@ class Exact(BaseEngine):
     """
 
     name = "exact"
+    companions = (RANKS, WHOLE_FILE)
 
     def prepare(self, problem: Problem) -> _Built | Refusal:
         user = problem.user
-        other = elsewhere("Exact", user)
-        if other is not None:
-            return other
         if not isinstance(user.belief, NormalBelief):
             what = f"Exact needs a NormalBelief; this user has a {type(user.belief).__name__}"
             return Refusal(what, "Use engine='auto'", Missing.BELIEF)
@@ -102,7 +100,7 @@ class Exact(BaseEngine):
         names: str | list[str] = "exact"
         if averaged.any():
             names = ["exact, averaged over releases" if a else "exact" for a in averaged]
-        return [Solution(value, error, float(before[0]), names)]
+        return [Solution(value, error, float(before[0]), names, averaged=bool(averaged.any()))]
 
     def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
         """Posterior of the target after one release.
@@ -121,18 +119,16 @@ class Exact(BaseEngine):
         values, place = released(belief, given.channel, release)
         return self._posterior(replace(user, target=moved(user.target, place)), given, values, as_generator(0))
 
-    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> list[Evidence]:
+    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
         user, belief = problem.user, _belief(problem.user)
         table = None if problem.data is None else as_records(belief, problem.data)
         given = Conditioned(belief, self._single(belief, mask, table))
-        found = []
         for release in releases:
             values, place = released(belief, given.channel, release)
             density = log_density(given, values)
             mine = replace(user, target=moved(user.target, place))
             posterior = self._posterior(mine, given, values, as_generator(0))
-            found.append(Evidence(posterior, float(density.log[0]), float(density.rank[0])))
-        return found
+            yield Evidence(posterior, float(density.log[0]), float(density.rank[0]))
 
     # -- one family ----------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from ...posteriors import Drawn, Gaussian
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...users.rules import Ranked
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
+from ..base import ORDER, BaseEngine, Missing, Problem, Question, Refusal, Tell
 from .conditioning import Conditioned
 from .exact import Exact, as_records, released
 
@@ -42,17 +42,10 @@ class Ranks(BaseEngine):
     """
 
     name = "ranks"
-    special = True
-
-    @classmethod
-    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
-        return cls() if asked is None or isinstance(asked, Exact) else None
+    companions = ORDER[Question.POSTERIOR]
 
     def prepare(self, problem: Problem) -> Refusal | None:
         user = problem.user
-        other = elsewhere("Ranks", user)
-        if other is not None:
-            return other
         if not isinstance(user.belief, NormalBelief):
             what = f"Ranks needs a NormalBelief; this user has a {type(user.belief).__name__}"
             return Refusal(what, "Use engine='auto'", Missing.USER)

@@ -15,7 +15,7 @@ from ...errors import InputError, RuvError, UnsupportedError
 from ...masks.frame import Frame
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import over_replicates, replicate_error, replicate_seeds
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
+from ..base import BaseEngine, Missing, Problem, Refusal, Tell
 from .data import as_frame, observed_in, records_of, size_of
 from .levels import CLOSE, FINER, Levels, RouteLevels, levels_of
 from .model import CompiledModel, compiled_model
@@ -66,9 +66,6 @@ class Quadrature(BaseEngine):
 
     def _refuses(self, user: Any, problem: Problem) -> Refusal | None:
         """None if the model has few parameters, and every mask's law and the target's are known without drawing."""
-        other = elsewhere("Quadrature", user)
-        if other is not None:
-            return other
         belief, data, masks = user.belief, problem.data, problem.masks
         if not isinstance(belief, PyMCBelief):
             return Refusal("Quadrature needs a PyMCBelief", "Use engine='auto'", Missing.BELIEF)

@@ -22,7 +22,7 @@ from ...running.replication import replicate_seeds
 from ...targets import Kind, LinearForm
 from ...users.rules import Custom, Linear, Mean, Row, Rule, order_rows
 from ...users.user import Snooper
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell
+from ..base import BaseEngine, Problem, Question, Refusal, Tell
 from ..normal.conditioning import present
 from ..normal.exact import Exact
 from ..normal.forms import form_of
@@ -64,24 +64,18 @@ class FixedRule(BaseEngine):
 
     method: str = "auto"
     name = "fixed rule"
-    special = True
+    answers = Question.RULE
     always_cut = True
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, ["auto", "exact", "simulate"])
 
     @classmethod
-    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
-        return cls(method="exact") if isinstance(asked, Exact) else cls()
+    def where(cls, asked: BaseEngine | None) -> BaseEngine:
+        return cls(method="exact") if isinstance(asked, Exact) else super().where(asked)
 
     def prepare(self, problem: Problem) -> Refusal | None:
         user, masks = problem.user, problem.masks
-        if not isinstance(user, Snooper):
-            what = f"FixedRule needs a Snooper; this user is a {type(user).__name__}"
-            return Refusal(what, "Use engine='auto'", Missing.USER)
-        if user.target.asks_each:
-            what = f"FixedRule needs a target that is one thing; {user.target.describe()} is many"
-            return Refusal(what, "Use engine='auto'", Missing.USER)
         if self.method == "exact":
             work = _Work(user, Source.of(user.belief, problem.data))
             for family in masks.families:

@@ -169,7 +169,9 @@ class Synthesize(Mask):
             if self.given is None and self.method in ("regression", "cart"):
                 given = [i for i in range(len(names)) if i not in chosen]
         if not chosen:
-            raise InputError("No column is left to synthesise", f"given={[names[i] for i in given]}", "Give fewer columns")
+            raise InputError(
+                "No column is left to synthesise", f"given={[names[i] for i in given]}", "Give fewer columns"
+            )
         return chosen, given
 
     def _order(self, frame: Frame, chosen: list[int]) -> list[int]:

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from brute import condition, dense_channel
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 

@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 import places
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from scipy import integrate, stats
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist

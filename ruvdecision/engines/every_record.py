@@ -31,7 +31,7 @@ from ..targets import BaseTarget, EachRecord, Kind, LinearForm
 from ..users.mask_prior import MaskPrior
 from ..users.rules import Mean, Row
 from ..users.user import Snooper, User
-from .base import BaseEngine, Missing, Problem, Refusal, Tell, pick, plan_for
+from .base import Problem, Rewrite, Tell, pick, plan_for
 from .each_row import drawn_rows, given_rows
 from .finite.enumeration import _codes, _sample_covariance
 from .normal.conditioning import Conditioned
@@ -54,48 +54,33 @@ class Each(NamedTuple):
     before: Array
     """Shape (rows,)."""
     engine: list[str]
+    averaged: bool = False
+    """Whether they are averages over drawn releases."""
 
 
-@dataclass(frozen=True)
-class EveryRecord(BaseEngine):
+@dataclass(frozen=True, eq=False)
+class EveryRecord(Rewrite):
     """Uncertainty of each record, made one number as the target `EachRecord` says.
 
     U of each record is averaged over releases first. The standard error of the mean is the mean of the records' errors,
     which share their releases; that of the riskiest record or a quantile is the largest among records within four
     standard errors.
-
-    Parameters
-    ----------
-    engine : "auto", name or engine
-        How the posterior of one record is computed.
     """
 
-    engine: Any = "auto"
-    name = "each record"
-    special = True
-
     @classmethod
-    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
-        return cls(choice)
-
-    @property
-    def inner(self) -> Any:
-        return self.engine
-
-    def prepare(self, problem: Problem) -> Refusal | None:
-        user, data = problem.user, problem.data
-        if not user.target.asks_each:
-            what = f"EveryRecord needs the target EachRecord; this user is after {user.target.describe()}"
-            return Refusal(what, "Use engine='auto'", Missing.USER)
-        pick(self.engine, aim_at(user, int(rows_of(user, data)[0])), problem.masks, data)
-        return None
+    def of(cls, choice: Any, problem: Problem) -> EveryRecord:
+        """The plan where the posterior of each record is computed by an engine that is chosen."""
+        user = problem.user
+        first = aim_at(user, int(rows_of(user, problem.data)[0]))
+        return cls(plan_for(choice, problem.of_user(first)).engine, problem, asked=choice)
 
     def run(
-        self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
+        self, piece: Sequence[int] | None = None, tell: Tell | None = None, interruptible: bool = False
     ) -> list[Solution]:
+        problem = self.problem if piece is None else self.problem.only(piece)
         user, masks = problem.user, problem.masks
         options: dict[str, Any] = {"data": problem.data, "replicates": problem.replicates, "seed": problem.seed}
-        each = every_record(user, masks, engine=self.engine, tell=tell, **options)
+        each = every_record(user, masks, engine=self.asked, tell=tell, **options)
         target: EachRecord = user.target
         value = np.asarray(target.overall(each.uncertainty))
         if target.aggregate == "mean":
@@ -112,13 +97,12 @@ class EveryRecord(BaseEngine):
         names = each.engine
         before = float(np.asarray(target.overall(each.before)))
         words = names[0] if len(set(names)) == 1 else names
-        return [Solution(value, error, before, words, {"riskiest": riskiest})]
+        return [Solution(value, error, before, words, {"riskiest": riskiest}, averaged=each.averaged)]
 
-    def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, mask: Mask, release: Any = None) -> Posterior:
         """Each record has one of its own."""
-        raise UnsupportedError(
-            "Every record has a posterior of its own", user.target.describe(), "Ask for that of Record(j)"
-        )
+        what = self.problem.user.target.describe()
+        raise UnsupportedError("Every record has a posterior of its own", what, "Ask for that of Record(j)")
 
 
 def every_record(
@@ -136,7 +120,7 @@ def every_record(
     chosen = rows_of(user, data) if rows is None else np.asarray(rows, dtype=np.int64)
     value, error = np.empty((len(masks), len(chosen))), np.zeros((len(masks), len(chosen)))
     before = np.full(len(chosen), np.nan)
-    names = [""] * len(masks)
+    names, averaged = [""] * len(masks), False
     families = Batch.of(masks).families
     for done, family in enumerate(families):
         members = [masks[i] for i in family.positions]
@@ -145,10 +129,10 @@ def every_record(
         task = _Task(user, members, engine, data, replicates, seed, chosen, part)
         found = task.fast() or task.by_kind()
         value[family.positions], error[family.positions] = found.uncertainty, found.error
-        before = found.before
+        before, averaged = found.before, averaged or found.averaged
         for i, word in zip(family.positions, found.engine, strict=True):
             names[i] = word
-    return Each(chosen, value, error, before, names)
+    return Each(chosen, value, error, before, names, averaged)
 
 
 def rows_of(user: Any, data: Any) -> Ints:
@@ -277,12 +261,12 @@ class _Task:
                 error[i] = replicate_error(seen)
             if self.tell is not None:
                 self.tell((i + 1) / len(self.masks))
-        return Each(self.rows, value, error, self._before(), ["exact, averaged over releases"] * len(self.masks))
+        return Each(self.rows, value, error, self._before(), ["exact, averaged over releases"] * len(self.masks), True)
 
     def _before(self) -> Array:
         one = aim_at(self.user, int(self.rows[0]))
-        engine = pick(self.engine, one, [NOTHING], None)
-        return np.full(len(self.rows), engine.solve(one, [NOTHING], seed=self.seed, replicates=self.replicates).before)
+        problem = Problem.of(one, [NOTHING], seed=self.seed, replicates=self.replicates)
+        return np.full(len(self.rows), plan_for(self.engine, problem).run()[0].before)
 
     # -- row by row ------------------------------------------------------------------------------------
 
@@ -297,18 +281,20 @@ class _Task:
         plan = plan_for(self.engine, problem)
         # One set of draws answers for all records where the engine can do that.
         shared = plan.together(users).run(tell=self._tell) if plan.engine.shares else None
+        averaged = False
         for i, one in enumerate(users):
             if shared is None and i:
                 plan = plan_for(self.engine, replace(problem, users=(one,)))
             found = plan.run()[0] if shared is None else shared[i]
             value[:, i], error[:, i], before[i] = found.uncertainty, found.error, found.before
+            averaged = averaged or found.averaged
             words = [found.engine] * len(self.masks) if isinstance(found.engine, str) else list(found.engine)
             names = (
                 [a if a in ("", b) or a.startswith(b) else b for a, b in zip(names, words, strict=True)] if i else words
             )
             self._tell((i + 1) / len(labels))
         which = which.reshape(-1)
-        return Each(self.rows, value[:, which], error[:, which], before[which], names)
+        return Each(self.rows, value[:, which], error[:, which], before[which], names, averaged)
 
     def _tell(self, share: float, *note: str) -> None:
         if self.tell is not None:
