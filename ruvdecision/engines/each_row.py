@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ..beliefs.normal import NormalBelief
@@ -20,8 +19,8 @@ from ..users.rules import Row
 from ..users.user import Snooper
 from .normal.exact import Exact
 from .rules.fixed_rule import REPLICATES
-from .rules.losses import costs
-from .rules.source import Source
+from .rules.simulated import costs
+from .rules.source import Source, released_rows
 
 Ints = NDArray[np.int64]
 
@@ -72,7 +71,7 @@ def drawn_rows(
         total, squares, held = (np.zeros(len(rows)) for _ in range(3))
         for s in replicate_seeds(seed, count):
             records = source.draw([s]).records[0]
-            released = _as_rows(mask.release(source.frame(records), s[1]), len(records))
+            released = released_rows(mask.release(source.frame(records), s[1]), len(records), "A row")
             cost = costs(user.loss, released[rows], records[rows], Row())
             there = ~np.isnan(cost)
             # Sums about the first loss: their spread keeps its digits where the losses are large and alike.
@@ -124,14 +123,3 @@ def _release_law(channel: LinearChannel, table: Array) -> tuple[Array, Array, An
                 own = own + part @ covariance @ np.swapaxes(part, -1, -2)
             spread[:, mine[at == i]] = own[:, None]
     return mean, spread, there
-
-
-def _as_rows(release: pd.DataFrame, n: int) -> Array:
-    """Released values in the order of the rows; rows that a sample left out are missing."""
-    values = release.to_numpy(dtype=np.float64, na_value=np.nan)
-    labels = release.index.to_numpy()
-    if len(labels) < n and np.issubdtype(labels.dtype, np.integer) and len(np.unique(labels)) == len(labels):
-        whole = np.full((n, values.shape[1]), np.nan)
-        whole[labels] = values
-        return whole
-    return values

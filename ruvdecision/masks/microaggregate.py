@@ -161,7 +161,8 @@ class Microaggregate(Mask):
         return self.order == "rows" and self.within is None and self.centre == "mean"
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        columns, classes = self.columns, [np.arange(frame.n)]
+        columns: Columns = self.columns
+        classes = [np.arange(frame.n)]
         if self.within is not None:
             inside = check_columns("within", self.within, frame.columns)
             if columns is None:
