@@ -228,6 +228,10 @@ class Solution(NamedTuple):
     averaged: bool = False
     """Whether some entry is an average over drawn releases, so that another seed may give another."""
 
+    def words(self, count: int) -> list[str]:
+        """Which engine gave each of ``count`` entries."""
+        return [self.engine] * count if isinstance(self.engine, str) else list(self.engine)
+
 
 @runtime_checkable
 class Engine(Protocol):

@@ -23,7 +23,7 @@ from ..channels.finite import FiniteChannel, Kernel
 from ..channels.linear import LinearChannel
 from ..checks import check_integer
 from ..engines.finite.whole_file import Files, file_matrix
-from ..engines.normal.exact import Exact
+from ..engines.normal.releases import channel_of
 from ..errors import InputError, RuvError, UnsupportedError, kind_of
 from ..masks.base import Chain, Mask
 from ..masks.rows import Release, Suppress
@@ -281,7 +281,7 @@ def _linear(a: Mask, b: Mask, belief: NormalBelief) -> bool:
 
 
 def _channel(mask: Mask, belief: NormalBelief) -> tuple[Array, Array]:
-    channel: LinearChannel = Exact()._single(belief, mask)
+    channel: LinearChannel = channel_of(belief, mask)
     if channel.location != "known":
         raise UnsupportedError(
             f"{mask} moves or drops rows at random, which is no linear channel", do="Compare the masks before that step"

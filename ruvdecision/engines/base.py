@@ -12,16 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from importlib import import_module
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Batch, Mask
-from ..protocols import Posterior, Solution
+from ..protocols import Array, Posterior, Solution, Value
 from ..users.user import Snooper, User
 
 Tell = Callable[..., None]
+Ints = NDArray[np.int64]
 
 
 class Missing(Enum):
@@ -107,13 +109,47 @@ class Problem:
         return replace(self, masks=Batch(self.masks[i] for i in places))
 
 
-class Evidence(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Evidence:
     """A posterior with the log density of the release that it comes from, where that is known."""
 
     posterior: Posterior
-    log: float = float("nan")
-    dimension: float = float("nan")
-    """Of the space on which it is a density."""
+    density: Callable[[], tuple[float, float]] = lambda: (float("nan"), float("nan"))
+    """Log density, and the dimension of the space on which it is one; computed when asked for."""
+
+    @property
+    def log(self) -> float:
+        """Log density of the release."""
+        return self.density()[0]
+
+    @property
+    def dimension(self) -> float:
+        """Dimension of the space on which it is a density."""
+        return self.density()[1]
+
+
+class MaskMixture(Protocol):
+    """Posteriors over what a mask may have been."""
+
+    @property
+    def masks(self) -> tuple[Mask, ...]: ...
+
+    def after(self, release: Any, rng: np.random.Generator) -> Posterior: ...
+
+
+class Judged(NamedTuple):
+    """What a user's estimates cost after each mask."""
+
+    cost: Value
+    """By the agency's belief."""
+    believed: Array
+    """By the user's own."""
+    before: float | None
+    """By the agency's belief before any release, None if not known."""
+    engine: list[str]
+    remaining: Sequence[int] = ()
+    """Positions of masks for which there is no closed form."""
+    averaged: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +205,14 @@ class Plan:
         problem = self.problem if piece is None else self.problem.only(piece)
         return self.engine.run(problem, self.built, tell, interruptible)
 
+    def every_row(self, problem: Problem, rows: Ints, tell: Tell | None = None) -> Solution | None:
+        """The record of every row at once, for the plan of one of them; None if there is no quick way."""
+        return self.engine.every_row(problem, self.built, rows, tell)
+
+    def row_kinds(self, problem: Problem, rows: Ints) -> Ints:
+        """A label per row: the records of rows with one label have the same uncertainty."""
+        return self.engine.row_kinds(problem, self.built, rows)
+
     def posterior(self, mask: Mask, release: Any = None) -> Posterior:
         """Posterior of the first user's target after one release."""
         return self.engine.posterior(self.problem.user, mask, release)
@@ -192,6 +236,9 @@ class Rewrite(Plan):
     @property
     def pieces(self) -> list[list[int]]:
         return [[i] for i in range(len(self.problem.masks))]
+
+    def every_row(self, problem: Problem, rows: Ints, tell: Tell | None = None) -> Solution | None:
+        return None
 
     shares = always_cut = planned = False  # type: ignore[assignment]
 
@@ -231,6 +278,35 @@ class BaseEngine:
     def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
         """Posteriors of the first user after releases of one mask, with their evidence where it is known."""
         return (Evidence(self.posterior(problem.user, mask, release)) for release in releases)
+
+    def every_row(self, problem: Problem, built: Any, rows: Ints, tell: Tell | None = None) -> Solution | None:
+        """Uncertainty of the record of every row ``(masks, rows)`` under masks of one family, where that is quick.
+
+        The user of ``problem`` is after any record, ``built`` is for the first of ``rows``.
+        """
+        return None
+
+    def row_kinds(self, problem: Problem, built: Any, rows: Ints, located: bool = False) -> Ints:
+        """Labels of rows ``(rows, labels)``: records whose rows have the same ones have the same uncertainty.
+
+        ``located`` says that it matters where posteriors lie, whatever the user's loss.
+        """
+        return rows[:, None]
+
+    def unknown_mask(self, problem: Problem, mask: Mask) -> MaskMixture:
+        """Posteriors of somebody who does not know the mask's numbers."""
+        belief = type(problem.user.belief).__name__
+        raise UnsupportedError(
+            f"A mask that is not known needs a NormalBelief or a FiniteBelief; this user has a {belief}",
+            do="Use knows_mask=True, or list the candidate masks in a map of their own",
+        )
+
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, Tell | None], Judged] | None:
+        """What a user's estimates cost by the agency's belief, in closed form, where this engine serves both.
+
+        None if there is none.
+        """
+        return None
 
     def pieces(self, problem: Problem) -> list[list[int]]:
         """Positions of masks to be solved in one go. They depend on users, masks and engine alone."""

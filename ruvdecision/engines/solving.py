@@ -148,7 +148,7 @@ def _plain(solution: Solution, count: int) -> dict[str, Any]:
         "uncertainty": np.broadcast_to(np.asarray(solution.uncertainty, dtype=np.float64), (count,)),
         "error": np.broadcast_to(np.asarray(solution.error, dtype=np.float64), (count,)),
         "before": float(solution.before),
-        "engine": [solution.engine] * count if isinstance(solution.engine, str) else list(solution.engine),
+        "engine": solution.words(count),
         "diagnostics": {k: list(v) if isinstance(v, tuple) else v for k, v in solution.diagnostics.items()},
         "draws": dict(solution.draws),
     }

@@ -10,8 +10,9 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ..checks import as_float_array, check_covariance, check_finite, check_number
+from ..checks import as_float_array, check_covariance, check_fields, check_finite, check_number
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array, Posterior, Value
 
@@ -35,6 +36,9 @@ class BayesLoss:
     """True if U is linear in the posterior covariance and depends on nothing else."""
     needs_density = False
     """True if U is a functional of the density, which point masses do not have."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     # -- what a loss defines ---------------------------------------------------------------------------
 
@@ -214,28 +218,28 @@ class Componentwise(BayesLoss):
         return np.broadcast_to(weights, event)
 
 
-def check_weights(weights: Any, *, matrix: bool = False) -> Weights:
+def check_weights(name: str, weights: ArrayLike, *, matrix: bool = False) -> Weights:
     """Return one positive weight, a tuple of weights that are not all zero, or the rows of a weight matrix."""
     if isinstance(weights, tuple) and not weights:
-        raise InputError("weights must not be empty", weights, "Give one weight per component")
-    array = as_float_array("weights", weights)
+        raise InputError(f"{name} must not be empty", weights, "Give one weight per component")
+    array = as_float_array(name, weights)
     if array.ndim == 0:
-        return check_number("weights", weights, low=0.0, open_low=True)
+        return check_number(name, weights, low=0.0, open_low=True)
     if array.ndim == 1 and array.size:
         if not (array >= 0).all() or np.isinf(array).any() or not array.any():
             raise InputError(
-                "weights must be finite, not negative and not all zero",
+                f"{name} must be finite, not negative and not all zero",
                 array.tolist(),
                 "Give each component a weight of at least 0",
             )
         return tuple(array.tolist())
     if array.ndim == 2 and matrix:
-        array = check_covariance("weights", array)
+        array = check_covariance(name, array)
         if not array.any():
-            raise InputError("weights must not be all zero", array.tolist(), "Give some component a weight")
+            raise InputError(f"{name} must not be all zero", array.tolist(), "Give some component a weight")
         return tuple(tuple(row) for row in array.tolist())
     raise InputError(
-        "weights must be a number, a vector" + (" or a square matrix" if matrix else ""),
+        f"{name} must be a number, a vector" + (" or a square matrix" if matrix else ""),
         f"shape {array.shape}",
         "Give one weight per component",
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from ..checks import as_float_array, check_flag, check_number
+from ..checks import as_float_array, check_number, checked
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array, Posterior, Value
 from .base import BayesLoss, Componentwise, Weights, check_weights, show
@@ -86,9 +86,6 @@ class KullbackLeibler(BayesLoss):
 
     entropy: bool = True
 
-    def __post_init__(self) -> None:
-        check_flag("entropy", self.entropy, "Say whether the loss keeps the entropy of the truth")
-
     def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
         return self.cost(as_float_array("estimate", estimate), as_float_array("truth", truth), True)
 
@@ -129,10 +126,7 @@ class CRPS(Componentwise):
     components are added, a bound. FORMULAS section 1.
     """
 
-    weights: Weights = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", check_weights(self.weights))
+    weights: Weights = checked(1.0, check_weights)
 
     def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
         """Score of a posterior, or of a value (a point mass), when the target is ``truth``."""
@@ -171,14 +165,8 @@ class IntervalScore(Componentwise):
         The coverage 1 - alpha.
     """
 
-    level: float = 0.9
-    weights: Weights = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "level", check_number("level", self.level, low=0.0, high=1.0, open_low=True, open_high=True)
-        )
-        object.__setattr__(self, "weights", check_weights(self.weights))
+    level: float = checked(0.9, check_number, low=0.0, high=1.0, open_low=True, open_high=True)
+    weights: Weights = checked(1.0, check_weights)
 
     def cost(self, estimate: Any, truth: Any, vector: bool) -> Array:
         if np.shape(estimate)[-1:] != (2,):

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
+from numpy.polynomial import legendre
 from numpy.typing import ArrayLike
 from scipy import special
 
-from ..checks import as_float_array, check_finite
+from ..checks import Index, as_float_array, check_finite
 from ..errors import InputError
 from ..numerics.quadrature import adaptive, gauss_legendre
 from ..numerics.roots import monotone_root
 from ..protocols import Array, Value
-from .base import BLOCK, BasePosterior
+from .base import BLOCK, BasePosterior, as_weight_matrix, check_level, check_width, shaped
 from .curvespline import Ints, Splines, cut_pieces, trim_pieces
 from .normal import expm1_less
-from .shapes import as_weight_matrix, check_level, check_width, shaped
 
 _CUT = 12
 """Gauss nodes on each side of a kink."""
@@ -150,7 +149,7 @@ class Curve(BasePosterior):
         """The same law with another share of its mass uncertain."""
         return self._of(splines=self.splines, lost=self.lost + more, batch=self.batch)
 
-    def select(self, index: Any) -> Curve:
+    def select(self, index: Index) -> Curve:
         rows = np.arange(self.splines.rows).reshape(self.batch)[index]
         flat = np.ravel(rows)
         return self._of(splines=self.splines.take(flat), lost=self.lost[flat], batch=np.shape(rows))
@@ -507,12 +506,6 @@ def _jacobi(power: float) -> tuple[Array, Array]:
 @lru_cache(maxsize=8)
 def _running(order: int) -> Array:
     """Integrals from 0 to each node of (0, 1) of the polynomials that are one at a node and zero at the others."""
-    z, _ = _legendre(order)
-    inner, w = _legendre(order)
-    points = z[:, None] * inner
-    basis = np.ones((order, order, order))
-    for j in range(order):
-        for m in range(order):
-            if m != j:
-                basis[:, :, j] *= (points - z[m]) / (z[j] - z[m])
-    return np.asarray(np.einsum("ikj,k->ij", basis, w) * z[:, None])
+    z, _ = gauss_legendre(order)
+    basis = np.linalg.inv(legendre.legvander(z, order - 1))
+    return np.asarray(0.5 * legendre.legval(z, legendre.legint(basis, lbnd=-1)).T)

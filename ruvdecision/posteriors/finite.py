@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from ..checks import as_float_array, check_finite, check_probabilities
+from ..checks import Index, as_float_array, check_finite, check_probabilities
 from ..errors import InputError
 from ..protocols import Array, Value
-from .base import BLOCK, BasePosterior
+from .base import BLOCK, BasePosterior, as_weight_matrix, check_level, check_width, deeper, shaped
 from .modes import merge_values, most_probable
 from .normal import expm1_less
-from .shapes import as_weight_matrix, check_level, check_width, deeper, shaped
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -73,7 +71,7 @@ class Finite(BasePosterior):
         """The values, ``(states,) + event``."""
         return self.values
 
-    def select(self, index: Any) -> Finite:
+    def select(self, index: Index) -> Finite:
         return self.of(self.values, self.probabilities[deeper(index)])
 
     def mixed(self, weights: Array) -> Finite:

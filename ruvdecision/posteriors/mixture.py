@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import as_float_array, check_finite, check_flag, check_integer
+from ..checks import Index, as_float_array, check_finite, check_flag, check_integer
 from ..errors import InputError
 from ..numerics.roots import monotone_root
 from ..protocols import Array, Posterior, Value
-from .base import BLOCK, BasePosterior
+from .base import BLOCK, BasePosterior, as_weight_matrix, check_level, check_width, deeper, trace_product
 from .drawn import long_run_error, spaced_places
 from .gaussian import Gaussian
 from .modes import best_box_near, climb_box, highest_point
 from .normal import expm1_less
 from .normals import Normals
-from .shapes import as_weight_matrix, check_level, check_width, deeper, trace_product
 
 _FEW = 256
 """Parts that are few enough to search for a best box."""
@@ -129,7 +127,7 @@ class Mixture(BasePosterior):
         """Normal parts moved so that the mean is zero; itself otherwise."""
         return self._moved
 
-    def select(self, index: Any) -> Mixture:
+    def select(self, index: Index) -> Mixture:
         if not self.batch:
             super().select(index)
             return self

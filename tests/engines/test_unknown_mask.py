@@ -15,10 +15,11 @@ from hypothesis import given, settings, strategies as st
 
 from ruvdecision.analyses.publishing import price_of_publishing
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
-from ruvdecision.engines import Exact, Problem, plan_for
+from ruvdecision.engines import Problem, plan_for
+from ruvdecision.engines.normal.affine import log_density
 from ruvdecision.engines.normal.conditioning import Conditioned
-from ruvdecision.engines.normal.evidence import log_density
-from ruvdecision.engines.unknown_mask import NormalMixture
+from ruvdecision.engines.normal.mixture import NormalMixture
+from ruvdecision.engines.normal.releases import channel_of
 from ruvdecision.engines.wrong_belief import WrongBelief
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
@@ -56,7 +57,7 @@ def root(seed: int) -> np.random.SeedSequence:
 def dense_log_density(belief: NormalBelief, mask: Any, release: Any) -> float:
     """By the covariance of the whole file, on its range."""
     n = belief.records
-    a, r = Exact()._single(belief, mask).dense()
+    a, r = channel_of(belief, mask).dense()
     covariance = (
         a @ (np.kron(np.eye(n), belief.record_covariance) + np.kron(np.ones((n, n)), belief.mu_covariance)) @ a.T + r
     )
@@ -83,7 +84,7 @@ def dense_log_density(belief: NormalBelief, mask: Any, release: Any) -> float:
 )
 def test_density_against_the_whole_file(mask: Any) -> None:
     release = mask.release(np.random.default_rng(1).normal(size=(4, 2)), 2)
-    found = log_density(Conditioned(WIDE, Exact()._single(WIDE, mask)), np.asarray(release))
+    found = log_density(Conditioned(WIDE, channel_of(WIDE, mask)), np.asarray(release))
     assert found.log[0] == pytest.approx(dense_log_density(WIDE, mask, release), rel=1e-10)
 
 
@@ -95,7 +96,7 @@ def test_density_of_averages_is_that_of_the_averages(groups: int) -> None:
     log, dense = [], []
     for variance in (0.3, 3.0):
         mask = Noise(variance=variance) | Microaggregate(groups=groups)
-        log.append(float(log_density(Conditioned(belief, Exact()._single(belief, mask)), release[:, None]).log[0]))
+        log.append(float(log_density(Conditioned(belief, channel_of(belief, mask)), release[:, None]).log[0]))
         size = 4 // groups
         covariance = (2.0 + variance) / size * np.eye(groups) + 5.0
         dense.append(scipy.stats.multivariate_normal(np.full(groups, 0.5), covariance).logpdf(release[::size]))
@@ -107,7 +108,7 @@ def test_density_under_a_flat_prior_is_the_limit_of_proper_ones() -> None:
     flat = NormalBelief(records=3, variance=2.0, prior="flat")
     wide = NormalBelief(records=3, variance=2.0, prior_variance=1e9)
     for mask in (Noise(variance=0.5), Noise(variance=2.0), Noise(variance=1.0, common=True) | Noise(variance=0.5)):
-        pair = [float(log_density(Conditioned(b, Exact()._single(b, mask)), y).log[0]) for b in (flat, wide)]
+        pair = [float(log_density(Conditioned(b, channel_of(b, mask)), y).log[0]) for b in (flat, wide)]
         assert pair[0] - pair[1] == pytest.approx(0.5 * np.log(1e9), abs=1e-6)
 
 

@@ -17,7 +17,8 @@ from ruvdecision.engines import Enumeration, Exact, Problem, pick, plan_for
 from ruvdecision.engines.every_record import every_record
 from ruvdecision.engines.normal.affine import AffineMeans, residual_law
 from ruvdecision.engines.normal.conditioning import Conditioned
-from ruvdecision.engines.wrong_belief import WrongBelief, parties
+from ruvdecision.engines.normal.releases import channel_of
+from ruvdecision.engines.wrong_belief import WrongBelief
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.losses import CRPS, Absolute, Huber, IntervalScore, Linex, LogScore, Pinball, Power, Quadratic, ZeroOne
 from ruvdecision.masks import Microaggregate, Noise, Release, Shuffle, Stochastic, Subsample, Suppress, SuppressCells
@@ -48,7 +49,7 @@ MASKS = [
 def drawn(user: User, mask: Any, count: int, seed: np.random.SeedSequence) -> tuple[float, float]:
     """The loss as an average over releases, where there is a closed form too."""
     plan = plan_for("auto", Problem.of(user, [mask], replicates=count, seed=seed))
-    (value, error), _ = plan._drawn(*parties(user), mask, None, count, seed, None)
+    (value, error), _ = plan.drawn(mask)
     return value, error
 
 
@@ -69,7 +70,7 @@ def test_residual_law_against_dense_matrices(mask: Any) -> None:
     """The law of target less the user's mean, by matrices of the whole file."""
     n, k = 7, 2
     parts = [Record(0), Record(1), Average(), Parameter("mu"), Record(5)]
-    own, right = (Conditioned(b, Exact()._single(b, mask)) for b in (OWN, RIGHT))
+    own, right = (Conditioned(b, channel_of(b, mask)) for b in (OWN, RIGHT))
     a, r = right.channel.dense()
     # The user's mean as a matrix on the release, found by asking for it at every unit vector.
     probes = np.array(
@@ -99,7 +100,7 @@ def test_residual_law_against_dense_matrices(mask: Any) -> None:
 
 @pytest.mark.parametrize("mask", MASKS, ids=str)
 def test_affine_means_are_the_posterior_means(mask: Any) -> None:
-    given_ = Conditioned(OWN, Exact()._single(OWN, mask))
+    given_ = Conditioned(OWN, channel_of(OWN, mask))
     parts = [Record(6), Average(), NewRecord(), Record(2)]
     release = np.asarray(mask.release(np.random.default_rng(3).normal(size=(7, 2)), 4))
     affine = AffineMeans(given_, [p.term for p in parts])
@@ -180,7 +181,7 @@ def test_direct_simulation(mask: Any) -> None:
     losses = [Quadratic(weights=[1, 3]), Absolute(), LogScore()]
     rng = np.random.default_rng(11)
     lower = np.linalg.cholesky(RIGHT.record_covariance)
-    own = Conditioned(OWN, Exact()._single(OWN, mask))
+    own = Conditioned(OWN, channel_of(OWN, mask))
     covariance = own.covariance([Record(2).term])[0]
     costs = []
     for _ in range(2000):
@@ -282,7 +283,7 @@ def test_data_are_released_and_judged_by_the_agency() -> None:
     )
     # By hand: agency's posterior variance plus the squared gap of the two posterior means, over the noise.
     gaps = []
-    both = [Conditioned(b, Exact()._single(b, Noise(variance=1.0))) for b in (own, right)]
+    both = [Conditioned(b, channel_of(b, Noise(variance=1.0))) for b in (own, right)]
     for seed in range(400):
         release = Noise(variance=1.0).release(data, 1000 + seed)[:, None]
         means = [given_.means(release).of([Record(0).term]) for given_ in both]

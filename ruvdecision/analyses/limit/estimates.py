@@ -18,7 +18,7 @@ from ...errors import UnsupportedError
 from ...losses import Absolute, Huber, Linex, LogScore, Pinball, Power, Quadratic, ZeroOne
 from ...losses.base import BayesLoss
 from ...posteriors import Finite
-from ...posteriors.shapes import as_weight_matrix
+from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...users.user import User
 

@@ -14,7 +14,7 @@ from scipy.sparse import csc_array
 
 from ...losses import Quadratic
 from ...numerics.semidefinite import symmetric_root
-from ...posteriors.shapes import as_weight_matrix
+from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from .estimates import uncertainties
 from .programme import SLACK, TOLERANCE, TwoUsers, Vertex, diluted, solve_programme

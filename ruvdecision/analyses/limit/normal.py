@@ -27,7 +27,7 @@ from ...losses import Quadratic
 from ...masks.base import Mask
 from ...masks.mechanism import Apart, Combine
 from ...numerics.semidefinite import parallel, root, shares
-from ...posteriors.shapes import as_weight_matrix
+from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...targets import BaseTarget, Kind, LinearForm, Term
 from ...users.user import User

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.table.belief import TableBelief
-from ...engines.finite.enumeration import Enumeration, _check_loss
+from ...engines.finite.enumeration import Enumeration, check_loss
 from ...engines.finite.plan import AveragePlan, plan_of
 from ...engines.finite.whole_file import Files, joint_with_files
 from ...errors import InputError, UnsupportedError
@@ -88,7 +88,7 @@ def _finite(intruder: User, scientist: User, statistic: str, states: int) -> Set
             "Give both beliefs the same records and outcomes",
         )
     for user in (intruder, scientist):
-        _check_loss(user)
+        check_loss(user)
     plans = [plan_of(u.belief, u.target, Enumeration().limit) for u in (intruder, scientist)]
     rows = sorted({r for plan in plans if not isinstance(plan, AveragePlan) for r in plan.rows})
     files = Files.of(first, rows, FILES)

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...beliefs.table.belief import LISTED, TableBelief
-from ...beliefs.table.posterior import TablePosterior
+from ...beliefs.table.belief import LISTED, TableBelief, TablePosterior
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.cells import PublishedTable, ReleasedCells, as_counts, publish

@@ -23,8 +23,8 @@ from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution
 from ...users.user import User
 from ..base import ORDER, BaseEngine, Missing, Plan as BasePlan, Problem, Question, Refusal, Tell
-from .enumeration import Enumeration, _codes, _uncertainty
-from .plan import AveragePlan, Plan, plan_of
+from .enumeration import Enumeration, uncertainty_of
+from .plan import AveragePlan, Plan, codes_of, plan_of
 
 Ints = NDArray[np.int64]
 
@@ -171,12 +171,12 @@ class WholeFile(BaseEngine):
             value[rest], error[rest] = part.uncertainty, part.error
             for i, name in zip(rest, part.engine, strict=True):
                 names[i] = name
-        codes = None if data is None else _codes(user.belief, data)
+        codes = None if data is None else codes_of(user.belief, data)
         before = np.nan
         for i, candidate in enumerate(masks):
             if id(candidate) in built.joints:
                 mask, joint, values = built.joints[id(candidate)]
-                before = float(_uncertainty(user, values, joint.sum(axis=0, keepdims=True)).value[0])
+                before = float(uncertainty_of(user, values, joint.sum(axis=0, keepdims=True)).value[0])
                 chance = joint.sum(axis=1)
                 weights = chance if codes is None else mask.matrix[mask.index_of(codes)]
                 live = weights > 0
@@ -184,7 +184,7 @@ class WholeFile(BaseEngine):
                     raise InputError(
                         "The records cannot come from this belief", "probability zero", "Check the data, or the prior"
                     )
-                each = _uncertainty(user, values, joint[live] / chance[live, None])
+                each = uncertainty_of(user, values, joint[live] / chance[live, None])
                 value[i], error[i] = weights[live] @ each.value, weights[live] @ each.error
         if np.isnan(before):
             before = part.before

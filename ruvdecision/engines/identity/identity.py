@@ -28,7 +28,7 @@ from ...running.replication import REPLICATES, over_replicates, replicate_error,
 from ...targets import Identity
 from ...users.user import User
 from ..base import BaseEngine, Problem, Question, Tell
-from ..normal.exact import as_records
+from ..normal.releases import as_records
 from .coarse_rows import CoarseRows, about_belief, deterministic
 from .finite_rows import FiniteRows
 from .row_laws import LinearRows

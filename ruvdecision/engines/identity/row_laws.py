@@ -24,7 +24,7 @@ from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...protocols import Array
 from ..normal.conditioning import Conditioned
-from ..normal.exact import Exact
+from ..normal.releases import channel_of
 
 Ints = NDArray[np.int64]
 
@@ -96,7 +96,7 @@ class LinearRows:
         self, belief: NormalBelief, mask: Mask, known: Sequence[int], errors: Array, data: Array | None = None
     ) -> None:
         self.belief, self.mask, self.known, self.errors = belief, mask, list(known), errors
-        channel = Exact()._single(belief, mask, data)
+        channel = channel_of(belief, mask, data=data)
         if channel.scrambled:
             raise UnsupportedError(
                 "Shuffling groups hides which rows were averaged together",

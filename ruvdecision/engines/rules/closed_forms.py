@@ -18,7 +18,7 @@ from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
 from ...losses import Quadratic
 from ...masks.base import Mask
-from ...posteriors.shapes import as_weight_matrix
+from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...targets import Kind, LinearForm
 from ...users.rules import Rule

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
@@ -23,16 +22,16 @@ from ...running.replication import replicate_seeds
 from ...targets import Kind, LinearForm
 from ...users.rules import Released, Row, Rule, order_rows
 from ...users.user import Snooper
-from ..base import BaseEngine, Problem, Question, Refusal, Tell
+from ..base import BaseEngine, Ints, Problem, Question, Refusal, Tell
 from ..normal.conditioning import present
 from ..normal.exact import Exact
 from ..normal.forms import form_of
+from ..normal.releases import linear_channel
 from .closed_forms import Wanted, clipped_error, error_law, has_clipped_error, pull
+from .every_row import REPLICATES, every_row, row_kinds
 from .simulated import EntryNoise, NoisyValues, check_sizes, costs, mean_moments, sampling_shares
 from .source import DrawnRecords, Seeds, Source, released_rows, truth_of
 
-REPLICATES = 200
-"""Releases that are drawn for a snooper when nothing else was asked for, as in Duncan et al., section V."""
 CHUNK = 200_000
 """Entries of a block of replicates: what is held at any time does not grow with replicates or masks."""
 BLOCK = 500
@@ -123,6 +122,12 @@ class FixedRule(BaseEngine):
         words = names[0] if len(set(names)) == 1 else names
         return [Solution(value, error, float("nan"), words, averaged=averaged)]
 
+    def every_row(self, problem: Problem, built: None, rows: Ints, tell: Tell | None = None) -> Solution | None:
+        return None if self.method == "exact" else every_row(problem, rows, tell)
+
+    def row_kinds(self, problem: Problem, built: None, rows: Ints, located: bool = False) -> Ints:
+        return row_kinds(problem, rows)
+
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
         """A snooper has none."""
         raise UnsupportedError(
@@ -171,11 +176,8 @@ class SnooperWork:
         known = source.n >= 2 if source.table is not None else source.normal is not None and self._form() is not None
         if rule is None or not known:
             return None
-        try:
-            channel = Exact()._channel(self._stand_in(), mask, numbers, source.table)
-        except UnsupportedError:
-            return None
-        if channel.location == "known":
+        channel = linear_channel(self._stand_in(), mask, numbers, source.table)
+        if channel is None or channel.location == "known":
             return channel
         # Rows that moved or were drawn: only a rule that treats them alike, and one record at most in the target.
         plain = rule.averages and sum(t.kind is Kind.RECORD for t in target.terms) <= 1
@@ -313,7 +315,7 @@ class SnooperWork:
 
         return losses_of([self], masks, blocks())[0]
 
-    def look(self, released: Released, index: NDArray[np.int64] | None) -> Array:
+    def look(self, released: Released, index: Ints | None) -> Array:
         """Estimates from complete releases; ``index`` is where the target's record stands, for a rule that needs it."""
         if self.sampling_variance:
             return mean_moments(released.values)
@@ -321,7 +323,7 @@ class SnooperWork:
             return np.asarray(np.take_along_axis(released.values, index[:, None, :], axis=1)[:, 0])
         return self.rule.look(released, self.source.vector)
 
-    def look_once(self, mask: Mask, x: Array, index: NDArray[np.int64] | None, seeds: Seeds) -> Array:
+    def look_once(self, mask: Mask, x: Array, index: Ints | None, seeds: Seeds) -> Array:
         """The estimate from one release of any mask."""
         rng = as_generator(seeds[1])
         if self.rule.as_released:
@@ -335,11 +337,11 @@ class SnooperWork:
             return self.look(Released(values), index)[0]
         return self.rule.of(values)[0]
 
-    def index(self, records: Array) -> NDArray[np.int64] | None:
+    def index(self, records: Array) -> Ints | None:
         """Where the target's record stands in each replicate, (replicates, k), if the rule needs to know."""
         return self._rows_of_rank(records) if self.rule.by_index else None
 
-    def _rows_of_rank(self, records: Array) -> NDArray[np.int64]:
+    def _rows_of_rank(self, records: Array) -> Ints:
         assert self.rank is not None  # a snooper by index is after one record, as checked
         return order_rows(records, self.rank)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...channels.steps import About, AddNoise, ClipTo, NoiseKind, resolve
 from ...errors import InputError
 from ...masks.base import Mask
-from ...posteriors.shapes import as_weight_matrix
+from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...users.rules import Released, Rule
 from .source import Seeds, Source
