@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -135,14 +135,6 @@ class FixedRule(BaseEngine):
         )
 
 
-class Replicates(NamedTuple):
-    """A block of replicates: their records, the standard draws of a noise, and their seeds where masks are applied."""
-
-    records: DrawnRecords
-    draws: Callable[[EntryNoise], Array]
-    seeds: Sequence[Seeds] = ()
-
-
 class SnooperWork:
     """One snooper and the records that the rule is judged on."""
 
@@ -199,7 +191,7 @@ class SnooperWork:
             return Value.exact(np.inf)
         pulled = pull(channel, weights)
         if source.table is not None:
-            truth = truth_of(self.user.target, DrawnRecords(source.table[None]))[0]
+            truth = self.truth_at_hand
             centre = np.einsum("nij,nj->i", pulled.records, source.table) + rule.constant()
             check_sizes(len(centre), len(truth), rule)
             return self._expected(centre - truth, pulled.noise)
@@ -257,28 +249,28 @@ class SnooperWork:
         """Expected loss by releases that are drawn, and its standard error."""
         self._check_flat(masks, seed)
         losses, correction = self._losses(masks, count, seed, tell)
-        return self.average(masks, losses, correction)
+        lost = np.isnan(losses)
+        for mask, without in zip(masks, lost.sum(axis=1).tolist(), strict=True):
+            if 0 < without < count:
+                raise UnsupportedError(
+                    f"After {mask} some releases hold no value for the rule {self.rule!r}, others do",
+                    f"{without} of {count} without",
+                    "Give a callable that says what the snooper does then, such as taking the mean",
+                )
+        return self.average(losses, correction)
 
-    def average(self, masks: Sequence[Mask], losses: Array, correction: Array) -> Value:
+    def average(self, losses: Array, correction: Array) -> Value:
         """Mean over the replicates, the last axis, with its standard error; infinite where no release has a value."""
         count = losses.shape[1]
         value = losses.mean(axis=1) - correction
-        error = np.full(len(masks), np.nan)
+        error = np.full(len(losses), np.nan)
         if count > 1:
             # Squares of very large losses are out of reach.
             unit = np.nanmax(np.abs(losses), axis=1, initial=0.0)
             unit = np.where(np.isfinite(unit) & (unit > 0), unit, 1.0)
             error = unit * (losses / unit[:, None]).std(axis=1, ddof=1) / np.sqrt(count)
-        lost = np.isnan(losses)
-        for i in np.flatnonzero(lost.any(axis=1)).tolist():
-            if not lost[i].all():
-                raise UnsupportedError(
-                    f"After {masks[i]} some releases hold no value for the rule {self.rule!r}, others do",
-                    f"{int(lost[i].sum())} of {count} without",
-                    "Give a callable that says what the snooper does then, such as taking the mean",
-                )
-            value[i], error[i] = np.inf, 0.0
-        return Value(value, error)
+        lost = np.isnan(losses).any(axis=1)
+        return Value(np.where(lost, np.inf, value), np.where(lost, 0.0, error))
 
     def _check_flat(self, masks: Sequence[Mask], seed: Any) -> None:
         """Refuse a flat prior unless the loss is the same wherever the population mean is."""
@@ -305,17 +297,35 @@ class SnooperWork:
         seeds = list(replicate_seeds(seed, count))
         step = max(1, CHUNK // (source.n * source.k))
 
-        def blocks() -> Iterator[Replicates]:
-            for start in range(0, count, step):
-                block = seeds[start : start + step]
-                drawn = source.draw(block).moved(shift) if shift else source.draw(block)
-                yield Replicates(drawn, lambda noise, block=block: noise.draw(source.n, source.k, block), block)  # type: ignore[misc]
-                if tell is not None:
-                    tell(min(start + step, count) / count)
+        # A function of one's own gets the kind of data that was given.
+        framed = self.rule.as_released and source.kind not in ("vector", "matrix")
+        noises: dict[Any, list[tuple[int, EntryNoise]]] = {}
+        others = []
+        for i, mask in enumerate(masks):
+            noise = None if framed else EntryNoise.of(mask, source)
+            if noise is None:
+                others.append(i)
+            else:
+                noises.setdefault(noise.draws, []).append((i, noise))
+        found: list[list[Array]] = [[] for _ in masks]
+        truths = []
+        for start in range(0, count, step):
+            block = seeds[start : start + step]
+            drawn = source.draw(block).moved(shift) if shift else source.draw(block)
+            truths.append(self._truth(drawn))
+            index = self._rows_of_rank(drawn.records) if self.rule.by_index else None
+            for members in noises.values():
+                draws = members[0][1].draw(source.n, source.k, block)
+                for i, noise in members:
+                    found[i].append(self._look(NoisyValues(noise, drawn.records, draws), index))
+            for i in others:
+                each = zip(drawn.records, drawn.records[:, 0] if index is None else index, block, strict=True)
+                found[i].append(np.stack([self._look_once(masks[i], x, at[None], s) for x, at, s in each]))
+            if tell is not None:
+                tell(min(start + step, count) / count)
+        return self.costs(np.stack([np.concatenate(part) for part in found]), np.concatenate(truths))
 
-        return losses_of([self], masks, blocks())[0]
-
-    def look(self, released: Released, index: Ints | None) -> Array:
+    def _look(self, released: Released, index: Ints | None) -> Array:
         """Estimates from complete releases; ``index`` is where the target's record stands, for a rule that needs it."""
         if self.sampling_variance:
             return mean_moments(released.values)
@@ -323,7 +333,7 @@ class SnooperWork:
             return np.asarray(np.take_along_axis(released.values, index[:, None, :], axis=1)[:, 0])
         return self.rule.look(released, self.source.vector)
 
-    def look_once(self, mask: Mask, x: Array, index: Ints | None, seeds: Seeds) -> Array:
+    def _look_once(self, mask: Mask, x: Array, index: Ints, seeds: Seeds) -> Array:
         """The estimate from one release of any mask."""
         rng = as_generator(seeds[1])
         if self.rule.as_released:
@@ -333,13 +343,9 @@ class SnooperWork:
             return np.asarray(np.atleast_1d(self.rule(mask.release(given, rng)))).ravel()
         release = mask.release(self.source.frame(x), rng)
         values = released_rows(release, len(x), f"The rule {self.rule!r}")[None]
-        if self.sampling_variance or index is not None:
-            return self.look(Released(values), index)[0]
+        if self.sampling_variance or self.rule.by_index:
+            return self._look(Released(values), index)[0]
         return self.rule.of(values)[0]
-
-    def index(self, records: Array) -> Ints | None:
-        """Where the target's record stands in each replicate, (replicates, k), if the rule needs to know."""
-        return self._rows_of_rank(records) if self.rule.by_index else None
 
     def _rows_of_rank(self, records: Array) -> Ints:
         assert self.rank is not None  # a snooper by index is after one record, as checked
@@ -350,48 +356,34 @@ class SnooperWork:
         if self.sampling_variance:
             assert self.source.table is not None
             return sampling_shares(estimates, self.source.table.mean(axis=0), self.user.loss)
-        found = [costs(self.user.loss, e, truth, self.rule) for e in estimates]
-        return np.stack(found), np.zeros(len(found))
+        masks, count, _ = estimates.shape
+        every = costs(
+            self.user.loss,
+            estimates.reshape(masks * count, -1),
+            np.broadcast_to(truth, (masks, count, truth.shape[-1])).reshape(masks * count, -1),
+            self.rule,
+        )
+        return every.reshape(masks, count), np.zeros(masks)
 
+    @property
+    def place(self) -> int:
+        """Which of the released values is taken, in order if the rule is a rank, by a rule that takes one of them."""
+        rank = self.rule.rank(self.source.n)
+        return rank - 1 if rank is not None else self.rule.place(self.source.n)  # type: ignore[attr-defined, no-any-return]
 
-def losses_of(
-    works: Sequence[SnooperWork], masks: Sequence[Mask], blocks: Iterable[Replicates]
-) -> list[tuple[Array, Array]]:
-    """Losses of snoopers who wait for the same releases, (masks, replicates) each, and what is taken off their means.
+    def _truth(self, drawn: DrawnRecords) -> Array:
+        """The target in every replicate, (replicates, m); the population mean of data is not known, and not needed."""
+        if self.sampling_variance:
+            return np.empty((len(drawn.records), 0))
+        if self.source.table is None:
+            return truth_of(self.user.target, drawn)
+        return np.broadcast_to(self.truth_at_hand, (len(drawn.records), len(self.truth_at_hand)))
 
-    Every release is made once and looked at by all of them, block by block.
-    """
-    source = works[0].source
-    # A function of one's own gets the kind of data that was given.
-    framed = any(w.rule.as_released for w in works) and source.kind not in ("vector", "matrix")
-    noises: dict[Any, list[tuple[int, EntryNoise]]] = {}
-    others = []
-    for i, mask in enumerate(masks):
-        noise = None if framed else EntryNoise.of(mask, source)
-        if noise is None:
-            others.append(i)
-        else:
-            noises.setdefault(noise.draws, []).append((i, noise))
-    found: list[list[list[Array]]] = [[[] for _ in masks] for _ in works]
-    truths: list[list[Array]] = [[] for _ in works]
-    for block in blocks:
-        records = block.records.records
-        lookers = [(work, work.index(records), mine) for work, mine in zip(works, found, strict=True)]
-        for members in noises.values():
-            draws = block.draws(members[0][1])
-            for i, noise in members:
-                released = NoisyValues(noise, records, draws)
-                for work, index, mine in lookers:
-                    mine[i].append(work.look(released, index))
-        for work, index, mine in lookers:
-            at = [None if index is None else index[[r]] for r in range(len(records))]
-            for i in others:
-                each = zip(records, at, block.seeds, strict=True)
-                mine[i].append(np.stack([work.look_once(masks[i], x, here, s) for x, here, s in each]))
-        for work, truth in zip(works, truths, strict=True):
-            truth.append(np.empty(0) if work.sampling_variance else truth_of(work.user.target, block.records))
-    joined = [np.stack([np.concatenate(part) for part in mine]) for mine in found]
-    return [w.costs(e, np.concatenate(t)) for w, e, t in zip(works, joined, truths, strict=True)]
+    @cached_property
+    def truth_at_hand(self) -> Array:
+        """The target in the records at hand, (m,)."""
+        assert self.source.table is not None
+        return truth_of(self.user.target, DrawnRecords(self.source.table[None]))[0]
 
 
 # -- helpers -------------------------------------------------------------------------------------------------
