@@ -419,7 +419,7 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import ruvdecision as ruv
 from ruvdecision.measure import measure
-from ruvdecision.report.fingerprint import fingerprint
+from ruvdecision.report import fingerprint
 
 folder, rng = sys.argv[1], random.Random(7)
 data = np.random.default_rng(1).normal(size=(250, 3))
