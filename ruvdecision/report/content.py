@@ -19,7 +19,7 @@ from ..maps.show import HEADS, better, counted, cut, entry, evenly, number, user
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
 from .diagnostics import Flags, diagnostics, doubtful, is_diagnostic
-from .document import Block, Document, Fold, Heading, Items, Paragraph, Picture, Table, TableRow, Terms
+from .document import Document, Fold, Heading, Items, Paragraph, Picture, ReportBlock, Table, TableRow, Terms
 from .extras import Extras, reasons, sections, sureness
 from .methods import method_notes, references
 from .picture import map_drawing
@@ -45,7 +45,7 @@ def compose(
     panel = len(maps) > 1
     beside = {name: (extras or {}).get(name, Extras()) for name in maps}
     decisions = {name: _decide(rumap, max_risk, beside[name].rule) for name, rumap in maps.items()}
-    blocks: list[Block] = [Heading(2, "Decision", "decision")]
+    blocks: list[ReportBlock] = [Heading(2, "Decision", "decision")]
     blocks += [_decisions(decisions, max_risk)] if panel else []
     for k, (name, rumap) in enumerate(maps.items(), start=1):
         anchor, level = f"map{k}", 3 if panel else 2
@@ -141,16 +141,16 @@ def _circumstances(rumap: RUMap, choice: Choice | None, front: Flags) -> list[st
 
 def _chapter(
     rumap: RUMap, decision: _Decision, max_risk: float | None, anchor: str, level: int, extras: Extras
-) -> list[Block]:
+) -> list[ReportBlock]:
     front = not_dominated(rumap.risk, rumap.utility)
     order = np.flatnonzero(front)
     order = order[np.lexsort((rumap.utility[order], rumap.risk[order]))]
-    blocks: list[Block] = [
+    blocks: list[ReportBlock] = [
         Paragraph(decision.sentence, decision.kind),
         Items(_circumstances(rumap, decision.choice, front)),
     ]
 
-    def section(title: str, name: str, parts: Sequence[Block]) -> None:
+    def section(title: str, name: str, parts: Sequence[ReportBlock]) -> None:
         if parts:
             blocks.extend([Heading(level, title, f"{anchor}-{name}"), *parts])
 
@@ -169,7 +169,7 @@ def _chapter(
 
 def _picture(
     rumap: RUMap, decision: _Decision, max_risk: float | None, anchor: str, order: Positions, extras: Extras
-) -> Block:
+) -> ReportBlock:
     if np.all(np.isnan(rumap.risk) | np.isnan(rumap.utility)):
         return Paragraph("There is nothing to draw: no release has both a risk and a utility.", "warning")
     words = _in_words(rumap, decision, max_risk, order)
@@ -205,7 +205,7 @@ def _in_words(rumap: RUMap, decision: _Decision, max_risk: float | None, order: 
 # -- tables --------------------------------------------------------------------------------------------
 
 
-def _releases(rumap: RUMap, order: Positions, front: Flags, choice: Choice | None) -> list[Block]:
+def _releases(rumap: RUMap, order: Positions, front: Flags, choice: Choice | None) -> list[ReportBlock]:
     columns = user_columns(rumap) + (["engine"] if len(set(rumap.engine)) > 1 else [])
     blocks = _tables(rumap, order, choice, "Releases on the frontier, in order of risk", columns)
     rest = np.flatnonzero(~front)
@@ -223,12 +223,12 @@ def _releases(rumap: RUMap, order: Positions, front: Flags, choice: Choice | Non
     return blocks
 
 
-def _measures(rumap: RUMap, order: Positions, choice: Choice | None) -> list[Block]:
+def _measures(rumap: RUMap, order: Positions, choice: Choice | None) -> list[ReportBlock]:
     """Columns that are the same everywhere are said once; the others are tables."""
     errors = {f"{k}_error" for k in rumap.columns}
     names = [k for k in rumap.columns if not is_diagnostic(rumap, k) and k not in errors]
     same = [k for k in names if len(rumap) > 1 and len({str(x) for x in rumap.columns[k].tolist()}) == 1]
-    blocks: list[Block] = [Terms([(k, entry(rumap, k, 0)) for k in same])] if same else []
+    blocks: list[ReportBlock] = [Terms([(k, entry(rumap, k, 0)) for k in same])] if same else []
     varying = [k for k in names if k not in same]
     if varying:
         blocks += _tables(rumap, order, choice, "Measures of the releases on the frontier", varying)
@@ -241,7 +241,9 @@ def _measures(rumap: RUMap, order: Positions, choice: Choice | None) -> list[Blo
     return blocks
 
 
-def _tables(rumap: RUMap, rows: Positions, choice: Choice | None, caption: str, columns: Sequence[str]) -> list[Block]:
+def _tables(
+    rumap: RUMap, rows: Positions, choice: Choice | None, caption: str, columns: Sequence[str]
+) -> list[ReportBlock]:
     """All rows; if they are many, an excerpt that is always seen and the whole in a fold."""
     if not rows.size:
         return []

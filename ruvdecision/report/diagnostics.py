@@ -12,7 +12,7 @@ from ..decide import Choice
 from ..maps.rumap import RUMap
 from ..maps.show import counted, cut, number
 from ..protocols import Array
-from .document import Block, Items, Paragraph, Table, TableRow
+from .document import Items, Paragraph, ReportBlock, Table, TableRow
 
 Flags = NDArray[np.bool_]
 
@@ -99,7 +99,7 @@ def beyond(rumap: RUMap, name: str) -> Flags:
     return np.asarray(found)
 
 
-def diagnostics(rumap: RUMap, choice: Choice | None) -> list[Block]:
+def diagnostics(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
     """Engines, errors, the releases to look at twice, and the samplers' diagnostics."""
     engines = Counter(name or "not said" for name in rumap.engine)
     facts = ["Computed by: " + ", ".join(f"{name} ({counted(k, 'release')})" for name, k in engines.items()) + "."]
@@ -109,7 +109,7 @@ def diagnostics(rumap: RUMap, choice: Choice | None) -> list[Block]:
         facts.append(f"{some}; the frontier does not allow for it.")
     else:
         facts.append("No number carries a standard error.")
-    blocks: list[Block] = [Items(facts)]
+    blocks: list[ReportBlock] = [Items(facts)]
     if choice is not None and choice.remarks:
         blocks.append(Paragraph(f"About the chosen release: {'; '.join(choice.remarks)}.", "warning"))
     found = doubts(rumap)

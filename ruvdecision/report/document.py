@@ -26,7 +26,7 @@ FORMATS = ("html", "md")
 _MARKS = re.compile(r"([\\`*_\[\]#|~$])")
 
 
-class Block:
+class ReportBlock:
     """A part of a report."""
 
     @property
@@ -36,7 +36,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Heading(Block):
+class Heading(ReportBlock):
     """A heading of level 2 to 4; the document's title is the only one of level 1."""
 
     level: int
@@ -45,7 +45,7 @@ class Heading(Block):
 
 
 @dataclass(frozen=True)
-class Paragraph(Block):
+class Paragraph(ReportBlock):
     """A paragraph; ``kind`` is empty, "decision", "warning" or "quiet"."""
 
     text: str
@@ -53,14 +53,14 @@ class Paragraph(Block):
 
 
 @dataclass(frozen=True)
-class Items(Block):
+class Items(ReportBlock):
     """A list of sentences."""
 
     items: Sequence[str]
 
 
 @dataclass(frozen=True)
-class Terms(Block):
+class Terms(ReportBlock):
     """Names with their values."""
 
     pairs: Sequence[tuple[str, str]]
@@ -75,7 +75,7 @@ class TableRow:
 
 
 @dataclass(frozen=True)
-class Table(Block):
+class Table(ReportBlock):
     """A table with a caption; ``numbers`` says which columns hold numbers, all but the first if not given."""
 
     caption: str
@@ -94,20 +94,20 @@ class Table(Block):
         rows = [TableRow(row.cells[:-1], row.kind) for row in self.rows]
         return Table(self.caption, self.head[:-1], rows, self.numbers[:-1])
 
-    def folded(self, most: int, summary: str) -> Block:
+    def folded(self, most: int, summary: str) -> ReportBlock:
         """The table, behind a summary if it has more rows than ``most``."""
         return self if len(self.rows) <= most else Fold(summary, [self])
 
 
 @dataclass(frozen=True)
-class Formula(Block):
+class Formula(ReportBlock):
     """Lines of mathematics in plain letters."""
 
     lines: Sequence[str]
 
 
 @dataclass(frozen=True)
-class Picture(Block):
+class Picture(ReportBlock):
     """A picture, drawn when a format asks for it: ``draw(axes)`` draws, ``size`` is in inches.
 
     ``words`` say what it shows to somebody who cannot see it, ``anchor`` is its name among the figures.
@@ -121,11 +121,11 @@ class Picture(Block):
 
 
 @dataclass(frozen=True)
-class Fold(Block):
+class Fold(ReportBlock):
     """Parts that are shown when a reader asks for them."""
 
     summary: str
-    blocks: Sequence[Block]
+    blocks: Sequence[ReportBlock]
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Document:
 
     title: str
     subtitle: str
-    blocks: Sequence[Block]
+    blocks: Sequence[ReportBlock]
 
     @property
     def chapters(self) -> list[Heading]:

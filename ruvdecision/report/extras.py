@@ -22,7 +22,7 @@ from ..maps.show import counted, cut, number
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
 from .diagnostics import has_errors
-from .document import Block, Fold, Items, Paragraph, Picture, Table, TableRow
+from .document import Fold, Items, Paragraph, Picture, ReportBlock, Table, TableRow
 
 #: Probabilities about a map with more releases than this are given for the chosen one alone.
 MOST = 500
@@ -58,7 +58,7 @@ class Extras:
 
 def sections(
     rumap: RUMap, choice: Choice | None, max_risk: float | None, extras: Extras, anchor: str
-) -> Iterator[tuple[str, str, list[Block]]]:
+) -> Iterator[tuple[str, str, list[ReportBlock]]]:
     """The chapters about what was done beside the map: title, name and content."""
     if extras.limit is not None:
         yield "What no mechanism can pass", "limit", _limit(rumap, choice, extras.limit)
@@ -75,11 +75,11 @@ def reasons(rumap: RUMap, rows: Positions) -> list[str]:
     return [str(one).removeprefix(f"{one.release} is ").removesuffix(".") for one in found]
 
 
-def sureness(rumap: RUMap, choice: Choice | None, order: Positions, max_risk: float | None) -> list[Block]:
+def sureness(rumap: RUMap, choice: Choice | None, order: Positions, max_risk: float | None) -> list[ReportBlock]:
     """Probabilities that the errors leave in doubt; nothing where all is exact."""
     if not has_errors(rumap).any():
         return []
-    blocks: list[Block] = []
+    blocks: list[ReportBlock] = []
     if choice is not None:
         said = [
             ("meets the threshold", choice.meets),
@@ -107,9 +107,9 @@ def sureness(rumap: RUMap, choice: Choice | None, order: Positions, max_risk: fl
 # -- the limit -----------------------------------------------------------------------------------------
 
 
-def _limit(rumap: RUMap, choice: Choice | None, limit: Limit) -> list[Block]:
+def _limit(rumap: RUMap, choice: Choice | None, limit: Limit) -> list[ReportBlock]:
     known = {"records": "all records", "average": "the average of the records"}
-    blocks: list[Block] = [
+    blocks: list[ReportBlock] = [
         Paragraph(
             "The dotted line on the map is the limit: no way of releasing anything, however made, has more utility at "
             f"its risk. It was computed by {limit.method}, over mechanisms that see "
@@ -139,9 +139,9 @@ def _limit(rumap: RUMap, choice: Choice | None, limit: Limit) -> list[Block]:
 # -- sensitivity ---------------------------------------------------------------------------------------
 
 
-def _sensitivity(rumap: RUMap, result: Sensitivity, anchor: str) -> list[Block]:
+def _sensitivity(rumap: RUMap, result: Sensitivity, anchor: str) -> list[ReportBlock]:
     first, *others = result.describe()
-    blocks: list[Block] = [
+    blocks: list[ReportBlock] = [
         Paragraph(first, "" if result.base.choice is None or result.stable else "warning"),
         *map(Paragraph, others),
     ]
@@ -192,10 +192,10 @@ def _sensitivity(rumap: RUMap, result: Sensitivity, anchor: str) -> list[Block]:
 # -- records -------------------------------------------------------------------------------------------
 
 
-def _records(choice: Choice | None, max_risk: float | None, found: RecordRisk, anchor: str) -> list[Block]:
+def _records(choice: Choice | None, max_risk: float | None, found: RecordRisk, anchor: str) -> list[ReportBlock]:
     """Records are named by their position in the file and never by a value; groups, whose labels are data, stay out."""
     who = re.sub(r"^The (user|snooper) ", "The intruder ", found.intruder)
-    blocks: list[Block] = [
+    blocks: list[ReportBlock] = [
         Paragraph(f"{counted(len(found.rows), 'record')}, each as if it were the intruder's target. {who}")
     ]
     summary = found.summary()

@@ -12,7 +12,7 @@ from ..maps.scores import Column
 from ..maps.show import number, value
 from ..users.panel import Panel
 from ..users.user import Snooper, User
-from .document import Block, Fold, Formula, Items, Paragraph, Table, TableRow
+from .document import Fold, Formula, Items, Paragraph, ReportBlock, Table, TableRow
 from .formulas import formulas
 
 ROLES = ("intruder", "scientist")
@@ -21,9 +21,9 @@ OPEN = 12
 _MEMBER = re.compile(r"^(intruder|scientist)(\[.*\])_uncertainty$", re.DOTALL)
 
 
-def users(rumap: RUMap, choice: Choice | None) -> list[Block]:
+def users(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
     """Who the users are, what U they have before any release, and how risk and utility follow from U."""
-    blocks: list[Block] = []
+    blocks: list[ReportBlock] = []
     for place, who in enumerate(ROLES):
         user = None if rumap.users is None else rumap.users[place]
         said = str(rumap.attrs.get(who, ""))
@@ -52,7 +52,7 @@ def _in_role(user: User | Snooper | Panel, who: str) -> list[str]:
     return [user.describe(who)] if isinstance(user, Panel) else []
 
 
-def _words(said: str, who: str) -> list[Block]:
+def _words(said: str, who: str) -> list[ReportBlock]:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     # A user without a name of his own is called by his role.
     lines = [re.sub(r"^The (user|snooper) (?=believes |takes )", f"The {who} ", line) for line in lines]
@@ -61,15 +61,15 @@ def _words(said: str, who: str) -> list[Block]:
     return [*map(Paragraph, lines)]
 
 
-def _formula(user: User | Snooper | Panel, who: str) -> list[Block]:
+def _formula(user: User | Snooper | Panel, who: str) -> list[ReportBlock]:
     lines = formulas(user, who)
     return [Formula(lines)] if lines else []
 
 
-def _panel(panel: Panel, who: str) -> list[Block]:
+def _panel(panel: Panel, who: str) -> list[ReportBlock]:
     head = panel.describe(who).partition(f" {panel.names[0]}: ")[0]
-    blocks: list[Block] = [Paragraph(f"The {who} is a panel. {head}"), *_formula(panel, who)]
-    inside: list[Block] = []
+    blocks: list[ReportBlock] = [Paragraph(f"The {who} is a panel. {head}"), *_formula(panel, who)]
+    inside: list[ReportBlock] = []
     for name, member in zip(panel.names, panel.members, strict=True):
         if isinstance(member, Panel):
             inside += [Paragraph(f"{name} is a panel itself."), *_panel(member, who)[1:]]
@@ -79,7 +79,7 @@ def _panel(panel: Panel, who: str) -> list[Block]:
     return [*blocks, *(inside if len(panel.members) <= OPEN else [Fold(f"The {len(panel.members)} members", inside)])]
 
 
-def _members(rumap: RUMap, who: str, choice: Choice | None) -> list[Block]:
+def _members(rumap: RUMap, who: str, choice: Choice | None) -> list[ReportBlock]:
     """How much each member of a panel still does not know."""
     columns = member_columns(rumap, who)
     if not columns:
