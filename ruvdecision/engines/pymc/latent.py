@@ -22,7 +22,7 @@ from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files, Kind
 from .model import CompiledModel
 from .nuts import Chains, Sampler
-from .support import Line, find_line
+from .support import SupportMap, find_lines
 
 ALL = "records::all"
 FORWARD = 1000
@@ -194,12 +194,16 @@ class Latent:
             return found
 
     @cached_property
-    def _line(self) -> Line:
+    def _line(self) -> SupportMap:
         x = self.compiled.x
         # The support of entries that have a law each is found by looking; a vector's law is taken to be on the whole
         # line.
         each = x in self.compiled.model.free_RVs and getattr(x.owner.op, "ndim_supp", 1) == 0
-        return find_line(self.compiled, self.observed) if each else Line()
+        if not each:
+            return SupportMap()
+        start = self.compiled.natural(self.compiled.initial[None])
+        lines = find_lines(self.compiled, start, self.observed.columns)
+        return SupportMap(min(line.low for line in lines), max(line.high for line in lines))
 
     @cached_property
     def _ends(self) -> tuple[Array, Array]:

@@ -38,6 +38,11 @@ class Chains:
         """The draws laid chain after chain, ``(chains * draws,) + shape``."""
         return {k: v.reshape((-1, *v.shape[2:])) for k, v in self.values.items()}
 
+    def some(self, count: int) -> dict[str, Array]:
+        """So many of the draws, evenly from all chains."""
+        places = np.linspace(0, self.count - 1, count).astype(int)
+        return {k: v[places] for k, v in self.theta.items()}
+
     def joined(self, other: Chains) -> Chains:
         """More draws of the same chains."""
         values = {k: np.concatenate([v, other.values[k]], axis=1) for k, v in self.values.items()}

@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from ...channels.likelihood import Observation
-from ...errors import InputError
 from ...posteriors import Curve, Finite
 from ...protocols import Array
-from .support import Line
+from .support import SupportMap, no_density
 
 Density = Callable[[Array], Array]
 """Log density of a record at points ``(P,)`` given each of S parameter points, ``(S, P)``."""
@@ -52,7 +51,7 @@ MOST_COUNTS = 200_000
 class _Axis:
     """A scale that suits a density: the model's mapped line, fine around a centre and wider and wider away from it."""
 
-    line: Line
+    line: SupportMap
     centre: float
     scale: float
     """Both on the mapped line."""
@@ -61,24 +60,11 @@ class _Axis:
         return self.line.x(self.centre + self.scale * np.sinh(v))
 
     def v(self, x: float | Array) -> Array:
-        return np.arcsinh((np.clip(self.line.t(x), *_far(self.line)) - self.centre) / self.scale)
+        return np.arcsinh((np.clip(self.line.t(x), *self.line.far) - self.centre) / self.scale)
 
     def log_slope(self, v: Array) -> Array:
         widening = np.log(self.scale / 2) + np.logaddexp(v, -v)
         return self.line.log_slope(self.centre + self.scale * np.sinh(v)) + widening
-
-
-def _far(line: Line) -> tuple[float, float]:
-    """Ends on the mapped line beyond which no number is worth a look, or none can be told from the end."""
-    low, high = line.low, line.high
-    if np.isinf(low) and np.isinf(high):
-        return -1e40, 1e40
-    if np.isinf(high):
-        return (np.log(1e-14 * abs(low)) if low else -120.0), 120.0
-    if np.isinf(low):
-        return -120.0, (-np.log(1e-14 * abs(high)) if high else 120.0)
-    near = np.log(1e-14 * max(abs(low), abs(high)) / (high - low))
-    return (max(-60.0, near) if low else -60.0), (min(60.0, -near) if high else 60.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +75,7 @@ class OneRecord:
     """The model's density at points ``(P,)``, for some of the parameter points or all of them: ``(S, P)``."""
     likelihood: Observation
     """Of the one entry."""
-    line: Line
+    line: SupportMap
     """The ends between which the model's records lie."""
     near: tuple[float, float]
     """A place and a length from which to look for the mass; neither needs to be near."""
@@ -97,17 +83,6 @@ class OneRecord:
     """Of the parameter points, ``(S,)``."""
 
     # -- what is asked for -----------------------------------------------------------------------------
-
-    def log_evidence(self) -> Array:
-        """Log of the integral of f l at every parameter point, ``(S,)``."""
-        fine = coarse = np.zeros(0)
-        for laid in self._layouts():
-            found = [laid.log_masses(logs) for _, logs in self._parts(laid)]
-            fine, coarse = (np.concatenate([part[i] for part in found]) for i in (0, 1))
-            with np.errstate(invalid="ignore"):
-                if not np.nanmax(np.abs(fine - coarse), initial=0.0) > SURE:
-                    break
-        return fine
 
     def averages(self, weightings: Sequence[Array]) -> list[Curve]:
         """The law averaged over the parameter points, for each of several weights of theirs."""
@@ -189,11 +164,7 @@ class OneRecord:
             found = self._look(drop)
             if found is not None:
                 return found
-        raise InputError(
-            "The model gives no density to any record near the release",
-            "zero everywhere",
-            "Check the prior and the records' law",
-        )
+        raise no_density()
 
     def _look(self, drop: float) -> tuple[_Axis, float, float] | None:
         """None if the mass reaches beyond the window in which the likelihood is within ``drop`` of its largest."""
@@ -226,7 +197,7 @@ class OneRecord:
             fine = len(core) >= 8 and 2 * (j - i) >= len(v) and turn > 0
             a, b = float(x[i]), float(x[j])
             ends = self.line.t(x[[max(core[0] - 1, 0), min(core[-1] + 1, len(x) - 1)]])
-            ends = np.clip(ends, *_far(self.line))
+            ends = np.clip(ends, *self.line.far)
             axis = _Axis(self.line, float(ends.mean()), float(ends[1] - ends[0]) / 2)
             if fine:
                 break
@@ -235,7 +206,7 @@ class OneRecord:
     def _first_axis(self, a: float, b: float) -> _Axis:
         """A scale over the whole of what can be."""
         if np.isfinite(a) and np.isfinite(b):
-            ends = np.clip(self.line.t(np.array([a, b])), *_far(self.line))
+            ends = np.clip(self.line.t(np.array([a, b])), *self.line.far)
             return _Axis(self.line, float(ends.mean()), float(ends[1] - ends[0]) / 4)
         place, length = self.near
         if np.isinf(self.line.low) and np.isinf(self.line.high):
@@ -401,14 +372,27 @@ def _rule(intervals: int) -> Array:
 
 
 def count_law(log_density: Density, likelihood: Observation, near: float, weights: Array) -> Finite:
-    """The law of a count at every parameter point: summed both ways until what is left is nothing."""
-    low, high = float(likelihood.low[0]), float(likelihood.high[0])
-    start, stop = (float(end[0]) for end in likelihood.window())
+    """The law of a category or a count at every parameter point.
+
+    Counts are summed both ways until what is left is nothing.
+    """
 
     def logs(values: Array) -> Array:
         found = log_density(values) + np.asarray(likelihood.log(values[:, None]))[:, 0]
         return np.where(np.isnan(found), -np.inf, found)
 
+    def shares(values: Array) -> Array:
+        heights = logs(values)
+        top = heights.max(axis=1, keepdims=True)
+        if not np.isfinite(top).any():
+            raise no_density()
+        share = np.exp(heights - np.where(np.isfinite(top), top, 0.0))
+        return share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
+
+    if likelihood.support is not None:
+        return Finite(likelihood.support, shares(likelihood.support))
+    low, high = float(likelihood.low[0]), float(likelihood.high[0])
+    start, stop = (float(end[0]) for end in likelihood.window())
     if np.isfinite(start) and np.isfinite(stop):
         first, last = np.floor(start), np.ceil(stop)
     else:
@@ -416,14 +400,7 @@ def count_law(log_density: Density, likelihood: Observation, near: float, weight
     size = max(16.0, last - first)
     while last - first < min(MOST_COUNTS, CELLS / len(weights)):
         values = np.arange(first, last + 1)
-        heights = logs(values)
-        top = heights.max(axis=1, keepdims=True)
-        if not np.isfinite(top).any():
-            raise InputError(
-                "The model gives no mass to any count near the release", "zero everywhere", "Check the prior"
-            )
-        share = np.exp(heights - np.where(np.isfinite(top), top, 0.0))
-        share /= np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
+        share = shares(values)
         middle = share @ values
         moment = weights @ (share * (1 + (values - middle[:, None]) ** 2)) / weights.sum()
         # A sixteenth of the range at either end tells whether anything is left beyond it.

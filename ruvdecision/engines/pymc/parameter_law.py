@@ -12,7 +12,7 @@ from scipy.interpolate import make_interp_spline
 from ...errors import InputError
 from ...posteriors import Curve
 from ...protocols import Array
-from .levels import Levels
+from .log_posterior import LogPosteriors
 from .nodes import Frames, Nodes, lay_nodes
 
 DROP = 36.0
@@ -20,8 +20,8 @@ FINE, ROWS = 0.125, 0.25
 POINTS = (401, 1601)
 
 
-def value_law(
-    levels: Levels, frames: Frames, values: Callable[[Array], Array], place: int | None
+def law_of_value(
+    posteriors: LogPosteriors, frames: Frames, values: Callable[[Array], Array], place: int | None
 ) -> tuple[Curve, float] | None:
     """The law of a number after one release and its relative error; None if it is not monotone in the parameters.
 
@@ -35,24 +35,24 @@ def value_law(
     if not size:
         return None
     if size == 1:
-        alone = _along(levels, frames, values)
+        alone = _along(posteriors, frames, values)
         return None if alone is None else (alone, 0.0)
     if place is not None:
         turned = frames.turned(place)
-        nodes = lay_nodes(levels, turned, (FINE, 0.5))
+        nodes = lay_nodes(posteriors, turned, (FINE, 0.5))
         found = _marginal(nodes, values)
         if found is not None:
             return found
-    for first in _order(levels, frames, values):
-        nodes = lay_nodes(levels, frames.turned(first), (ROWS, FINE))
+    for first in _order(posteriors, frames, values):
+        nodes = lay_nodes(posteriors, frames.turned(first), (ROWS, FINE))
         mixed = _rows(nodes, values)
         if mixed is not None:
             return mixed
     return None
 
 
-def _along(levels: Levels, frames: Frames, values: Callable[[Array], Array]) -> Curve | None:
-    nodes = lay_nodes(levels, frames, (FINE,))
+def _along(posteriors: LogPosteriors, frames: Frames, values: Callable[[Array], Array]) -> Curve | None:
+    nodes = lay_nodes(posteriors, frames, (FINE,))
     x = values(nodes.whole[0])
     return _curve(nodes.axes[0][0], x, nodes.logs[0]) if x.ndim == 1 else None
 
@@ -114,7 +114,7 @@ def _curve(s: Array, x: Array, logs: Array) -> Curve | None:
     return best
 
 
-def _order(levels: Levels, frames: Frames, values: Callable[[Array], Array]) -> list[int]:
+def _order(posteriors: LogPosteriors, frames: Frames, values: Callable[[Array], Array]) -> list[int]:
     """Which coordinate to sum out first: the one that moves the number less."""
     steps = np.stack([frames.modes[0], *(frames.modes[0] + frames.roots[0][:, i] for i in range(2))])
     x = values(steps)
