@@ -136,18 +136,19 @@ class CompiledModel(BuiltModel):
     def _read(self, function: vectorised, u: ArrayLike, normal: bool) -> At:
         u = np.atleast_2d(np.asarray(u, dtype=np.float64))
         count, own = len(u), len(self.free)
-        prior, *found = function(
-            [
-                u[:, a:b].reshape((count, *shape)).astype(v.dtype)
-                for (a, b, shape), v in zip(self.pieces, self._values, strict=True)
-            ]
-        )
+        prior, *found = function(self._split(u))
         theta = {
             v.name: np.broadcast_to(a, (count, *self.shapes[v.name]))
             for v, a in zip(self.free, found[:own], strict=True)
         }
         moments = self._as_moments(found[own], found[own + 1], count) if normal else None
         return At(np.broadcast_to(prior, (count,)), theta, moments)
+
+    def _split(self, u: Array) -> list[Array]:
+        return [
+            u[:, a:b].reshape((len(u), *shape)).astype(v.dtype)
+            for (a, b, shape), v in zip(self.pieces, self._values, strict=True)
+        ]
 
     def natural(self, u: ArrayLike) -> dict[str, Array]:
         """Parameter points on their natural scale."""

@@ -113,17 +113,13 @@ class OneRecord:
         return np.concatenate([laid.draws(logs, rng) for _, logs in self._parts(laid)])
 
     def _averaged(self, laid: _Laid, weights: Array) -> list[Curve]:
-        merged, off = np.full((len(weights), len(laid.inside)), -np.inf), np.zeros(len(weights))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            for some, logs in self._parts(laid):
-                logs, fine, coarse, wide = laid.resolved(logs)
-                off += weights[:, some] @ wide
-                shares = np.where(np.isfinite(fine), np.log(weights[:, some]) - fine, -np.inf)
-                for i, share in enumerate(shares):
-                    merged[i] = np.logaddexp(merged[i], special.logsumexp(logs + share[:, None], axis=0))
-                # Halving the step takes off more than this.
-                gap = np.where(np.isfinite(fine), np.minimum(np.abs(fine - coarse), 1.0), 0.0) / 16
-                off += weights[:, some] @ gap
+        mass, off = np.zeros((len(weights), len(laid.inside))), np.zeros(len(weights))
+        for some, logs in self._parts(laid):
+            densities, doubt = laid.densities(logs)
+            mass += weights[:, some] @ densities
+            off += weights[:, some] @ doubt
+        with np.errstate(divide="ignore"):
+            merged = np.log(mass) - laid.log_slope
         return [laid.curve(m, o / w.sum()) for m, o, w in zip(merged, off, weights, strict=True)]
 
     def _layouts(self, most: int = MOST_POINTS) -> Iterator[_Laid]:
@@ -270,41 +266,37 @@ class _Laid:
         v = np.concatenate(scale)
         return cls(tuple(pieces), np.concatenate(inside), v, axis.log_slope(v), np.concatenate(rules, axis=1))
 
-    def log_masses(self, logs: Array) -> tuple[Array, Array]:
-        """Log integrals of densities, their logs ``(S, P)`` at the points: by all points and by every other."""
-        heights = logs + self.log_slope
-        top = heights.max(axis=1, keepdims=True)
-        level = np.exp(heights - np.where(np.isfinite(top), top, 0.0))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            fine, coarse = np.log(np.maximum(level @ self.rules.T, 0.0)).T + top[:, 0]
-        return fine, coarse
-
-    def resolved(self, logs: Array) -> tuple[Array, Array, Array, Array]:
-        """Log densities, too narrow ones made wider, with their masses by all points and by every other.
+    def densities(self, logs: Array) -> tuple[Array, Array]:
+        """Densities on the scale that integrate to one, ``(S, P)``, and the shares of them in doubt.
 
         A prior that lets a scale come close to zero has laws narrower than any points. Such a law is a point mass to
-        everybody who averages over it: a normal law on the scale, four steps wide, stands for it. Last come the shares
-        in doubt by that.
+        everybody who averages over it: a normal law on the scale, four steps wide, stands for it, and the square of its
+        width is in doubt. Whatever every other point gives otherwise is in doubt too: halving the step takes off more
+        than a sixteenth of it.
         """
         heights = logs + self.log_slope
         rows, top = np.arange(len(logs)), np.argmax(heights, axis=1)
         ends = np.cumsum([0, *(len(x) for x in self.pieces)])
         first, last = np.isin(top, ends[:-1]), np.isin(top, ends[1:] - 1)
         before, after = np.where(first, top, top - 1), np.where(last, top, top + 1)
-        with np.errstate(invalid="ignore"):
-            falls = [heights[rows, top] - heights[rows, near] for near in (before, after)]
         step = np.maximum(self.v[after] - self.v[top], self.v[top] - self.v[before])
-        bend = falls[0] + falls[1]
-        narrow = np.flatnonzero(np.isfinite(heights[rows, top]) & (bend > 0.5))
-        wide = np.zeros(len(logs))
-        if len(narrow):
-            with np.errstate(invalid="ignore"):
-                move = np.where(first | last | np.isinf(bend), 0.0, 0.5 * (falls[0] - falls[1]) / bend)
+        doubt = np.zeros(len(logs))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            falls = [heights[rows, top] - heights[rows, near] for near in (before, after)]
+            bend = falls[0] + falls[1]
+            there = np.isfinite(heights[rows, top])
+            narrow = np.flatnonzero(there & (bend > 0.5))
+            move = np.where(first | last | np.isinf(bend), 0.0, 0.5 * (falls[0] - falls[1]) / bend)
             away = (self.v - (self.v[top] + move * step)[narrow, None]) / (4 * step[narrow, None])
-            logs = logs.copy()
-            logs[narrow] = -0.5 * away**2 - self.log_slope
-            wide[narrow] = (4 * step[narrow]) ** 2
-        return logs, *self.log_masses(logs), wide
+            heights[narrow] = -0.5 * away**2
+            doubt[narrow] = (4 * step[narrow]) ** 2
+            heights -= np.where(there, heights.max(axis=1), 0.0)[:, None]
+            level = np.exp(heights, out=heights)
+            fine, coarse = np.maximum(level @ self.rules.T, 0.0).T
+            there &= fine > 0
+            doubt += np.where(there, np.minimum(np.abs(np.log(fine / coarse)), 1.0), 0.0) / 16
+            level *= np.where(there, 1 / fine, 0.0)[:, None]
+        return level, doubt
 
     def draws(self, logs: Array, rng: np.random.Generator) -> Array:
         """One draw from each of S laws, whose densities are taken as linear on the scale between points."""
