@@ -52,11 +52,14 @@ class NodeSolver:
             [_of_mixtures(user, means[:, some], variances[:, some], weights) for some, weights in self.nodes.parts]
         )
 
-    def law(self, user: User) -> Posterior:
-        """Posterior of the user's target after the first release."""
+    def law(self, user: User) -> tuple[Posterior, float]:
+        """Posterior of the user's target after the only release, and its relative error by the parameter nodes."""
         if user.target.only(Kind.PARAMETER):
-            return self._parameter_law(user, 0)[0]
-        return self._points(0).law(user.target, density=_needs_density(user.loss))
+            law, error = self._parameter_law(user, 0)
+            return law, error or 0.0
+        value, error = (float(a[0]) for a in self.uncertainty(user))
+        law = self._points(0).law(user.target, density=_needs_density(user.loss))
+        return law, error / abs(value) if value and np.isfinite(value) else 0.0
 
     # -- functions of the parameters -------------------------------------------------------------------
 
@@ -174,8 +177,6 @@ class Settled:
     """How many nodes were used for each release."""
     record_error: Array
     """How far the records' own nodes may be off, in logs."""
-    solver: NodeSolver
-    """Of the last releases that were solved."""
 
     @classmethod
     def of(cls, posteriors: LogPosteriors, users: Sequence[User], tolerance: float) -> Settled:
@@ -203,14 +204,25 @@ class Settled:
         share = np.where(off > SURE, off, 0.0)
         # A share of an infinite value says nothing.
         values = [Value(a.value, a.error + share * np.where(np.isinf(a.value), 0.0, np.abs(a.value))) for a in answers]
-        return cls(values, used, off, solver)
+        return cls(values, used, off)
 
-    def law(self, user: User) -> Posterior:
-        """Posterior of the only user's target after the only release, with the error of the nodes."""
-        law, found = self.solver.law(user), self.values[0]
-        share = float(found.error[0] / abs(found.value[0])) if found.value[0] else 0.0
-        # The law has its own part of that error already.
-        return law.less_certain(share) if isinstance(law, Curve) and share > float(law.error) else law
+
+def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Posterior:
+    """Posterior of a user's target after one release, by nodes that settle what the user's loss asks of it."""
+    posteriors, frames, _ = _settle_records(posteriors)
+    ((_, steps),) = frames.sorted()
+    for halving in range(FEW_HALVINGS if posteriors.lines else HALVINGS):
+        try:
+            nodes = lay_nodes(posteriors, frames, tuple(step / 2**halving for step in steps))
+        except InputError:
+            if not halving:
+                raise
+            break
+        law, error = NodeSolver(posteriors, frames, nodes).law(user)
+        if error <= max(tolerance, ROUGH) or user.target.only(Kind.PARAMETER):
+            break
+    # What is left of the error goes with the law; the law of point masses and normal parts has no place for it.
+    return law.less_certain(error) if isinstance(law, Curve) and error > SURE else law
 
 
 def _settle_records(posteriors: LogPosteriors) -> tuple[LogPosteriors, Frames, Array]:

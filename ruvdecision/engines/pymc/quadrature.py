@@ -20,7 +20,7 @@ from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
 from .data import drawn_records, observed_in, observed_release, records_of, replicates_of, size_of
 from .log_posterior import log_posteriors
 from .model import CompiledModel, compiled_model
-from .node_uncertainty import Settled
+from .node_uncertainty import Settled, settled_law
 from .targets import LINEAR, MOST_NUMBERS, widths_of
 
 SAMPLE = "Use engine=ruv.Sampling()"
@@ -147,7 +147,7 @@ class Quadrature(BaseEngine):
         if reason is not None:
             raise reason.error()
         ((_, posteriors),) = log_posteriors(compiled, [observed])
-        return Settled.of(posteriors, [user], self.tolerance).law(user)
+        return settled_law(posteriors, user, self.tolerance)
 
     # -- before any release ----------------------------------------------------------------------------
 
