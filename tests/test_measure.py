@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 import places
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import ruvdecision as ruv
@@ -22,7 +21,7 @@ from ruvdecision.decide import frontier, not_dominated, undominated
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.maps.rumap import RUMap
 from ruvdecision.maps.scores import Column, as_score
-from ruvdecision.measure import Comparison, measure
+from ruvdecision.measure import measure
 from ruvdecision.measures import (
     MD,
     EllipsoidOverlap,
@@ -36,6 +35,7 @@ from ruvdecision.measures import (
     Propensity,
     RecordLinkage,
 )
+from ruvdecision.measures.comparison import Comparison
 from ruvdecision.running.replication import replicate_seeds
 
 MODEL = "y ~ a + b"

@@ -23,8 +23,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ..checks import check_integer
 from ..errors import InputError
-from .desk import Answer, Desk
-from .desk import message as say
+from .desk import Answer, Desk, message as say
 from .lesson import Lesson
 from .study import StudyTopic
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ruvdecision.analyses.worth import one_more_digit, one_more_record, one_more_variable, worth
 from ruvdecision.beliefs import FiniteBelief, NormalBelief

@@ -9,8 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks import __main__ as table
-from benchmarks import alone, bench_peers, cases, elsewhere, growth, load, page
+from benchmarks import __main__ as table, alone, bench_peers, cases, elsewhere, growth, load, page
 from benchmarks.rows import Absent, peer
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pandas as pd
 import places
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ruvdecision import cli
 from ruvdecision._version import __version__

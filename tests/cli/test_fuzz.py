@@ -13,8 +13,7 @@ from typing import Any
 import places
 import pytest
 from edges import tried
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ruvdecision import cli
 from ruvdecision.explore import Server

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from edges import attempt, frame, tried
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, settings, strategies as st
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,

@@ -21,11 +21,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from ruvdecision import cli
-from ruvdecision import explore as package
+from ruvdecision import cli, explore as package
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.errors import InfeasibleError, InputError
 from ruvdecision.explore import LESSONS, Server, open_server

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.maps import Labels, Provenance, RUMap

@@ -18,8 +18,7 @@ import pandas as pd
 import pytest
 from edges import EDGES, attempt, frame, numbers, read_only, tried
 from examples import MASKS, exported
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from maskvariants import OPTIONS, VARIANTS
 from test_checks import ZOO
 

@@ -8,8 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import places
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose
 from scipy import integrate, special
 

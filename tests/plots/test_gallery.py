@@ -9,8 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 

@@ -7,14 +7,13 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import integrate, signal, special, stats
 
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.posteriors import Drawn, Finite, Gaussian, Mixture
-from ruvdecision.posteriors.many import Sorted, mean_difference
 from ruvdecision.posteriors.modes import best_box
+from ruvdecision.posteriors.normals import Sorted, mean_difference
 from ruvdecision.protocols import Posterior
 
 COV2 = np.array([[2.0, 0.9], [0.9, 1.0]])

@@ -17,8 +17,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ruvdecision.analyses.limit import limit
 from ruvdecision.analyses.record_risk import record_risk
@@ -33,7 +32,7 @@ from ruvdecision.maps.scores import Column
 from ruvdecision.masks import Microaggregate, Noise, Suppress
 from ruvdecision.protocols import Value
 from ruvdecision.report import fingerprint, render_report, write_report
-from ruvdecision.report.doubts import doubts
+from ruvdecision.report.diagnostics import doubts
 from ruvdecision.targets import EachRecord, Maximum, Parameter, Record
 from ruvdecision.users.panel import Panel
 from ruvdecision.users.user import Snooper, User

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from edges import EDGES, attempt, read_only, tried
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import ruvdecision as ruv
 from ruvdecision.errors import RuvError

@@ -16,7 +16,7 @@ from ...protocols import Posterior, Solution
 from ...running.replication import over_replicates, replicate_error
 from ...targets import BaseTarget, Kind
 from ...users.user import User
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
+from ..base import BaseEngine, Missing, Problem, Refusal, Tell
 from .data import drawn_records, observed_in, observed_release, records_of, replicates_of, size_of
 from .log_posterior import log_posteriors
 from .model import CompiledModel, compiled_model
@@ -68,9 +68,6 @@ class Quadrature(BaseEngine):
 
     def _refuses(self, user: User, problem: Problem) -> Refusal | None:
         """None if the model has few parameters, and every mask's law and the target's are known without drawing."""
-        other = elsewhere("Quadrature", user)
-        if other is not None:
-            return other
         belief, data, masks = user.belief, problem.data, problem.masks
         if not isinstance(belief, PyMCBelief):
             return Refusal("Quadrature needs a PyMCBelief", "Use engine='auto'", Missing.BELIEF)

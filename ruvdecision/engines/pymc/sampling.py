@@ -17,7 +17,7 @@ from ...masks.base import Mask
 from ...protocols import Posterior, Solution
 from ...running.replication import over_replicates, replicate_error
 from ...users.user import User
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
+from ..base import BaseEngine, Missing, Problem, Refusal, Tell
 from .data import observed_release, records_of, replicates_of, size_of
 from .draws import Point, ReleaseSampler
 from .model import compiled_model
@@ -118,9 +118,6 @@ class Sampling(BaseEngine):
 
     def prepare(self, problem: Problem) -> Refusal | None:
         for user in problem.users:
-            other = elsewhere("Sampling", user)
-            if other is not None:
-                return other
             if not isinstance(user.belief, PyMCBelief):
                 return Refusal("Sampling needs a PyMCBelief", "Use engine='auto'", Missing.BELIEF)
             records_of(user.belief, problem.data)  # data that do not fit are said before any compiling

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...losses import Quadratic
 from ...masks.base import Mask
-from ...posteriors.shapes import as_weight_matrix
+from ...posteriors.base import as_weight_matrix
 from ...targets import Kind
 from ...users.rules import Ranked, Rule
 from .losses import check_sizes

@@ -22,17 +22,17 @@ from ...running.replication import replicate_seeds
 from ...targets import Kind, LinearForm
 from ...users.rules import Custom, Linear, Mean, Row, Rule, order_rows
 from ...users.user import Snooper
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell
+from ..base import BaseEngine, Ints, Problem, Question, Refusal, Tell
 from ..normal.conditioning import present
 from ..normal.exact import Exact
 from ..normal.forms import form_of
+from ..normal.releases import linear_channel
 from .clipped import clipped_error, has_clipped_error
+from .every_row import REPLICATES, every_row, row_kinds
 from .losses import check_sizes, costs, mean_moments, sampling_shares
 from .moments import Wanted, error_law, pull
 from .source import Drawing, EntryNoise, Seeds, Source, truth_of
 
-REPLICATES = 200
-"""Releases that are drawn for a snooper when nothing else was asked for, as in Duncan et al., section V."""
 CHUNK = 200_000
 """Entries of a block of replicates: what is held at any time does not grow with replicates or masks."""
 BLOCK = 500
@@ -64,24 +64,18 @@ class FixedRule(BaseEngine):
 
     method: str = "auto"
     name = "fixed rule"
-    special = True
+    answers = Question.RULE
     always_cut = True
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, ["auto", "exact", "simulate"])
 
     @classmethod
-    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
-        return cls(method="exact") if isinstance(asked, Exact) else cls()
+    def where(cls, asked: BaseEngine | None) -> BaseEngine:
+        return cls(method="exact") if isinstance(asked, Exact) else super().where(asked)
 
     def prepare(self, problem: Problem) -> Refusal | None:
         user, masks = problem.user, problem.masks
-        if not isinstance(user, Snooper):
-            what = f"FixedRule needs a Snooper; this user is a {type(user).__name__}"
-            return Refusal(what, "Use engine='auto'", Missing.USER)
-        if user.target.asks_each:
-            what = f"FixedRule needs a target that is one thing; {user.target.describe()} is many"
-            return Refusal(what, "Use engine='auto'", Missing.USER)
         if self.method == "exact":
             work = _Work(user, Source.of(user.belief, problem.data))
             for family in masks.families:
@@ -132,6 +126,12 @@ class FixedRule(BaseEngine):
                 names[i] = "simulated"
         return [Solution(value, error, float("nan"), names[0] if len(set(names)) == 1 else names)]
 
+    def every_row(self, problem: Problem, built: None, rows: Ints, tell: Tell | None = None) -> Solution | None:
+        return None if self.method == "exact" else every_row(problem, rows, tell)
+
+    def row_kinds(self, problem: Problem, built: None, rows: Ints, located: bool = False) -> Ints:
+        return row_kinds(problem, rows)
+
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
         """A snooper has none."""
         raise UnsupportedError(
@@ -173,11 +173,8 @@ class _Work:
             or (source.table is None and self._form() is None)
         ):
             return None
-        try:
-            channel = Exact()._channel(self._stand_in(), mask, numbers, source.table)
-        except UnsupportedError:
-            return None
-        if channel.location == "known":
+        channel = linear_channel(self._stand_in(), mask, numbers, source.table)
+        if channel is None or channel.location == "known":
             return channel
         # Rows that moved or were drawn: only a rule that treats them alike, and one record at most in the target.
         plain = isinstance(rule, Mean) and sum(t.kind is Kind.RECORD for t in target.terms) <= 1

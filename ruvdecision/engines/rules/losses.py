@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
-from ...posteriors.shapes import as_weight_matrix
+from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...users.rules import Rule
 

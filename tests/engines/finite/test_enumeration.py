@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 import places
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose
 
 from ruvdecision.beliefs.finite import FiniteBelief

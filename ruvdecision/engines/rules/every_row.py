@@ -7,23 +7,67 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from ..beliefs.normal import NormalBelief
-from ..channels.linear import LinearChannel
-from ..errors import UnsupportedError
-from ..masks.base import Mask
-from ..posteriors import Gaussian
-from ..protocols import Array, Value
-from ..running.replication import replicate_seeds
-from ..users.rules import Row
-from ..users.user import Snooper
-from .normal.exact import Exact
-from .rules.fixed_rule import REPLICATES
-from .rules.losses import costs
-from .rules.source import Source
+from ...beliefs.normal import NormalBelief
+from ...channels.linear import LinearChannel
+from ...errors import UnsupportedError
+from ...masks.base import Mask
+from ...posteriors import Gaussian
+from ...protocols import Array, Solution, Value
+from ...running.replication import replicate_seeds
+from ...targets import Kind
+from ...users.rules import Mean, Row
+from ...users.user import Snooper
+from ..base import Ints, Problem, Tell
+from ..normal.releases import linear_channel, rows_alike
+from .losses import costs
+from .source import Source
 
-Ints = NDArray[np.int64]
+REPLICATES = 200
+"""Releases that are drawn for a snooper when nothing else was asked for."""
+
+
+def is_own_row(user: Snooper) -> bool:
+    """Whether the rule takes the row of the target's own record, whichever that is."""
+    rule, target = user.estimator, user.target
+    if not isinstance(rule, Row):
+        return False
+    return rule.row is None or (target.verbatim and target.asks(Kind.RECORD) and target.terms[0].row == rule.row)
+
+
+def every_row(problem: Problem, rows: Ints, tell: Tell | None) -> Solution | None:
+    """The row of each record taken for it: all records on the same releases, or one of each kind without data."""
+    user, masks = problem.user, problem.masks
+    if not is_own_row(user):
+        return None
+    source = Source.of(user.belief, problem.data)
+    found, name = given_rows(user, masks, rows, source), "exact"
+    if found is None:
+        # One of each kind is enough; a flat prior has to be looked at, which is done record by record.
+        normal = source.table is None and isinstance(user.belief, NormalBelief)
+        if normal and (user.belief.flat or len(np.unique(row_kinds(problem, rows), axis=0)) < len(rows)):
+            return None
+        found, name = drawn_rows(user, masks, rows, source, problem.replicates, problem.seed, tell), "simulated"
+    return Solution(found.value, found.error, float("nan"), [name] * len(masks))
+
+
+def row_kinds(problem: Problem, rows: Ints) -> Ints:
+    """A label per row: rows with one label have the same uncertainty."""
+    user, belief = problem.user, problem.user.belief
+    alone = rows[:, None]
+    # A rule that looks at certain rows tells their records apart, and so do the data.
+    if not (isinstance(user.estimator, Mean) or is_own_row(user)) or problem.data is not None:
+        return alone
+    if not isinstance(belief, NormalBelief):
+        return alone
+    columns: list[Ints] = []
+    for family in problem.masks.families:
+        channel = linear_channel(belief, problem.masks[family.positions[0]])
+        alike = None if channel is None else rows_alike(channel, rows)
+        if alike is None:
+            return alone
+        columns += alike
+    return np.stack(columns, axis=1)
 
 
 def given_rows(user: Snooper, masks: Sequence[Mask], rows: Ints, source: Source) -> Value | None:
@@ -36,11 +80,8 @@ def given_rows(user: Snooper, masks: Sequence[Mask], rows: Ints, source: Source)
         return None
     belief = NormalBelief(records=source.n, covariance=np.eye(source.k), prior="flat", columns=source.columns)
     numbers = np.array([m.numbers for m in masks], dtype=np.float64).reshape(len(masks), -1)
-    try:
-        channel = Exact()._channel(belief, masks[0], numbers, table)
-    except UnsupportedError:
-        return None
-    if channel.location != "known" or channel.wiped is not None:
+    channel = linear_channel(belief, masks[0], numbers, table)
+    if channel is None or channel.location != "known" or channel.wiped is not None:
         return None
     mean, spread, there = _release_law(channel, table)
     mean, spread, there = mean[rows], spread[:, rows], there[rows]
