@@ -15,8 +15,9 @@ from ...targets import BaseTarget, Files, Kind
 from ...users.user import User
 from .log_posterior import LogPosteriors
 from .nodes import Frames, Nodes, climb, find_frames, lay_nodes
+from .normal_records import NormalRecords, normal_density
 from .parameter_law import law_of_value
-from .targets import NormalRecords, ParameterPoints, finite_values, normal_density, parameter_values, widths_of
+from .targets import ParameterPoints, finite_values, parameter_values, widths_of
 
 SURE = 1e-13
 """Relative error below which a number is as exact as numbers are."""

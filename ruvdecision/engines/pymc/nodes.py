@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import InputError
 from ...protocols import Array
@@ -112,7 +112,7 @@ class Nodes:
 
     weights: Array
     """``(L, S)``"""
-    subsets: tuple[Any, Any]
+    subsets: tuple[NDArray[np.bool_], NDArray[np.bool_]]
     """Nodes of twice and of four times the step, booleans ``(S,)``."""
     axes: tuple[Array, ...]
     """Places along each axis before any stretching, ``(L, places)`` each."""
@@ -120,15 +120,15 @@ class Nodes:
     """Log posterior times the stretch, at all places: ``(L, places, ...)``."""
     whole: Array
     """Parameters at all places, ``(L, places, ..., d)``."""
-    keep: Any
+    keep: NDArray[np.int_]
     """Which of all places are nodes, positions ``(S,)``."""
     at: At
     """What the model says at all places, release after release."""
 
     @cached_property
-    def parts(self) -> list[tuple[Any, Array]]:
+    def parts(self) -> list[tuple[slice | NDArray[np.int_], Array]]:
         """The nodes of one, two and four times the step with their weights, which sum to one."""
-        found: list[tuple[Any, Array]] = [(slice(None), self.weights)]
+        found: list[tuple[slice | NDArray[np.int_], Array]] = [(slice(None), self.weights)]
         for marks in self.subsets:
             some = np.flatnonzero(marks)
             weights = self.weights[:, some]
@@ -311,7 +311,7 @@ def _boxed(posteriors: LogPosteriors, frames: Frames) -> Frames:
         blocks.append(block.reshape(-1, size))
     z = np.concatenate([np.zeros((1, size)), *blocks])
     logs = posteriors.look(frames.u(z))[0]
-    there: Any = (logs[:, 1:] > logs[:, :1] - DROP).reshape(len(logs), size, len(line), len(beside)).any(axis=3)
+    there = (logs[:, 1:] > logs[:, :1] - DROP).reshape(len(logs), size, len(line), len(beside)).any(axis=3)
     half = len(_OUT)
     # The first place outward beyond which nothing is left, at least that of a normal law.
     out = np.append(_OUT, 1.4 * _OUT[-1])

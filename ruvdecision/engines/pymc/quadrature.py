@@ -21,7 +21,8 @@ from .data import drawn_records, observed_in, observed_release, records_of, repl
 from .log_posterior import log_posteriors
 from .model import CompiledModel, compiled_model
 from .node_uncertainty import Settled, settled_law
-from .targets import LINEAR, MOST_NUMBERS, widths_of
+from .normal_records import LINEAR
+from .targets import MOST_NUMBERS, widths_of
 
 SAMPLE = "Use engine=ruv.Sampling()"
 PLANNED = 32
