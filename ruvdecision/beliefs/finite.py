@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
+class FiniteValues:
     """A finite list of values: numbers, vectors, or labels such as text."""
 
     names: tuple[Any, ...]
@@ -40,7 +40,7 @@ class Levels:
     labelled: bool
 
     @classmethod
-    def of(cls, name: str, values: ArrayLike) -> Levels:
+    def of(cls, name: str, values: ArrayLike) -> FiniteValues:
         """Read values; each may occur once."""
         if is_single(values):
             raise InputError(f"{name} must be a list of values", values, f"Write {name}=[0, 1, 2]")
@@ -187,9 +187,9 @@ class FiniteBelief:
         _ = self.states, self.prior, self.levels, self.law
 
     @cached_property
-    def states(self) -> Levels:
+    def states(self) -> FiniteValues:
         """The values of theta."""
-        return Levels.of("values", self.values)
+        return FiniteValues.of("values", self.values)
 
     @cached_property
     def prior(self) -> Array:
@@ -205,14 +205,14 @@ class FiniteBelief:
         return check_probabilities("probabilities", array, size)
 
     @cached_property
-    def levels(self) -> Levels:
+    def levels(self) -> FiniteValues:
         """What a record can be."""
         if self.likelihood is None:
             return self.states
         if self.outcomes is not None:
-            return Levels.of("outcomes", self.outcomes)
+            return FiniteValues.of("outcomes", self.outcomes)
         matrix = as_float_array("likelihood", self.likelihood)
-        return Levels.of("outcomes", np.arange(matrix.shape[-1] if matrix.ndim == 2 else 1))
+        return FiniteValues.of("outcomes", np.arange(matrix.shape[-1] if matrix.ndim == 2 else 1))
 
     @cached_property
     def law(self) -> Array:
@@ -323,6 +323,6 @@ class FiniteBelief:
         return target.verbatim and (self.states if target.asks(Kind.PARAMETER) else self.levels).labelled
 
 
-def _plain(levels: Levels, place: int) -> Any:
+def _plain(levels: FiniteValues, place: int) -> Any:
     """A value as a user's function gets it."""
     return levels.names[place] if levels.labelled or levels.numbers.ndim == 1 else levels.numbers[place]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..checks import as_float_array, check_columns
 from ..errors import InputError
+from ..numerics.semidefinite import correlate
 from ..protocols import Array
 from .layout import Partition
 
@@ -257,21 +258,19 @@ class AddNoise(Step):
 
     def apply(self, values: Array, rng: np.random.Generator) -> Array:
         n, k = values.shape
-        matrices = self.of_rows(n)
-        wiped = np.isinf(np.diagonal(matrices, axis1=1, axis2=2))
-        finite = np.where(wiped[:, :, None] | wiped[:, None, :], 0.0, matrices)
         noise = self.kind.draw((1 if self.common else n, k), rng)
-        if self.size is not None:
-            sd = self.size.of(values)
-            wiped = wiped | np.isinf(sd)
-            noise = noise * np.where(np.isinf(sd), 0.0, sd)
-        if len(finite) == 1 and not np.any(finite[0][~np.eye(k, dtype=bool)]):
-            noise = noise * np.sqrt(np.diag(finite[0]))
+        sd = self.standard_deviations(n) if self.size is None else self.size.of(values)
+        wiped: NDArray[np.bool_] = np.isinf(0.0 if sd is None else sd)
+        if sd is not None:
+            noise *= np.where(wiped, 0.0, sd)
+        elif self.rows is None:
+            noise = correlate(noise, self.covariance[0, 0])
         else:
-            found, vectors = np.linalg.eigh(finite)
-            root = (vectors * np.sqrt(np.clip(found, 0.0, None))[:, None, :]) @ np.swapaxes(vectors, 1, 2)
-            noise = np.einsum("nk,nkl->nl", noise, np.broadcast_to(root, (len(noise), k, k)))
-        return np.where(wiped, np.nan, values + noise)
+            label = self.rows.each()
+            for i, matrix in enumerate(self.covariance[0]):
+                noise[label == i] = correlate(noise[label == i], matrix)
+        released = values + noise if self.common else np.add(noise, values, out=noise)
+        return np.where(wiped, np.nan, released) if np.any(wiped) else released
 
 
 class FactorKind(NamedTuple):

@@ -16,7 +16,7 @@ from ..protocols import Array, Posterior, Value
 from .base import BLOCK, BasePosterior, as_weight_matrix, check_level, check_width, deeper, trace_product
 from .drawn import long_run_error, spaced_places
 from .gaussian import Gaussian
-from .modes import best_box_near, climb_box, highest_point
+from .modes import best_box_near, climb_box, highest_point, merge_values, most_probable
 from .normal import expm1_less
 from .normals import Normals
 
@@ -208,8 +208,8 @@ class Mixture(BasePosterior):
         # An atom has an infinite density: the heaviest one is the mode, equal ones added up.
         chances = np.where(self._atoms, self.weights, 0.0).reshape(-1, self.count)
         means = np.broadcast_to(self.parts.mean(), self.parts.batch).reshape(-1, self.count)
-        heavy = [_heaviest(x, w) if w.any() else 0.0 for x, w in zip(means, chances, strict=True)]
-        return np.where(self._atoms.any(axis=-1), np.array(heavy).reshape(self.batch), mode)
+        heavy = [most_probable(*merge_values(x, w), np.zeros(())) for x, w in zip(means, chances, strict=True)]
+        return np.where(self._atoms.any(axis=-1), np.reshape(heavy, self.batch), mode)
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         if self._whole is not None:
@@ -523,9 +523,3 @@ def _shares(weights: ArrayLike | None, batch: tuple[int, ...]) -> Array:
         raise InputError("weights must not be negative, nor all zero", float(array.min()), "Give one weight per part")
     array = array / top  # the sum of large weights would be infinite
     return np.asarray(array / array.sum(axis=-1, keepdims=True))
-
-
-def _heaviest(x: Array, weights: Array) -> float:
-    distinct, place = np.unique(x, return_inverse=True)
-    mass = np.bincount(place.ravel(), weights=weights)
-    return float(distinct[np.argmax(mass >= mass.max() * (1 - 1e-12))])

@@ -53,9 +53,9 @@ LAZY_ONLY = {
     "pytensor": {"beliefs.pymc", "engines.pymc", "channels.likelihood.mathematics"},
     "nutpie": {"engines.pymc"},
     "matplotlib": {"plots", "analyses.calibrate", "report.picture"},
-    "rich": {"cli.printing", "studies", "running.progress"},
+    "rich": {"cli.results", "studies", "running.progress"},
     "sklearn": None,
-    "jinja2": {"report.page"},
+    "jinja2": {"report.document"},
     "numba": None,
 }
 
