@@ -126,7 +126,7 @@ def evaluate(
     root = root_seed(seed, checkpoint)
     empirical = None
     if measures is not None:
-        from .measure import Comparison
+        from .measures.comparison import Comparison
 
         empirical = Comparison(measures, data)
     share = 1.0 if empirical is None else 2 / 3

@@ -18,7 +18,7 @@ own derives from it and writes `describe` and `of`, and `rows`, `linear` or `ran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, replace
 from enum import Enum
 from typing import Any, ClassVar, TypeGuard
@@ -672,7 +672,7 @@ class Identity(BaseTarget):
         rows = self.row if isinstance(self.row, tuple) else (self.row,)
         return np.array(_each_once("row", [check_index("row", r, n) for r in rows]), dtype=np.int64)
 
-    def columns_in(self, names: Sequence[Any]) -> list[int]:
+    def columns_in(self, names: Sequence[Hashable]) -> list[int]:
         """Positions of the known columns among ``names``."""
         return list(range(len(names))) if self.known is None else check_columns("known", self.known, names)
 
@@ -858,7 +858,10 @@ class Functional(BaseTarget):
     name: str | None = None
 
     def __init__(
-        self, function: Callable[..., Any] | ArrayLike, of: BaseTarget | Sequence[BaseTarget], name: str | None = None
+        self,
+        function: Callable[..., ArrayLike] | ArrayLike,
+        of: BaseTarget | Sequence[BaseTarget],
+        name: str | None = None,
     ) -> None:
         parts = tuple(of) if isinstance(of, Sequence) else (of,)
         if not parts or not all(map(is_target, parts)):
@@ -934,13 +937,13 @@ class Functional(BaseTarget):
                 origin, axes = (self._applied(p, sizes, numbers) for p in points)
                 if not (np.isfinite(origin).all() and np.isfinite(axes).all()):
                     return None
-                seen = self._applied(probes, sizes, numbers).reshape(len(probes), -1)
+                values = self._applied(probes, sizes, numbers).reshape(len(probes), -1)
         except (ZeroDivisionError, FloatingPointError, ValueError, OverflowError):
             return None
         constant = np.atleast_1d(origin[0])
         matrix = (axes.reshape(width, -1) - constant).T
         room = 1e-9 * (1.0 + np.abs(constant) + np.abs(probes) @ np.abs(matrix).T)
-        if not np.all(np.abs(seen - (probes @ matrix.T + constant)) <= room):
+        if not np.all(np.abs(values - (probes @ matrix.T + constant)) <= room):
             return None
         return matrix, constant, origin.ndim == 1
 

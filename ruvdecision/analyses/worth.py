@@ -21,8 +21,8 @@ from ..masks.base import Batch, Mask, check_mask
 from ..masks.release import Release
 from ..masks.round import Round
 from ..masks.suppress import Suppress
-from ..protocols import Belief, Engine
-from ..users.user import Snooper, User
+from ..protocols import Engine
+from ..users.user import SingleUser, Snooper, User
 
 BLOCKS = 10
 """Groups of replicates from whose differences the error is judged."""
@@ -97,7 +97,7 @@ def worth(
     >>> round(worth(scientist, Noise(variance=2.0)).gain, 6)  # 5 - 1 / (1/5 + 10/4)
     4.62963
     """
-    if not isinstance(user, (User, Snooper)):
+    if not isinstance(user, SingleUser):
         raise InputError("worth needs a user", kind_of(user), "Write worth(ruv.User(...), mask)")
     poorer = Suppress() if than is None else than
     check_mask("mask", mask), check_mask("than", poorer)
@@ -109,9 +109,7 @@ def worth(
     plan = plan_for(engine, Problem.of(user, pair, data))
     root = as_seed_sequence(seed)
     words = what or f"{mask} rather than {poorer}"
-    count = 10 * BLOCKS if replicates is None else replicates
-    if isinstance(user, Snooper) and replicates is None:
-        count = 20 * BLOCKS
+    count = replicates or (20 if isinstance(user, Snooper) else 10) * BLOCKS
     first = plan.again(min(count, max(2, -(-count // BLOCKS))), root).run()[0]
     name = first.engine if isinstance(first.engine, str) else first.engine[0]
     if not np.any(first.error) and not first.averaged:
@@ -156,10 +154,11 @@ def one_more_record(user: User, mask: Mask | None = None, row: int = -1, **optio
     0.020458
     """
     mask = Release() if mask is None else check_mask("mask", mask)
-    position = check_index("row", row, _belief(user).records)
-    return worth(
-        user, mask, mask | Suppress(rows=[position]), what=options.pop("what", f"row {position} of {mask}"), **options
-    )
+    if not isinstance(user, SingleUser) or user.belief is None:
+        raise InputError("The user needs a belief that says how many records there are", user, "Give belief=")
+    position = check_index("row", row, user.belief.records)
+    options.setdefault("what", f"row {position} of {mask}")
+    return worth(user, mask, mask | Suppress(rows=[position]), **options)
 
 
 def one_more_variable(user: User, column: Hashable, mask: Mask | None = None, **options: Any) -> Worth:
@@ -176,13 +175,8 @@ def one_more_variable(user: User, column: Hashable, mask: Mask | None = None, **
     True
     """
     mask = Release() if mask is None else check_mask("mask", mask)
-    return worth(
-        user,
-        mask,
-        mask | Suppress(columns=[column]),
-        what=options.pop("what", f"column {column!r} of {mask}"),
-        **options,
-    )
+    options.setdefault("what", f"column {column!r} of {mask}")
+    return worth(user, mask, mask | Suppress(columns=[column]), **options)
 
 
 def one_more_digit(user: User, base: float, mask: Mask | None = None, *, digits: int = 1, **options: Any) -> Worth:
@@ -217,18 +211,5 @@ def one_more_digit(user: User, base: float, mask: Mask | None = None, *, digits:
     unit = check_number("base", base, low=0.0, open_low=True)
     fine = Round(unit / 10.0 ** check_integer("digits", digits, low=1, high=300))
     richer: Mask = fine if mask is None else check_mask("mask", mask) | fine
-    return worth(
-        user,
-        richer,
-        richer | Round(unit),
-        what=options.pop("what", f"rounding to {fine.base:g} rather than {unit:g}"),
-        **options,
-    )
-
-
-def _belief(user: object) -> Belief:
-    belief = user.belief if isinstance(user, (User, Snooper)) else None
-    if belief is None:
-        raise InputError("The user needs a belief that says how many records there are", user, "Give belief=")
-    found: Belief = belief
-    return found
+    options.setdefault("what", f"rounding to {fine.base:g} rather than {unit:g}")
+    return worth(user, richer, richer | Round(unit), **options)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,8 +69,25 @@ class Step:
     columns: tuple[int, ...] = ()
     rows: Partition | None = None
 
-    not_linear: ClassVar[str | None] = None
-    """Why a release is not linear in the records after this step."""
+    @property
+    def not_linear(self) -> str | None:
+        """Why a release is not linear in the records plus normal noise after this step, or None if it is."""
+        return None
+
+    @property
+    def do(self) -> str | None:
+        """What to do where a step is refused, if there is something better than other masks."""
+        return None
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the same values come out every time, in whatever order."""
+        return False
+
+    @property
+    def named(self) -> bool:
+        """Whether what is released are names and not numbers."""
+        return False
 
     def after(self, about: About) -> About:
         """What is known of the file that comes out."""
@@ -88,6 +105,8 @@ class Step:
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Drop(Step):
     """Entries are not released: in all rows, or in those with label 1."""
+
+    fixed = True
 
     def after(self, about: About) -> About:
         return about
@@ -113,6 +132,8 @@ class SampleRows(Step):
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PermuteRows(Step):
     """The rows are put in random order."""
+
+    fixed = True
 
     def after(self, about: About) -> About:
         return about
@@ -211,10 +232,10 @@ class AddNoise(Step):
     kind: NoiseKind = NORMAL
     common: bool = False
     size: SizeOf | None = None
+    do = "Use plain normal noise, or measure its releases with ruv.measure"
 
     @property
-    def obstacle(self) -> str | None:
-        """Why the release is not linear in the records plus normal noise, or None if it is."""
+    def not_linear(self) -> str | None:
         if self.kind.name != "normal":
             return f"its noise is {self.kind.name}, not normal"
         return None if self.size is None else "the size of its noise depends on the values"
@@ -281,7 +302,7 @@ class FactorKind(NamedTuple):
 class Multiply(Step):
     """Values are multiplied by random factors; with ``common`` one factor for all columns of a record."""
 
-    not_linear: ClassVar[str | None] = "values are multiplied by noise"
+    not_linear = "values are multiplied by noise"
 
     factor: FactorKind
     common: bool = False
@@ -299,6 +320,10 @@ class Multiply(Step):
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Entrywise(Step):
     """A step of each entry by itself: `moves` says what may become of one value, with which chance."""
+
+    @property
+    def fixed(self) -> bool:
+        return True
 
     def moves(self, value: Any, place: int) -> list[tuple[Any, float]]:
         """What may become of a value in the column at this place of ``columns``."""
@@ -331,7 +356,7 @@ class _Numeric(Entrywise):
 class ClipTo(_Numeric):
     """Values beyond a bound are set to it; ``lower`` and ``upper`` have one number per column and may be infinite."""
 
-    not_linear: ClassVar[str | None] = "values beyond a bound are set to it"
+    not_linear = "values beyond a bound are set to it"
 
     lower: Array
     upper: Array
@@ -344,10 +369,14 @@ class ClipTo(_Numeric):
 class RoundTo(_Numeric):
     """Values become multiples of a base (one number per column): the nearest, or one of the two nearest at random."""
 
-    not_linear: ClassVar[str | None] = "values are rounded"
+    not_linear = "values are rounded"
 
     base: Array
     random: bool = False
+
+    @property
+    def fixed(self) -> bool:
+        return not self.random
 
     def moves(self, value: Any, place: int) -> list[tuple[Any, float]]:
         if not self.random:
@@ -391,7 +420,7 @@ class Cut(Entrywise):
     each.
     """
 
-    not_linear: ClassVar[str | None] = "numbers become intervals"
+    not_linear = "numbers become intervals"
 
     edges: tuple[float, ...] | None = None
     width: float = 1.0
@@ -480,7 +509,8 @@ class Matrix(Entrywise):
     that may go in, in their order, and empty ``released`` the same.
     """
 
-    not_linear: ClassVar[str | None] = "categories are drawn anew"
+    not_linear = "categories are drawn anew"
+    fixed = False
 
     matrix: Array
     inputs: Labels
@@ -509,7 +539,7 @@ class Matrix(Entrywise):
 class MeanOfTail(Step):
     """Values beyond a threshold become their mean; ``above`` says on which side. ``at`` has one number per column."""
 
-    not_linear: ClassVar[str | None] = "values beyond a threshold become their mean"
+    not_linear = "values beyond a threshold become their mean"
 
     at: Array
     above: bool
@@ -530,6 +560,10 @@ class OwnLaw(Step):
     mask: Any
     numbers: Array
 
+    def says(self, method: str) -> bool:
+        """Whether the mask has this one of the two methods."""
+        return hasattr(self.mask, method)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Opaque(Step):
@@ -537,6 +571,10 @@ class Opaque(Step):
 
     why: str
     do: str | None = None
+
+    @property
+    def not_linear(self) -> str | None:
+        return self.why
 
 
 class Lowers(Protocol):

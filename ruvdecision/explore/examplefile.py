@@ -16,10 +16,10 @@ import pandas as pd
 from ..checks import as_generator, as_seed_sequence
 from ..engines.base import Problem, plan_for
 from ..errors import RuvError
+from ..maps.show import number
 from ..masks.suppress import Suppress
 from ..numerics.semidefinite import symmetric_root
 from ..posteriors import Drawn
-from ..report.numbers import number
 from ..targets import BaseTarget, Files
 from ..users.user import Snooper, User
 from .lesson import Law, Panel

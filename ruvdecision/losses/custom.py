@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..errors import InputError, UnsupportedError, failure
 from ..numerics.roots import least_near
@@ -57,10 +58,10 @@ class CustomLoss(BayesLoss):
             raise InputError("The name of a loss must be text", self.name, 'Write name="my loss"')
         super().__post_init__()
 
-    def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
+    def __call__(self, estimate: ArrayLike, truth: ArrayLike, *, vector: bool | None = None) -> Array:
         return self.cost(estimate, truth, bool(vector))
 
-    def cost(self, estimate: Any, truth: Any, vector: bool) -> Array:
+    def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
         estimate, truth = np.asarray(estimate, dtype=np.float64), np.asarray(truth, dtype=np.float64)
         full = np.broadcast_shapes(estimate.shape, truth.shape)
         shape = full[:-1] if vector else full

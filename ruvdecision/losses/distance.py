@@ -42,7 +42,7 @@ class Quadratic(BayesLoss):
 
     weights: Weights = checked(1.0, check_weights, matrix=True)
 
-    def cost(self, estimate: Any, truth: Any, vector: bool) -> Array:
+    def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
         gap = np.asarray(estimate) - np.asarray(truth)
         if not vector:
             return np.asarray(as_weight_matrix(self.weights, ())[0, 0] * np.square(gap))
@@ -57,11 +57,11 @@ class Quadratic(BayesLoss):
     def free(self, posterior: Posterior) -> Value:
         return posterior.quadratic(self.weights)
 
-    def expected(self, posterior: Posterior, estimate: Any) -> Value:
-        spread = posterior.quadratic(self.weights)
-        if np.any(spread.error):
+    def expected(self, posterior: Posterior, estimate: ArrayLike) -> Value:
+        least = posterior.quadratic(self.weights)
+        if np.any(least.error):
             return super().expected(posterior, estimate)
-        return Value.exact(spread.value + self.cost(estimate, posterior.mean(), bool(posterior.event)))
+        return Value.exact(least.value + self.cost(estimate, posterior.mean(), bool(posterior.event)))
 
     def table(self, posterior: Posterior, actions: Array) -> Array:
         return posterior.quadratic(self.weights).value + self.cost(actions, posterior.mean(), bool(posterior.event))
@@ -256,17 +256,17 @@ class ZeroOne(BayesLoss):
 
     tolerance: Weights = checked(0.0, _check_tolerance)
 
-    def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
+    def __call__(self, estimate: ArrayLike, truth: ArrayLike, *, vector: bool | None = None) -> Array:
         return super().__call__(estimate, truth, vector=isinstance(self.tolerance, tuple) if vector is None else vector)
 
-    def cost(self, estimate: Any, truth: Any, vector: bool) -> Array:
+    def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
         miss = farther(estimate, truth, np.asarray(self.tolerance))
         return np.asarray(miss.any(axis=-1) if vector else miss, dtype=np.float64)
 
     def best(self, posterior: Posterior) -> Array:
         return posterior.mode(self._width(posterior.event))
 
-    def expected(self, posterior: Posterior, estimate: Any) -> Value:
+    def expected(self, posterior: Posterior, estimate: ArrayLike) -> Value:
         return posterior.outside(estimate, self._width(posterior.event))
 
     def table(self, posterior: Posterior, actions: Array) -> Array:

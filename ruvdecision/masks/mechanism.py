@@ -265,7 +265,7 @@ class Combine(Mask):
             plain=False,
             loads=tuple(operator @ load for load in block.loads),
         )
-        return replace(channel, blocks=(changed,), touched=True, noisy_since_average=False)
+        return replace(channel, blocks=(changed,), noisy_since_average=False)
 
     def _parts(self, n: int, k: int) -> tuple[Ints, int]:
         rows = np.array([check_index("rows", r, n) for r in self.rows], dtype=np.int64)

@@ -92,9 +92,9 @@ def adaptive(
     for turn in range(rounds):
         middle, half = 0.5 * (low + high), 0.5 * (high - low)
         nodes = middle[:, None] + half[:, None] * NODES.reshape((1, 21) + (1,) * (low.ndim - 1))
-        seen = f(nodes.reshape((-1,) + low.shape[1:])).reshape(nodes.shape)
+        values = f(nodes.reshape((-1,) + low.shape[1:])).reshape(nodes.shape)
         used += len(low)
-        kronrod, error, size = gauss_kronrod(seen, half)
+        kronrod, error, size = gauss_kronrod(values, half)
         scale = settled + np.sum(size, axis=0)
         allowed = relative * scale
         if absolute:

@@ -21,10 +21,11 @@ from ..decide.criteria import check_map, directions
 from ..decide.dominance import undominated
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
+from ..maps.show import cut
 from ..protocols import Array
 from .labels import Labeller
 from .map import BARS, LINES, rumap
-from .theme import MARKERS, Style, axes_on, bare, figure_of, look_of, new_figure, plain, points
+from .theme import MARKERS, Style, axes_on, bare, figure_of, look_of, new_figure, plain, points, spans
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -204,7 +205,7 @@ def uncertainty(
     with axes_on(style, ax, (7.6, 4.6)) as ax:
         look = look_of(ax)
         finite = at[np.isfinite(at)]
-        if log or (log is None and finite.min() > 0 and finite.max() > 30 * finite.min()):
+        if log or (log is None and spans(finite)):
             if finite.min() <= 0:
                 raise InputError("A logarithmic axis needs positive values", float(finite.min()), "Leave log out")
             ax.set_xscale("log")
@@ -432,10 +433,6 @@ def _name_points(ax: Axes, x: Array, y: Array, names: Sequence[str], rows: NDArr
     look = look_of(ax)
     count = len(ax.texts)
     for i, row in enumerate(rows):
-        labeller.beside(_short(names[row]), path[i : i + 1], 0, "black")
+        labeller.beside(cut(names[row], 34), path[i : i + 1], 0, "black")
     for note in ax.texts[count:]:
         note.set_color(look.ink)
-
-
-def _short(text: str, most: int = 34) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

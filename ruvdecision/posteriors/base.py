@@ -20,6 +20,11 @@ from .normal import expm1_less, farther
 
 BLOCK = 4_000_000
 """Numbers that one step of a calculation may hold."""
+Pairs = Callable[[Array, Array], Array]
+"""A function of values of the target and of a point, such as an estimate."""
+Growth = tuple[float, float]
+"""Powers like which a function grows to the left and to the right, with its sign."""
+LEVEL: Growth = (0.0, 0.0)
 _DRAWS = 4096
 _POWER_TAIL = 1.02
 """A moment this close to the order of a power tail counts as infinite: nothing could settle it."""
@@ -332,13 +337,7 @@ class BasePosterior(ABC):
         return full.shape[: full.ndim - len(shape)], full.reshape((-1,) + shape)
 
     def _average(
-        self,
-        g: Callable[[Array, Array], Array],
-        at: ArrayLike = 0.0,
-        kinks: Sequence[float] = (),
-        *,
-        joint: bool = False,
-        growth: tuple[float, float] = (0.0, 0.0),
+        self, g: Pairs, at: ArrayLike = 0.0, kinks: Sequence[float] = (), *, joint: bool = False, growth: Growth = LEVEL
     ) -> Value:
         """E g(theta, at) for each component, or one for all if ``joint``; leading axes of ``at`` stay.
 
@@ -424,8 +423,8 @@ class _Selected(BasePosterior):
         lead, rows = self._rows(at)
         found = np.empty((len(rows), len(self.place)) + self.event)
         for mine in self.turns:
-            seen = self.whole.cdf(self._placed(rows, mine, self.event))
-            found[:, mine] = seen.reshape((len(rows), self.size) + self.event)[:, self.place[mine]]
+            answers = self.whole.cdf(self._placed(rows, mine, self.event))
+            found[:, mine] = answers.reshape((len(rows), self.size) + self.event)[:, self.place[mine]]
         return found.reshape(lead + self.batch + self.event)
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
@@ -439,7 +438,7 @@ class _Selected(BasePosterior):
         return full.reshape((len(rows),) + self.whole.batch + event)
 
 
-def _at(g: Callable[[Array, Array], Array], at: Array, column: int | None = None) -> Callable[[Array], Array]:
+def _at(g: Pairs, at: Array, column: int | None = None) -> Callable[[Array], Array]:
     """G as a function of theta alone, of one component if a column is given."""
     if column is None:
         return lambda theta: g(theta, at)

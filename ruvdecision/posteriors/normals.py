@@ -56,11 +56,11 @@ class Normals:
         assert self._cloud is not None
         return self._cloud.outside(at, width)
 
-    def mean_difference(self) -> Array:
+    def mean_difference(self) -> Value:
         """Gini's mean difference of the mixture, each coordinate apart."""
         columns = zip(self._columns(self.parts.mean()), self._columns(self._sd), strict=True)
         found = [mean_difference(self.weights, means, sd) for means, sd in columns]
-        return np.array(found).reshape(self.parts.event)
+        return Value.exact(np.array(found).reshape(self.parts.event))
 
     def entropy(self) -> Value:
         """Differential entropy of the mixture; minus infinity if some part with a chance is a point mass."""
@@ -166,13 +166,13 @@ class SharedNodes:
         ``tolerance``.
         """
         half = np.full(len(self.edges) - 1, 0.5)
-        seen = shaped(f(self.nodes), self.nodes.shape).reshape(-1, 21)
-        if not np.isfinite(seen).all():
+        values = shaped(f(self.nodes), self.nodes.shape).reshape(-1, 21)
+        if not np.isfinite(values).all():
             return None
         average = self.average.reshape(-1, 21)
-        _, error, size = gauss_kronrod(seen * average, half)
+        _, error, size = gauss_kronrod(values * average, half)
         # Ends that still count hide growth beyond them.
-        outer = np.abs(seen * average)
+        outer = np.abs(values * average)
         if 0.5 * (outer[0, :5] @ KRONROD[:5] + outer[-1, -5:] @ KRONROD[-5:]) > 0.1 * tolerance * size.sum():
             return None
         inside = np.array([]) if cuts is None else np.unique(cuts[(cuts > self.edges[0]) & (cuts < self.edges[-1])])
@@ -183,7 +183,7 @@ class SharedNodes:
         todo = np.concatenate([self._around(inside, np.unique(places)), _halves(low, high, 0 * low, 0 * low)])
         weights = np.where(bad, 0.0, half)
         weights[places] = 0.0
-        series = (seen * weights[:, None] * KRONROD).reshape(-1) @ self.densities
+        series = (values * weights[:, None] * KRONROD).reshape(-1) @ self.densities
         total = float(size[weights > 0].sum())
         for turn in range(_HALVINGS):
             if not len(todo):
@@ -468,9 +468,9 @@ class Cloud:
         z = special.ndtri(self.uniform)
         return np.asarray(self.means + np.einsum("sij,tpsj->tpsi", self.roots, z)).reshape(-1, self.means.shape[1])
 
-    def _settle(self, seen: Array) -> Value:
+    def _settle(self, values: Array) -> Value:
         """Means over points ``(turns, points, S)`` for each component, and the error of their mean."""
-        table = seen.mean(axis=1)
+        table = values.mean(axis=1)
         turns = table @ self.weights
         return Value(np.asarray(table.mean(axis=0)), np.asarray(turns.std(ddof=1) / np.sqrt(len(turns))))
 

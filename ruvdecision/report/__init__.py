@@ -16,17 +16,14 @@ from ..checks import check_choice, suggest
 from ..data.write import as_place, check_places, write_files
 from ..errors import InputError, kind_of
 from ..maps.rumap import RUMap
-from .blocks import Document, pictures
+from ..maps.storage import fingerprint
 from .content import compose
+from .document import FORMATS, Document
 from .extras import Extras
-from .fingerprint import fingerprint
-from .page import as_html
 from .picture import draw_files
-from .plain import as_markdown
 
 __all__ = ["fingerprint", "render_report", "report_files", "write_report"]
 
-FORMATS = {"html": as_html, "md": as_markdown}
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
 
 
@@ -121,20 +118,18 @@ def report_files(
     target, folder = as_place(path), _folder(figures)
     kind = _format(target, format)
     document = _document(rumap, max_risk, **options)
-    drawn = (
-        {}
-        if folder is None
-        else {folder / f"{p.anchor}.{end}": b for p in pictures(document) for end, b in draw_files(p).items()}
-    )
+    found = {}
+    if folder is not None:
+        found = {folder / f"{p.anchor}.{end}": b for p in document.pictures for end, b in draw_files(p).items()}
     # Bytes, not text: line ends are the same on every system.
-    return drawn | {target: FORMATS[kind](document).encode("utf-8")}
+    return found | {target: document.render(kind).encode("utf-8")}
 
 
 def _format(path: Path, format: str | None) -> str:
     """Which format it is, as it is said or as the path's suffix says."""
     suffix = path.suffix.lower()
     if format is not None:
-        return check_choice("format", format, list(FORMATS))
+        return check_choice("format", format, FORMATS)
     if suffix not in SUFFIXES:
         raise InputError(
             "The path must say which format it is",
@@ -163,9 +158,9 @@ def render_report(
     >>> render_report(rumap, max_risk=0.5, title="Pilot", format="md").splitlines()[0]
     '# Pilot'
     """
-    check_choice("format", format, list(FORMATS))
-    beside = {"sensitivity": sensitivity, "limit": limit, "record_risk": record_risk}
-    return FORMATS[format](_document(rumap, max_risk, title=title, notes=notes, date=date, rule=rule, **beside))
+    check_choice("format", format, FORMATS)
+    extras = {"sensitivity": sensitivity, "limit": limit, "record_risk": record_risk}
+    return _document(rumap, max_risk, title=title, notes=notes, date=date, rule=rule, **extras).render(format)
 
 
 def _document(

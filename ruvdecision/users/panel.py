@@ -12,7 +12,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import as_float_array, check_choice, check_finite, check_list, check_shares, check_text, suggest
+from ..checks import (
+    as_float_array,
+    check_choice,
+    check_finite,
+    check_list,
+    check_shares,
+    check_text,
+    is_single,
+    suggest,
+)
 from ..errors import InputError, kind_of
 from ..masks.base import show_number
 from ..protocols import Array, Belief, Loss, Value
@@ -98,9 +107,11 @@ class Panel:
         names: Sequence[str] | None = None,
     ) -> None:
         put, do = partial(object.__setattr__, self), "Write Panel([user_a, user_b])"
-        if not isinstance(members, (User, Snooper, Panel, Iterable)):
+        if isinstance(members, (User, Snooper, Panel)):
+            members = (members,)
+        if is_single(members):
             raise InputError("A panel needs a list of users", kind_of(members), do)
-        found = tuple(members) if isinstance(members, Iterable) else (members,)
+        found = tuple(members)
         if not found:
             raise InputError("A panel needs at least one user", "none", do)
         for i, member in enumerate(found):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, replace
 from functools import cached_property
 from math import prod
@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...checks import as_float_array, check_fields, check_index, check_integer, check_integers, checked, is_single
+from ...checks import (
+    as_float_array,
+    check_fields,
+    check_index,
+    check_integer,
+    check_integers,
+    checked,
+    is_integer,
+    is_single,
+)
 from ...errors import InputError, UnsupportedError
 from ...masks.cells import PublishedTable, as_counts
 from ...posteriors import BasePosterior, Drawn, Finite
@@ -154,10 +163,10 @@ class TableBelief:
         if self.system.exact:
             return "dynamic programming"
         error, effective = float(self.system.log_count().error), self.system.effective
-        doubt = "; too few for its error to be trusted, raise draws=" if effective < FEW else ""
+        caution = "; too few for its error to be trusted, raise draws=" if effective < FEW else ""
         return (
             f"sequential importance sampling ({self.draws} draws worth {effective:.0f}, error {error:.2g} of the "
-            f"log count{doubt})"
+            f"log count{caution})"
         )
 
     def count(self) -> int | Value:
@@ -258,8 +267,8 @@ class TableBelief:
             return Drawn(
                 self.values_of(target, self.system.sample(DRAWN, np.random.default_rng([self.seed, 2]))), discrete=True
             )
-        tables, log_weights = self.system.weighted()
-        return Drawn(self.values_of(target, tables), np.exp(log_weights - log_weights.max()), discrete=True)
+        tables, weights = self.system.weighted
+        return Drawn(self.values_of(target, tables), weights, discrete=True)
 
     def values_of(self, target: BaseTarget, tables: Ints) -> Array:
         """The target's value in each of many tables, given as rows of cells."""
@@ -309,15 +318,11 @@ class TableBelief:
         if marginal is not None:
             possible = np.flatnonzero(marginal)
             return Finite(possible.astype(np.float64), marginal[possible] / marginal[possible].sum())
-        tables, log_weights = self._weighted
-        return Drawn(tables[:, flat].astype(np.float64), np.exp(log_weights - log_weights.max()), discrete=True)
-
-    @cached_property
-    def _weighted(self) -> tuple[Ints, Array]:
-        return self.system.weighted()
+        tables, weights = self.system.weighted
+        return Drawn(tables[:, flat].astype(np.float64), weights, discrete=True)
 
     def _flat(self, index: Any) -> int:
-        index = (index,) if isinstance(index, (int, np.integer)) else index
+        index = (index,) if is_integer(index) else index
         if isinstance(index, str) or not isinstance(index, Sequence) or len(index) != len(self.shape):
             raise InputError(
                 f"A cell of this table has {len(self.shape)} positions", index, "Give one position per axis"
@@ -343,8 +348,8 @@ class TableBelief:
             raise InputError("margins must map axes to counts", margins, "Write margins={(0,): row_totals}")
         checked: dict[tuple[int, ...], Ints] = {}
         for given, counts in margins.items():
-            axes = (given,) if isinstance(given, (int, np.integer)) else given
-            if isinstance(axes, str) or not isinstance(axes, Iterable):
+            axes = (given,) if is_integer(given) else given
+            if is_single(axes):
                 raise InputError(
                     "A margin is named by the axes that it keeps", given, "Write margins={(0,): row_totals}"
                 )
@@ -494,8 +499,7 @@ class TablePosterior(BasePosterior):
     def _tables(self) -> Drawn:
         if self.completions.exact:
             return Drawn(self.completions.sample(DRAWN, np.random.default_rng([self.seed, 3])), discrete=True)
-        tables, log_weights = self.completions.weighted()
-        return Drawn(tables, np.exp(log_weights - log_weights.max()), discrete=True)
+        return Drawn(*self.completions.weighted, discrete=True)
 
     def _apart(self, question: Callable[[Posterior, Array], Value], at: ArrayLike) -> Value:
         at = np.asarray(at, dtype=np.float64)

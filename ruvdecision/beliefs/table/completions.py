@@ -315,8 +315,9 @@ class Completions:
             tables[:, part.cells] = part.sample(size, rng)
         return tables
 
+    @cached_property
     def weighted(self) -> tuple[Ints, Array]:
-        """Weighted draws of whole tables and their log weights, for systems that are not exact."""
+        """Weighted draws of whole tables and their weights, the largest being one, for systems that are not exact."""
         rng = np.random.default_rng([self.seed, 1])
         rough = [p.weighted(rng) for p in self.parts if p.lattice is None]
         size = min((len(x) for x, _ in rough), default=self.draws)
@@ -330,7 +331,7 @@ class Completions:
                 x, log_ratio = next(drawn)
                 tables[:, part.cells] = x[:size]
                 log_weights += log_ratio[:size]
-        return tables, log_weights
+        return tables, np.exp(log_weights - log_weights.max())
 
     def all(self) -> Ints:
         """All completions, shape (completions, cells)."""

@@ -35,8 +35,9 @@ def nodes(observation: Observation, low: Any, high: Any, panels: int = 8, order:
     order : int, default 16
         Nodes per panel.
 
-    >>> from .noisy import NormalValue
-    >>> x, logw = nodes(NormalValue([1.0], [4.0]), -50, 50)
+    >>> from ...masks import Noise
+    >>> from .start import observe
+    >>> x, logw = nodes(observe(Noise(sd=2.0), [1.0], 1).columns[0], -50, 50)
     >>> float(np.sum(np.exp(logw) * x).round(9))
     1.0
     """

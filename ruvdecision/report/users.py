@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 
 from ..decide import Choice
 from ..maps.rumap import RUMap
 from ..maps.scores import Column
+from ..maps.show import number, value
 from ..users.panel import Panel
-from .blocks import Block, Fold, Formula, Items, Line, Paragraph, Table, folded
+from ..users.user import Snooper, User
+from .document import Block, Fold, Formula, Items, Paragraph, Table, TableRow
 from .formulas import formulas
-from .numbers import number, value
 
 ROLES = ("intruder", "scientist")
 #: Panels with more members than this are folded.
@@ -28,16 +28,17 @@ def users(rumap: RUMap, choice: Choice | None) -> list[Block]:
         user = None if rumap.users is None else rumap.users[place]
         said = str(rumap.attrs.get(who, ""))
         # A map that was joined or renamed has other words than its first users: then the words are right.
-        here = user is not None and hasattr(user, "describe") and said in ("", user.describe(), *_as(user, who))
-        if here and isinstance(user, Panel):
+        if user is not None and said not in ("", user.describe(), *_in_role(user, who)):
+            user = None
+        if isinstance(user, Panel):
             blocks += _panel(user, who)
-        elif said or here:
-            blocks += _words(said if said else user.describe(), who)  # type: ignore[union-attr]
-            blocks += _formula(user, who) if here else []
+        elif said or user is not None:
+            blocks += _words(said or user.describe(), who)  # type: ignore[union-attr]
+            blocks += [] if user is None else _formula(user, who)
         elif getattr(rumap, who) is not None:
             blocks.append(Paragraph(f"The map does not say who the {who} is."))
         blocks += _members(rumap, who, choice)
-    return [*blocks, Items(tuple(_scores(rumap)))]
+    return [*blocks, Items(_scores(rumap))]
 
 
 def member_columns(rumap: RUMap, who: str) -> dict[str, str]:
@@ -46,7 +47,7 @@ def member_columns(rumap: RUMap, who: str) -> dict[str, str]:
     return {m[2][1:-1].replace("][", ", "): k for k, m in found.items() if m is not None and m[1] == who}
 
 
-def _as(user: Any, who: str) -> list[str]:
+def _in_role(user: User | Snooper | Panel, who: str) -> list[str]:
     """How a panel speaks of itself in this role."""
     return [user.describe(who)] if isinstance(user, Panel) else []
 
@@ -60,9 +61,9 @@ def _words(said: str, who: str) -> list[Block]:
     return [*map(Paragraph, lines)]
 
 
-def _formula(user: Any, who: str) -> list[Block]:
+def _formula(user: User | Snooper | Panel, who: str) -> list[Block]:
     lines = formulas(user, who)
-    return [Formula(tuple(lines))] if lines else []
+    return [Formula(lines)] if lines else []
 
 
 def _panel(panel: Panel, who: str) -> list[Block]:
@@ -75,10 +76,7 @@ def _panel(panel: Panel, who: str) -> list[Block]:
             continue
         said = re.sub(r"^The (user|snooper) ", "", member.describe())
         inside += [Paragraph(f"{name}: {said}"), *_formula(member, who)]
-    return [
-        *blocks,
-        *(inside if len(panel.members) <= OPEN else [Fold(f"The {len(panel.members)} members", tuple(inside))]),
-    ]
+    return [*blocks, *(inside if len(panel.members) <= OPEN else [Fold(f"The {len(panel.members)} members", inside)])]
 
 
 def _members(rumap: RUMap, who: str, choice: Choice | None) -> list[Block]:
@@ -86,30 +84,29 @@ def _members(rumap: RUMap, who: str, choice: Choice | None) -> list[Block]:
     columns = member_columns(rumap, who)
     if not columns:
         return []
-    lines = []
+    rows = []
     for name, column in columns.items():
         u = np.asarray(rumap.columns[column], dtype=float)
         known = u[~np.isnan(u)]
         cells = [number(float(f(known))) if known.size else "none" for f in (np.min, np.max)]
         if choice is not None:
             error = rumap.columns.get(column.removesuffix("_uncertainty") + "_error", np.zeros(len(rumap)))
-            cells.insert(0, value(u[choice.row.position], error[choice.row.position]))
-        lines.append(Line((name, *cells)))
+            cells.insert(0, value(float(u[choice.row.position]), float(error[choice.row.position])))
+        rows.append(TableRow((name, *cells)))
     after = ["U after the chosen release"] if choice is not None else []
     head = ("member", *after, "least U of any release", "largest U")
-    table = Table(f"Members of the {who}s' panel ({len(lines)})", head, tuple(lines))
-    return [folded(table, 40, f"What each of the {len(lines)} members still does not know")]
+    table = Table(f"Members of the {who}s' panel ({len(rows)})", head, rows)
+    return [table.folded(40, f"What each of the {len(rows)} members still does not know")]
 
 
 def _scores(rumap: RUMap) -> list[str]:
     sentences = []
-    for role, who, word in (("risk", "intruder", "Risk"), ("utility", "scientist", "Utility")):
-        score = getattr(rumap, f"{role}_score")
-        if isinstance(score, Column):
-            sentences.append(f"{word}: the column {score.name}.")
+    for axis in (rumap.axis("risk"), rumap.axis("utility")):
+        if isinstance(axis.score, Column):
+            sentences.append(f"{axis.role.title()}: the column {axis.score.name}.")
             continue
-        sentences.append(f"{word}: {score.words(who)}.")
-        before = np.unique(rumap.before[0 if role == "risk" else 1])
+        sentences.append(f"{axis.role.title()}: {axis.score.words(axis.who)}.")
+        before = np.unique(axis.before)
         if before.size == 1 and not np.isnan(before[0]):
             sentences[-1] += f" Before any release that loss is U0 = {number(float(before[0]))}."
     return sentences
