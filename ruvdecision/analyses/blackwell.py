@@ -26,8 +26,7 @@ from ..engines.finite.whole_file import Files, file_matrix
 from ..engines.normal.releases import channel_of
 from ..errors import InputError, RuvError, UnsupportedError
 from ..masks.base import Chain, Mask, check_mask
-from ..masks.release import Release
-from ..masks.suppress import Suppress
+from ..masks.rows import Release, Suppress
 from ..protocols import Array, Belief
 
 Ints = NDArray[np.int64]

@@ -18,9 +18,8 @@ from ..checks import Seed, as_seed_sequence, check_index, check_integer, check_n
 from ..engines.base import Problem, plan_for
 from ..errors import InputError, kind_of
 from ..masks.base import Batch, Mask, check_mask
-from ..masks.release import Release
-from ..masks.round import Round
-from ..masks.suppress import Suppress
+from ..masks.coarsen import Round
+from ..masks.rows import Release, Suppress
 from ..protocols import Engine
 from ..users.user import SingleUser, Snooper, User
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Protocol
@@ -25,6 +25,7 @@ from .steps import (
     Entrywise,
     Lowers,
     Matrix,
+    Moves,
     Opaque,
     PermuteRows,
     RoundTo,
@@ -47,7 +48,7 @@ class OutcomeList(Protocol):
     """The outcomes of a finite belief."""
 
     @property
-    def names(self) -> tuple[Any, ...]: ...
+    def names(self) -> tuple[Hashable, ...]: ...
     @property
     def numbers(self) -> Array: ...
     @property
@@ -76,7 +77,7 @@ class Kernel:
     """
 
     matrix: Array
-    outputs: tuple[tuple[Any, ...], ...]
+    outputs: tuple[Output, ...]
     noise: Array | None = None
 
     @property
@@ -380,10 +381,10 @@ def _entries(channel: FiniteChannel, step: Entrywise, mask: Lowers) -> FiniteCha
 
     def change(kernel: Kernel, label: int) -> Kernel:
         _refuse_noise(kernel, mask)
-        known: dict[tuple[int, Any], list[tuple[Any, float]]] = {}
+        known: dict[tuple[int, Hashable], Moves] = {}
         laws = []
         for output in kernel.outputs:
-            options: list[list[tuple[Any, float]]] = [[(v, 1.0)] for v in output]
+            options: list[Moves] = [[(v, 1.0)] for v in output]
             for place, column in enumerate(step.columns):
                 key = (column, output[column])
                 if output[column] is not None:
@@ -465,7 +466,7 @@ def record_covariance(belief: FiniteRecords) -> Array:
     return np.asarray((gap * belief.marginal[:, None]).T @ gap)
 
 
-def _tuple(value: Any) -> tuple[Any, ...]:
+def _tuple(value: Any) -> Output:
     return tuple(_plain(v) for v in value) if isinstance(value, tuple) else (_plain(value),)
 
 

@@ -18,11 +18,14 @@ from numpy.typing import NDArray
 
 from ..checks import as_float_array, check_columns
 from ..errors import InputError
+from ..numerics.semidefinite import correlate
 from ..protocols import Array
 from .layout import Partition
 
 Ints = NDArray[np.int64]
 Labels = tuple[Hashable, ...]
+Moves = list[tuple[Hashable, float]]
+"""What may become of a value, with which chance."""
 
 TOLERANCE = 1e-9
 """Relative: a released number is a multiple, a label or an average if it differs from one by no more than this."""
@@ -38,7 +41,7 @@ class About:
     """
 
     n: int
-    names: tuple[Any, ...]
+    names: tuple[Hashable, ...]
     covariance: Array | None = None
     levels: tuple[Labels | None, ...] = ()
     touched: bool = False
@@ -48,7 +51,7 @@ class About:
         """Number of columns."""
         return len(self.names)
 
-    def positions(self, columns: Any) -> tuple[int, ...]:
+    def positions(self, columns: Sequence[Hashable] | Hashable | None) -> tuple[int, ...]:
         """Positions of the named columns; all of them for None."""
         return tuple(range(self.k)) if columns is None else tuple(check_columns("columns", columns, self.names))
 
@@ -255,21 +258,19 @@ class AddNoise(Step):
 
     def apply(self, values: Array, rng: np.random.Generator) -> Array:
         n, k = values.shape
-        matrices = self.of_rows(n)
-        wiped = np.isinf(np.diagonal(matrices, axis1=1, axis2=2))
-        finite = np.where(wiped[:, :, None] | wiped[:, None, :], 0.0, matrices)
         noise = self.kind.draw((1 if self.common else n, k), rng)
-        if self.size is not None:
-            sd = self.size.of(values)
-            wiped = wiped | np.isinf(sd)
-            noise = noise * np.where(np.isinf(sd), 0.0, sd)
-        if len(finite) == 1 and not np.any(finite[0][~np.eye(k, dtype=bool)]):
-            noise = noise * np.sqrt(np.diag(finite[0]))
+        sd = self.standard_deviations(n) if self.size is None else self.size.of(values)
+        wiped: NDArray[np.bool_] = np.isinf(0.0 if sd is None else sd)
+        if sd is not None:
+            noise *= np.where(wiped, 0.0, sd)
+        elif self.rows is None:
+            noise = correlate(noise, self.covariance[0, 0])
         else:
-            found, vectors = np.linalg.eigh(finite)
-            root = (vectors * np.sqrt(np.clip(found, 0.0, None))[:, None, :]) @ np.swapaxes(vectors, 1, 2)
-            noise = np.einsum("nk,nkl->nl", noise, np.broadcast_to(root, (len(noise), k, k)))
-        return np.where(wiped, np.nan, values + noise)
+            label = self.rows.each()
+            for i, matrix in enumerate(self.covariance[0]):
+                noise[label == i] = correlate(noise[label == i], matrix)
+        released = values + noise if self.common else np.add(noise, values, out=noise)
+        return np.where(wiped, np.nan, released) if np.any(wiped) else released
 
 
 class FactorKind(NamedTuple):
@@ -325,7 +326,7 @@ class Entrywise(Step):
     def fixed(self) -> bool:
         return True
 
-    def moves(self, value: Any, place: int) -> list[tuple[Any, float]]:
+    def moves(self, value: Hashable, place: int) -> Moves:
         """What may become of a value in the column at this place of ``columns``."""
         raise NotImplementedError
 
@@ -346,7 +347,7 @@ class Entrywise(Step):
 class _Numeric(Entrywise):
     """A step of numbers that draws nothing."""
 
-    def moves(self, value: Any, place: int) -> list[tuple[Any, float]]:
+    def moves(self, value: Hashable, place: int) -> Moves:
         row = np.zeros((1, len(self.columns)))
         row[0, place] = as_number(value)
         return [(float(self.apply(row, np.random.default_rng(0))[0, place]), 1.0)]
@@ -378,7 +379,7 @@ class RoundTo(_Numeric):
     def fixed(self) -> bool:
         return not self.random
 
-    def moves(self, value: Any, place: int) -> list[tuple[Any, float]]:
+    def moves(self, value: Hashable, place: int) -> Moves:
         if not self.random:
             return super().moves(value, place)
         base = self.base[place]
@@ -431,7 +432,7 @@ class Cut(Entrywise):
         """Whether what is released are names and not numbers."""
         return not isinstance(self.label, str) or self.label == "interval"
 
-    def moves(self, value: Any, place: int) -> list[tuple[Any, float]]:
+    def moves(self, value: Hashable, place: int) -> Moves:
         code, edges = self.codes(np.array([as_number(value)]), "of the belief")
         return [(self.called(edges)[int(code[0])], 1.0)]
 
@@ -440,7 +441,7 @@ class Cut(Entrywise):
             return None
         return () if self.edges is None else self.called(np.asarray(self.edges))
 
-    def codes(self, column: Array, name: Any) -> tuple[Ints, Array]:
+    def codes(self, column: Array, name: Hashable) -> tuple[Ints, Array]:
         """The interval of every number, 0 where it is missing, and the edges of the intervals."""
         known = ~np.isnan(column)
         if self.edges is not None:
@@ -517,7 +518,7 @@ class Matrix(Entrywise):
     released: Labels
     whole: bool = False
 
-    def moves(self, value: Any, place: int) -> list[tuple[Any, float]]:
+    def moves(self, value: Hashable, place: int) -> Moves:
         if value not in self.inputs:
             raise InputError(
                 "The matrix has no row for a category that may go in", value, "Give categories= that name all of them"
@@ -615,7 +616,7 @@ def about_after(found: Sequence[Resolved], about: About) -> About:
     return found[-1].step.after(found[-1].about) if found else about  # type: ignore[no-any-return]
 
 
-def as_number(value: Any) -> float:
+def as_number(value: Hashable) -> float:
     """A value that a step of numbers takes."""
     if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
         return float(value)

@@ -205,11 +205,7 @@ def _heads(rumap: RUMap) -> dict[str, str]:
     from ..maps.scores import Column
     from ..maps.show import better
 
-    heads = {}
-    for axis in (rumap.axis("risk"), rumap.axis("utility")):
-        if axis.value is not None:
-            heads[f"{axis.who}_uncertainty"] = f"{axis.who} U"
-    shown = set()
+    heads, shown = {f"{who}_uncertainty": f"{who} U" for who in rumap.uncertainties}, set()
     for role, score in (("risk", rumap.risk_score), ("utility", rumap.utility_score)):
         heads[role] = f"{role} ({score.name})" if isinstance(score, Column) else role
         if isinstance(score, Column) and score.score is None:

@@ -18,7 +18,7 @@ import pandas as pd
 from ..beliefs.table.belief import TableBelief
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Mask
-from ..masks.suppress import NOTHING
+from ..masks.rows import NOTHING
 from ..protocols import Loss, Posterior, Solution, Value
 from ..running.replication import REPLICATES, replicate_error, replicate_seeds
 from ..users.user import User

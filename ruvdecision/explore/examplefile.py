@@ -17,7 +17,7 @@ from ..checks import as_generator, as_seed_sequence
 from ..engines.base import Problem, plan_for
 from ..errors import RuvError
 from ..maps.show import number
-from ..masks.suppress import Suppress
+from ..masks.rows import Suppress
 from ..numerics.semidefinite import symmetric_root
 from ..posteriors import Drawn
 from ..targets import BaseTarget, Files

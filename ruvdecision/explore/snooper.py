@@ -12,7 +12,7 @@ from ..beliefs.normal import NormalBelief
 from ..checks import as_seed_sequence
 from ..losses import Quadratic
 from ..maps.show import number
-from ..masks.shuffle import Shuffle
+from ..masks.rows import Shuffle
 from ..posteriors import Gaussian
 from ..scenarios import Curve, additive_noise
 from ..scenarios.bayes import belief as belief_of, snooper

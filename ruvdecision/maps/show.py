@@ -87,8 +87,7 @@ def evenly(rows: NDArray[Kind], most: int) -> NDArray[Kind]:
 
 def user_columns(rumap: RUMap) -> list[str]:
     """Risk, utility and the uncertainties that the map has."""
-    users = {"intruder_uncertainty": rumap.intruder, "scientist_uncertainty": rumap.scientist}
-    return ["risk", "utility", *(name for name, found in users.items() if found is not None)]
+    return ["risk", "utility", *(f"{who}_uncertainty" for who in rumap.uncertainties)]
 
 
 def better(rumap: RUMap) -> dict[str, str]:
@@ -102,8 +101,8 @@ def entry(rumap: RUMap, column: str, i: int) -> str:
     """An entry of a map's table, with its error where it has one."""
     if column == "engine":
         return rumap.engine[i]
-    users = {"intruder_uncertainty": rumap.intruder, "scientist_uncertainty": rumap.scientist}
-    pair = rumap.column(column) if column in ("risk", "utility") else users.get(column)
+    users = rumap.uncertainties
+    pair = rumap.column(column) if column in ("risk", "utility") else users.get(column.removesuffix("_uncertainty"))
     if pair is not None:
         return value(float(pair.value[i]), float(pair.error[i]))
     found = rumap.columns[column]

@@ -158,9 +158,8 @@ def fingerprint(rumap: RUMap) -> str:
     (64, False)
     """
     parts: dict[str, Entries] = {"release": np.array(rumap.releases, dtype=str)}
-    for who, pair in (("intruder", rumap.intruder), ("scientist", rumap.scientist)):
-        if pair is not None:
-            parts |= {f"{who}_uncertainty": pair.value, f"{who}_error": pair.error}
+    for who, pair in rumap.uncertainties.items():
+        parts |= {f"{who}_uncertainty": pair.value, f"{who}_error": pair.error}
     parts |= {"intruder_before": rumap.before[0], "scientist_before": rumap.before[1]}
     parts |= {"risk": rumap.risk, "utility": rumap.utility}
     parts |= {f"column {name}": rumap.columns[name] for name in sorted(rumap.columns)}

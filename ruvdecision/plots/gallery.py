@@ -178,7 +178,7 @@ def uncertainty(
     users = check_list("users", users, 'Write users=["intruder", "scientist"]')
     for who in users:
         check_choice("users", who, ["intruder", "scientist"])
-    shown = [w for w in dict.fromkeys(users) if getattr(rumap, w) is not None]
+    shown = [w for w in dict.fromkeys(users) if w in rumap.uncertainties]
     if not shown:
         raise InputError(
             "This map has no uncertainty to draw", "a map of measures", "Give a map that evaluate(...) made"
@@ -211,7 +211,7 @@ def uncertainty(
             ax.set_xscale("log")
         for j, (name, rows) in enumerate(curves.items()):
             for k, who in enumerate(shown):
-                pair, unit = getattr(rumap, who), starts[who][rows] if relative else 1.0
+                pair, unit = rumap.uncertainties[who], starts[who][rows] if relative else 1.0
                 y, error = pair.value[rows] / unit, pair.error[rows] / unit
                 place = j if len(curves) > 1 else k
                 colour, line = look.colours[place % len(look.colours)], LINES[0 if who == "intruder" else 1]

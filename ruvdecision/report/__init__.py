@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..analyses.limit import Limit
+from ..analyses.record_risk import RecordRisk
+from ..analyses.sensitivity import Sensitivity
 from ..checks import check_choice, suggest
 from ..data.write import as_place, check_places, write_files
 from ..errors import InputError, kind_of
@@ -29,18 +32,18 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
 
 def write_report(
     rumap: RUMap | Mapping[str, RUMap],
-    path: Any,
+    path: str | os.PathLike[str],
     max_risk: float | None = None,
     *,
     title: str | None = None,
     notes: str | Sequence[str] = (),
     format: str | None = None,
     date: str | datetime.date | None = "today",
-    sensitivity: Any = None,
-    limit: Any = None,
-    record_risk: Any = None,
-    rule: Any = None,
-    figures: Any = None,
+    sensitivity: Sensitivity | Mapping[str, Sensitivity] | None = None,
+    limit: Limit | Mapping[str, Limit] | None = None,
+    record_risk: RecordRisk | Mapping[str, RecordRisk] | None = None,
+    rule: Mapping[str, Any] | None = None,
+    figures: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write the report of a map to a file and return its path.
@@ -102,11 +105,11 @@ def write_report(
 
 def report_files(
     rumap: RUMap | Mapping[str, RUMap],
-    path: Any,
+    path: str | os.PathLike[str],
     max_risk: float | None = None,
     *,
     format: str | None = None,
-    figures: Any = None,
+    figures: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> dict[Path, bytes]:
     """The files that `write_report` would write, with the same arguments, by where they go; the report is the last.
@@ -147,10 +150,10 @@ def render_report(
     notes: str | Sequence[str] = (),
     format: str = "html",
     date: str | datetime.date | None = "today",
-    sensitivity: Any = None,
-    limit: Any = None,
-    record_risk: Any = None,
-    rule: Any = None,
+    sensitivity: Sensitivity | Mapping[str, Sensitivity] | None = None,
+    limit: Limit | Mapping[str, Limit] | None = None,
+    record_risk: RecordRisk | Mapping[str, RecordRisk] | None = None,
+    rule: Mapping[str, Any] | None = None,
 ) -> str:
     """The report of a map as text; see `write_report`.
 
@@ -164,21 +167,24 @@ def render_report(
 
 
 def _document(
-    rumap: Any,
-    max_risk: Any,
+    rumap: RUMap | Mapping[str, RUMap],
+    max_risk: float | None,
     *,
-    title: Any = None,
-    notes: Any = (),
-    date: Any = "today",
-    rule: Any = None,
-    **beside: Any,
+    title: str | None = None,
+    notes: str | Sequence[str] = (),
+    date: str | datetime.date | None = "today",
+    rule: Mapping[str, Any] | None = None,
+    **analyses: Any,
 ) -> Document:
-    """The report before it has a format; ``beside`` are the sensitivity, the limit and the risk of every record."""
+    """The report before it has a format; ``analyses`` are the sensitivity, the limit and the risk of every record."""
     maps = rumap if isinstance(rumap, Mapping) else {"map": rumap}
     if not maps or not all(isinstance(m, RUMap) for m in maps.values()):
         got = [type(m).__name__ for m in maps.values()] or "none"
         raise InputError("A report needs a map, or several maps by name", got, "Write write_report(rumap, ...)")
-    lines = notes.splitlines() if isinstance(notes, str) else _listed("notes", notes)
+    try:
+        lines = notes.splitlines() if isinstance(notes, str) else list(notes)
+    except TypeError:
+        raise InputError("notes must be text or a list of texts", notes, 'Write notes=["..."]') from None
     for name, given in (("title", title), *(("notes", line) for line in lines)):
         if given is not None and not isinstance(given, str):
             raise InputError(f"{name} must be text", kind_of(given), f"Give {name} as text")
@@ -189,7 +195,7 @@ def _document(
     if date is not None and not isinstance(date, str):
         raise InputError("date must be text or a date", date, "Write date=datetime.date.today()")
     heading = title if title is not None and title.strip() else "Which release to give out: risk and utility"
-    parts = {name: _shared_out(name, given, list(maps)) for name, given in beside.items()}
+    parts = {name: _shared_out(name, given, list(maps)) for name, given in analyses.items()}
     extras = {str(k): Extras(**{name: found.get(k) for name, found in parts.items()}, rule=rule) for k in maps}
     return compose({str(k): m for k, m in maps.items()}, max_risk, heading, _sentences(lines), date, extras)
 
@@ -214,7 +220,7 @@ def _shared_out(name: str, given: Any, maps: list[Any]) -> dict[Any, Any]:
     return dict(given)
 
 
-def _folder(figures: Any) -> Path | None:
+def _folder(figures: str | os.PathLike[str] | None) -> Path | None:
     """The directory for pictures."""
     if figures is None:
         return None
@@ -224,13 +230,6 @@ def _folder(figures: Any) -> Path | None:
     if folder.exists() and not folder.is_dir():
         raise InputError("figures must be a directory", str(folder), "Name a directory for the SVG and PDF files")
     return folder
-
-
-def _listed(name: str, given: Any) -> list[Any]:
-    try:
-        return list(given)
-    except TypeError:
-        raise InputError(f"{name} must be text or a list of texts", given, f'Write {name}=["..."]') from None
 
 
 def _sentences(lines: Sequence[str]) -> list[str]:

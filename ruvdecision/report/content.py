@@ -155,8 +155,7 @@ def _chapter(
             blocks.extend([Heading(level, title, f"{anchor}-{name}"), *parts])
 
     section("The map", "map", [_picture(rumap, decision, max_risk, anchor, order, extras)])
-    modelled = rumap.intruder is not None or rumap.scientist is not None
-    section("The users" if modelled else "Risk and utility", "users", users(rumap, decision.choice))
+    section("The users" if rumap.uncertainties else "Risk and utility", "users", users(rumap, decision.choice))
     section("The releases", "releases", _releases(rumap, order, front, decision.choice))
     section("Measures and other columns", "measures", _measures(rumap, order, decision.choice))
     section("How sure that is", "sure", sureness(rumap, decision.choice, order, max_risk))

@@ -35,7 +35,7 @@ def users(rumap: RUMap, choice: Choice | None) -> list[Block]:
         elif said or user is not None:
             blocks += _words(said or user.describe(), who)  # type: ignore[union-attr]
             blocks += [] if user is None else _formula(user, who)
-        elif getattr(rumap, who) is not None:
+        elif who in rumap.uncertainties:
             blocks.append(Paragraph(f"The map does not say who the {who} is."))
         blocks += _members(rumap, who, choice)
     return [*blocks, Items(_scores(rumap))]

@@ -7,9 +7,11 @@ release that the target is of the records) or any callable. To add one, derive f
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +22,49 @@ from ..masks.frame import Frame
 from ..protocols import Array
 from ..targets import BaseTarget, Kind, Maximum, Minimum, Percentile, is_target
 
+LARGEST_PROBED = 500
+"""In larger files a callable rule is not tried for linearity, which takes one call per record."""
+
+
+class Released:
+    """Released values of several replicates, ``(replicates, n, k)``, complete; rules that look at them share a sort."""
+
+    def __init__(self, values: Array) -> None:
+        self._given = values
+
+    @cached_property
+    def values(self) -> Array:
+        return self._given
+
+    @cached_property
+    def _sorted(self) -> Array:
+        # Rows last: numpy sorts runs of neighbouring numbers several times faster.
+        return np.sort(np.ascontiguousarray(np.swapaxes(self.values, -1, -2)), axis=-1)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self._given.shape[-2])
+
+    def row(self, place: int) -> Array:
+        """One row, ``(replicates, k)``."""
+        return np.asarray(self.values[..., place, :])
+
+    def ranked(self, rank: int) -> Array:
+        """The values of a rank, ``(replicates, k)``."""
+        if rank == self.n:
+            return np.asarray(self.values.max(axis=-2))
+        return np.asarray(self.values.min(axis=-2) if rank == 1 else self._sorted[..., rank - 1])
+
 
 @dataclass(frozen=True)
 class Rule:
     """Base of all rules."""
+
+    averages: ClassVar[bool] = False
+    """Whether it is the mean of what is released."""
+    as_released: ClassVar[bool] = False
+    """Whether it takes a release as it went out, not its values."""
 
     def of(self, values: Array) -> Array:
         """Estimates from released values ``(..., n, k)``, shape ``(..., k)``.
@@ -43,6 +84,23 @@ class Rule:
         """What a linear rule adds."""
         return 0.0
 
+    @property
+    def by_index(self) -> bool:
+        """Whether it is the row of the target's own record, which only the records tell."""
+        return False
+
+    def rank(self, n: int) -> int | None:
+        """The rank that it takes among ``n`` released values, None for other rules."""
+        return None
+
+    def look(self, released: Released, vector: bool) -> Array:
+        """Estimates from complete releases, ``(replicates, k)``; ``vector`` says that a release is one variable."""
+        return self.of(released.values)
+
+    def as_linear(self, n: int, k: int, vector: bool) -> Rule | None:
+        """The rule for ``n`` rows and ``k`` columns with its weights, None if it is not linear."""
+        return None if self.weights(np.ones((n, k), dtype=bool)) is None else self
+
     def describe(self) -> str:
         raise NotImplementedError
 
@@ -60,6 +118,8 @@ class Mean(Rule):
     >>> Mean()([1.0, 2.0, 6.0])
     3.0
     """
+
+    averages: ClassVar[bool] = True
 
     def of(self, values: Array) -> Array:
         if not np.isnan(values).any():
@@ -102,6 +162,16 @@ class Row(Rule):
         found[self.place(len(present))] = 1.0
         return found
 
+    @property
+    def by_index(self) -> bool:
+        return self.row is None
+
+    def look(self, released: Released, vector: bool) -> Array:
+        return released.row(self.place(released.n))
+
+    def as_linear(self, n: int, k: int, vector: bool) -> Rule | None:
+        return None if self.by_index else self
+
     def place(self, n: int) -> int:
         """The row as a position among ``n``."""
         if self.row is None:
@@ -135,24 +205,21 @@ class Ranked(Rule):
         missing = np.isnan(values)
         if missing.any():
             return self._of_present(values, missing)
-        rank = self._rank(n)
-        if rank == n:
-            return np.asarray(values.max(axis=-2))
-        if rank == 1:
-            return np.asarray(values.min(axis=-2))
-        # Rows last: numpy sorts runs of neighbouring numbers several times faster.
-        return np.asarray(np.sort(np.ascontiguousarray(np.swapaxes(values, -1, -2)), axis=-1)[..., rank - 1])
+        return Released(values).ranked(self.rank(n))
 
-    def _rank(self, n: int) -> int:
+    def rank(self, n: int) -> int:
         rank = self.target.rank(n)
         assert rank is not None  # as checked
         return rank
+
+    def look(self, released: Released, vector: bool) -> Array:
+        return released.ranked(self.rank(released.n))
 
     def _of_present(self, values: Array, missing: NDArray[np.bool_]) -> Array:
         count = values.shape[-2] - missing.sum(axis=-2)
         ranks = np.zeros(count.shape, dtype=np.int64)
         for m in np.unique(count[count > 0]):
-            ranks[count == m] = self._rank(int(m)) - 1
+            ranks[count == m] = self.rank(int(m)) - 1
         # NaN is sorted to the end.
         found = np.take_along_axis(np.sort(values, axis=-2), ranks[..., None, :], axis=-2)[..., 0, :]
         return np.asarray(np.where(count > 0, found, np.nan))
@@ -223,6 +290,8 @@ class Custom(Rule):
             do = "Write lambda release: release.mean()"
             raise InputError("A rule must be a function of the release", self.function, do)
 
+    as_released: ClassVar[bool] = True
+
     def __call__(self, release: Any) -> Any:
         """The estimate as an array of numbers."""
         try:
@@ -230,6 +299,29 @@ class Custom(Rule):
         except (TypeError, ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError) as error:
             what = f"{self.describe()[0].upper()}{self.describe()[1:]} fails on a release"
             raise InputError(what, failure(error), "Check the function") from None
+
+    def look(self, released: Released, vector: bool) -> Array:
+        return np.stack([np.atleast_1d(self(y[:, 0] if vector else y)).ravel() for y in released.values])
+
+    def as_linear(self, n: int, k: int, vector: bool) -> Linear | None:
+        """The weights of a function that is linear, found by trying it; None if it is not, or too large to try."""
+        if k != 1 or n > LARGEST_PROBED:
+            return None
+        rng = np.random.default_rng(0)
+        probes = np.concatenate([rng.standard_normal((4, n)) * s for s in (1e-2, 1.0, 1e3)])
+        points = np.concatenate([np.zeros((1, n)), np.eye(n), probes])
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = np.array([self(x if vector else x[:, None]).reshape(()) for x in points], dtype=np.float64)
+        except (InputError, ValueError):
+            return None
+        if not np.all(np.isfinite(found)):
+            return None
+        offset, coefficients = found[0], found[1 : n + 1] - found[0]
+        linear = probes @ coefficients + offset
+        room = 1e-9 * (1.0 + abs(offset) + np.abs(probes) @ np.abs(coefficients))
+        return Linear(coefficients, float(offset)) if np.all(np.abs(found[n + 1 :] - linear) <= room) else None
 
     def describe(self) -> str:
         name = str(getattr(self.function, "__name__", type(self.function).__name__))

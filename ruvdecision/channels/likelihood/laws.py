@@ -15,9 +15,8 @@ from scipy import special
 from ...protocols import Array
 from ..steps import FactorKind, NoiseKind
 from .base import Pair, Rows, as_row, everywhere
-from .mathematics import NUMPY, TINY, Mathematics, Values, legendre_for, logsumexp
+from .mathematics import LOG_ROOT_2PI, NUMPY, TINY, Mathematics, Values, legendre_for, logsumexp
 
-LOG_ROOT_2PI = 0.5 * np.log(2 * np.pi)
 BLOCK = 2_000_000
 """Most numbers to hold at a time."""
 PANELS = np.array([-9, -7, -5.5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5.5, 7, 9])
@@ -138,7 +137,7 @@ class NormalLaw(NoiseLaw):
         return logsumexp(math.stack(parts, axis=0), math)
 
     def log_density(self, z: Values, math: Mathematics = NUMPY) -> Values:
-        return self._mix(lambda c, s: -0.5 * ((z - c) / s) ** 2 - np.log(s) - LOG_ROOT_2PI, math)
+        return self._mix(lambda c, s: -0.5 * ((z - c) / s) ** 2 - (np.log(s) + LOG_ROOT_2PI), math)
 
     def log_below(self, z: Values, math: Mathematics = NUMPY) -> Values:
         return self._mix(lambda c, s: math.log_ndtr((z - c) / s), math)

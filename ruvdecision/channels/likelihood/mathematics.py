@@ -17,6 +17,7 @@ Values: TypeAlias = Any
 TINY = 1e-300
 """Stands for zero under a logarithm, so that gradients stay finite: exp(-690) is nothing."""
 
+LOG_ROOT_2PI = 0.5 * np.log(2 * np.pi)
 LEGENDRE = gauss_legendre(16)
 """Nodes and weights on [-1, 1]; sixteen are exact to the last digit for a panel of a smooth function."""
 

@@ -77,7 +77,7 @@ def _check(step: Step, mask: Lowers) -> None:
 
 
 def _drop(observed: ReleaseLikelihood, step: Drop, mask: Lowers) -> ReleaseLikelihood:
-    """Nothing is told about suppressed entries; an average later in the chain leaves them out."""
+    """Nothing is known about suppressed entries; an average later in the chain leaves them out."""
     rows = np.arange(observed.n) if step.rows is None else np.flatnonzero(_labels(observed, step) == 1)
     if step.rows is not None and len(rows) < observed.n and step.columns:
         observed.refuse_uneven(mask)
@@ -95,7 +95,7 @@ def _drop(observed: ReleaseLikelihood, step: Drop, mask: Lowers) -> ReleaseLikel
 
 
 def _sample(observed: ReleaseLikelihood, step: SampleRows, mask: Lowers) -> ReleaseLikelihood:
-    """The sample's rows at their places; nothing is told about the others."""
+    """The sample's rows at their places; nothing is known about the others."""
     if observed.index is None:
         raise UnsupportedError(
             "A sample of a sample does not say which rows the first one held",
@@ -132,10 +132,10 @@ def _average(observed: ReleaseLikelihood, step: AverageRows, mask: Lowers) -> Re
 
 def _together(centre: Array, variance: Array, label: Ints, groups: int) -> tuple[Array, Array, Array]:
     """Several looks at each group's average as one: value, variance, and what is left of their log density."""
-    sure, told = variance == 0, np.isfinite(variance)
+    sure, informative = variance == 0, np.isfinite(variance)
     exact = np.bincount(label, weights=sure, minlength=groups) > 0
     # Where a look is exact the others add nothing; looks of infinite variance weigh nothing.
-    use = told & (sure | ~exact[label])
+    use = informative & (sure | ~exact[label])
     with np.errstate(divide="ignore"):
         precision = np.where(use, np.where(sure, 1.0, 1.0 / np.where(variance > 0, variance, 1.0)), 0.0)
     total = np.bincount(label, weights=precision, minlength=groups)
@@ -323,8 +323,8 @@ def _onto_averages(
 ) -> ReleaseLikelihood:
     """Noise before an average: the average carries its own average."""
     assert observed.averages is not None
-    told = any(not np.all(observed.columns[step.columns[j]].uninformative) for j in averaged)
-    if step.kind.name != "normal" or told or not np.isfinite(sd[:, averaged]).all():
+    informative = any(not np.all(observed.columns[step.columns[j]].uninformative) for j in averaged)
+    if step.kind.name != "normal" or informative or not np.isfinite(sd[:, averaged]).all():
         raise UnsupportedError(
             f"{mask} before an average has no likelihood here",
             do=f"Use plain normal noise without bounds before Microaggregate, {MEASURE}",
@@ -359,8 +359,8 @@ def _correlated(observed: ReleaseLikelihood, step: AddNoise, mask: Lowers, matri
     whole[:, at[:, None], at] = matrices
     whole, averages = compressed(whole), observed.averages
     if averages is not None and averages.members[:, at].any():
-        told = any(not np.all(observed.columns[p].uninformative) for p in step.columns)
-        if told or not averages.members[:, at].any(axis=0).all():
+        informative = any(not np.all(observed.columns[p].uninformative) for p in step.columns)
+        if informative or not averages.members[:, at].any(axis=0).all():
             raise UnsupportedError(
                 f"{mask} is correlated across columns of which only some were averaged",
                 do="Average all of them, or use variance=",

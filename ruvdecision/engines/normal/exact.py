@@ -15,7 +15,7 @@ from ...channels.linear import LinearChannel
 from ...checks import as_generator
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
-from ...masks.suppress import NOTHING
+from ...masks.rows import NOTHING
 from ...numerics.quadrature import gauss_normal
 from ...posteriors import Gaussian
 from ...protocols import Array, Posterior, Solution, Value

@@ -15,8 +15,7 @@ from ...channels.linear import LinearChannel
 from ...channels.steps import About, PermuteRows, resolve
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
-from ...masks.release import UNMASKED
-from ...masks.suppress import NOTHING
+from ...masks.rows import NOTHING, UNMASKED
 from ...numerics.orderstatistics import normal_moments, paired_gap
 from ...posteriors import Drawn, Gaussian
 from ...protocols import Array, Posterior, Solution, Value

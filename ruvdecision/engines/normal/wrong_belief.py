@@ -14,7 +14,7 @@ import numpy as np
 from ...errors import InputError
 from ...losses import LogScore
 from ...masks.base import Mask
-from ...masks.suppress import NOTHING
+from ...masks.rows import NOTHING
 from ...posteriors import Gaussian
 from ...protocols import Array, Value
 from ...targets import Kind, LinearForm, Term

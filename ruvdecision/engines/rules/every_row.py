@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
@@ -16,12 +15,12 @@ from ...posteriors import Gaussian
 from ...protocols import Array, Solution, Value
 from ...running.replication import replicate_seeds
 from ...targets import Kind
-from ...users.rules import Mean, Row
+from ...users.rules import Row
 from ...users.user import Snooper
 from ..base import Ints, Problem, Tell
 from ..normal.releases import linear_channel, rows_alike
-from .losses import costs
-from .source import Source
+from .simulated import costs
+from .source import Source, released_rows
 
 REPLICATES = 200
 """Releases that are drawn for a snooper when nothing else was asked for."""
@@ -44,8 +43,7 @@ def every_row(problem: Problem, rows: Ints, tell: Tell | None) -> Solution | Non
     found, name = given_rows(user, masks, rows, source), "exact"
     if found is None:
         # One of each kind is enough; a flat prior has to be looked at, which is done record by record.
-        normal = source.table is None and isinstance(user.belief, NormalBelief)
-        if normal and (user.belief.flat or len(np.unique(row_kinds(problem, rows), axis=0)) < len(rows)):
+        if source.normal and (source.normal.flat or len(np.unique(row_kinds(problem, rows), axis=0)) < len(rows)):
             return None
         found, name = drawn_rows(user, masks, rows, source, problem.replicates, problem.seed, tell), "simulated"
     return Solution(found.value, found.error, float("nan"), [name] * len(masks))
@@ -56,7 +54,7 @@ def row_kinds(problem: Problem, rows: Ints) -> Ints:
     user, belief = problem.user, problem.user.belief
     alone = rows[:, None]
     # A rule that looks at certain rows tells their records apart, and so do the data.
-    if not (isinstance(user.estimator, Mean) or is_own_row(user)) or problem.data is not None:
+    if not (user.estimator.averages or is_own_row(user)) or problem.data is not None:
         return alone
     if not isinstance(belief, NormalBelief):
         return alone
@@ -113,7 +111,7 @@ def drawn_rows(
         total, squares, held = (np.zeros(len(rows)) for _ in range(3))
         for s in replicate_seeds(seed, count):
             records = source.draw([s]).records[0]
-            released = _as_rows(mask.release(source.frame(records), s[1]), len(records))
+            released = released_rows(mask.release(source.frame(records), s[1]), len(records), "A row")
             cost = costs(user.loss, released[rows], records[rows], Row())
             there = ~np.isnan(cost)
             # Sums about the first loss: their spread keeps its digits where the losses are large and alike.
@@ -165,14 +163,3 @@ def _release_law(channel: LinearChannel, table: Array) -> tuple[Array, Array, An
                 own = own + part @ covariance @ np.swapaxes(part, -1, -2)
             spread[:, mine[at == i]] = own[:, None]
     return mean, spread, there
-
-
-def _as_rows(release: pd.DataFrame, n: int) -> Array:
-    """Released values in the order of the rows; rows that a sample left out are missing."""
-    values = release.to_numpy(dtype=np.float64, na_value=np.nan)
-    labels = release.index.to_numpy()
-    if len(labels) < n and np.issubdtype(labels.dtype, np.integer) and len(np.unique(labels)) == len(labels):
-        whole = np.full((n, values.shape[1]), np.nan)
-        whole[labels] = values
-        return whole
-    return values

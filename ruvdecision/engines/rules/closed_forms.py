@@ -1,8 +1,11 @@
-"""Mean and covariance of a linear rule's error when the release is linear in the records plus Gaussian noise.
+"""Errors of a rule that are known in closed form.
 
-A rule a'y meets a release y = A x + e, so its error a'y - t is Gaussian. A is never formed: the weights are taken
+A linear rule a'y meets a release y = A x + e, so its error a'y - t is Gaussian. A is never formed: weights are taken
 back through the channel cell by cell. Differences between the weights on a record and the target's are formed record
 by record, so that what cancels does so exactly.
+
+On the records at hand, with normal noise cut off at bounds or a rule that is a rank, the error is that of section V of
+Duncan et al. (2001) without simulation: `clipped_noise` has the integrals.
 """
 
 from __future__ import annotations
@@ -13,9 +16,16 @@ import numpy as np
 
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
+from ...losses import Quadratic
+from ...masks.base import Mask
+from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...targets import Kind, LinearForm
 from ...users.rules import Rule
+from ...users.user import Snooper
+from .clipped_noise import clipped_moments, position_error, scientist_error
+from .simulated import EntryNoise, check_sizes
+from .source import DrawnRecords, Source, truth_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +121,8 @@ def error_law(belief: NormalBelief, pulled: Pulled, wanted: Wanted, rule: Rule) 
     )
     # Unbiased up to rounding is unbiased.
     shift = np.where(np.abs(shift) <= 1e-12 * size, 0.0, shift)
-    spread = belief.record_covariance
-    covariance = np.einsum("nia,ab,njb->ij", gap, spread, gap) + wanted.new @ spread @ wanted.new.T + pulled.noise
+    own = belief.record_covariance
+    covariance = np.einsum("nia,ab,njb->ij", gap, own, gap) + wanted.new @ own @ wanted.new.T + pulled.noise
     mean = rule.constant() - wanted.constant
     if belief.mu_covariance is not None:
         return mean + shift @ belief.mu_mean, covariance + shift @ belief.mu_covariance @ shift.T
@@ -121,3 +131,47 @@ def error_law(belief: NormalBelief, pulled: Pulled, wanted: Wanted, rule: Rule) 
     index = np.arange(len(open_))
     covariance[..., index, index] = np.where(open_, np.inf, covariance[..., index, index])
     return np.where(open_, 0.0, mean), covariance
+
+
+# -- records at hand -------------------------------------------------------------------------------------
+
+
+def has_clipped_error(user: Snooper, source: Source, mask: Mask, linear: Rule | None) -> bool:
+    """Whether `clipped_error` knows the case; ``linear`` is the snooper's rule if it is linear."""
+    return (
+        source.table is not None
+        and source.k == 1
+        and source.n > 1
+        and isinstance(user.loss, Quadratic)
+        and (linear is not None or user.estimator.rank(source.n) is not None)
+        and _normal(mask, source) is not None
+    )
+
+
+def clipped_error(user: Snooper, source: Source, mask: Mask, linear: Rule | None) -> float:
+    """Expected loss of the rule over the noise, the records being fixed."""
+    noise = _normal(mask, source)
+    assert source.table is not None and noise is not None
+    x = source.table[:, 0]
+    low, high = (float(end[0]) if np.isfinite(end[0]) else None for end in (noise.lower, noise.upper))
+    variances = np.broadcast_to(np.square(noise.sizes[:, 0]), (source.n,))
+    weight = float(as_weight_matrix(user.loss.weights, (1,))[0, 0])
+    if user.target.is_a(Kind.PARAMETER):
+        return weight * float(scientist_error(x, variances[None], low, high)[0])
+    wanted = truth_of(user.target, DrawnRecords(source.table[None]))[0]
+    check_sizes(1, len(wanted), user.estimator)
+    truth = float(wanted[0])
+    if linear is None:
+        rank = user.estimator.rank(len(x))
+        return weight * float(position_error(x, variances[None], rank, low, high, target=truth)[0])
+    each = linear.weights(np.ones((len(x), 1), dtype=bool))
+    assert each is not None
+    mean, variance = clipped_moments(x, variances, low, high)
+    bias = float(each[:, 0] @ (mean - x)) + (float(each[:, 0] @ x) + linear.constant() - truth)
+    return weight * (float(each[:, 0] ** 2 @ variance) + bias**2)
+
+
+def _normal(mask: Mask, source: Source) -> EntryNoise | None:
+    """The noise if it is normal, record by record, else None."""
+    noise = EntryNoise.of(mask, source)
+    return noise if noise is not None and noise.kind.name == "normal" else None

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
-from scipy.interpolate import make_interp_spline
+from scipy.interpolate import BSpline, make_interp_spline
 
 from ...errors import InputError
 from ...posteriors import Curve
 from ...protocols import Array
-from .levels import Levels
+from .log_posterior import LogPosteriors
 from .nodes import Frames, Nodes, lay_nodes
 
 DROP = 36.0
@@ -20,8 +20,8 @@ FINE, ROWS = 0.125, 0.25
 POINTS = (401, 1601)
 
 
-def value_law(
-    levels: Levels, frames: Frames, values: Callable[[Array], Array], place: int | None
+def law_of_value(
+    posteriors: LogPosteriors, frames: Frames, values: Callable[[Array], Array], place: int | None
 ) -> tuple[Curve, float] | None:
     """The law of a number after one release and its relative error; None if it is not monotone in the parameters.
 
@@ -35,24 +35,24 @@ def value_law(
     if not size:
         return None
     if size == 1:
-        alone = _along(levels, frames, values)
+        alone = _along(posteriors, frames, values)
         return None if alone is None else (alone, 0.0)
     if place is not None:
         turned = frames.turned(place)
-        nodes = lay_nodes(levels, turned, (FINE, 0.5))
+        nodes = lay_nodes(posteriors, turned, (FINE, 0.5))
         found = _marginal(nodes, values)
         if found is not None:
             return found
-    for first in _order(levels, frames, values):
-        nodes = lay_nodes(levels, frames.turned(first), (ROWS, FINE))
+    for first in _order(posteriors, frames, values):
+        nodes = lay_nodes(posteriors, frames.turned(first), (ROWS, FINE))
         mixed = _rows(nodes, values)
         if mixed is not None:
             return mixed
     return None
 
 
-def _along(levels: Levels, frames: Frames, values: Callable[[Array], Array]) -> Curve | None:
-    nodes = lay_nodes(levels, frames, (FINE,))
+def _along(posteriors: LogPosteriors, frames: Frames, values: Callable[[Array], Array]) -> Curve | None:
+    nodes = lay_nodes(posteriors, frames, (FINE,))
     x = values(nodes.whole[0])
     return _curve(nodes.axes[0][0], x, nodes.logs[0]) if x.ndim == 1 else None
 
@@ -103,9 +103,8 @@ def _curve(s: Array, x: Array, logs: Array) -> Curve | None:
                 t = np.clip(t - (place(t) - wanted) / place.derivative()(t), min(s[0], s[-1]), max(s[0], s[-1]))
             values = height(t)
         apart = np.concatenate([[True], np.diff(layout) > 0])
-        try:
-            curve = Curve(layout[apart], values[apart])
-        except InputError:
+        curve = _curve_through(layout[apart], values[apart])
+        if curve is None:
             continue
         if best is None or curve.error < best.error:
             best = curve
@@ -114,7 +113,7 @@ def _curve(s: Array, x: Array, logs: Array) -> Curve | None:
     return best
 
 
-def _order(levels: Levels, frames: Frames, values: Callable[[Array], Array]) -> list[int]:
+def _order(posteriors: LogPosteriors, frames: Frames, values: Callable[[Array], Array]) -> list[int]:
     """Which coordinate to sum out first: the one that moves the number less."""
     steps = np.stack([frames.modes[0], *(frames.modes[0] + frames.roots[0][:, i] for i in range(2))])
     x = values(steps)
@@ -158,14 +157,13 @@ def _rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float]
         for i, (t, level) in enumerate(pieces):
             if len(t):
                 inside = (grid >= t[0]) & (grid <= t[-1])
-                table[i, inside] = make_interp_spline(t, level, k=7)(grid[inside])
+                table[i, inside] = _spline(t, level)(grid[inside])
         with np.errstate(divide="ignore"):
             laws = [special.logsumexp(table[::step], axis=0) for step in (1, 2)]
         part = laws[0] > laws[0].max() - DROP + 4
         first, last = np.argmax(part), len(part) - np.argmax(part[::-1])
-        try:
-            curve = Curve(grid[first:last], laws[0][first:last])
-        except InputError:
+        curve = _curve_through(grid[first:last], laws[0][first:last])
+        if curve is None:
             continue
         gap = _gap(laws, part)
         if best is None or curve.error < best[0].error:
@@ -175,7 +173,24 @@ def _rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float]
     return best
 
 
-def _gap(laws: Any, part: Any) -> float:
+def _curve_through(x: Array, logs: Array) -> Curve | None:
+    """A law by its log density at points; None if they are too coarse, or too close to be told apart."""
+    try:
+        return Curve(x, logs)
+    except (InputError, np.linalg.LinAlgError):
+        return None
+
+
+def _spline(x: Array, values: Array) -> BSpline:
+    """A spline through points; those too close to others to be told apart are left out where they must be."""
+    try:
+        return make_interp_spline(x, values, k=7)
+    except np.linalg.LinAlgError:
+        keep = np.append(np.diff(x) > 1e-9 * (x[-1] - x[0]), True)
+        return make_interp_spline(x[keep], values[keep], k=7)
+
+
+def _gap(laws: Sequence[Array], part: NDArray[np.bool_]) -> float:
     fine, coarse = (law[part] - special.logsumexp(law[part]) for law in laws)
     with np.errstate(invalid="ignore"):
         return float(np.nansum(np.exp(fine) * np.abs(np.expm1(coarse - fine))))
