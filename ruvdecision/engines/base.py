@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Batch, Mask
-from ..protocols import Array, Posterior, Solution, Value
+from ..protocols import Array, Belief, Posterior, Solution, Value
 from ..users.user import Snooper, User
 
 Tell = Callable[..., None]
@@ -87,6 +87,8 @@ class Problem:
     data: Any = None
     replicates: int | None = None
     seed: np.random.SeedSequence | None = None
+    cache: dict[tuple[object, int], Any] = field(default_factory=dict, repr=False)
+    """What engines built of these masks and data, by engine and belief; users with one belief share it."""
 
     @classmethod
     def of(cls, user: User | Snooper, masks: Iterable[Mask], data: Any = None, **options: Any) -> Problem:
@@ -106,7 +108,17 @@ class Problem:
         """The same for some of the masks."""
         if len(places) == len(self.masks):
             return self
-        return replace(self, masks=Batch(self.masks[i] for i in places))
+        return replace(self, masks=Batch(self.masks[i] for i in places), cache={})
+
+    def once(self, engine: object, belief: Belief, build: Callable[[], Any]) -> Any:
+        """What an engine builds for a belief, built once."""
+        key = (engine, id(belief))
+        if key not in self.cache:
+            self.cache[key] = build()
+        return self.cache[key]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "cache": {}}
 
 
 @dataclass(frozen=True, eq=False)

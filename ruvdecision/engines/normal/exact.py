@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,11 +55,51 @@ from .wrong_belief import NormalPair
 AVERAGED = "exact, averaged over releases"
 
 
-class _Built(NamedTuple):
-    """The data as numbers, and the channel of each family by the identity of its first mask."""
+@dataclass(frozen=True, eq=False)
+class _Built:
+    """A belief, the data as numbers, and the channel of each family by the identity of its first mask."""
 
+    belief: NormalBelief
     table: Array | None
     channels: dict[int, LinearChannel]
+    _given: dict[int, Conditioned] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, belief: NormalBelief, problem: Problem) -> _Built:
+        table = None if problem.data is None else as_records(belief, problem.data)
+        firsts = [(problem.masks[family.positions[0]], family.numbers) for family in problem.masks.families]
+        return cls(belief, table, {id(mask): channel_of(belief, mask, numbers, table) for mask, numbers in firsts})
+
+    def given(self, first: Mask) -> Conditioned:
+        """The belief given the releases of a family, known by its first mask."""
+        if id(first) not in self._given:
+            self._given[id(first)] = Conditioned(self.belief, self.channels[id(first)])
+        return self._given[id(first)]
+
+    @cached_property
+    def nothing(self) -> Conditioned:
+        """The belief before any release."""
+        return Conditioned(self.belief, channel_of(self.belief, NOTHING))
+
+
+class _Asked(NamedTuple):
+    """What a user asks, looked up once for all masks."""
+
+    user: User
+    form: LinearForm | None
+    """The target as a linear function; None for all records, or if it is not linear."""
+    whole: bool
+    """Whether the target is all records."""
+    placed: bool
+    """Whether it matters which row is whose."""
+    free: bool
+    """Whether U does not depend on where the posterior lies."""
+
+    @classmethod
+    def of(cls, user: User) -> _Asked:
+        target, whole = user.target, user.target.is_a(Kind.FILE)
+        form = None if whole else form_of(user.belief, target)
+        return cls(user, form, whole, target.places_records, user.actions is None and user.loss.location_free)
 
 
 @dataclass(frozen=True)
@@ -83,12 +123,8 @@ class Exact(BaseEngine):
         if user.target.ranked:
             what = "Exact needs a target that is linear in the records; Ranks has order statistics"
             return Refusal(what, "Use engine='auto'", Missing.USER)
-        table = None if problem.data is None else as_records(user.belief, problem.data)
-        channels = {}
-        for family in problem.masks.families:
-            first = problem.masks[family.positions[0]]
-            channels[id(first)] = channel_of(user.belief, first, family.numbers, table)
-        return _Built(table, channels)
+        built: _Built = problem.once(Exact, user.belief, partial(_Built.of, user.belief, problem))
+        return built
 
     def pieces(self, problem: Problem) -> list[list[int]]:
         """A family is one vectorised go."""
@@ -97,20 +133,21 @@ class Exact(BaseEngine):
     def run(
         self, problem: Problem, built: _Built, tell: Tell | None = None, interruptible: bool = False
     ) -> list[Solution]:
-        masks, belief = problem.masks, _belief(problem.user)
+        masks, asked = problem.masks, _Asked.of(problem.user)
         value, error = np.empty(len(masks)), np.zeros(len(masks))
         averaged = np.zeros(len(masks), dtype=bool)
         for family in masks.families:
             members = family.positions
-            given = Conditioned(belief, built.channels[id(masks[members[0]])])
+            given = built.given(masks[members[0]])
             done, share = float(members[0]) / len(masks), len(members) / len(masks)
             part = None if tell is None else lambda x, done=done, share=share: tell(done + share * x)
-            result, averaged[members] = self._family(problem, [masks[i] for i in members], given, built.table, part)
+            own = [masks[i] for i in members]
+            result, averaged[members] = self._family(problem, asked, own, given, built.table, part)
             value[members], error[members] = result.value, result.error
         names: str | list[str] = "exact"
         if averaged.any():
             names = [AVERAGED if a else "exact" for a in averaged]
-        return [Solution(value, error, self._before(problem), names, averaged=bool(averaged.any()))]
+        return [Solution(value, error, self._before(problem, built), names, averaged=bool(averaged.any()))]
 
     def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
         """Posterior of the target after one release.
@@ -158,7 +195,7 @@ class Exact(BaseEngine):
             return None
         name = AVERAGED if averaged else "exact"
         one = problem.of_user(replace(user, target=user.target.aimed_at(int(rows[0]))))
-        return Solution(*found, self._before(one), [name] * len(problem.masks), averaged=averaged)
+        return Solution(*found, self._before(one, built), [name] * len(problem.masks), averaged=averaged)
 
     def _closed_rows(self, problem: Problem, channel: LinearChannel, form: LinearForm, rows: Ints) -> Value:
         """Each kind of row once, for all masks."""
@@ -211,41 +248,35 @@ class Exact(BaseEngine):
 
     # -- one family ----------------------------------------------------------------------------------
 
-    def _before(self, problem: Problem) -> float:
+    def _before(self, problem: Problem, built: _Built) -> float:
         """Uncertainty before any release."""
-        belief = problem.user.belief
-        nothing = Conditioned(belief, channel_of(belief, NOTHING))
-        return float(self._family(problem, [NOTHING], nothing, None)[0].value[0])
+        asked = _Asked.of(problem.user)
+        return float(self._family(problem, asked, [NOTHING], built.nothing, None)[0].value[0])
 
     def _family(
         self,
         problem: Problem,
+        asked: _Asked,
         family: Sequence[Mask],
         given: Conditioned,
         data: Array | None,
         tell: Tell | None = None,
     ) -> tuple[Value, bool]:
         """Uncertainty of a family's members, and whether it had to be averaged over drawn releases."""
-        count, user = len(family), problem.user
-        target, loss = user.target, user.loss
-        place = given.channel.location if target.places_records else "known"
-        free = user.actions is None and loss.location_free
-        if target.is_a(Kind.FILE):
+        count, user, form = len(family), asked.user, asked.form
+        place = given.channel.location if asked.placed else "known"
+        if asked.whole:
             return self._all_records(user, given, count), False
-        form = form_of(user.belief, target)
-        linear = free and getattr(loss, "second_order", False)
-        if form is not None and place == "unknown" and len(form.terms) == 1 and linear and data is None:
-            return _spread_out(loss.uncertainty(gaussian_of(mean_covariance(given, form), form)), count), False
-        if form is not None and place != "unknown" and free:
-            return _spread_out(self._over_places(user, given, form, place), count), False
-        if (
-            form is not None
-            and place != "unknown"
-            and data is None
-            and form.number
-            and user.belief.mu_covariance is not None
-        ):
-            return self._over_means(user, given, form, place, count), False
+        if form is not None and place == "unknown":
+            second = asked.free and getattr(user.loss, "second_order", False)
+            if len(form.terms) == 1 and second and data is None:
+                each = user.loss.uncertainty(gaussian_of(mean_covariance(given, form), form))
+                return _spread_out(each, count), False
+        elif form is not None:
+            if asked.free:
+                return _spread_out(self._over_places(user, given, form, place), count), False
+            if data is None and form.number and user.belief.mu_covariance is not None:
+                return self._over_means(user, given, form, place, count), False
         return self._simulate(problem, family, data, tell), True
 
     def _over_places(self, user: User, given: Conditioned, form: LinearForm, place: str) -> Value:
