@@ -9,10 +9,9 @@ import numpy as np
 
 from benchmarks.timing import race
 from ruvdecision.masks import Clip
+from ruvdecision.masks.exchange import RankSwap, Resample
 from ruvdecision.masks.microaggregate import Microaggregate
 from ruvdecision.masks.noise import Noise
-from ruvdecision.masks.rankswap import RankSwap
-from ruvdecision.masks.resample import Resample
 
 Row = tuple[str, float, float, float, str]
 

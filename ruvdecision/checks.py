@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from functools import partial
-from typing import Any
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .errors import InputError, kind_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # numpy turns all of these into floats: a page number as text, days since 1970, the real part.
 _NO_NUMBERS = (str, bytes, complex, np.complexfloating, np.datetime64, np.timedelta64, np.void)
@@ -19,7 +23,20 @@ _NO_NUMBERS = (str, bytes, complex, np.complexfloating, np.datetime64, np.timede
 #: Whole numbers fit into 64 bits: what is larger is a slip, and numpy would fail on it later.
 LARGEST_INTEGER = 2**63 - 1
 
-Seed = int | np.random.SeedSequence | np.random.Generator | None
+#: Where random numbers start.
+Seed: TypeAlias = int | np.random.SeedSequence | np.random.Generator | None
+
+#: Records of a file, or a release: a table or an array, one row per respondent.
+Data: TypeAlias = "pd.DataFrame | pd.Series | ArrayLike"
+
+#: Which rows, by position: one, a slice, a list of positions, or one boolean per row.
+Rows: TypeAlias = int | slice | Sequence[int] | NDArray[np.integer] | NDArray[np.bool_]
+
+#: Which columns: a name or position, several of them in an order, or None for those that apply.
+Columns: TypeAlias = Hashable | Sequence[Hashable] | None
+
+#: How numpy indexes the leading axes of an array.
+Index: TypeAlias = Rows | EllipsisType | tuple[Rows | EllipsisType | None, ...] | None
 
 
 def check_number(
@@ -49,17 +66,12 @@ def check_number(
 def check_integer(name: str, value: object, *, low: int | None = None, high: int | None = None) -> int:
     """Return ``value`` as an int between ``low`` and ``high``, both included."""
     number = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 and value is not np.ma.masked else value
-    span = (
-        f"between {low} and {high}"
-        if low is not None and high is not None
-        else (f"at least {low}" if low is not None else f"at most {high}" if high is not None else "")
-    )
+    least, most = ("" if end is None else f"{words} {end}" for words, end in (("at least", low), ("at most", high)))
+    span = f"between {low} and {high}" if least and most else least or most
     what = f"{name} must be a whole number {span}".rstrip()
-    if isinstance(number, (bool, np.bool_, np.timedelta64)):  # which numpy counts among the integers
-        raise InputError(what, value, f"Give {name} as an integer")
     if isinstance(number, (float, np.floating)) and float(number).is_integer():
         number = int(number)
-    if not isinstance(number, (int, np.integer)):
+    if not is_integer(number):
         raise InputError(what, value, f"Give {name} as an integer")
     number = int(number)
     if (low is not None and number < low) or (high is not None and number > high):
@@ -71,6 +83,14 @@ def check_integer(name: str, value: object, *, low: int | None = None, high: int
             f"Give a smaller {name}",
         )
     return number
+
+
+def check_integers(name: str, value: int | Iterable[int], do: str, *, low: int | None = None) -> tuple[int, ...]:
+    """Return a whole number or several as a tuple that is not empty."""
+    numbers = () if isinstance(value, (str, bytes)) else tuple(check_integer(name, v, low=low) for v in as_tuple(value))
+    if not numbers:
+        raise InputError(f"{name} must be whole numbers, at least one", value, do)
+    return numbers
 
 
 def check_index(name: str, value: object, size: int) -> int:
@@ -169,7 +189,7 @@ def check_choice(name: str, value: object, options: Sequence[str]) -> str:
 
 def check_flag(name: str, value: object, do: str) -> bool:
     """Return True or False; nothing else is taken for one of them."""
-    if not isinstance(value, (bool, np.bool_)):
+    if not is_flag(value):
         raise InputError(f"{name} must be True or False", value, do)
     return bool(value)
 
@@ -193,6 +213,21 @@ def is_single(value: object) -> bool:
     return isinstance(value, (str, bytes, type)) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
 
 
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """The members of a collection; one thing by itself is its only member."""
+    return (value,) if is_single(value) else tuple(value)
+
+
+def is_flag(value: object) -> bool:
+    """Whether a value is True or False."""
+    return isinstance(value, (bool, np.bool_))
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether a value is an integer; truth values and time differences, which numpy counts among them, are not."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+
+
 def is_label(value: object) -> bool:
     """Whether a value can name something: it can be hashed."""
     try:
@@ -202,25 +237,21 @@ def is_label(value: object) -> bool:
     return True
 
 
-def check_columns(name: str, value: Any, columns: Sequence[Any]) -> list[int]:
+def check_columns(name: str, value: Columns, columns: Sequence[Hashable]) -> list[int]:
     """Return the positions of the named columns (names, or integer positions where names are not integers)."""
     if isinstance(value, (set, frozenset)):
         raise InputError(f"{name} must have an order", kind_of(value), f"Give {name} as a list")
-    wanted = [value] if is_single(value) else list(value)
+    wanted = list(as_tuple(value))
     known = list(columns)
     places = {label: i for i, label in reversed(list(enumerate(known)))}
     found = []
     for item in wanted:
         place = places.get(item) if is_label(item) else None
-        if place is not None and isinstance(item, (bool, np.bool_)) != isinstance(known[place], (bool, np.bool_)):
+        if place is not None and is_flag(item) != is_flag(known[place]):
             place = None  # True is equal to 1, but it is not the column 1
         if place is not None:
             found.append(place)
-        elif (
-            isinstance(item, (int, np.integer))
-            and not isinstance(item, (bool, np.timedelta64))
-            and -len(known) <= item < len(known)
-        ):
+        elif is_integer(item) and -len(known) <= item < len(known):
             found.append(int(item) % len(known))
         else:
             raise InputError(
@@ -263,7 +294,7 @@ def check_sequence(name: str, value: Any) -> tuple[Any, ...]:
 def check_flags(name: str, value: object) -> tuple[bool, ...]:
     """Return a list of booleans, one per record; the error does not show them, for they may say who is at risk."""
     flags = check_sequence(name, value)
-    if not flags or not all(isinstance(v, (bool, np.bool_)) for v in flags):
+    if not flags or not all(map(is_flag, flags)):
         raise InputError(f"{name} must be one boolean per record", kind_of(value), f"Write {name}=x > 35_000")
     return tuple(bool(v) for v in flags)
 
@@ -312,7 +343,7 @@ def _one_number(value: Any) -> float | None:
         return None
     if isinstance(value, np.ndarray):
         value = value.item()
-    if isinstance(value, (bool, np.bool_, *_NO_NUMBERS)):
+    if is_flag(value) or isinstance(value, _NO_NUMBERS):
         return None
     try:
         return float(value)
@@ -341,7 +372,7 @@ def as_seed_sequence(seed: Seed) -> np.random.SeedSequence:
         return np.random.SeedSequence(seed.integers(0, 2**63, size=4).tolist())
     if seed is None:
         return np.random.SeedSequence()
-    if isinstance(seed, (bool, np.bool_, np.timedelta64)) or not isinstance(seed, (int, np.integer)) or seed < 0:
+    if not is_integer(seed) or seed < 0:
         raise InputError(
             "seed must be a non-negative integer, a SeedSequence or a numpy Generator", seed, "Use seed=1, for example"
         )
@@ -356,7 +387,7 @@ def fixed_seed(name: str, seed: Seed) -> Seed:
     return seed
 
 
-def rows_where(bad: Any) -> str:
+def rows_where(bad: ArrayLike) -> str:
     """Where the trouble is, for an error about data: how many rows, and the first; not what is in them.
 
     >>> rows_where(np.array([False, True, True]))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from .checks import Seed, check_integer, suggest
-from .engines import pick
+from .engines.base import Problem, plan_for
 from .engines.solving import check_user, solve
 from .errors import InputError, kind_of
 from .maps.rumap import Provenance, RUMap
@@ -126,7 +126,7 @@ def evaluate(
     root = root_seed(seed, checkpoint)
     empirical = None
     if measures is not None:
-        from .measure import Comparison
+        from .measures.comparison import Comparison
 
         empirical = Comparison(measures, data)
     share = 1.0 if empirical is None else 2 / 3
@@ -209,7 +209,7 @@ def posterior(user: User, mask: Mask, release: Any = None, *, engine: Engine | s
     if not isinstance(user, (User, Snooper)):
         raise InputError("A posterior is a User's", user, "Write ruv.User(belief, ruv.Record(0), ruv.Quadratic())")
     check_mask("mask", mask)
-    return pick(engine, user, [mask], None).posterior(user, mask, release)
+    return plan_for(engine, Problem.of(user, [mask])).posterior(mask, release)
 
 
 def check_masks(masks: Sequence[Mask] | Mask) -> Batch:

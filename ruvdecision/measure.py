@@ -6,33 +6,24 @@ numbers go onto the map; the records, and whatever a measure knows about single 
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from .checks import Seed, as_generator, check_integer, suggest
-from .data.read import file_digest
+from .checks import Seed, check_flag, check_integer, suggest
 from .errors import InputError
 from .evaluate import check_masks
 from .maps.columns import Labels, tell_apart
 from .maps.rumap import Provenance, RUMap
 from .maps.scores import Column
 from .masks.base import Mask
-from .masks.frame import Frame
-from .measures.match import about, check_releases, is_copies, keyed, match, read
-from .measures.results import Finding, Findings, check_measures
+from .measures.comparison import Comparison, check_measures, check_releases
 from .protocols import Measure
-from .running.fingerprint import fingerprint_attr
 from .running.progress import Bar
-from .running.replication import replicate_seeds
-from .running.run import Task, root_seed, run
+from .running.run import root_seed
 
 ABSENT = {"risk": "no measure of risk", "utility": "no measure of utility"}
 """Name of the column of NaN that stands in where no measure has the role."""
@@ -46,9 +37,9 @@ def measure(
     measures: Sequence[Measure],
     replicates: int = 1,
     seed: Seed = None,
-    key: Any = None,
-    risk: Any = None,
-    utility: Any = None,
+    key: Hashable = None,
+    risk: str | Column | None = None,
+    utility: str | Column | None = None,
     parts: bool = False,
     executor: Executor | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -114,8 +105,7 @@ def measure(
     True
     """
     replicates = check_integer("replicates", replicates, low=1)
-    if not isinstance(parts, (bool, np.bool_)):
-        raise InputError("parts must be True or False", parts, "Write parts=True")
+    check_flag("parts", parts, "Write parts=True")
     if masks is None and releases is None:
         raise InputError(
             "measure needs masks or releases", "neither", "Write measure(data, masks) or measure(data, releases={...})"
@@ -177,187 +167,8 @@ def measure(
     )
 
 
-class Comparison(Findings):
-    """Measures with the original's part of the work done, and what they said of every release so far.
-
-    Parameters
-    ----------
-    measures : list of measures
-        What to compute.
-    data : DataFrame, array or path
-        The original.
-    key : column name, optional
-        The column that says whose record a row is.
-    """
-
-    def __init__(self, measures: Any, data: Any, key: Any = None) -> None:
-        super().__init__(measures)
-        self.key = key
-        frame = read(data, "the original")
-        self.original = _settled(frame if key is None else keyed(frame, key, "the original"))
-        given = self.original.unwrap()
-        # A measure of somebody's own may have a call only, and then does all of its work each time.
-        self.prepared = [
-            m.prepare(given) if hasattr(m, "prepare") else functools.partial(m, given) for m in self.measures
-        ]
-
-    def apply(
-        self,
-        masks: Sequence[Mask],
-        replicates: int,
-        root: np.random.SeedSequence,
-        executor: Executor | None = None,
-        tell: Callable[[float], Any] | None = None,
-        *,
-        releases: Mapping[str, Any] | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-    ) -> bool:
-        """Apply each mask ``replicates`` times and measure, then measure ``releases``; True after Ctrl-C.
-
-        Replicate r has the same random numbers for every mask, and each number depends on its mask and seed alone.
-        """
-        if masks and replicates == 1:
-            self.notes.append(
-                "Masks were applied once: errors do not show how much another application would change the numbers."
-            )
-        seeds = [s[1] for s in replicate_seeds(root, replicates)]
-        shared = _ComparisonWork(self.prepared, self.original, list(masks), seeds, self.key, self.measures)
-        # Blocks of replicates: some dozens of tasks keep workers busy and lose little when a run is killed.
-        block = max(1, min(replicates, -(-replicates * len(masks) // 64)))
-        starts = range(0, replicates, block)
-        blocks = [(i, s, s + block) for i in range(len(masks)) for s in starts]
-        tasks = [Task(f"mask {b[0]} replicates {b[1]} to {b[2] - 1}", _mask_block, b) for b in blocks]
-        made = {name: _absolute(item) for name, item in (releases or {}).items()}
-        tasks += [Task(f"release {name}", _made_elsewhere, (name, item)) for name, item in made.items()]
-
-        def parts() -> dict[str, Any]:
-            found = {
-                "data": self.original.table,
-                "masks": list(masks),
-                "measures": self.measures,
-                "replicates": replicates,
-            }
-            found |= {"seed": root} if masks else {}  # nothing else is random
-            return found | {"releases": {name: _content(item) for name, item in made.items()}, "key": self.key}
-
-        results, interrupted = run(
-            tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, tell=tell
-        )
-        for i in range(len(masks)):
-            done = results[i * len(starts) : (i + 1) * len(starts)]
-            self.found.append(
-                [] if any(part is None for part in done) else _findings([found for part in done for found in part])
-            )
-        self.found += [_findings(item or []) for item in results[len(masks) * len(starts) :]]
-        return interrupted
-
-    def add(self, name: str, release: Any) -> None:
-        """Measure a release that was made elsewhere."""
-        shared = _ComparisonWork(self.prepared, self.original, [], [], self.key, self.measures)
-        self.found.append(_made_elsewhere(shared, name, release))
-
-    def describe(self) -> dict[str, Any]:
-        """What a map's ``attrs`` should say: sizes and settings, no record."""
-        about = {"data": f"{self.original.n} records, {len(self.original.columns)} columns"}
-        return {**about, **fingerprint_attr(self.original.table), **super().describe()}
-
-
-def _check_axes(risk: Any, utility: Any, columns: Sequence[str]) -> None:
+def _check_axes(risk: str | Column | None, utility: str | Column | None, columns: Sequence[str]) -> None:
     for role, given in (("risk", risk), ("utility", utility)):
         name = given.column if isinstance(given, Column) else given
         if isinstance(name, str) and name not in columns:
             raise InputError(f"The {role} names a column that is not there", name, suggest(name, columns))
-
-
-# -- the work ------------------------------------------------------------------------------------------
-
-
-def _findings(replicates: Sequence[Sequence[Sequence[Any]]]) -> list[list[Finding]]:
-    """Results as a checkpoint gives them back, with their names."""
-    return [[Finding(*outcome) for outcome in found] for found in replicates]
-
-
-def _compare(prepared: Sequence[Callable[[Any], Any]], released: Any) -> list[Finding]:
-    return [Finding.of(p(released)) for p in prepared]
-
-
-@dataclass(frozen=True)
-class _ComparisonWork:
-    """What all tasks of a comparison use. A worker gets it once."""
-
-    prepared: Sequence[Callable[[Any], Any]]
-    original: Frame
-    masks: Sequence[Mask]
-    seeds: Sequence[np.random.SeedSequence]
-    key: Any
-    measures: Sequence[Any]
-    steady: dict[int, list[Finding]] = field(default_factory=dict)
-    """Outcomes of masks that take no random number: they are measured once per worker."""
-    recent: dict[int, tuple[Any, list[Finding]]] = field(default_factory=dict)
-    """The last release of the last mask, with its outcomes."""
-
-
-def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[list[Finding]]:
-    """Apply one mask once per seed and measure. Must stay importable: workers look it up by name."""
-    found: list[list[Finding]] = []
-    mask = shared.masks[i]
-    with about(str(mask)):
-        for seed in shared.seeds[start:stop]:
-            if i in shared.steady:
-                found.append(shared.steady[i])
-                continue
-            rng = as_generator(seed)
-            before = rng.bit_generator.state
-            released = mask.release(shared.original.unwrap(), rng)
-            last = shared.recent.get(i)
-            # A release that is the last one again, as a chain without randomness gives, has the same numbers.
-            same = last is not None and _equal(last[0], released)
-            found.append(last[1] if last is not None and same else _compare(shared.prepared, released))
-            spawned = rng.bit_generator.seed_seq.n_children_spawned  # type: ignore[attr-defined]
-            if rng.bit_generator.state == before and spawned == 0:
-                # It took no random number, so it will give the same every time.
-                shared.steady[i] = found[-1]
-            shared.recent.clear()
-            shared.recent[i] = (released, found[-1])
-    return found
-
-
-def _made_elsewhere(shared: _ComparisonWork, name: str, release: Any) -> list[list[Finding]]:
-    with about(name):
-        if not is_copies(release):
-            return [_compare(shared.prepared, match(shared.original, release, shared.key))]
-        from .measures.utility.imputation import ImputationLoss
-
-        copies = [match(shared.original, copy, shared.key) for copy in release]
-        single = [not isinstance(m, ImputationLoss) for m in shared.measures]
-        # A measure of one release is averaged over the copies, as an analyst does with imputed data.
-        together = {j: Finding.of(p(copies)) for j, p in enumerate(shared.prepared) if not single[j]}
-        return [
-            [Finding.of(p(copy)) if single[j] else together[j] for j, p in enumerate(shared.prepared)]
-            for copy in copies
-        ]
-
-
-def _absolute(item: Any) -> Any:
-    """Paths from the root: a worker may have another working directory."""
-    if is_copies(item):
-        return [_absolute(part) for part in item]
-    return str(Path(item).resolve()) if isinstance(item, (str, Path)) else item
-
-
-def _content(item: Any) -> Any:
-    """What a release is known by in a checkpoint: its data, or the bytes of its file."""
-    if is_copies(item):
-        return [_content(part) for part in item]
-    return file_digest(item) if isinstance(item, (str, Path)) else item
-
-
-def _settled(frame: Frame) -> Frame:
-    """The same data, laid out in memory as a worker will get them, so that sums round in the same way everywhere."""
-    blocks = getattr(getattr(frame.table, "_mgr", None), "arrays", ())
-    ragged = any(isinstance(b, np.ndarray) and not (b.flags.c_contiguous or b.flags.f_contiguous) for b in blocks)
-    return replace(frame, table=frame.table.copy()) if ragged else frame
-
-
-def _equal(a: Any, b: Any) -> bool:
-    return bool(a.equals(b)) if isinstance(a, (pd.DataFrame, pd.Series)) else bool(np.array_equal(a, b))

@@ -225,6 +225,12 @@ class Solution(NamedTuple):
     """Further columns, one entry per mask each (R-hat, effective sample size, ...)."""
     draws: Mapping[int, Any] = {}
     """Draws that were asked to be kept, by the mask's position."""
+    averaged: bool = False
+    """Whether some entry is an average over drawn releases, so that another seed may give another."""
+
+    def words(self, count: int) -> list[str]:
+        """Which engine gave each of ``count`` entries."""
+        return [self.engine] * count if isinstance(self.engine, str) else list(self.engine)
 
 
 @runtime_checkable

@@ -46,14 +46,7 @@ if TYPE_CHECKING:
 RUNNING = ("executor", "checkpoint")
 
 #: Words that a person types and Python does not read as values.
-_WORDS: dict[str, Any] = {
-    "true": True,
-    "false": False,
-    "none": None,
-    "inf": math.inf,
-    "+inf": math.inf,
-    "-inf": -math.inf,
-}
+_WORDS = {"true": True, "false": False, "none": None, "inf": math.inf, "+inf": math.inf, "-inf": -math.inf}
 
 
 @dataclass(frozen=True)
@@ -140,24 +133,23 @@ class Study:
     def settings(self) -> dict[str, Any]:
         """The names that ``study`` takes, with their defaults; a name without one has `inspect.Parameter.empty`."""
         plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        parameters = inspect.signature(self.function).parameters.items()
-        return {name: p.default for name, p in parameters if p.kind in plain and name not in RUNNING}
+        return {name: p.default for name, p in self._takes.items() if p.kind in plain and name not in RUNNING}
+
+    @property
+    def _takes(self) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self.function).parameters
 
     def check(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return ``settings`` if ``study`` takes them; the error lists the names and their defaults."""
         known = self.settings
-        open_ended = any(
-            p.kind is inspect.Parameter.VAR_KEYWORD for p in inspect.signature(self.function).parameters.values()
-        )
+        open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in self._takes.values())
         for name, value in settings.items():
             if name not in known:
                 if open_ended:
                     continue
                 raise InputError(f"{self.name} has no setting of that name", name, _offer(name, known))
             _check_kind(name, value, known[name])
-        missing = [
-            name for name, default in known.items() if default is inspect.Parameter.empty and name not in settings
-        ]
+        missing = [k for k, default in known.items() if default is inspect.Parameter.empty and k not in settings]
         if missing:
             raise InputError(f"{self.name} needs a value for {', '.join(missing)}", do=f"Add --set {missing[0]}=VALUE")
         return dict(settings)
@@ -169,7 +161,7 @@ class Study:
         settings = self.check(settings)
         given = {"executor": executor, "checkpoint": checkpoint}
         running = {name: value for name, value in given.items() if value is not None}
-        lacking = sorted(running.keys() - inspect.signature(self.function).parameters.keys())
+        lacking = sorted(running.keys() - self._takes.keys())
         if lacking:
             do = f"Write def study(..., {lacking[0]}=None) in it, and hand {lacking[0]} to evaluate or measure"
             raise InputError(f"{self.name} takes no {' and no '.join(lacking)}", do=do)
@@ -322,35 +314,27 @@ def _parse(path: Path) -> ast.Module:
     if "\0" not in str(path) and path.exists() and not (path.is_file() or path.is_dir()):
         # A device may have no end, and a pipe nobody who writes to it.
         raise InputError("A study is a regular file", str(path), "Save it to a file first")
+    listing = "List the studies with: ruvdecision models"
     try:
         source = path.read_bytes()
     except FileNotFoundError:
-        raise InputError(
-            "There is no such study file", str(path), "List the studies with: ruvdecision models"
-        ) from None
+        raise InputError("There is no such study file", str(path), listing) from None
     except IsADirectoryError:
         raise InputError(
             "A study is a file", f"the directory {path}", f"List its studies with: ruvdecision models {path}"
         ) from None
     except ValueError:
-        raise InputError(
-            "This is no name for a file", repr(str(path)), "List the studies with: ruvdecision models"
-        ) from None
+        raise InputError("This is no name for a file", repr(str(path)), listing) from None
     except OSError as error:
-        raise InputError(
-            f"{path} cannot be read", error.strerror or str(error), "Check its name and permissions"
-        ) from None
+        got = error.strerror or str(error)
+        raise InputError(f"{path} cannot be read", got, "Check its name and permissions") from None
     try:
         return ast.parse(source, filename=str(path))
     except SyntaxError as error:
         where = f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)
-        raise InputError(
-            f"{path} is not valid Python", where, "A study is a Python file with a function study"
-        ) from None
     except (ValueError, RecursionError, MemoryError) as error:  # null bytes on older Pythons, nesting without end
-        raise InputError(
-            f"{path} is not valid Python", str(error), "A study is a Python file with a function study"
-        ) from None
+        where = str(error)
+    raise InputError(f"{path} is not valid Python", where, "A study is a Python file with a function study")
 
 
 def _top_names(tree: ast.Module) -> set[str]:

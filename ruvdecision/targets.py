@@ -18,8 +18,8 @@ own derives from it and writes `describe` and `of`, and `rows`, `linear` or `ran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, replace
 from enum import Enum
 from typing import Any, ClassVar, TypeGuard
 
@@ -28,14 +28,19 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import block_diag
 
 from .checks import (
+    Columns,
     as_float_array,
+    as_tuple,
     check_columns,
+    check_fields,
     check_finite,
     check_index,
     check_integer,
+    check_integers,
     check_list,
     check_number,
     check_text,
+    checked,
     is_single,
 )
 from .errors import InputError, UnsupportedError, failure
@@ -71,6 +76,23 @@ class Term:
     def outside(self) -> bool:
         """Whether it is no function of the records in the file."""
         return self.kind in (Kind.PARAMETER, Kind.NEW)
+
+    def in_files(self, files: Files) -> Array:
+        """Its value in each of many files, ``(points,)`` or ``(points, m)``."""
+        if self.kind is Kind.RECORD:
+            return files.record(self.row)
+        if self.kind is Kind.AVERAGE:
+            return files.average()
+        if self.kind is Kind.NEW:
+            return files.new_record()
+        if self.kind is Kind.FILE:
+            return flat(files.records())
+        if self.kind is Kind.CELL:
+            return files.cell(self.index)
+        value = files.parameter(self.name)
+        if self.component is None:
+            return value if value.ndim == 1 else flat(value)
+        return np.asarray(flat(value)[:, check_index("component", self.component, flat(value).shape[1])])
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +192,9 @@ class BaseTarget:
     asks_each: ClassVar[bool] = False
     """Whether it stands for every record by itself (`EachRecord`)."""
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     def describe(self) -> str:
         """A phrase for texts."""
         raise NotImplementedError
@@ -188,6 +213,8 @@ class BaseTarget:
         `of` is asked for all files in one call, with the points on the last axis, and believed where that agrees with
         asking for some files one by one.
         """
+        if self.term is not None:
+            return self.term.in_files(files)
         if type(self).of is BaseTarget.of:
             raise InputError(
                 "A target says its value in a file", type(self).__name__, "Write its method of(records, parameters)"
@@ -402,16 +429,10 @@ class Record(BaseTarget):
     Record(3)
     """
 
-    row: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "row", check_integer("row", self.row))
+    row: int = checked(MISSING, check_integer)
 
     def __repr__(self) -> str:
         return f"Record({self.row})"
-
-    def in_files(self, files: Files) -> Array:
-        return files.record(self.row)
 
     @property
     def term(self) -> Term:
@@ -432,15 +453,32 @@ class Records(BaseTarget):
     each entry of the file, record by record.
     """
 
-    def in_files(self, files: Files) -> Array:
-        return flat(files.records())
-
-    @property
-    def term(self) -> Term:
-        return Term(Kind.FILE)
+    term = Term(Kind.FILE)
 
     def describe(self) -> str:
         return "all records"
+
+
+def _check_aggregate(name: str, value: str | float) -> str | float:
+    if not isinstance(value, str):
+        return check_number(name, value, low=0, high=1)
+    if value not in ("max", "mean"):
+        raise InputError(f'{name} must be "max", "mean" or a number from 0 to 1', value, "Write EachRecord(0.95)")
+    return value
+
+
+def _check_rows(name: str, value: Sequence[int]) -> tuple[int, ...]:
+    do = "Leave rows out for all records"
+    rows = [check_integer(name, r) for r in check_list(name, value, do)]
+    if not rows:
+        raise InputError(f"{name} must not be empty", value, do)
+    return tuple(_each_once(name, rows))
+
+
+def _each_once(name: str, rows: list[int]) -> list[int]:
+    if len(set(rows)) != len(rows):
+        raise InputError(f"{name} names a record twice", rows, "Name each record once")
+    return rows
 
 
 @dataclass(frozen=True)
@@ -465,36 +503,15 @@ class EachRecord(BaseTarget):
     [1.0, 3.0, 3.0]
     """
 
-    aggregate: str | float = "max"
-    rows: Sequence[int] | None = None
+    aggregate: str | float = checked("max", _check_aggregate)
+    rows: Sequence[int] | None = checked(None, _check_rows)
     asks_each = True
-
-    def __post_init__(self) -> None:
-        if isinstance(self.aggregate, str):
-            if self.aggregate not in ("max", "mean"):
-                raise InputError(
-                    'aggregate must be "max", "mean" or a number from 0 to 1', self.aggregate, "Write EachRecord(0.95)"
-                )
-        else:
-            object.__setattr__(self, "aggregate", check_number("aggregate", self.aggregate, low=0, high=1))
-        if self.rows is not None:
-            rows = tuple(
-                check_integer("rows", r) for r in check_list("rows", self.rows, "Leave rows out for all records")
-            )
-            if not rows:
-                raise InputError("rows must not be empty", self.rows, "Leave rows out for all records")
-            if len(set(rows)) != len(rows):
-                raise InputError("rows names a record twice", list(rows), "Name each record once")
-            object.__setattr__(self, "rows", rows)
 
     def rows_in(self, n: int) -> NDArray[np.int64]:
         """The rows among ``n``, each once."""
         if self.rows is None:
             return np.arange(n)
-        found = [check_index("rows", r, n) for r in self.rows]
-        if len(set(found)) != len(found):
-            raise InputError("rows names a record twice", list(self.rows), "Name each record once")
-        return np.array(found, dtype=np.int64)
+        return np.array(_each_once("rows", [check_index("rows", r, n) for r in self.rows]), dtype=np.int64)
 
     def overall(self, uncertainties: ArrayLike) -> Any:
         """One number of the uncertainties of the records, which are on the last axis."""
@@ -530,12 +547,7 @@ class EachRecord(BaseTarget):
 class NewRecord(BaseTarget):
     """A record of a respondent who is not in the file, drawn from the same population."""
 
-    def in_files(self, files: Files) -> Array:
-        return files.new_record()
-
-    @property
-    def term(self) -> Term:
-        return Term(Kind.NEW)
+    term = Term(Kind.NEW)
 
     def describe(self) -> str:
         return "the record of somebody outside the file"
@@ -551,28 +563,11 @@ class Parameter(BaseTarget):
     Parameter('mu')
     """
 
-    name: str
-    component: int | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise InputError("A parameter is named by text", self.name, 'Write Parameter("mu")')
-        if self.component is not None:
-            object.__setattr__(self, "component", check_integer("component", self.component))
+    name: str = checked(MISSING, check_text, do='A parameter is named by text: write Parameter("mu")')
+    component: int | None = checked(None, check_integer)
 
     def __repr__(self) -> str:
-        return (
-            f"Parameter({self.name!r})"
-            if self.component is None
-            else f"Parameter({self.name!r}, component={self.component})"
-        )
-
-    def in_files(self, files: Files) -> Array:
-        value = files.parameter(self.name)
-        if self.component is None:
-            return value if value.ndim == 1 else flat(value)
-        value = flat(value)
-        return np.asarray(value[:, check_index("component", self.component, value.shape[1])])
+        return f"Parameter({self.name!r}" + ("" if self.component is None else f", component={self.component}") + ")"
 
     @property
     def term(self) -> Term:
@@ -592,12 +587,7 @@ class Parameter(BaseTarget):
 class Average(BaseTarget):
     """The mean of the confidential records in the file (not of the population)."""
 
-    def in_files(self, files: Files) -> Array:
-        return files.average()
-
-    @property
-    def term(self) -> Term:
-        return Term(Kind.AVERAGE)
+    term = Term(Kind.AVERAGE)
 
     def describe(self) -> str:
         return "the average of the records in the file"
@@ -632,11 +622,11 @@ class Identity(BaseTarget):
     "which row is record 3's, knowing 'age' and 'income' with errors"
     """
 
-    row: Any
-    known: Any = None
-    error_variance: Any = None
-    error_sd: Any = None
-    values: Any = None
+    row: int | Sequence[int] | str
+    known: Columns = None
+    error_variance: float | Sequence[float] | None = None
+    error_sd: float | Sequence[float] | None = None
+    values: Sequence[Any] | None = None
     asks_row = True
 
     def __post_init__(self) -> None:
@@ -646,17 +636,11 @@ class Identity(BaseTarget):
                 raise InputError(
                     'row must be a row, a list of rows or "all"', self.row, "Write Identity(0, known=[...])"
                 )
-        elif is_single(self.row):
-            put("row", check_integer("row", self.row))
         else:
-            rows = tuple(check_integer("row", r) for r in self.row)
-            if not rows:
-                raise InputError(
-                    'row must be a row, a flat list of rows or "all"', self.row, "Write Identity([0, 3], known=[...])"
-                )
-            put("row", rows)
+            rows = check_integers("row", self.row, "Write Identity([0, 3], known=[...])")
+            put("row", rows[0] if is_single(self.row) else rows)
         if self.known is not None:
-            known = (self.known,) if is_single(self.known) else tuple(self.known)
+            known = as_tuple(self.known)
             if not known:
                 raise InputError(
                     "known must not be empty", self.known, "Name a column; one who knows nothing gains by no release"
@@ -685,12 +669,10 @@ class Identity(BaseTarget):
         """The respondents' rows among ``n``, each once."""
         if isinstance(self.row, str):
             return np.arange(n)
-        rows = [check_index("row", r, n) for r in (self.row if isinstance(self.row, tuple) else (self.row,))]
-        if len(set(rows)) != len(rows):
-            raise InputError("row names a respondent twice", list(rows), "Name each respondent once")
-        return np.array(rows, dtype=np.int64)
+        rows = self.row if isinstance(self.row, tuple) else (self.row,)
+        return np.array(_each_once("row", [check_index("row", r, n) for r in rows]), dtype=np.int64)
 
-    def columns_in(self, names: Sequence[Any]) -> list[int]:
+    def columns_in(self, names: Sequence[Hashable]) -> list[int]:
         """Positions of the known columns among ``names``."""
         return list(range(len(names))) if self.known is None else check_columns("known", self.known, names)
 
@@ -716,11 +698,11 @@ class Identity(BaseTarget):
             whose = f"each of {len(self.row)} records'"
         else:
             whose = f"record {self.row}'s"
-        what = "all columns" if self.known is None else " and ".join(repr(c) for c in self.known)
+        what = "all columns" if self.known is None else " and ".join(map(repr, as_tuple(self.known)))
         return f"which row is {whose}, knowing {what} {'exactly' if self.exact else 'with errors'}"
 
 
-def _rows_of_values(values: Any) -> tuple[tuple[Any, ...], ...]:
+def _rows_of_values(values: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
     """What an intruder knows, one row per respondent."""
     try:
         table = np.asarray(values, dtype=object)
@@ -753,21 +735,10 @@ class Cell(BaseTarget):
     Cell((0, 1))
     """
 
-    index: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        if isinstance(self.index, (str, bytes)):
-            raise InputError("A cell is named by its positions", self.index, "Write Cell((0, 1))")
-        index = tuple(check_integer("index", i) for i in ((self.index,) if is_single(self.index) else self.index))
-        if not index:
-            raise InputError("A cell is named by its positions", self.index, "Write Cell((0, 1))")
-        object.__setattr__(self, "index", index)
+    index: tuple[int, ...] = checked(MISSING, check_integers, do="Write Cell((0, 1))")
 
     def __repr__(self) -> str:
         return f"Cell({self.index})"
-
-    def in_files(self, files: Files) -> Array:
-        return files.cell(self.index)
 
     @property
     def term(self) -> Term:
@@ -788,10 +759,7 @@ class OrderStatistic(_Ranked):
     3
     """
 
-    order: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "order", check_integer("order", self.order, low=1))
+    order: int = checked(MISSING, check_integer, low=1)
 
     def rank(self, n: int) -> int:
         return check_integer("order", self.order, low=1, high=n)
@@ -818,12 +786,11 @@ class Percentile(_Ranked):
     p: float
 
     def __post_init__(self) -> None:
-        inside = "a number strictly between 0 and 1"
         try:
             object.__setattr__(self, "p", check_number("p", self.p, low=0, high=1, open_low=True, open_high=True))
         except InputError:
             do = "The record of rank ceil(n p) is meant; use Minimum() or Maximum() for the ends"
-            raise InputError(f"p must be {inside}", self.p, do) from None
+            raise InputError("p must be a number strictly between 0 and 1", self.p, do) from None
 
     def rank(self, n: int) -> int:
         """The rank among ``n`` records, ceil(n p)."""
@@ -891,7 +858,10 @@ class Functional(BaseTarget):
     name: str | None = None
 
     def __init__(
-        self, function: Callable[..., Any] | ArrayLike, of: BaseTarget | Sequence[BaseTarget], name: str | None = None
+        self,
+        function: Callable[..., ArrayLike] | ArrayLike,
+        of: BaseTarget | Sequence[BaseTarget],
+        name: str | None = None,
     ) -> None:
         parts = tuple(of) if isinstance(of, Sequence) else (of,)
         if not parts or not all(map(is_target, parts)):
@@ -967,13 +937,13 @@ class Functional(BaseTarget):
                 origin, axes = (self._applied(p, sizes, numbers) for p in points)
                 if not (np.isfinite(origin).all() and np.isfinite(axes).all()):
                     return None
-                seen = self._applied(probes, sizes, numbers).reshape(len(probes), -1)
+                values = self._applied(probes, sizes, numbers).reshape(len(probes), -1)
         except (ZeroDivisionError, FloatingPointError, ValueError, OverflowError):
             return None
         constant = np.atleast_1d(origin[0])
         matrix = (axes.reshape(width, -1) - constant).T
         room = 1e-9 * (1.0 + np.abs(constant) + np.abs(probes) @ np.abs(matrix).T)
-        if not np.all(np.abs(seen - (probes @ matrix.T + constant)) <= room):
+        if not np.all(np.abs(values - (probes @ matrix.T + constant)) <= room):
             return None
         return matrix, constant, origin.ndim == 1
 

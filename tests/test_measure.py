@@ -21,7 +21,7 @@ from ruvdecision.decide import frontier, not_dominated, undominated
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.maps.rumap import RUMap
 from ruvdecision.maps.scores import Column, as_score
-from ruvdecision.measure import Comparison, measure
+from ruvdecision.measure import measure
 from ruvdecision.measures import (
     MD,
     EllipsoidOverlap,
@@ -35,6 +35,7 @@ from ruvdecision.measures import (
     Propensity,
     RecordLinkage,
 )
+from ruvdecision.measures.comparison import Comparison
 from ruvdecision.running.replication import replicate_seeds
 
 MODEL = "y ~ a + b"

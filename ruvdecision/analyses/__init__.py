@@ -1,40 +1,13 @@
 """Questions asked of maps, users and masks: what is best, what is possible, how sure, what it is worth."""
 
-from .blackwell import Order, dominated_whatever, garbling, refines
-from .calibrate import Calibration, calibrate
-from .limit import Limit, limit
-from .optimise import Contender, MaskFamily, Optimum, Search, optimise
-from .publishing import PublishingPrice, price_of_publishing
-from .record_risk import RecordRisk, record_risk
-from .sensitivity import Sensitivity, Variation, sensitivity
-from .sensitivity.power import power_scaling
-from .worth import Worth, one_more_digit, one_more_record, one_more_variable, worth
+import lazy_loader
 
-__all__ = [
-    "Calibration",
-    "Contender",
-    "Limit",
-    "MaskFamily",
-    "Optimum",
-    "Order",
-    "PublishingPrice",
-    "RecordRisk",
-    "Search",
-    "Sensitivity",
-    "Variation",
-    "Worth",
-    "calibrate",
-    "dominated_whatever",
-    "garbling",
-    "limit",
-    "one_more_digit",
-    "one_more_record",
-    "one_more_variable",
-    "optimise",
-    "power_scaling",
-    "price_of_publishing",
-    "record_risk",
-    "refines",
-    "sensitivity",
-    "worth",
-]
+# These functions have the names of their modules, which would hide them once something has imported the module.
+from .calibrate import calibrate as calibrate
+from .limit import limit as limit
+from .optimise import optimise as optimise
+from .record_risk import record_risk as record_risk
+from .sensitivity import sensitivity as sensitivity
+from .worth import worth as worth
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

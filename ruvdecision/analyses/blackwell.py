@@ -21,13 +21,12 @@ from ..beliefs.normal import NormalBelief
 from ..channels.file_matrix import FileMatrix
 from ..channels.finite import FiniteChannel, Kernel
 from ..channels.linear import LinearChannel
-from ..checks import check_integer
+from ..checks import check_integer, is_integer
 from ..engines.finite.whole_file import Files, file_matrix
-from ..engines.normal.exact import Exact
-from ..errors import InputError, RuvError, UnsupportedError, kind_of
-from ..masks.base import Chain, Mask
-from ..masks.release import Release
-from ..masks.suppress import Suppress
+from ..engines.normal.releases import channel_of
+from ..errors import InputError, RuvError, UnsupportedError
+from ..masks.base import Chain, Mask, check_mask
+from ..masks.rows import Release, Suppress
 from ..protocols import Array, Belief
 
 Ints = NDArray[np.int64]
@@ -64,29 +63,20 @@ def refines(a: Mask, b: Mask, belief: Belief | None = None, *, records: int | No
     >>> refines(Noise(variance=2.0), Noise(variance=2.0) | Microaggregate(groups=1))
     True
     """
-    for name, mask in (("a", a), ("b", b)):
-        if not isinstance(mask, Mask):
-            raise InputError(
-                f"{name} must be a mask",
-                kind_of(mask),
-                "Write Noise(variance=1).refines(Noise(variance=2), records=10)",
-            )
+    check_mask("a", a), check_mask("b", b)
     if belief is not None and records is not None:
         raise InputError("Give a belief or the number of records", "both", "Leave records out")
-    if isinstance(belief, (int, np.integer)) and not isinstance(belief, bool):
-        belief, records = None, int(belief)
+    if is_integer(belief):
+        records, belief = int(belief), None
     if _follows(a, b):
         return True
     if belief is None and records is not None:
         size = check_integer("columns", columns, low=1)
-        belief = NormalBelief(
-            records=check_integer("records", records, low=1), covariance=np.eye(size), prior_covariance=np.eye(size)
-        )
+        count, eye = check_integer("records", records, low=1), np.eye(size)
+        belief = NormalBelief(records=count, covariance=eye, prior_covariance=eye)
     if belief is None:
-        raise UnsupportedError(
-            f"Whether {a} refines {b} depends on what the records are",
-            do="Give a belief, or records= and columns= of a numeric file",
-        )
+        do = "Give a belief, or records= and columns= of a numeric file"
+        raise UnsupportedError(f"Whether {a} refines {b} depends on what the records are", do=do)
     # What a tells of a mask that b goes on from, it tells of b; but not the other way round.
     steps = b.parts
     problem: RuvError | None = None
@@ -117,30 +107,18 @@ def garbling(first: ArrayLike, second: ArrayLike) -> tuple[Array, float]:
     """
     k, target = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if k.ndim != 2 or target.ndim != 2 or len(k) != len(target):
-        raise InputError(
-            "Channels must have one row per category",
-            f"shapes {k.shape} and {target.shape}",
-            "Give two matrices of the same rows",
-        )
+        got, do = f"shapes {k.shape} and {target.shape}", "Give two matrices of the same rows"
+        raise InputError("Channels must have one row per category", got, do)
     inner, outer = k.shape[1], target.shape[1]
     product = kron(csr_array(k), eye_array(outer), format="csr")  # (K G) row by row
     slack = csr_array(np.ones((product.shape[0], 1)))
     upper = vstack([hstack([product, -slack]), hstack([-product, -slack])], format="csr")
     right = np.r_[target.reshape(-1), -target.reshape(-1)]
-    total = hstack(
-        [kron(eye_array(inner), csr_array(np.ones((1, outer))), format="csr"), csr_array((inner, 1))], format="csr"
-    )
+    total = hstack([kron(eye_array(inner), csr_array(np.ones((1, outer)))), csr_array((inner, 1))], format="csr")
     cost = np.r_[np.zeros(inner * outer), 1.0]
-    found = linprog(
-        cost,
-        A_ub=upper,
-        b_ub=right,
-        A_eq=total,
-        b_eq=np.ones(inner),
-        bounds=(0, None),
-        method="highs",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-    )
+    tight = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+    sums = {"A_eq": total, "b_eq": np.ones(inner)}
+    found = linprog(cost, A_ub=upper, b_ub=right, **sums, bounds=(0, None), method="highs", options=tight)
     if found.x is None:
         raise RuvError("The linear programme that compares two channels failed", found.message, "Use fewer outcomes")
     matrix = np.clip(found.x[:-1].reshape(inner, outer), 0.0, None)
@@ -161,18 +139,17 @@ class Order:
     @property
     def by(self) -> tuple[tuple[int, ...], ...]:
         """For every mask, the positions of the masks that tell more: all that it does, and not the other way round."""
-        known, size = self.table, len(self.masks)
-        return tuple(
-            tuple(i for i in range(size) if i != j and known[i, j] == 1 and known[j, i] == 0) for j in range(size)
-        )
+        return self._where((self.table == 1) & (self.table.T == 0))
 
     @property
     def alike(self) -> tuple[tuple[int, ...], ...]:
         """For every mask, the positions of the others that tell exactly the same."""
-        known, size = self.table, len(self.masks)
-        return tuple(
-            tuple(i for i in range(size) if i != j and known[i, j] == 1 and known[j, i] == 1) for j in range(size)
-        )
+        return self._where((self.table == 1) & (self.table.T == 1))
+
+    def _where(self, marked: NDArray[np.bool_]) -> tuple[tuple[int, ...], ...]:
+        """The positions of the others that are marked, for every column."""
+        others = marked & ~np.eye(len(self.masks), dtype=bool)
+        return tuple(tuple(np.flatnonzero(column).tolist()) for column in others.T)
 
     def column(self) -> list[str]:
         """For every mask the nearest one that tells more whatever the users want, "" if none: a column of a map."""
@@ -263,11 +240,8 @@ def _linear(a: Mask, b: Mask, belief: NormalBelief) -> bool:
     1974).
     """
     if belief.records * belief.k > LARGEST:
-        raise UnsupportedError(
-            f"A file of {belief.records * belief.k:,} entries is too large to compare channels entry by entry",
-            f"a limit of {LARGEST}",
-            "Compare the masks on a smaller file",
-        )
+        what = f"A file of {belief.records * belief.k:,} entries is too large to compare channels entry by entry"
+        raise UnsupportedError(what, f"a limit of {LARGEST}", "Compare the masks on a smaller file")
     exact_a, known_a = _information(_channel(a, belief))
     exact_b, known_b = _information(_channel(b, belief))
     size = known_a.shape[0]
@@ -282,7 +256,7 @@ def _linear(a: Mask, b: Mask, belief: NormalBelief) -> bool:
 
 
 def _channel(mask: Mask, belief: NormalBelief) -> tuple[Array, Array]:
-    channel: LinearChannel = Exact()._single(belief, mask)
+    channel: LinearChannel = channel_of(belief, mask)
     if channel.location != "known":
         raise UnsupportedError(
             f"{mask} moves or drops rows at random, which is no linear channel", do="Compare the masks before that step"
@@ -331,9 +305,8 @@ def _finite(a: Mask, b: Mask, belief: FiniteBelief) -> bool:
             return False
         undecided = undecided or answer is None
     if undecided:
-        raise UnsupportedError(
-            f"Whether {a} with noise on categories refines {b} cannot be decided", do="Compare masks without noise"
-        )
+        what = f"Whether {a} with noise on categories refines {b} cannot be decided"
+        raise UnsupportedError(what, do="Compare masks without noise")
     return True
 
 
@@ -362,16 +335,12 @@ def _kernel(first: Kernel, second: Kernel, live: NDArray[np.bool_]) -> bool | No
 def _whole(masks: Sequence[FileMatrix], belief: FiniteBelief) -> bool:
     """Compare mechanisms of the whole file, written as matrices over the same list of files."""
     if len(masks) < 2:
-        raise UnsupportedError(
-            "A mechanism of the whole file is compared with another one only", do="Compare masks of one kind"
-        )
+        what = "A mechanism of the whole file is compared with another one only"
+        raise UnsupportedError(what, do="Compare masks of one kind")
     for mask in masks:
         if mask.records != belief.records or mask.outcomes != len(belief.levels):
-            raise InputError(
-                "The mechanism was made for other files",
-                f"{mask.records} records with {mask.outcomes} outcomes",
-                "Give the belief that it was made for",
-            )
+            got = f"{mask.records} records with {mask.outcomes} outcomes"
+            raise InputError("The mechanism was made for other files", got, "Give the belief that it was made for")
     files = Files.of(belief, [*masks[0].followed, *masks[1].followed], 20_000)
     live = belief.prior @ files.chance > 0
     first, second = (m.matrix[files.index_in(m)][live] for m in masks)

@@ -30,7 +30,7 @@ from ..running.progress import Bar
 from ..running.replication import replicate_seeds
 from ..running.run import Task, root_seed, run
 from ..targets import BaseTarget, Files, Kind
-from ..users.user import User
+from ..users.user import User, described
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,37 +111,29 @@ def calibrate(
     labels = isinstance(belief, FiniteBelief) and (belief.states.labelled or belief.levels.labelled)
     user = User(belief, target, ZeroOne() if labels else Quadratic())
     if target.asks_row or target.asks_each:
-        raise UnsupportedError(
-            f"{target.describe()} has no rank to look at", do="Calibrate Record(j), Parameter(name) or a Functional"
-        )
+        do = "Calibrate Record(j), Parameter(name) or a Functional"
+        raise UnsupportedError(f"{target.describe()} has no rank to look at", do=do)
     chosen = pick(engine, user, [mask], None)
     if isinstance(chosen, Sampling):
         if isinstance(engine, str):
             chosen = replace(chosen, draws=FEW_DRAWS, tune=FEW_TUNE, chains=2)
         if chosen.draws * chosen.chains < draws:
-            raise InputError(
-                f"The engine must draw at least draws={draws}", chosen, "Raise its draws=, or rank among fewer"
-            )
+            do = "Raise its draws=, or rank among fewer"
+            raise InputError(f"The engine must draw at least draws={draws}", chosen, do)
     root = root_seed(seed, checkpoint)
     shared = (user, mask, chosen, draws, simulations, root)
     tasks = [Task(f"{i}", simulate, (i, min(i + BLOCK, simulations))) for i in range(0, simulations, BLOCK)]
-    prints: dict[str, object] = {
-        "user": user.describe(),
-        "mask": repr(mask),
-        "engine": repr(chosen),
-        "draws": draws,
-        "seed": (root.entropy, tuple(root.spawn_key)),
-    }
+    about = {"belief": described(belief), "mask": str(mask), "target": target.describe(), "engine": chosen.name}
+    prints: dict[str, object] = {"user": user.describe(), "mask": repr(mask), "engine": repr(chosen), "draws": draws}
+    prints["seed"] = (root.entropy, tuple(root.spawn_key))
+    places: dict[str, Any] = {"executor": executor, "checkpoint": checkpoint, "fingerprint": lambda: prints}
     with Bar(f"Calibrating on {simulations:,} simulations", progress) as bar:
-        outcome = run(
-            tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=lambda: prints, tell=bar.tell
-        )
+        outcome = run(tasks, shared=shared, **places, tell=bar.tell)
     finished = [r for r in outcome.results if r is not None]
     if not finished:
         raise KeyboardInterrupt
     columns = {name: np.concatenate([np.asarray(r[name]) for r in finished]) for name in finished[0]}
     ranks = columns.pop("ranks").astype(np.int64)
-    about = {"belief": _words(belief), "mask": str(mask), "target": target.describe(), "engine": chosen.name}
     return Calibration(ranks, draws, alpha, about, columns, wanted=simulations)
 
 
@@ -218,10 +210,8 @@ class Calibration:
             words = f"Not calibrated (p = {_p(self.p_value)}): {whose} {_fault(self.ranks[:, worst], self.draws)}. "
             words += "The model, the mask's likelihood or the sampler is wrong."
         if self.unreliable:
-            words += (
-                f" In {self.unreliable} simulations the sampler had trouble: draw more, so that this is not what the "
-                "ranks show."
-            )
+            words += f" In {self.unreliable} simulations the sampler had trouble: draw more, "
+            words += "so that this is not what the ranks show."
         if self.wanted is not None and self.simulations < self.wanted:
             words += f" Stopped before the end: {self.simulations} of {self.wanted} simulations were finished."
         return words
@@ -238,14 +228,12 @@ class Calibration:
         if bins is None:
             bins = max([b for b in fitting if b <= min(20, max(4, self.simulations // 10))], default=fitting[0])
         elif check_integer("bins", bins, low=2) not in fitting:
-            raise InputError(
-                f"bins must divide the {total} ranks", bins, f"Choose one of {', '.join(map(str, fitting[:12]))}"
-            )
+            do = f"Choose one of {', '.join(map(str, fitting[:12]))}"
+            raise InputError(f"bins must divide the {total} ranks", bins, do)
         counts = np.bincount(self.ranks[:, place] // (total // bins), minlength=bins)
         tail = self.alpha / (2 * bins * self.components)
-        every = np.arange(self.simulations + 1)
-        low = int(np.argmax(special.bdtr(every, self.simulations, 1 / bins) > tail))
-        high = int(np.argmax(special.bdtr(every, self.simulations, 1 / bins) >= 1 - tail))
+        chance = special.bdtr(np.arange(self.simulations + 1), self.simulations, 1 / bins)
+        low, high = int(np.argmax(chance > tail)), int(np.argmax(chance >= 1 - tail))
         first = np.arange(bins) * (total // bins)
         return pd.DataFrame({"from": first, "to": first + total // bins - 1, "count": counts, "low": low, "high": high})
 
@@ -255,31 +243,18 @@ class Calibration:
         Shares of simulations with a rank below ``rank``; ``expected`` is the share if all is right.
         """
         place = check_index("component", component, self.components)
-        at = np.arange(1, self.draws + 1)
+        at, size = np.arange(1, self.draws + 1), self.simulations
         count = np.searchsorted(np.sort(self.ranks[:, place]), at, side="left")
-        low, high = bands(self.simulations, self.draws, self.alpha / self.components)
-        size = self.simulations
-        return pd.DataFrame(
-            {
-                "rank": at,
-                "share": count / size,
-                "expected": at / (self.draws + 1),
-                "low": low / size,
-                "high": high / size,
-            }
-        )
+        low, high = bands(size, self.draws, self.alpha / self.components)
+        shares = {"share": count / size, "expected": at / (self.draws + 1), "low": low / size, "high": high / size}
+        return pd.DataFrame({"rank": at, **shares})
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per simulation and component: rank, and diagnostics where the posterior was sampled."""
         n, m = self.ranks.shape
-        found = pd.DataFrame(
-            {
-                "simulation": np.repeat(np.arange(n), m),
-                "component": np.tile(np.arange(m), n),
-                "rank": self.ranks.ravel(),
-            }
-        )
-        return found.assign(**{name: np.repeat(np.asarray(values), m) for name, values in self.columns.items()})
+        at = {"simulation": np.repeat(np.arange(n), m), "component": np.tile(np.arange(m), n)}
+        columns = {name: np.repeat(np.asarray(values), m) for name, values in self.columns.items()}
+        return pd.DataFrame({**at, "rank": self.ranks.ravel(), **columns})
 
     def plot(
         self, ax: Axes | None = None, *, kind: str = "histogram", component: int | None = None, bins: int | None = None
@@ -292,55 +267,30 @@ class Calibration:
 
         check_choice("kind", kind, ["histogram", "ecdf"])
         place = int(np.argmin(self.p_values)) if component is None else component
-        table = self.histogram(place, bins) if kind == "histogram" else self.ecdf(place)
         if ax is None:
             _, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
+        band = f"{1 - self.alpha:.0%} band"
         if kind == "histogram":
-            width = float(table["to"][0] - table["from"][0] + 1)
-            ax.axhspan(
-                float(table["low"][0]),
-                float(table["high"][0]),
-                color="0.88",
-                label=f"{1 - self.alpha:.0%} band of all bins",
-            )
+            table = self.histogram(place, bins)
+            low, high, width = (float(table[name][0]) for name in ("low", "high", "to"))
+            ax.axhspan(low, high, color="0.88", label=f"{band} of all bins")
             ax.axhline(self.simulations / len(table), color="0.5", linewidth=0.8)
-            ax.bar(
-                table["from"] - 0.5,
-                table["count"],
-                width=width,
-                align="edge",
-                color="tab:blue",
-                edgecolor="white",
-                alpha=0.8,
-            )
+            left, look = table["from"] - 0.5, {"color": "tab:blue", "edgecolor": "white", "alpha": 0.8}
+            ax.bar(left, table["count"], width + 1, align="edge", **look)  # type: ignore[arg-type]
             ax.set(ylabel="simulations", xlim=(-0.5, self.draws + 0.5))
         else:
-            expected = table["expected"]
-            ax.fill_between(
-                table["rank"],
-                table["low"] - expected,
-                table["high"] - expected,
-                color="0.88",
-                label=f"{1 - self.alpha:.0%} band",
-            )
+            table = self.ecdf(place)
+            share, below, above = (table[name] - table["expected"] for name in ("share", "low", "high"))
+            ax.fill_between(table["rank"], below, above, color="0.88", label=band)
             ax.axhline(0, color="0.5", linewidth=0.8)
-            ax.step(table["rank"], table["share"] - expected, where="post", color="tab:blue")
+            ax.step(table["rank"], share, where="post", color="tab:blue")
             ax.set(ylabel="share of ranks below, less expected", xlim=(0, self.draws + 1))
         which = "" if self.components == 1 else f" (component {place})"
-        ax.set(
-            xlabel=f"rank of the truth among {self.draws} posterior draws",
-            title="calibrated" if self.passed else "not calibrated",
-        )
-        ax.set_title(
-            f"{self.about.get('target', 'target')}{which} after {self.about.get('mask', 'release')}".replace(
-                "$", r"\$"
-            ),
-            fontsize=9,
-            loc="left",
-        )
-        ax.set_title(
-            f"{'calibrated' if self.passed else 'not calibrated'}, p = {_p(self.p_value)}", fontsize=9, loc="right"
-        )
+        what = f"{self.about.get('target', 'target')}{which} after {self.about.get('mask', 'release')}"
+        verdict = "calibrated" if self.passed else "not calibrated"
+        ax.set(xlabel=f"rank of the truth among {self.draws} posterior draws", title=verdict)
+        ax.set_title(what.replace("$", r"\$"), fontsize=9, loc="left")
+        ax.set_title(f"{verdict}, p = {_p(self.p_value)}", fontsize=9, loc="right")
         ax.legend(loc="upper center", frameon=False, fontsize=8)
         return ax
 
@@ -401,38 +351,28 @@ def _make(belief: Any, target: Any, rng: np.random.Generator) -> _Made:
     if isinstance(belief, FiniteBelief):
         state = int(rng.choice(len(belief.prior), p=belief.prior))
         codes = rng.choice(len(belief.levels), size=belief.records + 1, p=belief.law[state]).astype(np.int64)
-        count = belief.levels.numbers[codes]
-        return _Made(
-            pd.DataFrame(belief.decode(codes[:-1])), count[:-1], {belief.name: belief.states.numbers[state]}, count[-1]
-        )
+        rows, value = belief.levels.numbers[codes], belief.states.numbers[state]
+        return _Made(pd.DataFrame(belief.decode(codes[:-1])), rows[:-1], {belief.name: value}, rows[-1])
     if isinstance(belief, NormalBelief):
         if belief.mu_covariance is None:
             raise UnsupportedError("A flat prior cannot be drawn from", do="Give prior_variance=")
         mean = rng.multivariate_normal(belief.mu_mean, belief.mu_covariance, method="eigh")
-        rows = mean + rng.multivariate_normal(
-            np.zeros(belief.k), belief.record_covariance, size=belief.records + 1, method="eigh"
-        )
+        zero = np.zeros(belief.k)
+        rows = mean + rng.multivariate_normal(zero, belief.record_covariance, size=belief.records + 1, method="eigh")
         table = pd.DataFrame(rows[:-1], columns=None if belief.columns is None else list(belief.columns))
         rows, mean = (rows[:, 0], mean[0]) if belief.scalar else (rows, mean)
         return _Made(table, rows[:-1], {"mu": mean}, rows[-1])
     if isinstance(belief, PyMCBelief) and target.asks(Kind.NEW):
         n = belief.records
         if compiled_model(belief, n).single is None:
-            raise UnsupportedError(
-                "A new record is not defined by a model whose records differ", do="Ask for Record(j) or Parameter(name)"
-            )
+            what = "A new record is not defined by a model whose records differ"
+            raise UnsupportedError(what, do="Ask for Record(j) or Parameter(name)")
         # One record more than there are: all are alike, so the last one is somebody outside the file.
         records, parameters = belief.built(n + 1).draw(rng)
         return _Made(pd.DataFrame(records[:-1]), np.asarray(records[:-1], dtype=np.float64), parameters, records[-1])
-    if hasattr(belief, "draw_with_parameters"):
-        records, parameters = belief.draw_with_parameters(rng)
-    else:
-        records, parameters = belief.draw(rng), {}
-    return _Made(
-        records if isinstance(records, pd.DataFrame) else pd.DataFrame(records),
-        np.asarray(records, dtype=np.float64),
-        parameters,
-    )
+    own = hasattr(belief, "draw_with_parameters")
+    records, parameters = belief.draw_with_parameters(rng) if own else (belief.draw(rng), {})
+    return _Made(pd.DataFrame(records), np.asarray(records, dtype=np.float64), parameters)
 
 
 def _truth(target: BaseTarget, made: _Made) -> Any:
@@ -443,26 +383,19 @@ def _truth(target: BaseTarget, made: _Made) -> Any:
     return target.in_files(Files(made.records[None], known, new, do))[0]
 
 
-def _words(belief: Belief) -> str:
-    return str(belief.describe()) if hasattr(belief, "describe") else repr(belief)
-
-
 # -- how even ranks are ------------------------------------------------------------------------------------
 
 
 def _fault(ranks: Ints, draws: int) -> str:
     """In which way ranks are not even."""
     u, size = (ranks + 0.5) / (draws + 1) - 0.5, len(ranks)
-    shift, spread = u.mean() * np.sqrt(12 * size), (np.mean(u**2) - 1 / 12) * np.sqrt(180 * size)
-    if abs(shift) > abs(spread):
-        return (
-            "lies too low: the truth is above it too often"
-            if shift > 0
-            else "lies too high: the truth is below it too often"
-        )
-    if spread > 0:
-        return "is too narrow: the truth is in its tails, or outside, too often"
-    return "is too wide: the truth is in its middle too often"
+    shift, excess = u.mean() * np.sqrt(12 * size), (np.mean(u**2) - 1 / 12) * np.sqrt(180 * size)
+    if abs(shift) <= abs(excess):
+        if excess > 0:
+            return "is too narrow: the truth is in its tails, or outside, too often"
+        return "is too wide: the truth is in its middle too often"
+    low, above = ("low", "above") if shift > 0 else ("high", "below")
+    return f"lies too {low}: the truth is {above} it too often"
 
 
 @cache

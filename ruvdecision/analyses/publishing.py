@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from ..checks import as_seed_sequence
-from ..errors import InputError, kind_of
+from ..engines.solving import check_user
 from ..evaluate import Role, Setting, evaluate
 from ..maps.rumap import RUMap
 from ..maps.show import short
 from ..masks.base import Mask
 from ..protocols import Array
-from ..users.mask_prior import MaskPrior, as_mask_prior
-from ..users.panel import Panel
+from ..users.mask_prior import MaskPriorLike, as_mask_prior
 from ..users.user import Snooper, User
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def price_of_publishing(
     *,
     intruder: Role,
     scientist: Role,
-    mask_prior: Any = None,
+    mask_prior: MaskPriorLike | None = None,
     **options: Unpack[Setting],
 ) -> PublishingPrice:
     """Map the releases twice: with the mask's numbers published to both users, and with the numbers kept secret.
@@ -67,18 +66,21 @@ def price_of_publishing(
     >>> bool(price.risk_price[0] > 0), bool(price.utility_gain[0] > 0)
     (True, True)
     """
-    for name, user in (("intruder", intruder), ("scientist", scientist)):
-        if not isinstance(user, (User, Snooper, Panel)):
-            raise InputError(
-                f"{name} must be a User, a Snooper or a Panel", kind_of(user), f"Write {name}=ruv.User(...)"
-            )
+    roles = check_user("intruder", intruder), check_user("scientist", scientist)
     prior = None if mask_prior is None else as_mask_prior(mask_prior)
     options["seed"] = as_seed_sequence(options.get("seed"))
-    both = []
-    for published in (True, False):
-        first, second = (_informed(user, published, prior) for user in (intruder, scientist))
-        both.append(evaluate(masks, intruder=first, scientist=second, **options))
-    return PublishingPrice(both[0], both[1])
+
+    def mapped(published: bool) -> RUMap:
+        def informed(user: User | Snooper) -> User | Snooper:
+            if isinstance(user, Snooper):
+                return user
+            own = None if published else user.mask_prior or prior
+            return dataclasses.replace(user, knows_mask=published, mask_prior=own)
+
+        users = {role.name: role.user.replace(informed) for role in roles}
+        return evaluate(masks, **users, **options)
+
+    return PublishingPrice(mapped(True), mapped(False))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,12 +115,9 @@ class PublishingPrice:
         columns: dict[str, Any] = {"release": self.releases, "technique": list(self.published.techniques)}
         columns |= {name: values for name, values in self.published.parameters.items() if name not in columns}
         for word, gap in (("risk", "risk_price"), ("utility", "utility_gain")):
-            columns[f"{word}_published"] = getattr(self.published, word)
-            columns[f"{word}_unpublished"] = getattr(self.unpublished, word)
-            columns[gap] = getattr(self, gap)
-            columns[f"{gap}_error"] = getattr(self.published, f"{word}_error") + getattr(
-                self.unpublished, f"{word}_error"
-            )
+            both = [m.column(word) for m in (self.published, self.unpublished)]
+            columns |= {f"{word}_published": both[0].value, f"{word}_unpublished": both[1].value}
+            columns |= {gap: _less(both[0].value, both[1].value), f"{gap}_error": both[0].error + both[1].error}
         return pd.DataFrame(columns)
 
     @property
@@ -134,16 +133,10 @@ class PublishingPrice:
 
     def __str__(self) -> str:
         """One sentence that says what publishing costs at most and what it brings."""
-        with np.errstate(all="ignore"):
-            shares = [
-                100 * gap / np.abs(base)
-                for gap, base in (
-                    (self.risk_price, self.unpublished.risk),
-                    (self.utility_gain, self.unpublished.utility),
-                )
-            ]
         words = []
-        for name, share in zip(("risk", "utility"), shares, strict=True):
+        for name, gap in (("risk", self.risk_price), ("utility", self.utility_gain)):
+            with np.errstate(all="ignore"):
+                share = 100 * gap / np.abs(self.unpublished.column(name).value)
             known = np.where(np.isfinite(share), share, -np.inf)
             place = int(np.argmax(known))
             if not np.isfinite(known[place]) or known[place] <= 0:
@@ -155,16 +148,6 @@ class PublishingPrice:
     def __repr__(self) -> str:
         table = self.to_dataframe().drop(columns="technique")
         return f"{self}\n{table.to_string(index=False, float_format=short)}"
-
-
-def _informed(user: Role, published: bool, prior: MaskPrior | None) -> Role:
-    """The user who knows the mask's numbers, or does not."""
-    if isinstance(user, Panel):
-        return user.replace(lambda u: _informed(u, published, prior))
-    if isinstance(user, Snooper):
-        return user
-    own = user.mask_prior if user.mask_prior is not None else prior
-    return dataclasses.replace(user, knows_mask=published, mask_prior=None if published else own)
 
 
 def _less(a: Array, b: Array) -> Array:

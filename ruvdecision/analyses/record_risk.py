@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import Seed, as_seed_sequence, check_index, check_integer, check_list, check_number, is_label, suggest
-from ..engines.each_record import Each, every_record, file_size, rows_of
-from ..errors import InputError, kind_of
+from ..engines.every_record import Each, every_record, file_size, rows_of
+from ..engines.solving import check_user
+from ..errors import InputError
 from ..evaluate import Role, check_masks
 from ..maps.scores import Score, ScoreLike, as_function
 from ..masks.base import Mask
 from ..protocols import Array, Engine, Value
 from ..running.progress import Bar
 from ..users.panel import Panel
-from ..users.user import Snooper, User
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,43 +75,27 @@ def record_risk(
     ([[2.0, 2.0, 2.0, 5.0]], [3])
     """
     candidates = check_masks(masks)
-    if not isinstance(intruder, (User, Snooper, Panel)):
-        raise InputError(
-            "intruder must be a User, a Snooper or a Panel",
-            kind_of(intruder),
-            "Write ruv.User(belief, ruv.Record(0), ruv.Quadratic())",
-        )
+    users = [user for _, user in check_user("intruder", intruder).leaves]
     if replicates is not None:
         replicates = check_integer("replicates", replicates, low=1)
     do = 'Use "reciprocal", "relative_gain" or a decreasing function'
     score = as_function(risk, "risk must be a function of U here", do)
-    users = intruder.users if isinstance(intruder, Panel) else (intruder,)
-    size = file_size(users[0], data)
-    if any(file_size(u, data) != size for u in users):
-        raise InputError(
-            "All members of the panel must be about the same records",
-            [file_size(u, data) for u in users],
-            "Set records= alike",
-        )
+    sizes = [file_size(user, data) for user in users]
+    size = sizes[0]
+    if len(set(sizes)) > 1:
+        raise InputError("All members of the panel must be about the same records", sizes, "Set records= alike")
     chosen = rows_of(users[0], data) if rows is None else _rows(rows, size)
     labels = None if groups is None else _groups(groups, size)[chosen]
     root = as_seed_sequence(seed)
-    found: dict[int, Each] = {}
+    found: list[Each] = []
+    common: dict[str, Any] = {"engine": engine, "data": data, "replicates": replicates, "seed": root, "rows": chosen}
     with Bar(f"Judging {len(chosen):,} records under {len(candidates):,} releases", progress) as bar:
         for i, user in enumerate(users):
-            found[i] = every_record(
-                user,
-                candidates,
-                engine=engine,
-                data=data,
-                replicates=replicates,
-                seed=root,
-                rows=chosen,
-                tell=_teller(bar, i, len(users)),
-            )
-    values = iter([(Value(f.uncertainty, f.error), f.before) for f in found.values()])
+            tell = lambda share, i=i: bar.tell((i + share) / len(users))  # noqa: E731
+            found.append(every_record(user, candidates, **common, tell=tell))
+    values = iter([(Value(f.uncertainty, f.error), f.before) for f in found])
     value, before = _merged(intruder, values)
-    engines = [" / ".join(dict.fromkeys(f.engine[j] for f in found.values())) for j in range(len(candidates))]
+    engines = [" / ".join(dict.fromkeys(f.engine[j] for f in found)) for j in range(len(candidates))]
     score.check(value.value.ravel(), np.broadcast_to(before, value.value.shape).ravel(), "risk")
     return RecordRisk(
         tuple(candidates), chosen, value.value, value.error, before, score, labels, tuple(engines), intruder.describe()
@@ -191,17 +175,9 @@ class RecordRisk:
         for i, label in enumerate(self.releases):
             for group in pd.unique(pd.Series(self.groups)):
                 mine = self.risk[i, _equal(self.groups, group)]
-                spots = {f"quantile_{q:g}": float(np.quantile(mine, q, method="inverted_cdf")) for q in (0.5, 0.95)}
-                rows.append(
-                    {
-                        "release": label,
-                        "group": group,
-                        "records": len(mine),
-                        "mean": mine.mean(),
-                        **spots,
-                        "max": mine.max(),
-                    }
-                )
+                row = {"release": label, "group": group, "records": len(mine), "mean": mine.mean()}
+                row |= {f"quantile_{q:g}": float(np.quantile(mine, q, method="inverted_cdf")) for q in (0.5, 0.95)}
+                rows.append(row | {"max": mine.max()})
         return pd.DataFrame(rows)
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -265,12 +241,9 @@ def _merged(user: Role, values: Iterator[tuple[Value, Array]]) -> tuple[Value, A
     return user.merge([v for v, _ in parts]), before
 
 
-def _teller(bar: Bar, place: int, count: int) -> Callable[[float], None]:
-    return lambda share: bar.tell((place + share) / count)
-
-
 def _rows(rows: Sequence[int], size: int) -> NDArray[np.int64]:
-    listed = check_list("rows", rows, "Leave rows out for all records")
+    do = "Leave rows out for all records"
+    listed = check_list("rows", rows, do)
     strange = sum(
         not isinstance(r, (int, np.integer)) and not (isinstance(r, (float, np.floating)) and r % 1 == 0)
         for r in listed
@@ -280,7 +253,7 @@ def _rows(rows: Sequence[int], size: int) -> NDArray[np.int64]:
         raise InputError("rows must be whole numbers", f"{strange} others", "Count rows from 0")
     found = np.array([check_index("rows", r, size) for r in listed], dtype=np.int64)
     if len(found) == 0:
-        raise InputError("rows must not be empty", "an empty list", "Leave rows out for all records")
+        raise InputError("rows must not be empty", "an empty list", do)
     if len(np.unique(found)) != len(found):
         raise InputError("rows names a record twice", f"{len(found)} rows", "Name each record once")
     return found

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 
 from ..checks import Seed, as_seed_sequence, check_index, check_integer, check_number, check_text
-from ..engines import pick
+from ..engines.base import Problem, plan_for
 from ..errors import InputError, kind_of
 from ..masks.base import Batch, Mask, check_mask
-from ..masks.release import Release
-from ..masks.round import Round
-from ..masks.suppress import Suppress
-from ..protocols import Belief, Engine
-from ..users.user import Snooper, User
+from ..masks.coarsen import Round
+from ..masks.rows import Release, Suppress
+from ..protocols import Engine
+from ..users.user import SingleUser, Snooper, User
 
 BLOCKS = 10
 """Groups of replicates from whose differences the error is judged."""
@@ -97,7 +96,7 @@ def worth(
     >>> round(worth(scientist, Noise(variance=2.0)).gain, 6)  # 5 - 1 / (1/5 + 10/4)
     4.62963
     """
-    if not isinstance(user, (User, Snooper)):
+    if not isinstance(user, SingleUser):
         raise InputError("worth needs a user", kind_of(user), "Write worth(ruv.User(...), mask)")
     poorer = Suppress() if than is None else than
     check_mask("mask", mask), check_mask("than", poorer)
@@ -106,20 +105,18 @@ def worth(
     if replicates is not None:
         replicates = check_integer("replicates", replicates, low=1)
     pair = Batch.of([mask, poorer])
-    solver = pick(engine, user, pair, data)
+    plan = plan_for(engine, Problem.of(user, pair, data))
     root = as_seed_sequence(seed)
     words = what or f"{mask} rather than {poorer}"
-    count = 10 * BLOCKS if replicates is None else replicates
-    if isinstance(user, Snooper) and replicates is None:
-        count = 20 * BLOCKS
-    first = solver.solve(user, pair, data=data, replicates=min(count, max(2, -(-count // BLOCKS))), seed=root)
+    count = replicates or (20 if isinstance(user, Snooper) else 10) * BLOCKS
+    first = plan.again(min(count, max(2, -(-count // BLOCKS))), root).run()[0]
     name = first.engine if isinstance(first.engine, str) else first.engine[0]
-    if not np.any(first.error) and "averaged" not in name:
+    if not np.any(first.error) and not first.averaged:
         u = first.uncertainty
         return Worth(float(u[1] - u[0]), 0.0, float(u[1]), float(u[0]), float(first.before), words, name)
     blocks = [root.spawn(1)[0] for _ in range(BLOCKS)] if count >= 2 * BLOCKS else [root]
     size = max(1, round(count / len(blocks)))
-    found = [solver.solve(user, pair, data=data, replicates=size, seed=s) for s in blocks]
+    found = [plan.again(size, s).run()[0] for s in blocks]
     table = np.array([f.uncertainty for f in found])
     gains = table[:, 1] - table[:, 0]
     # Too few to pair: as if they were independent, which is not too small.
@@ -156,10 +153,11 @@ def one_more_record(user: User, mask: Mask | None = None, row: int = -1, **optio
     0.020458
     """
     mask = Release() if mask is None else check_mask("mask", mask)
-    position = check_index("row", row, _belief(user).records)
-    return worth(
-        user, mask, mask | Suppress(rows=[position]), what=options.pop("what", f"row {position} of {mask}"), **options
-    )
+    if not isinstance(user, SingleUser) or user.belief is None:
+        raise InputError("The user needs a belief that says how many records there are", user, "Give belief=")
+    position = check_index("row", row, user.belief.records)
+    options.setdefault("what", f"row {position} of {mask}")
+    return worth(user, mask, mask | Suppress(rows=[position]), **options)
 
 
 def one_more_variable(user: User, column: Hashable, mask: Mask | None = None, **options: Any) -> Worth:
@@ -176,13 +174,8 @@ def one_more_variable(user: User, column: Hashable, mask: Mask | None = None, **
     True
     """
     mask = Release() if mask is None else check_mask("mask", mask)
-    return worth(
-        user,
-        mask,
-        mask | Suppress(columns=[column]),
-        what=options.pop("what", f"column {column!r} of {mask}"),
-        **options,
-    )
+    options.setdefault("what", f"column {column!r} of {mask}")
+    return worth(user, mask, mask | Suppress(columns=[column]), **options)
 
 
 def one_more_digit(user: User, base: float, mask: Mask | None = None, *, digits: int = 1, **options: Any) -> Worth:
@@ -217,18 +210,5 @@ def one_more_digit(user: User, base: float, mask: Mask | None = None, *, digits:
     unit = check_number("base", base, low=0.0, open_low=True)
     fine = Round(unit / 10.0 ** check_integer("digits", digits, low=1, high=300))
     richer: Mask = fine if mask is None else check_mask("mask", mask) | fine
-    return worth(
-        user,
-        richer,
-        richer | Round(unit),
-        what=options.pop("what", f"rounding to {fine.base:g} rather than {unit:g}"),
-        **options,
-    )
-
-
-def _belief(user: object) -> Belief:
-    belief = user.belief if isinstance(user, (User, Snooper)) else None
-    if belief is None:
-        raise InputError("The user needs a belief that says how many records there are", user, "Give belief=")
-    found: Belief = belief
-    return found
+    options.setdefault("what", f"rounding to {fine.base:g} rather than {unit:g}")
+    return worth(user, richer, richer | Round(unit), **options)

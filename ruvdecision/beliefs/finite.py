@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..checks import (
+    Data,
     as_float_array,
     check_finite,
     check_index,
@@ -29,7 +30,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
+class FiniteValues:
     """A finite list of values: numbers, vectors, or labels such as text."""
 
     names: tuple[Any, ...]
@@ -39,7 +40,7 @@ class Levels:
     labelled: bool
 
     @classmethod
-    def of(cls, name: str, values: Any) -> Levels:
+    def of(cls, name: str, values: ArrayLike) -> FiniteValues:
         """Read values; each may occur once."""
         if is_single(values):
             raise InputError(f"{name} must be a list of values", values, f"Write {name}=[0, 1, 2]")
@@ -94,7 +95,7 @@ class Levels:
         names = [str(n) for n in self.names]
         return f"Choose from {', '.join(names[:12])}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
-    def codes(self, data: Any, what: str) -> Ints:
+    def codes(self, data: Data, what: str) -> Ints:
         """Positions of observed values in the list; -1 where they are missing."""
         try:
             frame = data if isinstance(data, pd.DataFrame) else pd.DataFrame([data] if np.ndim(data) == 0 else data)
@@ -160,10 +161,10 @@ class FiniteBelief:
     array([0.5, 0.5])
     """
 
-    values: Any
-    probabilities: Any = None
+    values: ArrayLike
+    probabilities: ArrayLike | None = None
     likelihood: Any = None
-    outcomes: Any = None
+    outcomes: ArrayLike | None = None
     records: int = 1
     name: str = "theta"
 
@@ -186,9 +187,9 @@ class FiniteBelief:
         _ = self.states, self.prior, self.levels, self.law
 
     @cached_property
-    def states(self) -> Levels:
+    def states(self) -> FiniteValues:
         """The values of theta."""
-        return Levels.of("values", self.values)
+        return FiniteValues.of("values", self.values)
 
     @cached_property
     def prior(self) -> Array:
@@ -204,14 +205,14 @@ class FiniteBelief:
         return check_probabilities("probabilities", array, size)
 
     @cached_property
-    def levels(self) -> Levels:
+    def levels(self) -> FiniteValues:
         """What a record can be."""
         if self.likelihood is None:
             return self.states
         if self.outcomes is not None:
-            return Levels.of("outcomes", self.outcomes)
+            return FiniteValues.of("outcomes", self.outcomes)
         matrix = as_float_array("likelihood", self.likelihood)
-        return Levels.of("outcomes", np.arange(matrix.shape[-1] if matrix.ndim == 2 else 1))
+        return FiniteValues.of("outcomes", np.arange(matrix.shape[-1] if matrix.ndim == 2 else 1))
 
     @cached_property
     def law(self) -> Array:
@@ -254,7 +255,7 @@ class FiniteBelief:
         state = rng.choice(len(self.prior), p=self.prior)
         return rng.choice(len(self.levels), size=self.records, p=self.law[state]).astype(np.int64)
 
-    def draw(self, rng: np.random.Generator) -> Any:
+    def draw(self, rng: np.random.Generator) -> NDArray[Any]:
         """Draw the records."""
         return self.decode(self.draw_codes(rng))
 
@@ -322,6 +323,6 @@ class FiniteBelief:
         return target.verbatim and (self.states if target.asks(Kind.PARAMETER) else self.levels).labelled
 
 
-def _plain(levels: Levels, place: int) -> Any:
+def _plain(levels: FiniteValues, place: int) -> Any:
     """A value as a user's function gets it."""
     return levels.names[place] if levels.labelled or levels.numbers.ndim == 1 else levels.numbers[place]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..checks import (
     check_choice,
@@ -27,7 +27,7 @@ from ..targets import BaseTarget, Kind
 
 @dataclass(frozen=True, eq=False)
 class NormalBelief:
-    """Records are independent draws from a normal population with known spread and unknown mean ``mu``.
+    """Records are independent draws from a normal population with known variance and unknown mean ``mu``.
 
     x_i | mu ~ N(mu, variance), mu ~ N(prior_mean, prior_variance), or the same in k dimensions.
 
@@ -57,13 +57,13 @@ class NormalBelief:
     """
 
     records: int
-    variance: Any = None
-    prior_mean: Any = 0.0
-    prior_variance: Any = None
-    covariance: Any = None
-    prior_covariance: Any = None
+    variance: float | None = None
+    prior_mean: ArrayLike = 0.0
+    prior_variance: float | None = None
+    covariance: ArrayLike | None = None
+    prior_covariance: ArrayLike | None = None
     prior: str | None = None
-    columns: Sequence[Any] | None = None
+    columns: Sequence[Hashable] | None = None
     record_covariance: Array = field(init=False, repr=False)
     """Covariance of a record, always k by k."""
     mu_mean: Array = field(init=False, repr=False)
@@ -80,7 +80,7 @@ class NormalBelief:
                 {"variance": self.variance, "covariance": self.covariance},
                 "Give variance= for one variable, covariance= for several",
             )
-        if self.variance is not None:
+        if self.covariance is None:
             put("record_covariance", np.array([[check_number("variance", self.variance, low=0, open_low=True)]]))
         else:
             put("record_covariance", check_covariance("covariance", self.covariance, definite=True))
@@ -167,14 +167,14 @@ class NormalBelief:
         centre = f"mean {_digits(self.mu_mean)}" if self.k <= 4 else "a given mean"
         prior = "an unknown mean (flat prior)"
         if self.mu_covariance is not None:
-            known = f"a known mean ({centre.removeprefix('mean ')})"
+            certain = f"a known mean ({centre.removeprefix('mean ')})"
             prior = (
-                f"an unknown mean (normal prior, {centre}, {_spread(self.mu_covariance)})"
+                f"an unknown mean (normal prior, {centre}, {_covariance_words(self.mu_covariance)})"
                 if self.mu_covariance.any()
-                else known
+                else certain
             )
-        spread = _spread(self.record_covariance)
-        return f"that {self.records:,} records of {size} are normal with {prior} and known spread ({spread})"
+        known = _covariance_words(self.record_covariance)
+        return f"that {self.records:,} records of {size} are normal with {prior} and known spread ({known})"
 
     def __repr__(self) -> str:
         shown = []
@@ -199,7 +199,7 @@ class NormalBelief:
         return f"NormalBelief({', '.join(shown)})"
 
 
-def _spread(matrix: Array) -> str:
+def _covariance_words(matrix: Array) -> str:
     """A covariance in words; a large one would hide the sentence that it stands in."""
     if len(matrix) == 1:
         return f"variance {matrix[0, 0]:.6g}"

@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -14,6 +15,12 @@ from ..checks import check_integer, check_text
 from ..errors import InputError
 from ..protocols import Array
 from ..targets import BaseTarget, Kind
+
+if TYPE_CHECKING:
+    from pymc import Model
+    from pytensor.compile.function.types import Function
+    from pytensor.compile.mode import Mode
+    from pytensor.tensor.variable import TensorVariable
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -54,13 +61,13 @@ class PyMCBelief:
     200
     """
 
-    builder: Callable[[int], Any]
+    builder: Callable[[int], Model]
     variable: str
     size: int | None
     name: str | None
 
     def __init__(
-        self, builder: Callable[[int], Any], records: str = "x", *, size: int | None = None, name: str | None = None
+        self, builder: Callable[[int], Model], records: str = "x", *, size: int | None = None, name: str | None = None
     ) -> None:
         put = lambda key, value: object.__setattr__(self, key, value)  # noqa: E731
         if not callable(builder):
@@ -111,7 +118,7 @@ class PyMCBelief:
             self._built[n] = BuiltModel.of(self, n)
         return self._built[n]
 
-    def build(self, n: int) -> Any:
+    def build(self, n: int) -> Model:
         """Call the builder and check what it gives back."""
         pm = quiet_pymc()
         try:
@@ -145,11 +152,11 @@ class PyMCBelief:
             if term.kind is Kind.RECORD and not -n <= term.row < n:
                 raise InputError(f"There are {n} records", term.row, "Count rows from 0")
 
-    def draw(self, rng: np.random.Generator) -> Any:
+    def draw(self, rng: np.random.Generator) -> Array:
         """Draw a data set of ``size`` records from the belief: parameters from the prior, then records."""
         return self.draw_with_parameters(rng)[0]
 
-    def draw_with_parameters(self, rng: np.random.Generator) -> tuple[Any, dict[str, Any]]:
+    def draw_with_parameters(self, rng: np.random.Generator) -> tuple[Array, dict[str, Array]]:
         """Draw records and the parameters that they came from."""
         return self.built(self.records).draw(rng)
 
@@ -179,8 +186,8 @@ class BuiltModel:
 
     belief: PyMCBelief = field(repr=False)
     n: int
-    model: Any = field(repr=False)
-    x: Any = field(repr=False)
+    model: Model = field(repr=False)
+    x: TensorVariable = field(repr=False)
     shape: tuple[int, ...]
     kind: str
     discrete: bool
@@ -237,12 +244,12 @@ class BuiltModel:
         return len(self.shape) == 1
 
     @cached_property
-    def free(self) -> list[Any]:
+    def free(self) -> list[TensorVariable]:
         """The free variables other than the records."""
         return sorted((rv for rv in self.model.free_RVs if rv is not self.x), key=lambda rv: self.order.index(rv.name))
 
     @cached_property
-    def derived(self) -> list[Any]:
+    def derived(self) -> list[TensorVariable]:
         """Deterministic quantities of the parameters alone."""
         from pytensor.graph.traversal import ancestors
 
@@ -296,7 +303,7 @@ class BuiltModel:
             )
 
     @cached_property
-    def _forward(self) -> Any:
+    def _forward(self) -> Function:
         from pymc.pytensorf import compile as compile_forward
 
         self._refuse_flat()
@@ -304,7 +311,7 @@ class BuiltModel:
             return compile_forward([], [self.x, *self.free, *self.derived], mode=cheap_mode(), random_seed=0)
 
     @cached_property
-    def _priors(self) -> Any:
+    def _priors(self) -> Function | None:
         """Many draws of the parameters in one call, or None where the graph cannot be batched."""
         import pytensor.tensor as pt
         from pymc.pytensorf import compile as compile_forward
@@ -358,7 +365,7 @@ class BuiltModel:
         return records, {v.name: np.asarray(a) for v, a in zip((*self.free, *self.derived), found[1:], strict=True)}
 
 
-def quiet_pymc() -> Any:
+def quiet_pymc() -> ModuleType:
     """PyMC, imported without the notices that its libraries print about their own future."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -366,7 +373,7 @@ def quiet_pymc() -> Any:
     return pymc
 
 
-def quiet() -> Any:
+def quiet() -> _Quiet:
     """Silence notices that PyMC and PyTensor give about themselves."""
     return _Quiet()
 
@@ -378,7 +385,7 @@ class _Quiet(warnings.catch_warnings):
         return log
 
 
-def cheap_mode() -> Any:
+def cheap_mode() -> Mode:
     """Numpy code, and as few rewrites as stable numbers need."""
     from pytensor.compile.mode import Mode
 
@@ -386,7 +393,7 @@ def cheap_mode() -> Any:
     return Mode(linker="py", optimizer="fast_compile").including("canonicalize", "stabilize")
 
 
-def keeping_starts(model: Any, change: Callable[[Any], Any]) -> Any:
+def keeping_starts(model: Model, change: Callable[[Model], Model]) -> Model:
     """A changed copy of a model with the starting values (``initval=``) of the old one, which PyMC cannot copy."""
     starts = {rv.name: value for rv, value in model.rvs_to_initial_values.items() if value is not None}
     for rv in list(model.rvs_to_initial_values):
@@ -398,19 +405,19 @@ def keeping_starts(model: Any, change: Callable[[Any], Any]) -> Any:
     return found
 
 
-def _reseed(function: Any, rng: np.random.Generator) -> None:
+def _reseed(function: Function, rng: np.random.Generator) -> None:
     from pymc.pytensorf import reseed_rngs
 
     holders = [v for v in function.get_shared() if isinstance(v.get_value(borrow=True), np.random.Generator)]
     reseed_rngs(holders, int(rng.integers(2**63)))
 
 
-def _shape(variable: Any) -> tuple[int, ...]:
+def _shape(variable: TensorVariable) -> tuple[int, ...]:
     known = variable.type.shape
     return tuple(int(s) for s in (known if None not in known else variable.shape.eval(mode=cheap_mode())))
 
 
-def _kind(model: Any, x: Any, shape: tuple[int, ...]) -> str:
+def _kind(model: Model, x: TensorVariable, shape: tuple[int, ...]) -> str:
     from pytensor.graph.traversal import ancestors
 
     others = [v for v in (*model.basic_RVs, *model.potentials) if v is not x]
@@ -424,7 +431,7 @@ def _kind(model: Any, x: Any, shape: tuple[int, ...]) -> str:
     return "joint"
 
 
-def _law(x: Any) -> str:
+def _law(x: TensorVariable) -> str:
     words = type(x.owner.op).__name__.removesuffix("RV")
     return {"MvNormal": "multivariate normal", "LogNormal": "lognormal", "Normal": "normal"}.get(
         words, f"of the law {words}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Protocol
@@ -25,6 +25,7 @@ from .steps import (
     Entrywise,
     Lowers,
     Matrix,
+    Moves,
     Opaque,
     PermuteRows,
     RoundTo,
@@ -47,7 +48,7 @@ class OutcomeList(Protocol):
     """The outcomes of a finite belief."""
 
     @property
-    def names(self) -> tuple[Any, ...]: ...
+    def names(self) -> tuple[Hashable, ...]: ...
     @property
     def numbers(self) -> Array: ...
     @property
@@ -76,7 +77,7 @@ class Kernel:
     """
 
     matrix: Array
-    outputs: tuple[tuple[Any, ...], ...]
+    outputs: tuple[Output, ...]
     noise: Array | None = None
 
     @property
@@ -147,47 +148,47 @@ class Kernel:
             return kernel
         return replace(kernel, noise=finite if kernel.noise is None else kernel.noise + finite)
 
-    def log_evidence(self, seen: Array | Sequence[Any]) -> Array:
+    def log_evidence(self, released: Sequence[Any]) -> Array:
         """Log chance (or density, up to a constant) of one released record for every outcome."""
-        with np.errstate(divide="ignore"):
-            if self.noise is None:
-                key = tuple(_plain(v) for v in seen)
-                if key not in self.outputs:
-                    raise InputError(
-                        "The release holds a value that the mask cannot give",
-                        "another",
-                        "Check that the release was made by this mask",
-                    )
-                return np.log(self.matrix[:, self.outputs.index(key)])
-            log_density = self.log_densities(as_float_array("The release", list(seen))[None])[0]
-            top = log_density.max()
-            if top == -np.inf:
-                raise InputError(
-                    "The release holds a value that the mask cannot give",
-                    "another",
-                    "Check that the release was made by this mask",
-                )
-            return np.log(self.matrix @ np.exp(log_density - top))
+        key = tuple(_plain(v) for v in released)
+        if self.noise is None:
+            found = self.matrix[:, self.outputs.index(key)] if key in self.outputs else np.zeros(0)
+            with np.errstate(divide="ignore"):
+                log_evidence = np.log(found)
+        else:
+            numbers = as_float_array("The release", [np.nan if v is None else v for v in key])
+            log_evidence = self.log_evidence_with_noise(numbers[None])[0]
+        if not np.any(log_evidence > -np.inf):
+            raise InputError(
+                "The release holds a value that the mask cannot give",
+                "another",
+                "Check that the release was made by this mask",
+            )
+        return log_evidence
 
-    def log_densities(self, seen: Array) -> Array:
+    def log_evidence_with_noise(self, released: Array) -> Array:
+        """Log density of released rows ``(rows, columns)`` for every outcome, up to a constant for each row."""
+        log_density = self.log_densities(released)
+        top = np.maximum(log_density.max(axis=1, keepdims=True), np.finfo(float).min)
+        with np.errstate(divide="ignore"):
+            return np.log(np.exp(log_density - top) @ self.matrix.T)
+
+    def log_densities(self, released: Array) -> Array:
         """Log density of released rows ``(rows, columns)`` around every output, up to a constant."""
         assert self.noise is not None
-        gap = seen[:, None, :] - self.levels()[None]
-        spread = np.diag(self.noise) > 0
-        part = self.noise[np.ix_(spread, spread)]
-        lower = np.linalg.cholesky(part) if _definite(part) else None
-        if lower is None:
+        gap = released[:, None, :] - self.levels()[None]
+        noisy = np.diag(self.noise) > 0
+        part = self.noise[np.ix_(noisy, noisy)]
+        sd = np.sqrt(np.diag(part))
+        if not np.linalg.eigvalsh(part / np.outer(sd, sd))[0] > 1e-12:
             raise UnsupportedError(
                 "Noise with a singular covariance on several columns is not supported for a finite belief",
                 do="Give noise that is not a copy of other noise",
             )
-        z = np.linalg.solve(lower, np.where(np.isnan(gap), 0.0, gap)[..., spread][..., None])[..., 0]
-        log_density = -0.5 * np.sum(z**2, axis=-1)
-        exact = ~spread
-        if exact.any():
-            miss = np.abs(gap[..., exact]) > TOLERANCE
-            log_density = np.where((miss & ~np.isnan(gap[..., exact])).any(axis=-1), -np.inf, log_density)
-        return log_density
+        away = np.where(np.isnan(gap), 0.0, gap)
+        z = np.linalg.solve(np.linalg.cholesky(part), away[..., noisy][..., None])[..., 0]
+        differs = (np.abs(away[..., ~noisy]) > TOLERANCE).any(axis=-1)
+        return np.where(differs, -np.inf, -0.5 * np.sum(z**2, axis=-1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,8 +225,7 @@ class FiniteChannel:
         for step, part, _ in resolve(mask, cls.about(belief, covariance)):
             if type(step) not in FINITE:
                 why = f": {step.why}" if isinstance(step, Opaque) else ""
-                do = step.do if isinstance(step, Opaque) and step.do else f"It knows {KNOWN}"
-                raise UnsupportedError(f"Enumeration cannot invert {part}{why}", do=do)
+                raise UnsupportedError(f"Enumeration cannot invert {part}{why}", do=step.do or f"It knows {KNOWN}")
             channel = FINITE[type(step)](channel, step, part)
         return channel
 
@@ -270,31 +270,46 @@ class FiniteChannel:
     def sampled(self) -> bool:
         return self.kept < len(self.kinds)
 
-    def simulate(self, codes: Ints, rng: np.random.Generator) -> Slots:
-        """Mask records, given as positions in the list of outcomes."""
+    def mask_records(self, codes: Ints, rng: np.random.Generator) -> tuple[Array, Ints, Ints]:
+        """Mask records, given as positions in the list of outcomes.
+
+        Log evidence of each different released record, which of them stands in each row, and whose row that is.
+        """
         n = len(self.kinds)
         rows = np.sort(rng.choice(n, size=self.kept, replace=False)) if self.sampled else np.arange(n)
+        # The same draws whatever the mask's numbers are, so that curves over them are smooth.
         uniform = rng.random(n)
-        width = max(len(o) for k in self.kernels for o in k.outputs)
-        # The same draws whatever the variance is, so that curves over it are smooth.
-        z = rng.standard_normal((n, width))
-        evidence = []
-        for row in rows:
-            kernel = self.kernels[self.kinds[row]]
-            running = np.cumsum(kernel.matrix[codes[row]])
-            output = min(int(np.searchsorted(running, uniform[row] * running[-1], side="right")), len(running) - 1)
+        normal = rng.standard_normal((n, max(len(o) for k in self.kernels for o in k.outputs)))
+        evidence: list[Array] = []
+        inverse = np.empty(len(rows), dtype=np.int64)
+        for kind, kernel in enumerate(self.kernels):
+            mine = np.flatnonzero(self.kinds[rows] == kind)
+            if not len(mine):
+                continue
+            who = rows[mine]
+            output = np.empty(len(mine), dtype=np.int64)
+            for code in np.unique(codes[who]):
+                members = codes[who] == code
+                edges = np.cumsum(kernel.matrix[code])
+                place = np.searchsorted(edges, uniform[who[members]] * edges[-1], side="right")
+                output[members] = np.minimum(place, len(edges) - 1)
+            offset = sum(map(len, evidence))
             if kernel.noise is None:
                 with np.errstate(divide="ignore"):
-                    evidence.append(np.log(kernel.matrix[:, output]))
+                    evidence.append(np.log(kernel.matrix.T))
+                inverse[mine] = offset + output
             else:
-                evidence.append(
-                    kernel.log_evidence(
-                        kernel.levels()[output] + symmetric_root(kernel.noise) @ z[row, : len(kernel.noise)]
-                    )
-                )
+                released = kernel.levels()[output] + normal[who, : len(kernel.noise)] @ symmetric_root(kernel.noise)
+                evidence.append(kernel.log_evidence_with_noise(released))
+                inverse[mine] = offset + np.arange(len(mine))
+        return np.concatenate(evidence), inverse, rows
+
+    def simulate(self, codes: Ints, rng: np.random.Generator) -> Slots:
+        """Evidence of a fresh release of records, given as positions in the list of outcomes."""
+        evidence, inverse, rows = self.mask_records(codes, rng)
         order = np.arange(len(rows)) if self.ordered else rng.permutation(len(rows))
         shown = rows if self.ordered else np.full(len(rows), -1)
-        return Slots(np.array(evidence)[order], shown, self.kinds[rows][order])
+        return Slots(evidence[inverse][order], shown, self.kinds[rows][order])
 
     def read(self, release: Any) -> Slots:
         """Turn a release into evidence. A frame's or series' index says whose record it is."""
@@ -309,32 +324,21 @@ class FiniteChannel:
                 f"The release must have {self.kept} records", len(frame), "Pass what mask.release(data, rng) gave"
             )
         n = len(self.kinds)
-        if not self.ordered:
-            rows = np.full(len(frame), -1)
-        elif not self.sampled:
+        # Without labels a sample says nothing about who is in it.
+        rows = np.full(len(frame), -1)
+        if self.ordered and not self.sampled:
             rows = np.arange(n)
-        elif (
-            labels is not None and pd.api.types.is_integer_dtype(labels.dtype) and ((labels >= 0) & (labels < n)).all()
-        ):
-            rows = labels.astype(np.int64)
-        else:
-            # Without labels a sample says nothing about who is in it.
-            rows = np.full(len(frame), -1)
+        elif self.ordered and labels is not None and pd.api.types.is_integer_dtype(labels.dtype):
+            rows = labels.astype(np.int64) if ((labels >= 0) & (labels < n)).all() else rows
         evidence, kinds = [], []
-        for slot, entry in enumerate(frame.itertuples(index=False, name=None)):
-            kind = int(self.kinds[rows[slot]]) if rows[slot] >= 0 else self._kind_of(entry)
-            kernel = self.kernels[kind]
-            if len(entry) != len(kernel.outputs[0]):
+        for row, entry in zip(rows, frame.itertuples(index=False, name=None), strict=True):
+            kind = int(self.kinds[row]) if row >= 0 else self._kind_of(entry)
+            width = len(self.kernels[kind].outputs[0])
+            if len(entry) != width:
                 raise InputError(
-                    f"The release must have {len(kernel.outputs[0])} columns",
-                    len(entry),
-                    "Pass what mask.release(data, rng) gave",
+                    f"The release must have {width} columns", len(entry), "Pass what mask.release(data, rng) gave"
                 )
-            seen = [_plain(v) for v in entry]
-            if kernel.noise is None:
-                evidence.append(kernel.log_evidence(seen))
-            else:
-                evidence.append(kernel.log_evidence([np.nan if v is None else v for v in seen]))
+            evidence.append(self.kernels[kind].log_evidence(entry))
             kinds.append(kind)
         return Slots(np.array(evidence), rows, np.array(kinds, dtype=np.int64))
 
@@ -358,8 +362,8 @@ def _drop(channel: FiniteChannel, step: Drop, mask: Lowers) -> FiniteChannel:
 
 
 def _noise(channel: FiniteChannel, step: AddNoise, mask: Lowers) -> FiniteChannel:
-    if step.obstacle is not None:
-        raise UnsupportedError(f"Enumeration cannot invert {mask}: {step.obstacle}", do="Use plain normal noise")
+    if step.not_linear is not None:
+        raise UnsupportedError(f"Enumeration cannot invert {mask}: {step.not_linear}", do="Use plain normal noise")
     if step.common and len(channel.kinds) > 1:
         raise UnsupportedError("Noise(common=True) ties the records together", do="Use Noise with one draw per record")
 
@@ -377,10 +381,10 @@ def _entries(channel: FiniteChannel, step: Entrywise, mask: Lowers) -> FiniteCha
 
     def change(kernel: Kernel, label: int) -> Kernel:
         _refuse_noise(kernel, mask)
-        known: dict[tuple[int, Any], list[tuple[Any, float]]] = {}
+        known: dict[tuple[int, Hashable], Moves] = {}
         laws = []
         for output in kernel.outputs:
-            options: list[list[tuple[Any, float]]] = [[(v, 1.0)] for v in output]
+            options: list[Moves] = [[(v, 1.0)] for v in output]
             for place, column in enumerate(step.columns):
                 key = (column, output[column])
                 if output[column] is not None:
@@ -462,7 +466,7 @@ def record_covariance(belief: FiniteRecords) -> Array:
     return np.asarray((gap * belief.marginal[:, None]).T @ gap)
 
 
-def _tuple(value: Any) -> tuple[Any, ...]:
+def _tuple(value: Any) -> Output:
     return tuple(_plain(v) for v in value) if isinstance(value, tuple) else (_plain(value),)
 
 
@@ -475,8 +479,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (int, float, np.integer, np.floating)):
         return None if np.isnan(value) else float(value)
     return None if value is pd.NA else value
-
-
-def _definite(matrix: Array) -> bool:
-    scale = np.sqrt(np.diag(matrix))
-    return bool(np.linalg.eigvalsh(matrix / np.outer(scale, scale))[0] > 1e-12)

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from ..protocols import Array
@@ -44,7 +43,7 @@ class Partition:
         return cls(n, empty, empty, joins=True, even=groups)
 
     @classmethod
-    def of(cls, labels: Any, *, joins: bool) -> Partition:
+    def of(cls, labels: ArrayLike, *, joins: bool) -> Partition:
         """One integer label per row."""
         array = np.asarray(labels, dtype=np.int64)
         starts = np.concatenate([[0], np.flatnonzero(np.diff(array)) + 1]).astype(np.int64)
@@ -194,7 +193,7 @@ class Layout:
             next((i for i, q in enumerate(distinct) if p is not None and p.same_as(q)), None) for p in partitions
         ]
         order = np.argsort(component, kind="stable")
-        shapes: dict[Any, int] = {}
+        shapes: dict[tuple[bytes, bytes], int] = {}
         found: list[BlockShape] = []
         where = np.zeros((count, 3), dtype=np.int64)
         single = np.zeros(count, dtype=bool)

@@ -27,7 +27,6 @@ from .steps import (
     AverageRows,
     Drop,
     Lowers,
-    Opaque,
     OwnLaw,
     PermuteRows,
     SampleRows,
@@ -35,7 +34,6 @@ from .steps import (
     resolve,
 )
 
-NORMAL = "Use plain normal noise, or measure its releases with ruv.measure"
 MEASURE = (
     "Measure its releases empirically with ruv.measure, or use a mask with a linear channel such as Noise(variance=...)"
 )
@@ -78,30 +76,22 @@ class LinearChannel:
         The cells and blocks.
     columns : int
         Number of variables per record.
-    scale : array, optional
-        Covariance of a record in the population, for masks whose noise is a share of it.
     """
 
     layout: Layout
     columns: int
     blocks: tuple[Block, ...]
-    scale: Array | None = None
-    names: tuple[Any, ...] = ()
     common: tuple[Array, ...] = ()
     location: str = "known"
     """Which row is whose: "known", "drawn" (at random, but told) or "unknown" (not told)."""
     stage: int = 0
     noisy_since_average: bool = False
     scrambled: bool = False
-    touched: bool = False
-    """True once a mask has altered values, so that the file's covariance is no longer the records'."""
     wiped: NDArray[np.bool_] | None = None
     """Shape (masks or 1, columns): columns that infinite noise has wiped out, or None."""
 
     @classmethod
-    def identity(
-        cls, layout: Layout, columns: int, scale: Array | None = None, names: Sequence[Any] = ()
-    ) -> LinearChannel:
+    def identity(cls, layout: Layout, columns: int) -> LinearChannel:
         """The channel that releases the records as they are."""
         blocks = []
         for shape in layout.shapes:
@@ -122,7 +112,7 @@ class LinearChannel:
                     np.ones((c, columns), dtype=bool),
                 )
             )
-        return cls(layout, columns, tuple(blocks), scale, tuple(names))
+        return cls(layout, columns, tuple(blocks))
 
     @classmethod
     def of(cls, mask: Lowers, about: About, numbers: Array | None = None) -> LinearChannel:
@@ -131,7 +121,7 @@ class LinearChannel:
         for step, part, _ in found:
             _check_linear(step, part)
         layout = Layout.of([None if f.step.rows is None else f.step.rows.padded(about.n) for f in found], about.n)
-        channel = cls.identity(layout, about.k, about.covariance, about.names)
+        channel = cls.identity(layout, about.k)
         for stage, (step, part, _) in enumerate(found):
             channel = LINEAR[type(step)](replace(channel, stage=stage), step, part)
         return channel
@@ -194,7 +184,6 @@ class LinearChannel:
             self,
             blocks=tuple(blocks),
             common=draws,
-            touched=True,
             noisy_since_average=self.noisy_since_average or not common,
             wiped=wiped if np.any(wiped) else None,
         )
@@ -240,7 +229,7 @@ class LinearChannel:
                     loads=loads,
                 )
             )
-        return replace(self, blocks=tuple(blocks), noisy_since_average=False, touched=True)
+        return replace(self, blocks=tuple(blocks), noisy_since_average=False)
 
     def drop(self, columns: Sequence[int], label: int | None = None) -> LinearChannel:
         """Take columns out of the file, in all rows or in those with one label."""
@@ -265,7 +254,7 @@ class LinearChannel:
                 "A sample of shuffled groups has no closed form", do="Put Subsample first in the chain"
             )
         channel = self.drop(range(self.columns), label=1)
-        return replace(channel, touched=True, location="drawn" if self.location == "known" else self.location)
+        return replace(channel, location="drawn" if self.location == "known" else self.location)
 
     def shuffle(self) -> LinearChannel:
         """Forget which row is whose."""
@@ -306,33 +295,26 @@ class LinearChannel:
         pick = lambda x: x[min(member, len(x) - 1)]  # noqa: E731
         shape, copy, cell = self.layout.rows()
         a, noise = np.zeros((n, k, n, k)), np.zeros((n, k, n, k))
-        for i in range(n):
-            block = self.blocks[shape[i]]
-            size = block.shape.sizes
-            for j in range(n):
-                if shape[i] != shape[j] or copy[i] != copy[j]:
-                    continue
-                ci, cj = cell[i], cell[j]
-                rows, cols = slice(ci * k, ci * k + k), slice(cj * k, cj * k + k)
-                weight = 1.0 / np.sqrt(size[ci] * size[cj])
-                a[i, :, j] = pick(block.b)[rows, cols] * weight
-                noise[i, :, j] = pick(block.r)[rows, cols] * weight
-                if ci == cj:
-                    contrast = float(i == j) - 1.0 / size[ci]
-                    told = block.told[ci]
-                    a[i, :, j] += contrast * pick(block.w)[ci] * told[:, None]
-                    noise[i, :, j] += contrast * pick(block.rw)[ci]
-        load = [np.zeros((n, k, k)) for _ in self.common]
-        for i in range(n):
-            block = self.blocks[shape[i]]
-            for t, values in enumerate(block.loads):
-                load[t][i] = pick(values)[cell[i] * k : cell[i] * k + k] / block.shape.roots[cell[i]]
-        matrix, total = a.reshape(n * k, n * k), noise.reshape(n * k, n * k)
-        for values, covariance in zip(load, self.common, strict=True):
-            flat = values.reshape(n * k, k)
-            total = total + flat @ pick(covariance) @ flat.T
-        alive = np.concatenate([self.blocks[t].alive[c] for t, c in zip(shape, cell, strict=True)])
-        return matrix * alive[:, None], total * np.outer(alive, alive)
+        loads, alive = np.zeros((len(self.common), n, k, k)), np.empty((n, k), dtype=bool)
+        for t, block in enumerate(self.blocks):
+            rows = np.flatnonzero(shape == t)
+            c, sizes = cell[rows], block.shape.sizes[cell[rows]]
+            tied = copy[rows][:, None] == copy[rows]
+            weight = tied / np.sqrt(np.outer(sizes, sizes))
+            contrast = tied * (c[:, None] == c) * (np.eye(len(rows)) - 1.0 / sizes)
+            cells, every = (len(block.shape.sizes), k) * 2, np.arange(k)
+            between, within = weight[:, None, :, None], contrast[:, None, :, None]
+            informative = pick(block.w) * block.told[:, :, None]
+            for out, means, each in ((a, block.b, informative), (noise, block.r, pick(block.rw))):
+                of_means = pick(means).reshape(cells)[np.ix_(c, every, c, every)]
+                out[np.ix_(rows, every, rows, every)] = of_means * between + each[c][:, :, None, :] * within
+            for load, values in zip(loads, block.loads, strict=True):
+                load[rows] = pick(values).reshape(-1, k, k)[c] / block.shape.roots[c][:, None, None]
+            alive[rows] = block.alive[c]
+        matrix, total, there = a.reshape(n * k, n * k), noise.reshape(n * k, n * k), alive.reshape(-1)
+        for load, covariance in zip(loads.reshape(-1, n * k, k), self.common, strict=True):
+            total = total + load @ pick(covariance) @ load.T
+        return matrix * there[:, None], total * np.outer(there, there)
 
 
 def _on_diagonal(covariances: Array, c: int) -> Array:
@@ -363,16 +345,10 @@ def _without(covariance: Array, gone: NDArray[np.bool_]) -> Array:
 
 def _check_linear(step: Step, mask: Lowers) -> None:
     """Raise if a step is not linear in the records plus normal noise."""
-    why, do = step.not_linear, None
-    if isinstance(step, Opaque):
-        why, do = step.why, step.do
-    elif isinstance(step, AddNoise):
-        why, do = step.obstacle, NORMAL
-        if why is None:
-            return
-    elif type(step) in LINEAR and not (isinstance(step, OwnLaw) and not hasattr(step.mask, "linear")):
-        return
-    raise UnsupportedError(f"{mask} has no linear-Gaussian channel" + (f": {why}" if why else ""), do=do or MEASURE)
+    why = step.not_linear
+    if why is not None or type(step) not in LINEAR or (isinstance(step, OwnLaw) and not step.says("linear")):
+        reason = f": {why}" if why else ""
+        raise UnsupportedError(f"{mask} has no linear-Gaussian channel{reason}", do=step.do or MEASURE)
 
 
 def _noise(channel: LinearChannel, step: AddNoise, mask: Lowers) -> LinearChannel:

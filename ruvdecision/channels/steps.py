@@ -11,18 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import as_float_array, check_columns
 from ..errors import InputError
+from ..numerics.semidefinite import correlate
 from ..protocols import Array
 from .layout import Partition
 
 Ints = NDArray[np.int64]
 Labels = tuple[Hashable, ...]
+Moves = list[tuple[Hashable, float]]
+"""What may become of a value, with which chance."""
 
 TOLERANCE = 1e-9
 """Relative: a released number is a multiple, a label or an average if it differs from one by no more than this."""
@@ -38,7 +41,7 @@ class About:
     """
 
     n: int
-    names: tuple[Any, ...]
+    names: tuple[Hashable, ...]
     covariance: Array | None = None
     levels: tuple[Labels | None, ...] = ()
     touched: bool = False
@@ -48,7 +51,7 @@ class About:
         """Number of columns."""
         return len(self.names)
 
-    def positions(self, columns: Any) -> tuple[int, ...]:
+    def positions(self, columns: Sequence[Hashable] | Hashable | None) -> tuple[int, ...]:
         """Positions of the named columns; all of them for None."""
         return tuple(range(self.k)) if columns is None else tuple(check_columns("columns", columns, self.names))
 
@@ -69,8 +72,25 @@ class Step:
     columns: tuple[int, ...] = ()
     rows: Partition | None = None
 
-    not_linear: ClassVar[str | None] = None
-    """Why a release is not linear in the records after this step."""
+    @property
+    def not_linear(self) -> str | None:
+        """Why a release is not linear in the records plus normal noise after this step, or None if it is."""
+        return None
+
+    @property
+    def do(self) -> str | None:
+        """What to do where a step is refused, if there is something better than other masks."""
+        return None
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the same values come out every time, in whatever order."""
+        return False
+
+    @property
+    def named(self) -> bool:
+        """Whether what is released are names and not numbers."""
+        return False
 
     def after(self, about: About) -> About:
         """What is known of the file that comes out."""
@@ -88,6 +108,8 @@ class Step:
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Drop(Step):
     """Entries are not released: in all rows, or in those with label 1."""
+
+    fixed = True
 
     def after(self, about: About) -> About:
         return about
@@ -113,6 +135,8 @@ class SampleRows(Step):
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PermuteRows(Step):
     """The rows are put in random order."""
+
+    fixed = True
 
     def after(self, about: About) -> About:
         return about
@@ -211,10 +235,10 @@ class AddNoise(Step):
     kind: NoiseKind = NORMAL
     common: bool = False
     size: SizeOf | None = None
+    do = "Use plain normal noise, or measure its releases with ruv.measure"
 
     @property
-    def obstacle(self) -> str | None:
-        """Why the release is not linear in the records plus normal noise, or None if it is."""
+    def not_linear(self) -> str | None:
         if self.kind.name != "normal":
             return f"its noise is {self.kind.name}, not normal"
         return None if self.size is None else "the size of its noise depends on the values"
@@ -234,21 +258,19 @@ class AddNoise(Step):
 
     def apply(self, values: Array, rng: np.random.Generator) -> Array:
         n, k = values.shape
-        matrices = self.of_rows(n)
-        wiped = np.isinf(np.diagonal(matrices, axis1=1, axis2=2))
-        finite = np.where(wiped[:, :, None] | wiped[:, None, :], 0.0, matrices)
         noise = self.kind.draw((1 if self.common else n, k), rng)
-        if self.size is not None:
-            sd = self.size.of(values)
-            wiped = wiped | np.isinf(sd)
-            noise = noise * np.where(np.isinf(sd), 0.0, sd)
-        if len(finite) == 1 and not np.any(finite[0][~np.eye(k, dtype=bool)]):
-            noise = noise * np.sqrt(np.diag(finite[0]))
+        sd = self.standard_deviations(n) if self.size is None else self.size.of(values)
+        wiped: NDArray[np.bool_] = np.isinf(0.0 if sd is None else sd)
+        if sd is not None:
+            noise *= np.where(wiped, 0.0, sd)
+        elif self.rows is None:
+            noise = correlate(noise, self.covariance[0, 0])
         else:
-            found, vectors = np.linalg.eigh(finite)
-            root = (vectors * np.sqrt(np.clip(found, 0.0, None))[:, None, :]) @ np.swapaxes(vectors, 1, 2)
-            noise = np.einsum("nk,nkl->nl", noise, np.broadcast_to(root, (len(noise), k, k)))
-        return np.where(wiped, np.nan, values + noise)
+            label = self.rows.each()
+            for i, matrix in enumerate(self.covariance[0]):
+                noise[label == i] = correlate(noise[label == i], matrix)
+        released = values + noise if self.common else np.add(noise, values, out=noise)
+        return np.where(wiped, np.nan, released) if np.any(wiped) else released
 
 
 class FactorKind(NamedTuple):
@@ -281,7 +303,7 @@ class FactorKind(NamedTuple):
 class Multiply(Step):
     """Values are multiplied by random factors; with ``common`` one factor for all columns of a record."""
 
-    not_linear: ClassVar[str | None] = "values are multiplied by noise"
+    not_linear = "values are multiplied by noise"
 
     factor: FactorKind
     common: bool = False
@@ -300,7 +322,11 @@ class Multiply(Step):
 class Entrywise(Step):
     """A step of each entry by itself: `moves` says what may become of one value, with which chance."""
 
-    def moves(self, value: Any, place: int) -> list[tuple[Any, float]]:
+    @property
+    def fixed(self) -> bool:
+        return True
+
+    def moves(self, value: Hashable, place: int) -> Moves:
         """What may become of a value in the column at this place of ``columns``."""
         raise NotImplementedError
 
@@ -321,7 +347,7 @@ class Entrywise(Step):
 class _Numeric(Entrywise):
     """A step of numbers that draws nothing."""
 
-    def moves(self, value: Any, place: int) -> list[tuple[Any, float]]:
+    def moves(self, value: Hashable, place: int) -> Moves:
         row = np.zeros((1, len(self.columns)))
         row[0, place] = as_number(value)
         return [(float(self.apply(row, np.random.default_rng(0))[0, place]), 1.0)]
@@ -331,7 +357,7 @@ class _Numeric(Entrywise):
 class ClipTo(_Numeric):
     """Values beyond a bound are set to it; ``lower`` and ``upper`` have one number per column and may be infinite."""
 
-    not_linear: ClassVar[str | None] = "values beyond a bound are set to it"
+    not_linear = "values beyond a bound are set to it"
 
     lower: Array
     upper: Array
@@ -344,12 +370,16 @@ class ClipTo(_Numeric):
 class RoundTo(_Numeric):
     """Values become multiples of a base (one number per column): the nearest, or one of the two nearest at random."""
 
-    not_linear: ClassVar[str | None] = "values are rounded"
+    not_linear = "values are rounded"
 
     base: Array
     random: bool = False
 
-    def moves(self, value: Any, place: int) -> list[tuple[Any, float]]:
+    @property
+    def fixed(self) -> bool:
+        return not self.random
+
+    def moves(self, value: Hashable, place: int) -> Moves:
         if not self.random:
             return super().moves(value, place)
         base = self.base[place]
@@ -391,7 +421,7 @@ class Cut(Entrywise):
     each.
     """
 
-    not_linear: ClassVar[str | None] = "numbers become intervals"
+    not_linear = "numbers become intervals"
 
     edges: tuple[float, ...] | None = None
     width: float = 1.0
@@ -402,7 +432,7 @@ class Cut(Entrywise):
         """Whether what is released are names and not numbers."""
         return not isinstance(self.label, str) or self.label == "interval"
 
-    def moves(self, value: Any, place: int) -> list[tuple[Any, float]]:
+    def moves(self, value: Hashable, place: int) -> Moves:
         code, edges = self.codes(np.array([as_number(value)]), "of the belief")
         return [(self.called(edges)[int(code[0])], 1.0)]
 
@@ -411,7 +441,7 @@ class Cut(Entrywise):
             return None
         return () if self.edges is None else self.called(np.asarray(self.edges))
 
-    def codes(self, column: Array, name: Any) -> tuple[Ints, Array]:
+    def codes(self, column: Array, name: Hashable) -> tuple[Ints, Array]:
         """The interval of every number, 0 where it is missing, and the edges of the intervals."""
         known = ~np.isnan(column)
         if self.edges is not None:
@@ -480,14 +510,15 @@ class Matrix(Entrywise):
     that may go in, in their order, and empty ``released`` the same.
     """
 
-    not_linear: ClassVar[str | None] = "categories are drawn anew"
+    not_linear = "categories are drawn anew"
+    fixed = False
 
     matrix: Array
     inputs: Labels
     released: Labels
     whole: bool = False
 
-    def moves(self, value: Any, place: int) -> list[tuple[Any, float]]:
+    def moves(self, value: Hashable, place: int) -> Moves:
         if value not in self.inputs:
             raise InputError(
                 "The matrix has no row for a category that may go in", value, "Give categories= that name all of them"
@@ -509,7 +540,7 @@ class Matrix(Entrywise):
 class MeanOfTail(Step):
     """Values beyond a threshold become their mean; ``above`` says on which side. ``at`` has one number per column."""
 
-    not_linear: ClassVar[str | None] = "values beyond a threshold become their mean"
+    not_linear = "values beyond a threshold become their mean"
 
     at: Array
     above: bool
@@ -530,6 +561,10 @@ class OwnLaw(Step):
     mask: Any
     numbers: Array
 
+    def says(self, method: str) -> bool:
+        """Whether the mask has this one of the two methods."""
+        return hasattr(self.mask, method)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Opaque(Step):
@@ -537,6 +572,10 @@ class Opaque(Step):
 
     why: str
     do: str | None = None
+
+    @property
+    def not_linear(self) -> str | None:
+        return self.why
 
 
 class Lowers(Protocol):
@@ -577,7 +616,7 @@ def about_after(found: Sequence[Resolved], about: About) -> About:
     return found[-1].step.after(found[-1].about) if found else about  # type: ignore[no-any-return]
 
 
-def as_number(value: Any) -> float:
+def as_number(value: Hashable) -> float:
     """A value that a step of numbers takes."""
     if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
         return float(value)

@@ -4,7 +4,7 @@ Exit codes: 0 when all went well, 2 for anything the caller can put right (one l
 130 after Ctrl-C. ``--debug`` shows the traceback as well, without the text of errors that may quote data. Results
 go to stdout, progress and errors to stderr.
 
-There is one module per command; the others hold what commands share.
+`commands` and `measure` have the commands; `options` and `results` hold what these share.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from collections.abc import Sequence
 
 from .._version import __version__
 from ..errors import RuvError, said, traced
-from . import explore, measure, models, run
+from .commands import add_explore, add_models, add_run
+from .measure import add_measure
 from .options import Parser, UsageError
-from .printing import complain
+from .results import complain
 
 __all__ = ["main"]
 
@@ -73,8 +74,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="ruvdecision", description="Risk-utility maps for statistical disclosure limitation.")
     parser.add_argument("--version", action="version", version=f"ruvdecision {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (run, measure, explore, models):
-        module.add(commands)
+    for add in (add_run, add_measure, add_explore, add_models):
+        add(commands)
     return parser
 
 

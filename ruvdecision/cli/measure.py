@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from .executor import executor_of
-from .options import add_ending_options, add_result_options, add_running_options, count
-from .outcomes import choose, close
-from .output import check_out, write
-from .printing import progress_line
+from .options import Commands, add_ending_options, add_result_options, add_running_options, count, executor_of
+from .results import Results, check_out, progress_line
+
+if TYPE_CHECKING:
+    from ..maps.rumap import RUMap
 
 
-def add(commands: Any) -> None:
+def add_measure(commands: Commands) -> None:
     """Say what the command takes."""
     comparer = commands.add_parser(
         "measure",
@@ -83,7 +83,7 @@ def measure(options: argparse.Namespace) -> int:
         missing=options.missing,
     )
     names = _release_names(options.released)
-    out = check_out(options, ["map"])
+    out = check_out(options)
     for path in (options.original, *options.released):
         check_file(path)  # all of them, before the first is read
     with progress_line(options.quiet) as say:
@@ -104,10 +104,10 @@ def measure(options: argparse.Namespace) -> int:
         size = f" ({len(original):,} records)" if options.chunksize is None else ""
         text = f"{len(names)} release{'s' * (len(names) != 1)} of {options.original}{size}"
         outcome = Outcome(Study(Path(options.original), text, lambda: rumap), rumap, {"map": rumap})
-        choices, misses = choose(outcome, options.max_risk)
-        written = write(outcome, out, options.max_risk, options, say)
+        results = Results(outcome, options.max_risk, options)
+        results.write(out, say)
         notes = [] if options.quiet else [*_frontier_lines(rumap), *rumap.notes]
-    return close(outcome, choices, misses, options.max_risk, notes, written, quiet=options.quiet)
+    return results.show(notes)
 
 
 def _release_names(paths: Sequence[str]) -> dict[str, str]:
@@ -129,7 +129,7 @@ def _release_names(paths: Sequence[str]) -> dict[str, str]:
     return dict(zip(names, paths, strict=True))
 
 
-def _frontier_lines(rumap: Any) -> list[str]:
+def _frontier_lines(rumap: RUMap) -> list[str]:
     """Which releases no other one beats, by risk and utility and by all measures together."""
     lines = []
     try:

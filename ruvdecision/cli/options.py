@@ -1,10 +1,19 @@
-"""Arguments that several commands share, and a parser that fails with one line."""
+"""Arguments that several commands share, the executor that they ask for, and a parser that fails with one line."""
 
 from __future__ import annotations
 
 import argparse
 import math
-from typing import NoReturn
+import multiprocessing
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from typing import NoReturn, TypeAlias
+
+from ..errors import InputError, UnsupportedError
+
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 class UsageError(Exception):
@@ -81,9 +90,49 @@ def workers(text: str) -> int:
 def number(text: str) -> float:
     """A number; infinity is one."""
     try:
-        number = float(text)
+        found = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number; got {text!r}") from None
-    if math.isnan(number):
+        found = math.nan
+    if math.isnan(found):
         raise argparse.ArgumentTypeError(f"must be a number; got {text!r}")
-    return number
+    return found
+
+
+@contextmanager
+def executor_of(options: argparse.Namespace) -> Iterator[Executor | None]:
+    """The executor that --workers or --dask ask for, or None."""
+    if options.dask is not None:
+        if options.workers is not None:
+            got = f"{options.workers} and {options.dask}"
+            raise InputError("--workers and --dask do not go together", got, "Give one of them")
+        try:
+            from distributed import Client
+        except ImportError:
+            what = "--dask needs the package distributed, which is not installed"
+            raise UnsupportedError(what, do="Install dask[distributed]") from None
+        try:
+            client = Client(options.dask, timeout="10s", set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            got, do = f"{type(error).__name__} at {options.dask}", "Start one with dask scheduler, or check the address"
+            raise InputError("There is no dask scheduler to talk to", got, do) from error
+        with client:
+            yield client.get_executor()
+        return
+    if options.workers is None or options.workers == 1:
+        yield None
+        return
+    pool = ProcessPoolExecutor(options.workers, initializer=_begin_worker)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the workers end, too
+    try:
+        yield pool
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+
+
+def _begin_worker() -> None:
+    # Ctrl-C is for the process that started the workers, which then ends them: they should not answer with tracebacks.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

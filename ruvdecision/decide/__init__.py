@@ -4,28 +4,6 @@
 that is given the errors of the map, `explain` and `dominated` say why the others are not on the frontier.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from .choice import Choice, choose
-from .compare import Explanation, dominated, explain, frontier
-from .criteria import Criterion, ExpectedLoss, Lexicographic, MostUseful, Weighted
-from .dominance import not_dominated, undominated
-from .probability import Errors, probabilities
-
-__all__ = [
-    "Choice",
-    "Criterion",
-    "Errors",
-    "ExpectedLoss",
-    "Explanation",
-    "Lexicographic",
-    "MostUseful",
-    "Weighted",
-    "choose",
-    "dominated",
-    "explain",
-    "frontier",
-    "not_dominated",
-    "probabilities",
-    "undominated",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

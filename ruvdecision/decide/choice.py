@@ -126,11 +126,8 @@ def choose(
     known = ~np.any([np.isnan(t) for t, _ in tiers], axis=0)
     if not np.any(allowed & known):
         under = f" with risk at most {threshold:.6g}" if np.isfinite(threshold) else ""
-        raise InfeasibleError(
-            f"No release{under} has {criterion.lacking}",
-            "NaN for all of them",
-            f"Look at the column {next(iter(criterion.needs), 'utility')}",
-        )
+        do = f"Look at the column {next(iter(criterion.needs), 'utility')}"
+        raise InfeasibleError(f"No release{under} has {criterion.lacking}", "NaN for all of them", do)
     allowed &= known
     best = int(first(tiers, allowed))
     others = allowed.copy()
@@ -219,26 +216,22 @@ class Choice:
         """What a reader should know before trusting the choice."""
         remarks = []
         if self.within_error:
-            remarks.append(
-                f"the threshold lies within two standard errors ({_number(self.risk_error)} each) of its risk"
-            )
+            errors = f"two standard errors ({_number(self.risk_error)} each)"
+            remarks.append(f"the threshold lies within {errors} of its risk")
         if self.meets < 0.995 or (self.confidence is not None and 0 < self.meets < 1):
             demanded = "" if self.confidence is None else f" ({self.confidence:.12g} was demanded)"
             remarks.append(f"it truly meets the threshold with probability {_chance(self.meets)}{demanded}")
         elif np.isnan(self.meets):
             remarks.append("how surely it meets the threshold is not known, because its error is not")
-        if self.on_frontier < 0.95:
-            remarks.append(
-                "another release dominates it"
-                if self.on_frontier == 0
-                else f"it is truly on the frontier with probability {_chance(self.on_frontier)}"
-            )
+        if self.on_frontier == 0:
+            remarks.append("another release dominates it")
+        elif self.on_frontier < 0.95:
+            remarks.append(f"it is truly on the frontier with probability {_chance(self.on_frontier)}")
         if not self.row.converged:
             remarks.append("its sampler did not converge")
         if self.left_out:
-            remarks.append(
-                f"{self.left_out} release{'s' * (self.left_out > 1)} left out, as the sampler did not converge"
-            )
+            plural = "s" * (self.left_out > 1)
+            remarks.append(f"{self.left_out} release{plural} left out, as the sampler did not converge")
         if self.row.mask is None and self.row.parameters:
             remarks.append("its mask is not stored in the map")
         return tuple(remarks)
@@ -284,38 +277,30 @@ def _converged(rumap: RUMap, allowed: NDArray[np.bool_], demanded: bool) -> tupl
     demanded = check_flag("converged", demanded, "converged=True leaves out releases that did not converge")
     kept = allowed & rumap.converged if demanded else allowed.copy()
     if not kept.any():
-        raise InfeasibleError(
-            "No release that is allowed has converged",
-            f"{int(allowed.sum())} that did not",
-            "Sample longer, or pass converged=False to see them",
-        )
+        do = "Sample longer, or pass converged=False to see them"
+        raise InfeasibleError("No release that is allowed has converged", f"{int(allowed.sum())} that did not", do)
     return kept, int(allowed.sum() - kept.sum())
 
 
 def _nearest_miss(rumap: RUMap, threshold: float, confidence: float | None, chance: Array) -> InfeasibleError:
+    missing = "NaN for all of them"
     if np.all(np.isnan(rumap.risk)):
-        return InfeasibleError("No release has a risk", "NaN for all of them", "Look at the column risk")
+        return InfeasibleError("No release has a risk", missing, "Look at the column risk")
+    what = f"No release has risk at most {_number(threshold, 6)}"
     if confidence is not None and np.any(chance > 0):
         i = int(np.nanargmax(chance))
-        return InfeasibleError(
-            f"No release has risk at most {_number(threshold, 6)} with probability {confidence:.12g}",
-            f"{rumap.releases[i]} as the nearest miss, with probability {_chance(chance[i])} "
-            f"(risk {_number(rumap.risk[i], 6)})",
-            "Lower confidence, use more replicates, or add masks that release less",
-        )
-    if confidence is not None and np.all(np.isnan(chance) | np.isnan(rumap.risk)):
-        return InfeasibleError(
-            "No release has a known error of its risk", "NaN for all of them", "Use at least two replicates"
-        )
-    i = int(np.nanargmin(rumap.risk))
-    risk = float(rumap.risk[i])
-    over = risk - threshold
-    share = f", {100 * over / abs(threshold):.3g} %" if threshold else ""
-    return InfeasibleError(
-        f"No release has risk at most {_number(threshold, 6)}",
-        f"{rumap.releases[i]} as the nearest miss, with risk {_number(risk, 6)} ({_number(over, 3)} above{share})",
-        "Raise max_risk, or add masks that release less, such as Suppress()",
-    )
+        miss = f"with probability {_chance(chance[i])} (risk {_number(rumap.risk[i], 6)})"
+        what += f" with probability {confidence:.12g}"
+        do = "Lower confidence, use more replicates, or add masks that release less"
+    elif confidence is not None and np.all(np.isnan(chance) | np.isnan(rumap.risk)):
+        return InfeasibleError("No release has a known error of its risk", missing, "Use at least two replicates")
+    else:
+        i = int(np.nanargmin(rumap.risk))
+        over = float(rumap.risk[i]) - threshold
+        share = f", {100 * over / abs(threshold):.3g} %" if threshold else ""
+        miss = f"with risk {_number(rumap.risk[i], 6)} ({_number(over, 3)} above{share})"
+        do = "Raise max_risk, or add masks that release less, such as Suppress()"
+    return InfeasibleError(what, f"{rumap.releases[i]} as the nearest miss, {miss}", do)
 
 
 def _chance(p: float) -> str:

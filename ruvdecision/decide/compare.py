@@ -76,14 +76,10 @@ def frontier(
     keep = np.flatnonzero(undominated([rumap.column(n).value for n in better], list(better.values()), tolerance))
     if keep.size == 0:
         if columns is None:
-            raise InputError(
-                "No release has both a risk and a utility",
-                f"{len(rumap)} releases with NaN",
-                "Look at the columns risk and utility",
-            )
-        raise InputError(
-            "No release has a value in every column", ", ".join(better), "Leave out the columns that hold NaN"
-        )
+            got, do = f"{len(rumap)} releases with NaN", "Look at the columns risk and utility"
+            raise InputError("No release has both a risk and a utility", got, do)
+        do = "Leave out the columns that hold NaN"
+        raise InputError("No release has a value in every column", ", ".join(better), do)
     if probability is not False:
         how = probability if isinstance(probability, Errors) else Errors()
         chance = frontier_probability(rumap, better, how, tolerance)

@@ -47,9 +47,8 @@ def directions(
     if columns is None:
         return dict(PLAIN)
     known = known_ends(rumap) | dict(ends or {})
-    names = (
-        [columns] if isinstance(columns, str) else check_list(word, columns, 'Write ["risk", "utility"], for example')
-    )
+    do = 'Write ["risk", "utility"], for example'
+    names = [columns] if isinstance(columns, str) else check_list(word, columns, do)
     if not names:
         raise InputError(f"{word} must name at least one column", columns, "Leave it out to compare risk and utility")
     for name in names:
@@ -60,11 +59,8 @@ def directions(
         return {name: check_choice(f"The better end of {name}", columns[name], BETTER) for name in names}
     for name in names:
         if name not in known:
-            raise InputError(
-                f"The map does not know which values of {name} are better",
-                "a name alone",
-                f'Write columns={{"{name}": "lower"}}, or "higher"',
-            )
+            what = f"The map does not know which values of {name} are better"
+            raise InputError(what, "a name alone", f'Write columns={{"{name}": "lower"}}, or "higher"')
     return {name: known[name] for name in names}
 
 
@@ -240,12 +236,8 @@ class ExpectedLoss(Criterion):
             parameters = inspect.signature(self.loss).parameters.values()
         except (TypeError, ValueError):  # a numpy ufunc has none
             return self
-        plain = (
-            inspect.Parameter.POSITIONAL_ONLY,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            inspect.Parameter.KEYWORD_ONLY,
-        )
-        needed = [p for p in parameters if p.kind in plain and p.default is p.empty]
+        loose = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        needed = [p for p in parameters if p.kind not in loose and p.default is p.empty]
         names = [p.name for p in needed]
         if names and all(n in PLAIN or n in rumap.columns for n in names):
             for name in names:
@@ -256,9 +248,8 @@ class ExpectedLoss(Criterion):
             return replace(self, arguments=names, needs={n: known[n] for n in names if n in known}, by_name=by_name)
         if len(names) == 2 and not any(p.kind is inspect.Parameter.KEYWORD_ONLY for p in needed):
             return self
-        raise InputError(
-            "loss must be a function of risk and utility, or of columns by their names", f"arguments {names}", do
-        )
+        what = "loss must be a function of risk and utility, or of columns by their names"
+        raise InputError(what, f"arguments {names}", do)
 
     def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
         return [(-self.value(values), 0.0)]
@@ -285,11 +276,8 @@ class ExpectedLoss(Criterion):
         try:
             return float(as_float_array("loss", self._call(arguments)))  # type: ignore[arg-type]
         except (TypeError, ValueError) as error:
-            raise InputError(
-                "loss must give a number for each release",
-                f"{type(error).__name__}: {error}",
-                "Write lambda risk, utility: 3 * risk - utility",
-            ) from None
+            got, do = f"{type(error).__name__}: {error}", "Write lambda risk, utility: 3 * risk - utility"
+            raise InputError("loss must give a number for each release", got, do) from None
 
 
 def check_criterion(by: object) -> Criterion:

@@ -36,11 +36,8 @@ def not_dominated(risk: ArrayLike, utility: ArrayLike, tolerance: float = 1e-12)
     """
     r, u = as_float_array("risk", risk), as_float_array("utility", utility)
     if r.ndim != 1 or r.shape != u.shape:
-        raise InputError(
-            "risk and utility must have one entry per release",
-            f"shapes {r.shape} and {u.shape}",
-            "Give flat arrays of the same length",
-        )
+        got, do = f"shapes {r.shape} and {u.shape}", "Give flat arrays of the same length"
+        raise InputError("risk and utility must have one entry per release", got, do)
     return undominated([r, u], ["lower", "higher"], tolerance)
 
 
@@ -66,25 +63,18 @@ def undominated(values: Sequence[ArrayLike], better: Sequence[str], tolerance: f
     """
     criteria = [as_float_array(f"criterion {j + 1}", v) for j, v in enumerate(values)]
     if not criteria or len(criteria) != len(better):
-        raise InputError(
-            "Every criterion needs its better end",
-            f"{len(criteria)} criteria and {len(better)} ends",
-            'Write "lower" or "higher" for each',
-        )
+        got, do = f"{len(criteria)} criteria and {len(better)} ends", 'Write "lower" or "higher" for each'
+        raise InputError("Every criterion needs its better end", got, do)
     if any(v.ndim != 1 or v.shape != criteria[0].shape for v in criteria):
-        raise InputError(
-            "Criteria must have one entry per point",
-            f"shapes {[v.shape for v in criteria]}",
-            "Give flat arrays of the same length",
-        )
+        got, do = f"shapes {[v.shape for v in criteria]}", "Give flat arrays of the same length"
+        raise InputError("Criteria must have one entry per point", got, do)
     tolerance = check_number("tolerance", tolerance, low=0, high=1, open_high=True)
     keep = np.zeros(criteria[0].shape, dtype=bool)
     known = np.flatnonzero(~np.any([np.isnan(v) for v in criteria], axis=0))
     signs = [1 if check_choice("better", b, BETTER) == "lower" else -1 for b in better]
     if known.size:
-        keep[known] = minimal(
-            np.stack([s * ranks(v[known], tolerance) for v, s in zip(criteria, signs, strict=True)], axis=1)
-        )
+        costs = [sign * ranks(v[known], tolerance) for v, sign in zip(criteria, signs, strict=True)]
+        keep[known] = minimal(np.stack(costs, axis=1))
     return keep
 
 

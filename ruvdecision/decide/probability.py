@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from ..checks import Seed, as_generator, as_seed_sequence, check_choice, check_integer, check_number
+from ..checks import Seed, as_generator, as_seed_sequence, check_choice, check_integer, check_number, is_integer
 from ..errors import InputError
 from ..maps.rumap import RUMap
-from ..maps.scores import Column, Tabulated
-from ..protocols import Array
+from ..maps.scores import Column, Score, Tabulated
+from ..protocols import Array, Value
 from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, MostUseful, directions, first
 from .dominance import minimal, ranks, snapped
 
@@ -109,28 +110,20 @@ def check_threshold(rumap: RUMap, max_risk: float, tolerance: float = 1e-9) -> t
     known = rumap.risk[np.isfinite(rumap.risk)]
     highest = max(score.highest, float(known.max(initial=-np.inf)))
     if score.lowest == 0.0 and threshold <= 0:
-        raise InputError(
-            f"max_risk must be positive, as the risk is a {score.name}", threshold, "Give a threshold above zero"
-        )
+        what = f"max_risk must be positive, as the risk is a {score.name}"
+        raise InputError(what, threshold, "Give a threshold above zero")
     if threshold == -np.inf:
         raise InputError("max_risk must be a number", threshold, "Give a threshold that a release can meet")
     if threshold > highest and not np.isinf(threshold):
-        raise InputError(
-            f"max_risk must be at most {highest:g}, as the risk is a {score.name}",
-            threshold,
-            "Give a threshold that the risk can take",
-        )
+        what = f"max_risk must be at most {highest:g}, as the risk is a {score.name}"
+        raise InputError(what, threshold, "Give a threshold that the risk can take")
     return threshold, 0.0 if np.isinf(threshold) else tolerance * max(abs(threshold), score.scale(rumap.before[0]))
 
 
 def degrees_of(rumap: RUMap) -> float:
     """Degrees of freedom of the map's errors: replicates less one, infinite where the map does not say."""
     said = rumap.attrs.get("replicates")
-    counts = [
-        r
-        for r in (said if isinstance(said, list) else [said])
-        if isinstance(r, (int, np.integer)) and not isinstance(r, bool) and r > 1
-    ]
+    counts = [r for r in (said if isinstance(said, list) else [said]) if is_integer(r) and r > 1]
     return float(min(counts) - 1) if counts else np.inf
 
 
@@ -160,13 +153,12 @@ def meets(rumap: RUMap, threshold: float, slack: float = 0.0) -> Array:
     """
     risk = rumap.risk
     said = np.where(np.isnan(risk), np.nan, (risk <= threshold + slack).astype(float))
-    base = _base(rumap, "risk", "lower")
+    base = _Average.of(rumap, "risk", "lower")
     uncertain = ~(base.errors == 0)
     if not np.any(uncertain) or np.isinf(threshold):
         return said
-    edge = base.threshold(threshold + slack)
     with np.errstate(invalid="ignore", divide="ignore"):
-        z = (base.values - edge) / base.errors * (1.0 if base.better == "higher" else -1.0)
+        z = (base.edge(threshold + slack) - base.costs) / base.errors
     # An infinite value with an infinite error says nothing.
     return np.where(uncertain & ~np.isnan(risk), cumulative(z, degrees_of(rumap)), said)
 
@@ -190,32 +182,33 @@ def of_release(
     ``candidates`` marks the releases that compete; ``threshold`` is infinite where there is none.
     """
     ends = {**PLAIN, **better}
-    asked = [*better, *criterion.needs, *criterion.arguments, *(["risk"] if np.isfinite(threshold) else [])]
-    names = list(dict.fromkeys(asked))
-    bases = [_base(rumap, n, ends.get(n, "higher")) for n in names]
-    known = ~np.any([np.isnan(b.values) for b in bases], axis=0)
+    limited = np.isfinite(threshold)
+    asked = [*better, *criterion.needs, *criterion.arguments, *(["risk"] if limited else [])]
+    drawn_ends = {name: ends.get(name, "higher") for name in asked}
+    names = list(drawn_ends)
+    averages, known, costs, scale = _averages(rumap, drawn_ends, 1e-12)
     if not known[position]:
         return float("nan"), float("nan")
     at = int(np.sum(known[:position]))
-    costs, scale = _costs(bases, known, 1e-12)
     front = [names.index(n) for n in better]
     if not scale.any():
         c = costs[front]
         return float(not np.any((c <= c[:, [at]]).all(axis=0) & (c < c[:, [at]]).any(axis=0))), 1.0
-    columns = {n: rumap.column(n) for n in names}
-    shown = {n: (c.value[known], _known(c.value, c.error)[known]) for n, c in columns.items()}
     # A draw that is worse on the scale of the average is worse on the shown scale, by as many standard errors.
-    signs = [1.0 if ends.get(n, "higher") == "lower" else -1.0 for n in names]
+    shown = {}
+    for name, end in drawn_ends.items():
+        value, error = rumap.column(name)
+        shown[name] = value[known], _drawable(value, error)[known] * (1.0 if end == "lower" else -1.0)
     fits = np.asarray(candidates, dtype=bool)[known]
     degrees = degrees_of(rumap)
-    j = names.index("risk") if np.isfinite(threshold) else 0
-    edge = _edge(bases[j], threshold) if np.isfinite(threshold) else np.inf
+    j = names.index("risk") if limited else 0
+    edge = averages[j].edge(threshold) if limited else np.inf
     if fits.size > MANY and isinstance(criterion, MostUseful):
         far = quantile(1 - SURELY, degrees)
-        useful, error = shown["utility"]
+        useful, error = shown["utility"][0], np.abs(shown["utility"][1])
         play = (costs[front] - far * scale[front] <= (costs[front] + far * scale[front])[:, [at]]).all(axis=0)
         rival = fits & (useful + far * error >= useful[at] - far * error[at])
-        if np.isfinite(threshold):
+        if limited:
             rival &= costs[j] - far * scale[j] <= edge
         play |= rival
         play[at] = True
@@ -226,10 +219,8 @@ def of_release(
         drawn = costs + scale * units
         mine, others = drawn[:, front, at, None], drawn[:, front]
         on += int(np.sum(~np.any((others <= mine).all(axis=1) & (others < mine).any(axis=1), axis=1)))
-        values = {n: shown[n][0] + shown[n][1] * units[:, i] * signs[i] for i, n in enumerate(names)}
-        allowed = np.broadcast_to(fits, drawn[:, 0].shape)
-        if np.isfinite(threshold):
-            allowed = allowed & (drawn[:, j] <= edge)
+        values = {n: value + error * units[:, i] for i, (n, (value, error)) in enumerate(shown.items())}
+        allowed = fits & (drawn[:, j] <= edge)
         winner = first(criterion.tiers(values), allowed)
         best += int(np.sum((winner == at) & allowed.any(axis=1)))
     return on / errors.draws, best / errors.draws
@@ -241,9 +232,8 @@ def expected_loss(rumap: RUMap, criterion: ExpectedLoss, errors: Errors) -> Arra
     Every release meets the same errors, in standard errors, and their mirror image, so that releases are compared
     sharply.
     """
-    columns = {n: rumap.column(n) for n in criterion.arguments}
-    values = {n: c.value for n, c in columns.items()}
-    scale = {n: _known(c.value, c.error) for n, c in columns.items()}
+    values = {n: rumap.column(n).value for n in criterion.arguments}
+    scale = {n: _drawable(*rumap.column(n)) for n in criterion.arguments}
     uncertain = np.any([e > 0 for e in scale.values()], axis=0)
     exact = criterion.value(values)
     if not np.any(uncertain):
@@ -260,11 +250,9 @@ def expected_loss(rumap: RUMap, criterion: ExpectedLoss, errors: Errors) -> Arra
     result[rows] = total / count
     lost = np.isnan(result) & ~np.isnan(exact)
     if np.any(lost):
-        raise InputError(
-            "loss must be defined within the errors of risk and utility",
-            f"NaN around {rumap.releases[int(np.argmax(lost))]}",
-            "Let it take any risk and utility",
-        )
+        what = "loss must be defined within the errors of risk and utility"
+        got = f"NaN around {rumap.releases[int(np.argmax(lost))]}"
+        raise InputError(what, got, "Let it take any risk and utility")
     return result
 
 
@@ -321,53 +309,51 @@ def probabilities(
 # -- the scale of the errors ---------------------------------------------------------------------------
 
 
-class _Base(NamedTuple):
-    """A column on the scale on which its average was made."""
+class _Average(NamedTuple):
+    """A column on the scale on which its average was made, as costs: less is better."""
 
-    values: Array
+    costs: Array
     errors: Array
-    better: str
-    threshold: Callable[[float], float]
+    sign: float
+    """Takes values to costs."""
+    inverse: Callable[[float], float]
     """Takes a threshold on the shown scale to this one."""
 
+    @classmethod
+    def of(cls, rumap: RUMap, name: str, end: str) -> _Average:
+        sign = 1.0 if end == "lower" else -1.0
+        inverse: Callable[[float], float] = float
+        value = rumap.column(name)
+        if name in PLAIN and np.any(value.error):
+            axis = rumap.axis(name)
+            below: Value | None = axis.value
+            score: Score | Column | None = axis.score
+            if isinstance(score, Column):
+                below, score = rumap.column(score.column), score.score
+            elif score is not None and score.relative and np.unique(axis.before).size > 1:
+                below = None  # one U0 per release: only the shown scale is common to all
+            # The inverse of a tabulated score is known between the stored values only.
+            if below is not None and isinstance(score, Score) and not isinstance(score, Tabulated):
+                inverse = partial(score.inverse, before=axis.before if score.relative else None)
+                value, sign = below, -sign
+        return cls(sign * value.value, value.error, sign, inverse)
 
-def _base(rumap: RUMap, name: str, end: str) -> _Base:
-    plain = _Base(*rumap.column(name), end, float)
-    if name not in PLAIN or not np.any(plain.errors):
-        return plain
-    axis = rumap.axis(name)
-    score, before = axis.score, axis.before
-    if isinstance(score, Column):
-        if score.score is None:
-            return plain
-        value, score = rumap.column(score.column), score.score
-    else:
-        assert axis.value is not None  # the score is a function of it
-        value = axis.value
-        if score.relative and np.unique(before).size > 1:
-            return plain  # one U0 per release: only the shown scale is common to all
-    if isinstance(score, Tabulated):
-        return plain  # its inverse is known between the stored values only
-    flipped = "higher" if end == "lower" else "lower"
-    inverse, reference = score.inverse, before if score.relative else None
-    return _Base(value.value, value.error, flipped, lambda t: inverse(t, reference))
-
-
-def _costs(bases: list[_Base], known: Marks, tolerance: float) -> tuple[Array, Array]:
-    """Values, less is better, with ties made equal, and their errors, both (columns, releases)."""
-    values = np.stack([snapped(b.values[known] if b.better == "lower" else -b.values[known], tolerance) for b in bases])
-    return values, np.stack([_known(b.values[known], b.errors[known]) for b in bases])
+    def edge(self, threshold: float) -> float:
+        """The threshold as a cost."""
+        return self.sign * float(self.inverse(threshold))
 
 
-def _known(values: Array, errors: Array) -> Array:
+def _averages(rumap: RUMap, better: Mapping[str, str], tolerance: float) -> tuple[list[_Average], Marks, Array, Array]:
+    """Columns, which releases have all of them, and of these the costs with ties made equal, and their errors."""
+    found = [_Average.of(rumap, name, end) for name, end in better.items()]
+    known = ~np.any([np.isnan(a.costs) for a in found], axis=0)
+    costs = np.stack([snapped(a.costs[known], tolerance) for a in found])
+    return found, known, costs, np.stack([_drawable(a.costs[known], a.errors[known]) for a in found])
+
+
+def _drawable(values: Array, errors: Array) -> Array:
     """Errors to draw with: none where a value is infinite or its error is not known."""
     return np.where(np.isfinite(values) & np.isfinite(errors), errors, 0.0)
-
-
-def _edge(base: _Base, threshold: float) -> float:
-    """The threshold as a cost."""
-    edge = float(base.threshold(threshold))
-    return edge if base.better == "lower" else -edge
 
 
 def _counted(
@@ -383,14 +369,12 @@ def _counted(
     Both come from the same draws. The second needs a threshold, and risk and utility as the columns; what was not
     asked for is zero.
     """
-    bases = [_base(rumap, name, end) for name, end in better.items()]
-    known = ~np.any([np.isnan(b.values) for b in bases], axis=0)
+    averages, known, costs, scale = _averages(rumap, better, tolerance)
     on, best = np.zeros(rumap.size), np.zeros(rumap.size)
     if not known.any():
         return on, best
-    costs, scale = _costs(bases, known, tolerance)
     maps = DrawnMaps(costs, scale)
-    edge = None if threshold is None else _edge(bases[0], threshold) if np.isfinite(threshold) else threshold
+    edge = threshold if threshold is None or np.isinf(threshold) else averages[0].edge(threshold)
     if not scale.any():
         if front:
             on[known] = minimal(np.stack([ranks(c, tolerance) for c in costs], axis=1))

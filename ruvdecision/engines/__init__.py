@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 import lazy_loader
 
-from .base import BaseEngine, Evidence, Missing, Plan, Problem, Refusal, pick, plan_for
+from .base import BaseEngine, Evidence, Missing, Plan, Problem, Question, Refusal, pick, plan_for
 from .finite.enumeration import Enumeration
 from .normal.exact import Exact
 from .normal.ranks import Ranks
 from .rules.fixed_rule import FixedRule
 
 if TYPE_CHECKING:
-    from .each_record import EveryRecord
+    from .every_record import EveryRecord
     from .finite.whole_file import WholeFile
     from .identity.identity import Identification
     from .pymc.quadrature import Quadrature
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # They need masks that are imported when they are first used, or few need them.
 LATER = {
-    "each_record": ["EveryRecord"],
+    "every_record": ["EveryRecord"],
     "finite.whole_file": ["WholeFile"],
     "identity.identity": ["Identification"],
     "pymc.quadrature": ["Quadrature"],
@@ -42,6 +42,7 @@ __all__ = [
     "Plan",
     "Problem",
     "Quadrature",
+    "Question",
     "Ranks",
     "Refusal",
     "Sampling",

@@ -2,25 +2,28 @@
 
 An engine derives from `BaseEngine` and writes three methods: `prepare` looks whether it can and gives back what it
 built on the way, or a `Refusal`; `run` solves the problem with that; `posterior` gives the law of the target after one
-release.
+release. Problems that no engine knows, of users who want every record, whose belief is not the agency's or who do not
+know the mask, are rewritten into problems that engines know, whichever engine is asked (`REWRITES`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from importlib import import_module
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Batch, Mask
-from ..protocols import Posterior, Solution
+from ..protocols import Array, Belief, Posterior, Solution, Value
 from ..users.user import Snooper, User
 
 Tell = Callable[..., None]
+Ints = NDArray[np.int64]
 
 
 class Missing(Enum):
@@ -57,6 +60,24 @@ class Refusal:
         return str(self.error())
 
 
+class Question(Enum):
+    """What a user asks of an engine. Each has engines of its own."""
+
+    POSTERIOR = "posterior"
+    """What to think of a target after a release."""
+    ROW = "row"
+    """Which row of a release is whose."""
+    RULE = "rule"
+    """What a fixed rule costs."""
+
+
+def question_of(user: User | Snooper) -> Question:
+    """What a user asks."""
+    if isinstance(user, Snooper):
+        return Question.RULE
+    return Question.ROW if user.target.asks_row else Question.POSTERIOR
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Users who share a belief, and the masks whose releases they wait for."""
@@ -66,6 +87,8 @@ class Problem:
     data: Any = None
     replicates: int | None = None
     seed: np.random.SeedSequence | None = None
+    cache: dict[tuple[object, int], Any] = field(default_factory=dict, repr=False)
+    """What engines built of these masks and data, by engine and belief; users with one belief share it."""
 
     @classmethod
     def of(cls, user: User | Snooper, masks: Iterable[Mask], data: Any = None, **options: Any) -> Problem:
@@ -77,11 +100,68 @@ class Problem:
         """The first user, who is the only one for an engine that solves users one by one."""
         return self.users[0]
 
+    def of_user(self, user: User | Snooper) -> Problem:
+        """The same for another user."""
+        return replace(self, users=(user,))
+
     def only(self, places: Sequence[int]) -> Problem:
         """The same for some of the masks."""
         if len(places) == len(self.masks):
             return self
-        return replace(self, masks=Batch(self.masks[i] for i in places))
+        return replace(self, masks=Batch(self.masks[i] for i in places), cache={})
+
+    def once(self, engine: object, belief: Belief, build: Callable[[], Any]) -> Any:
+        """What an engine builds for a belief, built once."""
+        key = (engine, id(belief))
+        if key not in self.cache:
+            self.cache[key] = build()
+        return self.cache[key]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "cache": {}}
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A posterior with the log density of the release that it comes from, where that is known."""
+
+    posterior: Posterior
+    density: Callable[[], tuple[float, float]] = lambda: (float("nan"), float("nan"))
+    """Log density, and the dimension of the space on which it is one; computed when asked for."""
+
+    @property
+    def log(self) -> float:
+        """Log density of the release."""
+        return self.density()[0]
+
+    @property
+    def dimension(self) -> float:
+        """Dimension of the space on which it is a density."""
+        return self.density()[1]
+
+
+class MaskMixture(Protocol):
+    """Posteriors over what a mask may have been."""
+
+    @property
+    def masks(self) -> tuple[Mask, ...]: ...
+
+    def after(self, release: Any, rng: np.random.Generator) -> Posterior: ...
+
+
+class Judged(NamedTuple):
+    """What a user's estimates cost after each mask."""
+
+    cost: Value
+    """By the agency's belief."""
+    believed: Array
+    """By the user's own."""
+    before: float | None
+    """By the agency's belief before any release, None if not known."""
+    engine: list[str]
+    remaining: Sequence[int] = ()
+    """Positions of masks for which there is no closed form."""
+    averaged: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,13 +169,38 @@ class Plan:
     """How an engine will solve a problem, with what it built to find out that it can."""
 
     engine: BaseEngine
+    """Who computes posteriors."""
     problem: Problem
     built: Any = field(default=None, repr=False)
+
+    @property
+    def choice(self) -> Any:
+        """What to ask for to get the same for other masks, data or seeds."""
+        return self.engine
 
     @property
     def pieces(self) -> list[list[int]]:
         """Positions of masks that are solved in one go; pieces do not depend on each other."""
         return self.engine.pieces(self.problem)
+
+    @property
+    def shares(self) -> bool:
+        """Whether users with one belief are solved together."""
+        return self.engine.shares
+
+    @property
+    def always_cut(self) -> bool:
+        """Whether pieces are solved one by one wherever they are solved."""
+        return self.engine.always_cut
+
+    @property
+    def planned(self) -> bool:
+        """Whether files are drawn from the belief where there are no data, each with posteriors of its own."""
+        return self.engine.planned
+
+    def again(self, replicates: int | None, seed: np.random.SeedSequence) -> Plan:
+        """The same with other random numbers."""
+        return replace(self, problem=replace(self.problem, replicates=replicates, seed=seed))
 
     def together(self, users: Sequence[Any]) -> Plan:
         """The same for users with the same belief, whom the engine solves together."""
@@ -112,25 +217,52 @@ class Plan:
         problem = self.problem if piece is None else self.problem.only(piece)
         return self.engine.run(problem, self.built, tell, interruptible)
 
+    def every_row(self, problem: Problem, rows: Ints, tell: Tell | None = None) -> Solution | None:
+        """The record of every row at once, for the plan of one of them; None if there is no quick way."""
+        return self.engine.every_row(problem, self.built, rows, tell)
 
-class Evidence(NamedTuple):
-    """A posterior with the log density of the release that it comes from, where that is known."""
+    def row_kinds(self, problem: Problem, rows: Ints) -> Ints:
+        """A label per row: the records of rows with one label have the same uncertainty."""
+        return self.engine.row_kinds(problem, self.built, rows)
 
-    posterior: Posterior
-    log: float = float("nan")
-    dimension: float = float("nan")
-    """Of the space on which it is a density."""
+    def posterior(self, mask: Mask, release: Any = None) -> Posterior:
+        """Posterior of the first user's target after one release."""
+        return self.engine.posterior(self.problem.user, mask, release)
+
+    def posteriors(self, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
+        """Posteriors of the first user after releases of one mask."""
+        return self.engine.posteriors(self.problem, mask, releases)
+
+
+@dataclass(frozen=True, eq=False)
+class Rewrite(Plan):
+    """The plan of a problem that is rewritten into others."""
+
+    asked: Any = "auto"
+    """Which engine was asked for; the problems inside ask for it too."""
+
+    @property
+    def choice(self) -> Any:
+        return self.asked
+
+    @property
+    def pieces(self) -> list[list[int]]:
+        return [[i] for i in range(len(self.problem.masks))]
+
+    def every_row(self, problem: Problem, rows: Ints, tell: Tell | None = None) -> Solution | None:
+        return None
+
+    shares = always_cut = planned = False  # type: ignore[assignment]
 
 
 class BaseEngine:
     """What every engine offers."""
 
     name: ClassVar[str]
-    special: ClassVar[bool] = False
-    """Whether it is made for certain users or targets.
-
-    Then it goes before the others, and gives way where they are not.
-    """
+    answers: ClassVar[Question] = Question.POSTERIOR
+    """Whom it is made for."""
+    companions: ClassVar[tuple[Place, ...]] = ()
+    """Engines that are asked after it where it is asked for."""
     shares: ClassVar[bool] = False
     """Whether users with one belief are solved together, from the same draws or nodes.
 
@@ -155,28 +287,64 @@ class BaseEngine:
         """Posterior of the user's target after one release (before the data are known where it does not matter)."""
         raise NotImplementedError
 
-    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> list[Evidence]:
+    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
         """Posteriors of the first user after releases of one mask, with their evidence where it is known."""
-        return [Evidence(self.posterior(problem.user, mask, release)) for release in releases]
+        return (Evidence(self.posterior(problem.user, mask, release)) for release in releases)
+
+    def every_row(self, problem: Problem, built: Any, rows: Ints, tell: Tell | None = None) -> Solution | None:
+        """Uncertainty of the record of every row ``(masks, rows)`` under masks of one family, where that is quick.
+
+        The user of ``problem`` is after any record, ``built`` is for the first of ``rows``.
+        """
+        return None
+
+    def row_kinds(self, problem: Problem, built: Any, rows: Ints, located: bool = False) -> Ints:
+        """Labels of rows ``(rows, labels)``: records whose rows have the same ones have the same uncertainty.
+
+        ``located`` says that it matters where posteriors lie, whatever the user's loss.
+        """
+        return rows[:, None]
+
+    def unknown_mask(self, problem: Problem, mask: Mask) -> MaskMixture:
+        """Posteriors of somebody who does not know the mask's numbers."""
+        belief = type(problem.user.belief).__name__
+        raise UnsupportedError(
+            f"A mask that is not known needs a NormalBelief or a FiniteBelief; this user has a {belief}",
+            do="Use knows_mask=True, or list the candidate masks in a map of their own",
+        )
+
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, Tell | None], Judged] | None:
+        """What a user's estimates cost by the agency's belief, in closed form, where this engine serves both.
+
+        None if there is none.
+        """
+        return None
 
     def pieces(self, problem: Problem) -> list[list[int]]:
         """Positions of masks to be solved in one go. They depend on users, masks and engine alone."""
         return [[i] for i in range(len(problem.masks))]
 
     @classmethod
-    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
-        """What is tried of this class where an engine is asked for, None standing for "auto"; None if nothing is."""
-        return cls() if asked is None else asked if type(asked) is cls else None
-
-    @property
-    def inner(self) -> Any:
-        """The choice for users whom a special engine is not made for."""
-        return "auto"
+    def where(cls, asked: BaseEngine | None) -> BaseEngine:
+        """The engine of this class where ``asked`` is asked for."""
+        return asked if type(asked) is cls else cls()  # type: ignore[return-value]
 
     # -- written once ----------------------------------------------------------------------------------
 
     def plan(self, problem: Problem) -> Plan | Refusal:
         """A plan, or why there is none."""
+        found = rewritten(self, problem)
+        if found is None:
+            return self._own_plan(problem)
+        if isinstance(found, Plan) and found.engine is not self:
+            what = f"{type(self).__name__} is not made for this user; {type(found.engine).__name__} is"
+            return Refusal(what, "Use engine='auto'", Missing.USER)
+        return found
+
+    def _own_plan(self, problem: Problem) -> Plan | Refusal:
+        asked = question_of(problem.user)
+        if asked is not self.answers:
+            return Refusal(f"{type(self).__name__} {UNFIT[asked]}", "Use engine='auto'", Missing.USER)
         try:
             built = self.prepare(problem)
         except UnsupportedError as error:
@@ -205,44 +373,25 @@ class BaseEngine:
         return found.run(tell=tell)[0]
 
 
-def elsewhere(name: str, user: Any, *, row: bool = False) -> Refusal | None:
-    """Why an engine for one target of a Bayesian user refuses this one: another engine is made for him.
-
-    None if it is not.
-
-    ``row`` says that the engine is the one for targets that ask for a row of the release.
-    """
-    do = "Use engine='auto'"
-    if isinstance(user, Snooper):
-        return Refusal(f"{name} needs a User; a Snooper has a rule and no posterior", do, Missing.USER)
-    if user.target.asks_each:
-        what = f"{name} needs a target that is one thing; {user.target.describe()} is many"
-        return Refusal(what, do, Missing.USER)
-    if user.target.asks_row and not row:
-        what = f"{name} does not have the target Identity"
-        return Refusal(what, f"{do}, or Record(j) with Shuffle()", Missing.USER)
-    if not user.plain:
-        what = f"{name} needs a user whose belief is the agency's and who knows the mask"
-        return Refusal(what, do, Missing.USER)
-    return None
-
-
 # -- which engine ----------------------------------------------------------------------------------------
 
-ORDER = (
-    ("each_record", "EveryRecord"),
-    ("wrong_belief", "WrongBelief"),
-    ("identity.identity", "Identification"),
-    ("rules.fixed_rule", "FixedRule"),
-    ("normal.ranks", "Ranks"),
-    ("finite.whole_file", "WholeFile"),
-    ("normal.exact", "Exact"),
-    ("finite.enumeration", "Enumeration"),
-    ("pymc.quadrature", "Quadrature"),
-    ("pymc.sampling", "Sampling"),
-)
-"""Modules and classes in the order of preference, imported when their turn comes. Special ones go first."""
-NAMES = {"exact": ORDER[6], "enumeration": ORDER[7], "quadrature": ORDER[8], "sampling": ORDER[9]}
+Place = tuple[str, str]
+"""Module and class of an engine, which is imported when its turn comes."""
+EXACT, RANKS = ("normal.exact", "Exact"), ("normal.ranks", "Ranks")
+ENUMERATION, WHOLE_FILE = ("finite.enumeration", "Enumeration"), ("finite.whole_file", "WholeFile")
+QUADRATURE, SAMPLING = ("pymc.quadrature", "Quadrature"), ("pymc.sampling", "Sampling")
+ORDER: Mapping[Question, tuple[Place, ...]] = {
+    Question.POSTERIOR: (EXACT, RANKS, WHOLE_FILE, ENUMERATION, QUADRATURE, SAMPLING),
+    Question.ROW: (("identity.identity", "Identification"),),
+    Question.RULE: (("rules.fixed_rule", "FixedRule"),),
+}
+"""Engines in the order of preference."""
+NAMES = {"exact": EXACT, "enumeration": ENUMERATION, "quadrature": QUADRATURE, "sampling": SAMPLING}
+UNFIT = {
+    Question.POSTERIOR: "does not give the posterior of a target",
+    Question.ROW: "does not have the target Identity",
+    Question.RULE: "needs a User; a Snooper has a rule and no posterior",
+}
 
 
 def pick(choice: Any, user: Any, masks: Iterable[Mask], data: Any = None) -> BaseEngine:
@@ -251,8 +400,8 @@ def pick(choice: Any, user: Any, masks: Iterable[Mask], data: Any = None) -> Bas
     The order is exact, enumeration, and for PyMC models quadrature before sampling. An engine that cannot says why and
     what can. A snooper has no posterior and always gets `FixedRule`, so that snoopers and Bayesian users mix in one
     map; "exact" then allows closed forms only. The target `Identity` has an engine of its own too, `Identification`,
-    whatever the other user's is. So have `EachRecord`, and users whose belief is not the agency's or who do not know
-    the mask; these use the one asked for inside.
+    whatever the other user's is. The problem of a user who wants every record, or who is wrong, is rewritten; the
+    engine is then the one that computes the posteriors by which U is judged.
     """
     return plan_for(choice, Problem.of(user, masks, data)).engine
 
@@ -262,9 +411,15 @@ def plan_for(choice: Any, problem: Problem) -> Plan:
 
     Otherwise an error that says why each of those that come near has none.
     """
+    asked = _asked(choice)
+    found = rewritten("auto" if asked is None else asked, problem)
+    if found is not None:
+        if isinstance(found, Refusal):
+            raise found.error()
+        return found
     refusals: list[Refusal] = []
-    for engine in _candidates(choice):
-        found = engine.plan(problem)
+    for engine in _candidates(asked, question_of(problem.user)):
+        found = engine._own_plan(problem)
         if not isinstance(found, Refusal):
             return found
         refusals.append(found)
@@ -275,22 +430,30 @@ def plan_for(choice: Any, problem: Problem) -> Plan:
     raise replace(first, do=" ".join([do, *map(str, others)])).error()
 
 
-def _candidates(choice: Any) -> Iterator[BaseEngine]:
+def rewritten(choice: Any, problem: Problem) -> Plan | Refusal | None:
+    """The plan of a problem that is rewritten into others; None if it need not be."""
+    user = problem.user
+    if user.target.asks_each:
+        place = ("every_record", "EveryRecord")
+    elif not user.plain:
+        place = ("wrong_belief", "WrongBelief")
+    else:
+        return None
+    try:
+        return _class(place).of(choice, problem)  # type: ignore[no-any-return, attr-defined]
+    except UnsupportedError as error:
+        return Refusal.of(error)
+
+
+def _candidates(asked: BaseEngine | None, question: Question) -> Iterator[BaseEngine]:
     """The engines to ask, in their order."""
-    asked = _asked(choice)
-    if asked is not None and asked.special:
-        # It goes where its class stands; users whom it is not made for get what they would have got without it.
-        for engine in _candidates(asked.inner):
-            yield asked if type(engine) is type(asked) else engine
-        return
-    met = False
-    for place in ORDER:
-        found = _class(place).beside(asked, choice)
-        if found is not None:
-            met = met or found is asked
-            yield found
-    if asked is not None and not met:
+    if asked is not None and asked.answers is question:
         yield asked
+        places = asked.companions
+    else:
+        places = ORDER[question]
+    for place in places:
+        yield _class(place).where(asked)
 
 
 def _asked(choice: Any) -> BaseEngine | None:
@@ -309,6 +472,6 @@ def _asked(choice: Any) -> BaseEngine | None:
     return _class(NAMES[choice])()
 
 
-def _class(place: tuple[str, str]) -> type[BaseEngine]:
+def _class(place: Place) -> type[BaseEngine]:
     found: type[BaseEngine] = getattr(import_module(f"{__package__}.{place[0]}"), place[1])
     return found

@@ -7,7 +7,7 @@ it, so that a map is the same for any number of workers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..protocols import Array, Solution, Value
 from ..running.run import Task, run
 from ..users.panel import Panel
 from ..users.user import Snooper, User
-from .base import BaseEngine, Plan, Problem, Refusal, plan_for
+from .base import Plan, Problem, plan_for
 
 PIECES = 16
 """Pieces that the masks of a user are cut into where an engine has no plan of its own.
@@ -89,14 +89,14 @@ def solve(
     """
     leaves = [leaf for role in roles for leaf in role.leaves]
     problem = Problem((), masks, data, replicates, seed)
-    alone = [plan_for(engine, replace(problem, users=(user,))) for _, user in leaves]
+    alone = [plan_for(engine, problem.of_user(user)) for _, user in leaves]
     jobs = _jobs(alone)
     plans = [alone[job[0]].together([leaves[i][1] for i in job]) for job in jobs]
     apart = executor is not None or checkpoint is not None
     pieces = [
         (j, group)
         for j, plan in enumerate(plans)
-        for group in (plan.pieces if apart or plan.engine.always_cut else [list(range(len(masks)))])
+        for group in (plan.pieces if apart or plan.always_cut else [list(range(len(masks)))])
     ]
     # Users of the same release stand side by side, so that what is finished early is whole releases.
     pieces.sort(key=lambda piece: piece[1][0])
@@ -118,28 +118,23 @@ def solve(
         results += [None] * (len(pieces) - len(results))
     else:
         tasks = [Task(f"{job}-{_span(group)}", work, (job, group)) for job, group in pieces]
-        engines = [plan.engine for plan in alone]
+        engines = [plan.choice for plan in alone]
         prints: dict[str, Any] = {"masks": list(masks), "users": [u for _, u in leaves], "engines": engines}
         prints |= {"data": data, "replicates": replicates, "seed": (seed.entropy, tuple(seed.spawn_key))}
-        shared = [(plan.engine, plan.problem) for plan in plans]
+        shared = [(plan.choice, plan.problem) for plan in plans]
         outcome = run(
             tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=lambda: prints, tell=tell
         )
         results = outcome.results
         if not any(r is not None for r in results):
             raise KeyboardInterrupt
-    return _gather(roles, leaves, jobs, pieces, results, len(masks), [plan.engine.planned for plan in alone])
+    return _gather(roles, leaves, jobs, pieces, results, len(masks), [plan.planned for plan in alone])
 
 
-def work(
-    shared: Sequence[tuple[BaseEngine, Problem]], job: int, group: Sequence[int], tell: Any = None
-) -> dict[str, Any]:
+def work(shared: Sequence[tuple[Any, Problem]], job: int, group: Sequence[int], tell: Any = None) -> dict[str, Any]:
     """One piece of work, on any machine."""
-    engine, problem = shared[job]
-    plan = engine.plan(problem.only(group))
-    if isinstance(plan, Refusal):
-        raise plan.error()
-    return _done(plan.run(tell=tell), len(group))
+    choice, problem = shared[job]
+    return _done(plan_for(choice, problem.only(group)).run(tell=tell), len(group))
 
 
 def _done(solutions: Sequence[Solution], count: int) -> dict[str, Any]:
@@ -153,7 +148,7 @@ def _plain(solution: Solution, count: int) -> dict[str, Any]:
         "uncertainty": np.broadcast_to(np.asarray(solution.uncertainty, dtype=np.float64), (count,)),
         "error": np.broadcast_to(np.asarray(solution.error, dtype=np.float64), (count,)),
         "before": float(solution.before),
-        "engine": [solution.engine] * count if isinstance(solution.engine, str) else list(solution.engine),
+        "engine": solution.words(count),
         "diagnostics": {k: list(v) if isinstance(v, tuple) else v for k, v in solution.diagnostics.items()},
         "draws": dict(solution.draws),
     }
@@ -176,7 +171,7 @@ def _jobs(plans: Sequence[Plan]) -> list[list[int]]:
     """Users who share their posterior draws are solved together: one belief, one engine that can."""
     found: dict[Any, list[int]] = {}
     for i, plan in enumerate(plans):
-        key = (id(plan.problem.user.belief), type(plan.engine)) if plan.engine.shares else i
+        key = (id(plan.problem.user.belief), type(plan.engine)) if plan.shares else i
         found.setdefault(key, []).append(i)
     return list(found.values())
 

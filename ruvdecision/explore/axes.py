@@ -11,9 +11,8 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..maps.show import clean, number
 from ..protocols import Array
-from ..report.blocks import clean
-from ..report.numbers import number
 
 
 @dataclass(frozen=True)

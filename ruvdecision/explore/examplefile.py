@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 
 from ..checks import as_generator, as_seed_sequence
-from ..engines import pick
+from ..engines.base import Problem, plan_for
 from ..errors import RuvError
-from ..masks.suppress import Suppress
+from ..maps.show import number
+from ..masks.rows import Suppress
 from ..numerics.semidefinite import symmetric_root
 from ..posteriors import Drawn
-from ..report.numbers import number
 from ..targets import BaseTarget, Files
 from ..users.user import Snooper, User
 from .lesson import Law, Panel
@@ -28,8 +28,6 @@ from .lesson import Law, Panel
 MOST_COMPONENTS = 4
 #: Said where there is no prior to draw.
 FLAT = "The prior is flat, so there is nothing to draw for the time before the release."
-#: Engines that a reader would have to wait for.
-SLOW = ("sampling", "quadrature")
 
 
 def panels_of(
@@ -88,13 +86,13 @@ def panel_of(who: str, user: Any, mask: Any, made: tuple[Any, Any], example: int
     title = user.target.describe()
     mu, records = made
     try:
-        engine = pick("auto", user, [mask], None)
-        if engine.name in SLOW:
+        plan = plan_for("auto", Problem.of(user, [mask]))
+        if plan.engine.planned:
             return Panel(who, title, words="This posterior is sampled, which takes too long to draw while you look.")
         # One child of the example's seed whatever the mask: common random numbers, and none that the file was drawn
         # with.
         release = mask.release(records, as_seed_sequence(example).spawn(1)[0])
-        posterior = engine.posterior(user, mask, release)
+        posterior = plan.posterior(mask, release)
         estimate = np.ravel(np.asarray(user.loss.estimate(posterior, user.actions), dtype=float))
         after = float(user.loss.uncertainty(posterior, user.actions).value)
     except RuvError as error:
@@ -104,7 +102,7 @@ def panel_of(who: str, user: Any, mask: Any, made: tuple[Any, Any], example: int
             who, title, words="No posterior can be drawn here: the target or the loss has no single number to show."
         )
     try:
-        prior = engine.posterior(user, Suppress(), None)
+        prior = plan.posterior(Suppress())
     except RuvError:
         prior = None  # the picture does without it
     truth = true_value(user.target, mu, records)

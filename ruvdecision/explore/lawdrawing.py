@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..maps.show import number
 from ..protocols import Array
-from ..report.numbers import number
 from .axes import Scale, Sheet, labels
 from .examplefile import is_drawn
 from .lesson import Drawable, Law, Panel

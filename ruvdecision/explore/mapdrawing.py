@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from ..decide import not_dominated
 from ..maps.rumap import RUMap
 from ..maps.scores import Column
+from ..maps.show import number
 from ..protocols import Array
-from ..report.numbers import number
 from .axes import Scale, Sheet
 
 Positions = NDArray[np.intp]

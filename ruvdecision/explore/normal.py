@@ -13,8 +13,7 @@ from ..evaluate import evaluate
 from ..losses import CRPS, Absolute, Huber, Linex, Pinball, Quadratic, ZeroOne
 from ..masks.microaggregate import Microaggregate
 from ..masks.noise import Noise
-from ..masks.shuffle import Shuffle
-from ..masks.suppress import Suppress
+from ..masks.rows import Shuffle, Suppress
 from ..targets import Parameter, Record
 from ..users.user import User
 from .controls import Pick, Slider, counts, even, rising

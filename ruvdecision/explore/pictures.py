@@ -7,7 +7,7 @@ import threading
 from ..maps.rumap import RUMap
 from ..plots.theme import as_png, use_files_only
 from ..report import render_report
-from ..report.picture import draw_png
+from ..report.picture import draw_map_png
 from ..studies import Outcome
 
 # matplotlib's settings are global, so only one picture is drawn at a time.
@@ -23,7 +23,7 @@ def draw(rumap: RUMap, max_risk: float, outcome: Outcome | None = None) -> bytes
     with _TURN:
         use_files_only()
         figure = None if outcome is None or outcome.panel else outcome.figure(max_risk)
-        return draw_png(rumap, max_risk) if figure is None else as_png(figure, dpi=110)
+        return draw_map_png(rumap, max_risk) if figure is None else as_png(figure, dpi=110)
 
 
 def write(rumap: RUMap, max_risk: float, title: str) -> bytes:

@@ -10,7 +10,7 @@ from ..decide import not_dominated
 from ..errors import InfeasibleError, InputError, RuvError
 from ..maps.rumap import RUMap
 from ..maps.scores import Column
-from ..report.numbers import HEADS, count, entry, evenly, number, user_columns, value
+from ..maps.show import HEADS, counted, entry, evenly, number, user_columns, value
 from .lawdrawing import draw_panel
 from .lesson import Built, Panel
 from .mapdrawing import draw_map, series_of
@@ -134,7 +134,7 @@ def _facts(rumap: RUMap, choice: Any, max_risk: float) -> list[str]:
     if choice is not None:
         verb = "has" if choice.allowed == 1 else "have"
         allowed = (
-            f"{choice.allowed:,} of {count(len(rumap), 'candidate release')} {verb} a risk of at most "
+            f"{choice.allowed:,} of {counted(len(rumap), 'candidate release')} {verb} a risk of at most "
             f"{number(max_risk, 4)}"
         )
         facts.append(f"{allowed}; among them this one {useful}." if choice.allowed > 1 else f"{allowed}.")
@@ -148,7 +148,7 @@ def _facts(rumap: RUMap, choice: Any, max_risk: float) -> list[str]:
     front = int(not_dominated(rumap.risk, rumap.utility).sum())
     if front:
         facts.append(
-            f"{count(front, 'release')} {'is' if front == 1 else 'are'} on the frontier: no other one is as safe and "
+            f"{counted(front, 'release')} {'is' if front == 1 else 'are'} on the frontier: no other one is as safe and "
             "more useful."
         )
     return facts
@@ -208,6 +208,6 @@ def _in_words(rumap: RUMap, max_risk: float, sentence: str) -> str:
     ends = [number(float(f(v[known])), 4) for v in (rumap.utility, rumap.risk) for f in (np.min, np.max)]
     run = f"Utility runs from {ends[0]} to {ends[1]} to the right, risk from {ends[2]} to {ends[3]} upwards"
     return (
-        f"A risk-utility map of {count(len(rumap), 'release')}. {run}; the threshold on the risk is "
+        f"A risk-utility map of {counted(len(rumap), 'release')}. {run}; the threshold on the risk is "
         f"{number(max_risk, 4)}. {sentence}"
     )

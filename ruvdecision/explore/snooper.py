@@ -11,9 +11,9 @@ from scipy import special
 from ..beliefs.normal import NormalBelief
 from ..checks import as_seed_sequence
 from ..losses import Quadratic
-from ..masks.shuffle import Shuffle
+from ..maps.show import number
+from ..masks.rows import Shuffle
 from ..posteriors import Gaussian
-from ..report.numbers import number
 from ..scenarios import Curve, additive_noise
 from ..scenarios.bayes import belief as belief_of, snooper
 from ..targets import Parameter

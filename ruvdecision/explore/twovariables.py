@@ -12,7 +12,7 @@ from ..evaluate import evaluate
 from ..losses import Quadratic
 from ..masks.microaggregate import Microaggregate
 from ..masks.noise import Noise
-from ..masks.suppress import Suppress
+from ..masks.rows import Suppress
 from ..targets import Parameter, Record
 from ..users.user import User
 from .controls import Pick, Slider, counts, even, rising

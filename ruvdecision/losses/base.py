@@ -10,13 +10,18 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ..checks import as_float_array, check_covariance, check_finite, check_number
+from ..checks import as_float_array, check_covariance, check_fields, check_finite, check_number
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array, Posterior, Value
 
 Weights = float | tuple[Any, ...]
 """One weight, a tuple of weights, or a tuple of rows: plain values, so that losses compare and hash."""
+
+
+Actions = str | ArrayLike | None
+"""Estimates that are allowed: a list of them, "target" for the target's own values, or None for all."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -36,9 +41,17 @@ class BayesLoss:
     needs_density = False
     """True if U is a functional of the density, which point masses do not have."""
 
+    @property
+    def weights(self) -> Weights:
+        """Weights of the components, if a loss has any: most have a field of this name."""
+        return 1.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     # -- what a loss defines ---------------------------------------------------------------------------
 
-    def cost(self, estimate: Any, truth: Any, vector: bool) -> Array:
+    def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
         """Loss at each point; with ``vector`` the last axis holds the components of the target."""
         raise NotImplementedError
 
@@ -46,7 +59,7 @@ class BayesLoss:
         """The free Bayes estimate."""
         raise NotImplementedError
 
-    def expected(self, posterior: Posterior, estimate: Any) -> Value:
+    def expected(self, posterior: Posterior, estimate: ArrayLike) -> Value:
         """Expected loss of a given estimate, shape ``batch``; the default asks the posterior to integrate."""
         vector = bool(posterior.event)
         estimate = np.asarray(estimate, dtype=np.float64)
@@ -58,23 +71,23 @@ class BayesLoss:
 
     # -- what a loss gives -----------------------------------------------------------------------------
 
-    def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
+    def __call__(self, estimate: ArrayLike, truth: ArrayLike, *, vector: bool | None = None) -> Array:
         """Loss of ``estimate`` when the target is ``truth``; the arrays broadcast.
 
         Numbers are compared one by one. The last axis holds the components of vectors if ``vector`` is true, which is
         the default when the weights are a vector or a matrix.
         """
         if vector is None:
-            vector = isinstance(getattr(self, "weights", 1.0), tuple)
+            vector = isinstance(self.weights, tuple)
         return self.cost(as_float_array("estimate", estimate), as_float_array("truth", truth), vector)
 
-    def estimate(self, posterior: Posterior, actions: Any = None) -> Any:
+    def estimate(self, posterior: Posterior, actions: Actions = None) -> Any:
         """The act with the least expected loss, ``batch + event``."""
         if actions is None:
             return self.best(posterior)
         return self.choose(posterior, self.listed(posterior, actions))
 
-    def uncertainty(self, posterior: Posterior, actions: Any = None) -> Value:
+    def uncertainty(self, posterior: Posterior, actions: Actions = None) -> Value:
         """That least expected loss, shape ``batch``."""
         if actions is None:
             # Far from the origin an estimate has few digits left for its distance from the truth.
@@ -87,7 +100,7 @@ class BayesLoss:
 
     # -- restricted actions ------------------------------------------------------------------------------
 
-    def listed(self, posterior: Posterior, actions: Any) -> Array:
+    def listed(self, posterior: Posterior, actions: str | ArrayLike) -> Array:
         """The allowed estimates ``(a,) + event``, distinct and in ascending order."""
         if isinstance(actions, str):
             if actions != "target":
@@ -146,7 +159,7 @@ class BayesLoss:
         return f"{type(self).__name__}({', '.join(given)})"
 
     def __str__(self) -> str:
-        weights = getattr(self, "weights", 1.0)
+        weights = self.weights
         if weights == 1.0:
             return self.phrase()
         words = show(weights)
@@ -173,13 +186,13 @@ class Componentwise(BayesLoss):
         """Expected loss of each component, ``batch + event``; leading axes of ``estimate`` stay."""
         raise NotImplementedError
 
-    def cost(self, estimate: Any, truth: Any, vector: bool) -> Array:
+    def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
         losses = self.each(np.asarray(estimate), np.asarray(truth))
         if not vector:
             return np.asarray(self.weight_vector(()) * losses)
         return np.asarray(np.sum(self.weight_vector(losses.shape[-1:]) * losses, axis=-1))
 
-    def expected(self, posterior: Posterior, estimate: Any) -> Value:
+    def expected(self, posterior: Posterior, estimate: ArrayLike) -> Value:
         estimate = np.asarray(estimate, dtype=np.float64)
         parts = self.parts(posterior, estimate)
         if np.any(parts.error):
@@ -202,7 +215,7 @@ class Componentwise(BayesLoss):
 
     def weight_vector(self, event: tuple[int, ...]) -> Array:
         """The weights as an array of shape ``event``."""
-        weights = np.asarray(getattr(self, "weights", 1.0), dtype=np.float64)
+        weights = np.asarray(self.weights, dtype=np.float64)
         if weights.ndim and weights.shape != event:
             if weights.size == 1:
                 return np.broadcast_to(weights.reshape(()), event)
@@ -214,28 +227,28 @@ class Componentwise(BayesLoss):
         return np.broadcast_to(weights, event)
 
 
-def check_weights(weights: Any, *, matrix: bool = False) -> Weights:
+def check_weights(name: str, weights: ArrayLike, *, matrix: bool = False) -> Weights:
     """Return one positive weight, a tuple of weights that are not all zero, or the rows of a weight matrix."""
     if isinstance(weights, tuple) and not weights:
-        raise InputError("weights must not be empty", weights, "Give one weight per component")
-    array = as_float_array("weights", weights)
+        raise InputError(f"{name} must not be empty", weights, "Give one weight per component")
+    array = as_float_array(name, weights)
     if array.ndim == 0:
-        return check_number("weights", weights, low=0.0, open_low=True)
+        return check_number(name, weights, low=0.0, open_low=True)
     if array.ndim == 1 and array.size:
         if not (array >= 0).all() or np.isinf(array).any() or not array.any():
             raise InputError(
-                "weights must be finite, not negative and not all zero",
+                f"{name} must be finite, not negative and not all zero",
                 array.tolist(),
                 "Give each component a weight of at least 0",
             )
         return tuple(array.tolist())
     if array.ndim == 2 and matrix:
-        array = check_covariance("weights", array)
+        array = check_covariance(name, array)
         if not array.any():
-            raise InputError("weights must not be all zero", array.tolist(), "Give some component a weight")
+            raise InputError(f"{name} must not be all zero", array.tolist(), "Give some component a weight")
         return tuple(tuple(row) for row in array.tolist())
     raise InputError(
-        "weights must be a number, a vector" + (" or a square matrix" if matrix else ""),
+        f"{name} must be a number, a vector" + (" or a square matrix" if matrix else ""),
         f"shape {array.shape}",
         "Give one weight per component",
     )

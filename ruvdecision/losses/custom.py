@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ..checks import check_flag
 from ..errors import InputError, UnsupportedError, failure
 from ..numerics.roots import least_near
 from ..protocols import Array, Loss, Posterior
@@ -56,12 +56,12 @@ class CustomLoss(BayesLoss):
             )
         if self.name is not None and not isinstance(self.name, str):
             raise InputError("The name of a loss must be text", self.name, 'Write name="my loss"')
-        check_flag("location_free", self.location_free, "Say whether the loss depends on the difference alone")
+        super().__post_init__()
 
-    def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
+    def __call__(self, estimate: ArrayLike, truth: ArrayLike, *, vector: bool | None = None) -> Array:
         return self.cost(estimate, truth, bool(vector))
 
-    def cost(self, estimate: Any, truth: Any, vector: bool) -> Array:
+    def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
         estimate, truth = np.asarray(estimate, dtype=np.float64), np.asarray(truth, dtype=np.float64)
         full = np.broadcast_shapes(estimate.shape, truth.shape)
         shape = full[:-1] if vector else full

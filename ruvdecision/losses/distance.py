@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import MISSING
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
-from ..checks import as_float_array, check_number
+from ..checks import as_float_array, check_number, checked
 from ..errors import InputError
+from ..posteriors.base import as_weight_matrix
 from ..posteriors.normal import farther
-from ..posteriors.shapes import as_weight_matrix
 from ..protocols import Array, Posterior, Value
 from .base import BayesLoss, Componentwise, Weights, check_weights, show
 from .search import convex_point, least_point
@@ -38,12 +40,9 @@ class Quadratic(BayesLoss):
     separable = True
     second_order = True
 
-    weights: Weights = 1.0
+    weights: Weights = checked(1.0, check_weights, matrix=True)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", check_weights(self.weights, matrix=True))
-
-    def cost(self, estimate: Any, truth: Any, vector: bool) -> Array:
+    def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
         gap = np.asarray(estimate) - np.asarray(truth)
         if not vector:
             return np.asarray(as_weight_matrix(self.weights, ())[0, 0] * np.square(gap))
@@ -58,11 +57,11 @@ class Quadratic(BayesLoss):
     def free(self, posterior: Posterior) -> Value:
         return posterior.quadratic(self.weights)
 
-    def expected(self, posterior: Posterior, estimate: Any) -> Value:
-        spread = posterior.quadratic(self.weights)
-        if np.any(spread.error):
+    def expected(self, posterior: Posterior, estimate: ArrayLike) -> Value:
+        least = posterior.quadratic(self.weights)
+        if np.any(least.error):
             return super().expected(posterior, estimate)
-        return Value.exact(spread.value + self.cost(estimate, posterior.mean(), bool(posterior.event)))
+        return Value.exact(least.value + self.cost(estimate, posterior.mean(), bool(posterior.event)))
 
     def table(self, posterior: Posterior, actions: Array) -> Array:
         return posterior.quadratic(self.weights).value + self.cost(actions, posterior.mean(), bool(posterior.event))
@@ -84,10 +83,7 @@ class Absolute(Componentwise):
     np.float64(1.3)
     """
 
-    weights: Weights = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", check_weights(self.weights))
+    weights: Weights = checked(1.0, check_weights)
 
     def each(self, estimate: Array, truth: Array) -> Array:
         return np.abs(estimate - truth)
@@ -115,12 +111,8 @@ class Power(Componentwise):
         Greater than zero; 1 is `Absolute`, 2 is `Quadratic`.
     """
 
-    p: float
-    weights: Weights = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "p", check_number("p", self.p, low=0.0, open_low=True))
-        object.__setattr__(self, "weights", check_weights(self.weights))
+    p: float = checked(MISSING, check_number, low=0.0, open_low=True)
+    weights: Weights = checked(1.0, check_weights)
 
     def each(self, estimate: Array, truth: Array) -> Array:
         return np.asarray(np.abs(estimate - truth) ** self.p)
@@ -150,12 +142,8 @@ class Huber(Componentwise):
     Closed form for normals, FORMULAS section 1. Where several estimates are equally good the lowest is given.
     """
 
-    delta: float = 1.0
-    weights: Weights = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "delta", check_number("delta", self.delta, low=0.0, open_low=True))
-        object.__setattr__(self, "weights", check_weights(self.weights))
+    delta: float = checked(1.0, check_number, low=0.0, open_low=True)
+    weights: Weights = checked(1.0, check_weights)
 
     def each(self, estimate: Array, truth: Array) -> Array:
         return np.asarray(special.huber(self.delta, estimate - truth))
@@ -185,12 +173,8 @@ class Pinball(Componentwise):
     The estimate is the q-quantile; U = s phi(z_q) for a normal.
     """
 
-    q: float
-    weights: Weights = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "q", check_number("q", self.q, low=0.0, high=1.0, open_low=True, open_high=True))
-        object.__setattr__(self, "weights", check_weights(self.weights))
+    q: float = checked(MISSING, check_number, low=0.0, high=1.0, open_low=True, open_high=True)
+    weights: Weights = checked(1.0, check_weights)
 
     def each(self, estimate: Array, truth: Array) -> Array:
         gap = truth - estimate
@@ -216,12 +200,11 @@ class Linex(Componentwise):
     The estimate is -log E exp(-a theta) / a; for a normal m - a v / 2, and U = b a**2 v / 2.
     """
 
-    a: float
-    b: float = 1.0
+    a: float = checked(MISSING, check_number)
+    b: float = checked(1.0, check_number, low=0.0, open_low=True)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "a", check_number("a", self.a))
-        object.__setattr__(self, "b", check_number("b", self.b, low=0.0, open_low=True))
+        super().__post_init__()
         if self.a == 0:
             raise InputError("a must not be zero", self.a, "Use Quadratic() for a symmetric loss")
 
@@ -250,6 +233,13 @@ class Linex(Componentwise):
         return f"the LINEX loss with a {show(self.a)}" + (f" and b {show(self.b)}" if self.b != 1 else "")
 
 
+def _check_tolerance(name: str, tolerance: ArrayLike) -> Weights:
+    array = as_float_array(name, tolerance)
+    if array.ndim > 1 or array.size == 0 or not (array >= 0).all() or np.isinf(array).any():
+        raise InputError(f"{name} must be finite and not negative", tolerance, "Give one number, or one per component")
+    return tuple(array.tolist()) if array.ndim else float(array)
+
+
 @dataclasses.dataclass(frozen=True, repr=False)
 class ZeroOne(BayesLoss):
     """One if any component of the estimate is farther than ``tolerance`` from the truth, else zero.
@@ -264,27 +254,19 @@ class ZeroOne(BayesLoss):
         One for all components, or one each.
     """
 
-    tolerance: Weights = 0.0
+    tolerance: Weights = checked(0.0, _check_tolerance)
 
-    def __post_init__(self) -> None:
-        array = as_float_array("tolerance", self.tolerance)
-        if array.ndim > 1 or array.size == 0 or not (array >= 0).all() or np.isinf(array).any():
-            raise InputError(
-                "tolerance must be finite and not negative", self.tolerance, "Give one number, or one per component"
-            )
-        object.__setattr__(self, "tolerance", tuple(array.tolist()) if array.ndim else float(array))
-
-    def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
+    def __call__(self, estimate: ArrayLike, truth: ArrayLike, *, vector: bool | None = None) -> Array:
         return super().__call__(estimate, truth, vector=isinstance(self.tolerance, tuple) if vector is None else vector)
 
-    def cost(self, estimate: Any, truth: Any, vector: bool) -> Array:
+    def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
         miss = farther(estimate, truth, np.asarray(self.tolerance))
         return np.asarray(miss.any(axis=-1) if vector else miss, dtype=np.float64)
 
     def best(self, posterior: Posterior) -> Array:
         return posterior.mode(self._width(posterior.event))
 
-    def expected(self, posterior: Posterior, estimate: Any) -> Value:
+    def expected(self, posterior: Posterior, estimate: ArrayLike) -> Value:
         return posterior.outside(estimate, self._width(posterior.event))
 
     def table(self, posterior: Posterior, actions: Array) -> Array:

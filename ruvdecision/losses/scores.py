@@ -6,9 +6,10 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
-from ..checks import as_float_array, check_flag, check_number
+from ..checks import as_float_array, check_number, checked
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array, Posterior, Value
 from .base import BayesLoss, Componentwise, Weights, check_weights, show
@@ -30,7 +31,7 @@ class LogScore(BayesLoss):
 
     needs_density = True
 
-    def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
+    def __call__(self, estimate: Any, truth: ArrayLike, *, vector: bool | None = None) -> Array:
         """Minus the log density at ``truth`` of a posterior, a density function, or a value (a point mass)."""
         if hasattr(estimate, "log_density"):
             return np.asarray(-estimate.log_density(truth))
@@ -39,7 +40,7 @@ class LogScore(BayesLoss):
                 return -np.log(np.asarray(estimate(truth), dtype=np.float64))
         return self.cost(as_float_array("estimate", estimate), as_float_array("truth", truth), bool(vector))
 
-    def cost(self, estimate: Any, truth: Any, vector: bool) -> Array:
+    def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
         same = np.asarray(estimate) == np.asarray(truth)
         return np.where(same.all(axis=-1) if vector else same, 0.0, np.inf)
 
@@ -49,7 +50,7 @@ class LogScore(BayesLoss):
     def free(self, posterior: Posterior) -> Value:
         return posterior.entropy()
 
-    def expected(self, posterior: Posterior, estimate: Any) -> Value:
+    def expected(self, posterior: Posterior, estimate: ArrayLike) -> Value:
         """Of a point mass: infinite unless the posterior is the same one."""
         return Value.exact(np.where(posterior.outside(estimate, 0.0).value > 0, np.inf, 0.0))
 
@@ -86,13 +87,10 @@ class KullbackLeibler(BayesLoss):
 
     entropy: bool = True
 
-    def __post_init__(self) -> None:
-        check_flag("entropy", self.entropy, "Say whether the loss keeps the entropy of the truth")
-
-    def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
+    def __call__(self, estimate: Any, truth: ArrayLike, *, vector: bool | None = None) -> Array:
         return self.cost(as_float_array("estimate", estimate), as_float_array("truth", truth), True)
 
-    def cost(self, estimate: Any, truth: Any, vector: bool) -> Array:
+    def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
         estimate, truth = _distributions(estimate, "The estimate"), _distributions(truth, "The target")
         if self.entropy:
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -108,7 +106,7 @@ class KullbackLeibler(BayesLoss):
             return posterior.entropy()
         return self.expected(posterior, posterior.mean())
 
-    def expected(self, posterior: Posterior, estimate: Any) -> Value:
+    def expected(self, posterior: Posterior, estimate: ArrayLike) -> Value:
         if _labels(posterior):
             return LogScore().expected(posterior, estimate)
         return super().expected(posterior, estimate)
@@ -129,12 +127,9 @@ class CRPS(Componentwise):
     components are added, a bound. FORMULAS section 1.
     """
 
-    weights: Weights = 1.0
+    weights: Weights = checked(1.0, check_weights)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", check_weights(self.weights))
-
-    def __call__(self, estimate: Any, truth: Any, *, vector: bool | None = None) -> Array:
+    def __call__(self, estimate: Any, truth: ArrayLike, *, vector: bool | None = None) -> Array:
         """Score of a posterior, or of a value (a point mass), when the target is ``truth``."""
         if not hasattr(estimate, "mean_difference"):
             return super().__call__(estimate, truth, vector=vector)
@@ -171,16 +166,10 @@ class IntervalScore(Componentwise):
         The coverage 1 - alpha.
     """
 
-    level: float = 0.9
-    weights: Weights = 1.0
+    level: float = checked(0.9, check_number, low=0.0, high=1.0, open_low=True, open_high=True)
+    weights: Weights = checked(1.0, check_weights)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "level", check_number("level", self.level, low=0.0, high=1.0, open_low=True, open_high=True)
-        )
-        object.__setattr__(self, "weights", check_weights(self.weights))
-
-    def cost(self, estimate: Any, truth: Any, vector: bool) -> Array:
+    def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
         if np.shape(estimate)[-1:] != (2,):
             raise InputError(
                 "The estimate must be an interval",
@@ -200,7 +189,7 @@ class IntervalScore(Componentwise):
         steep = 2 / (1 - self.level)
         return Value((high - low) + steep * (below.value + above.value), steep * (below.error + above.error))
 
-    def expected(self, posterior: Posterior, estimate: Any) -> Value:
+    def expected(self, posterior: Posterior, estimate: ArrayLike) -> Value:
         estimate = np.asarray(estimate, dtype=np.float64)
         parts = self.parts(posterior, estimate)
         if not np.any(parts.error):
@@ -235,7 +224,7 @@ class IntervalScore(Componentwise):
         return f"the interval score at level {show(self.level)}"
 
 
-def _distributions(values: Any, who: str) -> Array:
+def _distributions(values: ArrayLike, who: str) -> Array:
     array = np.asarray(values, dtype=np.float64)
     if not _simplex(array):
         raise UnsupportedError(

@@ -211,14 +211,16 @@ class RUMap:
 
     def with_risk(self, score: ScoreLike) -> RUMap:
         """The same uncertainties with risk measured by another decreasing function (or a column)."""
-        changed = replace(self, risk_score=as_score(score, tuple(self.columns)))
-        changed.axis("risk").check()
-        return changed
+        return self._with_score("risk", score)
 
     def with_utility(self, score: ScoreLike) -> RUMap:
         """The same uncertainties with utility measured by another decreasing function (or a column)."""
-        changed = replace(self, utility_score=as_score(score, tuple(self.columns)))
-        changed.axis("utility").check()
+        return self._with_score("utility", score)
+
+    def _with_score(self, role: str, score: ScoreLike) -> RUMap:
+        found = as_score(score, tuple(self.columns))
+        changed = replace(self, risk_score=found) if role == "risk" else replace(self, utility_score=found)
+        changed.axis(role).check()
         return changed
 
     def with_column(self, name: str, values: ArrayLike) -> RUMap:
@@ -327,6 +329,12 @@ class RUMap:
         return self._view(name) if name in ("risk", "utility") else self.axis("risk").column(name)
 
     @property
+    def uncertainties(self) -> dict[str, Value]:
+        """U and its error of each user that the map has: the intruder, the scientist."""
+        users = {"intruder": self.intruder, "scientist": self.scientist}
+        return {name: found for name, found in users.items() if found is not None}
+
+    @property
     def intruder_uncertainty(self) -> Array:
         """The intruder's expected loss after each release; NaN in a map without an intruder."""
         return np.full(self.size, np.nan) if self.intruder is None else self.intruder.value
@@ -356,12 +364,9 @@ class RUMap:
         coords = {k: ("release", np.asarray(v, dtype=str)) for k, v in text.items()}
         coords |= {k: ("release", np.asarray(v)) for k, v in self.parameters.items()}
         data: dict[str, Entries] = {}
-        for user, value in (("intruder", self.intruder), ("scientist", self.scientist)):
-            if value is not None:
-                data[f"{user}_uncertainty"], data[f"{user}_error"] = value
-        data |= self._numbers
-        data["engine"] = np.asarray(self.engine, dtype=str)
-        data |= self.columns
+        for user, value in self.uncertainties.items():
+            data[f"{user}_uncertainty"], data[f"{user}_error"] = value
+        data |= self._numbers | {"engine": np.asarray(self.engine, dtype=str)} | dict(self.columns)
         attrs = {**self.attrs, "risk_function": self.risk_score.name, "utility_function": self.utility_score.name}
         return xr.Dataset({k: ("release", np.array(v)) for k, v in data.items()}, coords, attrs)
 
@@ -369,13 +374,13 @@ class RUMap:
         """One row per release: label, technique, parameters, both users' U, risk, utility, errors, engine, measures."""
         import pandas as pd
 
-        table = pd.DataFrame({"release": list(self.releases), "technique": list(self.techniques)})
-        users = [(name, v) for name, v in (("intruder", self.intruder), ("scientist", self.scientist)) if v is not None]
-        parts: dict[str, Entries | list[str]] = {**self.parameters, **{f"{k}_uncertainty": v.value for k, v in users}}
-        parts |= self._numbers | {"engine": list(self.engine)} | {f"{k}_error": v.error for k, v in users}
-        return table.assign(
-            **{k: v if isinstance(v, list) else np.array(v) for k, v in {**parts, **self.columns}.items()}
-        )
+        users = self.uncertainties
+        table: dict[str, object] = {"release": list(self.releases), "technique": list(self.techniques)}
+        table |= {k: np.array(v) for k, v in self.parameters.items()}
+        table |= {f"{k}_uncertainty": np.array(v.value) for k, v in users.items()}
+        table |= {k: np.array(v) for k, v in self._numbers.items()} | {"engine": list(self.engine)}
+        table |= {f"{k}_error": np.array(v.error) for k, v in users.items()}
+        return pd.DataFrame(table | {k: np.array(v) for k, v in self.columns.items()})
 
     # -- looking up ----------------------------------------------------------------------------------
 
@@ -617,7 +622,7 @@ class RUMap:
         """
         masks = self.masks or ()
         suspects: Iterable[int] = range(self.size)
-        exact = [v for v in (self.intruder, self.scientist) if v is not None and not np.any(v.error)]
+        exact = [v for v in self.uncertainties.values() if not np.any(v.error)]
         if self.size > 64 and exact:
             order = np.lexsort([v.value for v in exact])
             tied = np.logical_and.reduce([np.diff(v.value[order]) == 0 for v in exact])
@@ -672,11 +677,5 @@ def _whole(texts: str | Sequence[str]) -> str | tuple[str, ...]:
 def _versions() -> Mapping[str, str]:
     import scipy
 
-    return MappingProxyType(
-        {
-            "ruvdecision": __version__,
-            "numpy": np.__version__,
-            "scipy": scipy.__version__,
-            "python": platform.python_version(),
-        }
-    )
+    found = {"ruvdecision": __version__, "numpy": np.__version__, "scipy": scipy.__version__}
+    return MappingProxyType(found | {"python": platform.python_version()})

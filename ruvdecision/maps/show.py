@@ -1,13 +1,19 @@
-"""How a map is shown: one row as an object, the whole as a short table in text or HTML."""
+"""How a map is shown: numbers and counts as text, entries of its table, one row as an object, the whole as a summary.
+
+Every table of a map (printed, in a report, on the page) takes its entries from here.
+"""
 
 from __future__ import annotations
 
 import html
+import math
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..checks import suggest
 from ..errors import InputError
@@ -15,6 +21,106 @@ from ..protocols import Array
 
 if TYPE_CHECKING:
     from .rumap import RUMap
+
+Kind = TypeVar("Kind", bound=np.generic)
+HEADS = {"intruder_uncertainty": "intruder's U", "scientist_uncertainty": "scientist's U"}
+"""What a table calls a column, where that is not the column's name."""
+# Control characters and half surrogates are not text, and the marks that turn the direction of writing can make one
+# release look like another. None of them belongs in a document that is signed.
+_NOT_TEXT = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufeff\ufffe\uffff]"
+)
+
+
+def number(x: float, digits: int = 6) -> str:
+    """A number with so many digits, infinity as its sign, and a word where there is none.
+
+    >>> number(2.6509803921), number(float("inf")), number(float("nan"))
+    ('2.65098', '∞', 'none')
+    """
+    return "none" if math.isnan(x) else f"{x:.{digits}g}".replace("inf", "∞").replace("-", "−")
+
+
+def value(x: float, error: float = 0.0) -> str:
+    """A number with its standard error, where it has one.
+
+    >>> value(0.5, 0.03), value(0.5)
+    ('0.5 ± 0.03', '0.5')
+    """
+    if not math.isfinite(error):
+        return f"{number(x)} ± unknown"
+    return number(x) + (f" ± {number(error, 2)}" if error > 0 else "")
+
+
+def counted(size: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "release"), counted(4000, "release")
+    ('1 release', '4,000 releases')
+    """
+    return f"{size:,} {what}" + "s" * (size != 1)
+
+
+def short(x: float) -> str:
+    """Four digits, the way a summary shows a number."""
+    return f"{x:.4g}".replace("inf", "∞")
+
+
+def cut(text: str, most: int) -> str:
+    """Text that is no longer than so many letters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def clean(text: object) -> str:
+    r"""Replace what is not readable text by U+FFFD; tabs and line ends stay.
+
+    >>> clean("a\x00b") == "a\ufffdb"
+    True
+    """
+    return _NOT_TEXT.sub("\ufffd", str(text))
+
+
+def evenly(rows: NDArray[Kind], most: int) -> NDArray[Kind]:
+    """At most so many of the rows, at even distances, with both ends."""
+    return rows if rows.size <= most else rows[np.unique(np.linspace(0, rows.size - 1, most).round().astype(int))]
+
+
+def user_columns(rumap: RUMap) -> list[str]:
+    """Risk, utility and the uncertainties that the map has."""
+    return ["risk", "utility", *(f"{who}_uncertainty" for who in rumap.uncertainties)]
+
+
+def better(rumap: RUMap) -> dict[str, str]:
+    """Which values of a measure are better, as far as the map knows; joined maps keep one list each."""
+    known = rumap.attrs.get("better", {})
+    parts = known if isinstance(known, list) else [known]
+    return {str(name): str(end) for part in parts if isinstance(part, Mapping) for name, end in part.items()}
+
+
+def entry(rumap: RUMap, column: str, i: int) -> str:
+    """An entry of a map's table, with its error where it has one."""
+    if column == "engine":
+        return rumap.engine[i]
+    users = rumap.uncertainties
+    pair = rumap.column(column) if column in ("risk", "utility") else users.get(column.removesuffix("_uncertainty"))
+    if pair is not None:
+        return value(float(pair.value[i]), float(pair.error[i]))
+    found = rumap.columns[column]
+    if found.dtype.kind not in "iuf":
+        return str(found[i])
+    error = rumap.columns.get(f"{column}_error")
+    return value(float(found[i]), 0.0 if error is None or error.dtype.kind not in "biuf" else float(error[i]))
+
+
+def readable(rumap: RUMap) -> RUMap:
+    """The same map with labels that a drawing can hold."""
+    texts = {"_labels": rumap.releases, "_technique": rumap.techniques}
+    changed: dict[str, Any] = {name: tuple(map(clean, texts[name])) for name in texts}
+    changed = {name: found for name, found in changed.items() if found != texts[name]}
+    words = {k: np.array([clean(x) for x in v.tolist()]) for k, v in rumap.parameters.items() if v.dtype.kind in "US"}
+    if any(clean(k) != k for k in rumap.parameters) or any((v != rumap.parameters[k]).any() for k, v in words.items()):
+        changed["_parameters"] = {clean(k): words.get(k, v) for k, v in rumap.parameters.items()}
+    return replace(rumap, **changed) if changed else rumap
 
 
 @dataclass(frozen=True)
@@ -72,11 +178,6 @@ def as_html_table(rumap: RUMap) -> str:
     return f"<div><strong>{html.escape(head)}</strong><br>{text}{table}</div>"
 
 
-def short(x: float) -> str:
-    """Four digits, the way a table shows a number."""
-    return f"{x:.4g}".replace("inf", "∞")
-
-
 def _summary(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, str]]]:
     engines = ", ".join(dict.fromkeys(e for e in rumap.engine if e))
     head = f"RUMap: {counted(rumap.size, 'release')} of {counted(len(set(rumap.techniques)), 'technique')}"
@@ -99,7 +200,7 @@ def _summary(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, str]]]:
     lines += rumap.notes
     known = bool(np.any(~np.isnan(rumap.risk) & ~np.isnan(rumap.utility)))
     best = rumap.frontier() if known else rumap
-    shown = np.unique(np.linspace(0, best.size - 1, min(best.size, 8)).round().astype(int))
+    shown = evenly(np.arange(best.size), 8)
     part = ", some of them" if len(shown) < best.size else ""
     lines.append(
         f"frontier: {counted(best.size, 'release')}{part}" if known else "no release has both risk and utility"
@@ -107,11 +208,6 @@ def _summary(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, str]]]:
     rows = [("release", "risk", "utility")]
     rows += [(best.releases[i], short(best.risk[i]), short(best.utility[i])) for i in shown]
     return head, lines, rows
-
-
-def counted(number: int, what: str) -> str:
-    """A number of things: 1 release, 2 releases."""
-    return f"{number} {what}" + "s" * (number != 1)
 
 
 def _range(values: Array) -> str:

@@ -30,6 +30,7 @@ from .. import masks
 from ..data.write import check_places, write_files
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array, Value
+from ..running.encoding import Json, pack, unpack
 from .columns import Entries, Labels
 from .rumap import Provenance, RUMap
 from .scores import KNOWN, Column, Score, Tabulated, as_score
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     import h5py  # type: ignore[import-untyped]
     import xarray as xr
 
-Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 FORMAT = 2
 _OURS = ("before", "mask_spec", "score_risk", "score_utility")
 _SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_.+@-]*")
@@ -147,6 +147,36 @@ def from_bytes(content: bytes, name: str = "the file") -> RUMap:
         ) from None
 
 
+def fingerprint(rumap: RUMap) -> str:
+    """SHA-256 of a map's labels and numbers, in hexadecimal: maps with the same one hold the same.
+
+    It covers the releases in their order, both users' uncertainties with their errors, U0, risk, utility and all
+    further columns. It does not cover attributes and notes, so it does not change when a map is saved and read again.
+
+    >>> rumap = RUMap.build(labels=["a", "b"], intruder=[2.0, 1.0], scientist=[0.5, 0.25])
+    >>> len(fingerprint(rumap)), fingerprint(rumap) == fingerprint(rumap.take([1, 0]))
+    (64, False)
+    """
+    parts: dict[str, Entries] = {"release": np.array(rumap.releases, dtype=str)}
+    for who, pair in rumap.uncertainties.items():
+        parts |= {f"{who}_uncertainty": pair.value, f"{who}_error": pair.error}
+    parts |= {"intruder_before": rumap.before[0], "scientist_before": rumap.before[1]}
+    parts |= {"risk": rumap.risk, "utility": rumap.utility}
+    parts |= {f"column {name}": rumap.columns[name] for name in sorted(rumap.columns)}
+    state = hashlib.sha256(b"ruvdecision map 1")
+    for name, values in parts.items():
+        texts: list[str] | list[bytes] = list(map(str, values.tolist()))
+        if values.dtype.kind in "biuf":
+            # One NaN and one zero: the same number must give the same bytes on every machine.
+            numbers = np.where(np.isnan(values.astype(np.float64)), np.nan, values.astype(np.float64)) + 0.0
+            texts = [numbers.astype("<f8").tobytes()]
+        for content in (name, *texts):
+            raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
+            # The length in front, so that no two lists of texts run together to the same bytes.
+            state.update(len(raw).to_bytes(8, "little") + raw)
+    return state.hexdigest()
+
+
 def _array(variable: h5py.Dataset) -> Entries:
     """A variable of a file as it was before xarray wrote it."""
     import h5py
@@ -159,41 +189,28 @@ def _array(variable: h5py.Dataset) -> Entries:
 
 def encode(value: object) -> Json:
     """Turn a mask or a setting into what JSON can hold; raises `TypeError` for what cannot be stored as text."""
-    if value is None or isinstance(value, (bool, str)):
-        return value
+    return pack(value, _encode_other)
+
+
+def decode(stored: Json) -> Any:
+    """Undo `encode`; raises `LookupError` for a mask class that is not there."""
+    return unpack(stored, _decode_other)
+
+
+def _encode_other(value: object) -> Json:
     if isinstance(value, np.generic):
         return encode(value.item())
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float):
-        return value if np.isfinite(value) else {"float": repr(value)}
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufU":
         return {"array": encode(value.tolist()), "dtype": value.dtype.str, "shape": list(value.shape)}
-    if type(value) in (list, tuple):
-        items: Json = [encode(v) for v in value]  # type: ignore[attr-defined]
-        return items if type(value) is list else {"tuple": items}
-    if isinstance(value, dict):
-        return {"dict": [[encode(k), encode(v)] for k, v in value.items()]}
     # The very class, not one that only shares its name: it must come back as what it was.
     if isinstance(value, masks.Mask) and getattr(masks, type(value).__name__, None) is type(value):
         return {"mask": type(value).__name__, "settings": [[k, encode(v)] for k, v in value.settings().items()]}
     raise TypeError(f"{type(value).__name__} cannot be stored as text")
 
 
-def decode(stored: Any) -> Any:
-    """Undo `encode`; raises `LookupError` for a mask class that is not there."""
-    if isinstance(stored, list):
-        return [decode(v) for v in stored]
-    if not isinstance(stored, dict):
-        return stored
-    if "float" in stored:
-        return float(stored["float"])
+def _decode_other(stored: dict[str, Any]) -> Any:
     if "array" in stored:
         return np.array(decode(stored["array"]), dtype=np.dtype(stored["dtype"])).reshape(stored["shape"])
-    if "tuple" in stored:
-        return tuple(decode(v) for v in stored["tuple"])
-    if "dict" in stored:
-        return {decode(k): decode(v) for k, v in stored["dict"]}
     name = stored["mask"]
     known = getattr(masks, name, None) if name in dir(masks) else None
     if not (isinstance(known, type) and issubclass(known, masks.Mask)):

@@ -11,7 +11,7 @@ import pandas as pd
 from ..channels.steps import About, ClipTo, Cut, Drop, Matrix, PermuteRows, RoundTo, Step
 from ..errors import InputError
 from ..protocols import Array
-from .columnkinds import Ints, blanked, category_codes, kind_of, put
+from .columns import Ints, blanked, category_codes, kind_of, replace_keeping_integers
 from .frame import Frame, real_like
 
 
@@ -58,28 +58,28 @@ def _values(frame: Frame, step: Step, who: str) -> tuple[Array, list[int]]:
 
 def _drop(frame: Frame, step: Drop, rng: np.random.Generator, who: str) -> Frame:
     blank = np.ones(frame.n, dtype=bool) if step.rows is None else step.rows.each() == 1
-    return put(frame, {i: blanked(frame.table.iloc[:, i], blank, frame.kind) for i in step.columns})
+    return frame.put({i: blanked(frame.table.iloc[:, i], blank, frame.kind) for i in step.columns})
 
 
 def _cut(frame: Frame, step: Cut, rng: np.random.Generator, who: str) -> Frame:
-    values, positions = _values(frame, step, who)
-    return put(frame, {i: cut_column(step, values[:, j], frame.table.iloc[:, i]) for j, i in enumerate(positions)})
-
-
-def cut_column(step: Cut, column: Array, old: pd.Series[Any]) -> Any:
     """Numbers as intervals: ordered categories, or numbers in the type of the old column."""
-    known = ~np.isnan(column)
-    code, edges = step.codes(column, old.name)
-    called = step.called(edges)
-    if not step.named:
-        return real_like(np.where(known, np.array(called)[code], np.nan), old)
-    return pd.Categorical.from_codes(np.where(known, code, -1), categories=pd.Index(list(called)), ordered=True)
+    values, positions = _values(frame, step, who)
+    new: dict[int, Any] = {}
+    for i, column in zip(positions, values.T, strict=True):
+        old, known = frame.table.iloc[:, i], ~np.isnan(column)
+        code, edges = step.codes(column, old.name)
+        called = step.called(edges)
+        if step.named:
+            names = pd.Index(list(called))
+            new[i] = pd.Categorical.from_codes(np.where(known, code, -1), categories=names, ordered=True)
+        else:
+            new[i] = real_like(np.where(known, np.array(called)[code], np.nan), old)
+    return frame.put(new)
 
 
 def _matrix(frame: Frame, step: Matrix, rng: np.random.Generator, who: str) -> Frame:
-    """Categories drawn from their rows; a column keeps its type if it holds no others than before."""
+    """Categories drawn from their rows."""
     new = {}
-    running = np.cumsum(step.matrix, axis=1)
     released = np.empty(len(step.released), dtype=object)
     released[:] = list(step.released)
     for i in step.columns:
@@ -91,34 +91,17 @@ def _matrix(frame: Frame, step: Matrix, rng: np.random.Generator, who: str) -> F
             raise InputError(
                 f"Column {column.name!r} has values that are no category of {who}", "others", "Name all categories"
             )
-        drawn = (running[rows] <= (rng.random(frame.n) * running[rows, -1])[:, None]).sum(axis=1)
-        values = pd.Series(np.where(codes < 0, np.nan, released[np.minimum(drawn, len(released) - 1)]))
-        new[i] = values.infer_objects().array
-    return put(frame, new)
+        drawn = draw_categories(step.matrix[rows], rng.random(frame.n))
+        new[i] = pd.Series(np.where(codes < 0, np.nan, released[drawn])).infer_objects().array
+    return frame.put(new)
 
 
-def replace_keeping_integers(frame: Frame, values: Array, positions: list[int]) -> Frame:
-    """Replace columns; an integer column stays one where all its new values are whole numbers of its range."""
-    new: dict[int, Any] = {}
-    for j, position in enumerate(positions):
-        old, column = frame.table.iloc[:, position], values[:, j]
-        known = column[~np.isnan(column)]
-        if pd.api.types.is_integer_dtype(old.dtype) and np.all(known == np.rint(known)) and _fits(known, old.dtype):
-            complete = len(known) == len(column)
-            new[position] = (
-                column.astype(np.int64).astype(old.dtype)
-                if complete and isinstance(old.dtype, np.dtype)
-                else pd.array(column, dtype="Float64").astype(old.dtype)
-            )
-        else:
-            new[position] = real_like(column, old)
-    return put(frame, new)
-
-
-def _fits(whole: Array, dtype: Any) -> bool:
-    """Whether whole numbers lie in the range of an integer type, and are small enough to be known to the last digit."""
-    limits = np.iinfo(dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", np.int64))
-    return bool(np.all((np.abs(whole) < 2.0**53) & (whole >= float(limits.min)) & (whole <= float(limits.max))))
+def draw_categories(probabilities: Array, u: Array) -> Ints:
+    """Categories at these points of each row's distribution function; one of probability zero is never drawn."""
+    total = np.cumsum(probabilities, axis=1)
+    chosen = (total <= (u * total[:, -1])[:, None]).sum(axis=1)
+    last = probabilities.shape[1] - 1 - np.argmax(probabilities[:, ::-1] > 0, axis=1)
+    return np.minimum(chosen, last)
 
 
 APPLY: dict[type[Step], Callable[[Frame, Any, np.random.Generator, str], Frame]] = {

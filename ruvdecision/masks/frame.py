@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..checks import check_columns
+from ..checks import Columns, check_columns
 from ..errors import InputError
 from ..protocols import Array
 
@@ -77,11 +77,11 @@ class Frame:
         """True if every column holds plain numbers of double precision."""
         return all(isinstance(t, np.dtype) and t == np.float64 for t in self.table.dtypes)
 
-    def positions(self, columns: Any) -> list[int]:
+    def positions(self, columns: Columns) -> list[int]:
         """Positions of the chosen columns; None means all of them."""
         return list(range(self.labels.shape[1])) if columns is None else check_columns("columns", columns, self.columns)
 
-    def numeric(self, who: str, columns: Any = None, *, missing: bool = False) -> tuple[Array, list[int]]:
+    def numeric(self, who: str, columns: Columns = None, *, missing: bool = False) -> tuple[Array, list[int]]:
         """Return the chosen columns as a float matrix and their positions.
 
         Non-numeric columns are refused by name, missing values too unless ``missing`` is true.
@@ -120,6 +120,17 @@ class Frame:
         if self.plain and new.dtype == np.float64 and list(positions) == list(range(self.labels.shape[1])):
             return Numbers.under(self, new)
         return replace(self, table=_replaced(self.table, new, positions))
+
+    def put(self, columns: Mapping[int, Any]) -> Frame:
+        """Return a new frame with the columns at these positions replaced, each by an array of its own type."""
+        table = self.table.copy(deep=False)
+        for position, values in columns.items():
+            table.isetitem(position, values.array if isinstance(values, pd.Series) else values)
+        return replace(self, table=table)
+
+    def moved(self, sources: Mapping[int, Any]) -> Frame:
+        """Return a new frame whose columns at these positions take their values from other rows, in their own type."""
+        return self.put({i: self.table.iloc[:, i].array.take(rows) for i, rows in sources.items()})
 
     def take(self, rows: Any) -> Frame:
         """Return the rows at these positions, with their labels."""

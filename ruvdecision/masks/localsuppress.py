@@ -14,7 +14,7 @@ from ..checks import check_columns, check_integer, check_number, check_vector, c
 from ..errors import InfeasibleError, InputError, RuvError
 from ..protocols import Array
 from .base import Mask
-from .columnkinds import Ints, as_columns, blanked, category_codes, put
+from .columns import Ints, as_columns, blanked, category_codes
 from .frame import Frame
 
 MOST_KEYS = 12
@@ -110,7 +110,7 @@ class LocalSuppress(Mask):
         codes = np.stack([category_codes(frame.table.iloc[:, i])[0] for i in positions], axis=1)
         blank = suppress(codes, self.k, self.costs, rng) & (codes >= 0)
         touched = [(i, blank[:, j]) for j, i in enumerate(positions) if blank[:, j].any()]
-        return put(frame, {i: blanked(frame.table.iloc[:, i], rows, frame.kind) for i, rows in touched})
+        return frame.put({i: blanked(frame.table.iloc[:, i], rows, frame.kind) for i, rows in touched})
 
 
 def key_matches(data: Any, keys: Any = None) -> Ints:

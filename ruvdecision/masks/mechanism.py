@@ -7,7 +7,6 @@ on their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb
@@ -21,11 +20,20 @@ from ..channels.file_matrix import FileMatrix
 from ..channels.layout import Partition
 from ..channels.linear import LinearChannel
 from ..channels.steps import About, Drop, Step
-from ..checks import as_float_array, check_covariance, check_index, check_integer, check_probabilities, check_sequence
+from ..checks import (
+    as_float_array,
+    check_covariance,
+    check_index,
+    check_integer,
+    check_probabilities,
+    check_sequence,
+    is_single,
+)
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
+from .stochastic import plain_label
 
 Ints = NDArray[np.int64]
 
@@ -68,11 +76,8 @@ class Mechanism(Mask):
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         put("records", check_integer("records", self.records, low=1))
-        rows = tuple(check_index("rows", r, self.records) for r in check_sequence("rows", self.rows))
-        if len(set(rows)) != len(rows):
-            raise InputError("rows names a row twice", list(rows), "Name each row once")
-        put("rows", rows)
-        put("outcomes", tuple(_plain(v) for v in check_sequence("outcomes", self.outcomes)))
+        put("rows", _once([check_index("rows", r, self.records) for r in check_sequence("rows", self.rows)]))
+        put("outcomes", tuple(plain_label(v) for v in check_sequence("outcomes", self.outcomes)))
         if len(set(self.outcomes)) != len(self.outcomes) or not self.outcomes:
             raise InputError("outcomes must be different from each other", len(self.outcomes), "Name each outcome once")
         table = as_float_array("matrix", self.matrix)
@@ -83,7 +88,7 @@ class Mechanism(Mask):
                 "List files as the class says",
             )
         put("matrix", tuple(map(tuple, check_probabilities("matrix", table).tolist())))
-        put("outputs", tuple(_plain(v) for v in check_sequence("outputs", self.outputs)))
+        put("outputs", tuple(plain_label(v) for v in check_sequence("outputs", self.outputs)))
         if len(self.outputs) != table.shape[1]:
             raise InputError(
                 f"outputs must have {table.shape[1]} entries", len(self.outputs), "Give one per column of the matrix"
@@ -124,10 +129,7 @@ class Mechanism(Mask):
         keys = [_key(v) for v in self.outputs]
         fits = all(len(k) == width and all(isinstance(e, float) for e in k) for k in keys)
         shown = keys[drawn] if fits else (float(drawn),) * width
-        table = frame.table.copy(deep=False)
-        for j in range(width):
-            table.isetitem(j, np.full(frame.n, shown[j]))
-        return Frame(table, frame.kind, frame.dtype)
+        return frame.put({j: np.full(frame.n, shown[j]) for j in range(width)})
 
     def steps(self, about: About, numbers: Array) -> list[Step]:
         return [self._step]
@@ -154,16 +156,11 @@ class Apart(Mask):
     rows: Any
 
     def __post_init__(self) -> None:
-        given = check_sequence("rows", self.rows) if isinstance(self.rows, Iterable) else (self.rows,)
+        given = (self.rows,) if is_single(self.rows) else check_sequence("rows", self.rows)
         rows = tuple(check_integer("rows", r, low=0) for r in given)
         if not rows or len(set(rows)) != len(rows):
             raise InputError("rows must name at least one row, each once", list(rows), "Write Apart(rows=[0])")
         object.__setattr__(self, "rows", rows)
-
-    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        for r in self.rows:
-            check_index("rows", r, frame.n)
-        return frame
 
     def steps(self, about: About, numbers: Array) -> list[Step]:
         labels = np.zeros(about.n, dtype=np.int64)
@@ -208,9 +205,7 @@ class Combine(Mask):
                 "Give one row and one column per entry of b",
             )
         covariance = check_covariance("covariance", self.covariance, len(matrix))
-        rows = tuple(check_integer("rows", r, low=0) for r in check_sequence("rows", self.rows))
-        if len(set(rows)) != len(rows):
-            raise InputError("rows names a row twice", list(rows), "Name each row once")
+        rows = _once([check_integer("rows", r, low=0) for r in check_sequence("rows", self.rows)])
         for name, value in (("matrix", matrix), ("covariance", covariance)):
             object.__setattr__(self, name, tuple(map(tuple, value.tolist())))
         object.__setattr__(self, "rows", rows)
@@ -265,7 +260,7 @@ class Combine(Mask):
             plain=False,
             loads=tuple(operator @ load for load in block.loads),
         )
-        return replace(channel, blocks=(changed,), touched=True, noisy_since_average=False)
+        return replace(channel, blocks=(changed,), noisy_since_average=False)
 
     def _parts(self, n: int, k: int) -> tuple[Ints, int]:
         rows = np.array([check_index("rows", r, n) for r in self.rows], dtype=np.int64)
@@ -279,13 +274,10 @@ class Combine(Mask):
         return rows, parts
 
 
-def _plain(value: Any) -> Any:
-    """A hashable plain Python value."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return tuple(_plain(v) for v in value)
-    return value
+def _once(rows: list[int]) -> tuple[int, ...]:
+    if len(set(rows)) != len(rows):
+        raise InputError("rows names a row twice", rows, "Name each row once")
+    return tuple(rows)
 
 
 def _key(value: Any) -> tuple[Any, ...]:

@@ -1,29 +1,48 @@
-"""Averaging the records in small groups."""
+"""Averaging the records in small groups; of numbers alone, and of numbers and categories together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from ..channels.layout import Partition
 from ..channels.steps import About, AverageRows, Opaque, Step
-from ..checks import check_choice, check_columns, check_integer, check_sequence
+from ..checks import (
+    Columns,
+    check_choice,
+    check_columns,
+    check_integer,
+    check_number,
+    check_sequence,
+    checked,
+    is_single,
+)
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
-from .columnkinds import apart, as_columns, category_codes
+from .columns import (
+    Ints,
+    apart,
+    as_columns,
+    category_codes,
+    few_categories,
+    has_order,
+    kind_of,
+    ordered_values,
+    refuse_missing,
+    row_classes,
+    stable_order,
+    standard_deviations,
+    whole_like,
+)
 from .frame import Frame
 from .mdav import mdav
 from .moments import sample_covariance
-from .ordering import stable_order
 
-ORDERS = ("rows", "each", "zscore", "pc1", "mdav")
-Ints = NDArray[np.int64]
 FIXED = 'Use by="rows" (groups fixed beforehand) with centre="mean", or measure its releases with ruv.measure'
 
 
@@ -73,62 +92,46 @@ class Microaggregate(Mask):
     """
 
     groups: Any = None
-    size: int | None = None
-    by: str | None = None
-    columns: Any = None
-    block: int | None = None
-    centre: str = "mean"
-    within: Any = None
+    size: int | None = checked(None, check_integer, low=1)
+    by: str | None = checked(None, check_choice, options=("rows", "each", "zscore", "pc1", "mdav"))
+    columns: Columns = checked(None, as_columns)
+    block: int | None = checked(None, check_integer, low=1)
+    centre: str = checked("mean", check_choice, options=("mean", "median"))
+    within: Columns = checked(None, as_columns)
     standardise: bool = True
 
     def __post_init__(self) -> None:
         if (self.groups is None) == (self.size is None):
-            raise InputError(
-                "Microaggregate needs groups or size",
-                {"groups": self.groups, "size": self.size},
-                "Give one of them, Microaggregate(groups=1)",
-            )
-        check_choice("by", self.order, ORDERS)
-        check_choice("centre", self.centre, ("mean", "median"))
-        if self.size is not None:
-            object.__setattr__(self, "size", check_integer("size", self.size, low=1))
-        elif not isinstance(self.groups, Iterable) or (isinstance(self.groups, np.ndarray) and self.groups.ndim == 0):
-            object.__setattr__(self, "groups", check_integer("groups", self.groups, low=1))
-        else:
-            labels = check_sequence("groups", self.groups)
-            if not labels or any(isinstance(v, Iterable) and not isinstance(v, str) for v in labels):
-                raise InputError(
-                    "groups must be a number or one label per record", "something else", "Give a flat list of labels"
-                )
-            if self.order != "rows":
-                raise InputError(
-                    "Groups given record by record leave nothing to sort",
-                    f"by={self.order!r}",
-                    "Leave by out, or give the number of groups",
-                )
-            if any(v is None or v is pd.NA or v != v for v in labels):
-                raise InputError("groups must have a label for every record", "missing labels", "Fill them in")
-            object.__setattr__(self, "groups", labels)
-        if self.groups is not None and (self.order == "mdav" or self.within is not None):
-            raise InputError(
-                "MDAV and groups within categories need size",
-                f"groups={self.groups!r}",
-                "Write Microaggregate(size=3, ...)",
-            )
-        if self.block is not None:
-            object.__setattr__(self, "block", check_integer("block", self.block, low=1))
-            if self.order not in ("zscore", "pc1", "mdav"):
-                raise InputError(
-                    'block goes with by="zscore", "pc1" or "mdav"', f"by={self.order!r}", "Leave block out"
-                )
-        if not isinstance(self.standardise, (bool, np.bool_)):
-            raise InputError("standardise must be True or False", self.standardise, "Leave it out for z-scores")
+            got = {"groups": self.groups, "size": self.size}
+            raise InputError("Microaggregate needs groups or size", got, "Give one of them, Microaggregate(groups=1)")
+        super().__post_init__()
+        by = f"by={self.order!r}"
+        if self.groups is not None:
+            read = check_integer("groups", self.groups, low=1) if is_single(self.groups) else self._read_labels(by)
+            object.__setattr__(self, "groups", read)
+            if self.order == "mdav" or self.within is not None:
+                what = "MDAV and groups within categories need size"
+                raise InputError(what, f"groups={self.groups!r}", "Write Microaggregate(size=3, ...)")
+        if self.block is not None and self.order not in ("zscore", "pc1", "mdav"):
+            raise InputError('block goes with by="zscore", "pc1" or "mdav"', by, "Leave block out")
         if not self.standardise and self.order not in ("pc1", "mdav"):
-            raise InputError(
-                'standardise=False goes with by="pc1" or "mdav"', f"by={self.order!r}", "Leave standardise out"
+            raise InputError('standardise=False goes with by="pc1" or "mdav"', by, "Leave standardise out")
+
+    def _read_labels(self, by: str) -> tuple[Any, ...]:
+        """Groups that are given record by record."""
+        labels = check_sequence("groups", self.groups)
+        if not labels or not all(map(is_single, labels)):
+            what = "groups must be a number or one label per record"
+            raise InputError(what, "something else", "Give a flat list of labels")
+        if self.order != "rows":
+            what, do = (
+                "Groups given record by record leave nothing to sort",
+                "Leave by out, or give the number of groups",
             )
-        for name in ("columns", "within"):
-            object.__setattr__(self, name, as_columns(name, getattr(self, name)))
+            raise InputError(what, by, do)
+        if any(v is None or v is pd.NA or v != v for v in labels):
+            raise InputError("groups must have a label for every record", "missing labels", "Fill them in")
+        return labels
 
     @property
     def order(self) -> str:
@@ -152,23 +155,33 @@ class Microaggregate(Mask):
         sizes[: n % self.groups] += 1
         return sizes
 
+    @property
+    def _averages(self) -> bool:
+        """Whether groups do not depend on the values and means stand for them."""
+        return self.order == "rows" and self.within is None and self.centre == "mean"
+
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        columns: Any = self.columns
+        columns: Columns = self.columns
         classes = [np.arange(frame.n)]
         if self.within is not None:
             inside = check_columns("within", self.within, frame.columns)
             if columns is None:
                 columns = [c for i, c in enumerate(frame.columns) if i not in inside]
                 if not columns:
-                    raise InputError(
-                        "within leaves no column to average", list(self.within), "Name fewer columns in within"
-                    )
+                    what = "within leaves no column to average"
+                    raise InputError(what, [frame.columns[i] for i in inside], "Name fewer columns in within")
             else:
                 apart("columns", frame.positions(columns), "within", inside, frame.columns)
-            classes = self._classes(frame, inside)
+            classes = row_classes(frame, inside, classes[0])
+            small = [f"{len(rows)} like row {rows[0]}" for rows in classes if len(rows) < (self.size or 1)]
+            if small:
+                raise InputError(
+                    f"Every combination of {[frame.columns[i] for i in inside]} needs at least {self.size} records",
+                    "; ".join(small[:5]),
+                    "Merge categories with Recode first, or use smaller groups",
+                )
         # Groups that do not look at the values can do without some of them: the mean is over those that are there.
-        blanks = self.order == "rows" and self.within is None and self.centre == "mean"
-        values, positions = frame.numeric("Microaggregate", columns, missing=blanks)
+        values, positions = frame.numeric("Microaggregate", columns, missing=self._averages)
         if np.isinf(values).any():
             raise InputError("Microaggregate cannot take infinite values", "some", "Replace them first")
         values = np.asfortranarray(values)  # all work is column by column
@@ -182,7 +195,7 @@ class Microaggregate(Mask):
         return frame.replace(out, positions)
 
     def steps(self, about: About, numbers: Array) -> list[Step]:
-        if self.order != "rows" or self.within is not None or self.centre != "mean":
+        if not self._averages:
             why = "groups are found by the records' values" if self.centre == "mean" else "medians are no averages"
             return [Opaque(why=why, do=FIXED)]
         return [AverageRows(columns=about.positions(self.columns), rows=self._groups(about.n))]
@@ -206,21 +219,6 @@ class Microaggregate(Mask):
             return np.unique(np.asarray(self.groups), return_inverse=True)[1]
         sizes = self.sizes(n)
         return np.repeat(np.arange(len(sizes)), sizes)
-
-    def _classes(self, frame: Frame, inside: list[int]) -> list[Ints]:
-        """Rows of each combination of categories; too small ones are refused."""
-        codes = np.stack([category_codes(frame.table.iloc[:, i], missing_is_one=True)[0] for i in inside], axis=1)
-        _, first, label, count = np.unique(codes, axis=0, return_index=True, return_inverse=True, return_counts=True)
-        small = np.flatnonzero(count < (self.size or 1))
-        if len(small):
-            shown = [f"{count[i]} like row {first[i]}" for i in small[:5]]
-            raise InputError(
-                f"Every combination of {list(self.within)} needs at least {self.size} records",
-                "; ".join(shown),
-                "Merge categories with Recode first, or use smaller groups",
-            )
-        order = stable_order(label.reshape(-1))
-        return list(np.split(order, np.cumsum(count)[:-1]))
 
     def _find(self, values: Array, classes: list[Ints]) -> tuple[Ints, Ints]:
         """Rows put group by group, and where each group starts."""
@@ -246,6 +244,135 @@ class Microaggregate(Mask):
             starts.append(before + np.concatenate([[0], np.cumsum(sizes)[:-1]]))
             before += len(rows)
         return np.concatenate(orders), np.concatenate(starts).astype(np.int64)
+
+
+def _weights(name: str, given: Any) -> dict[Hashable, float]:
+    if not isinstance(given, Mapping):
+        raise InputError(f"{name} must be a mapping from column to number", given, f'Write {name}={{"age": 2}}')
+    return {c: check_number(f"{name}[{c!r}]", w, low=0) for c, w in given.items()}
+
+
+@dataclass(frozen=True, repr=False)
+class MicroaggregateMixed(Mask):
+    """Replace every record by the centre of a group of similar ones; numbers and categories together.
+
+    Groups are made by MDAV (see `ruvdecision.masks.mdav`) with the distance of `embed`, and replaced by their
+    `centres`: mean of numbers (rounded for whole ones), lower median of dates and ordered categories, commonest of
+    other categories. Time grows with the square of the number of records. Domingo-Ferrer and Torra (2005), Data Mining
+    and Knowledge Discovery 11, 195-212. Missing values are refused.
+
+    Parameters
+    ----------
+    size : int
+        Least number of records in a group; groups have at most ``2 * size - 1``.
+    columns : names or positions, optional
+        Columns to aggregate; all of them if not given. They alone decide the groups.
+    scale : {"sd", "range"}, default "sd"
+        What a difference of numbers is divided by.
+    weights : {column: number}, optional
+        Weight of a column in the squared distance; 1 where not given.
+
+    Examples
+    --------
+    >>> df = pd.DataFrame({"age": [20.0, 22.0, 60.0, 64.0], "sex": ["m", "m", "f", "f"]})
+    >>> MicroaggregateMixed(size=2).release(df)["age"].tolist()
+    [21.0, 21.0, 62.0, 62.0]
+    """
+
+    size: int
+    columns: Columns = checked(None, as_columns)
+    scale: str = checked("sd", check_choice, options=("sd", "range"))
+    weights: Any = checked(None, _weights)
+
+    opaque: ClassVar[str] = "groups are found by the records' values"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "size", check_integer("size", self.size, low=1))
+
+    def __hash__(self) -> int:
+        # A mapping among the arguments has no hash of its own.
+        return hash(self.family)
+
+    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
+        positions = frame.positions(self.columns)
+        weights = self.weights
+        if weights is not None:
+            # Positions will do, as they do for columns.
+            names = [frame.columns[i] for i in check_columns("weights", list(weights), frame.columns)]
+            weights = dict(zip(names, weights.values(), strict=True))
+        points = embed(frame.table.iloc[:, positions], scale=self.scale, weights=weights)
+        return centres(frame, positions, mdav(points, self.size))
+
+
+def embed(table: pd.DataFrame, *, scale: str = "sd", weights: Mapping[Any, float] | None = None) -> Array:
+    """Return points whose squared Euclidean distances are the mixed distances of the records.
+
+    d(x, y)^2 = sum over numbers and dates of w ((x - y)/s)^2 + sum over ordered categories of w ((r(x) - r(y))/s)^2
+    + sum over booleans, text and other categories of w [x != y]. Here s is the column's sample standard deviation
+    (divisor n - 1, ``scale="sd"``) or its range (``scale="range"``, Gower's), r the rank of an ordered category
+    among those of its type, and w a weight, 1 unless given. A constant column adds nothing. Missing values are refused.
+
+    >>> embed(pd.DataFrame({"a": [0.0, 1.0], "c": ["x", "y"]}), scale="range").round(4)
+    array([[-0.5   ,  0.7071,  0.    ],
+           [ 0.5   ,  0.    ,  0.7071]])
+    """
+    check_choice("scale", scale, ["sd", "range"])
+    refuse_missing("A mixed distance", table)
+    stray = [c for c in weights or {} if c not in table.columns]
+    if stray:
+        raise InputError("weights names columns that are not there", stray, f"Choose from {list(table.columns)}")
+    blocks = []
+    for name in table.columns:
+        column = table[name]
+        root = np.sqrt(check_number(f"weights[{name!r}]", (weights or {}).get(name, 1.0), low=0))
+        numbers = _numbers(column)
+        if numbers is None:
+            codes, levels = few_categories("A mixed distance", column, "Recode it into fewer, or leave it out")
+            # Two different indicators are sqrt(2) apart.
+            blocks.append((codes[:, None] == np.arange(len(levels))) * (root / np.sqrt(2)))
+            continue
+        size = float(standard_deviations(numbers, ddof=1) if scale == "sd" else np.ptp(numbers))
+        centred = numbers - numbers.mean()
+        blocks.append(centred[:, None] / size * root if size > 0 else np.zeros((len(numbers), 1)))
+    return np.hstack(blocks)
+
+
+def centres(frame: Frame, positions: list[int], labels: Ints) -> Frame:
+    """Replace the columns by the centre of each group: mean of numbers, median of what has order, commonest category.
+
+    The median is the lower one, so that it is a value of the group. Of equally common categories the one that comes
+    first in the group is taken. Whole numbers are rounded.
+    """
+    group = np.unique(labels, return_inverse=True)[1].reshape(-1)
+    size = np.bincount(group)
+    new: dict[int, Any] = {}
+    for i in positions:
+        column = frame.table.iloc[:, i]
+        numbers = _numbers(column)
+        if numbers is not None and kind_of(column) == "number":
+            new[i] = whole_like((np.bincount(group, weights=numbers) / size)[group], column)
+            continue
+        if numbers is not None:
+            order = np.lexsort((np.arange(len(group)), numbers, group))
+            middle = order[np.concatenate([[0], np.cumsum(size)[:-1]]) + (size - 1) // 2]
+        else:
+            middle = _commonest(group, category_codes(column)[0])
+        new[i] = column.array.take(middle[group])
+    return frame.put(new)
+
+
+def _commonest(group: Ints, codes: Ints) -> Ints:
+    """A row of each group that holds its commonest category."""
+    pair, first, count = np.unique(group * (int(codes.max()) + 1) + codes, return_index=True, return_counts=True)
+    owner = pair // (int(codes.max()) + 1)
+    best = np.lexsort((first, -count, owner))
+    return first[best[np.unique(owner[best], return_index=True)[1]]]
+
+
+def _numbers(column: pd.Series) -> Array | None:
+    """Values on a line, or None for booleans and categories without an order."""
+    return ordered_values(column).astype(np.float64) if has_order(column) and kind_of(column) != "boolean" else None
 
 
 def _score(values: Array, by: str, standardise: bool) -> Array | None:

@@ -4,35 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..numerics.semidefinite import symmetric_root
+from ..numerics.semidefinite import APART, ROWS, correlate
 from ..protocols import Array
-from .columnkinds import spread
+from .columns import standard_deviations
 
-APART = 1e3
-"""Standard deviations that differ by more than this factor are brought to one unit before a root is taken."""
 FAR = 1e100
 """Beyond this, and below its inverse, standard deviations are too large or too small to be squared."""
-ROWS = 4096
-"""Records at a time: what is worked on stays in the cache, and sums do not depend on the number of threads."""
-
-
-def correlate(z: Array, matrix: Array) -> Array:
-    """Give independent columns of variance one this covariance, in place."""
-    sd = np.sqrt(np.diag(matrix))
-    if np.count_nonzero(matrix - np.diag(np.diag(matrix))) == 0:
-        z *= sd
-        return z
-    unit = np.where(sd > 0, sd, 1.0)
-    # Columns in very different units: the root of their correlations, or rounding in the large ones drowns the small
-    # ones.
-    apart = bool(unit[sd > 0].max() > APART * unit[sd > 0].min())
-    # A symmetric root also serves singular covariances.
-    root = symmetric_root(matrix / unit[:, None] / unit if apart else matrix)
-    for start in range(0, len(z), ROWS):
-        z[start : start + ROWS] = z[start : start + ROWS] @ root
-    if apart:
-        z *= sd
-    return z
 
 
 def correlate_like(z: Array, x: Array, share: float = 1.0) -> Array:
@@ -42,7 +19,7 @@ def correlate_like(z: Array, x: Array, share: float = 1.0) -> Array:
     variance = np.diag(covariance)
     if variance.min() > 1.0 / FAR**2 and variance.max() < FAR**2:
         return correlate(z, share * covariance)
-    sd = spread(x, ddof=1)
+    sd = standard_deviations(x, ddof=1)
     unit = np.where(sd > 0, sd, 1.0)
     if unit.min() > 1.0 / FAR and unit.max() < FAR:
         return correlate(z, share * covariance)
@@ -78,7 +55,7 @@ def with_moments_of(x: Array, y: Array) -> Array:
     With centred X = Q_x R_x and Y = Q_y R_y the answer is Q_y W R_x for an orthogonal W, whatever W. The polar factor
     of R_y R_x' makes it nearest to Y (orthogonal Procrustes). Ill-conditioned and singular covariances need no inverse.
     """
-    mean, sd = _means(x), spread(x)
+    mean, sd = _means(x), standard_deviations(x)
     unit = np.where(sd > 0, sd, 1.0)
     r_x = orthonormal((x - mean) / unit)[1]
     q_y, r_y = orthonormal((y - _means(y)) / unit)

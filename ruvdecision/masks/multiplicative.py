@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ..channels.steps import About, FactorKind, Multiply, Step
-from ..checks import check_choice, check_number
+from ..checks import Columns, check_choice, check_number, checked
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
-from .columnkinds import as_columns
+from .columns import as_columns
 
-KINDS = ("normal", "lognormal", "mixture", "split")
 NEEDS = {"normal": ("sd",), "lognormal": ("sd",), "mixture": ("away", "sd"), "split": ("least", "most")}
 
 
@@ -47,33 +45,28 @@ class MultiplicativeNoise(Mask):
     """
 
     sd: float | None = None
-    kind: str = "normal"
+    kind: str = checked("normal", check_choice, options=tuple(NEEDS))
     away: float | None = None
     least: float | None = None
     most: float | None = None
-    per: str = "entry"
-    columns: Any = None
+    per: str = checked("entry", check_choice, options=("entry", "record"))
+    columns: Columns = checked(None, as_columns)
 
     def __post_init__(self) -> None:
-        check_choice("kind", self.kind, KINDS)
-        check_choice("per", self.per, ("entry", "record"))
+        super().__post_init__()
         needs = NEEDS[self.kind]
         for name in ("sd", "away", "least", "most"):
             value = getattr(self, name)
             if (value is not None) != (name in needs):
                 wanted = " and ".join(f"{x}=" for x in needs)
-                raise InputError(
-                    f'MultiplicativeNoise(kind="{self.kind}") needs {wanted}',
-                    f"{name}={value!r}",
-                    "Give these and no others",
-                )
+                what = f'MultiplicativeNoise(kind="{self.kind}") needs {wanted}'
+                raise InputError(what, f"{name}={value!r}", "Give these and no others")
             if value is not None:
                 object.__setattr__(self, name, check_number(name, value, low=0))
         if self.least is not None and self.most is not None and not self.least < self.most:
             raise InputError(
                 "least must be below most", {"least": self.least, "most": self.most}, "Write least=0.1, most=0.2"
             )
-        object.__setattr__(self, "columns", as_columns("columns", self.columns))
 
     def steps(self, about: About, numbers: Array) -> list[Step]:
         factor = FactorKind(self.kind, *(float(v or 0.0) for v in (self.sd, self.away, self.least, self.most)))

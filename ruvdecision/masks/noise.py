@@ -11,16 +11,25 @@ import numpy as np
 
 from ..channels.layout import Partition
 from ..channels.steps import About, AddNoise, NoiseKind, Opaque, SizeOf, Step
+from ..checks import (
+    Columns,
+    as_float_array,
+    check_choice,
+    check_covariance,
+    check_flag,
+    check_number,
+    check_probabilities,
+    checked,
+    is_single,
+)
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
-from .columnkinds import as_columns
+from .columns import as_columns
 from .frame import Frame
-from .moments import correlate, correlate_like, with_moments_of
-from .noise_arguments import as_kind, as_size, is_per_record, pattern
+from .moments import correlate_like, with_moments_of
 
 UNITS = ("variance", "sd", "covariance", "share")
-SCALAR_UNITS = ("variance", "sd")
 OTHER_NOISE = (
     "Use Noise(variance=...) or Noise(covariance=...) with a size of its own, or measure its releases with ruv.measure"
 )
@@ -79,7 +88,7 @@ class Noise(Mask):
     covariance: Any = None
     share: float | None = None
     common: bool = False
-    columns: Any = None
+    columns: Columns = None
     kind: str = "normal"
     df: float | None = None
     weights: Any = None
@@ -92,7 +101,7 @@ class Noise(Mask):
         covariance: Any = None,
         share: float | None = None,
         common: bool = False,
-        columns: Any = None,
+        columns: Columns = None,
         kind: str = "normal",
         df: float | None = None,
         weights: Any = None,
@@ -119,14 +128,10 @@ class Noise(Mask):
         found, name = self.__dict__, type(self).__name__
         units = [unit for unit in UNITS if found[unit] is not None]
         if len(units) != 1:
-            raise InputError(
-                f"{name} needs one of variance, sd, covariance and share",
-                units,
-                f"Write {name}(variance=2) or {name}(sd=1.5)",
-            )
+            do = f"Write {name}(variance=2) or {name}(sd=1.5)"
+            raise InputError(f"{name} needs one of variance, sd, covariance and share", units, do)
         found[units[0]] = as_size(units[0], found[units[0]])
-        if not isinstance(self.common, (bool, np.bool_)):
-            raise InputError("common must be True or False", self.common, "Leave common out if you do not need it")
+        check_flag("common", self.common, "Leave common out if you do not need it")
         found["columns"] = as_columns("columns", self.columns)
         _, found["df"], found["weights"], found["centres"] = as_kind(self.kind, self.df, self.weights, self.centres)
         if self.common and callable(found[units[0]]):
@@ -135,19 +140,12 @@ class Noise(Mask):
     @property
     def unit(self) -> str:
         """Which of variance, sd, covariance and share was given."""
-        if self.variance is not None:
-            return "variance"
-        return next(name for name in UNITS if getattr(self, name) is not None)
+        return "variance" if self.variance is not None else next(u for u in UNITS if getattr(self, u) is not None)
 
     @property
-    def even(self) -> float | None:
-        """The standard deviation, if one finite number is that of all entries; None otherwise."""
-        value = self.variance if self.variance is not None else self.sd
-        if type(value) is not float:
-            return None
-        # As from a covariance matrix, to the last bit.
-        root = float(np.sqrt(value if self.variance is not None else value * value))
-        return root if np.isfinite(root) else None
+    def _given(self) -> Any:
+        """What was given: a number, a tuple of them, a tuple of rows, or a function of the value."""
+        return getattr(self, self.unit)
 
     @property
     def law(self) -> NoiseKind:
@@ -162,55 +160,20 @@ class Noise(Mask):
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         values, positions = frame.numeric(type(self).__name__, self.columns, missing=self.share is None)
-        return frame.replace(self._noisy(values, rng)[0], positions)
+        return frame.replace(self._noisy(values, rng), positions)
 
-    def _noisy(self, values: Array, rng: np.random.Generator) -> tuple[Array, Any]:
-        """The values with noise, and where infinite noise has wiped them out."""
+    def _noisy(self, values: Array, rng: np.random.Generator) -> Array:
+        """The values with noise; missing where infinite noise has wiped them out."""
         n, k = values.shape
-        if self.share is not None and n < 2:
-            raise InputError(
-                f"{self} needs at least two records to have a covariance", n, "Use variance= or covariance="
-            )
-        noise = self.law.draw((1 if self.common else n, k), rng)
-        value = getattr(self, self.unit)
-        wiped: Any = False
-        if self.even is not None:
-            noise *= self.even
-        elif callable(value) or (self.unit in SCALAR_UNITS and is_per_record(value, n, k)):
-            self._refuse_common()
-            sd = SizeOf(value, self.unit).of(values) if callable(value) else self._sd_of_entries(n, k)
-            wiped = np.isinf(sd)
-            noise *= np.where(wiped, 0.0, sd)
-        elif self.share is not None:
-            noise = correlate_like(noise, values, self.share)
-        else:
-            matrix = self.matrix(k)
-            wiped = np.isinf(np.diag(matrix))
-            noise = correlate(noise, np.where(wiped[:, None] | wiped[None, :], 0.0, matrix) if wiped.any() else matrix)
-        released = values + noise if self.common else np.add(noise, values, out=noise)
-        return (np.where(wiped, np.nan, released) if np.any(wiped) else released), wiped
-
-    def _sd_of_entries(self, n: int, k: int) -> Array:
-        """Standard deviations given record by record, shape (n, 1 or k)."""
-        given = np.asarray(getattr(self, self.unit), dtype=np.float64).reshape(n, -1)
-        if given.shape[1] not in (1, k):
-            raise InputError(
-                f"Noise({self.unit}=...) must have one column or {k}",
-                f"shape {given.shape}",
-                "Give one number per record, or one per entry",
-            )
-        return np.sqrt(given) if self.unit == "variance" else given
-
-    def _refuse_common(self) -> None:
-        if self.common:
-            raise InputError(
-                "common=True goes with noise of one size for all records",
-                f"{self.unit} for each record",
-                "Leave common out",
-            )
+        if self.share is None:
+            return self._step(n, tuple(range(k)), np.array([self.numbers]), None).apply(values, rng)
+        if n < 2:
+            do = "Use variance= or covariance="
+            raise InputError(f"{self} needs at least two records to have a covariance", n, do)
+        return values + correlate_like(self.law.draw((1 if self.common else n, k), rng), values, self.share)
 
     def resized(self, variance: float, scale: float) -> Mask:
-        unit, given = self.unit, getattr(self, self.unit)
+        unit, given = self.unit, self._given
         if callable(given) or not np.all(np.isfinite(np.asarray(given, dtype=np.float64))):
             return self
         value = np.asarray(given, dtype=np.float64)
@@ -234,25 +197,23 @@ class Noise(Mask):
     def family(self) -> Hashable:
         if type(self.variance) is float and self.kind == "normal":
             return (type(self), "variance", 0, self.common, self.columns)  # thousands of times in a grid
-        unit, value = self.unit, getattr(self, self.unit)
-        rest = () if self.kind == "normal" else tuple(self.law)
-        if isinstance(value, tuple) and unit != "covariance" and isinstance(value[0], tuple):
-            shape: tuple[Hashable, ...] = (value,)
+        unit, value = self.unit, self._given
+        shape: tuple[Hashable, ...] = (value if callable(value) else 0,)
+        if _is_table(value) and unit != "covariance":
+            shape = (value,)
         elif isinstance(value, tuple):
             # Members may be one number per record: they go together if they tell the same records apart.
             shape = (len(value), None if unit == "covariance" else pattern(value))
-        else:
-            shape = (value if callable(value) else 0,)
-        return (type(self), unit, *shape, self.common, self.columns, *rest)
+        return (type(self), unit, *shape, self.common, self.columns, *(() if self.kind == "normal" else self.law))
 
     @property
     def numbers(self) -> tuple[float, ...]:
         if type(self.variance) is float:
             return (self.variance,)
+        value = self._given
         if self.covariance is not None:
-            return tuple(x for row in self.covariance for x in row)
-        value = getattr(self, self.unit)
-        if callable(value) or (isinstance(value, tuple) and isinstance(value[0], tuple)):
+            return tuple(x for row in value for x in row)
+        if callable(value) or _is_table(value):
             return ()
         return value if isinstance(value, tuple) else (value,)
 
@@ -262,30 +223,33 @@ class Noise(Mask):
             return [Opaque(why=why, do="Put it first in the chain, or give covariance=")]
         if self.share is not None and about.covariance is None:
             return [Opaque(why="the size of its noise is a share of the file's own covariance", do=OTHER_NOISE)]
-        chosen, value = about.positions(self.columns), getattr(self, self.unit)
-        covariance, rows = self._kinds(about, numbers, chosen)
-        size = SizeOf(value, self.unit) if callable(value) else None
-        return [
-            AddNoise(columns=chosen, rows=rows, covariance=covariance, kind=self.law, common=self.common, size=size)
-        ]
+        return [self._step(about.n, about.positions(self.columns), numbers, about.covariance)]
 
-    def _kinds(self, about: About, numbers: Array, chosen: tuple[int, ...]) -> tuple[Array, Partition | None]:
-        """Covariances of shape (masks, kinds of rows, k, k), and the rows of each kind, None if all are alike."""
-        value, k, n = getattr(self, self.unit), len(chosen), about.n
-        if callable(value):
-            return np.eye(k)[None, None], None
-        if self.unit not in SCALAR_UNITS or not is_per_record(value, n, k):
-            scale = None if about.covariance is None else about.covariance[np.ix_(chosen, chosen)]
-            return self._matrices(k, numbers, scale)[:, None], None
-        self._refuse_common()
-        self._sd_of_entries(n, k)
-        labels = np.array(pattern(value))
-        first = np.unique(labels, return_index=True)[1]
-        # One number per record is that of all columns; a table has one per column. Shape (masks, kinds, 1 or k).
-        table = np.asarray(value)[first][None] if isinstance(value[0], tuple) else numbers[:, first, None]
-        found = np.zeros((len(table), len(first), k, k))
-        found[..., np.arange(k), np.arange(k)] = table ** (1 if self.unit == "variance" else 2)
-        return found, Partition.of(labels, joins=False) if len(first) > 1 else None
+    def _step(self, n: int, chosen: tuple[int, ...], numbers: Array, data_covariance: Array | None) -> AddNoise:
+        """The noise on n records: covariances of shape (masks, kinds of rows, k, k), and the rows of each kind."""
+        value, k, rows = self._given, len(chosen), None
+        size = SizeOf(value, self.unit) if callable(value) else None
+        if size is not None:
+            covariance = np.eye(k)[None, None]
+        elif self.unit in ("variance", "sd") and is_per_record(value, n, k):
+            if self.common:
+                what, got = "common=True goes with noise of one size for all records", f"{self.unit} for each record"
+                raise InputError(what, got, "Leave common out")
+            labels = np.array(pattern(value))
+            first = np.unique(labels, return_index=True)[1]
+            # One number per record is that of all columns; a table has one per column. Shape (masks, kinds, 1 or k).
+            table = np.asarray(value)[first][None] if _is_table(value) else numbers[:, first, None]
+            if table.shape[2] not in (1, k):
+                what = f"Noise({self.unit}=...) must have one column or {k}"
+                got = f"shape {np.shape(value)}"
+                raise InputError(what, got, "Give one number per record, or one per entry")
+            covariance = np.zeros((len(table), len(first), k, k))
+            covariance[..., np.arange(k), np.arange(k)] = table ** (1 if self.unit == "variance" else 2)
+            rows = Partition.of(labels, joins=False) if len(first) > 1 else None
+        else:
+            scale = None if data_covariance is None else data_covariance[np.ix_(chosen, chosen)]
+            covariance = self._matrices(k, numbers, scale)[:, None]
+        return AddNoise(columns=chosen, rows=rows, covariance=covariance, kind=self.law, common=self.common, size=size)
 
     def _matrices(self, k: int, numbers: Array, data_covariance: Array | None) -> Array:
         """Noise covariances of a family, shape (masks, k, k)."""
@@ -293,27 +257,20 @@ class Noise(Mask):
         if unit == "covariance":
             size = len(self.covariance)
             if size != k:
-                raise InputError(
-                    f"Noise(covariance=...) must be {k} by {k}, one row per column",
-                    f"{size} by {size}",
-                    "Match the noise to the data's columns",
-                )
+                what = f"Noise(covariance=...) must be {k} by {k}, one row per column"
+                raise InputError(what, f"{size} by {size}", "Match the noise to the data's columns")
             return numbers.reshape(-1, k, k)
         if unit == "share":
             if data_covariance is None:
-                raise InputError(
-                    "Noise(share=...) needs to know the data's covariance", None, "Use variance= or covariance="
-                )
+                what = "Noise(share=...) needs to know the data's covariance"
+                raise InputError(what, None, "Use variance= or covariance=")
             return numbers[:, :, None] * data_covariance
         if numbers.shape[1] == 0:
             raise InputError(f"{self} has no one covariance for all records", None, "Use variance=, sd= or covariance=")
         variance = numbers if unit == "variance" else numbers**2
         if variance.shape[1] not in (1, k):
-            raise InputError(
-                f"Noise({unit}=...) must have {k} entries, one per column, or one per record",
-                variance.shape[1],
-                "Give one number, one per column, or one per record",
-            )
+            what = f"Noise({unit}=...) must have {k} entries, one per column, or one per record"
+            raise InputError(what, variance.shape[1], "Give one number, one per column, or one per record")
         full = np.zeros((len(variance), k, k))
         full[:, np.arange(k), np.arange(k)] = variance
         return full
@@ -343,13 +300,10 @@ class MomentNoise(Noise):
         values, positions = frame.numeric("MomentNoise", self.columns)
         if len(values) < 2:
             raise InputError(f"{self} needs at least two records to have a covariance", len(values), "Use Noise")
-        released, wiped = self._noisy(values, rng)
-        if np.any(wiped):
-            raise InputError(
-                "MomentNoise cannot keep moments of what infinite noise wipes out",
-                repr(self),
-                "Use Suppress for those columns",
-            )
+        released = self._noisy(values, rng)
+        if np.isnan(released).any():
+            what = "MomentNoise cannot keep moments of what infinite noise wipes out"
+            raise InputError(what, repr(self), "Use Suppress for those columns")
         return frame.replace(with_moments_of(values, released), positions)
 
     def steps(self, about: About, numbers: Array) -> list[Step]:
@@ -371,13 +325,13 @@ class ResidualNoise(Mask):
         Law of the noise.
     """
 
-    columns: Any = None
+    columns: Columns = checked(None, as_columns)
     kind: str = "normal"
     df: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", as_columns("columns", self.columns))
-        object.__setattr__(self, "df", as_kind(self.kind, self.df, None, None).df)
+        super().__post_init__()
+        object.__setattr__(self, "df", as_kind(self.kind, self.df).df)
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         raise InputError(
@@ -397,8 +351,92 @@ class ResidualNoise(Mask):
         if len(values) < 2:
             raise InputError(f"{self} needs at least two records to have a covariance", len(values), "Use Noise")
         original, _ = before.numeric("ResidualNoise", [frame.columns[i] for i in positions])
-        noise = as_kind(self.kind, self.df, None, None).draw(values.shape, rng)
+        noise = NoiseKind(self.kind, self.df).draw(values.shape, rng)
         return frame.replace(values + correlate_like(noise, original - values), positions)
 
     def steps(self, about: About, numbers: Array) -> list[Step]:
         return [Opaque(why="it looks at the whole file's moments", do=OTHER_NOISE)]
+
+
+# -- arguments -------------------------------------------------------------------------------------------
+
+
+def as_kind(kind: str, df: Any, weights: Any = None, centres: Any = None) -> NoiseKind:
+    """The law with the numbers that it needs; arguments of other kinds are refused."""
+    check_choice("kind", kind, ("normal", "laplace", "t", "mixture"))
+    if kind == "t":
+        if df is None:
+            raise InputError('Noise(kind="t") needs df', None, "Give degrees of freedom above 2, df=5")
+        df = check_number("df", df, low=2, open_low=True)
+    elif df is not None:
+        raise InputError('df goes with kind="t"', f"kind={kind!r}", "Leave df out")
+    if kind != "mixture":
+        if weights is not None or centres is not None:
+            raise InputError('weights and centres go with kind="mixture"', f"kind={kind!r}", "Leave them out")
+        return NoiseKind(kind, df)
+    if centres is None and weights is None:
+        return NoiseKind(kind, df, (0.5, 0.5), (-0.9, 0.9))
+    if centres is None:
+        raise InputError('Noise(kind="mixture") needs the components\' centres', None, "Write centres=[-0.9, 0.9]")
+    at = as_float_array("centres", centres)
+    if at.ndim != 1 or len(at) == 0 or not np.all(np.isfinite(at)):
+        raise InputError("centres must be a list of numbers", centres, "Write centres=[-0.9, 0.9]")
+    share = check_probabilities("weights", np.full(len(at), 1.0 / len(at)) if weights is None else weights, len(at))
+    if share.ndim != 1:
+        raise InputError(
+            "weights must be a list of probabilities", f"shape {share.shape}", "Give one weight per component"
+        )
+    if abs(share @ at) > 1e-9:
+        raise InputError(
+            "The components' centres must average to zero", float(share @ at), "Shift centres by their weighted mean"
+        )
+    if share @ at**2 >= 1.0:
+        raise InputError(
+            "The variance of the components' centres must be below 1",
+            float(share @ at**2),
+            "Bring the centres nearer to zero; they count standard deviations of the noise",
+        )
+    return NoiseKind(kind, df, tuple(share.tolist()), tuple(at.tolist()))
+
+
+def as_size(name: str, value: Any) -> Any:
+    """A size of noise in the form in which it is kept: number, tuple, tuple of tuples or callable."""
+    if name == "covariance":
+        return tuple(map(tuple, check_covariance(name, value).tolist()))
+    if name == "share" or (is_single(value) and not callable(value)):
+        return check_number(name, value, low=0, infinite=name != "share")
+    if callable(value):
+        return value
+    array = as_float_array(name, value)
+    if array.ndim > 2 or array.size == 0:
+        raise InputError(
+            f"{name} must be a number, one per column, one per record or one per entry",
+            f"shape {array.shape}",
+            "Use covariance= for a matrix",
+        )
+    if np.isnan(array).any() or array.min() < 0:
+        wrong = array[~(array >= 0)]
+        raise InputError(
+            f"{name} must be made of numbers in [0, inf]",
+            float(wrong.flat[0]),
+            f"Give every {name} inside that interval",
+        )
+    return tuple(array.tolist()) if array.ndim == 1 else tuple(map(tuple, array.tolist()))
+
+
+def is_per_record(value: Any, n: int, k: int) -> bool:
+    """Whether a size is given record by record: a table, or a list that is not one number per column."""
+    if _is_table(value) and len(value) != n:
+        what = f"Noise for each entry must have {n} rows, one per record"
+        raise InputError(what, len(value), "Give one row per record")
+    return _is_table(value) or (isinstance(value, tuple) and len(value) == n and n not in (1, k))
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, tuple) and isinstance(value[0], tuple)
+
+
+def pattern(value: tuple[Any, ...]) -> tuple[int, ...]:
+    """Number equal entries alike, in the order in which they come."""
+    places: dict[Any, int] = {}
+    return tuple(places.setdefault(v, len(places)) for v in value)

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ..channels.steps import About, Matrix, Opaque, Step
 from ..checks import (
+    Columns,
     as_float_array,
     check_columns,
     check_finite,
     check_number,
     check_probabilities,
     check_sequence,
+    checked,
+    is_label,
     rows_where,
 )
 from ..errors import InputError
 from ..protocols import Array
+from .applying import about_frame
 from .base import Mask
-from .columnkinds import Ints, as_columns, kind_of, put
+from .columns import Ints, as_columns, category_codes
 from .frame import Frame
-
-if TYPE_CHECKING:
-    from .stochastic import Stochastic
+from .stochastic import Stochastic
 
 MOST_CATEGORIES = 2000
 
@@ -70,51 +72,48 @@ class PRAM(Mask):
     matrix: Any = None
     stay: Any = None
     invariant: bool = False
-    columns: Any = None
+    columns: Columns = checked(None, as_columns)
     categories: Any = None
 
     def __post_init__(self) -> None:
         if (self.matrix is None) == (self.stay is None):
+            got = {"matrix": self.matrix, "stay": self.stay}
             raise InputError(
-                "PRAM needs a matrix or stay",
-                {"matrix": self.matrix, "stay": self.stay},
-                "Write PRAM(stay=0.8) or PRAM(matrix=[[0.9, 0.1], [0.2, 0.8]])",
+                "PRAM needs a matrix or stay", got, "Write PRAM(stay=0.8) or PRAM(matrix=[[0.9, 0.1], [0.2, 0.8]])"
             )
-        if not isinstance(self.invariant, (bool, np.bool_)):
-            raise InputError(
-                "invariant must be True or False", self.invariant, "Use invariant=True to keep margins in expectation"
-            )
-        object.__setattr__(self, "columns", as_columns("columns", self.columns))
-        name = "stay" if self.matrix is None else "matrix"
-        value, labels = getattr(self, name), self.categories
+        super().__post_init__()
+        name, value, labels = self._unit, self._value, self.categories
         if labels is not None:
             labels = {c: _listed(v) for c, v in labels.items()} if isinstance(labels, Mapping) else _listed(labels)
+        own = labels if isinstance(labels, dict) else {}
+        read: Any
         if isinstance(value, Mapping):
             if self.columns is not None:
-                raise InputError(
-                    f"A mapping of {name} names its columns itself", list(self.columns), "Leave columns out"
-                )
-            stray = [c for c in labels if c not in value] if isinstance(labels, dict) else []
+                what = f"A mapping of {name} names its columns itself"
+                raise InputError(what, self.columns, "Leave columns out")
+            stray = [c for c in own if c not in value]
             if stray or not value:
-                raise InputError(
-                    f"{name} and categories must name the same columns", stray or "no column", "Write {column: matrix}"
-                )
-            read = {
-                c: self._read(name, v, f"{name}[{c!r}]", labels.get(c) if isinstance(labels, dict) else labels)
-                for c, v in value.items()
-            }
-            object.__setattr__(self, name, {c: v for c, (v, _) in read.items()})
-            object.__setattr__(
-                self, "categories", {c: found for c, (_, found) in read.items() if found is not None} or None
-            )
-        elif isinstance(labels, dict):
-            checked = [self._read(name, value, f"{name} for {c!r}", found)[0] for c, found in labels.items()]
-            object.__setattr__(self, name, checked[0] if checked else self._read(name, value, name, None)[0])
-            object.__setattr__(self, "categories", labels or None)
+                what = f"{name} and categories must name the same columns"
+                raise InputError(what, stray or "no column", "Write {column: matrix}")
+            shared = None if isinstance(labels, dict) else labels
+            pairs = {c: _read(name, v, f"{name}[{c!r}]", own.get(c, shared)) for c, v in value.items()}
+            read = {c: v for c, (v, _) in pairs.items()}
+            labels = {c: found for c, (_, found) in pairs.items() if found is not None}
+        elif own:
+            read, *_ = [_read(name, value, f"{name} for {c!r}", found)[0] for c, found in own.items()]
         else:
-            checked_value, labels = self._read(name, value, name, labels)
-            object.__setattr__(self, name, checked_value)
-            object.__setattr__(self, "categories", labels)
+            read, labels = _read(name, value, name, labels or None)
+        object.__setattr__(self, name, read)
+        object.__setattr__(self, "categories", labels or None)
+
+    @property
+    def _unit(self) -> str:
+        return "stay" if self.matrix is None else "matrix"
+
+    @property
+    def _value(self) -> Any:
+        """The matrix or the chance to stay; one for all columns, or one for each of a mapping."""
+        return getattr(self, self._unit)
 
     def __hash__(self) -> int:
         # A mapping among the arguments has no hash of its own.
@@ -154,122 +153,61 @@ class PRAM(Mask):
 
     def stochastic(self, categories: Sequence[Any], margins: Any = None, column: Any = None) -> Stochastic:
         """Return the same channel as a `Stochastic` mask on these categories, which finite beliefs can invert."""
-        from .stochastic import Stochastic
-
         return Stochastic(self.transition(categories, margins, column), inputs=list(categories))
 
     # -- releasing -----------------------------------------------------------------------------------
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        targets = self._targets(frame)
-        new = {}
         # One stream per column, so that a column's release does not depend on which others are treated.
         streams = rng.spawn(frame.table.shape[1])
-        for position, name in targets:
-            new[position] = self._column(frame.table.iloc[:, position], name, streams[position])
-        return put(frame, new)
+        about = about_frame(frame) if frame.kind == "frame" else About(frame.n, tuple(frame.columns))
+        named = self._named(about)
+        unnamed = self.columns is None and not isinstance(self._value, dict)
+        if unnamed and frame.kind == "frame" and about.k > 1 and not about.levels:
+            do = "Name the columns that hold categories with columns=[...]"
+            raise InputError("PRAM found no text, categorical or boolean column", frame.columns, do)
+        return frame.put({i: self._column(frame.table.iloc[:, i], own, streams[i]) for i, own in named.items()})
 
-    def _targets(self, frame: Frame) -> list[tuple[int, Any]]:
-        """Position and own name of each column to treat."""
-        value = self.stay if self.matrix is None else self.matrix
-        if isinstance(value, dict):
-            return list(zip(check_columns("The mapping of PRAM", list(value), frame.columns), value, strict=True))
-        if self.columns is not None:
-            chosen = check_columns("columns", self.columns, frame.columns)
-        elif frame.kind == "frame":
-            chosen = [
-                i for i in range(frame.table.shape[1]) if kind_of(frame.table.iloc[:, i]) in ("category", "boolean")
-            ]
-            if not chosen and frame.table.shape[1] == 1:
-                chosen = [0]
-            if not chosen:
-                raise InputError(
-                    "PRAM found no text, categorical or boolean column",
-                    frame.columns,
-                    "Name the columns that hold categories with columns=[...]",
-                )
-        else:
-            chosen = list(range(frame.table.shape[1]))
-        names = (
-            {}
-            if not isinstance(self.categories, dict)
-            else {i: c for c in self.categories for i in check_columns("categories", c, frame.columns)}
-        )
-        return [(i, names.get(i)) for i in chosen]
+    def _named(self, about: About) -> dict[int, Any]:
+        """The columns to treat, each with the name under which the arguments speak of it, or None."""
+        if isinstance(self._value, dict):
+            listed = check_columns("The mapping of PRAM", list(self._value), about.names)
+            return dict(zip(listed, self._value, strict=True))
+        labelled = [i for i in range(about.k) if about.categories(i) is not None]
+        chosen = about.positions(self.columns) if self.columns is not None or not labelled else labelled
+        own = self.categories if isinstance(self.categories, dict) else {}
+        names = {i: c for c in own for i in check_columns("categories", c, about.names)}
+        return {i: names.get(i) for i in chosen}
 
     def _column(self, column: pd.Series, name: Any, rng: np.random.Generator) -> Any:
-        names = self._of(name)[1]
         own = column.dtype
         if isinstance(own, np.dtype) and own.kind == "f" and own.itemsize not in (4, 8):
             column = column.astype(object)  # pandas has no index of half or long double precision
-        levels = self._levels(column, names)
+        levels = _levels(column, self._of(name)[1])
         codes = levels.get_indexer(pd.Index(column))
-        missing = column.isna().to_numpy()
-        stray = (codes < 0) & ~missing
+        present = column.notna().to_numpy()
+        stray = (codes < 0) & present
         if stray.any():
             raise InputError(
                 f"Column {column.name!r} has values that are no category of the matrix",
                 f"some in {rows_where(stray)}",
                 "Add them to categories=[...] and to the matrix, or recode them",
             )
-        seen = codes[~missing]
-        margins = np.bincount(seen, minlength=len(levels))
-        if not seen.size:
+        if not present.any():
             return column.array if column.dtype == own else column.astype(own).array
+        margins = np.bincount(codes[present], minlength=len(levels))
         p = self.transition(list(levels), margins, name)
         fresh = codes.copy()
-        fresh[~missing] = _move(seen, p, rng.random(len(codes))[~missing])
+        fresh[present] = _move(codes[present], p, rng.random(len(codes))[present])
         released = _decode(fresh, levels, column)
         return released if column.dtype == own else pd.Series(released).astype(own).array
-
-    def _levels(self, column: pd.Series, names: tuple[Any, ...] | None) -> pd.Index:
-        if names is not None:
-            return pd.Index(list(names), dtype=object if isinstance(column.dtype, pd.CategoricalDtype) else None)
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            levels = column.cat.categories
-        else:
-            try:
-                levels = pd.Index(column.dropna().unique())
-            except TypeError:
-                raise InputError(
-                    "A category must be hashable",
-                    f"column {column.name!r} holds lists or the like",
-                    "Turn them into text",
-                ) from None
-            try:
-                levels = levels.sort_values()
-            except TypeError:
-                raise InputError(
-                    f"The categories of {column.name!r} have no order",
-                    f"{len(levels)} of several kinds",
-                    "Give categories=[...], or turn them all into text",
-                ) from None
-        if len(levels) > MOST_CATEGORIES:
-            raise InputError(
-                f"PRAM takes at most {MOST_CATEGORIES} categories in a column",
-                f"{len(levels)} in {column.name!r}",
-                "Recode it into fewer, or leave it out with columns=[...]",
-            )
-        return levels
 
     def steps(self, about: About, numbers: Array) -> list[Step]:
         if self.invariant:
             why = "its matrix depends on the margins of the whole file"
             return [Opaque(why=why, do="Use PRAM without invariant=True, or Stochastic with the matrix itself")]
-        value = self.stay if self.matrix is None else self.matrix
-        if isinstance(value, dict):
-            named = dict(zip(check_columns("The mapping of PRAM", list(value), about.names), value, strict=True))
-        else:
-            labelled = [i for i in range(about.k) if about.categories(i) is not None]
-            chosen = about.positions(self.columns) if self.columns is not None or not labelled else labelled
-            own = (
-                {i: c for c in self.categories for i in check_columns("categories", c, about.names)}
-                if isinstance(self.categories, dict)
-                else {}
-            )
-            named = {i: own.get(i) for i in chosen}
         found: list[Step] = []
-        for column, name in named.items():
+        for column, name in self._named(about).items():
             levels = self._of(name)[1]
             if levels is None and about.categories(column):
                 levels = _in_order(about.categories(column))
@@ -280,53 +218,46 @@ class PRAM(Mask):
             found.append(Matrix(columns=(column,), matrix=matrix, inputs=levels, released=levels))
         return found
 
-    # -- reading the arguments -----------------------------------------------------------------------
-
     def _of(self, column: Any) -> tuple[Any, tuple[Any, ...] | None]:
         """The checked matrix (or chance to stay) of a column, and its categories if they are fixed."""
-        value = self.stay if self.matrix is None else self.matrix
+        value = self._value
         if isinstance(value, dict):
             if column is None and len(value) == 1:
                 column = next(iter(value))
             if column not in value:
                 raise InputError("PRAM has no matrix for this column", column, f"Choose column= from {list(value)}")
             value = value[column]
-        names = self.categories.get(column) if isinstance(self.categories, dict) else self.categories
-        return value, names
+        return value, self.categories.get(column) if isinstance(self.categories, dict) else self.categories
 
-    def _read(
-        self, name: str, value: Any, title: str, labels: tuple[Any, ...] | None
-    ) -> tuple[Any, tuple[Any, ...] | None]:
-        """Check one matrix or chance to stay; give it back with its categories."""
-        if name == "stay":
-            return check_number(title, value, low=0, high=1), labels
-        if isinstance(value, pd.DataFrame):
-            own = _listed(value.index)
-            _same_categories(_listed(value.columns), own)
-            value = value.loc[list(own), list(own)].to_numpy()
-            if labels is not None:
-                _same_categories(labels, own)
-            labels = own
-        array = as_float_array(title, value)
-        if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] == 0:
-            raise InputError(
-                f"{title} must be a square matrix", f"shape {array.shape}", "Give one row and one column per category"
-            )
-        if labels is not None and len(labels) != len(array):
-            raise InputError(
-                f"{title} must be {len(labels)} by {len(labels)}, one row per category",
-                f"{len(array)} by {len(array)}",
-                "Match the matrix to the categories",
-            )
-        try:
-            array = check_probabilities(title, array)
-        except InputError as error:
-            raise InputError(
-                f"Each row of {title} must be a probability distribution",
-                error.what + f"; {error.got}",
-                "Rows are original categories, columns released ones; each row sums to 1",
-            ) from None
-        return tuple(map(tuple, array.tolist())), labels
+
+def _read(name: str, value: Any, title: str, labels: tuple[Any, ...] | None) -> tuple[Any, tuple[Any, ...] | None]:
+    """Check one matrix or chance to stay; give it back with its categories."""
+    if name == "stay":
+        return check_number(title, value, low=0, high=1), labels
+    if isinstance(value, pd.DataFrame):
+        own = _listed(value.index)
+        _same_categories(_listed(value.columns), own)
+        value = value.loc[list(own), list(own)].to_numpy()
+        if labels is not None:
+            _same_categories(labels, own)
+        labels = own
+    array = as_float_array(title, value)
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] == 0:
+        raise InputError(
+            f"{title} must be a square matrix", f"shape {array.shape}", "Give one row and one column per category"
+        )
+    if labels is not None and len(labels) != len(array):
+        what = f"{title} must be {len(labels)} by {len(labels)}, one row per category"
+        raise InputError(what, f"{len(array)} by {len(array)}", "Match the matrix to the categories")
+    try:
+        array = check_probabilities(title, array)
+    except InputError as error:
+        raise InputError(
+            f"Each row of {title} must be a probability distribution",
+            error.what + f"; {error.got}",
+            "Rows are original categories, columns released ones; each row sums to 1",
+        ) from None
+    return tuple(map(tuple, array.tolist())), labels
 
 
 def invariant_matrix(matrix: Any, margins: Any) -> Array:
@@ -390,6 +321,30 @@ def _decode(codes: Ints, levels: pd.Index, column: pd.Series) -> Any:
     return out
 
 
+def _levels(column: pd.Series, names: tuple[Any, ...] | None) -> pd.Index:
+    """The categories of a column: as they are named, as its type has them, or those that occur, sorted."""
+    categorical = isinstance(column.dtype, pd.CategoricalDtype)
+    if names is not None:
+        return pd.Index(list(names), dtype=object if categorical else None)
+    levels = column.cat.categories if categorical else pd.Index(category_codes(column)[1])
+    if not categorical:
+        try:
+            levels = levels.sort_values()
+        except TypeError:
+            raise InputError(
+                f"The categories of {column.name!r} have no order",
+                f"{len(levels)} of several kinds",
+                "Give categories=[...], or turn them all into text",
+            ) from None
+    if len(levels) > MOST_CATEGORIES:
+        raise InputError(
+            f"PRAM takes at most {MOST_CATEGORIES} categories in a column",
+            f"{len(levels)} in {column.name!r}",
+            "Recode it into fewer, or leave it out with columns=[...]",
+        )
+    return levels
+
+
 def _in_order(levels: Any) -> tuple[Any, ...]:
     """Categories as PRAM finds them in a file: sorted."""
     try:
@@ -402,7 +357,7 @@ def _in_order(levels: Any) -> tuple[Any, ...]:
 
 def _listed(value: Any) -> tuple[Any, ...]:
     names = check_sequence("categories", value)
-    if not names or not all(isinstance(v, Hashable) for v in names) or len(set(names)) != len(names):
+    if not names or not all(map(is_label, names)) or len(set(names)) != len(names):
         raise InputError(
             "categories must be different from each other, and at least one", list(names), "List each category once"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,11 +11,20 @@ import numpy as np
 import pandas as pd
 
 from ..channels.steps import About, Cut, Matrix, Opaque, Step
-from ..checks import as_float_array, check_choice, check_number, check_sequence, rows_where
+from ..checks import (
+    Columns,
+    as_float_array,
+    check_choice,
+    check_number,
+    check_sequence,
+    checked,
+    is_label,
+    rows_where,
+)
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
-from .columnkinds import as_columns, category_codes, put
+from .columns import as_columns, category_codes
 from .frame import Frame
 
 
@@ -49,52 +58,61 @@ class Recode(Mask):
     """
 
     bins: Any = None
-    width: float | None = None
+    width: float | None = checked(None, check_number, low=0, open_low=True)
     categories: Any = None
     label: Any = "interval"
     other: Any = None
-    columns: Any = None
+    columns: Columns = checked(None, as_columns)
 
     def __post_init__(self) -> None:
         given = [name for name in ("bins", "width", "categories") if getattr(self, name) is not None]
         if len(given) != 1:
-            raise InputError(
-                "Recode needs one of bins, width and categories",
-                given,
-                "Write Recode(bins=[0, 10, 20]) or Recode(categories={...})",
-            )
+            do = "Write Recode(bins=[0, 10, 20]) or Recode(categories={...})"
+            raise InputError("Recode needs one of bins, width and categories", given, do)
         if self.bins is not None:
             edges = as_float_array("bins", self.bins)
             if edges.ndim != 1 or len(edges) < 2 or np.isnan(edges).any() or np.any(np.diff(edges) <= 0):
                 raise InputError("bins must be at least two increasing edges", self.bins, "Write bins=[0, 10, 20]")
             object.__setattr__(self, "bins", tuple(edges.tolist()))
-        if self.width is not None:
-            object.__setattr__(self, "width", check_number("width", self.width, low=0, open_low=True))
+        super().__post_init__()
         if self.categories is not None:
             if not isinstance(self.categories, Mapping) or not self.categories:
-                raise InputError(
-                    "categories must map old categories to new ones",
-                    self.categories,
-                    'Write categories={"a": "x", "b": "x"}',
-                )
-            new = [*self.categories.values(), *([] if self.other is None else [self.other])]
-            if any(not isinstance(v, Hashable) or v is None or v is pd.NA or v != v for v in new):
-                raise InputError(
-                    "A new category must be a name or a number", "something else", "To blank a category use Suppress"
-                )
+                do = 'Write categories={"a": "x", "b": "x"}'
+                raise InputError("categories must map old categories to new ones", self.categories, do)
+            if not all(map(_is_name, [*self.categories.values(), *([] if self.other is None else [self.other])])):
+                do = "To blank a category use Suppress"
+                raise InputError("A new category must be a name or a number", "something else", do)
             # Pairs instead of a dict: a mask can be compared and looked up.
             object.__setattr__(self, "categories", tuple(self.categories.items()))
         elif self.other is not None:
             raise InputError("other goes with categories", self.other, "Leave it out")
         self._check_label()
-        object.__setattr__(self, "columns", as_columns("columns", self.columns))
+
+    def _check_label(self) -> None:
+        text = isinstance(self.label, str)
+        if self.categories is not None:
+            if not text or self.label != "interval":
+                raise InputError("label goes with bins or width", self.label, "Leave it out")
+        elif text:
+            check_choice("label", self.label, ("interval", "midpoint", "lower"))
+        else:
+            names, do = check_sequence("label", self.label), "Give one label per interval"
+            if not all(map(_is_name, names)):
+                raise InputError("label must be made of names or numbers", "something else", do)
+            if self.bins is None or len(names) != len(self.bins) - 1 or len(set(names)) != len(names):
+                count = "no bins" if self.bins is None else f"{len(self.bins) - 1} intervals"
+                raise InputError("label must name each interval of bins once", f"{len(names)} labels for {count}", do)
+            object.__setattr__(self, "label", names)
+        if self.bins is not None and self.label in ("midpoint", "lower"):
+            needed = self.bins if self.label == "midpoint" else self.bins[:-1]
+            if not np.all(np.isfinite(needed)):
+                do = 'Use label="interval", or Topcode first'
+                raise InputError(f'label="{self.label}" needs finite edges', list(self.bins), do)
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        if self.categories is not None:
-            return put(
-                frame, {i: self._map(frame.table.iloc[:, i], frame.columns[i]) for i in frame.positions(self.columns)}
-            )
-        return self._step_by_step(frame, rng)[0]
+        if self.categories is None:
+            return super().apply(frame, rng)
+        return frame.put({i: self._map(frame.table.iloc[:, i]) for i in frame.positions(self.columns)})
 
     def steps(self, about: About, numbers: Array) -> list[Step]:
         columns = about.positions(self.columns)
@@ -114,68 +132,34 @@ class Recode(Mask):
             found.append(Matrix(columns=(column,), matrix=matrix, inputs=tuple(mapping), released=new))
         return found
 
-    def _check_label(self) -> None:
-        if self.categories is not None:
-            if not isinstance(self.label, str) or self.label != "interval":
-                raise InputError("label goes with bins or width", self.label, "Leave it out")
-        elif isinstance(self.label, str):
-            check_choice("label", self.label, ("interval", "midpoint", "lower"))
-        else:
-            names = check_sequence("label", self.label)
-            if any(not isinstance(v, Hashable) or v is None or v is pd.NA or v != v for v in names):
-                raise InputError(
-                    "label must be made of names or numbers", "something else", "Give one label per interval"
-                )
-            if self.bins is None or len(names) != len(self.bins) - 1 or len(set(names)) != len(names):
-                count = "no bins" if self.bins is None else f"{len(self.bins) - 1} intervals"
-                raise InputError(
-                    "label must name each interval of bins once",
-                    f"{len(names)} labels for {count}",
-                    "Give one label per interval",
-                )
-            object.__setattr__(self, "label", names)
-        if self.bins is not None and self.label in ("midpoint", "lower"):
-            needed = self.bins if self.label == "midpoint" else self.bins[:-1]
-            if not np.all(np.isfinite(needed)):
-                raise InputError(
-                    f'label="{self.label}" needs finite edges',
-                    list(self.bins),
-                    'Use label="interval", or Topcode first',
-                )
-
-    def _map(self, column: pd.Series[Any], name: Any) -> Any:
+    def _map(self, column: pd.Series[Any]) -> Any:
         mapping = dict(self.categories)
         codes, old = category_codes(column)
-        unknown = np.array(
-            [v not in mapping for v in old] + [False]
-        )  # the last is for missing values, whose code is -1
+        # The last is for missing values, whose code is -1.
+        unknown = np.array([v not in mapping for v in old] + [False])
         if unknown.any() and self.other is None:
             raise InputError(
-                f"categories does not say what becomes of all values in column {name!r}",
+                f"categories does not say what becomes of all values in column {column.name!r}",
                 f"{int(unknown.sum())} others, in {rows_where(unknown[codes])}",
                 "Add them, or give other=",
             )
         answer = [None if pd.isna(v) else mapping.get(v, self.other) for v in column]
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            new = list(
-                dict.fromkeys(
-                    mapping.get(v, self.other) for v in column.cat.categories if v in mapping or self.other is not None
-                )
-            )
-            # Merged neighbours keep the order of the old categories.
-            return pd.Categorical(
-                answer, categories=new, ordered=bool(column.dtype.ordered) and _in_order(column, mapping, self.other)
-            )
+        dtype = column.dtype
+        if isinstance(dtype, pd.CategoricalDtype):
+            categories = [v for v in dtype.categories if v in mapping or self.other is not None]
+            new = list(dict.fromkeys(mapping.get(v, self.other) for v in categories))
+            # Merged neighbours keep the order of the old categories: every new one is a run of old ones.
+            runs = 1 + sum(a != b for a, b in pairwise(mapping.get(v, self.other) for v in dtype.categories))
+            every = {mapping.get(v, self.other) for v in dtype.categories}
+            return pd.Categorical(answer, categories=new, ordered=bool(dtype.ordered) and runs == len(every))
         if len(old) == 0:
             return column.array
-        if isinstance(column.dtype, pd.StringDtype) and all(v is None or isinstance(v, str) for v in answer):
-            return pd.array(answer, dtype=column.dtype)
+        if isinstance(dtype, pd.StringDtype) and all(v is None or isinstance(v, str) for v in answer):
+            return pd.array(answer, dtype=dtype)
         # pandas' types that know missing values stay such types.
-        return pd.array(answer) if not isinstance(column.dtype, np.dtype | pd.StringDtype) else pd.Series(answer).array
+        return pd.array(answer) if not isinstance(dtype, np.dtype | pd.StringDtype) else pd.Series(answer).array
 
 
-def _in_order(column: pd.Series[Any], mapping: dict[Any, Any], other: Any) -> bool:
-    """Whether every new category is a run of neighbouring old ones."""
-    new = [mapping.get(v, other) for v in column.cat.categories]
-    runs = 1 + sum(a != b for a, b in pairwise(new))
-    return runs == len(set(new))
+def _is_name(value: Any) -> bool:
+    """Whether a value can name a category: it can be looked up, and it is not missing."""
+    return is_label(value) and value is not None and value is not pd.NA and bool(value == value)

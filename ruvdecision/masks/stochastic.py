@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from ..channels.steps import About, Matrix, Step
-from ..checks import as_float_array, check_probabilities, check_sequence, rows_where
+from ..checks import Columns, as_float_array, check_probabilities, check_sequence, checked, rows_where
 from ..errors import InputError
 from ..protocols import Array
+from .applying import draw_categories
 from .base import Mask
-from .columnkinds import as_columns
+from .columns import Ints, as_columns, category_codes, kind_of
 from .frame import Frame
 
 
@@ -45,33 +46,26 @@ class Stochastic(Mask):
     matrix: Any
     outputs: Any = None
     inputs: Any = None
-    columns: Any = None
+    columns: Columns = checked(None, as_columns)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         matrix = as_float_array("matrix", self.matrix)
         if matrix.ndim != 2 or matrix.size == 0:
-            raise InputError(
-                "matrix must have one row per category and one column per output",
-                f"shape {matrix.shape}",
-                "Write Stochastic([[0.9, 0.1], [0.2, 0.8]])",
-            )
+            what = "matrix must have one row per category and one column per output"
+            raise InputError(what, f"shape {matrix.shape}", "Write Stochastic([[0.9, 0.1], [0.2, 0.8]])")
         matrix = check_probabilities("matrix", matrix)
         object.__setattr__(self, "matrix", tuple(map(tuple, matrix.tolist())))
         for name, size, what in (("outputs", matrix.shape[1], "column"), ("inputs", matrix.shape[0], "row")):
-            labels = getattr(self, name)
-            if labels is None:
+            if getattr(self, name) is None:
                 continue
-            labels = tuple(_label(v) for v in check_sequence(name, labels))
+            labels = tuple(plain_label(v) for v in check_sequence(name, getattr(self, name)))
             if len(labels) != size:
-                raise InputError(
-                    f"{name} must have {size} entries, one per {what} of the matrix",
-                    len(labels),
-                    f"Give one label per {what}",
-                )
+                entries = f"{name} must have {size} entries, one per {what} of the matrix"
+                raise InputError(entries, len(labels), f"Give one label per {what}")
             if name == "inputs" and len(set(labels)) != size:
                 raise InputError("inputs must be different from each other", list(labels), "Name each category once")
             object.__setattr__(self, name, labels)
-        object.__setattr__(self, "columns", as_columns("columns", self.columns))
 
     @property
     def table(self) -> Array:
@@ -99,27 +93,17 @@ class Stochastic(Mask):
         return (Stochastic, self.matrix, self.outputs, self.inputs, self.columns)
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        positions = frame.positions(self.columns)
-        running = np.cumsum(self.table, axis=1)
-        released = []
-        for position in positions:
+        new = {}
+        for position in frame.positions(self.columns):
             column = frame.table.iloc[:, position]
             codes, names = self._codes(column)
-            uniform = rng.random(len(codes))
-            drawn = np.minimum(
-                (running[np.maximum(codes, 0)] <= uniform[:, None] * running[np.maximum(codes, 0), -1:]).sum(axis=1),
-                running.shape[1] - 1,
-            )
+            drawn = draw_categories(self.table[np.maximum(codes, 0)], rng.random(len(codes)))
             labels = self.labels(names)
             values = _as_column(labels, drawn, codes < 0)
             # Where categories are released as categories, a column keeps its type.
-            released.append(
-                _like(values, column, labels) if self.outputs is None and len(labels) == len(self.matrix) else values
-            )
-        table = frame.table.copy(deep=False)
-        for position, values in zip(positions, released, strict=True):
-            table.isetitem(position, values)
-        return Frame(table, frame.kind, frame.dtype)
+            same = self.outputs is None and len(labels) == len(self.matrix)
+            new[position] = _like(values, column, labels) if same else values
+        return frame.put(new)
 
     def steps(self, about: About, numbers: Array) -> list[Step]:
         size, columns, inputs = len(self.matrix), about.positions(self.columns), self.inputs
@@ -134,62 +118,45 @@ class Stochastic(Mask):
             Matrix(columns=columns, matrix=self.table, inputs=inputs, released=released, whole=self.columns is None)
         ]
 
-    def _codes(self, column: pd.Series) -> tuple[np.ndarray[Any, np.dtype[np.int64]], tuple[Any, ...] | None]:
+    def _codes(self, column: pd.Series) -> tuple[Ints, tuple[Any, ...] | None]:
         """The matrix row of every record, -1 where it is missing, and the categories' names."""
         size = len(self.matrix)
         names: tuple[Any, ...] | None = self.inputs
         if names is None and isinstance(column.dtype, pd.CategoricalDtype):
             names = tuple(column.cat.categories)
             if len(names) != size:
-                raise InputError(
-                    f"The matrix has {size} rows, and needs one per category of the column {column.name!r}",
-                    f"{len(names)} categories",
-                    "Give one row per category",
-                )
-        missing = column.isna().to_numpy()
-        codes = np.full(len(column), -1, dtype=np.int64)
-        if names is None:
-            if not pd.api.types.is_numeric_dtype(column.dtype):
-                raise InputError(
-                    "Stochastic must know which category each matrix row stands for",
-                    f"column {column.name!r} of {column.dtype}",
-                    "Give inputs=[...], one category per row",
-                )
-            if pd.api.types.is_complex_dtype(column.dtype):
-                raise InputError(
-                    "A column must not hold complex numbers", str(column.name), "Split it into real and imaginary part"
-                )
-            numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
-            bad = ~missing & ((numbers != np.rint(numbers)) | (numbers < 0) | (numbers >= size))
-            if bad.any():
-                raise InputError(
-                    f"Without inputs= categories are codes 0 to {size - 1}",
-                    f"others in {rows_where(bad)}",
-                    "Give inputs=[...], one category per row",
-                )
-            codes[~missing] = numbers[~missing].astype(np.int64)
-            return codes, None
-        place = {name: i for i, name in enumerate(names)}
-        for row, value in enumerate(column.tolist()):
-            if missing[row]:
-                continue
-            if not isinstance(value, Hashable) or value not in place:
+                what = f"The matrix has {size} rows, and needs one per category of the column {column.name!r}"
+                raise InputError(what, f"{len(names)} categories", "Give one row per category")
+        if names is not None:
+            codes, levels = category_codes(column)
+            place = {name: i for i, name in enumerate(names)}
+            rows = np.array([*(place.get(v, -1) for v in levels), -1])[codes]
+            if np.any(unknown := (rows < 0) & (codes >= 0)):
                 raise InputError(
                     "The data hold a category that the matrix has no row for",
-                    f"one in row {row} of column {column.name!r}",
+                    f"one in row {int(np.argmax(unknown))} of column {column.name!r}",
                     "Add it to inputs= and to the matrix, or recode it",
                 )
-            codes[row] = place[value]
-        return codes, names
+            return rows, names
+        do = "Give inputs=[...], one category per row"
+        if kind_of(column) not in ("number", "boolean"):
+            what = "Stochastic must know which category each matrix row stands for"
+            raise InputError(what, f"column {column.name!r} of {column.dtype}", do)
+        numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        missing = np.isnan(numbers)
+        bad = ~missing & ((numbers != np.rint(numbers)) | (numbers < 0) | (numbers >= size))
+        if bad.any():
+            raise InputError(
+                f"Without inputs= categories are codes 0 to {size - 1}", f"others in {rows_where(bad)}", do
+            )
+        return np.where(missing, -1, numbers).astype(np.int64), None
 
 
-def _label(value: Any) -> Any:
+def plain_label(value: Any) -> Any:
     """A hashable plain Python value."""
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, (list, np.ndarray)):
-        return tuple(_label(v) for v in value)
-    return value
+    return tuple(map(plain_label, value)) if isinstance(value, (list, tuple, np.ndarray)) else value
 
 
 def _like(values: Any, column: pd.Series, labels: tuple[Any, ...]) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, ClassVar, TypeAlias
 
@@ -17,11 +17,11 @@ import numpy as np
 import pandas as pd
 
 from ..checks import check_choice, check_fields
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError
 from ..masks.frame import Frame
 from ..protocols import Array
 from . import frames
-from .frames import Flags, Labels
+from .frames import Data, Flags, Labels
 
 Table: TypeAlias = pd.DataFrame | Callable[[], pd.DataFrame] | None
 
@@ -100,6 +100,10 @@ class Measure:
         Where the definition comes from.
     matched : bool
         True if row i of the release must be the record of row i of the original; lengths must then agree.
+    release_only : bool
+        True if the release alone is measured: the original only says which columns there are.
+    takes_copies : bool
+        True if a release is a list of imputed copies, compared all at once.
     policies : tuple of str
         What ``nan_policy`` may be. ``"raise"`` refuses missing values by column, ``"omit"`` leaves out rows with a
         missing value (pairs of rows where records are matched) and reports how many in ``parts["omitted"]``,
@@ -112,6 +116,8 @@ class Measure:
     range: ClassVar[tuple[float, float]] = (0.0, np.inf)
     reference: ClassVar[str] = ""
     matched: ClassVar[bool] = False
+    release_only: ClassVar[bool] = False
+    takes_copies: ClassVar[bool] = False
     policies: ClassVar[tuple[str, ...]] = ("raise", "omit")
 
     name: str = field(default="", kw_only=True)
@@ -139,33 +145,8 @@ class Measure:
         for name in ("columns", "known", "keys"):  # what a measure calls its columns
             chosen = getattr(self, name, None)
             if chosen is not None:
-                return frames.pick(self.name, frames.as_names(name, chosen), original)
+                return frames.pick(self.name, chosen, original)
         return None
-
-    # -- what a new measure defines if it can be computed from sums over records ----------------------
-
-    def survey(self, piece: pd.DataFrame) -> Any:
-        """What must be known of a whole file before its sums are taken, as far as this piece tells; None if nothing."""
-        return None
-
-    def settle(self, original: Any, released: Any) -> Any:
-        """What both files' surveys make of `partial`'s ``plan``."""
-        return None
-
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Any:
-        """Sums over the records of one piece of a file, as an object with a method ``plus`` (see `measures.sums`)."""
-        raise UnsupportedError(
-            f"{self.name} is not a sum over records, so it cannot read files in pieces",
-            do="Leave chunksize= out, or leave this measure out",
-        )
-
-    def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: Any) -> Any:
-        """For a measure of matched records: sums over pairs of rows, where ``sums`` are those of the original."""
-        raise NotImplementedError
-
-    def total(self, original: Any, released: Any, plan: Any) -> float:
-        """Compare the sums of two files; what `compare` would say of the files themselves."""
-        raise NotImplementedError
 
     def default_name(self) -> str:
         """The column's name when the caller gives none."""
@@ -173,16 +154,13 @@ class Measure:
 
     # -- what a caller uses --------------------------------------------------------------------------
 
-    def __call__(self, original: Any, released: Any) -> Measured:
+    def __call__(self, original: Data, released: Data) -> Measured:
         """Compute the measure for one release (DataFrame, Series or array; rows are respondents)."""
         return self.prepare(original)(released)
 
-    def prepare(self, original: Any) -> Prepared:
+    def prepare(self, original: Data) -> Prepared:
         """Do once what depends on the original alone; the result is called with one release after another."""
-        table = Frame.of(original).table
-        used = self.uses(table)
-        every = list(table.columns)
-        return Prepared(self, table if used is None or used == every else frames.select(table, used), used, every)
+        return Prepared(self, original)
 
     @property
     def sign(self) -> float:
@@ -201,7 +179,13 @@ class Measure:
 
 @dataclass(frozen=True, repr=False)
 class SummedMeasure(Measure):
-    """A measure of two whole files that its sums say all about: define `partial` and `total`."""
+    """A measure that sums over records say all about, so that it can read files in pieces: `partial` and `total`.
+
+    A sum is an object with a method ``plus`` (see `measures.sums`).
+    """
+
+    surveyed: ClassVar[bool] = False
+    """Whether something must be known of both files before their sums are taken: `survey` and `settle`."""
 
     def begin(self, original: pd.DataFrame) -> Any:
         return self.partial(original, None, "the original")
@@ -209,52 +193,98 @@ class SummedMeasure(Measure):
     def compare(self, state: Any, released: pd.DataFrame) -> float:
         return self.total(state, self.partial(released, None, "the release"), None)
 
+    def survey(self, piece: pd.DataFrame) -> Any:
+        """What must be known of a whole file beforehand, as far as this piece tells."""
+        raise NotImplementedError
+
+    def settle(self, original: Any, released: Any) -> Any:
+        """What both files' surveys make of `partial`'s ``plan``."""
+        raise NotImplementedError
+
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Any:
+        """Sums over the records of one piece of a file."""
+        raise NotImplementedError
+
+    def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: Any) -> Any:
+        """For a measure of matched records: sums over pairs of rows, where ``sums`` are those of the original."""
+        raise NotImplementedError
+
+    def total(self, original: Any, released: Any, plan: Any) -> float:
+        """Compare the sums of two files; what `compare` would say of the files themselves."""
+        raise NotImplementedError
+
+
+class UsedColumns:
+    """The columns that a measure looks at, by the original's names, and what becomes of missing values in them.
+
+    Every file that a measure is given passes through here, whole or in pieces.
+    """
+
+    def __init__(self, measure: Measure, original: pd.DataFrame) -> None:
+        self.who, self.policy = measure.name, measure.nan_policy
+        self.every = list(original.columns)
+        self.chosen = measure.uses(original)
+
+    def of(self, data: Frame) -> pd.DataFrame:
+        """The used columns of a file, in the original's order."""
+        return frames.align(self.who, self.chosen, self.every, data)
+
+    def incomplete(self, table: pd.DataFrame, which: str) -> Flags | None:
+        """Rows to leave out for a missing value, None if there are none; missing values are refused if they must be."""
+        missing = frames.missing_rows(table)
+        if self.policy == "raise":
+            frames.refuse_missing(self.who, which, table, missing)
+        return missing if self.policy == "omit" else None
+
+    def complete(self, table: pd.DataFrame, missing: Flags | None) -> pd.DataFrame:
+        """The rows that are not left out; some must remain."""
+        if missing is None:
+            return table
+        if missing.all():
+            raise frames.no_row(self.who, f"{len(table)} rows, each with a missing value")
+        return table[~missing]
+
+    def result(self, value: float, omitted: int) -> Measured:
+        """The measure's number, with how many rows were left out where that may happen."""
+        measured = Measured.of(value)
+        if self.policy == "omit":
+            measured.parts["omitted"] = float(omitted)
+        return measured
+
 
 class Prepared:
     """A measure together with what it computed from the original; call it with a release."""
 
-    def __init__(self, measure: Measure, original: pd.DataFrame, used: Labels | None, every: Labels) -> None:
-        self.measure, self.original, self.used, self.every = measure, original, used, every
-        self.missing = self._missing(original, "the original")
-        self.state = measure.begin(self._complete(original, self.missing))
+    def __init__(self, measure: Measure, original: Data) -> None:
+        frame = Frame.of(original)
+        self.measure, self.labels = measure, frame.table.index
+        table = self.arranged(frame)
+        self.columns = UsedColumns(measure, table)
+        self.original = self.columns.of(Frame(table.iloc[:0] if measure.release_only else table, "frame"))
+        self.missing = self.columns.incomplete(self.original, "the original")
+        self.state = measure.begin(self.columns.complete(self.original, self.missing))
 
-    def __call__(self, released: Any) -> Measured:
-        measure = self.measure
-        table = self.aligned(released)
+    def __call__(self, released: Data) -> Measured:
+        measure, frame = self.measure, Frame.of(released)
+        table = self.columns.of(replace(frame, table=self.arranged(frame)))
         if measure.matched and len(table) != len(self.original):
             raise InputError(
                 f"{measure.name} compares record by record and needs as many rows in both files",
                 f"{len(self.original)} in the original and {len(table)} in the release",
                 "Release every record, or use a measure that does not match records",
             )
-        missing, state = self._missing(table, "the release"), self.state
-        if measure.nan_policy == "omit" and measure.matched:
-            either = frames.either(self.missing, missing)
-            if either is not None and (self.missing is None or bool((either != self.missing).any())):
+        missing, state = self.columns.incomplete(table, "the release"), self.state
+        if measure.matched:
+            missing = frames.either(self.missing, missing)
+            if missing is not None and (self.missing is None or bool((missing != self.missing).any())):
                 # A pair counts only when both of its rows are complete, so the original loses rows too.
-                state = measure.begin(self._complete(self.original, either))
-            missing = either
-        result = Measured.of(measure.compare(state, self._complete(table, missing)))
-        if measure.nan_policy == "omit":
-            result.parts["omitted"] = float(0 if missing is None else missing.sum())
-        return result
+                state = measure.begin(self.columns.complete(self.original, missing))
+        value = measure.compare(state, self.columns.complete(table, missing))
+        return self.columns.result(value, 0 if missing is None else int(missing.sum()))
 
-    def aligned(self, released: Any) -> pd.DataFrame:
-        """A release as a table with the used columns in the original's order."""
-        return frames.align(self.measure.name, self.original, Frame.of(released), self.used, self.every)
-
-    def _missing(self, table: pd.DataFrame, which: str) -> Flags | None:
-        missing = frames.missing_rows(table)
-        if self.measure.nan_policy == "raise":
-            frames.refuse_missing(self.measure.name, which, table, missing)
-        return missing
-
-    def _complete(self, table: pd.DataFrame, missing: Flags | None) -> pd.DataFrame:
-        if self.measure.nan_policy != "omit" or missing is None or not missing.any():
-            return table
-        if missing.all():
-            raise frames.no_row(self.measure.name, f"{len(table)} rows, each with a missing value")
-        return table[~missing]
+    def arranged(self, frame: Frame) -> pd.DataFrame:
+        """The table of a file with its rows labelled as the measure wants them; the original comes first."""
+        return frame.table
 
 
 def mean_or_function(name: str, value: Any) -> Any:

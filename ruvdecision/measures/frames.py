@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from ..checks import is_label, is_single, suggest
+from ..checks import check_columns, is_single
 from ..errors import InputError
 from ..masks.frame import Frame
 from ..protocols import Array
 
 Labels = list[Hashable]
+Names: TypeAlias = Hashable | Iterable[Hashable] | None
+Data: TypeAlias = pd.DataFrame | pd.Series | ArrayLike | Frame
 Flags = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
@@ -22,7 +26,6 @@ LARGE = 1e140
 """Larger values have no finite square to speak of."""
 SMALL = 1e-302
 """Smaller sums of squares have lost digits, or are zero though the values differ."""
-_NONE = object()
 
 
 # -- columns by name ----------------------------------------------------------------------------------
@@ -39,42 +42,24 @@ def as_names(name: str, columns: Any) -> tuple[Hashable, ...]:
     return names
 
 
-def pick(who: str, names: Iterable[Hashable], table: pd.DataFrame) -> Labels:
-    """The labels of the named columns (names, or positions where no column is called that)."""
+def pick(who: str, names: Names, table: pd.DataFrame) -> Labels:
+    """The labels of the named columns (names, or positions where no column is called that); None means all."""
     known = list(table.columns)
-    places = {label: label for label in known}
-    found = []
-    for name in names:
-        label = places.get(name, _NONE) if is_label(name) else _NONE
-        if label is not _NONE and isinstance(name, (bool, np.bool_)) == isinstance(label, (bool, np.bool_)):
-            found.append(label)
-        elif (
-            isinstance(name, (int, np.integer))
-            and not isinstance(name, (bool, np.timedelta64))
-            and -len(known) <= name < len(known)
-        ):
-            found.append(known[name])
-        else:
-            what = f"{who} names a column that the original does not have"
-            raise InputError(what, str(name), suggest(str(name), [str(c) for c in known]))
-    if len(set(found)) != len(found):
-        raise InputError(f"{who} names a column twice", [str(f) for f in found], "Name each column once")
-    return found
+    return known if names is None else [known[place] for place in check_columns(who, as_names(who, names), known)]
 
 
-def one_name(name: str, value: Any) -> Hashable:
+def one_name(name: str, value: Hashable) -> Hashable:
     """Check for an argument that names one column."""
     if value is None or isinstance(value, (list, tuple, set)):
         raise InputError(f"{name} must name one column", value, f'Write {name}="income"')
-    return value  # type: ignore[no-any-return]
+    return value
 
 
-def pick_apart(
-    who: str, many: tuple[str, tuple[Hashable, ...] | None], one: tuple[str, Hashable], table: pd.DataFrame
-) -> Labels:
+def pick_apart(who: str, many: tuple[str, Names], one: tuple[str, Hashable], table: pd.DataFrame) -> Labels:
     """The labels of several columns, all others unless they are named, and then of one; each as (argument, names)."""
-    wanted = pick(who, [one[1]], table)[0]
-    labels = [c for c in table.columns if c != wanted] if many[1] is None else pick(who, many[1], table)
+    wanted = pick(who, (one[1],), table)[0]
+    every = [c for c in table.columns if c != wanted]
+    labels = every if many[1] is None else pick(who, many[1], table)
     if wanted in labels:
         do = f"Leave it out of {many[0]}=[...]"
         raise InputError(f"A column cannot be in {many[0]} and be {one[0]}", str(wanted), do)
@@ -83,14 +68,14 @@ def pick_apart(
     return [*labels, wanted]
 
 
-def align(who: str, original: pd.DataFrame, released: Frame, used: Labels | None, every: Labels) -> pd.DataFrame:
-    """The release with the original's used columns, in the original's order.
+def align(who: str, chosen: Labels | None, every: Labels, data: Frame) -> pd.DataFrame:
+    """A file with the original's chosen columns, in the original's order.
 
-    With ``used`` None both files must have the same columns; those that differ are listed. An array has no
-    names: its columns are those of the original (``every`` one, or the used ones), in order.
+    With ``chosen`` None both files must have the same columns; those that differ are listed. An array has no names: its
+    columns are those of the original (``every`` one, or the chosen ones), in order.
     """
-    table, wanted = released.table, list(original.columns)
-    if released.kind in ("matrix", "vector") and list(table.columns) != every:
+    table, wanted = data.table, every if chosen is None else chosen
+    if data.kind in ("matrix", "vector") and list(table.columns) != every:
         if table.shape[1] not in (len(every), len(wanted)):
             sizes = f"{len(every)} in the original and {table.shape[1]} in the release"
             raise InputError(f"{who} needs as many columns in both files", sizes, "Give data frames with column names")
@@ -98,7 +83,7 @@ def align(who: str, original: pd.DataFrame, released: Frame, used: Labels | None
     if list(table.columns) == wanted:
         return table
     lost = [str(c) for c in wanted if c not in table.columns]
-    extra = [str(c) for c in table.columns if c not in original.columns] if used is None else []
+    extra = [str(c) for c in table.columns if c not in wanted] if chosen is None else []
     if lost or extra:
         sides = (("not in the release", lost), ("not in the original", extra))
         raise InputError(
@@ -106,12 +91,8 @@ def align(who: str, original: pd.DataFrame, released: Frame, used: Labels | None
             "; ".join(f"{side}: {', '.join(names)}" for side, names in sides if names),
             "Rename or drop them, or choose the common ones with columns=[...]",
         )
-    return select(table, wanted)
-
-
-def select(table: pd.DataFrame, labels: Iterable[Hashable]) -> pd.DataFrame:
-    """The columns with these labels, which are all there once; by position, which is much quicker than by label."""
-    return table.take([table.columns.get_loc(label) for label in labels], axis=1)
+    # By position, which is much quicker than by label.
+    return table.take([table.columns.get_loc(label) for label in wanted], axis=1)
 
 
 # -- missing values ------------------------------------------------------------------------------------
@@ -246,13 +227,16 @@ def refuse_vanishing(who: str, which: str, names: Iterable[Hashable], varies: Fl
 # -- categories ----------------------------------------------------------------------------------------
 
 
-class Categories:
+@dataclass(frozen=True)
+class ColumnCategories:
     """The values of a column that is not a number, in a fixed order."""
 
-    def __init__(self, values: Labels) -> None:
-        self.values = values
-        # As objects: pandas has no index of some types of numbers.
-        self.index = pd.Index(values, dtype=object)
+    values: Labels
+
+    @cached_property
+    def index(self) -> pd.Index:
+        """The values as objects: pandas has no index of some types of numbers."""
+        return pd.Index(self.values, dtype=object)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -265,26 +249,26 @@ class Categories:
             return np.append(places, -1)[own]
         return np.asarray(self.index.get_indexer(pd.Index(column.astype(object), dtype=object)))
 
-    def plus(self, column: pd.Series) -> Categories:
+    def plus(self, column: pd.Series) -> ColumnCategories:
         """These and the ones that only ``column`` has, which come last."""
         known = set(self.values)
         new = [v for v in categories_of(column).values if v not in known]
-        return Categories(self.values + new) if new else self
+        return ColumnCategories(self.values + new) if new else self
 
 
-def categories_of(column: pd.Series) -> Categories:
+def categories_of(column: pd.Series) -> ColumnCategories:
     """The categories that occur: in the order of a categorical column, or sorted (by text where types are mixed)."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         present = np.unique(column.cat.codes.to_numpy())
-        return Categories([column.cat.categories[c] for c in present if c >= 0])
+        return ColumnCategories([column.cat.categories[c] for c in present if c >= 0])
     found = list(pd.unique(column.dropna().astype(object)))
     try:
-        return Categories(sorted(found))
+        return ColumnCategories(sorted(found))
     except TypeError:
-        return Categories(sorted(found, key=lambda v: (type(v).__name__, str(v))))
+        return ColumnCategories(sorted(found, key=lambda v: (type(v).__name__, str(v))))
 
 
-def joined_codes(a: pd.Series, b: pd.Series) -> tuple[Ints, Ints, Categories]:
+def joined_codes(a: pd.Series, b: pd.Series) -> tuple[Ints, Ints, ColumnCategories]:
     """Codes of two columns over the categories of both together, those of the first in front."""
     levels = categories_of(a).plus(b)
     return levels.codes(a), levels.codes(b), levels

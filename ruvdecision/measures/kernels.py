@@ -5,14 +5,15 @@ Distribution functions, average linkage (scipy's holds all pairwise distances), 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import NDArray
 
 from ..numerics.compiled import compiled
+from ..protocols import Array
+from .frames import Ints
 
 
-def _popcount(x: Any) -> Any:
+def _popcount(x: np.uint64) -> np.uint64:
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
     x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -20,7 +21,7 @@ def _popcount(x: Any) -> Any:
 
 
 @compiled()
-def below_counts_2d(second: Any, group: Any, source: Any, levels: int) -> Any:
+def below_counts_2d(second: Ints, group: Ints, source: Ints, levels: int) -> Ints:
     """Records of each source that lie below each record in both coordinates, itself included.
 
     Records come in the order of the first coordinate. ``second`` is the rank of the second one (ties share), ``group``
@@ -53,7 +54,7 @@ def below_counts_2d(second: Any, group: Any, source: Any, levels: int) -> Any:
 
 
 @compiled(_popcount)
-def below_counts(order: Any, first_of: Any, source: Any) -> Any:
+def below_counts(order: NDArray[np.int32], first_of: NDArray[np.int32], source: Ints) -> Ints:
     """The same in any dimension, by bit sets: n^2 p / 512 steps and a few words per record.
 
     Records come in the order of the first coordinate. ``order[d]`` lists them by coordinate d, and ``first_of[d]`` has
@@ -70,6 +71,8 @@ def below_counts(order: Any, first_of: Any, source: Any) -> Any:
     begin = first_of.copy()
     place = np.empty((p, n), dtype=np.int32)
     change = np.empty(256, dtype=np.int64)
+    zeros = np.empty(4, dtype=np.uint64)
+    passed = np.empty(4, dtype=np.uint64)
     size = n
     renew = 0
     for start in range(0, n, 256):
@@ -92,75 +95,42 @@ def below_counts(order: Any, first_of: Any, source: Any) -> Any:
                         place[d, i] = size
                         size += 1
             renew = start + max(n // 16, 1)
-        f0 = none
-        f1 = none
-        f2 = none
-        f3 = none
+        zeros[:] = none
         for i in range(start, stop):
             if source[i] == 0:
-                bit = one << np.uint64((i - start) & 63)
-                word = (i - start) >> 6
-                if word == 0:
-                    f0 |= bit
-                elif word == 1:
-                    f1 |= bit
-                elif word == 2:
-                    f2 |= bit
-                else:
-                    f3 |= bit
+                zeros[(i - start) >> 6] |= one << np.uint64((i - start) & 63)
+        kept[:] = ~none
         for d in range(p):
             # Places where the carried set grows, each with its record, in order of place.
             for i in range(start, stop):
                 change[i - start] = np.int64(begin[d, place[d, i]]) * 256 + (i - start)
             steps = np.sort(change[: stop - start])
-            m0 = none
-            m1 = none
-            m2 = none
-            m3 = none
+            passed[:] = none
             k = 0
             for s in range(len(steps) + 1):
                 upto = steps[s] >> 8 if s < len(steps) else size
-                if d == 0:
-                    for j in range(k, upto):
-                        i = live[d, j]
-                        kept[i, 0] = m0
-                        kept[i, 1] = m1
-                        kept[i, 2] = m2
-                        kept[i, 3] = m3
-                else:
-                    for j in range(k, upto):
-                        i = live[d, j]
-                        kept[i, 0] &= m0
-                        kept[i, 1] &= m1
-                        kept[i, 2] &= m2
-                        kept[i, 3] &= m3
+                w0, w1, w2, w3 = passed[0], passed[1], passed[2], passed[3]
+                for j in range(k, upto):
+                    i = live[d, j]
+                    kept[i, 0] &= w0
+                    kept[i, 1] &= w1
+                    kept[i, 2] &= w2
+                    kept[i, 3] &= w3
                 k = upto
                 if s < len(steps):
                     at = steps[s] & 255
-                    bit = one << np.uint64(at & 63)
-                    word = at >> 6
-                    if word == 0:
-                        m0 |= bit
-                    elif word == 1:
-                        m1 |= bit
-                    elif word == 2:
-                        m2 |= bit
-                    else:
-                        m3 |= bit
+                    passed[at >> 6] |= one << np.uint64(at & 63)
         for j in range(size):
             i = live[0, j]
-            a = kept[i, 0]
-            b = kept[i, 1]
-            c = kept[i, 2]
-            e = kept[i, 3]
-            if (a | b | c | e) != none:
-                zero = _popcount(a & f0) + _popcount(b & f1) + _popcount(c & f2) + _popcount(e & f3)
-                out[i, 0] += np.int64(zero)
-                out[i, 1] += np.int64(_popcount(a) + _popcount(b) + _popcount(c) + _popcount(e) - zero)
+            if (kept[i, 0] | kept[i, 1] | kept[i, 2] | kept[i, 3]) != none:
+                for w in range(4):
+                    zero = _popcount(kept[i, w] & zeros[w])
+                    out[i, 0] += np.int64(zero)
+                    out[i, 1] += np.int64(_popcount(kept[i, w]) - zero)
     return out
 
 
-def _near_order(points: Any, box: int) -> Any:
+def _near_order(points: Array, box: int) -> Ints:
     """An order in which neighbours in the list are near in space: halve along the widest coordinate down to a box."""
     n, p = points.shape
     order = np.arange(n)
@@ -187,8 +157,17 @@ def _near_order(points: Any, box: int) -> Any:
     return order
 
 
-@compiled(_near_order)
-def average_linkage(points: Any, sizes: Any) -> Any:
+def _distance(centre: Array, spread: Array, i: int, j: int) -> float:
+    """Mean squared distance between the clusters i and j, but for the deviation of j."""
+    total = spread[i]
+    for d in range(centre.shape[1]):
+        gap = centre[i, d] - centre[j, d]
+        total += gap * gap
+    return total
+
+
+@compiled(_near_order, _distance)
+def average_linkage(points: Array, sizes: Ints) -> tuple[Ints, Array]:
     """Average linkage on squared Euclidean distances by nearest-neighbour chains, in memory O(n).
 
     The mean squared distance between two clusters is the squared distance of their centroids plus both mean squared
@@ -219,13 +198,7 @@ def average_linkage(points: Any, sizes: Any) -> Any:
     while active > 1:
         if used == 0 or active * 2 < used:
             # Gather the living clusters, near ones together, and draw the boxes anew.
-            old = n if used == 0 else used
-            keep = np.empty(active, dtype=np.int64)
-            count = 0
-            for s in range(old):
-                if size[s] > 0:
-                    keep[count] = s
-                    count += 1
+            keep = np.flatnonzero(size[: n if used == 0 else used] > 0)
             order = keep[_near_order(centre[keep], box)]
             centre[:active] = centre[order]
             spread[:active] = spread[order]
@@ -258,10 +231,7 @@ def average_linkage(points: Any, sizes: Any) -> Any:
         if length > 1:
             # Ties go to the last link: the chain could not end otherwise.
             near = place[chain[length - 2]]
-            best = spread[near]
-            for d in range(p):
-                gap = centre[near, d] - centre[top, d]
-                best += gap * gap
+            best = _distance(centre, spread, near, top)
         home = top // box
         for turn in range(-1, boxes):
             b = home if turn < 0 else turn
@@ -277,10 +247,7 @@ def average_linkage(points: Any, sizes: Any) -> Any:
                 continue
             for s in range(b * box, min((b + 1) * box, used)):
                 if size[s] > 0 and s != top:
-                    distance = spread[s]
-                    for d in range(p):
-                        gap = centre[s, d] - centre[top, d]
-                        distance += gap * gap
+                    distance = _distance(centre, spread, s, top)
                     if distance < best:
                         best = distance
                         near = s
@@ -288,10 +255,7 @@ def average_linkage(points: Any, sizes: Any) -> Any:
             # Back to an earlier link: by rounding alone, so it is a tie, and the last link will do as well.
             near = place[chain[length - 2]]
         if length > 1 and near == place[chain[length - 2]]:
-            best = spread[near]
-            for d in range(p):
-                gap = centre[near, d] - centre[top, d]
-                best += gap * gap
+            best = _distance(centre, spread, near, top)
             linked[label[near]] = False
             linked[label[top]] = False
             merges[done, 0] = label[near]
@@ -323,13 +287,20 @@ def average_linkage(points: Any, sizes: Any) -> Any:
 
 @compiled()
 def grow_tree(
-    values: Any, order: Any, labels: Any, min_split: int, min_leaf: int, max_depth: int, min_gain: float, alpha: float
-) -> Any:
+    values: Array,
+    order: Ints,
+    labels: Array,
+    min_split: int,
+    min_leaf: int,
+    max_depth: int,
+    min_gain: float,
+    alpha: float,
+) -> tuple[Ints, int]:
     """Leaf number of every record in the CART regression tree that minimises squared error + alpha * leaves.
 
     ``values`` is (p, n), ``order`` each row's sort order, ``labels`` 0 or 1. Orders are kept sorted by stable
     partition, so nothing is sorted again. Splits lie between different values; ties of gain go to the last variable and
-    the lowest value.
+    the lowest value. scikit-learn's trees compare values of single precision and break ties at random.
     """
     p, n = values.shape
     order = order.copy()
@@ -348,9 +319,7 @@ def grow_tree(
         a = begin[node]
         b = end[node]
         m = b - a
-        total = 0.0
-        for k in range(a, b):
-            total += labels[order[0, k]]
+        total = labels[order[0, a:b]].sum()
         hits[node] = total
         if m >= min_split and m >= 2 * min_leaf and depth[node] < max_depth and total > 0 and total < m:
             best = min_gain
@@ -424,7 +393,7 @@ def grow_tree(
 
 
 @compiled(fastmath=frozenset({"nnan", "ninf", "nsz", "contract", "reassoc"}))
-def sum_distances(first: Any, second: Any, same: bool) -> float:
+def sum_distances(first: Array, second: Array, same: bool) -> float:
     """Sum of Euclidean distances over all pairs of columns; with ``same`` each is computed once and counted twice."""
     p, n = first.shape
     m = second.shape[1]

@@ -170,6 +170,11 @@ class Triangle:
         """The factor of a transposed design: one row per coefficient, the response below."""
         return cls(rows.shape[1], _triangle(rows.T), np.asarray(rows.any(axis=1)))
 
+    def occurring(self) -> Triangle:
+        """The factor without coefficients that no record speaks about; the response stays."""
+        keep = np.append(self.occurs[:-1], True)
+        return Triangle(self.n, self.triangle[:, keep], self.occurs[keep])
+
     def plus(self, other: Triangle) -> Triangle:
         """The factor of both pieces together."""
         return Triangle(

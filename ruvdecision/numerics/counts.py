@@ -73,10 +73,10 @@ def at_least(many: int, p: Array, few: int, q: Array, excess: int) -> Array:
         return np.ones(p.shape) if excess == 0 else -np.expm1(many * np.log1p(-np.minimum(p, 1 - 1e-17)))
     flat_p, flat_q = p.ravel(), q.ravel()
     mean = np.stack([many * flat_p, few * flat_q])
-    spread = 8.5 * np.sqrt(np.stack([mean[0] * (1 - flat_p), mean[1] * (1 - flat_q)])) + 16
+    reach = 8.5 * np.sqrt(np.stack([mean[0] * (1 - flat_p), mean[1] * (1 - flat_q)])) + 16
     # Only counts that both can reach are in doubt.
-    first = np.clip(np.floor((mean - spread).max(axis=0)), 0, None).astype(int)
-    last = np.minimum(np.ceil((mean + spread).min(axis=0)), min(many, few) + 1).astype(int)
+    first = np.clip(np.floor((mean - reach).max(axis=0)), 0, None).astype(int)
+    last = np.minimum(np.ceil((mean + reach).min(axis=0)), min(many, few) + 1).astype(int)
     result = (mean[0] > mean[1]).astype(np.float64)
     open_ = np.flatnonzero(last >= first)
     order = open_[np.lexsort((first[open_], last[open_] - first[open_]))]

@@ -111,11 +111,11 @@ def ellipsoid_content(
 
 def _scale_law(df: float, p: int) -> tuple[Array, Array]:
     """Nodes and masses of s = sqrt(chi2_df / df) by the trapezoidal rule in log s."""
-    spread = 1.0 / np.sqrt(2 * df)
+    sd = 1.0 / np.sqrt(2 * df)
     # The content falls like s^p at the left end, which shortens the tail of the density s^df there.
-    low = -np.sqrt(2 * 37 * (spread**2)) - 37.0 / (df + p)
+    low = -np.sqrt(2 * 37 * (sd**2)) - 37.0 / (df + p)
     high = 0.5 * np.log1p(74 / df + np.sqrt(148 / df))
-    step = min(spread * 0.4, 0.08)
+    step = min(sd * 0.4, 0.08)
     v = np.arange(low, high + step, step)
     half = df / 2
     if df > 50:

@@ -33,7 +33,7 @@ class Likelihood:
         total = np.logaddexp(0.0, eta) if self.kind == "logistic" else np.exp(np.minimum(eta, 700.0))
         return float((total - y * eta).sum())
 
-    def maximise(self, design: Array, y: Array, start: Array) -> Maximum:
+    def maximise(self, design: Array, y: Array, start: Array) -> MaximumLikelihood:
         """Newton's method from ``start``; ``design`` has one row per coefficient, linearly independent.
 
         Where the likelihood has no finite maximum, fitted means of the records that cause it tend to their limits.
@@ -76,11 +76,11 @@ class Likelihood:
             if gain > 1e-3 * n:
                 factor = None
         apart = self.kind == "logistic" and np.all((eta > 0) == (y > 0.5)) and self.loss(eta, y) < 1e-6 * n
-        return Maximum(beta, mean, self.variance(mean), bool(apart))
+        return MaximumLikelihood(beta, mean, self.variance(mean), bool(apart))
 
 
 @dataclass(frozen=True, eq=False)
-class Maximum:
+class MaximumLikelihood:
     """Where a likelihood is greatest."""
 
     coefficients: Array

@@ -49,6 +49,22 @@ GAUSS = np.zeros(21)
 GAUSS[1::2] = gauss_legendre(10)[1]
 
 
+def gauss_kronrod(values: Array, half: Array) -> tuple[Array, Array, Array]:
+    """Kronrod's sum over each panel, its error by QUADPACK's rule, and its size.
+
+    ``values`` are ``(panels, 21) + shape`` at the nodes, ``half`` the half-widths of the panels, ``(panels,) + shape``.
+    """
+    flat = values.reshape(len(values), 21, -1)
+    kronrod, gauss = ((rule @ flat).reshape(half.shape) * half for rule in (KRONROD, GAUSS))
+    size = (KRONROD @ np.abs(flat)).reshape(half.shape) * half
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        error = np.abs(kronrod - gauss)
+        # Where Gauss is already close, Kronrod is closer still.
+        error = np.where(error > 0, np.minimum(error, size * np.minimum(1.0, (200 * error / size) ** 1.5)), 0.0)
+        error = np.where(np.isfinite(error), np.maximum(error - 50 * np.finfo(float).eps * size, 0.0), 0.0)
+    return kronrod, error, size
+
+
 def adaptive(
     f: Callable[[Array], Array],
     edges: Array,
@@ -76,16 +92,9 @@ def adaptive(
     for turn in range(rounds):
         middle, half = 0.5 * (low + high), 0.5 * (high - low)
         nodes = middle[:, None] + half[:, None] * NODES.reshape((1, 21) + (1,) * (low.ndim - 1))
-        seen = f(nodes.reshape((-1,) + low.shape[1:])).reshape(nodes.shape)
+        values = f(nodes.reshape((-1,) + low.shape[1:])).reshape(nodes.shape)
         used += len(low)
-        flat = seen.reshape(len(low), 21, -1)
-        kronrod, gauss = ((rule @ flat).reshape(low.shape) * half for rule in (KRONROD, GAUSS))
-        size = (KRONROD @ np.abs(flat)).reshape(low.shape) * half
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            error = np.abs(kronrod - gauss)
-            # QUADPACK's rule: where Gauss is already close, Kronrod is closer still.
-            error = np.where(error > 0, np.minimum(error, size * np.minimum(1.0, (200 * error / size) ** 1.5)), 0.0)
-            error = np.where(np.isfinite(error), np.maximum(error - 50 * np.finfo(float).eps * size, 0.0), 0.0)
+        kronrod, error, size = gauss_kronrod(values, half)
         scale = settled + np.sum(size, axis=0)
         allowed = relative * scale
         if absolute:

@@ -97,9 +97,9 @@ def least_near(
             down = at_left <= at_right
             high, low = np.where(down, right, high), np.where(down, low, left)
             fresh = np.where(down, high - ratio * (high - low), low + ratio * (high - low))
-            seen = g(fresh)
+            fresh_value = g(fresh)
             left, right = np.where(down, fresh, right), np.where(down, left, fresh)
-            at_left, at_right = np.where(down, seen, at_right), np.where(down, at_left, seen)
+            at_left, at_right = np.where(down, fresh_value, at_right), np.where(down, at_left, fresh_value)
         found, value = np.where(at_left <= at_right, left, right), np.minimum(at_left, at_right)
         # Golden section ends a hair beside the minimum: take it only if it is better by more than rounding.
         better = value < least - 1e-14 * _size(least)

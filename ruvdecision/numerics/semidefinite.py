@@ -12,6 +12,11 @@ import numpy as np
 
 from ..protocols import Array
 
+APART = 1e3
+"""Standard deviations that differ by more than this factor are brought to one unit before a root is taken."""
+ROWS = 4096
+"""Records at a time: what is worked on stays in the cache, and sums do not depend on the number of threads."""
+
 
 def symmetric(x: Array) -> Array:
     """The symmetric part."""
@@ -223,3 +228,22 @@ def fill_diagonal(x: Array, where: Array) -> Array:
     index = np.arange(x.shape[-1])
     out[:, index, index] = np.where(where, np.inf, out[:, index, index])
     return out
+
+
+def correlate(z: Array, matrix: Array) -> Array:
+    """Give independent columns of variance one this covariance, in place."""
+    sd = np.sqrt(np.diag(matrix))
+    if np.count_nonzero(matrix - np.diag(np.diag(matrix))) == 0:
+        z *= sd
+        return z
+    unit = np.where(sd > 0, sd, 1.0)
+    # Columns in very different units: the root of their correlations, or rounding in the large ones drowns the small
+    # ones.
+    apart = bool(unit[sd > 0].max() > APART * unit[sd > 0].min())
+    # A symmetric root also serves singular covariances.
+    root = symmetric_root(matrix / unit[:, None] / unit if apart else matrix)
+    for start in range(0, len(z), ROWS):
+        z[start : start + ROWS] = z[start : start + ROWS] @ root
+    if apart:
+        z *= sd
+    return z

@@ -21,10 +21,11 @@ from ..decide.criteria import check_map, directions
 from ..decide.dominance import undominated
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
+from ..maps.show import cut
 from ..protocols import Array
 from .labels import Labeller
 from .map import BARS, LINES, rumap
-from .theme import MARKERS, Style, axes_on, bare, figure_of, look_of, new_figure, plain, points
+from .theme import MARKERS, Style, axes_on, bare, figure_of, look_of, new_figure, plain, points, spans
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -177,7 +178,7 @@ def uncertainty(
     users = check_list("users", users, 'Write users=["intruder", "scientist"]')
     for who in users:
         check_choice("users", who, ["intruder", "scientist"])
-    shown = [w for w in dict.fromkeys(users) if getattr(rumap, w) is not None]
+    shown = [w for w in dict.fromkeys(users) if w in rumap.uncertainties]
     if not shown:
         raise InputError(
             "This map has no uncertainty to draw", "a map of measures", "Give a map that evaluate(...) made"
@@ -204,13 +205,13 @@ def uncertainty(
     with axes_on(style, ax, (7.6, 4.6)) as ax:
         look = look_of(ax)
         finite = at[np.isfinite(at)]
-        if log or (log is None and finite.min() > 0 and finite.max() > 30 * finite.min()):
+        if log or (log is None and spans(finite)):
             if finite.min() <= 0:
                 raise InputError("A logarithmic axis needs positive values", float(finite.min()), "Leave log out")
             ax.set_xscale("log")
         for j, (name, rows) in enumerate(curves.items()):
             for k, who in enumerate(shown):
-                pair, unit = getattr(rumap, who), starts[who][rows] if relative else 1.0
+                pair, unit = rumap.uncertainties[who], starts[who][rows] if relative else 1.0
                 y, error = pair.value[rows] / unit, pair.error[rows] / unit
                 place = j if len(curves) > 1 else k
                 colour, line = look.colours[place % len(look.colours)], LINES[0 if who == "intruder" else 1]
@@ -432,10 +433,6 @@ def _name_points(ax: Axes, x: Array, y: Array, names: Sequence[str], rows: NDArr
     look = look_of(ax)
     count = len(ax.texts)
     for i, row in enumerate(rows):
-        labeller.beside(_short(names[row]), path[i : i + 1], 0, "black")
+        labeller.beside(cut(names[row], 34), path[i : i + 1], 0, "black")
     for note in ax.texts[count:]:
         note.set_color(look.ink)
-
-
-def _short(text: str, most: int = 34) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

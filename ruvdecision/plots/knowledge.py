@@ -6,7 +6,7 @@ matplotlib is imported when something is drawn, and nothing here calls ``show()`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,9 +15,9 @@ from ..checks import check_choice, check_number, suggest
 from ..errors import InputError
 from ..maps.rumap import RUMap
 from ..protocols import Array
-from .labels import Labeller, small
+from .labels import Labeller, lengths, resampled
 from .map import Positions, Rows
-from .theme import LIGHT, Style, bare, figure_of, fresh_axes, look_of, name_axes, plain, points, threshold
+from .theme import Style, bare, figure_of, fresh_axes, look_of, name_axes, plain, points, spans, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 LINES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "D", "v")
 KEYS = ("target", "knowledge")
-LOG_FROM = 30.0
-"""An axis whose values span more than this factor is logarithmic."""
 
 
 def knowledge(
@@ -95,53 +93,56 @@ def knowledge(
         )
     x = rumap.utility if against == "utility" else np.asarray(rumap.parameters[against], dtype=float)
     ax = fresh_axes(ax, (7.2, 4.8))
-    curves = _curves(rumap, parameter if against == "utility" else against, names or {}, look_of(ax).colours)
     shown = np.isfinite(x) & np.isfinite(rumap.risk)
     if not np.any(shown):
         raise InputError(
             "There is nothing to draw", "no release has a finite risk and place", "Look at the columns risk and utility"
         )
-    _set_axes(ax, rumap, x, shown, max_risk, log, against)
+    curves = _curves(rumap, x, parameter if against == "utility" else against, names or {}, look_of(ax).colours)
+    if max_risk is not None and max_risk > 0 and parameter is not None:
+        curves = _crossed(rumap, curves, max_risk, parameter)
+    _set_axes(ax, rumap, x[shown], max_risk, shown, log, against)
     if risk_range is not None:
         if not (np.ndim(risk_range) == 1 and len(risk_range) == 2 and risk_range[0] < risk_range[1]):
             raise InputError("risk_range must be a lower and an upper end", risk_range, "Write risk_range=(0.1, 100)")
         if ax.get_yscale() == "log" and risk_range[0] <= 0:
-            raise InputError(
-                "risk_range must be positive on a logarithmic axis",
-                risk_range,
-                "Write risk_range=(0.1, 100), or log=False",
-            )
+            what, do = "risk_range must be positive on a logarithmic axis", "Write risk_range=(0.1, 100), or log=False"
+            raise InputError(what, risk_range, do)
         ax.set_ylim(risk_range)
-    crossings = _crossings(rumap, curves, x, shown, max_risk, parameter)
-    lines = [_line(rumap, curve, x, shown, crossing) for curve, crossing in zip(curves, crossings, strict=True)]
-    for curve, line in zip(curves, lines, strict=True):
-        _draw(ax, rumap, curve, x, shown, line)
+    for curve in curves:
+        _draw(ax, rumap, curve, x, bars_across=against == "utility")
     if max_risk is not None:
         threshold(ax, max_risk, zorder=2)
     if title:
         ax.set_title(plain(title))
-    _write(ax, rumap, curves, lines, crossings, x, shown, max_risk, parameter)
+    _write(ax, rumap, curves, x, shown, max_risk, parameter)
     return ax
 
 
 @dataclass(frozen=True)
+class _Crossing:
+    """Where a curve meets the threshold: at which place, with which parameter."""
+
+    place: float
+    risk: float
+    parameter: float
+
+
+@dataclass(frozen=True)
 class _Curve:
+    """A state of knowledge: all its releases, those that are shown, and the corners of the line through these."""
+
     name: str
     rows: Positions
+    shown: Positions
+    x: Array
+    risk: Array
+    simulated: bool
     colour: str
     line: str
     marker: str
     method: str
-
-
-@dataclass(frozen=True)
-class _Crossing:
-    """Where a curve meets the threshold: after how many of its shown points, at which place, with which parameter."""
-
-    after: int
-    place: float
-    risk: float
-    parameter: float
+    crossing: _Crossing | None = None
 
 
 def _parameter(rumap: RUMap) -> str | None:
@@ -152,7 +153,9 @@ def _parameter(rumap: RUMap) -> str | None:
     return None
 
 
-def _curves(rumap: RUMap, parameter: str | None, names: Mapping[str, str], palette: Sequence[str]) -> list[_Curve]:
+def _curves(
+    rumap: RUMap, x: Array, parameter: str | None, names: Mapping[str, str], palette: Sequence[str]
+) -> list[_Curve]:
     """Rows of every curve in order of the parameter, with a name no longer than it must be."""
     fields = {k: np.asarray(rumap.columns[k]).astype(str) for k in KEYS if k in rumap.columns}
     techniques = np.array(rumap.techniques, dtype=str)
@@ -171,76 +174,63 @@ def _curves(rumap: RUMap, parameter: str | None, names: Mapping[str, str], palet
         if parameter is not None:
             rows = rows[np.argsort(np.asarray(rumap.parameters[parameter])[rows], kind="stable")]
         if alone:
-            name = ", ".join(_phrase(list(fields)[j], key[1 + j], len(varying) == 1) for j in varying)
+            name = ", ".join(key[1 + j] for j in varying)
+            name += " knowledge" * ([list(fields)[j] for j in varying] == ["knowledge"])
         else:
             name = key[0].removesuffix(": Noise").removesuffix(f", {key[-1]}")
         name = names.get(name, name)
         colour = colours.setdefault(name, palette[len(colours) % len(palette)])
         way = known.index(key[-1])
-        found.append(_Curve(name, rows, colour, LINES[way % len(LINES)], MARKERS[way % len(MARKERS)], key[-1]))
+        look = (colour, LINES[way % len(LINES)], MARKERS[way % len(MARKERS)])
+        shown = rows[np.isfinite(x[rows]) & np.isfinite(rumap.risk[rows])]
+        simulated = bool(np.any(rumap.risk_error[rows] > 0))
+        found.append(_Curve(name, rows, shown, x[shown], rumap.risk[shown], simulated, *look, key[-1]))
     return found
 
 
-def _phrase(field: str, value: str, only: bool) -> str:
-    return f"{value} knowledge" if field == "knowledge" and only else value
-
-
 def _set_axes(
-    ax: Axes, rumap: RUMap, x: Array, shown: Rows, max_risk: float | None, log: str | bool, against: str
+    ax: Axes, rumap: RUMap, x: Array, max_risk: float | None, shown: Rows, log: str | bool, against: str
 ) -> None:
     if not isinstance(log, bool):
         check_choice("log", log, ["auto", "x", "y"])
     y = rumap.risk[shown] if max_risk is None else np.append(rumap.risk[shown], max_risk)
-    for letter, values in (("x", x[shown]), ("y", y)):
+    for letter, values in (("x", x), ("y", y)):
         low, high = float(values.min()), float(values.max())
-        wanted = log is True or log == letter or (log == "auto" and low > 0 and high > LOG_FROM * low)
+        wanted = log is True or log == letter or (log == "auto" and spans(values))
         if wanted and low <= 0:
-            raise InputError(
-                f"A logarithmic {letter} axis needs positive values",
-                low,
-                'Use log="auto", or leave out noise variance 0',
-            )
+            what = f"A logarithmic {letter} axis needs positive values"
+            raise InputError(what, low, 'Use log="auto", or leave out noise variance 0')
         if wanted:
-            getattr(ax, f"set_{letter}scale")("log")
             room = (high / low) ** 0.08 if high > low else 1.2
-            getattr(ax, f"set_{letter}lim")(low / room, high * room)
+            ax.set(**{f"{letter}scale": "log", f"{letter}lim": (low / room, high * room)})
         else:
             room = 0.08 * (high - low) or 0.1 * (abs(high) or 1.0)
-            getattr(ax, f"set_{letter}lim")(low - room, high + room)
+            ax.set(**{f"{letter}lim": (low - room, high + room)})
     name_axes(ax, rumap)
     if against != "utility":
         ax.set_xlabel(f"noise {against}" if against in ("variance", "sd") else against)
     bare(ax, look_of(ax), "both", ("top", "right"))
 
 
-def _crossings(
-    rumap: RUMap, curves: Sequence[_Curve], x: Array, shown: Rows, max_risk: float | None, parameter: str | None
-) -> list[_Crossing | None]:
-    """The crossing of each curve that gets a mark."""
-    if max_risk is None or parameter is None or max_risk <= 0:
-        return [None] * len(curves)
-    exact = {c.name for c in curves if not np.any(rumap.risk_error[c.rows] > 0)}
-    # Where the exact curve is there too, its crossing is the better one.
-    second = [c.name in exact and bool(np.any(rumap.risk_error[c.rows] > 0)) for c in curves]
-    return [
-        None if s else _crossing(rumap, c, x, shown, max_risk, parameter) for c, s in zip(curves, second, strict=True)
-    ]
-
-
-def _crossing(rumap: RUMap, curve: _Curve, x: Array, shown: Rows, max_risk: float, parameter: str) -> _Crossing | None:
-    """The one place where a curve meets the threshold; None if there are several or none."""
-    rows = curve.rows[shown[curve.rows]]
-    above = rumap.risk[rows] > max_risk
-    turns = np.flatnonzero(above[:-1] != above[1:])
-    if turns.size != 1:
-        return None
-    i = int(turns[0])
-    ends = rows[[i, i + 1]]
-    # Risk is near a power of the noise, so logarithms interpolate well.
-    logs = np.log(np.maximum(rumap.risk[ends], 1e-300))
-    share = float((np.log(max_risk) - logs[0]) / (logs[1] - logs[0]))
-    values = np.asarray(rumap.parameters[parameter], dtype=float)[ends]
-    return _Crossing(i + 1, _between(x[ends], share), max_risk, _between(values, share))
+def _crossed(rumap: RUMap, curves: Sequence[_Curve], max_risk: float, parameter: str) -> list[_Curve]:
+    """The curves with the one place where each meets the threshold, if there is one and no better one."""
+    exact = {c.name for c in curves if not c.simulated}
+    values = np.asarray(rumap.parameters[parameter], dtype=float)
+    found = []
+    for curve in curves:
+        above = curve.risk > max_risk
+        turns = np.flatnonzero(above[:-1] != above[1:])
+        # Where the exact curve is there too, its crossing is the better one.
+        if turns.size == 1 and not (curve.simulated and curve.name in exact):
+            ends = slice(turns[0], turns[0] + 2)
+            # Risk is near a power of the noise, so logarithms interpolate well.
+            logs = np.log(np.maximum(curve.risk[ends], 1e-300))
+            share = float((np.log(max_risk) - logs[0]) / (logs[1] - logs[0]))
+            place, at = _between(curve.x[ends], share), _between(values[curve.shown[ends]], share)
+            x, risk = (np.insert(v, turns[0] + 1, new) for v, new in ((curve.x, place), (curve.risk, max_risk)))
+            curve = replace(curve, x=x, risk=risk, crossing=_Crossing(place, max_risk, at))
+        found.append(curve)
+    return found
 
 
 def _between(ends: Array, share: float) -> float:
@@ -250,36 +240,16 @@ def _between(ends: Array, share: float) -> float:
     return float(ends[0] + share * (ends[1] - ends[0]))
 
 
-def _line(rumap: RUMap, curve: _Curve, x: Array, shown: Rows, crossing: _Crossing | None) -> tuple[Array, Array]:
-    """Corners of the drawn line: the shown releases, and the crossing between two of them."""
-    rows = curve.rows[shown[curve.rows]]
-    if crossing is None:
-        return x[rows], rumap.risk[rows]
-    return np.insert(x[rows], crossing.after, crossing.place), np.insert(
-        rumap.risk[rows], crossing.after, crossing.risk
-    )
-
-
-def _draw(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, shown: Rows, line: tuple[Array, Array]) -> None:
-    rows = curve.rows[shown[curve.rows]]
-    bars = rumap.risk_error[rows] > 0
+def _draw(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, bars_across: bool) -> None:
+    rows, error = curve.shown, rumap.risk_error[curve.shown]
     style: Style = {"color": curve.colour, "zorder": 3}
-    if np.any(bars):
-        ax.errorbar(
-            x[rows],
-            rumap.risk[rows],
-            xerr=rumap.utility_error[rows] if x is rumap.utility else None,
-            yerr=np.where(np.isfinite(rumap.risk_error[rows]), rumap.risk_error[rows], 0.0),
-            fmt=curve.marker,
-            ms=3.5,
-            lw=0,
-            elinewidth=0.9,
-            alpha=0.85,
-            **style,
-        )
-        ax.plot(*line, ls=curve.line, lw=0.8, alpha=0.5, **style)
+    if np.any(error > 0):
+        bars: Style = {"yerr": np.where(np.isfinite(error), error, 0.0), "elinewidth": 0.9, "alpha": 0.85}
+        bars["xerr"] = rumap.utility_error[rows] if bars_across else None
+        ax.errorbar(x[rows], rumap.risk[rows], fmt=curve.marker, ms=3.5, lw=0, **bars, **style)
+        ax.plot(curve.x, curve.risk, ls=curve.line, lw=0.8, alpha=0.5, **style)
     else:
-        ax.plot(*line, ls=curve.line, lw=1.9, **style)
+        ax.plot(curve.x, curve.risk, ls=curve.line, lw=1.9, **style)
     # No noise at all has no place on a logarithmic axis of variances.
     placed = np.isfinite(x[curve.rows]) & ((x[curve.rows] > 0) | (ax.get_xscale() != "log"))
     endless = curve.rows[np.isinf(rumap.risk[curve.rows]) & placed]
@@ -291,9 +261,7 @@ def _draw(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, shown: Rows, line: tu
 def _write(
     ax: Axes,
     rumap: RUMap,
-    curves: list[_Curve],
-    lines: list[tuple[Array, Array]],
-    crossings: list[_Crossing | None],
+    curves: Sequence[_Curve],
     x: Array,
     shown: Rows,
     max_risk: float | None,
@@ -306,33 +274,26 @@ def _write(
     if figure.get_layout_engine() is not None:
         figure.draw_without_rendering()  # places are measured in pixels, so the layout must be settled
     labeller = Labeller(ax, x[shown], rumap.risk[shown])
-    for curve, line in zip(curves, lines, strict=True):
-        rows = curve.rows[shown[curve.rows]]
-        labeller.keep_clear(*line)
-        for i in rows[rumap.risk_error[rows] > 0]:
+    for curve in curves:
+        labeller.keep_clear(curve.x, curve.risk)
+        for i in curve.shown[rumap.risk_error[curve.shown] > 0]:
             y, dy = rumap.risk[i], rumap.risk_error[i]
             labeller.keep_clear(np.array([x[i], x[i]]), np.array([max(y - dy, y / 10), y + dy]))
     if max_risk is not None:
         labeller.on_line(f"threshold {max_risk:.4g}", max_risk)
     handles = []
-    named: set[str] = set()
-    for curve, line in zip(curves, lines, strict=True):
-        if curve.name in named:
-            continue
-        named.add(curve.name)
-        path = _path(ax, *line)
-        if len(path) == 0 or not _name(labeller, curve, path):
+    first = {curve.name: i for i, curve in reversed(list(enumerate(curves)))}
+    for curve in [curves[i] for i in sorted(first.values())]:
+        if not curve.x.size or not labeller.along(curve.name, _path(ax, curve), curve.colour):
             handles.append(Line2D([], [], color=curve.colour, lw=2, label=curve.name))
-    for curve, crossing in zip(curves, crossings, strict=True):
-        if crossing is not None:
-            _mark(ax, labeller, curve, crossing, str(parameter))
+    for curve in curves:
+        if curve.crossing is not None:
+            _mark(ax, labeller, curve.colour, curve.crossing, str(parameter))
     methods = list(dict.fromkeys(c.method for c in curves if c.method))
-    if len(methods) > 1:
-        for method in methods:
-            one = next(c for c in curves if c.method == method)
-            dots = bool(np.any(rumap.risk_error[one.rows] > 0))
-            dash, marker = ("none", one.marker) if dots else (one.line, "")
-            handles.append(Line2D([], [], color=look_of(ax).soft, ls=dash, marker=marker, ms=4, label=method))
+    for method in methods if len(methods) > 1 else ():
+        one = next(c for c in curves if c.method == method)
+        dash, marker = ("none", one.marker) if one.simulated else (one.line, "")
+        handles.append(Line2D([], [], color=look_of(ax).soft, ls=dash, marker=marker, ms=4, label=method))
     if np.any(rumap.risk_error > 0):
         handles.append(Line2D([], [], ls="none", label="bars: one standard error"))
     if handles:
@@ -340,54 +301,15 @@ def _write(
         ax.legend(handles=handles, loc="best", frameon=True, fontsize="small", **frame)
 
 
-def _path(ax: Axes, x: Array, y: Array) -> Array:
+def _path(ax: Axes, curve: _Curve) -> Array:
     """The drawn line in pixels, filled in so that there is a place for a name between far points."""
-    if x.size == 0:
-        return np.zeros((0, 2))
-    corners = ax.transData.transform(np.column_stack([x, y]))
-    if len(corners) == 1:
-        return np.asarray(corners)
-    length = np.concatenate([[0], np.cumsum(np.hypot(*np.diff(corners, axis=0).T))])
-    at = np.linspace(0, length[-1], 81)
-    return np.column_stack([np.interp(at, length, corners[:, j]) for j in (0, 1)])
+    corners = np.asarray(ax.transData.transform(np.column_stack([curve.x, curve.risk])))
+    return corners if len(corners) == 1 else resampled(corners, np.linspace(0, lengths(corners)[-1], 81))
 
 
-def _name(labeller: Labeller, curve: _Curve, path: Array) -> bool:
-    """Write the curve's name beside it, near its middle if there is room."""
-    note = labeller.ax.annotate(
-        plain(curve.name),
-        tuple(labeller.ax.transData.inverted().transform(path[0])),
-        xytext=(0, 0),
-        textcoords="offset points",
-        fontsize="small",
-        color=curve.colour if labeller.look is LIGHT else small(curve.colour, labeller.look),
-        fontweight="bold",
-        zorder=7,
-        in_layout=False,
-    )
-    for reach in (5, 9, 14):
-        for share in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.03, 0.97):
-            i = round(share * (len(path) - 1))
-            a, b = path[max(i - 2, 0)], path[min(i + 2, len(path) - 1)]
-            along = (b - a) / (np.hypot(*(b - a)) or 1.0)
-            across = np.array([-along[1], along[0]])
-            for side in (across, -across):
-                note.xy = tuple(labeller.ax.transData.inverted().transform(path[i]))
-                if labeller._try(note, path[i], side, reach):
-                    return True
-    note.remove()
-    return False
-
-
-def _mark(ax: Axes, labeller: Labeller, curve: _Curve, crossing: _Crossing, parameter: str) -> None:
-    """Mark where the curve meets the threshold, with the parameter there."""
+def _mark(ax: Axes, labeller: Labeller, colour: str, crossing: _Crossing, parameter: str) -> None:
+    """Mark where a curve meets the threshold, with the parameter there."""
     point = ax.transData.transform((crossing.place, crossing.risk))
-    points(ax, crossing.place, crossing.risk, "o", 6, curve.colour, hollow=True, mew=1.5, zorder=5)
-    labeller.beside(
-        f"{parameter} {_short(crossing.parameter)}", np.array([point - [5, 0], point, point + [5, 0]]), 1, curve.colour
-    )
-
-
-def _short(value: float) -> str:
-    text = f"{value:.3g}"
-    return text.replace("e+0", "e").replace("e+", "e") if "e" in text else text
+    points(ax, crossing.place, crossing.risk, "o", 6, colour, hollow=True, mew=1.5, zorder=5)
+    number = f"{crossing.parameter:.3g}".replace("e+0", "e").replace("e+", "e")
+    labeller.beside(f"{parameter} {number}", np.array([point - [5, 0], point, point + [5, 0]]), 1, colour)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..protocols import Array
-from .theme import LIGHT, Look, figure_of, look_of
+from .theme import LIGHT, Look, Style, figure_of, look_of, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,14 +34,8 @@ class Labeller:
         """Keep texts off the line through these points (given in data units), not only off the points."""
         path = self.ax.transData.transform(np.column_stack([x, y]))
         path = path[np.isfinite(path).all(axis=1)]
-        if len(path) < 2:
-            return
-        length = np.concatenate([[0], np.cumsum(np.hypot(*np.diff(path, axis=0).T))])
-        if length[-1] > 0:
-            at = np.arange(0, length[-1], 4.0)
-            self.dots = np.concatenate(
-                [self.dots, np.column_stack([np.interp(at, length, path[:, j]) for j in (0, 1)])]
-            )
+        if len(path) > 1:
+            self.dots = np.concatenate([self.dots, resampled(path, np.arange(0, lengths(path)[-1], 4.0))])
 
     def beside(self, text: str, path: Array, i: int, colour: str) -> bool:
         """Write a parameter value beside point ``i`` of a curve, across its direction; False if there is no room."""
@@ -49,20 +45,28 @@ class Labeller:
         along = (b - a) / length if length > 0 else np.array([1.0, 0.0])
         across = np.array([-along[1], along[0]])
         sides = [across, -across, across + along, across - along, -across + along, -across - along]
-        note = self.ax.annotate(
-            text.replace("$", r"\$"),
-            tuple(self.ax.transData.inverted().transform(path[i])),
-            xytext=(0, 0),
-            textcoords="offset points",
-            fontsize="x-small",
-            color=small(colour, self.look),
-            zorder=7,
-            in_layout=False,
-        )
+        note = self._note(text, self._data(path[i]), fontsize="x-small", color=small(colour, self.look))
         for reach in (9, 14):
             for side in sides:
                 if self._try(note, path[i], side / np.hypot(*side), reach):
                     return True
+        note.remove()
+        return False
+
+    def along(self, text: str, path: Array, colour: str) -> bool:
+        """Write a name beside a curve, near its middle if there is room; False if there is none."""
+        ink = colour if self.look is LIGHT else small(colour, self.look)
+        note = self._note(text, self._data(path[0]), fontsize="small", color=ink, fontweight="bold")
+        for reach in (5, 9, 14):
+            for share in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.03, 0.97):
+                i = round(share * (len(path) - 1))
+                a, b = path[max(i - 2, 0)], path[min(i + 2, len(path) - 1)]
+                along = (b - a) / (np.hypot(*(b - a)) or 1.0)
+                across = np.array([-along[1], along[0]])
+                for side in (across, -across):
+                    note.xy = self._data(path[i])
+                    if self._try(note, path[i], side, reach):
+                        return True
         note.remove()
         return False
 
@@ -71,33 +75,18 @@ class Labeller:
         point = self.ax.transData.transform((x, y))
         box = {"boxstyle": "round,pad=0.35", "fc": self.look.paper, "ec": self.look.soft, "lw": 0.8}
         arrow = {"arrowstyle": "-", "color": self.look.soft, "lw": 0.8, "shrinkB": 7}
-        note = self.ax.annotate(
-            text.replace("$", r"\$"),
-            (x, y),
-            xytext=(0, 0),
-            textcoords="offset points",
-            fontsize="small",
-            color=self.look.ink,
-            bbox=box,
-            arrowprops=arrow,
-            zorder=8,
-            in_layout=False,
-        )
+        style: Style = {"fontsize": "small", "color": self.look.ink, "bbox": box, "arrowprops": arrow, "zorder": 8}
+        note = self._note(text, (x, y), **style)
         angles = np.deg2rad([-45, -20, -70, 135, 160, 110, 20, 45, 70, -110, -135, -160, 0, 90, 180, 270])
-        best: tuple[float, Any, float] = (np.inf, None, 0.0)
-        for reach in (24, 40, 60, 90, 130, 180):
-            for angle in angles:
-                direction = np.array([np.cos(angle), np.sin(angle)])
-                cost = self._cost(self._put(note, point, direction, reach))
-                if cost < best[0]:
-                    best = (cost, direction, reach)
-                if cost == 0:
-                    break
-            if best[0] == 0:
+        least, place = np.inf, (np.array([0.7, -0.7]), 24)
+        for reach, angle in product((24, 40, 60, 90, 130, 180), angles):
+            direction = np.array([np.cos(angle), np.sin(angle)])
+            cost = self._cost(self._put(note, point, direction, reach))
+            if cost < least:
+                least, place = cost, (direction, reach)
+            if cost == 0:
                 break
-        if best[1] is None:
-            best = (0.0, np.array([0.7, -0.7]), 24)
-        box_at = self._put(note, point, best[1], best[2])
+        box_at = self._put(note, point, *place)
         self.boxes.append(box_at)
         self.reserve(point, 11 * self.scale)
         centre = np.array([(box_at[0] + box_at[2]) / 2, (box_at[1] + box_at[3]) / 2])
@@ -110,35 +99,31 @@ class Labeller:
     def on_line(self, text: str, y: float) -> None:
         """Write a text just above or below a horizontal line, where nothing is."""
         level = self.ax.transData.transform((self.ax.get_xlim()[0], y))[1]
-        note = self.ax.annotate(
-            text,
-            (0, y),
-            xycoords=("axes fraction", "data"),
-            xytext=(0, 0),
-            textcoords="offset points",
-            fontsize="small",
-            color=self.look.soft,
-            zorder=7,
-            in_layout=False,
-        )
-        width = note.get_window_extent().width
-        best: tuple[float, float, int] = (np.inf, 0.0, 1)
-        for up in (1, -1):
-            for share in (1.0, 0.0, 0.5, 0.75, 0.25, 0.875, 0.625, 0.375, 0.125):
-                x = self.frame[0] + 4 + share * (self.frame[2] - self.frame[0] - width - 8) + width / 2
-                cost = self._cost(
-                    self._put(note, np.array([x, level]), np.array([0.0, float(up)]), 3, origin=self.frame[0] - 1)
-                )
-                if cost < best[0]:
-                    best = (cost, x, up)
-        if not np.isfinite(best[0]):
+        within: Style = {"xycoords": ("axes fraction", "data"), "fontsize": "small", "color": self.look.soft}
+        note = self._note(text, (0, y), **within)
+        left, right, width = self.frame[0], self.frame[2], note.get_window_extent().width
+
+        def put(up: float, share: float) -> tuple[float, float, float, float]:
+            x = left + 4 + share * (right - left - width - 8) + width / 2
+            return self._put(note, np.array([x, level]), np.array([0.0, up]), 3, origin=left - 1)
+
+        shares = (1.0, 0.0, 0.5, 0.75, 0.25, 0.875, 0.625, 0.375, 0.125)
+        cost, place = min(((self._cost(put(*p)), p) for p in product((1.0, -1.0), shares)), key=itemgetter(0))
+        if not np.isfinite(cost):
             note.remove()
             return
-        self.boxes.append(
-            self._put(note, np.array([best[1], level]), np.array([0.0, float(best[2])]), 3, origin=self.frame[0] - 1)
-        )
+        self.boxes.append(put(*place))
         across = np.arange(self.frame[0], self.frame[2], 4.0)
         self.dots = np.concatenate([self.dots, np.column_stack([across, np.full(across.size, level)])])
+
+    def _note(self, text: str, at: tuple[float, float], **style: Any) -> Annotation:
+        """A text at a point, to be moved from there."""
+        common: Style = {"xytext": (0, 0), "textcoords": "offset points", "zorder": 7, "in_layout": False}
+        return self.ax.annotate(plain(text), at, **(common | style))
+
+    def _data(self, pixel: Array) -> tuple[float, float]:
+        x, y = self.ax.transData.inverted().transform(pixel)
+        return x, y
 
     def _try(self, note: Annotation, point: Array, direction: Array, reach: float) -> bool:
         box = self._put(note, point, direction, reach)
@@ -181,13 +166,24 @@ class Labeller:
         return float(dots + 1000 * texts)
 
 
+def lengths(path: Array) -> Array:
+    """How far along a path each of its points is."""
+    return np.concatenate([[0], np.cumsum(np.hypot(*np.diff(path, axis=0).T))])
+
+
+def resampled(path: Array, at: Array) -> Array:
+    """The points of a path so far along it."""
+    length = lengths(path)
+    return np.column_stack([np.interp(at, length, path[:, j]) for j in (0, 1)])
+
+
 def spread_along(path: ArrayLike, values: ArrayLike, most: int = 6, apart: float = 45.0) -> list[int]:
     """Pick up to ``most`` points of a curve, spread along its drawn length, with values that are short to write.
 
     Both ends come first if the curve is long enough; neighbours are at least ``apart`` pixels from each other.
     """
     points, at = np.asarray(path, dtype=float), np.asarray(values, dtype=float)
-    length = np.concatenate([[0], np.cumsum(np.hypot(*np.diff(points, axis=0).T))])
+    length = lengths(points)
     count = int(np.clip(length[-1] // (1.6 * apart) + 1, 1, most))
     window = 0.4 * length[-1] / (count - 1) if count > 1 else 0.4 * length[-1]
     chosen: list[int] = []

@@ -6,7 +6,7 @@ matplotlib is imported when something is drawn, and nothing here calls ``show()`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..analyses.limit import Limit, limit as compute
 from ..checks import check_choice, check_flag, check_number, check_text
-from ..decide import choose, not_dominated
+from ..decide import Choice, choose, not_dominated
 from ..decide.criteria import check_map
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 Rows = NDArray[np.bool_]
 Positions = NDArray[np.intp]
+Paint = tuple[str, str, str]
+"""Colour, marker and line."""
 SIZE = (8.6, 5.2)
 """Of a new figure, in inches."""
 LINES = ("-", "--", "-.", ":")
@@ -61,7 +64,7 @@ def rumap(
     legend: bool = True,
     log: str | bool = "auto",
     title: str | None = None,
-    limit: Any = None,
+    limit: Limit | bool | None = None,
     rule: Mapping[str, Any] | None = None,
 ) -> Axes:
     """Draw a map and return the Axes.
@@ -145,24 +148,25 @@ def rumap(
         _draw_limit(ax, *wall)
     for k, (look, curve) in enumerate(looks):
         _draw_curve(ax, rumap, look, curve, under=_coincide(ax, rumap, curve, [c for _, c in looks[k + 1 :]]))
-    _draw_edges(ax, rumap, looks, shown)
+    _draw_edges(ax, rumap, looks)
     if max_risk is not None and np.isfinite(max_risk):
         _draw_threshold(ax, max_risk)
-    if chosen is not None and np.isfinite([chosen.risk, chosen.utility]).all():
+    starred = chosen is not None and np.isfinite([chosen.risk, chosen.utility]).all()
+    if chosen is not None and starred:
         star: Style = {"mfc": "#F0E442", "mew": 1.0, "zorder": 6, "label": "chosen release"}
         points(ax, chosen.utility, chosen.risk, "*", 17, "black", **star)
     if title:
         ax.set_title(plain(title))
-    if chosen is not None and not np.isfinite([chosen.risk, chosen.utility]).all():
+    if chosen is not None and not starred:
         refused = f"chosen: {chosen.release}"
     remarks = _remarks(rumap, shown, refused)
     if legend:
         _draw_legend(ax, remarks, own)
-    _write(ax, rumap, looks, chosen, max_risk, labels)
+    _write(ax, rumap, looks, chosen if starred else None, max_risk, labels)
     return ax
 
 
-def limit(limit: Any, ax: Axes | None = None, **style: Any) -> Axes:
+def limit(limit: Limit, ax: Axes | None = None, **style: Any) -> Axes:
     """Draw a `Limit` alone (or beside what is on ``ax``) and return the Axes; ``style`` goes to the line."""
     x, y = _corner(limit)
     if ax is None:
@@ -172,25 +176,20 @@ def limit(limit: Any, ax: Axes | None = None, **style: Any) -> Axes:
     return ax
 
 
-def _limit_of(rumap: RUMap, limit: Any) -> tuple[Array, Array] | None:
+def _limit_of(rumap: RUMap, limit: Limit | bool | None) -> tuple[Array, Array] | None:
     """Utility and risk along the limit that was asked for, or None."""
     if limit is None or limit is False:
         return None
     if limit is True:
-        users = getattr(rumap, "users", None)
-        if users is None:
-            raise InputError(
-                "This map does not hold its users any more",
-                "limit=True",
-                "Write limit=ruv.limit(intruder, scientist, max_risk=grid)",
-            )
-        from ..analyses.limit import limit as compute
-
+        if rumap.users is None:
+            do = "Write limit=ruv.limit(intruder, scientist, max_risk=grid)"
+            raise InputError("This map does not hold its users any more", "limit=True", do)
         known = np.unique(rumap.risk[np.isfinite(rumap.risk)])
         # Bounds at the map's own risks, a few dozen of them at most.
         at = known[np.unique(np.linspace(0, len(known) - 1, 30).astype(int))] if len(known) else None
+        users: Any = rumap.users  # limit says whom it takes
         limit = compute(users[0], users[1], at, risk=rumap.risk_score, utility=rumap.utility_score)
-    if not hasattr(limit, "scientist_uncertainty"):
+    if not isinstance(limit, Limit):
         raise InputError("limit must be True or a Limit", limit, "Write limit=ruv.limit(intruder, scientist)")
     if limit.risk_score != rumap.risk_score or limit.utility_score != rumap.utility_score:
         raise InputError(
@@ -201,7 +200,7 @@ def _limit_of(rumap: RUMap, limit: Any) -> tuple[Array, Array] | None:
     return _corner(limit)
 
 
-def _corner(limit: Any) -> tuple[Array, Array]:
+def _corner(limit: Limit) -> tuple[Array, Array]:
     """Utility and risk of the limit, in order of risk."""
     known = ~np.isnan(limit.utility)
     if not known.any():
@@ -270,7 +269,7 @@ def _curves(rumap: RUMap, technique: str, shown: Rows) -> list[_Curve]:
     if left.size > 0.2 * rows.size or any(c.rows.size < 3 for c in lines[1:]):
         return [_Curve(technique, rows)]
     if len(lines) == 1 and not left.size:
-        lines = [_Curve(technique, lines[0].rows, lines[0].parameter, lines[0].at)]
+        lines = [replace(lines[0], name=technique)]
     return lines + ([_Curve(f"{technique}, others", rows[left])] if left.size else [])
 
 
@@ -293,8 +292,7 @@ def _coordinates(rumap: RUMap, rows: Positions) -> tuple[dict[str, Array], dict[
 
 
 def _set_axes(ax: Axes, rumap: RUMap, x: Array, y: Array, max_risk: float | None, log: str | bool) -> None:
-    y_all = np.append(y, max_risk) if max_risk is not None else y
-    for axis, values, letter in (("x", x, "x"), ("y", y_all, "y")):
+    for letter, values in (("x", x), ("y", y if max_risk is None else np.append(y, max_risk))):
         known = values[np.isfinite(values)]
         positive = known[known > 0]
         # Infinite values make the other end of the axis the interesting one: count them as a decade.
@@ -303,10 +301,10 @@ def _set_axes(ax: Axes, rumap: RUMap, x: Array, y: Array, max_risk: float | None
         wanted = log is True or log == letter or (log == "auto" and spans)
         if wanted and positive.size < known.size:
             raise InputError(f"A logarithmic {letter} axis needs positive values", float(known.min()), 'Use log="auto"')
-        low, high = _limits(known, wanted and positive.size > 0, bool(np.any(np.isinf(values))))
-        if wanted and positive.size:
-            getattr(ax, f"set_{axis}scale")("log")
-        getattr(ax, f"set_{axis}lim")(low, high)
+        log_axis = wanted and positive.size > 0
+        ends = _limits(known, log_axis, bool(np.any(np.isinf(values))))
+        ax.set(**{f"{letter}scale": "log"} if log_axis else {})
+        ax.set(**{f"{letter}lim": ends})
     name_axes(ax, rumap)
     bare(ax, look_of(ax), "both", ("top", "right"))
 
@@ -382,7 +380,7 @@ def _staircase(ax: Axes, x: Array, y: Array) -> tuple[Array, Array]:
     return np.insert(x, corner + 1, x[corner]), np.insert(y, corner + 1, y[corner + 1])
 
 
-def _draw_curve(ax: Axes, rumap: RUMap, look: tuple[str, str, str], curve: _Curve, under: int) -> None:
+def _draw_curve(ax: Axes, rumap: RUMap, look: Paint, curve: _Curve, under: int) -> None:
     colour, marker, line = look
     finite = np.isfinite(rumap.utility[curve.rows]) & np.isfinite(rumap.risk[curve.rows])
     rows = curve.rows[finite]
@@ -433,7 +431,7 @@ def _draw_bars(ax: Axes, x: Array, y: Array, dx: Array, dy: Array, colour: str) 
         ax.add_collection(lines, autolim=False)
 
 
-def _draw_edges(ax: Axes, rumap: RUMap, looks: Sequence[Any], shown: Rows) -> None:
+def _draw_edges(ax: Axes, rumap: RUMap, looks: Sequence[tuple[Paint, _Curve]]) -> None:
     """Draw releases with an infinite coordinate as triangles at the edge, pointing outwards."""
     (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     for (colour, _, _), curve in looks:
@@ -499,7 +497,14 @@ def _draw_legend(ax: Axes, remarks: Sequence[str], own: bool) -> None:
         ax.set_position((here.x0, here.y0, width, here.height))
 
 
-def _write(ax: Axes, rumap: RUMap, looks: Sequence[Any], chosen: Any, max_risk: float | None, labels: bool) -> None:
+def _write(
+    ax: Axes,
+    rumap: RUMap,
+    looks: Sequence[tuple[Paint, _Curve]],
+    chosen: Choice | None,
+    max_risk: float | None,
+    labels: bool,
+) -> None:
     """Write on the drawing, the most important first. A text without a free place is omitted, except the choice."""
     figure = figure_of(ax)
     figure.draw_without_rendering()  # the layout must be settled before places are measured in pixels
@@ -514,7 +519,7 @@ def _write(ax: Axes, rumap: RUMap, looks: Sequence[Any], chosen: Any, max_risk: 
         x, y, dx, dy = rumap.utility[i], rumap.risk[i], rumap.utility_error[i], rumap.risk_error[i]
         labeller.keep_clear(np.array([x - dx, x + dx]), np.array([y, y]))
         labeller.keep_clear(np.array([x, x]), np.array([y - dy, y + dy]))
-    if chosen is not None and np.isfinite([chosen.risk, chosen.utility]).all():
+    if chosen is not None:
         text = _wrap(chosen.release, 30) + f"\nrisk {chosen.risk:.4g}, utility {chosen.utility:.4g}"
         labeller.call_out(text, chosen.utility, chosen.risk)
     if max_risk is not None and np.isfinite(max_risk):
@@ -522,7 +527,7 @@ def _write(ax: Axes, rumap: RUMap, looks: Sequence[Any], chosen: Any, max_risk: 
     if not labels:
         return
     for (colour, _, _), curve in looks:
-        if curve.parameter is None:
+        if curve.parameter is None or curve.at is None:
             continue
         good = np.isfinite(rumap.utility[curve.rows]) & np.isfinite(rumap.risk[curve.rows])
         x, y, at = rumap.utility[curve.rows][good], rumap.risk[curve.rows][good], curve.at[good]
@@ -542,10 +547,8 @@ def _write(ax: Axes, rumap: RUMap, looks: Sequence[Any], chosen: Any, max_risk: 
 def _fold_labels(ax: Axes, rumap: RUMap) -> bool:
     """Write an axis label in two lines if it is longer than its axis."""
     box = ax.get_window_extent()
-    wide, tall = (
-        ax.xaxis.label.get_window_extent().width > box.width,
-        ax.yaxis.label.get_window_extent().height > box.height,
-    )
+    wide = ax.xaxis.label.get_window_extent().width > box.width
+    tall = ax.yaxis.label.get_window_extent().height > box.height
     if wide:
         ax.set_xlabel(plain(f"data utility   better →\n({_wrap(rumap.utility_score.words('scientist'), 40)})"))
     if tall:

@@ -13,14 +13,13 @@ from ..analyses.publishing import PublishingPrice
 from ..analyses.record_risk import RecordRisk
 from ..checks import check_number
 from ..errors import InputError
-from .theme import Style, fresh_axes, look_of, name_axes, plain, threshold
+from ..maps.show import cut
+from .theme import Style, fresh_axes, look_of, name_axes, plain, spans, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LINES = ("-", "--", ":", "-.")
-LOG_FROM = 30.0
-"""A risk axis whose values span more than this factor is logarithmic."""
 LONGEST = 44
 """Longest label in a legend."""
 MOST = 12
@@ -75,7 +74,7 @@ def record_risk(
     if not finite.any():
         raise InputError("There is nothing to draw", "no record has a finite risk", "Look at riskiest()")
     drawn = risk[places][finite]
-    log = bool(drawn.min() > 0 and drawn.max() > LOG_FROM * drawn.min())
+    log = spans(drawn)
     if log:
         ax.set_xscale("log")
     if len(places) == 1:
@@ -182,4 +181,4 @@ def _histogram(ax: Axes, found: RecordRisk, place: int, by_group: bool, log: boo
 
 def _short(text: str) -> str:
     """Text no longer than a legend bears."""
-    return plain(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")
+    return plain(cut(text, LONGEST))

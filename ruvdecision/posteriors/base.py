@@ -8,19 +8,23 @@ from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from ..checks import Index, as_float_array, check_number
 from ..errors import InputError
 from ..numerics.roots import bracket, least_near, monotone_root
 from ..protocols import Array, Posterior, Value
-from .modes import climb_box, merge_values, most_probable
-from .neighbours import Neighbours
+from .modes import Neighbours, climb_box, merge_values, most_probable
 from .normal import expm1_less, farther
-from .shapes import as_weight_matrix, check_level, check_width, shaped
 
 BLOCK = 4_000_000
 """Numbers that one step of a calculation may hold."""
+Pairs = Callable[[Array, Array], Array]
+"""A function of values of the target and of a point, such as an estimate."""
+Growth = tuple[float, float]
+"""Powers like which a function grows to the left and to the right, with its sign."""
+LEVEL: Growth = (0.0, 0.0)
 _DRAWS = 4096
 _POWER_TAIL = 1.02
 """A moment this close to the order of a power tail counts as infinite: nothing could settle it."""
@@ -86,7 +90,7 @@ class BasePosterior(ABC):
         """Itself: sums of differences keep their digits wherever a law lies."""
         return self
 
-    def select(self, index: Any) -> BasePosterior:
+    def select(self, index: Index) -> BasePosterior:
         """The posteriors at ``index`` of the batch."""
         if self.batch:
             return _Selected(self, index)
@@ -333,13 +337,7 @@ class BasePosterior(ABC):
         return full.shape[: full.ndim - len(shape)], full.reshape((-1,) + shape)
 
     def _average(
-        self,
-        g: Callable[[Array, Array], Array],
-        at: ArrayLike = 0.0,
-        kinks: Sequence[float] = (),
-        *,
-        joint: bool = False,
-        growth: tuple[float, float] = (0.0, 0.0),
+        self, g: Pairs, at: ArrayLike = 0.0, kinks: Sequence[float] = (), *, joint: bool = False, growth: Growth = LEVEL
     ) -> Value:
         """E g(theta, at) for each component, or one for all if ``joint``; leading axes of ``at`` stay.
 
@@ -386,8 +384,9 @@ class BasePosterior(ABC):
 class _Selected(BasePosterior):
     """Some laws of a batch, by questions to the whole batch."""
 
-    def __init__(self, whole: BasePosterior, index: Any) -> None:
-        place = np.arange(int(np.prod(whole.batch))).reshape(whole.batch)[index]
+    def __init__(self, whole: BasePosterior, index: Index) -> None:
+        self.size = int(np.prod(whole.batch))
+        place = np.arange(self.size).reshape(whole.batch)[index]
         self.whole, self.batch, self.event, self.place = whole, np.shape(place), whole.event, np.ravel(place)
         # A law that is picked again needs a turn of its own.
         order = np.argsort(self.place, kind="stable")
@@ -395,59 +394,51 @@ class _Selected(BasePosterior):
         start = np.maximum.accumulate(np.where(fresh, np.arange(len(order)), 0))
         self.turn = np.empty(len(order), dtype=np.intp)
         self.turn[order] = np.arange(len(order)) - start
+        self.turns = [np.flatnonzero(self.turn == turn) for turn in range(int(self.turn.max(initial=-1)) + 1)]
 
     @property
     def support(self) -> Array | None:
         return self.whole.support
 
     def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
+        shape = self.batch + self.event
         value, error = np.empty(len(self.place)), np.empty(len(self.place))
-        size = int(np.prod(self.whole.batch))
-        for turn in range(int(self.turn.max(initial=-1)) + 1):
-            mine = np.flatnonzero(self.turn == turn)
-            places = self.place[mine]
+        kinks = None if at is None else np.asarray(at, dtype=np.float64)
+        if kinks is not None:
+            kinks = kinks if kinks.ndim > len(shape) else kinks[None]
+            kinks = np.broadcast_to(kinks, kinks.shape[:1] + shape)
+        for mine in self.turns:
 
-            def wide(theta: Array, mine: Any = mine, places: Any = places) -> Array:
+            def wide(theta: Array, mine: NDArray[np.intp] = mine) -> Array:
                 points = len(theta)
                 full = np.broadcast_to(theta, (points,) + self.whole.batch + self.event)
-                picked = full.reshape((points, size) + self.event)[:, self.place]
-                seen = shaped(f(picked.reshape((points,) + self.batch + self.event)), (points, *self.batch))
-                out = np.zeros((points, size))
-                out[:, places] = seen.reshape(points, -1)[:, mine]
-                return out.reshape((points,) + self.whole.batch)
+                picked = full.reshape((points, self.size) + self.event)[:, self.place]
+                return self._placed(shaped(f(picked.reshape((points,) + shape)), (points, *self.batch)), mine, ())
 
-            kinks = None
-            if at is not None:
-                low = len(self.batch) + len(self.event)
-                given = np.asarray(at, dtype=np.float64)
-                given = given if given.ndim > low else given[None]
-                kinks = np.zeros((len(given), size) + self.event)
-                filled = np.broadcast_to(given, given.shape[:1] + self.batch + self.event)
-                kinks[:, places] = filled.reshape((len(given), -1) + self.event)[:, mine]
-                kinks = kinks.reshape((len(given),) + self.whole.batch + self.event)
-            found = self.whole.expect(wide, kinks)
-            value[mine], error[mine] = found.value.ravel()[places], found.error.ravel()[places]
+            found = self.whole.expect(wide, None if kinks is None else self._placed(kinks, mine, self.event))
+            value[mine], error[mine] = (part.ravel()[self.place[mine]] for part in found)
         return Value(value.reshape(self.batch), error.reshape(self.batch))
 
     def cdf(self, at: ArrayLike) -> Array:
         lead, rows = self._rows(at)
-        shape, size = self.whole.batch + self.event, int(np.prod(self.whole.batch))
         found = np.empty((len(rows), len(self.place)) + self.event)
-        for turn in range(int(self.turn.max(initial=-1)) + 1):
-            mine = np.flatnonzero(self.turn == turn)
-            full = np.zeros((len(rows), size) + self.event)
-            full[:, self.place[mine]] = rows.reshape((len(rows), -1) + self.event)[:, mine]
-            seen = self.whole.cdf(full.reshape((len(rows),) + shape)).reshape(full.shape)
-            found[:, mine] = seen[:, self.place[mine]]
+        for mine in self.turns:
+            answers = self.whole.cdf(self._placed(rows, mine, self.event))
+            found[:, mine] = answers.reshape((len(rows), self.size) + self.event)[:, self.place[mine]]
         return found.reshape(lead + self.batch + self.event)
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
-        turns = int(self.turn.max(initial=-1)) + 1
-        drawn = self.whole.sample(size * turns, rng).reshape((size, turns, -1) + self.event)
+        drawn = self.whole.sample(size * len(self.turns), rng).reshape((size, len(self.turns), -1) + self.event)
         return drawn[:, self.turn, self.place].reshape((size,) + self.batch + self.event)
 
+    def _placed(self, rows: Array, mine: NDArray[np.intp], event: tuple[int, ...]) -> Array:
+        """Rows of numbers for some of the picked laws, where the whole batch has these laws; zero elsewhere."""
+        full = np.zeros((len(rows), self.size) + event)
+        full[:, self.place[mine]] = rows.reshape((len(rows), len(self.place)) + event)[:, mine]
+        return full.reshape((len(rows),) + self.whole.batch + event)
 
-def _at(g: Callable[[Array, Array], Array], at: Array, column: int | None = None) -> Callable[[Array], Array]:
+
+def _at(g: Pairs, at: Array, column: int | None = None) -> Callable[[Array], Array]:
     """G as a function of theta alone, of one component if a column is given."""
     if column is None:
         return lambda theta: g(theta, at)
@@ -475,3 +466,72 @@ def _slope(f: Callable[[Array], Array], x: Array, step: Array) -> Array:
             best, least = np.where(better, fresh[i + 1], best), np.where(better, off, least)
         row = fresh
     return np.asarray(best)
+
+
+# -- arguments that every posterior takes ---------------------------------------------------------------
+
+
+def check_level(name: str, q: ArrayLike) -> float:
+    """Return a probability between 0 and 1, both included."""
+    return check_number(name, q, low=0.0, high=1.0)
+
+
+def check_width(width: ArrayLike, event: tuple[int, ...]) -> Array:
+    """Return half-widths that are not negative, one for all components or one each."""
+    array = as_float_array("width", width)
+    if not (array >= 0).all() or np.isinf(array).any():
+        raise InputError(
+            "width must be a finite number that is not negative", width, "Give the half-width of the window"
+        )
+    if array.ndim and array.shape != event:
+        raise InputError(
+            f"width must be one number or have shape {event}",
+            f"shape {array.shape}",
+            "Give one half-width per component",
+        )
+    return array
+
+
+def as_weight_matrix(weights: ArrayLike, event: tuple[int, ...]) -> Array:
+    """Return a weight, a vector or a matrix of weights as a matrix for targets of this shape."""
+    array = as_float_array("weights", weights)
+    k = event[0] if event else 1
+    if array.ndim == 0:
+        return np.asarray(array * np.eye(k))
+    if array.shape not in ((k,), (k, k)):
+        raise InputError(
+            f"weights must fit a target of {k} component{'s' if k > 1 else ''}",
+            f"shape {array.shape}",
+            "Give one number, one weight per component, or a square matrix",
+        )
+    return np.diag(array) if array.ndim == 1 else array
+
+
+def trace_product(weights: Array, cov: Array) -> Array:
+    """trace(W V), where a zero weight on an infinite variance counts as nothing."""
+    infinite = np.isinf(cov)
+    if not infinite.any():
+        return np.asarray(np.einsum("ij,...ij->...", weights, cov))
+    finite = np.einsum("ij,...ij->...", weights, np.where(infinite, 0.0, cov))
+    return np.where(np.any(infinite & (weights != 0), axis=(-2, -1)), np.inf, finite)
+
+
+def deeper(index: Index) -> tuple[Any, ...]:
+    """An index of a batch, for arrays that have one more axis behind the batch."""
+    index = index if isinstance(index, tuple) else (index,)
+    return (*index, slice(None)) if any(i is Ellipsis for i in index) else index
+
+
+def shaped(value: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Return what a function gave back as an array of this shape, if it can be one."""
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape != shape:
+        try:
+            array = np.broadcast_to(array, shape)
+        except ValueError:
+            raise InputError(
+                f"The function must give back shape {shape}",
+                f"shape {array.shape}",
+                "Let it work on whole arrays, with the points along the first axis",
+            ) from None
+    return array

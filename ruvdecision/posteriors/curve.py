@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
+from numpy.polynomial import legendre
 from numpy.typing import ArrayLike
 from scipy import special
 
-from ..checks import as_float_array, check_finite
+from ..checks import Index, as_float_array, check_finite
 from ..errors import InputError
 from ..numerics.quadrature import adaptive, gauss_legendre
 from ..numerics.roots import monotone_root
 from ..protocols import Array, Value
-from .base import BLOCK, BasePosterior
+from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_weight_matrix, check_level, check_width, shaped
 from .curvespline import Ints, Splines, cut_pieces, trim_pieces
 from .normal import expm1_less
-from .shapes import as_weight_matrix, check_level, check_width, shaped
 
 _CUT = 12
 """Gauss nodes on each side of a kink."""
@@ -150,7 +149,7 @@ class Curve(BasePosterior):
         """The same law with another share of its mass uncertain."""
         return self._of(splines=self.splines, lost=self.lost + more, batch=self.batch)
 
-    def select(self, index: Any) -> Curve:
+    def select(self, index: Index) -> Curve:
         rows = np.arange(self.splines.rows).reshape(self.batch)[index]
         flat = np.ravel(rows)
         return self._of(splines=self.splines.take(flat), lost=self.lost[flat], batch=np.shape(rows))
@@ -197,8 +196,8 @@ class Curve(BasePosterior):
         for side in ("right", "left"):
             place = np.clip(np.searchsorted(left, x, side=side) - 1, 0, len(left) - 1)  # type: ignore[call-overload]
             inside = np.flatnonzero((x >= left[place]) & (x <= right[place]))
-            seen = self.splines.single(x[inside], piece[place[inside]], row[inside]) - self._log_mass[row[inside]]
-            out[inside] = np.maximum(out[inside], seen)
+            values = self.splines.single(x[inside], piece[place[inside]], row[inside]) - self._log_mass[row[inside]]
+            out[inside] = np.maximum(out[inside], values)
         return np.asarray(out.reshape(shape))
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
@@ -235,14 +234,16 @@ class Curve(BasePosterior):
             return super().expect_last(f, at)
         cuts = None if at is None else np.ravel(np.asarray(at, dtype=np.float64))
         nodes, weights = self._nodes
-        seen = shaped(f(nodes.ravel()), (nodes.size,)).reshape(nodes.shape) * weights
+        values = shaped(f(nodes.ravel()), (nodes.size,)).reshape(nodes.shape) * weights
         if cuts is None or not len(cuts):
-            value = seen.ravel() @ self._density
+            value = values.ravel() @ self._density
         else:
             x, w, piece, hit = self._pieces_at(np.sort(cuts)[None], 0.0, graded=True)
-            seen[hit[0]] = 0.0
+            values[hit[0]] = 0.0
             extra = shaped(f(x[0]), x.shape[1:]) * w[0]
-            value = seen.ravel() @ self._density + extra @ np.exp(self.splines.shared(x[0], piece[0]) - self._log_mass)
+            value = values.ravel() @ self._density + extra @ np.exp(
+                self.splines.shared(x[0], piece[0]) - self._log_mass
+            )
         return self._sure(self._back(value))
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
@@ -298,13 +299,7 @@ class Curve(BasePosterior):
         return np.unique(points).reshape((-1,) + (1,) * len(self.batch))
 
     def _average(
-        self,
-        g: Callable[[Array, Array], Array],
-        at: ArrayLike = 0.0,
-        kinks: Sequence[float] = (),
-        *,
-        joint: bool = False,
-        growth: tuple[float, float] = (0.0, 0.0),
+        self, g: Pairs, at: ArrayLike = 0.0, kinks: Sequence[float] = (), *, joint: bool = False, growth: Growth = LEVEL
     ) -> Value:
         return self._sure(self._cut(g, at, list(kinks)))
 
@@ -354,13 +349,13 @@ class Curve(BasePosterior):
         parts = np.einsum("ni,nir->nr", weights, self._density.reshape(*nodes.shape, -1))
         return np.concatenate([np.zeros((1, parts.shape[1])), np.cumsum(parts, axis=0)])
 
-    def _mass(self, seen: Array) -> Array:
+    def _mass(self, values: Array) -> Array:
         """Mean of values at the nodes, ``(nodes, rows)``."""
-        return np.asarray(np.einsum("n,nr,nr->r", self._nodes[1].ravel(), self._density, seen))
+        return np.asarray(np.einsum("n,nr,nr->r", self._nodes[1].ravel(), self._density, values))
 
-    def _mass_of(self, seen: Array) -> Array:
+    def _mass_of(self, values: Array) -> Array:
         """Integral of values at the nodes, ``(intervals, order, rows)``."""
-        return np.asarray(np.einsum("ni,nir->r", self._nodes[1], seen))
+        return np.asarray(np.einsum("ni,nir->r", self._nodes[1], values))
 
     def _back(self, rows: Array) -> Array:
         return np.asarray(np.reshape(rows, self.batch))
@@ -371,7 +366,7 @@ class Curve(BasePosterior):
 
     def _cut(
         self,
-        g: Callable[[Array, Array], Array],
+        g: Pairs,
         at: ArrayLike,
         kinks: list[float],
         *,
@@ -507,12 +502,6 @@ def _jacobi(power: float) -> tuple[Array, Array]:
 @lru_cache(maxsize=8)
 def _running(order: int) -> Array:
     """Integrals from 0 to each node of (0, 1) of the polynomials that are one at a node and zero at the others."""
-    z, _ = _legendre(order)
-    inner, w = _legendre(order)
-    points = z[:, None] * inner
-    basis = np.ones((order, order, order))
-    for j in range(order):
-        for m in range(order):
-            if m != j:
-                basis[:, :, j] *= (points - z[m]) / (z[j] - z[m])
-    return np.asarray(np.einsum("ikj,k->ij", basis, w) * z[:, None])
+    z, _ = gauss_legendre(order)
+    basis = np.linalg.inv(legendre.legvander(z, order - 1))
+    return np.asarray(0.5 * legendre.legval(z, legendre.legint(basis, lbnd=-1)).T)

@@ -12,11 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from ..checks import as_float_array, check_finite, check_flag, check_integer, check_shares
 from ..errors import InputError
 from ..protocols import Array, Value
-from .base import BLOCK, BasePosterior
+from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_weight_matrix, check_width, shaped
 from .finite import Finite
-from .modes import climb_box
-from .neighbours import Neighbours
-from .shapes import as_weight_matrix, check_width, shaped
+from .modes import Neighbours, climb_box
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -219,13 +217,7 @@ class Drawn(BasePosterior):
         return Neighbours(self.draws.reshape(len(self.draws), -1), self.weights)
 
     def _average(
-        self,
-        g: Callable[[Array, Array], Array],
-        at: ArrayLike = 0.0,
-        kinks: Sequence[float] = (),
-        *,
-        joint: bool = False,
-        growth: tuple[float, float] = (0.0, 0.0),
+        self, g: Pairs, at: ArrayLike = 0.0, kinks: Sequence[float] = (), *, joint: bool = False, growth: Growth = LEVEL
     ) -> Value:
         lead, rows = self._rows(at)
         if not lead:

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from ..checks import as_float_array, check_finite, check_probabilities
+from ..checks import Index, as_float_array, check_finite, check_probabilities
 from ..errors import InputError
 from ..protocols import Array, Value
-from .base import BLOCK, BasePosterior
+from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_weight_matrix, check_level, check_width, deeper, shaped
 from .modes import merge_values, most_probable
 from .normal import expm1_less
-from .shapes import as_weight_matrix, check_level, check_width, deeper, shaped
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -73,7 +71,7 @@ class Finite(BasePosterior):
         """The values, ``(states,) + event``."""
         return self.values
 
-    def select(self, index: Any) -> Finite:
+    def select(self, index: Index) -> Finite:
         return self.of(self.values, self.probabilities[deeper(index)])
 
     def mixed(self, weights: Array) -> Finite:
@@ -124,16 +122,16 @@ class Finite(BasePosterior):
         """E f, the exact sum; a value of probability zero counts for nothing, even where f is infinite."""
         lead = (len(self.values),) + (1,) * len(self.batch)
         theta = np.broadcast_to(self.values.reshape(lead + self.event), (len(self.values),) + self.batch + self.event)
-        seen = np.moveaxis(shaped(f(theta), theta.shape[: 1 + len(self.batch)]), 0, -1)
-        return Value.exact(np.sum(self.probabilities * np.where(self.probabilities > 0, seen, 0.0), axis=-1))
+        values = np.moveaxis(shaped(f(theta), theta.shape[: 1 + len(self.batch)]), 0, -1)
+        return Value.exact(np.sum(self.probabilities * np.where(self.probabilities > 0, values, 0.0), axis=-1))
 
     def expect_last(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
         if len(self.batch) > 1:
             return super().expect_last(f, at)
-        seen = shaped(f(self.values), self.values.shape[:1])
-        if np.isfinite(seen).all():
-            return Value.exact(self.probabilities @ seen)
-        return Value.exact(np.sum(self.probabilities * np.where(self.probabilities > 0, seen, 0.0), axis=-1))
+        values = shaped(f(self.values), self.values.shape[:1])
+        if np.isfinite(values).all():
+            return Value.exact(self.probabilities @ values)
+        return Value.exact(np.sum(self.probabilities * np.where(self.probabilities > 0, values, 0.0), axis=-1))
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         if np.ndim(weights) == 0:
@@ -186,17 +184,11 @@ class Finite(BasePosterior):
         return [(x[o], np.cumsum(self.probabilities[..., o], axis=-1)) for x, o in zip(columns, orders, strict=True)]
 
     def _average(
-        self,
-        g: Callable[[Array, Array], Array],
-        at: ArrayLike = 0.0,
-        kinks: Sequence[float] = (),
-        *,
-        joint: bool = False,
-        growth: tuple[float, float] = (0.0, 0.0),
+        self, g: Pairs, at: ArrayLike = 0.0, kinks: Sequence[float] = (), *, joint: bool = False, growth: Growth = LEVEL
     ) -> Value:
         return Value.exact(self._sum(g, at, joint=joint))
 
-    def _sum(self, g: Callable[[Array, Array], Array], at: ArrayLike, *, joint: bool = False) -> Array:
+    def _sum(self, g: Pairs, at: ArrayLike, *, joint: bool = False) -> Array:
         """Sum over states of p g(x, at); ``at`` is broadcast to ``batch + event`` and may lead it with more axes."""
         at = np.asarray(at, dtype=np.float64)
         inner = len(self.batch) + len(self.event)

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from ..checks import as_float_array
+from ..checks import Index, as_float_array
 from ..errors import InputError
 from ..numerics.semidefinite import lower_root
 from ..protocols import Array, Value
 from . import normal
-from .base import BasePosterior
-from .box import outside_box
-from .integrate import limit, normal_expectation, scrambled_mean, sobol_normal
-from .shapes import as_weight_matrix, check_level, check_width, shaped, trace_product
+from .base import BasePosterior, as_weight_matrix, check_level, check_width, shaped, trace_product
 
 _POINTS = 1024
 
@@ -111,7 +107,7 @@ class Gaussian(BasePosterior):
         """The laws of minus the target."""
         return self._checked(-self.location, self.covariances, self.event)
 
-    def select(self, index: Any) -> Gaussian:
+    def select(self, index: Index) -> Gaussian:
         covariances = np.broadcast_to(self.covariances, self.batch + self.event * 2)
         return self._checked(self.mean()[index], covariances[index], self.event)
 
@@ -151,10 +147,6 @@ class Gaussian(BasePosterior):
         lower = lower_root(np.where(np.isinf(covariances), 0.0, covariances))
         return np.asarray(triangular_log_density(gap, lower, np.isinf(np.diagonal(covariances, axis1=-2, axis2=-1))))
 
-    def mode(self, width: ArrayLike = 0.0) -> Array:
-        check_width(width, self.event)
-        return self.mean()
-
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         z = rng.standard_normal((size,) + self.batch + self.event)
         if not np.isfinite(self.var()).all():
@@ -178,24 +170,24 @@ class Gaussian(BasePosterior):
                 kinks = np.asarray(at, dtype=np.float64)
                 kinks = kinks if kinks.ndim > len(self.batch) else kinks[None]
             mean, sd = self.mean(), np.broadcast_to(self.sd, self.batch)
-            return normal_expectation(lambda theta: shaped(f(theta), theta.shape), mean, sd, kinks)
+            return normal.expectation(lambda theta: shaped(f(theta), theta.shape), mean, sd, kinks)
         infinite = np.isinf(self.covariances)
         if infinite.any():
             hit = np.broadcast_to(infinite.any(axis=(-2, -1)), self.batch)
-            return limit(
+            return normal.limit(
                 lambda big: self._checked(
                     self.location, np.where(infinite, big**2, self.covariances), self.event
                 ).expect(f),
                 hit,
             )
         lower, means = lower_root(self.covariances), []
-        for z in sobol_normal(self.event[0], _POINTS):
+        for z in normal.sobol_points(self.event[0], _POINTS):
             z = z.reshape((_POINTS,) + (1,) * len(self.batch) + self.event)
             theta = np.broadcast_to(
                 self.location + np.einsum("...ij,...j->...i", lower, z), (_POINTS,) + self.batch + self.event
             )
             means.append(np.mean(shaped(f(theta), theta.shape[:-1]), axis=0))
-        value = scrambled_mean(means)
+        value = normal.scrambled_mean(means)
         point = np.broadcast_to(~np.any(self.covariances, axis=(-2, -1)), self.batch)
         return Value(value.value, np.where(point, 0.0, value.error))
 
@@ -220,7 +212,7 @@ class Gaussian(BasePosterior):
         width = check_width(width, self.event)
         if not self.event:
             return self._exact(normal.outside(self.location - np.asarray(at), self.sd, width))
-        value = outside_box(self.location - np.asarray(at), self.covariances, width)
+        value = normal.outside_box(self.location - np.asarray(at), self.covariances, width)
         shape = np.broadcast_shapes(value.value.shape, self.batch)
         return Value(np.broadcast_to(value.value, shape), np.broadcast_to(value.error, shape))
 

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import as_float_array, check_finite, check_flag, check_integer
+from ..checks import Index, as_float_array, check_finite, check_flag, check_integer
 from ..errors import InputError
 from ..numerics.roots import monotone_root
 from ..protocols import Array, Posterior, Value
-from .base import BLOCK, BasePosterior
+from .base import BLOCK, BasePosterior, as_weight_matrix, check_level, check_width, deeper, trace_product
 from .drawn import long_run_error, spaced_places
 from .gaussian import Gaussian
-from .modes import best_box_near, climb_box, highest_point
+from .modes import best_box_near, climb_box, highest_point, merge_values, most_probable
 from .normal import expm1_less
 from .normals import Normals
-from .shapes import as_weight_matrix, check_level, check_width, deeper, trace_product
 
 _FEW = 256
 """Parts that are few enough to search for a best box."""
@@ -129,7 +127,7 @@ class Mixture(BasePosterior):
         """Normal parts moved so that the mean is zero; itself otherwise."""
         return self._moved
 
-    def select(self, index: Any) -> Mixture:
+    def select(self, index: Index) -> Mixture:
         if not self.batch:
             super().select(index)
             return self
@@ -210,8 +208,8 @@ class Mixture(BasePosterior):
         # An atom has an infinite density: the heaviest one is the mode, equal ones added up.
         chances = np.where(self._atoms, self.weights, 0.0).reshape(-1, self.count)
         means = np.broadcast_to(self.parts.mean(), self.parts.batch).reshape(-1, self.count)
-        heavy = [_heaviest(x, w) if w.any() else 0.0 for x, w in zip(means, chances, strict=True)]
-        return np.where(self._atoms.any(axis=-1), np.array(heavy).reshape(self.batch), mode)
+        heavy = [most_probable(*merge_values(x, w), np.zeros(())) for x, w in zip(means, chances, strict=True)]
+        return np.where(self._atoms.any(axis=-1), np.reshape(heavy, self.batch), mode)
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         if self._whole is not None:
@@ -301,7 +299,7 @@ class Mixture(BasePosterior):
 
     def mean_difference(self) -> Value:
         """E |theta - theta'|; of sampled parts with the error of its projection (Hoeffding, 1948)."""
-        found = self._mean_difference()
+        found = self._unsampled(lambda law: law.mean_difference(), super().mean_difference, self.event)
         if not self.sampled:
             return found
 
@@ -315,7 +313,7 @@ class Mixture(BasePosterior):
 
     def entropy(self) -> Value:
         """Entropy of the mixture; of sampled parts with the error of the mean of -log density given each draw."""
-        found = self._entropy()
+        found = self._unsampled(lambda law: law.entropy(), super().entropy, ())
         if not self.sampled or not np.isfinite(found.value).all():
             return found
         if self.support is None and self.event:
@@ -484,26 +482,20 @@ class Mixture(BasePosterior):
             return climb_box(draws, np.full(len(draws), 1.0 / len(draws)), width)
         return best_box_near(one, peaks, width, tries=1 if tangled else 8)
 
-    def _mean_difference(self) -> Value:
-        """Of parts that are not sampled."""
+    def _unsampled(
+        self,
+        ask: Callable[[BasePosterior | Normals], Value],
+        by_definition: Callable[[], Value],
+        event: tuple[int, ...],
+    ) -> Value:
+        """The answer as if parts were not sampled: of the one law that they mix to, or of normal parts together."""
         if self._whole is not None:
-            return self._whole.mean_difference()
+            return ask(self._whole)
         if self._normal is None:
-            return super().mean_difference()
-        normals = (self.select(i)._normals for i in np.ndindex(self.batch))
-        found = [n.mean_difference() for n in normals if n is not None]
-        return Value.exact(np.array(found).reshape(self.batch + self.event))
-
-    def _entropy(self) -> Value:
-        """Of parts that are not sampled."""
-        if self._whole is not None:
-            return self._whole.entropy()
-        if self._normal is None:
-            return super().entropy()
-        normals = (self.select(i)._normals for i in np.ndindex(self.batch))
-        found = [n.entropy() for n in normals if n is not None]
-        value, error = (np.array([f[i] for f in found]).reshape(self.batch) for i in (0, 1))
-        return Value(value, error)
+            return by_definition()
+        mixtures = (self.select(i)._normals for i in np.ndindex(self.batch))
+        found = [ask(normals) for normals in mixtures if normals is not None]
+        return Value(*(np.array([f[i] for f in found]).reshape(self.batch + event) for i in (0, 1)))
 
     def _smooth_means(self, smooth: Callable[[Array], Array], *, joint: bool = False) -> Array:
         """Mean of a smooth function under each part, each coordinate apart, to the few digits that an error needs."""
@@ -531,9 +523,3 @@ def _shares(weights: ArrayLike | None, batch: tuple[int, ...]) -> Array:
         raise InputError("weights must not be negative, nor all zero", float(array.min()), "Give one weight per part")
     array = array / top  # the sum of large weights would be infinite
     return np.asarray(array / array.sum(axis=-1, keepdims=True))
-
-
-def _heaviest(x: Array, weights: Array) -> float:
-    distinct, place = np.unique(x, return_inverse=True)
-    mass = np.bincount(place.ravel(), weights=weights)
-    return float(distinct[np.argmax(mass >= mass.max() * (1 - 1e-12))])

@@ -1,4 +1,4 @@
-"""Closed forms for one normal variable, vectorised, with point masses and infinite variances.
+"""Expectations under normal laws, with point masses and infinite variances: closed forms, quadrature, boxes.
 
 Throughout, X is normal with mean ``d`` and standard deviation ``s``; the arrays broadcast. A point mass has
 s = 0. With s infinite every quantity takes its limit.
@@ -6,14 +6,22 @@ s = 0. With s infinite every quantity takes its limit.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from ..numerics.quadrature import gauss_legendre
-from ..protocols import Array
+from ..numerics.quadrature import adaptive, gauss_legendre
+from ..numerics.semidefinite import lower_root
+from ..protocols import Array, Value
 
 _ROOT2PI = float(np.sqrt(2 * np.pi))
+_PANELS = np.array([-38.0, -22.0, -12.0, -6.0, -3.0, 0.0, 3.0, 6.0, 12.0, 22.0, 38.0])
+"""Where panels of quadrature begin, in standard deviations; beyond 38 the density underflows."""
+_SCRAMBLES = 16
+_BOX_POINTS = 512
 
 
 def phi(z: ArrayLike) -> Array:
@@ -169,3 +177,165 @@ def _kummer(a: float, b: float, x: Array) -> Array:
         tail = special.gamma(b) * special.rgamma(b - a) * far_x ** (-a) * total
         value = np.where(far, tail, value)
     return np.asarray(value)
+
+
+# -- expectations of any function ----------------------------------------------------------------------
+
+
+def expectation(f: Callable[[Array], Array], mean: Array, sd: Array, at: Array | None) -> Value:
+    """E f(mean + sd Z) for arrays of means and sds; ``at`` holds kinks, ``(kinks,) + shape`` or None.
+
+    f takes ``(points,) + shape`` and gives back the same. It is seen out to 38 sds, so that growth like exp(18 z) still
+    fits into a float. An infinite sd is taken as the limit of large ones.
+    """
+    shape = np.broadcast_shapes(mean.shape, sd.shape)
+    if np.any(np.isinf(sd)):
+        return limit(
+            lambda big: expectation(f, mean, np.where(np.isinf(sd), big, sd), at),
+            np.broadcast_to(np.isinf(sd), shape),
+        )
+    edges = np.broadcast_to(_PANELS.reshape((-1,) + (1,) * len(shape)), (len(_PANELS),) + shape)
+    if at is not None:
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            kinks = (at - mean) / sd
+        kinks = np.clip(np.where(np.isfinite(kinks), kinks, 0.0), _PANELS[0], _PANELS[-1])
+        edges = np.sort(np.concatenate([edges, np.broadcast_to(kinks, kinks.shape[:1] + shape)]), axis=0)
+
+    def integrand(z: Array) -> Array:
+        density = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
+        return np.asarray(f(mean + sd * z)) * density
+
+    value = adaptive(integrand, edges)
+    if np.any(sd == 0):
+        point = np.asarray(f(np.broadcast_to(mean, shape)[None]))[0]
+        value = Value(np.where(sd == 0, point, value.value), np.where(sd == 0, 0.0, value.error))
+    return value
+
+
+@lru_cache(maxsize=64)
+def sobol_points(size: int, points: int) -> Array:
+    """Scrambled Sobol points turned normal, ``(scrambles, points, size)``, always the same ones."""
+    from scipy.stats import qmc
+
+    blocks = []
+    for scramble in range(_SCRAMBLES):
+        uniform = qmc.Sobol(size, scramble=True, rng=np.random.default_rng([20020501, size, scramble])).random(points)
+        blocks.append(special.ndtri(np.clip(uniform, 2.0**-40, 1 - 2.0**-40)))
+    block = np.stack(blocks)
+    block.setflags(write=False)
+    return block
+
+
+def scrambled_mean(means: list[Array]) -> Value:
+    """Mean over scrambles, with the standard error that their scatter shows."""
+    stack = np.stack([np.asarray(m) for m in means])
+    return Value(np.asarray(stack.mean(axis=0)), np.asarray(stack.std(axis=0, ddof=1) / np.sqrt(len(stack))))
+
+
+def limit(evaluate: Callable[[float], Value], infinite: NDArray[np.bool_]) -> Value:
+    """The limit of an expectation as the infinite sds grow: itself if it settles, infinity if it grows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        first, second = evaluate(1e40), evaluate(1e50)
+        grows = infinite & ((second.value > first.value * (1 + 1e-6)) | ~np.isfinite(second.value))
+    value = np.where(grows, np.inf, second.value)
+    return Value(value, np.where(np.isinf(value), 0.0, second.error))
+
+
+# -- the chance of leaving a box -----------------------------------------------------------------------
+
+
+def outside_box(d: ArrayLike, cov: ArrayLike, width: ArrayLike) -> Value:
+    """P(some |X_j| > width_j) for X normal with mean ``d`` (..., k) and covariance ``cov`` (..., k, k).
+
+    Uncorrelated components multiply; two correlated ones use Owen's T function (1956); more use the
+    separation of variables of Genz (1992) with scrambled Sobol points and the error that they show.
+    """
+    d, cov = np.asarray(d, dtype=np.float64), np.asarray(cov, dtype=np.float64)
+    width = np.broadcast_to(np.asarray(width, dtype=np.float64), d.shape[-1:])
+    sd = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
+    alone = outside(d, sd, width)
+    k = d.shape[-1]
+    off = np.where(np.eye(k, dtype=bool), 0.0, cov)
+    if k == 1 or not np.any(off):
+        with np.errstate(divide="ignore"):
+            return Value.exact(-np.expm1(np.sum(np.log1p(-np.minimum(alone, 1.0)), axis=-1)))
+    certain = np.any(np.isinf(sd), axis=-1) | np.any(alone >= 1.0, axis=-1)
+    cov = np.where(np.isinf(cov), 1.0, cov)
+    value = _pair(d, cov, width, alone) if k == 2 else _many(d, cov, width)
+    certain = np.broadcast_to(certain, value.value.shape)
+    return Value(np.where(certain, 1.0, value.value), np.where(certain, 0.0, value.error))
+
+
+def _pair(d: Array, cov: Array, width: Array, alone: Array) -> Value:
+    sd = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
+    flat = np.any(sd == 0, axis=-1)
+    safe = np.where(sd > 0, sd, 1.0)
+    rho = np.clip(cov[..., 0, 1] / (safe[..., 0] * safe[..., 1]), -1.0, 1.0)
+    # The determinant on its own keeps digits that 1 - rho**2 has lost.
+    rest = np.sqrt(np.maximum(cov[..., 0, 0] * cov[..., 1, 1] - cov[..., 0, 1] ** 2, 0.0)) / (
+        safe[..., 0] * safe[..., 1]
+    )
+    low, high = (-width - d) / safe, (d - width) / safe
+    both = (
+        _orthant(low[..., 0], low[..., 1], rho, rest)
+        + _orthant(high[..., 0], high[..., 1], rho, rest)
+        + _orthant(low[..., 0], high[..., 1], -rho, rest)
+        + _orthant(high[..., 0], low[..., 1], -rho, rest)
+    )
+    union = alone[..., 0] + alone[..., 1] - both
+    union = np.maximum(union, np.max(alone, axis=-1))
+    # A component without variance is a matter of yes or no.
+    union = np.where(flat, np.max(alone, axis=-1), union)
+    return Value.exact(np.clip(union, 0.0, 1.0))
+
+
+def _orthant(h: Array, k: Array, rho: Array, rest: Array) -> Array:
+    """P(X < h, Y < k) for standard normals with correlation rho; ``rest`` is sqrt(1 - rho**2)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        first = np.where(h == 0, np.copysign(np.inf, k), (k - rho * h) / (h * rest))
+        second = np.where(k == 0, np.copysign(np.inf, h), (h - rho * k) / (k * rest))
+        first, second = np.where(np.isnan(first), 0.0, first), np.where(np.isnan(second), 0.0, second)
+    value = 0.5 * (special.ndtr(h) + special.ndtr(k)) - special.owens_t(h, first) - special.owens_t(k, second)
+    value = value - np.where((h * k > 0) | ((h * k == 0) & (h + k >= 0)), 0.0, 0.5)
+    value = np.where((h == 0) & (k == 0), 0.25 + np.arcsin(rho) / (2 * np.pi), value)
+    together = special.ndtr(np.minimum(h, k))
+    apart = np.maximum(special.ndtr(h) - special.ndtr(-k), 0.0)
+    value = np.where(rest < 1e-15, np.where(rho > 0, together, apart), value)
+    return np.asarray(np.maximum(value, 0.0))
+
+
+def _many(d: Array, cov: Array, width: Array) -> Value:
+    shape = np.broadcast_shapes(d.shape[:-1], cov.shape[:-2])
+    k = d.shape[-1]
+    lower = np.broadcast_to(lower_root(cov), shape + (k, k)).reshape(-1, k, k)
+    d = np.broadcast_to(d, shape + (k,)).reshape(-1, k)
+    points = special.ndtr(sobol_points(k, _BOX_POINTS))[:, :, None]
+    block = max(1, 4_000_000 // (_BOX_POINTS * k))
+    values, errors = np.empty(len(d)), np.empty(len(d))
+    for start in range(0, len(d), block):
+        part = slice(start, start + block)
+        means = [separated(d[part], lower[part], width, uniform).mean(axis=0) for uniform in points]
+        values[part], errors[part] = scrambled_mean(means)
+    return Value(values.reshape(shape), errors.reshape(shape))
+
+
+def separated(d: Array, lower: Array, width: Array, uniform: Array) -> Array:
+    """1 - prod_j P(component j inside | components before it) of laws (laws, k) at uniform points (..., laws, k).
+
+    Genz (1992). The mean over points is the chance that a normal vector with mean ``d`` and root ``lower`` leaves the
+    box; points may be shared by all laws.
+    """
+    k = d.shape[-1]
+    drawn = np.zeros(np.broadcast_shapes(uniform.shape, d.shape))
+    inside = np.zeros(drawn.shape[:-1])
+    for j in range(k):
+        mean = d[:, j] + np.einsum("...si,si->...s", drawn[..., :j], lower[:, j, :j])
+        sd = np.broadcast_to(lower[:, j, j], mean.shape)
+        with np.errstate(divide="ignore"):
+            inside += np.log1p(-np.minimum(outside(mean, sd, width[j]), 1.0))
+        if j == k - 1:
+            break
+        safe = np.where(sd > 0, sd, 1.0)
+        a, b = special.ndtr((-width[j] - mean) / safe), special.ndtr((width[j] - mean) / safe)
+        drawn[..., j] = special.ndtri(np.clip(a + uniform[..., j] * (b - a), 1e-300, 1 - 1e-16))
+    return np.asarray(-np.expm1(inside))

@@ -12,38 +12,38 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..analyses.limit import Limit
+from ..analyses.record_risk import RecordRisk
+from ..analyses.sensitivity import Sensitivity
 from ..checks import check_choice, suggest
 from ..data.write import as_place, check_places, write_files
 from ..errors import InputError, kind_of
 from ..maps.rumap import RUMap
-from .blocks import Document, pictures
+from ..maps.storage import fingerprint
 from .content import compose
+from .document import FORMATS, Document
 from .extras import Extras
-from .fingerprint import fingerprint
-from .page import as_html
 from .picture import draw_files
-from .plain import as_markdown
 
 __all__ = ["fingerprint", "render_report", "report_files", "write_report"]
 
-FORMATS = {"html": as_html, "md": as_markdown}
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
 
 
 def write_report(
     rumap: RUMap | Mapping[str, RUMap],
-    path: Any,
+    path: str | os.PathLike[str],
     max_risk: float | None = None,
     *,
     title: str | None = None,
     notes: str | Sequence[str] = (),
     format: str | None = None,
     date: str | datetime.date | None = "today",
-    sensitivity: Any = None,
-    limit: Any = None,
-    record_risk: Any = None,
-    rule: Any = None,
-    figures: Any = None,
+    sensitivity: Sensitivity | Mapping[str, Sensitivity] | None = None,
+    limit: Limit | Mapping[str, Limit] | None = None,
+    record_risk: RecordRisk | Mapping[str, RecordRisk] | None = None,
+    rule: Mapping[str, Any] | None = None,
+    figures: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write the report of a map to a file and return its path.
@@ -105,11 +105,11 @@ def write_report(
 
 def report_files(
     rumap: RUMap | Mapping[str, RUMap],
-    path: Any,
+    path: str | os.PathLike[str],
     max_risk: float | None = None,
     *,
     format: str | None = None,
-    figures: Any = None,
+    figures: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> dict[Path, bytes]:
     """The files that `write_report` would write, with the same arguments, by where they go; the report is the last.
@@ -121,20 +121,18 @@ def report_files(
     target, folder = as_place(path), _folder(figures)
     kind = _format(target, format)
     document = _document(rumap, max_risk, **options)
-    drawn = (
-        {}
-        if folder is None
-        else {folder / f"{p.anchor}.{end}": b for p in pictures(document) for end, b in draw_files(p).items()}
-    )
+    found = {}
+    if folder is not None:
+        found = {folder / f"{p.anchor}.{end}": b for p in document.pictures for end, b in draw_files(p).items()}
     # Bytes, not text: line ends are the same on every system.
-    return drawn | {target: FORMATS[kind](document).encode("utf-8")}
+    return found | {target: document.render(kind).encode("utf-8")}
 
 
 def _format(path: Path, format: str | None) -> str:
     """Which format it is, as it is said or as the path's suffix says."""
     suffix = path.suffix.lower()
     if format is not None:
-        return check_choice("format", format, list(FORMATS))
+        return check_choice("format", format, FORMATS)
     if suffix not in SUFFIXES:
         raise InputError(
             "The path must say which format it is",
@@ -152,10 +150,10 @@ def render_report(
     notes: str | Sequence[str] = (),
     format: str = "html",
     date: str | datetime.date | None = "today",
-    sensitivity: Any = None,
-    limit: Any = None,
-    record_risk: Any = None,
-    rule: Any = None,
+    sensitivity: Sensitivity | Mapping[str, Sensitivity] | None = None,
+    limit: Limit | Mapping[str, Limit] | None = None,
+    record_risk: RecordRisk | Mapping[str, RecordRisk] | None = None,
+    rule: Mapping[str, Any] | None = None,
 ) -> str:
     """The report of a map as text; see `write_report`.
 
@@ -163,27 +161,30 @@ def render_report(
     >>> render_report(rumap, max_risk=0.5, title="Pilot", format="md").splitlines()[0]
     '# Pilot'
     """
-    check_choice("format", format, list(FORMATS))
-    beside = {"sensitivity": sensitivity, "limit": limit, "record_risk": record_risk}
-    return FORMATS[format](_document(rumap, max_risk, title=title, notes=notes, date=date, rule=rule, **beside))
+    check_choice("format", format, FORMATS)
+    extras = {"sensitivity": sensitivity, "limit": limit, "record_risk": record_risk}
+    return _document(rumap, max_risk, title=title, notes=notes, date=date, rule=rule, **extras).render(format)
 
 
 def _document(
-    rumap: Any,
-    max_risk: Any,
+    rumap: RUMap | Mapping[str, RUMap],
+    max_risk: float | None,
     *,
-    title: Any = None,
-    notes: Any = (),
-    date: Any = "today",
-    rule: Any = None,
-    **beside: Any,
+    title: str | None = None,
+    notes: str | Sequence[str] = (),
+    date: str | datetime.date | None = "today",
+    rule: Mapping[str, Any] | None = None,
+    **analyses: Any,
 ) -> Document:
-    """The report before it has a format; ``beside`` are the sensitivity, the limit and the risk of every record."""
+    """The report before it has a format; ``analyses`` are the sensitivity, the limit and the risk of every record."""
     maps = rumap if isinstance(rumap, Mapping) else {"map": rumap}
     if not maps or not all(isinstance(m, RUMap) for m in maps.values()):
         got = [type(m).__name__ for m in maps.values()] or "none"
         raise InputError("A report needs a map, or several maps by name", got, "Write write_report(rumap, ...)")
-    lines = notes.splitlines() if isinstance(notes, str) else _listed("notes", notes)
+    try:
+        lines = notes.splitlines() if isinstance(notes, str) else list(notes)
+    except TypeError:
+        raise InputError("notes must be text or a list of texts", notes, 'Write notes=["..."]') from None
     for name, given in (("title", title), *(("notes", line) for line in lines)):
         if given is not None and not isinstance(given, str):
             raise InputError(f"{name} must be text", kind_of(given), f"Give {name} as text")
@@ -194,7 +195,7 @@ def _document(
     if date is not None and not isinstance(date, str):
         raise InputError("date must be text or a date", date, "Write date=datetime.date.today()")
     heading = title if title is not None and title.strip() else "Which release to give out: risk and utility"
-    parts = {name: _shared_out(name, given, list(maps)) for name, given in beside.items()}
+    parts = {name: _shared_out(name, given, list(maps)) for name, given in analyses.items()}
     extras = {str(k): Extras(**{name: found.get(k) for name, found in parts.items()}, rule=rule) for k in maps}
     return compose({str(k): m for k, m in maps.items()}, max_risk, heading, _sentences(lines), date, extras)
 
@@ -219,7 +220,7 @@ def _shared_out(name: str, given: Any, maps: list[Any]) -> dict[Any, Any]:
     return dict(given)
 
 
-def _folder(figures: Any) -> Path | None:
+def _folder(figures: str | os.PathLike[str] | None) -> Path | None:
     """The directory for pictures."""
     if figures is None:
         return None
@@ -229,13 +230,6 @@ def _folder(figures: Any) -> Path | None:
     if folder.exists() and not folder.is_dir():
         raise InputError("figures must be a directory", str(folder), "Name a directory for the SVG and PDF files")
     return folder
-
-
-def _listed(name: str, given: Any) -> list[Any]:
-    try:
-        return list(given)
-    except TypeError:
-        raise InputError(f"{name} must be text or a list of texts", given, f'Write {name}=["..."]') from None
 
 
 def _sentences(lines: Sequence[str]) -> list[str]:

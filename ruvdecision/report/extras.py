@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,9 +18,11 @@ from ..decide import Choice, probabilities
 from ..decide.compare import explanations
 from ..errors import InputError
 from ..maps.rumap import RUMap
-from .blocks import Block, Fold, Heading, Items, Line, Paragraph, Picture, Table, folded
-from .fingerprint import fingerprint
-from .numbers import count, number
+from ..maps.show import counted, cut, number
+from ..maps.storage import fingerprint
+from ..plots.map import Positions
+from .diagnostics import has_errors
+from .document import Fold, Items, Paragraph, Picture, ReportBlock, Table, TableRow
 
 #: Probabilities about a map with more releases than this are given for the chosen one alone.
 MOST = 500
@@ -55,36 +57,29 @@ class Extras:
 
 
 def sections(
-    rumap: RUMap, choice: Choice | None, max_risk: float | None, extras: Extras, anchor: str, level: int
-) -> list[Block]:
-    """The chapters about what was done beside the map."""
-    blocks: list[Block] = []
+    rumap: RUMap, choice: Choice | None, max_risk: float | None, extras: Extras, anchor: str
+) -> Iterator[tuple[str, str, list[ReportBlock]]]:
+    """The chapters about what was done beside the map: title, name and content."""
     if extras.limit is not None:
-        blocks.append(Heading(level, "What no mechanism can pass", f"{anchor}-limit"))
-        blocks += _limit(rumap, choice, extras.limit)
+        yield "What no mechanism can pass", "limit", _limit(rumap, choice, extras.limit)
     if extras.sensitivity is not None:
-        blocks.append(Heading(level, "Sensitivity", f"{anchor}-sensitivity"))
-        blocks += _sensitivity(rumap, extras.sensitivity, anchor)
+        yield "Sensitivity", "sensitivity", _sensitivity(rumap, extras.sensitivity, anchor)
     if extras.record_risk is not None:
-        blocks.append(Heading(level, "Risk of every record", f"{anchor}-records"))
-        blocks += _records(choice, max_risk, extras.record_risk, anchor)
-    return blocks
+        yield "Risk of every record", "records", _records(choice, max_risk, extras.record_risk, anchor)
 
 
-def reasons(rumap: RUMap, rows: Any) -> list[str]:
+def reasons(rumap: RUMap, rows: Positions) -> list[str]:
     """Why each of these releases is not on the frontier."""
-    # The table's line begins with the release.
-    return [
-        str(found).removeprefix(f"{found.release} is ").removesuffix(".")
-        for found in explanations(rumap, rows.tolist())
-    ]
+    found = explanations(rumap, rows.tolist())
+    # The table's row begins with the release.
+    return [str(one).removeprefix(f"{one.release} is ").removesuffix(".") for one in found]
 
 
-def sureness(rumap: RUMap, choice: Choice | None, order: Any, max_risk: float | None) -> list[Block]:
+def sureness(rumap: RUMap, choice: Choice | None, order: Positions, max_risk: float | None) -> list[ReportBlock]:
     """Probabilities that the errors leave in doubt; nothing where all is exact."""
-    if not ((rumap.risk_error > 0) | (rumap.utility_error > 0)).any():
+    if not has_errors(rumap).any():
         return []
-    blocks: list[Block] = []
+    blocks: list[ReportBlock] = []
     if choice is not None:
         said = [
             ("meets the threshold", choice.meets),
@@ -93,30 +88,32 @@ def sureness(rumap: RUMap, choice: Choice | None, order: Any, max_risk: float | 
         ]
         said = said[1:] if np.isinf(choice.max_risk) else said
         facts = [f"The probability that the chosen release truly {what} is {_chance(p)}." for what, p in said]
-        blocks.append(Items(tuple(facts)))
+        blocks.append(Items(facts))
     if len(rumap) > MOST or not order.size:
         return blocks
     given = None if max_risk is None or np.isinf(max_risk) else max_risk
     table = probabilities(rumap, given).iloc[order.tolist()]
     head = [("meets", "meets the threshold"), ("on_frontier", "is on the frontier"), ("best", "is the best allowed")]
     head = [(k, words) for k, words in head if k in table and (k != "best" or given is not None)]
-    lines = tuple(
-        Line((str(row["release"]), *(_chance(row[k]) for k, _ in head)), "" if row["converged"] else "doubtful")
+    rows = [
+        TableRow((str(row["release"]), *(_chance(row[k]) for k, _ in head)), "" if row["converged"] else "doubtful")
         for _, row in table.iterrows()
-    )
-    caption = f"Probabilities that a release of the frontier truly … ({len(lines)})"
-    whole = Table(caption, ("release", *(words for _, words in head)), lines)
-    return [*blocks, folded(whole, OPEN, f"Probabilities of {count(len(lines), 'release')}")]
+    ]
+    caption = f"Probabilities that a release of the frontier truly … ({len(rows)})"
+    whole = Table(caption, ("release", *(words for _, words in head)), rows)
+    return [*blocks, whole.folded(OPEN, f"Probabilities of {counted(len(rows), 'release')}")]
 
 
 # -- the limit -----------------------------------------------------------------------------------------
 
 
-def _limit(rumap: RUMap, choice: Choice | None, limit: Limit) -> list[Block]:
-    blocks: list[Block] = [
+def _limit(rumap: RUMap, choice: Choice | None, limit: Limit) -> list[ReportBlock]:
+    known = {"records": "all records", "average": "the average of the records"}
+    blocks: list[ReportBlock] = [
         Paragraph(
             "The dotted line on the map is the limit: no way of releasing anything, however made, has more utility at "
-            f"its risk. It was computed by {limit.method}, over mechanisms that see {_statistic(limit)}."
+            f"its risk. It was computed by {limit.method}, over mechanisms that see "
+            f"{known.get(limit.statistic, limit.statistic)}."
         )
     ]
     if not limit.certain:
@@ -131,27 +128,20 @@ def _limit(rumap: RUMap, choice: Choice | None, limit: Limit) -> list[Block]:
             )
     facts += list(limit.notes)
     if facts:
-        blocks.append(Items(tuple(facts)))
-    table = limit.to_dataframe()
-    figures = table[["max_risk", "utility", "reached_risk", "reached_utility"]].to_numpy(dtype=float).tolist()
-    lines = tuple(
-        Line((*map(number, row), _cut(by))) for row, by in zip(figures, table["mechanism"].tolist(), strict=True)
-    )
+        blocks.append(Items(facts))
+    figures = limit.to_dataframe()[["max_risk", "utility", "reached_risk", "reached_utility", "mechanism"]]
+    rows = [TableRow((*map(number, row[1:5]), cut(row[5], 80))) for row in figures.itertuples()]
     head = ("risk at most", "utility at most", "risk reached", "utility reached", "by")
-    whole = Table(f"The limit ({len(lines)} bounds)", head, lines, (False, True, True, True, False))
-    return [*blocks, Fold("The limit in numbers", (whole,))]
-
-
-def _statistic(limit: Limit) -> str:
-    return {"records": "all records", "average": "the average of the records"}.get(limit.statistic, limit.statistic)
+    whole = Table(f"The limit ({len(rows)} bounds)", head, rows, (False, True, True, True, False))
+    return [*blocks, Fold("The limit in numbers", [whole])]
 
 
 # -- sensitivity ---------------------------------------------------------------------------------------
 
 
-def _sensitivity(rumap: RUMap, result: Sensitivity, anchor: str) -> list[Block]:
+def _sensitivity(rumap: RUMap, result: Sensitivity, anchor: str) -> list[ReportBlock]:
     first, *others = result.describe()
-    blocks: list[Block] = [
+    blocks: list[ReportBlock] = [
         Paragraph(first, "" if result.base.choice is None or result.stable else "warning"),
         *map(Paragraph, others),
     ]
@@ -187,43 +177,39 @@ def _sensitivity(rumap: RUMap, result: Sensitivity, anchor: str) -> list[Block]:
     }
     shown = [k for k in heads if k in numbers + texts]
     labels = ["base", *(v.label for v in result.variations)]
-    lines = []
+    rows = []
     for label, (_, row) in zip(labels, table.iterrows(), strict=True):
         cells = [
             number(float(row[k]), 4) if k in numbers else {True: "yes", False: "no"}.get(row[k], str(row[k]) or "none")
             for k in shown
         ]
-        lines.append(Line((label, *cells), "doubtful" if chosen and not bool(row["meets"]) else ""))
+        rows.append(TableRow((label, *cells), "doubtful" if chosen and not bool(row["meets"]) else ""))
     head = ("setting", *(heads[k] for k in shown))
-    whole = Table(f"Variations ({len(lines) - 1})", head, tuple(lines), (False, *(k in numbers for k in shown)))
-    return [*blocks, folded(whole, OPEN, f"All {len(lines) - 1} variations")]
+    whole = Table(f"Variations ({len(rows) - 1})", head, rows, (False, *(k in numbers for k in shown)))
+    return [*blocks, whole.folded(OPEN, f"All {len(rows) - 1} variations")]
 
 
 # -- records -------------------------------------------------------------------------------------------
 
 
-def _records(choice: Choice | None, max_risk: float | None, found: RecordRisk, anchor: str) -> list[Block]:
+def _records(choice: Choice | None, max_risk: float | None, found: RecordRisk, anchor: str) -> list[ReportBlock]:
     """Records are named by their position in the file and never by a value; groups, whose labels are data, stay out."""
     who = re.sub(r"^The (user|snooper) ", "The intruder ", found.intruder)
-    blocks: list[Block] = [
-        Paragraph(f"{count(len(found.rows), 'record')}, each as if it were the intruder's target. {who}")
+    blocks: list[ReportBlock] = [
+        Paragraph(f"{counted(len(found.rows), 'record')}, each as if it were the intruder's target. {who}")
     ]
     summary = found.summary()
     quantiles = [k for k in summary if k.startswith("quantile_")]
     shares = (f"{100 * float(k.removeprefix('quantile_')):g} % have at most" for k in quantiles)
     head = ("release", "mean risk", *shares, "largest", "its position")
 
-    def figures(row: Any) -> list[str]:
-        return [number(float(row[k])) for k in ("mean", *quantiles, "max")]
-
     here = choice.release if choice is not None and choice.release in found.releases else None
-    lines = tuple(
-        Line(
-            (str(row["release"]), *figures(row), str(int(row["riskiest"]))), "chosen" if row["release"] == here else ""
-        )
-        for _, row in summary.iterrows()
-    )
-    table = Table(f"Risk of the records ({len(lines)} releases)", head, lines)
+    rows = []
+    for _, row in summary.iterrows():
+        cells = [number(float(row[k])) for k in ("mean", *quantiles, "max")]
+        kind = "chosen" if row["release"] == here else ""
+        rows.append(TableRow((str(row["release"]), *cells, str(int(row["riskiest"]))), kind))
+    table = Table(f"Risk of the records ({len(rows)} releases)", head, rows)
     one = here if here is not None else found.releases[0] if len(found.releases) == 1 else None
     if np.isfinite(found.risk).any() and (one is not None or len(found.releases) <= CURVES):
         which = f"under {one}" if one is not None else f"under {len(found.releases)} releases"
@@ -232,28 +218,23 @@ def _records(choice: Choice | None, max_risk: float | None, found: RecordRisk, a
         if finite.size:
             limit = None if max_risk is None or np.isinf(max_risk) else max_risk
             ends = f"from {number(float(finite.min()), 4)} to {number(float(finite.max()), 4)}"
-            words = f"How the risks of {count(len(found.rows), 'record')} are distributed {which}: {ends}."
+            words = f"How the risks of {counted(len(found.rows), 'record')} are distributed {which}: {ends}."
             caption = f"How the risks of the records are distributed {which}."
             draw = partial(plots.record_risk, found, one, max_risk=limit)
             blocks.append(Picture(draw, caption, words, f"{anchor}-recordrisk", (7.6, 4.4)))
-    blocks.append(folded(table, OPEN, f"Risk of the records under {len(lines)} releases"))
+    blocks.append(table.folded(OPEN, f"Risk of the records under {len(rows)} releases"))
     if one is not None:
         worst = found.riskiest(min(RISKIEST, len(found.rows)), one)
-        rows = tuple(
-            Line((str(int(r.row)), number(float(r.risk)), number(float(r.uncertainty)))) for r in worst.itertuples()
-        )
+        rows = [
+            TableRow((str(int(r.row)), number(float(r.risk)), number(float(r.uncertainty)))) for r in worst.itertuples()
+        ]
         caption = f"The records at most risk under {one}, by their position in the file (counted from 0)"
         blocks.append(Table(caption, ("position", "risk", "intruder's U"), rows))
     return blocks
 
 
-def _chance(p: Any) -> str:
+def _chance(p: float) -> str:
     """A probability that never rounds to certainty."""
-    p = float(p)
     if np.isnan(p):
         return "not known"
     return "above 0.999" if 0.9995 <= p < 1 else "below 0.001" if 0 < p < 0.0005 else f"{p:.3f}".rstrip("0").rstrip(".")
-
-
-def _cut(text: str, most: int = 80) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

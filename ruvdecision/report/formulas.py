@@ -7,11 +7,11 @@ only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import singledispatch
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..beliefs import FiniteBelief, NormalBelief, PyMCBelief, TableBelief
 from ..losses import (
@@ -27,6 +27,8 @@ from ..losses import (
     Quadratic,
     ZeroOne,
 )
+from ..maps.show import number
+from ..protocols import Belief, Loss, Target
 from ..targets import (
     Average,
     EachRecord,
@@ -43,28 +45,15 @@ from ..targets import (
     Records,
 )
 from ..users.panel import Panel
-from ..users.user import Snooper
-from .numbers import number
-
-Found = TypeVar("Found")
+from ..users.user import Snooper, User
 
 LOW = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-GREEK = {
-    "mu": "μ",
-    "sigma": "σ",
-    "theta": "θ",
-    "tau": "τ",
-    "beta": "β",
-    "alpha": "α",
-    "lambda": "λ",
-    "phi": "φ",
-    "pi": "π",
-}
+GREEK = dict(zip(["mu", "sigma", "theta", "tau", "beta", "alpha", "lambda", "phi", "pi"], "μσθτβαλφπ", strict=True))
 #: Matrices with more rows than this are not written out.
 SMALL = 4
 
 
-def formulas(user: Any, role: str = "intruder") -> list[str]:
+def formulas(user: User | Snooper | Panel, role: str = "intruder") -> list[str]:
     """The lines that say what a user does; of a panel, how one U is made of its members'.
 
     >>> from ruvdecision.users.user import User
@@ -76,15 +65,15 @@ def formulas(user: Any, role: str = "intruder") -> list[str]:
     """
     if isinstance(user, Panel):
         return [_of_panel(user, role)]
-    belief = _lines(user.belief, _belief) if user.belief is not None else []
-    target, loss = _lines(user.target, _target), _lines(user.loss, _loss, _several(user))
+    belief = _lines(user.belief, "") if user.belief is not None else []
+    target, loss = _lines(user.target, user.target.describe()), _lines(user.loss, str(user.loss), _several(user))
     found = [*belief, *(f"θ = {line}" for line in target), *(f"L(d, θ) = {line}" for line in loss)]
     if isinstance(user, Snooper):
         return [*found, f"U = E[ L(t(release), θ) ], where t takes {user.estimator.describe()}"]
     return [*found, *_uncertainty(user)]
 
 
-def _uncertainty(user: Any) -> list[str]:
+def _uncertainty(user: User) -> list[str]:
     among = (
         "d"
         if user.actions is None
@@ -92,11 +81,11 @@ def _uncertainty(user: Any) -> list[str]:
         if isinstance(user.estimates, str)
         else "d among the values allowed"
     )
-    each = user.target.asks_each
+    each, target = user.target.asks_each, cast(EachRecord, user.target)
     u = "Uᵢ" if each else "U"
     last = []
     if each:
-        how = user.target.aggregate
+        how = target.aggregate
         whole = {"max": "min over i of Uᵢ", "mean": "mean over i of Uᵢ"}.get(how) if isinstance(how, str) else None
         last = [f"U = {whole or f'the quantile of the Uᵢ at level {number(1 - float(how))}'}"]
     if user.plain:
@@ -110,7 +99,7 @@ def _uncertainty(user: Any) -> list[str]:
     rule = f"d*(release) = argmin over {among} of {inner}, by the user's own belief"
     whose = "the agency's belief" if user.truth is not None else "the user's belief"
     used = "" if user.knows_mask else " and the mask that was really used"
-    truth = [f"Truth: {line}" for line in _lines(user.truth, _belief)] if user.truth is not None else []
+    truth = [f"Truth: {line}" for line in _lines(user.truth, "")] if user.truth is not None else []
     return [rule, *truth, f"{u} = E[ L(d*(release), θ) ] over {whose}{used}", *last]
 
 
@@ -129,14 +118,18 @@ def _of_panel(panel: Panel, role: str) -> str:
     return f"U = {getattr(how, '__name__', 'f')}({one} for all members m)"
 
 
-def _lines(thing: Any, known: Any, *more: Any) -> list[str]:
-    """What the object itself says, or what is known about its kind."""
+def _lines(thing: Belief | Target | Loss, otherwise: str, *several: bool) -> list[str]:
+    """What the object itself says, what is known about its kind or the nearest kind above it, or something else."""
     own = getattr(thing, "formula", None)
-    found = own() if callable(own) and not isinstance(thing, type) else known(thing, *more)
+    if callable(own) and not isinstance(thing, type):
+        found = own()
+    else:
+        known = next((_FORMULAS[kind] for kind in type(thing).__mro__ if kind in _FORMULAS), None)
+        found = otherwise if known is None else known(thing, *several)
     return [line for line in ([found] if isinstance(found, str) else found) if line]
 
 
-def _several(user: Any) -> bool:
+def _several(user: User | Snooper) -> bool:
     """Whether the target is a vector, as far as one can see."""
     target = user.target
     if target.is_a(Kind.FILE):
@@ -150,14 +143,8 @@ def _several(user: Any) -> bool:
 # -- beliefs -------------------------------------------------------------------------------------------
 
 
-@singledispatch
-def _belief(belief: Any) -> Any:
-    return ""
-
-
-@_belief.register
-def _(belief: NormalBelief) -> str:
-    n, spread = belief.records, _matrix(belief.record_covariance, "Σ")
+def _normal(belief: NormalBelief) -> str:
+    n, covariance = belief.records, _matrix(belief.record_covariance, "Σ")
     index = "i = 0" if n == 1 else f"i = 0, …, {n - 1}"
     if belief.mu_covariance is None:
         prior = "; p(μ) constant"
@@ -165,11 +152,10 @@ def _(belief: NormalBelief) -> str:
         prior = f"; μ = {_vector(belief.mu_mean)}"
     else:
         prior = f"; μ ~ N({_vector(belief.mu_mean)}, {_matrix(belief.mu_covariance, 'Σ₀')})"
-    return f"xᵢ | μ ~ N(μ, {spread}) for {index}{prior}"
+    return f"xᵢ | μ ~ N(μ, {covariance}) for {index}{prior}"
 
 
-@_belief.register
-def _(belief: FiniteBelief) -> str:
+def _finite(belief: FiniteBelief) -> str:
     states = len(belief.states)
     if belief.likelihood is None:
         return f"P(x = vⱼ) = pⱼ for j = 1, …, {states}"
@@ -180,8 +166,7 @@ def _(belief: FiniteBelief) -> str:
     )
 
 
-@_belief.register
-def _(belief: TableBelief) -> str:
+def _table(belief: TableBelief) -> str:
     known = [w for w, given in (("the known cells", belief.cells), ("the known margins", belief.margins)) if given]
     agree = f" and c agrees with {' and '.join(known)}" if known else ""
     weight = "constant" if isinstance(belief.weights, str) else "∏ Γ(cₖ + aₖ) / (Γ(aₖ) cₖ!)"
@@ -190,8 +175,7 @@ def _(belief: TableBelief) -> str:
     )
 
 
-@_belief.register
-def _(belief: PyMCBelief) -> list[str]:
+def _model(belief: PyMCBelief) -> list[str]:
     # The model's own account of itself: names, laws and their arguments; constants that are arrays are not shown.
     model = belief.built(belief.size or 2).model
     return [" ".join(line.split()) for line in str(model.str_repr(formatting="plain")).splitlines() if line.strip()]
@@ -200,43 +184,17 @@ def _(belief: PyMCBelief) -> list[str]:
 # -- targets -------------------------------------------------------------------------------------------
 
 
-def _target(target: Any) -> str:
-    found = _known(_TARGETS, target)
-    return found(target) if found is not None else str(target.describe())
-
-
 def _parameter(target: Parameter) -> str:
     name = GREEK.get(target.name, target.name)
     return name if target.component is None else f"{name}{_low(target.component)}"
 
 
 def _functional(target: Functional) -> str:
-    of = ", ".join(_target(part) for part in target.parts)
+    of = ", ".join(line for part in target.parts for line in _lines(part, part.describe()))
     return f"f({of})" + (f", {target.name}" if target.name else "")
 
 
-_TARGETS: dict[type, Callable[[Any], str]] = {
-    Record: lambda t: f"x{_low(t.row)}",
-    Records: lambda t: "(x₀, …, xₙ₋₁)",
-    EachRecord: lambda t: "xᵢ, for every i" if t.rows is None else f"xᵢ, for each of {len(t.rows)} records i",
-    NewRecord: lambda t: "xₙ, a record that is not in the file",
-    Parameter: _parameter,
-    Average: lambda t: "(x₀ + … + xₙ₋₁) / n",
-    Maximum: lambda t: "max over i of xᵢ",
-    Minimum: lambda t: "min over i of xᵢ",
-    OrderStatistic: lambda t: f"x₍{_low(t.order)}₎",
-    Percentile: lambda t: f"x₍ₖ₎, k = ⌈{number(t.p)} n⌉",
-    Functional: _functional,
-    Identity: lambda t: f"J, {t.describe()}",
-}
-
-
 # -- losses --------------------------------------------------------------------------------------------
-
-
-def _loss(loss: Any, several: bool) -> str:
-    found = _known(_LOSSES, loss)
-    return found(loss, several) if found is not None else str(loss)
 
 
 def _quadratic(loss: Quadratic, several: bool) -> str:
@@ -269,7 +227,23 @@ def _interval(loss: IntervalScore, several: bool) -> str:
     return _summed(f"u − l + {alpha} (l − {{1}})₊ + {alpha} ({{1}} − u)₊", loss.weights, several) + ", d = (l, u)"
 
 
-_LOSSES: dict[type, Callable[[Any, bool], str]] = {
+_FORMULAS: dict[type, Callable[..., str | list[str]]] = {
+    NormalBelief: _normal,
+    FiniteBelief: _finite,
+    TableBelief: _table,
+    PyMCBelief: _model,
+    Record: lambda t: f"x{_low(t.row)}",
+    Records: lambda t: "(x₀, …, xₙ₋₁)",
+    EachRecord: lambda t: "xᵢ, for every i" if t.rows is None else f"xᵢ, for each of {len(t.rows)} records i",
+    NewRecord: lambda t: "xₙ, a record that is not in the file",
+    Parameter: _parameter,
+    Average: lambda t: "(x₀ + … + xₙ₋₁) / n",
+    Maximum: lambda t: "max over i of xᵢ",
+    Minimum: lambda t: "min over i of xᵢ",
+    OrderStatistic: lambda t: f"x₍{_low(t.order)}₎",
+    Percentile: lambda t: f"x₍ₖ₎, k = ⌈{number(t.p)} n⌉",
+    Functional: _functional,
+    Identity: lambda t: f"J, {t.describe()}",
     Quadratic: _quadratic,
     Absolute: lambda x, several: _summed("|{} − {}|", x.weights, several),
     Power: lambda x, several: _summed("|{} − {}|^" + number(x.p), x.weights, several),
@@ -286,12 +260,7 @@ _LOSSES: dict[type, Callable[[Any, bool], str]] = {
 }
 
 
-def _known(table: Mapping[type, Found], thing: object) -> Found | None:
-    """What a table has for the class of an object, or for the nearest class above it."""
-    return next((table[kind] for kind in type(thing).__mro__ if kind in table), None)
-
-
-def _closed(loss: Any, several: bool) -> str:
+def _closed(loss: Loss, several: bool) -> str:
     """What the least expected loss is, where it has a name."""
     if isinstance(loss, Quadratic):
         weights = np.asarray(loss.weights, dtype=float)
@@ -307,7 +276,7 @@ def _closed(loss: Any, several: bool) -> str:
     return ""
 
 
-def _summed(one: str, weights: Any, several: bool) -> str:
+def _summed(one: str, weights: ArrayLike, several: bool) -> str:
     """A loss of one component, weighted and summed if there are several."""
     w = np.asarray(weights, dtype=float)
     if w.ndim == 0:
@@ -316,18 +285,18 @@ def _summed(one: str, weights: Any, several: bool) -> str:
     return f"Σₖ wₖ {one.format('dₖ', 'θₖ')}, w = {_vector(w.ravel())}"
 
 
-def _low(index: Any) -> str:
+def _low(index: int) -> str:
     return str(index).translate(LOW).replace("-", "₋")
 
 
-def _vector(values: Any) -> str:
-    flat: Sequence[float] = np.ravel(np.asarray(values, dtype=float)).tolist()
+def _vector(values: ArrayLike) -> str:
+    flat = np.ravel(np.asarray(values, dtype=float)).tolist()
     if len(flat) == 1:
         return number(flat[0])
     return f"({', '.join(map(number, flat))})" if len(flat) <= SMALL else f"a given vector of {len(flat)}"
 
 
-def _matrix(values: Any, name: str) -> str:
+def _matrix(values: ArrayLike, name: str) -> str:
     matrix = np.atleast_2d(np.asarray(values, dtype=float))
     if matrix.size == 1:
         return number(float(matrix[0, 0]))

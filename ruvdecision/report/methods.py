@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..maps.rumap import RUMap
 from ..maps.scores import Column
 from ..users.panel import Panel
-from .doubts import is_diagnostic
+from .diagnostics import has_errors, is_diagnostic
 
 PAPERS = {
     "TF": "M. Trottini and S. E. Fienberg (2002). Modelling user uncertainty for disclosure risk and data utility. "
@@ -45,7 +45,7 @@ def method_notes(maps: Sequence[RUMap]) -> list[str]:
         "strictly better in one of them (Karr et al. 2006). The chosen release has the greatest utility among those "
         "whose risk is at most the threshold; ties go to the lower risk."
     )
-    if _from_scenarios(maps):
+    if any("scenario" in m.attrs for m in maps):
         notes.append(
             "Risks of additive noise are those of a snooper who knows the target's row, its rank in the file or its "
             "place in the population (Duncan, Keller-McNulty and Stokes 2001, section IV)."
@@ -68,7 +68,7 @@ def method_notes(maps: Sequence[RUMap]) -> list[str]:
             "draws, if these are fewer than 4,000), a divergence, or a Pareto k of 0.7 or more where draws of one "
             "release were weighted for another (Vehtari et al. 2021, 2024)."
         )
-    if any(((m.risk_error > 0) | (m.utility_error > 0)).any() for m in maps):
+    if any(has_errors(m).any() for m in maps):
         notes.append(
             "Probabilities of meeting the threshold and of being on the frontier take errors as normal and independent "
             "between releases."
@@ -95,10 +95,6 @@ def _sampled(maps: Sequence[RUMap]) -> bool:
     return any("sampl" in name.lower() for m in maps for name in set(m.engine)) or any(
         k.endswith(("_rhat", "_ess_bulk", "_khat")) and is_diagnostic(m, k) for m in maps for k in m.columns
     )
-
-
-def _from_scenarios(maps: Sequence[RUMap]) -> bool:
-    return any("scenario" in m.attrs for m in maps)
 
 
 def _measured(maps: Sequence[RUMap]) -> bool:

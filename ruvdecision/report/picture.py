@@ -11,17 +11,22 @@ import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import plots
 from ..maps.rumap import RUMap
-from .blocks import Picture, clean
+from ..maps.show import clean, readable
+from ..plots.map import SIZE
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from .document import Picture
+
+Draw = Callable[["Axes"], object]
 
 #: Nothing that changes from day to day or from machine to machine.
 NO_DATE: dict[str, dict[str, Any]] = {
@@ -41,9 +46,7 @@ def draw_svg(picture: Picture) -> str:
     anywhere.
     """
     prefix = picture.anchor
-    with _house_style():
-        drawn = _bytes(_draw(picture), format="svg", dpi=PIXELS, metadata=NO_DATE["svg"])
-    root = ET.fromstring(drawn)
+    root = ET.fromstring(_draw(picture.draw, picture.size, "svg")["svg"])
     for element in root.iter():
         _strip(element)
         for child in [c for c in element if _name(c.tag) in ("metadata", "style")]:
@@ -62,15 +65,14 @@ def draw_svg(picture: Picture) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def draw_png(rumap: RUMap, max_risk: float | None) -> bytes:
-    """Draw a map as a PNG image."""
-    return picture_png(Picture(map_drawing(rumap, max_risk), "", "", "map"))
-
-
-def picture_png(picture: Picture) -> bytes:
+def draw_png(picture: Picture) -> bytes:
     """Draw a picture as a PNG image."""
-    with _house_style():
-        return _bytes(_draw(picture), format="png", dpi=110, metadata=NO_DATE["png"])
+    return _draw(picture.draw, picture.size, "png")["png"]
+
+
+def draw_map_png(rumap: RUMap, max_risk: float | None) -> bytes:
+    """Draw a map as a PNG image."""
+    return _draw(map_drawing(rumap, max_risk), SIZE, "png")["png"]
 
 
 def draw_files(picture: Picture) -> dict[str, bytes]:
@@ -78,30 +80,28 @@ def draw_files(picture: Picture) -> dict[str, bytes]:
 
     Letters stay letters in both.
     """
-    with _house_style():
-        return {
-            kind: _bytes(_draw(picture), format=kind, dpi=PIXELS, metadata=NO_DATE[kind]) for kind in ("svg", "pdf")
-        }
+    return _draw(picture.draw, picture.size, "svg", "pdf")
 
 
-def map_drawing(rumap: RUMap, max_risk: float | None, **options: Any) -> Callable[[Any], Any]:
+def map_drawing(rumap: RUMap, max_risk: float | None, **options: Any) -> Draw:
     """What draws a map onto axes, with labels that a drawing can hold."""
     return lambda ax: plots.rumap(readable(rumap), max_risk, ax, **options)
 
 
-def _draw(picture: Picture) -> Figure:
+def _draw(draw: Draw, size: tuple[float, float], *kinds: str) -> dict[str, bytes]:
+    """What a figure of a size with this drawing is in files of these kinds."""
     from matplotlib.figure import Figure
 
-    # Not through pyplot, which would keep the figure alive and might open a window.
-    figure = Figure(figsize=picture.size, layout="constrained")
-    picture.draw(figure.subplots())
-    return figure
-
-
-def _bytes(figure: Figure, **options: Any) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, **options)
-    return buffer.getvalue()
+    found = {}
+    with _house_style():
+        for kind in kinds:
+            # Not through pyplot, which would keep the figure alive and might open a window.
+            figure: Figure = Figure(figsize=size, layout="constrained")
+            draw(figure.subplots())
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=kind, dpi=110 if kind == "png" else PIXELS, metadata=NO_DATE[kind])
+            found[kind] = buffer.getvalue()
+    return found
 
 
 @contextmanager
@@ -116,19 +116,6 @@ def _house_style() -> Iterator[None]:
         # The reader's program has the letters that our font lacks.
         warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from")
         yield
-
-
-def readable(rumap: RUMap) -> RUMap:
-    """The same map with labels that a drawing can hold."""
-    texts = {"_labels": rumap.releases, "_technique": rumap.techniques}
-    changed = {name: tuple(map(clean, values)) for name, values in texts.items() if any(clean(v) != v for v in values)}
-    words = {k: v for k, v in rumap.parameters.items() if v.dtype.kind in "US"}
-    parameters = {
-        clean(k): np.array([clean(x) for x in v.tolist()]) if k in words else v for k, v in rumap.parameters.items()
-    }
-    if list(parameters) != list(rumap.parameters) or any((parameters[k] != v).any() for k, v in words.items()):
-        changed["_parameters"] = parameters  # type: ignore[assignment]
-    return replace(rumap, **changed) if changed else rumap  # type: ignore[arg-type]
 
 
 def _name(tag: str) -> str:

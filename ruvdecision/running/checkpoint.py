@@ -6,7 +6,7 @@ code.
 
 A checkpoint belongs to the settings and the data of a study, to the versions of Python, this package and the libraries
 below it, and to the source text of every imported module that is neither the standard library nor installed. The
-manifest has salted digests of them (see `ruvdecision.running.digests` and `ruvdecision.running.sources`); if one
+manifest has salted digests of them (see `ruvdecision.running.digests`); if one
 differs the checkpoint is refused, and the error says which.
 """
 
@@ -29,11 +29,10 @@ import numpy as np
 from .._version import __version__
 from ..data.write import UNFINISHED, nameable, place_files, unfinished
 from ..errors import InputError, RuvError
-from .digests import digest
+from .digests import digest, sources
 from .encoding import decode, encode
-from .sources import sources
 
-FORMAT = "ruvdecision checkpoint, schema 2"
+FORMAT = "ruvdecision checkpoint, schema 3"
 LIBRARIES = ("numpy", "scipy", "pandas")
 OURS = ("lock", "seed.json", "tasks")
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)

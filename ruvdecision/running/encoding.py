@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any, Literal
+import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import UnsupportedError
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
 def encode(value: object) -> str:
@@ -26,58 +29,66 @@ def encode(value: object) -> str:
     >>> decode(encode({"u": (np.array([0.1, np.nan]), 1e-300)}))
     {'u': (array([0.1, nan]), 1e-300)}
     """
-    return json.dumps(_pack(value), ensure_ascii=True, separators=(",", ":"))
+    return json.dumps(pack(value, _pack_array), ensure_ascii=True, separators=(",", ":"))
 
 
 def decode(text: str) -> Any:
     """Read what `encode` wrote."""
-    return _unpack(json.loads(text))
+    return unpack(json.loads(text), _unpack_array)
 
 
-def _pack(value: Any) -> Any:
-    kind = type(value)
-    if value is None or kind in (bool, int, float, str):
-        return value
-    if kind is list:
-        return [_pack(v) for v in value]
-    if isinstance(value, tuple):
-        return {"@": "tuple", "of": [_pack(v) for v in value]}
-    if kind is dict:
-        return {"@": "dict", "of": [[_pack(k), _pack(v)] for k, v in value.items()]}
-    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.names is None:
-        return _pack_array(np.asarray(value)) | {"scalar": isinstance(value, np.generic)}
-    got = f"an object of type {kind.__name__}"
-    raise UnsupportedError(
-        "A checkpoint cannot hold this result", got, "Give back numbers, text, plain arrays, lists or dictionaries"
-    )
-
-
-def _pack_array(array: NDArray[Any]) -> dict[str, Any]:
-    packed = {"@": "array", "dtype": array.dtype.str, "shape": list(array.shape)}
-    if array.dtype.hasobject:
-        return packed | {"of": [_pack(v) for v in array.ravel().tolist()], "order": "C"}
-    # Column-major arrays stay so: sums over them must round as they did before.
-    order: Literal["C", "F"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
-    return packed | {"of": base64.b64encode(array.tobytes(order)).decode(), "order": order}
-
-
-def _unpack(value: Any) -> Any:
+def pack(value: object, other: Callable[[Any], Json]) -> Json:
+    """Turn lists, tuples and dictionaries into what JSON can hold, and what is in them by ``other``."""
+    if type(value) is float:
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if value is None or type(value) in (bool, int, str):
+        return value  # type: ignore[return-value]
     if isinstance(value, list):
-        return [_unpack(v) for v in value]
-    if not isinstance(value, dict):
-        return value
-    kind, of = value["@"], value["of"]
-    if kind == "tuple":
-        return tuple(_unpack(v) for v in of)
-    if kind == "dict":
-        return {_unpack(k): _unpack(v) for k, v in of}
-    if kind != "array":
-        raise ValueError(f"{kind!r} is nothing that a checkpoint holds")
-    dtype = np.dtype(value["dtype"])
+        return [pack(v, other) for v in value]
+    if isinstance(value, tuple):
+        return {"tuple": [pack(v, other) for v in value]}
+    if isinstance(value, dict):
+        return {"dict": [[pack(k, other), pack(v, other)] for k, v in value.items()]}
+    return other(value)
+
+
+def unpack(stored: Any, other: Callable[[dict[str, Any]], Any]) -> Any:
+    """Undo `pack`; what ``other`` turned into a dictionary is read by its counterpart."""
+    if isinstance(stored, list):
+        return [unpack(v, other) for v in stored]
+    if not isinstance(stored, dict):
+        return stored
+    if "float" in stored:
+        return float(stored["float"])
+    if "tuple" in stored:
+        return tuple(unpack(v, other) for v in stored["tuple"])
+    if "dict" in stored:
+        return {unpack(k, other): unpack(v, other) for k, v in stored["dict"]}
+    return other(stored)
+
+
+def _pack_array(value: Any) -> Json:
+    if not isinstance(value, (np.ndarray, np.generic)) or value.dtype.names is not None:
+        what, got = "A checkpoint cannot hold this result", f"an object of type {type(value).__name__}"
+        raise UnsupportedError(what, got, "Give back numbers, text, plain arrays, lists or dictionaries")
+    array = np.asarray(value)
+    # Column-major arrays stay so: sums over them must round as they did before.
+    columns = array.flags.f_contiguous and not array.flags.c_contiguous and not array.dtype.hasobject
+    packed: dict[str, Json] = {"dtype": array.dtype.str, "shape": list(array.shape), "order": "F" if columns else "C"}
+    packed["scalar"] = isinstance(value, np.generic)
+    if array.dtype.hasobject:
+        return packed | {"entries": pack(array.ravel().tolist(), _pack_array)}
+    return packed | {"bytes": base64.b64encode(array.tobytes("F" if columns else "C")).decode()}
+
+
+def _unpack_array(stored: dict[str, Any]) -> Any:
+    if "dtype" not in stored:
+        raise ValueError(f"{next(iter(stored), '')!r} is nothing that a checkpoint holds")
+    dtype = np.dtype(stored["dtype"])
     if dtype.hasobject:
-        flat = np.empty(len(of), dtype=object)
-        flat[:] = [_unpack(v) for v in of]
+        flat = np.empty(len(stored["entries"]), dtype=object)
+        flat[:] = unpack(stored["entries"], _unpack_array)
     else:
-        flat = np.frombuffer(base64.b64decode(of), dtype=dtype)
-    array = flat.reshape(value["shape"], order=value["order"]).copy("K")
-    return array[()] if value["scalar"] else array
+        flat = np.frombuffer(base64.b64decode(stored["bytes"]), dtype=dtype)
+    array = flat.reshape(stored["shape"], order=stored["order"]).copy("K")
+    return array[()] if stored["scalar"] else array

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,14 +15,14 @@ REPLICATES = 100
 Seeds = tuple[np.random.SeedSequence, np.random.SeedSequence, np.random.SeedSequence]
 
 
-def replicate_seeds(seed: np.random.SeedSequence | None, count: int) -> Iterator[Seeds]:
+def replicate_seeds(seed: np.random.SeedSequence | None, count: int | None = None) -> Iterator[Seeds]:
     """Three independent seeds per replicate: for the records, for the mask and for draws from posteriors.
 
     They depend on the root seed and the replicate's number alone, so that all masks of a map share their random
     numbers and a curve over a parameter is smooth.
     """
     root = np.random.SeedSequence(0) if seed is None else seed
-    for r in range(count):
+    for r in itertools.count() if count is None else range(count):
         key = (*root.spawn_key, r)
         yield (
             np.random.SeedSequence(root.entropy, spawn_key=(*key, 0)),

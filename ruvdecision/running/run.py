@@ -51,7 +51,7 @@ class Task:
     arguments: tuple[Any, ...] = ()
 
 
-class Outcome(NamedTuple):
+class RunResult(NamedTuple):
     """Results in the order of the tasks, None where a task was not done, and whether Ctrl-C came."""
 
     results: list[Any]
@@ -66,7 +66,7 @@ def run(
     checkpoint: str | os.PathLike[str] | None = None,
     fingerprint: Callable[[], Mapping[str, object]] | None = None,
     tell: Callable[[float], Any] | None = None,
-) -> Outcome:
+) -> RunResult:
     """Do all tasks and give back their results in order.
 
     An error in a task ends the run; of several errors the first by the order of tasks is raised, as it is. What was
@@ -127,7 +127,7 @@ def _work(
     executor: Executor | None,
     kept: Checkpoint | None,
     tell: Callable[[float], Any] | None,
-) -> Outcome:
+) -> RunResult:
     results = [None if item is None else item[0] for item in found]
     todo = [i for i, item in enumerate(found) if item is None]
     done = len(tasks) - len(todo)
@@ -142,8 +142,8 @@ def _work(
             if tell is not None:
                 tell(done / len(tasks))
     except KeyboardInterrupt:
-        return Outcome(results, True)
-    return Outcome(results, False)
+        return RunResult(results, True)
+    return RunResult(results, False)
 
 
 def _here(tasks: Sequence[Task], todo: Sequence[int], shared: Any) -> Iterator[tuple[int, Any]]:

@@ -21,7 +21,7 @@ from ..engines.normal.exact import Exact
 from ..errors import InputError
 from ..losses import Quadratic
 from ..masks.noise import Noise
-from ..masks.shuffle import Shuffle
+from ..masks.rows import Shuffle
 from ..numerics.counts import rank_at_most
 from ..numerics.orderstatistics import paired_gap
 from ..numerics.quadrature import gauss_legendre, gauss_normal

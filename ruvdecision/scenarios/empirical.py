@@ -1,37 +1,36 @@
 """The database-specific map: noise on the records at hand, against snoopers who know a row or a rank.
 
-Section V of Duncan et al. (2001). Every target and both states of knowledge come from one pass over the simulated
-releases; the same standard draws serve every noise variance, scaled. ``method="exact"`` integrates instead, so that
-the two can be laid over each other.
+Section V of Duncan et al. (2001): a `Snooper` for every target and state of knowledge, and one who is the scientist.
+They look at the same simulated releases, made in one pass; the same standard draws serve every noise variance, scaled.
+``method="exact"`` integrates instead, so that the two can be laid over each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ..checks import Seed, as_seed_sequence, check_choice, check_flags, check_integer, check_number
-from ..engines.rules.clipped_noise import index_error, position_error, scientist_error
-from ..engines.rules.losses import sampling_shares
+from ..checks import Data, Seed, as_seed_sequence, check_choice, check_flags, check_integer, check_number
+from ..engines.rules.clipped_noise import as_bounds, check_inside
+from ..engines.rules.fixed_rule import FixedRule, SnooperWork
+from ..engines.rules.simulated import mean_moments
+from ..engines.rules.source import Source
 from ..errors import InputError
-from ..losses import Quadratic
 from ..maps.columns import Labels, tell_apart
 from ..maps.rumap import Provenance, RUMap
 from ..masks.base import Mask
-from ..masks.clip import Clip
+from ..masks.coarsen import Clip
 from ..masks.frame import Frame
 from ..masks.noise import Noise
 from ..protocols import Array, Value
-from ..targets import Maximum, Minimum, Percentile, is_target
-from ..users.rules import order_rows
+from ..targets import BaseTarget, Maximum, Minimum, Parameter, Percentile, is_target
+from ..users.rules import Ranked, Row
+from ..users.user import Snooper
 from .curve import check_noise
 
-KNOWLEDGE = ("index", "position")
-METHODS = ("simulate", "exact")
 TARGETS = (Minimum(), Percentile(0.01), Percentile(0.1), Percentile(0.9), Percentile(0.99), Maximum())
 """The six targets of the paper."""
 CHUNK = 40_000
@@ -39,10 +38,10 @@ CHUNK = 40_000
 
 
 def empirical(
-    data: Any,
+    data: Data,
     noise_variance: ArrayLike,
     targets: Any = TARGETS,
-    knowledge: str | Sequence[str] = KNOWLEDGE,
+    knowledge: str | Sequence[str] = ("index", "position"),
     *,
     lower: float | None = 0.0,
     upper: float | None = None,
@@ -101,189 +100,68 @@ def empirical(
     x = _records(data)
     grid = np.atleast_1d(check_noise(noise_variance)).ravel()
     if grid.size == 0:
-        raise InputError(
-            "noise_variance must list at least one variance",
-            "none",
-            "Give noise_variance=np.linspace(0.05, 1, 20) * x.var()",
-        )
-    wanted = [_Wanted.of(t, x) for t in _listed("targets", targets)]
-    if len({w.name for w in wanted}) != len(wanted):
-        raise InputError("targets must differ from each other", [w.name for w in wanted], "Name each target once")
-    states = [check_choice("knowledge", k, KNOWLEDGE) for k in _listed("knowledge", knowledge)]
-    ways = [check_choice("method", m, METHODS) for m in _listed("method", method)]
-    for name, several in (("knowledge", states), ("method", ways)):
+        do = "Give noise_variance=np.linspace(0.05, 1, 20) * x.var()"
+        raise InputError("noise_variance must list at least one variance", "none", do)
+    wanted = [_as_target(t, len(x)) for t in _listed("targets", targets)]
+    names = [target.label for target in wanted]
+    if len(set(names)) != len(names):
+        raise InputError("targets must differ from each other", names, "Name each target once")
+    states = [check_choice("knowledge", k, ("index", "position")) for k in _listed("knowledge", knowledge)]
+    methods = [check_choice("method", m, ("simulate", "exact")) for m in _listed("method", method)]
+    for name, several in (("knowledge", states), ("method", methods)):
         if len(set(several)) != len(several):
             raise InputError(f"{name} must list each entry once", several, f"Give {name}={several[0]!r}, for example")
     replicates = check_integer("replicates", replicates, low=1)
     root = as_seed_sequence(seed)
     factor = _factor(where, times, x)
     bounds = None if lower is None and upper is None else Clip(lower=lower, upper=upper)
-    _check_inside(x, lower, upper)
+    check_inside(x, *as_bounds(lower, upper))
     noise = [Noise(variance=float(v) if where is None else v * factor) for v in grid]
     masks: list[Mask] = [n if bounds is None else n | bounds for n in noise]
-    case = _Case(x, np.sqrt(grid)[:, None] * np.sqrt(factor), lower, upper, times, wanted, states)
-    solved = {m: case.simulate(replicates, root) if m == "simulate" else case.exact() for m in ways}
-    return _build(grid, masks, case, solved, replicates, root)
 
-
-@dataclass(frozen=True)
-class _Wanted:
-    """A target with its rank among the records and the row in which it stands."""
-
-    name: str
-    rank: int
-    row: int
-    note: str = ""
-
-    @classmethod
-    def of(cls, target: Any, x: Array) -> _Wanted:
-        named = {"maximum": Maximum(), "minimum": Minimum(), "max": Maximum(), "min": Minimum()}
-        if isinstance(target, str):
-            target = named.get(target, target)
-        elif isinstance(target, (float, np.floating)):
-            target = Percentile(float(target))
-        if not (is_target(target) and target.ranked):
-            raise InputError(
-                "A target must be 'maximum', 'minimum', a percentile p or a target with a rank",
-                target,
-                "Use Maximum(), Minimum(), Percentile(0.99) or OrderStatistic(3)",
-            )
-        n = len(x)
-        rank = target.rank(n)
-        assert rank is not None
-        return cls(target.label, rank, int(order_rows(x[:, None], rank)[0]), target.note(n))
-
-
-@dataclass(frozen=True, eq=False)
-class _Solved:
-    """Uncertainty of each snooper (states, targets, grid) and of the scientist (grid), with their errors."""
-
-    snoopers: Value
-    scientist: Value
-
-
-@dataclass(frozen=True, eq=False)
-class _Case:
-    """Records, standard deviations of the noise (grid, records or 1), bounds, targets and states of knowledge."""
-
-    x: Array
-    deviations: Array
-    lower: Any
-    upper: Any
-    times: float | None
-    wanted: list[_Wanted]
-    states: list[str]
-
-    def simulate(self, replicates: int, seed: np.random.SeedSequence) -> _Solved:
-        """Eqs 12 to 14 from simulated releases."""
-        n, size = len(self.x), len(self.deviations)
-        rng = np.random.default_rng(seed)
-        # Around the mean, so that sums of squares lose no digits.
-        centre = float(self.x.mean())
-        around, ones = self.x - centre, np.ones(n)
-        rows, ranks = np.array([w.row for w in self.wanted]), np.array([w.rank for w in self.wanted]) - 1
-        losses = np.empty((len(self.states), size, replicates, len(self.wanted)))
-        sums, squares = np.empty((size, replicates)), np.empty((size, replicates))
-        step = min(replicates, max(1, CHUNK // n))
-        buffer = np.empty((step, n))
-        for start in range(0, replicates, step):
-            # One stream from the first replicate to the last: the size of a block changes nothing.
-            draws = rng.standard_normal((min(step, replicates - start), n))
-            block, released = slice(start, start + len(draws)), buffer[: len(draws)]
-            for g in range(size):
-                np.multiply(draws, self.deviations[g], out=released)
-                released += around
-                if self.lower is not None:
-                    np.maximum(released, self.lower - centre, out=released)
-                if self.upper is not None:
-                    np.minimum(released, self.upper - centre, out=released)
-                sums[g, block] = released @ ones
-                squares[g, block] = np.einsum("mn,mn->m", released, released)
-                if "index" in self.states:
-                    losses[self.states.index("index"), g, block] = released[:, rows]
-                if "position" in self.states:  # the last to look, because it sorts
-                    losses[self.states.index("position"), g, block] = _at_ranks(released, ranks)
-        losses = np.square(losses - around[rows])
-        means = sums / n
-        moments = np.stack([means, (squares - n * means**2) / ((n - 1) * n)], axis=-1)
-        shares, off = sampling_shares(moments, np.zeros(1), Quadratic())
-        snoopers, scientist = _mean(np.moveaxis(losses, 3, 1)), _mean(shares)
-        return _Solved(snoopers, Value(scientist.value - off, scientist.error))
-
-    def exact(self) -> _Solved:
-        """The same by integration."""
-        variances = np.broadcast_to(self.deviations**2, (len(self.deviations), len(self.x)))
-        snoopers = np.empty((len(self.states), len(self.wanted), len(variances)))
-        for s, state in enumerate(self.states):
-            for t, w in enumerate(self.wanted):
-                if state == "index":
-                    snoopers[s, t] = index_error(self.x[w.row], variances[:, w.row], self.lower, self.upper)
-                else:
-                    snoopers[s, t] = position_error(self.x, variances, w.rank, self.lower, self.upper)
-        return _Solved(Value.exact(snoopers), Value.exact(scientist_error(self.x, variances, self.lower, self.upper)))
-
-
-def _mean(losses: Array) -> Value:
-    """Mean over the replicates, the last axis, with its standard error; one replicate has none."""
-    count = losses.shape[-1]
-    error = losses.std(axis=-1, ddof=1) / np.sqrt(count) if count > 1 else np.full(losses.shape[:-1], np.nan)
-    return Value(losses.mean(axis=-1), error)
-
-
-def _at_ranks(released: Array, ranks: NDArray[np.int64]) -> Array:
-    """Order statistics of every release, (replicates, ranks); ``released`` may be sorted."""
-    n = released.shape[1]
-    if np.all((ranks == 0) | (ranks == n - 1)):
-        # No need to sort for the ends.
-        return np.stack([released.min(axis=1) if r == 0 else released.max(axis=1) for r in ranks], axis=1)
-    released.sort(axis=1)
-    return np.asarray(released[:, ranks])
-
-
-# -- the map -----------------------------------------------------------------------------------------------------
-
-
-def _build(
-    grid: Array, masks: Sequence[Mask], case: _Case, solved: dict[str, _Solved], replicates: int, root: Any
-) -> RUMap:
-    size, wanted, states = len(grid), case.wanted, case.states
-    order = [(t, s, m) for t in range(len(wanted)) for s in range(len(states)) for m in solved]
-    names = [f"{wanted[t].name}, {states[s]}" + (f", {m}" if len(solved) > 1 else "") for t, s, m in order]
+    curves = [(target, state) for target in wanted for state in states]
+    snoopers = [Snooper(Row() if state == "index" else Ranked(target), target) for target, state in curves]
+    source = Source.of(None, x)
+    works = [SnooperWork(user, source) for user in (Snooper("mean", Parameter("mu")), *snoopers)]
+    solved = {}
+    if "simulate" in methods:
+        deviations = np.sqrt(grid)[:, None] * np.sqrt(factor)
+        solved["simulate"] = _simulate(works, deviations, bounds, replicates, root)
+    if "exact" in methods:
+        solved["exact"] = _exact(works, masks)
+    order = [(i, m) for i in range(len(curves)) for m in methods]
+    titles = [f"{curves[i][0].label}, {curves[i][1]}" + (f", {m}" if len(methods) > 1 else "") for i, m in order]
     texts = tell_apart([f"Noise(variance={v:.10g})" for v in grid])
-    repeat = lambda values: np.repeat(np.asarray(values), size)  # noqa: E731
-    bounds = {k: v for k, v in (("lower", case.lower), ("upper", case.upper), ("times", case.times)) if v is not None}
-
-    def stacked(pick: Any) -> Value:
-        parts = [pick(solved[m], t, s) for t, s, m in order]
-        return Value(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
-
+    repeat = lambda values: np.repeat(np.asarray(values), len(grid))  # noqa: E731
+    shown = {k: v for k, v in (("lower", lower), ("upper", upper), ("times", times)) if v is not None}
     # The masks may hold one boolean per record; what is shown of them does not.
     labels = Labels(
-        [f"{name}: {text}" for name in names for text in texts],
-        technique=repeat([f"{name}: Noise" for name in names]).tolist(),
+        [f"{name}: {text}" for name in titles for text in texts],
+        technique=repeat([f"{name}: Noise" for name in titles]).tolist(),
         parameters={
             "variance": np.tile(grid, len(order)),
-            **{k: np.full(size * len(order), v) for k, v in bounds.items()},
+            **{k: np.full(len(grid) * len(order), v) for k, v in shown.items()},
         },
     )
-    engines = repeat([{"simulate": "simulated", "exact": "exact"}[m] for _, _, m in order]).tolist()
+    engines = repeat([{"simulate": "simulated", "exact": "exact"}[m] for _, m in order]).tolist()
+    notes = dict.fromkeys(note for target in wanted if (note := target.note(len(x))))
     return RUMap.build(
-        masks=list(masks) * len(order),
+        masks=masks * len(order),
         labels=labels,
-        intruder=stacked(lambda v, t, s: (v.snoopers.value[s, t], v.snoopers.error[s, t])),
-        scientist=stacked(lambda v, t, s: v.scientist),
-        provenance=Provenance(engines, tuple(dict.fromkeys(w.note for w in wanted if w.note))),
+        intruder=_joined([solved[m][1 + i] for i, m in order]),
+        scientist=_joined([solved[m][0] for _, m in order]),
+        provenance=Provenance(engines, tuple(notes)),
         columns={
-            "target": repeat([wanted[t].name for t, _, _ in order]),
-            "knowledge": repeat([states[s] for _, s, _ in order]),
-            "method": repeat([m for _, _, m in order]),
-            "rank": repeat([wanted[t].rank for t, _, _ in order]),
+            "target": repeat([curves[i][0].label for i, _ in order]),
+            "knowledge": repeat([curves[i][1] for i, _ in order]),
+            "method": repeat([m for _, m in order]),
+            "rank": repeat([works[1 + i].rank for i, _ in order]),
         },
         attrs={
             "seed": str(root.entropy),
             "replicates": replicates if "simulate" in solved else 0,
             "data": "given",
-            "records": len(case.x),
+            "records": len(x),
             "intruder": "takes the target's row (index knowledge) or the released value of its rank (position "
             "knowledge)",
             "scientist": "takes the released mean for the population mean (Duncan et al., eqs 13 and 14)",
@@ -291,7 +169,71 @@ def _build(
     )
 
 
+def _simulate(
+    works: Sequence[SnooperWork], deviations: Array, bounds: Clip | None, replicates: int, seed: np.random.SeedSequence
+) -> list[Value]:
+    """Eqs 12 to 14 from simulated releases; ``deviations`` are those of the noise, (grid, records or 1).
+
+    All snoopers look at a release while it is in the cache, and one generator serves all replicates. `FixedRule`, which
+    takes them one by one, each replicate with a generator of its own, needs thirty times as long.
+    """
+    table = works[0].source.table
+    assert table is not None
+    x, rng = table[:, 0], np.random.default_rng(seed)
+    n, size = len(x), len(deviations)
+    ranked = np.array([w.rule.rank(n) is not None for w in works[1:]])
+    places = np.array([w.place for w in works[1:]])
+    estimates = np.empty((size, replicates, len(works) - 1))
+    moments = np.empty((size, replicates, 2))
+    step = min(replicates, max(1, CHUNK // n))
+    buffer = np.empty((step, n))
+    for start in range(0, replicates, step):
+        # One stream from the first replicate to the last: the size of a block changes nothing.
+        draws = rng.standard_normal((min(step, replicates - start), n))
+        block, released = slice(start, start + len(draws)), buffer[: len(draws)]
+        for g in range(size):
+            np.multiply(draws, deviations[g], out=released)
+            released += x
+            if bounds is not None:
+                np.clip(released, bounds.lower, bounds.upper, out=released)
+            moments[g, block] = mean_moments(released[..., None])
+            estimates[g, block][:, ~ranked] = released[:, places[~ranked]]
+            if ranked.any():  # the last to look, because it sorts
+                released.sort(axis=1)
+                estimates[g, block][:, ranked] = released[:, places[ranked]]
+    found = [works[0].costs(moments, np.empty(0))]
+    found += [w.costs(estimates[..., [j]], w.truth_at_hand[None]) for j, w in enumerate(works[1:])]
+    return [w.average(losses, off) for w, (losses, off) in zip(works, found, strict=True)]
+
+
+def _exact(works: Sequence[SnooperWork], masks: Sequence[Mask]) -> list[Value]:
+    """The same by integration."""
+    engine, data = FixedRule(method="exact"), works[0].source.given
+    return [Value.exact(engine.solve(work.user, masks, data=data).uncertainty) for work in works]
+
+
+def _joined(values: Sequence[Value]) -> Value:
+    return Value(np.concatenate([v.value for v in values]), np.concatenate([v.error for v in values]))
+
+
 # -- checks ------------------------------------------------------------------------------------------------------
+
+
+def _as_target(target: Any, n: int) -> BaseTarget:
+    """A target with a rank, also by name or as a percentile."""
+    named = {"maximum": Maximum(), "minimum": Minimum(), "max": Maximum(), "min": Minimum()}
+    if isinstance(target, str):
+        target = named.get(target, target)
+    elif isinstance(target, (float, np.floating)):
+        target = Percentile(float(target))
+    if not (is_target(target) and target.ranked):
+        raise InputError(
+            "A target must be 'maximum', 'minimum', a percentile p or a target with a rank",
+            target,
+            "Use Maximum(), Minimum(), Percentile(0.99) or OrderStatistic(3)",
+        )
+    target.rank(n)
+    return target
 
 
 def _records(data: Any) -> Array:
@@ -310,19 +252,6 @@ def _listed(name: str, value: Any) -> list[Any]:
     if not several:
         raise InputError(f"{name} must not be empty", "none", f"Leave {name} out for all of them")
     return several
-
-
-def _check_inside(x: Array, lower: Any, upper: Any) -> None:
-    if not all(end is None or np.ndim(end) == 0 for end in (lower, upper)):
-        raise InputError("lower and upper must be one number each", [lower, upper], "Write lower=0")
-    low, high = (-np.inf if lower is None else lower), (np.inf if upper is None else upper)
-    outside = int(np.sum((x < low) | (x > high)))
-    if outside:
-        raise InputError(
-            f"The records must lie between the bounds {low:g} and {high:g}",
-            f"{outside} outside",
-            "A natural bound holds for the records too: check lower and upper, or use lower=None",
-        )
 
 
 def _factor(where: Any, times: float | None, x: Array) -> Array:

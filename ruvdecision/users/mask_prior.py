@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from operator import or_
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..checks import as_float_array, check_finite, check_integer, check_list, check_number, check_shares, is_single
+from ..checks import (
+    as_float_array,
+    check_fields,
+    check_finite,
+    check_integer,
+    check_list,
+    check_number,
+    check_shares,
+    checked,
+    is_single,
+)
 from ..errors import InputError
 from ..masks.base import Mask, show_number
 from ..protocols import Array
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from scipy.stats.distributions import rv_frozen
 
 LOW, HIGH = 1e-3, 10.0
 """The default range of the noise variance, in variances of a record."""
@@ -60,49 +74,39 @@ class MaskPrior:
     variances: Any = None
     masks: Any = None
     weights: Any = None
-    low: float | None = None
-    high: float | None = None
-    points: int | None = None
+    low: float | None = checked(None, check_number, low=0, open_low=True)
+    high: float | None = checked(None, check_number, low=0, open_low=True)
+    points: int | None = checked(None, check_integer, low=2, high=LARGEST)
 
     def __post_init__(self) -> None:
-        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        put = partial(object.__setattr__, self)
+        check_fields(self)
+        listed = self.masks if self.variances is None else self.variances
         if self.variances is not None and self.masks is not None:
             raise InputError("MaskPrior takes variances or masks", "both", "Leave one of them out")
-        listed = self.variances is not None or self.masks is not None
-        if listed and not (self.low is self.high is self.points is None):
-            raise InputError(
-                "low, high and points belong to the log-uniform prior", "a list beside them", "Leave them out"
-            )
+        if listed is not None and not (self.low is self.high is self.points is None):
+            what = "low, high and points belong to the log-uniform prior"
+            raise InputError(what, "a list beside them", "Leave them out")
         if self.variances is not None:
             found = check_finite("variances", as_float_array("variances", self.variances))
             if found.ndim != 1 or found.size == 0 or np.any(found < 0) or len(np.unique(found)) != found.size:
-                raise InputError(
-                    "variances must be different numbers that are not negative",
-                    f"shape {found.shape}",
-                    "Give a flat list",
-                )
-            put("variances", tuple(found.tolist()))
+                what = "variances must be different numbers that are not negative"
+                raise InputError(what, f"shape {found.shape}", "Give a flat list")
+            listed = tuple(found.tolist())
+            put("variances", listed)
         if self.masks is not None:
             do = "Write [ruv.Noise(variance=1), ruv.Noise(variance=4)]"
-            masks = (self.masks,) if isinstance(self.masks, Mask) else tuple(check_list("masks", self.masks, do))
-            if not masks or not all(isinstance(m, Mask) for m in masks):
+            listed = (self.masks,) if isinstance(self.masks, Mask) else tuple(check_list("masks", self.masks, do))
+            if not listed or not all(isinstance(m, Mask) for m in listed):
                 raise InputError("masks must be a list of masks", self.masks, do)
-            put("masks", masks)
+            put("masks", listed)
         if self.weights is not None:
-            size = len(self.variances if self.variances is not None else self.masks if self.masks is not None else ())
-            if not size:
+            if listed is None:
                 raise InputError("weights belong to a list", "no list", "Give variances= or masks= too")
-            put(
-                "weights",
-                tuple(check_shares("weights", self.weights, (size,), "Give one for each variance or mask").tolist()),
-            )
-        for name in ("low", "high"):
-            if getattr(self, name) is not None:
-                put(name, check_number(name, getattr(self, name), low=0, open_low=True))
+            shares = check_shares("weights", self.weights, (len(listed),), "Give one for each variance or mask")
+            put("weights", tuple(shares.tolist()))
         if self.low is not None and self.high is not None and self.low >= self.high:
             raise InputError("low must be below high", (self.low, self.high), "Give the range of the noise variance")
-        if self.points is not None:
-            put("points", check_integer("points", self.points, low=2, high=LARGEST))
 
     @classmethod
     def from_law(cls, law: Any, points: int = 101) -> MaskPrior:
@@ -113,9 +117,8 @@ class MaskPrior:
         1.678
         """
         if not hasattr(law, "ppf"):
-            raise InputError(
-                "law must be a frozen scipy distribution", law, "Write scipy.stats.gamma(2.0, scale=3.0), for example"
-            )
+            do = "Write scipy.stats.gamma(2.0, scale=3.0), for example"
+            raise InputError("law must be a frozen scipy distribution", law, do)
         points = check_integer("points", points, low=1, high=LARGEST)
         return cls(variances=np.unique(law.ppf((np.arange(points) + 0.5) / points)))
 
@@ -125,24 +128,17 @@ class MaskPrior:
         ``scale`` is the variance of a record under the user's belief, ``records`` the size of the file.
         """
         if self.masks is not None:
-            weights = (
-                np.full(len(self.masks), 1.0 / len(self.masks)) if self.weights is None else np.array(self.weights)
-            )
-            return self.masks, weights
+            return self.masks, self._weights(len(self.masks))
         noisy = [i for i, part in enumerate(mask.parts) if part.resized(1.0, 1.0) is not part]
         if not noisy:
             return (mask,), np.ones(1)
         sizes, weights = self.grid(scale, records)
         if len(sizes) ** len(noisy) > LARGEST:
-            # Several unknown sizes: as many points for each as fit.
-            fewer = max(2, int(LARGEST ** (1 / len(noisy))))
             if self.variances is not None:
-                raise InputError(
-                    f"{mask} hides {len(noisy)} sizes, too many combinations of {len(sizes)} variances",
-                    LARGEST,
-                    "Give fewer, or masks=",
-                )
-            sizes, weights = replace(self, points=fewer).grid(scale, records)
+                what = f"{mask} hides {len(noisy)} sizes, too many combinations of {len(sizes)} variances"
+                raise InputError(what, LARGEST, "Give fewer, or masks=")
+            # Several unknown sizes: as many points for each as fit.
+            sizes, weights = replace(self, points=max(2, int(LARGEST ** (1 / len(noisy))))).grid(scale, records)
         found, chances = [], []
         for choice in product(range(len(sizes)), repeat=len(noisy)):
             parts = list(mask.parts)
@@ -155,8 +151,7 @@ class MaskPrior:
     def grid(self, scale: float, records: int = 1) -> tuple[Array, Array]:
         """The variances and their prior probabilities."""
         if self.variances is not None:
-            sizes = np.array(self.variances)
-            return sizes, np.full(len(sizes), 1.0 / len(sizes)) if self.weights is None else np.array(self.weights)
+            return np.array(self.variances), self._weights(len(self.variances))
         low = LOW * scale if self.low is None else self.low
         high = HIGH * scale if self.high is None else self.high
         if low >= high:
@@ -165,8 +160,10 @@ class MaskPrior:
         if points is None:
             step = 0.5 * np.sqrt(2.0 / records)
             points = int(np.clip(np.ceil(np.log(high / low) / step) + 1, POINTS, MOST_POINTS))
-        sizes = np.geomspace(low, high, points)
-        return sizes, np.full(points, 1.0 / points)
+        return np.geomspace(low, high, points), self._weights(points)
+
+    def _weights(self, size: int) -> Array:
+        return np.full(size, 1.0 / size) if self.weights is None else np.array(self.weights)
 
     def describe(self) -> str:
         """A phrase for reports."""
@@ -183,7 +180,11 @@ class MaskPrior:
         return f"MaskPrior({', '.join(shown)})"
 
 
-def as_mask_prior(given: Any) -> MaskPrior:
+MaskPriorLike: TypeAlias = "MaskPrior | Mask | Sequence[Mask] | ArrayLike | rv_frozen"
+"""What may stand for a prior on the mask: masks, variances, or a frozen scipy distribution of the variance."""
+
+
+def as_mask_prior(given: MaskPriorLike) -> MaskPrior:
     """A `MaskPrior` from one, from a list of masks or of variances, or from a scipy distribution of the variance."""
     if isinstance(given, MaskPrior):
         return given
@@ -193,6 +194,5 @@ def as_mask_prior(given: Any) -> MaskPrior:
         return MaskPrior.from_law(given)
     if isinstance(given, (Sequence, np.ndarray)) and not is_single(given) and len(given):
         return MaskPrior(masks=given) if any(isinstance(g, Mask) for g in given) else MaskPrior(variances=given)
-    raise InputError(
-        "mask_prior must say what the mask may have been", given, "Give MaskPrior(...), a list of masks or of variances"
-    )
+    do = "Give MaskPrior(...), a list of masks or of variances"
+    raise InputError("mask_prior must say what the mask may have been", given, do)

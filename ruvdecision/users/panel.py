@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ..checks import as_float_array, check_choice, check_finite, check_list, check_shares, suggest
+from ..checks import (
+    as_float_array,
+    check_choice,
+    check_finite,
+    check_list,
+    check_shares,
+    check_text,
+    is_single,
+    suggest,
+)
 from ..errors import InputError, kind_of
 from ..masks.base import show_number
-from ..protocols import Array, Value
-from ..targets import Kind
+from ..protocols import Array, Belief, Loss, Value
+from ..targets import BaseTarget, Kind, is_target
 from .rules import Row
+from .settings import settings_of
 from .user import Snooper, User
 
+LossLike = Loss | Callable[[Any, Any], Any]
 ROLES = ("intruder", "scientist")
 NEAR = 4.0
 """Members within this many standard errors of the worst may be the worst."""
@@ -31,6 +44,7 @@ UNITS = {
     "ZeroOne": "a probability",
     "LogScore": "nats",
     "KullbackLeibler": "nats",
+    "CustomLoss": "a loss of the user's own",
 }
 """What the losses are measured in; any other loss is its own unit."""
 
@@ -76,60 +90,46 @@ class Panel:
     ('prior_variance=1', 'prior_variance=10')
     """
 
-    members: tuple[Any, ...]
+    members: tuple[Role, ...]
     weights: tuple[float, ...] | None
-    combine: Any
+    combine: str | Callable[[Array], ArrayLike] | None
     name: str | None
-    unit: Any
+    unit: str | tuple[float, ...] | None
     names: tuple[str, ...]
 
     def __init__(
         self,
-        members: Iterable[Any],
-        weights: Any = None,
-        combine: str | Callable[[Array], Any] | None = None,
+        members: Role | Iterable[Role],
+        weights: ArrayLike | None = None,
+        combine: str | Callable[[Array], ArrayLike] | None = None,
         name: str | None = None,
-        unit: Any = None,
+        unit: str | ArrayLike | None = None,
         names: Sequence[str] | None = None,
     ) -> None:
-        put = lambda field, value: object.__setattr__(self, field, value)  # noqa: E731
-        try:
-            found = (members,) if isinstance(members, (User, Snooper, Panel)) else tuple(members)
-        except TypeError:
-            raise InputError(
-                "A panel needs a list of users", kind_of(members), "Write Panel([user_a, user_b])"
-            ) from None
+        put, do = partial(object.__setattr__, self), "Write Panel([user_a, user_b])"
+        if isinstance(members, (User, Snooper, Panel)):
+            members = (members,)
+        if is_single(members):
+            raise InputError("A panel needs a list of users", kind_of(members), do)
+        found = tuple(members)
         if not found:
-            raise InputError("A panel needs at least one user", "none", "Write Panel([user_a, user_b])")
+            raise InputError("A panel needs at least one user", "none", do)
         for i, member in enumerate(found):
             if not isinstance(member, (User, Snooper, Panel)):
-                raise InputError(
-                    f"member {i} of the panel must be a User, a Snooper or a Panel",
-                    kind_of(member),
-                    "Write Panel([user_a, user_b])",
-                )
+                what = f"member {i} of the panel must be a User, a Snooper or a Panel"
+                raise InputError(what, kind_of(member), do)
         put("members", found)
-        if isinstance(combine, str):
+        if combine is not None and not callable(combine):
             check_choice("combine", combine, ["worst", "mean"])
-        elif combine is not None and not callable(combine):
-            raise InputError(
-                'combine must be "worst", "mean" or a function of the uncertainties',
-                combine,
-                'Leave it out, or write "mean"',
-            )
         if weights is not None:
             if combine == "worst" or callable(combine):
                 do = 'Use combine="mean", or put the weights into your function'
                 raise InputError("weights belong to the mean", f"combine={show_number(combine)}", do)
-            weights, combine = (
-                tuple(check_shares("weights", weights, (len(found),), "Give one weight per member").tolist()),
-                "mean",
-            )
+            weights = tuple(check_shares("weights", weights, (len(found),), "Give one weight per member").tolist())
+            combine = "mean"
         put("weights", weights)
         put("combine", combine)
-        if name is not None and (not isinstance(name, str) or not name):
-            raise InputError("name must be text", name, "Leave it out, or give a name")
-        put("name", name)
+        put("name", name if name is None else check_text("name", name, "Leave it out, or give a name"))
         if isinstance(unit, str):
             check_choice("unit", unit, ["before"])
         elif unit is not None:
@@ -144,7 +144,15 @@ class Panel:
             self._check_units()
 
     @classmethod
-    def over(cls, *, belief: Any, target: Any, loss: Any, estimates: Any = "free", **options: Any) -> Panel:
+    def over(
+        cls,
+        *,
+        belief: Belief | Sequence[Belief],
+        target: BaseTarget | Sequence[BaseTarget],
+        loss: LossLike | Sequence[LossLike],
+        estimates: str | ArrayLike = "free",
+        **options: Any,
+    ) -> Panel:
         """Every combination of beliefs, targets and losses; each is one thing or a list of them.
 
         ``options`` are the panel's.
@@ -155,24 +163,24 @@ class Panel:
         >>> Panel.over(belief=belief, target=[Record(0), Record(4)], loss=lambda e, t: abs(e - t)).names
         ('record 0', 'record 4')
         """
-        lists = [list(x) if isinstance(x, (list, tuple)) else [x] for x in (belief, target, loss)]
-        for name, found in zip(("belief", "target", "loss"), lists, strict=True):
-            if not found:
+        given: dict[str, list[Any]] = {}
+        for name, each in (("belief", belief), ("target", target), ("loss", loss)):
+            given[name] = list(each) if isinstance(each, (list, tuple)) else [each]
+            if not given[name]:
                 raise InputError(f"{name} must not be empty", [], f"Give one {name}, or a list of them")
-        users = [User(b, t, loss_, estimates) for b, t, loss_ in product(*lists)]
-        several = [i for i, found in enumerate(lists) if len(found) > 1]
-        words: list[Any] = [
-            _belief_words(lists[0]),
-            [t.describe() for t in lists[1]],
-            _loss_words([u.loss for u in users[: len(lists[2])]]),
-        ]
-        labels = [", ".join(words[i][place[i]] for i in several) for place in product(*(range(len(x)) for x in lists))]
-        if several and "names" not in options and len(set(labels)) == len(labels):
-            options["names"] = labels
-        return cls(users, **options)
+        users = [User(b, t, x, estimates) for b, t, x in product(*given.values())]
+        words = {
+            "belief": _belief_words(given["belief"]),
+            "target": [t.describe() for t in given["target"]],
+            "loss": _loss_words([user.loss for user in users[: len(given["loss"])]]),
+        }
+        labels = [", ".join(label) for label in product(*(w for w in words.values() if len(w) > 1))]
+        return cls(users, **(_apart(labels) | options))
 
     @classmethod
-    def vary(cls, user: Any, *, options: dict[str, Any] | None = None, **fields: Any) -> Panel:
+    def vary(
+        cls, user: User | Snooper, *, options: Mapping[str, Any] | None = None, **fields: Iterable[Any] | str
+    ) -> Panel:
         """A class of users.
 
         ``user`` with every combination of the listed values of fields of the belief or of the user.
@@ -181,38 +189,26 @@ class Panel:
         ``Panel.vary(user, loss=[...], target=[...])`` a set of losses and targets. ``options`` are the panel's
         (weights, combine, ...).
         """
+        do = "Write Panel.vary(user, prior_variance=[1, 5])"
         if not isinstance(user, (User, Snooper)):
-            raise InputError(
-                "Panel.vary needs a User or a Snooper", user, "Write Panel.vary(user, prior_variance=[1, 5])"
-            )
+            raise InputError("Panel.vary needs a User or a Snooper", user, do)
         if not fields:
-            raise InputError(
-                "Panel.vary needs something to vary", "nothing", "Write Panel.vary(user, prior_variance=[1, 5])"
-            )
-        lists: dict[str, list[Any]] = {}
-        for name, values in fields.items():
-            try:
-                lists[name] = [values] if isinstance(values, str) else list(values)
-            except TypeError:
-                raise InputError(f"{name} must be a list of values", values, f"Write {name}=[...]") from None
+            raise InputError("Panel.vary needs something to vary", "nothing", do)
+        lists = {name: [values] if isinstance(values, str) else values for name, values in fields.items()}
+        for name, values in lists.items():
+            lists[name] = check_list(name, values, f"Write {name}=[...]")
             if not lists[name]:
                 raise InputError(f"{name} must not be empty", values, f"Write {name}=[...]")
-        members, labels = [], []
-        for choice in product(*lists.values()):
-            settings = dict(zip(lists, choice, strict=True))
-            members.append(vary_user(user, **settings))
-            labels.append(", ".join(f"{name}={_word(value)}" for name, value in settings.items()))
-        given = {"names": labels} if len(set(labels)) == len(labels) else {}
-        return cls(members, **(given | (options or {})))
+        chosen = [dict(zip(lists, choice, strict=True)) for choice in product(*lists.values())]
+        labels = [", ".join(f"{name}={_word(value)}" for name, value in each.items()) for each in chosen]
+        return cls([vary_user(user, **each) for each in chosen], **(_apart(labels) | dict(options or {})))
 
     # -- one U of many -------------------------------------------------------------------------------
 
-    def how(self, role: str = "intruder") -> Any:
+    def how(self, role: str = "intruder") -> str | Callable[[Array], ArrayLike]:
         """How the members' U are put together for users of this role: ``"worst"``, ``"mean"`` or the callable."""
         check_choice("role", role, ROLES)
-        if self.combine is not None:
-            return self.combine
-        return "worst" if role == "intruder" else "mean"
+        return self.combine or ("worst" if role == "intruder" else "mean")
 
     def merge(self, values: Sequence[Value], role: str = "intruder", before: Sequence[float] | None = None) -> Value:
         """One uncertainty of the members', in any shape that they share.
@@ -221,98 +217,79 @@ class Panel:
         """
         how = self.how(role)
         value, error = self._scaled(values, before)
-        if len(value) == 1 and not callable(how):
+        if callable(how):
+            return self._called(how, value, error)
+        if len(value) == 1:
             return Value(value[0], error[0])
+        tail = (-1,) + (1,) * (value.ndim - 1)
         if how == "mean":
             weights = np.array(self.weights) if self.weights is not None else np.full(len(value), 1.0 / len(value))
             # A weight of zero counts for nothing, even where U is infinite.
             used = np.flatnonzero(weights)
-            tail = (slice(None),) + (None,) * (value.ndim - 1)
-            weighed = weights[used][tail]
+            weighed = weights[used].reshape(tail)
             return Value(np.sum(weighed * value[used], axis=0), np.sum(weighed * error[used], axis=0))
-        if how == "worst":
-            sign = 1.0 if role == "intruder" else -1.0
-            with np.errstate(invalid="ignore"):
-                place = np.argmin(sign * value, axis=0)[None]
-                worst, own = np.take_along_axis(value, place, 0)[0], np.take_along_axis(error, place, 0)[0]
-                near = sign * (value - worst) <= NEAR * (error + own)
-            near = near | (np.arange(len(value)).reshape((-1,) + (1,) * (value.ndim - 1)) == place)
-            return Value(worst, np.max(np.where(near, error, 0.0), axis=0))
-        return self._called(how, value, error)
+        sign = 1.0 if role == "intruder" else -1.0
+        with np.errstate(invalid="ignore"):
+            place = np.argmin(sign * value, axis=0)[None]
+            worst, own = np.take_along_axis(value, place, 0)[0], np.take_along_axis(error, place, 0)[0]
+            near = sign * (value - worst) <= NEAR * (error + own)
+        near |= np.arange(len(value)).reshape(tail) == place
+        return Value(worst, np.max(np.where(near, error, 0.0), axis=0))
 
     def merge_before(self, before: Sequence[float], role: str = "intruder") -> float:
         """The panel's U before any release: the members', put together in the same way."""
-        found = [Value.exact(np.array([float(b)])) for b in before]
-        return float(self.merge(found, role, before=before).value[0])
+        return float(self.merge([Value.exact([float(b)]) for b in before], role, before=before).value[0])
 
     def _scaled(self, values: Sequence[Value], before: Sequence[float] | None) -> tuple[Array, Array]:
         if len(values) != len(self.members):
-            raise InputError(
-                "There must be one value per member",
-                f"{len(values)} for {len(self.members)}",
-                "Give them in the panel's order",
-            )
-        value = np.stack([np.asarray(v.value, dtype=np.float64) for v in values])
-        error = np.stack([np.asarray(v.error, dtype=np.float64) for v in values])
+            got = f"{len(values)} for {len(self.members)}"
+            raise InputError("There must be one value per member", got, "Give them in the panel's order")
+        value, error = (np.stack([np.asarray(v[i], dtype=np.float64) for v in values]) for i in (0, 1))
         if self.unit is None:
             return value, error
-        if isinstance(self.unit, str):
-            sizes = np.full(len(values), np.nan) if before is None else np.asarray(before, dtype=np.float64)
-            bad = [name for name, s in zip(self.names, sizes, strict=True) if not (np.isfinite(s) and s > 0)]
-            if bad:
-                do = "Use proper priors and no snoopers, or give unit= as one number per member"
-                raise InputError(
-                    'unit="before" divides by U before any release, which must be positive and finite', bad, do
-                )
-        else:
-            sizes = np.array(self.unit)
+        given = before if self.unit == "before" else self.unit
+        sizes = np.asarray([np.nan] * len(values) if given is None else given, dtype=np.float64)
+        bad = [name for name, size in zip(self.names, sizes, strict=True) if not 0 < size < np.inf]
+        if bad:
+            what = 'unit="before" divides by U before any release, which must be positive and finite'
+            raise InputError(what, bad, "Use proper priors and no snoopers, or give unit= as one number per member")
         tail = sizes.reshape((-1,) + (1,) * (value.ndim - 1))
         return value / tail, error / tail
 
-    def _called(self, combine: Any, value: Array, error: Array) -> Value:
+    def _called(self, combine: Callable[[Array], ArrayLike], value: Array, error: Array) -> Value:
         """A function of the caller's; its error is the sum of what each member's error moves it by."""
 
         def one(u: Array) -> Array:
             found = np.asarray(combine(u), dtype=np.float64)
             if found.shape != value.shape[1:]:
-                raise InputError(
-                    "combine must give one U per release",
-                    f"shape {found.shape} for {value.shape[1:]}",
-                    "Take the members along axis 0",
-                )
+                got = f"shape {found.shape} for {value.shape[1:]}"
+                raise InputError("combine must give one U per release", got, "Take the members along axis 0")
             return found
 
         centre = one(value)
         moved = np.zeros_like(centre)
         for i in np.flatnonzero(error.reshape(len(error), -1).any(axis=1)):
-            sides = []
-            for sign in (1.0, -1.0):
-                step = value.copy()
-                step[i] += sign * error[i]
-                sides.append(np.abs(one(step) - centre))
-            moved = moved + np.maximum(*sides)
+            step = np.zeros_like(value)
+            step[i] = error[i]
+            moved = moved + np.maximum(np.abs(one(value + step) - centre), np.abs(one(value - step) - centre))
         return Value(centre, moved)
 
     # -- words ---------------------------------------------------------------------------------------
 
     def describe(self, role: str | None = None) -> str:
         """What the panel is, in words."""
-        words = {"worst": "the worst case for the agency counts", "mean": "their mean counts"}
-        if role is None and self.combine is None:
-            counts = "the worst case counts for intruders, the mean for scientists"
-        else:
-            how = self.how(role or "intruder")
-            counts = words[how] if isinstance(how, str) else f"{show_number(how)} of their uncertainties counts"
+        how = self.how(role or "intruder")
+        counts = "the worst case for the agency counts" if how == "worst" else "their mean counts"
         if self.weights is not None:
             shares = ", ".join(f"{w:.3g}" for w in self.weights[:12])
             counts = f"their mean with weights {shares}{' ...' if len(self.weights) > 12 else ''} counts"
-        unit = (
-            ""
-            if self.unit is None
-            else ", relative to U before the release"
-            if self.unit == "before"
-            else ", each in a unit of its own"
-        )
+        elif role is None and self.combine is None:
+            counts = "the worst case counts for intruders, the mean for scientists"
+        elif callable(how):
+            counts = f"{show_number(how)} of their uncertainties counts"
+        unit = "" if self.unit is None else ", each in a unit of its own"
+        if self.unit == "before":
+            unit = ", relative to U before the release"
         size = len(self.members)
         head = f"{self.name or 'A panel'} of {size} user{'s' if size > 1 else ''}: {counts}{unit}."
         shown = [f"{n}: {m.describe()}" for n, m in zip(self.names[:4], self.members, strict=False)]
@@ -320,13 +297,10 @@ class Panel:
         return head + " " + " ".join(shown) + more
 
     def __repr__(self) -> str:
-        options = "".join(
-            f", {n}={show_number(v)}"
-            for n in ("weights", "combine", "name", "unit")
-            if (v := getattr(self, n)) is not None
-        )
+        options = {name: value for name, value in settings_of(self).items() if value is not None}
         shown = ", ".join(self.names[:6]) + (", ..." if len(self.names) > 6 else "")
-        return f"Panel(<{len(self.members)} users: {shown}>{options})"
+        said = "".join(f", {n}={show_number(v)}" for n, v in options.items() if n not in ("members", "names"))
+        return f"Panel(<{len(self.members)} users: {shown}>{said})"
 
     def __len__(self) -> int:
         return len(self.members)
@@ -334,17 +308,11 @@ class Panel:
     @property
     def users(self) -> tuple[User | Snooper, ...]:
         """All users of the panel, those of panels within it too."""
-        found: list[User | Snooper] = []
-        for member in self.members:
-            found.extend(member.users if isinstance(member, Panel) else (member,))
-        return tuple(found)
+        return tuple(user for member in self.members for user in member.users)
 
     def replace(self, change: Callable[[Any], Any]) -> Panel:
         """The same panel with every user changed."""
-        members = [m.replace(change) if isinstance(m, Panel) else change(m) for m in self.members]
-        # The weights are already there as the mean's.
-        combine = None if self.weights is not None else self.combine
-        return Panel(members, self.weights, combine, self.name, self.unit, self.names)
+        return dataclasses.replace(self, members=tuple(member.replace(change) for member in self.members))
 
     def _check_units(self) -> None:
         kinds: dict[str, str] = {}
@@ -358,7 +326,11 @@ class Panel:
             )
 
 
-def vary_user(user: Any, **settings: Any) -> Any:
+Role: TypeAlias = User | Snooper | Panel
+"""Who stands in the intruder's or the scientist's place."""
+
+
+def vary_user(user: User | Snooper, **settings: Any) -> User | Snooper:
     """The user with other values of fields of the user or of his belief.
 
     >>> from ruvdecision.beliefs import NormalBelief
@@ -367,32 +339,23 @@ def vary_user(user: Any, **settings: Any) -> Any:
     >>> vary_user(user, prior_variance=7).belief
     NormalBelief(records=5, variance=1, prior_mean=0, prior_variance=7)
     """
-    own = [f.name for f in dataclasses.fields(user) if f.init]
-    theirs = (
-        [f.name for f in dataclasses.fields(user.belief) if f.init] if dataclasses.is_dataclass(user.belief) else []
-    )
-    mine: dict[str, Any] = {}
-    inner: dict[str, Any] = {}
-    for name, value in settings.items():
-        if name in own and name != "name":
-            mine[name] = value
-        elif name in theirs:
-            inner[name] = value
-        else:
-            options = [*theirs, *(n for n in own if n != "name")]
-            raise InputError("Neither the user nor the belief has such a field", name, suggest(name, options))
+    own, theirs = [name for name in settings_of(user) if name != "name"], list(settings_of(user.belief))
+    for name in settings:
+        if name not in own and name not in theirs:
+            what = "Neither the user nor the belief has such a field"
+            raise InputError(what, name, suggest(name, [*theirs, *own]))
+    mine = {name: value for name, value in settings.items() if name in own}
     belief = mine.pop("belief", user.belief)
-    if inner:
-        belief = dataclasses.replace(belief, **inner)
-    own_row = (
-        isinstance(user, Snooper) and user.target.is_a(Kind.RECORD) and user.estimator == Row(user.target.terms[0].row)
-    )
-    if own_row and "target" in mine and "estimator" not in mine:
-        mine["estimator"] = "row"  # index knowledge goes with the target: the row of another record is another row
+    if len(mine) < len(settings) - ("belief" in settings):
+        belief = dataclasses.replace(belief, **{name: v for name, v in settings.items() if name not in own})
+    index = user.target.is_a(Kind.RECORD) and settings_of(user).get("estimator") == Row(user.target.terms[0].row)
+    if index and "target" in mine:
+        # Index knowledge goes with the target: the row of another record is another row.
+        mine = {"estimator": "row", **mine}
     return dataclasses.replace(user, belief=belief, **mine)
 
 
-def _unit_of(member: Any) -> str:
+def _unit_of(member: Role) -> str:
     """What a member's U is measured in."""
     if isinstance(member, Panel):
         if member.unit == "before":
@@ -400,36 +363,34 @@ def _unit_of(member: Any) -> str:
         if member.unit is not None or callable(member.combine):
             return "a unit of its own"
         return _unit_of(member.members[0])
-    loss = member.loss
-    kind = type(loss).__name__
+    kind = type(member.loss).__name__
     if kind == "Power":
-        return {1.0: "units", 2.0: "squared units"}.get(float(loss.p), f"units to the power {loss.p:g}")
-    if kind == "CustomLoss":
-        return "a loss of the user's own"
+        p = member.loss.p
+        return {1.0: "units", 2.0: "squared units"}.get(float(p), f"units to the power {p:g}")
     return UNITS.get(kind, f"the loss {kind}")
 
 
-def _names(members: Sequence[Any], given: Sequence[str] | None) -> tuple[str, ...]:
+def _names(members: Sequence[Role], given: Sequence[str] | None) -> tuple[str, ...]:
     """One name per member: as given, the member's own, or what tells it from the others."""
     if given is not None:
         names = tuple(check_list("names", given, "Name each member once"))
         if len(names) != len(members) or not all(isinstance(n, str) and n for n in names):
             raise InputError(f"names must be {len(members)} texts", list(names), "Name each member once")
     else:
-        plain = [m for m in members if not isinstance(m, Panel)]
-        targets = [m.target.describe() for m in plain]
-        losses = _loss_words([m.loss for m in plain])
-        columns = [c for c in (targets, losses) if len(set(c)) > 1]
-        told = iter([", ".join(parts) for parts in zip(*columns, strict=True)] if columns else [""] * len(plain))
-        words = ["" if isinstance(m, Panel) else next(told) for m in members]
-        names = tuple(
-            m.name or (w if w and words.count(w) == 1 else f"member {i + 1}")
-            for i, (m, w) in enumerate(zip(members, words, strict=True))
-        )
+        single = [m for m in members if not isinstance(m, Panel)]
+        columns = [[m.target.describe() for m in single], _loss_words([m.loss for m in single])]
+        words = [", ".join(parts) for parts in zip(*(c for c in columns if len(set(c)) > 1), strict=True)]
+        each = {id(m): word for m, word in zip(single, words, strict=False) if words.count(word) == 1}
+        names = tuple(m.name or each.get(id(m), f"member {i + 1}") for i, m in enumerate(members))
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
         raise InputError("Two members of a panel have the same name", twice, "Give each its own name, or names=[...]")
     return names
+
+
+def _apart(labels: list[str]) -> dict[str, list[str]]:
+    """Labels as the panel's names, if they tell its members apart."""
+    return {"names": labels} if all(labels) and len(set(labels)) == len(labels) else {}
 
 
 def _loss_words(losses: Sequence[Any]) -> list[str]:
@@ -439,18 +400,15 @@ def _loss_words(losses: Sequence[Any]) -> list[str]:
 
 def _belief_words(beliefs: Sequence[Any]) -> list[str]:
     """What tells beliefs apart: the fields in which they differ, or their numbers."""
-    if len({type(b) for b in beliefs}) == 1 and dataclasses.is_dataclass(beliefs[0]):
-        fields = [f.name for f in dataclasses.fields(beliefs[0]) if f.init]
-        shown = [{n: _word(getattr(b, n)) for n in fields} for b in beliefs]
-        differ = [n for n in fields if len({s[n] for s in shown}) > 1]
-        words = [", ".join(f"{n}={s[n]}" for n in differ) for s in shown]
+    if len({type(b) for b in beliefs}) == 1:
+        shown = [{name: _word(value) for name, value in settings_of(b).items()} for b in beliefs]
+        differ = [name for name in shown[0] if len({s[name] for s in shown}) > 1]
+        words = [", ".join(f"{name}={s[name]}" for name in differ) for s in shown]
         if len(set(words)) == len(words):
             return words
     return [f"belief {i + 1}" for i in range(len(beliefs))]
 
 
 def _word(value: Any) -> str:
-    """A setting in a name."""
-    if hasattr(value, "describe") and not isinstance(value, type) and not dataclasses.is_dataclass(type(value)):
-        return str(value.describe())
-    return show_number(value)
+    """A setting in a name: targets in words, everything else as it is written."""
+    return value.describe() if is_target(value) and not settings_of(value) else show_number(value)

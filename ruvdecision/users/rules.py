@@ -7,9 +7,11 @@ release that the target is of the records) or any callable. To add one, derive f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +20,51 @@ from ..checks import as_float_array, check_finite, check_index, check_integer, c
 from ..errors import InputError, failure
 from ..masks.frame import Frame
 from ..protocols import Array
-from ..targets import Kind, Maximum, Minimum, Percentile, is_target
+from ..targets import BaseTarget, Kind, Maximum, Minimum, Percentile, is_target
 
-__all__ = ["Custom", "Linear", "Mean", "Ranked", "Row", "Rule", "as_rule", "order_rows"]
+LARGEST_PROBED = 500
+"""In larger files a callable rule is not tried for linearity, which takes one call per record."""
 
-NAMES = ("mean", "median", "row", "max", "min")
+
+class Released:
+    """Released values of several replicates, ``(replicates, n, k)``, complete; rules that look at them share a sort."""
+
+    def __init__(self, values: Array) -> None:
+        self._given = values
+
+    @cached_property
+    def values(self) -> Array:
+        return self._given
+
+    @cached_property
+    def _sorted(self) -> Array:
+        # Rows last: numpy sorts runs of neighbouring numbers several times faster.
+        return np.sort(np.ascontiguousarray(np.swapaxes(self.values, -1, -2)), axis=-1)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self._given.shape[-2])
+
+    def row(self, place: int) -> Array:
+        """One row, ``(replicates, k)``."""
+        return np.asarray(self.values[..., place, :])
+
+    def ranked(self, rank: int) -> Array:
+        """The values of a rank, ``(replicates, k)``."""
+        if rank == self.n:
+            return np.asarray(self.values.max(axis=-2))
+        return np.asarray(self.values.min(axis=-2) if rank == 1 else self._sorted[..., rank - 1])
 
 
 @dataclass(frozen=True)
 class Rule:
     """Base of all rules."""
+
+    averages: ClassVar[bool] = False
+    """Whether it is the mean of what is released."""
+    as_released: ClassVar[bool] = False
+    """Whether it takes a release as it went out, not its values."""
 
     def of(self, values: Array) -> Array:
         """Estimates from released values ``(..., n, k)``, shape ``(..., k)``.
@@ -47,6 +84,23 @@ class Rule:
         """What a linear rule adds."""
         return 0.0
 
+    @property
+    def by_index(self) -> bool:
+        """Whether it is the row of the target's own record, which only the records tell."""
+        return False
+
+    def rank(self, n: int) -> int | None:
+        """The rank that it takes among ``n`` released values, None for other rules."""
+        return None
+
+    def look(self, released: Released, vector: bool) -> Array:
+        """Estimates from complete releases, ``(replicates, k)``; ``vector`` says that a release is one variable."""
+        return self.of(released.values)
+
+    def as_linear(self, n: int, k: int, vector: bool) -> Rule | None:
+        """The rule for ``n`` rows and ``k`` columns with its weights, None if it is not linear."""
+        return None if self.weights(np.ones((n, k), dtype=bool)) is None else self
+
     def describe(self) -> str:
         raise NotImplementedError
 
@@ -64,6 +118,8 @@ class Mean(Rule):
     >>> Mean()([1.0, 2.0, 6.0])
     3.0
     """
+
+    averages: ClassVar[bool] = True
 
     def of(self, values: Array) -> Array:
         if not np.isnan(values).any():
@@ -106,14 +162,21 @@ class Row(Rule):
         found[self.place(len(present))] = 1.0
         return found
 
+    @property
+    def by_index(self) -> bool:
+        return self.row is None
+
+    def look(self, released: Released, vector: bool) -> Array:
+        return released.row(self.place(released.n))
+
+    def as_linear(self, n: int, k: int, vector: bool) -> Rule | None:
+        return None if self.by_index else self
+
     def place(self, n: int) -> int:
         """The row as a position among ``n``."""
         if self.row is None:
-            raise InputError(
-                "Row() stands for the row of the target's record, which a release does not tell",
-                None,
-                "Give the row, Row(3)",
-            )
+            what = "Row() stands for the row of the target's record, which a release does not tell"
+            raise InputError(what, None, "Give the row, Row(3)")
         return check_index("The row of a rule", self.row, n)
 
     def describe(self) -> str:
@@ -130,34 +193,33 @@ class Ranked(Rule):
     2.0
     """
 
-    target: Any
+    target: BaseTarget
 
     def __post_init__(self) -> None:
         if not (is_target(self.target) and self.target.ranked):
-            raise InputError(
-                "Ranked needs a target with a rank",
-                self.target,
-                "Use Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank)",
-            )
+            do = "Use Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank)"
+            raise InputError("Ranked needs a target with a rank", self.target, do)
 
     def of(self, values: Array) -> Array:
         n = values.shape[-2]
         missing = np.isnan(values)
         if missing.any():
             return self._of_present(values, missing)
+        return Released(values).ranked(self.rank(n))
+
+    def rank(self, n: int) -> int:
         rank = self.target.rank(n)
-        if rank == n:
-            return np.asarray(values.max(axis=-2))
-        if rank == 1:
-            return np.asarray(values.min(axis=-2))
-        # Rows last: numpy sorts runs of neighbouring numbers several times faster.
-        return np.asarray(np.sort(np.ascontiguousarray(np.swapaxes(values, -1, -2)), axis=-1)[..., rank - 1])
+        assert rank is not None  # as checked
+        return rank
+
+    def look(self, released: Released, vector: bool) -> Array:
+        return released.ranked(self.rank(released.n))
 
     def _of_present(self, values: Array, missing: NDArray[np.bool_]) -> Array:
         count = values.shape[-2] - missing.sum(axis=-2)
         ranks = np.zeros(count.shape, dtype=np.int64)
         for m in np.unique(count[count > 0]):
-            ranks[count == m] = self.target.rank(int(m)) - 1
+            ranks[count == m] = self.rank(int(m)) - 1
         # NaN is sorted to the end.
         found = np.take_along_axis(np.sort(values, axis=-2), ranks[..., None, :], axis=-2)[..., 0, :]
         return np.asarray(np.where(count > 0, found, np.nan))
@@ -181,15 +243,14 @@ class Linear(Rule):
     2.5
     """
 
-    coefficients: Any
+    coefficients: Sequence[float] | Array
     offset: float = 0.0
 
     def __post_init__(self) -> None:
         array = check_finite("coefficients", as_float_array("coefficients", self.coefficients))
         if array.ndim != 1 or array.size == 0:
-            raise InputError(
-                "coefficients must be one number per row", f"shape {array.shape}", "Write Linear([0.5, 0.5])"
-            )
+            what = "coefficients must be one number per row"
+            raise InputError(what, f"shape {array.shape}", "Write Linear([0.5, 0.5])")
         object.__setattr__(self, "coefficients", tuple(array.tolist()))
         object.__setattr__(self, "offset", check_number("offset", self.offset))
 
@@ -206,11 +267,8 @@ class Linear(Rule):
 
     def _fitting(self, n: int) -> Array:
         if len(self.coefficients) != n:
-            raise InputError(
-                f"The rule needs one coefficient for each of the {n} rows",
-                len(self.coefficients),
-                "Give one weight per row",
-            )
+            what = f"The rule needs one coefficient for each of the {n} rows"
+            raise InputError(what, len(self.coefficients), "Give one weight per row")
         return np.asarray(self.coefficients)
 
     def describe(self) -> str:
@@ -229,73 +287,84 @@ class Custom(Rule):
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise InputError(
-                "A rule must be a function of the release", self.function, "Write lambda release: release.mean()"
-            )
+            do = "Write lambda release: release.mean()"
+            raise InputError("A rule must be a function of the release", self.function, do)
+
+    as_released: ClassVar[bool] = True
 
     def __call__(self, release: Any) -> Any:
         """The estimate as an array of numbers."""
         try:
-            found = np.asarray(self.function(release), dtype=np.float64)
+            return np.asarray(self.function(release), dtype=np.float64)
         except (TypeError, ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError) as error:
-            raise InputError(
-                f"{self.describe()[0].upper()}{self.describe()[1:]} fails on a release",
-                failure(error),
-                "Check the function",
-            ) from None
-        return found
+            what = f"{self.describe()[0].upper()}{self.describe()[1:]} fails on a release"
+            raise InputError(what, failure(error), "Check the function") from None
 
-    @property
-    def title(self) -> str:
-        name = str(getattr(self.function, "__name__", type(self.function).__name__))
-        return "" if name == "<lambda>" else name
+    def look(self, released: Released, vector: bool) -> Array:
+        return np.stack([np.atleast_1d(self(y[:, 0] if vector else y)).ravel() for y in released.values])
+
+    def as_linear(self, n: int, k: int, vector: bool) -> Linear | None:
+        """The weights of a function that is linear, found by trying it; None if it is not, or too large to try."""
+        if k != 1 or n > LARGEST_PROBED:
+            return None
+        rng = np.random.default_rng(0)
+        probes = np.concatenate([rng.standard_normal((4, n)) * s for s in (1e-2, 1.0, 1e3)])
+        points = np.concatenate([np.zeros((1, n)), np.eye(n), probes])
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = np.array([self(x if vector else x[:, None]).reshape(()) for x in points], dtype=np.float64)
+        except (InputError, ValueError):
+            return None
+        if not np.all(np.isfinite(found)):
+            return None
+        offset, coefficients = found[0], found[1 : n + 1] - found[0]
+        linear = probes @ coefficients + offset
+        room = 1e-9 * (1.0 + abs(offset) + np.abs(probes) @ np.abs(coefficients))
+        return Linear(coefficients, float(offset)) if np.all(np.abs(found[n + 1 :] - linear) <= room) else None
 
     def describe(self) -> str:
-        return f"the rule {self.title}" if self.title else "a rule of their own"
+        name = str(getattr(self.function, "__name__", type(self.function).__name__))
+        return "a rule of their own" if name == "<lambda>" else f"the rule {name}"
 
 
-def as_rule(estimator: Any) -> Rule:
+NAMED = {
+    "mean": Mean(),
+    "median": Ranked(Percentile(0.5)),
+    "row": Row(),
+    "max": Ranked(Maximum()),
+    "min": Ranked(Minimum()),
+}
+
+
+def as_rule(estimator: str | Rule | BaseTarget | Callable[[Any], Any]) -> Rule:
     """Return a rule from a rule, a name, a target or a callable.
 
     >>> from ruvdecision.targets import Record
     >>> as_rule("max"), as_rule(Record(3))
     (Ranked(target=Maximum()), Row(row=3))
     """
+    names = ", ".join(map(repr, NAMED))
     if isinstance(estimator, Rule):
         return estimator
     if isinstance(estimator, str):
-        named = {
-            "mean": Mean(),
-            "median": Ranked(Percentile(0.5)),
-            "row": Row(),
-            "max": Ranked(Maximum()),
-            "min": Ranked(Minimum()),
-        }
-        if estimator not in named:
-            raise InputError(
-                f"An estimator's name must be one of {', '.join(map(repr, NAMES))}",
-                estimator,
-                suggest(estimator, NAMES),
-            )
-        return named[estimator]
+        if estimator not in NAMED:
+            raise InputError(f"An estimator's name must be one of {names}", estimator, suggest(estimator, list(NAMED)))
+        return NAMED[estimator]
     if isinstance(estimator, type):
-        raise InputError(
-            "An estimator must be an object", f"the class {estimator.__name__}", f"Write {estimator.__name__}(...)"
-        )
-    if is_target(estimator) and estimator.is_a(Kind.AVERAGE):
-        return Mean()
-    if is_target(estimator) and estimator.is_a(Kind.RECORD):
-        return Row(estimator.terms[0].row)
-    if is_target(estimator) and estimator.ranked:
-        return Ranked(estimator)
+        name = estimator.__name__
+        raise InputError("An estimator must be an object", f"the class {name}", f"Write {name}(...)")
+    if is_target(estimator):
+        if estimator.is_a(Kind.AVERAGE):
+            return Mean()
+        if estimator.is_a(Kind.RECORD):
+            return Row(estimator.terms[0].row)
+        if estimator.ranked:
+            return Ranked(estimator)
     if callable(estimator):
         return Custom(estimator)
-    names = ", ".join(map(repr, NAMES))
-    raise InputError(
-        f"An estimator must be one of {names}, a rule, or a function of the release",
-        estimator,
-        'Use "mean" or Row(3), for example',
-    )
+    what = f"An estimator must be one of {names}, a rule, or a function of the release"
+    raise InputError(what, estimator, 'Use "mean" or Row(3), for example')
 
 
 def order_rows(values: Array, rank: int) -> NDArray[np.int64]:

@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
-from ..checks import as_float_array, check_choice, check_finite, check_flag, check_text
+from ..checks import as_float_array, check_choice, check_fields, check_finite, check_flag, check_text, checked
 from ..errors import InputError, kind_of
 from ..losses import Quadratic, as_loss
 from ..targets import BaseTarget, Kind, is_target
-from .mask_prior import MaskPrior, as_mask_prior
-from .rules import Row, as_rule
+from .mask_prior import MaskPrior, MaskPriorLike, as_mask_prior
+from .rules import Row, Rule, as_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import ArrayLike
+
     from ..protocols import Belief, Loss
+
+NAME = "Leave it out, or give a name for tables and plots"
+
+
+class SingleUser:
+    """What a user offers where a panel of them may stand instead."""
+
+    @property
+    def users(self) -> tuple[Self]:
+        """All users there are: this one."""
+        return (self,)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the belief is the agency's and the mask is known; nobody asks that of a rule."""
+        return True
+
+    def replace(self, change: Callable[[Self], Self]) -> Self:
+        """The user, changed."""
+        return change(self)
 
 
 @dataclass(frozen=True)
-class User:
+class User(SingleUser):
     """A Bayesian decision maker who waits for a release.
 
     Parameters
@@ -64,7 +85,7 @@ class User:
     target: BaseTarget
     loss: Any
     estimates: Any = field(default="free")
-    name: str | None = None
+    name: str | None = checked(None, check_text, do=NAME)
     truth: Any = None
     knows_mask: bool = True
     mask_prior: Any = None
@@ -77,22 +98,20 @@ class User:
             belief: Belief,
             target: BaseTarget,
             loss: Loss | Callable[[Any, Any], Any],
-            estimates: Any = "free",
+            estimates: str | ArrayLike = "free",
             name: str | None = None,
             truth: Belief | None = None,
             knows_mask: bool = True,
-            mask_prior: Any = None,
+            mask_prior: MaskPriorLike | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        if not hasattr(self.belief, "draw") or isinstance(self.belief, type):
-            raise InputError(
-                "A user needs a belief", kind_of(self.belief), "Use NormalBelief, FiniteBelief or TableBelief"
-            )
+        put = partial(object.__setattr__, self)
+        _check_belief("A user needs a belief", self.belief)
         if not is_target(self.target):
             hint = 'Use Record(0), Parameter("mu"), NewRecord(), Identity(0) or Functional(...)'
             raise InputError("A user needs a target", kind_of(self.target), hint)
-        object.__setattr__(self, "loss", as_loss(self.loss))
+        put("loss", as_loss(self.loss))
         if isinstance(self.estimates, str):
             check_choice("estimates", self.estimates, ["free", "target"])
         else:
@@ -100,44 +119,22 @@ class User:
             if listed.ndim == 0 or listed.size == 0:
                 do = 'List the allowed estimates, or write "free" or "target"'
                 raise InputError("estimates must be a list of the allowed ones", f"shape {listed.shape}", do)
-            object.__setattr__(self, "estimates", listed)
-        self._check_beliefs()
-        object.__setattr__(
-            self,
-            "knows_mask",
-            check_flag("knows_mask", self.knows_mask, "Say whether the user is told the mask's numbers"),
-        )
-        _check_name(self.name)
-        if self.mask_prior is not None:
-            if self.knows_mask:
-                raise InputError(
-                    "mask_prior is for a user who does not know the mask",
-                    "knows_mask=True",
-                    "Give knows_mask=False too",
-                )
-            object.__setattr__(self, "mask_prior", as_mask_prior(self.mask_prior))
-
-    def _check_beliefs(self) -> None:
-        for belief in (self.belief,) if self.truth is None else (self.belief, self.truth):
-            if not hasattr(belief, "draw") or isinstance(belief, type):
-                raise InputError(
-                    "truth must be a belief, the agency's",
-                    kind_of(belief),
-                    "Use NormalBelief, FiniteBelief or TableBelief",
-                )
-            check = getattr(belief, "check_target", None)
-            if check is not None:
-                for target in self.target.apart:
-                    check(target)
+            put("estimates", listed)
+        _check_target(self.belief, self.target)
         if self.truth is not None:
+            _check_belief("truth must be a belief, the agency's", self.truth)
+            _check_target(self.truth, self.target)
             sizes = [_size_of(belief) for belief in (self.belief, self.truth)]
             if None not in sizes and sizes[0] != sizes[1]:
-                do = "Both are about one file: set records= alike"
-                raise InputError(
-                    "The user's belief and the truth must have the same number of records",
-                    f"{sizes[0]} and {sizes[1]}",
-                    do,
-                )
+                what = "The user's belief and the truth must have the same number of records"
+                raise InputError(what, f"{sizes[0]} and {sizes[1]}", "Both are about one file: set records= alike")
+        put("knows_mask", check_flag("knows_mask", self.knows_mask, "Say whether the user is told the mask's numbers"))
+        check_fields(self)
+        if self.mask_prior is not None:
+            if self.knows_mask:
+                what = "mask_prior is for a user who does not know the mask"
+                raise InputError(what, "knows_mask=True", "Give knows_mask=False too")
+            put("mask_prior", as_mask_prior(self.mask_prior))
 
     @property
     def plain(self) -> bool:
@@ -154,29 +151,21 @@ class User:
 
     def describe(self) -> str:
         """One sentence about the user."""
-        name = self.name or "The user"
-        belief = self.belief.describe() if hasattr(self.belief, "describe") else repr(self.belief)
-        limits = (
-            ""
-            if self.actions is None
-            else (
-                " and may only name values of the target"
-                if isinstance(self.estimates, str)
-                else f" and may name {np.shape(self.estimates)[0]} values"
-            )
-        )
-        known = (
-            ""
-            if self.knows_mask
-            else f" The size of the noise is not told: {(self.mask_prior or MaskPrior()).describe()}."
-        )
-        truth = self.truth.describe() if hasattr(self.truth, "describe") else repr(self.truth)
-        apart = "" if self.truth is None else f" The loss is averaged over the agency's belief, {truth}."
-        return f"{name} believes {belief}, wants {self.target.describe()} and pays {self.loss}{limits}.{known}{apart}"
+        limits = known = truth = ""
+        if isinstance(self.actions, str):
+            limits = " and may only name values of the target"
+        elif self.actions is not None:
+            limits = f" and may name {len(self.actions)} values"
+        if not self.knows_mask:
+            known = f" The size of the noise is not told: {(self.mask_prior or MaskPrior()).describe()}."
+        if self.truth is not None:
+            truth = f" The loss is averaged over the agency's belief, {described(self.truth)}."
+        wants = f"believes {described(self.belief)}, wants {self.target.describe()}"
+        return f"{self.name or 'The user'} {wants} and pays {self.loss}{limits}.{known}{truth}"
 
 
 @dataclass(frozen=True)
-class Snooper:
+class Snooper(SingleUser):
     """A user with a fixed rule instead of Bayes' rule, as in Duncan, Keller-McNulty and Stokes (2001).
 
     The rule need not be good: U is its expected loss, over the records and the mask's randomness. Without data the
@@ -217,13 +206,13 @@ class Snooper:
     target: BaseTarget
     loss: Any = field(default_factory=Quadratic)
     belief: Any = None
-    name: str | None = None
+    name: str | None = checked(None, check_text, do=NAME)
 
     if TYPE_CHECKING:
 
         def __init__(
             self,
-            estimator: Any,
+            estimator: str | Rule | BaseTarget | Callable[[Any], Any],
             target: BaseTarget,
             loss: Loss | Callable[[Any, Any], Any] = ...,
             belief: Belief | None = None,
@@ -231,58 +220,52 @@ class Snooper:
         ) -> None: ...
 
     def __post_init__(self) -> None:
+        put = partial(object.__setattr__, self)
         rule = as_rule(self.estimator)
         if not is_target(self.target):
-            raise InputError(
-                "A snooper needs a target", self.target, "Use Record(0), Maximum(), Percentile(0.99), Average() ..."
-            )
-        if isinstance(rule, Row) and rule.row is None:
+            do = "Use Record(0), Maximum(), Percentile(0.99), Average() ..."
+            raise InputError("A snooper needs a target", self.target, do)
+        if rule == Row():
             if self.target.is_a(Kind.RECORD):
                 rule = Row(self.target.terms[0].row)
             elif not self.target.asks_each and not self.target.ranked:
-                do = (
-                    "Use it with Record(j), Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank), or give the "
-                    "row: Row(3)"
-                )
-                raise InputError(
-                    '"row" is the row of the target\'s record, and this target is not one record', self.target, do
-                )
-        object.__setattr__(self, "estimator", rule)
-        object.__setattr__(self, "loss", as_loss(self.loss))
-        _check_name(self.name)
+                what = '"row" is the row of the target\'s record, and this target is not one record'
+                do = "Use it with Record(j), Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank)"
+                raise InputError(what, self.target, f"{do}, or give the row: Row(3)")
+        put("estimator", rule)
+        put("loss", as_loss(self.loss))
+        check_fields(self)
         if self.belief is not None:
-            if not hasattr(self.belief, "draw"):
-                raise InputError(
-                    "A snooper's belief must be a belief",
-                    self.belief,
-                    "Use NormalBelief(...), or leave it out and pass data=",
-                )
-            check = getattr(self.belief, "check_target", None)
+            _check_belief("A snooper's belief must be a belief", self.belief)
             if self.target.ranked:
                 self.target.rank(self.belief.records)
-            elif check is not None:
-                for target in self.target.apart:
-                    check(target)
+            else:
+                _check_target(self.belief, self.target)
 
     def describe(self) -> str:
         """One sentence about the snooper."""
-        name = self.name or "The snooper"
-        belief = (
-            ""
-            if self.belief is None
-            else f" believes {self.belief.describe()},"
-            if hasattr(self.belief, "describe")
-            else ""
-        )
-        return f"{name}{belief} takes {self.estimator.describe()} for {self.target.describe()} and pays {self.loss}."
+        belief = "" if self.belief is None else f" believes {described(self.belief)},"
+        takes = f"takes {self.estimator.describe()} for {self.target.describe()}"
+        return f"{self.name or 'The snooper'}{belief} {takes} and pays {self.loss}."
 
 
-def _check_name(name: Any) -> None:
-    if name is not None:
-        check_text("name", name, "Leave it out, or give a name for tables and plots")
+def described(belief: Any) -> str:
+    """A belief in words: its own, or its settings."""
+    return str(belief.describe()) if hasattr(belief, "describe") else repr(belief)
 
 
-def _size_of(belief: Any) -> int | None:
+def _check_belief(what: str, belief: Any) -> None:
+    if not hasattr(belief, "draw") or isinstance(belief, type):
+        raise InputError(what, kind_of(belief), "Use NormalBelief, FiniteBelief, TableBelief or PyMCBelief")
+
+
+def _check_target(belief: Any, target: BaseTarget) -> None:
+    check = getattr(belief, "check_target", lambda part: None)
+    for part in target.apart:
+        check(part)
+
+
+def _size_of(belief: Belief) -> int | None:
     """How many records a belief is about, None if only the data can tell."""
     try:
         return int(belief.records)

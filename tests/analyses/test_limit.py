@@ -11,6 +11,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 from ruvdecision.analyses.limit import limit
+from ruvdecision.analyses.limit.estimates import UserOverFiles
 from ruvdecision.analyses.limit.mixtures import Mixtures
 from ruvdecision.analyses.limit.programme import Programme, TwoUsers
 from ruvdecision.beliefs import FiniteBelief, NormalBelief, TableBelief
@@ -141,7 +142,7 @@ def test_column_generation_agrees_with_the_whole_programme(first, second):
         chance = rng.dirichlet(np.ones(size))
         values = [rng.normal(size=4), rng.normal(size=3)]
         joints = [chance[:, None] * rng.dirichlet(np.ones(len(v)), size=size) for v in values]
-        study = TwoUsers(intruder, scientist, *values, *joints)
+        study = TwoUsers(*map(UserOverFiles, (intruder, scientist), values, joints))
         assert Mixtures.suits(study)
         low, high = study.after[0], study.before[0]
         for share in (0.2, 0.6, 0.9):
@@ -463,3 +464,13 @@ def test_bad_input():
         Mechanism([[1.0]], outputs=[0], outcomes=[0, 1], records=2)
     with pytest.raises(InputError, match="no row for"):
         Mechanism([[1.0], [1.0]], outputs=[0], outcomes=[0, 1], records=1).release([7.0], 1)
+
+
+def test_files_too_improbable_for_the_solver_still_give_an_output():
+    """Cells 4.5 standard deviations out: without an output of their own they would make U of all others too small."""
+    belief = NormalBelief(records=10, variance=2, prior_mean=0, prior_variance=5)
+    scientist = User(belief, Parameter("mu"), Absolute())
+    best = limit(User(belief, Record(0), Quadratic()), scientist, [0.5, 0.8], states=49)
+    assert all(np.allclose(matrix.sum(axis=1), 1.0) for matrix in best.matrices)
+    assert np.all(best.scientist_uncertainty >= best.after[1])
+    assert best.utility == pytest.approx([2.336422, 2.576900], rel=1e-6)

@@ -14,9 +14,8 @@ from numpy.testing import assert_allclose
 from scipy.special import gammaln
 from scipy.stats import betabinom
 
-from ruvdecision.beliefs.table.belief import TableBelief
+from ruvdecision.beliefs.table.belief import TableBelief, TablePosterior
 from ruvdecision.beliefs.table.completions import Completions
-from ruvdecision.beliefs.table.posterior import TablePosterior
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.masks.cells import PublishedTable, SuppressCells, margin_of
 from ruvdecision.posteriors import Drawn, Finite
@@ -349,8 +348,8 @@ def test_more_suppression_never_tells_more():
     [
         (lambda: TableBelief((2, 2), -1), "total must be a whole number"),
         (lambda: TableBelief((2, 0), 4), "shape must be a whole number"),
-        (lambda: TableBelief((), 4), "at least one axis"),
-        (lambda: TableBelief("22", 4), "sizes of the table's axes"),
+        (lambda: TableBelief((), 4), "shape must be whole numbers, at least one"),
+        (lambda: TableBelief("22", 4), "shape must be whole numbers"),
         (lambda: TableBelief((2, 2), 4, cells={(0, 2): 1}), "between 0 and 1"),
         (lambda: TableBelief((2, 2), 4, cells={(0,): 1}), "2 positions"),
         (lambda: TableBelief((2, 2), 4, cells=[1]), "map positions to counts"),
@@ -379,7 +378,7 @@ def test_more_suppression_never_tells_more():
         (lambda: SuppressCells().publish([[1, -2]]), "non-negative"),
         (lambda: SuppressCells().publish([[1, np.nan]]), "missing cells"),
         (lambda: SuppressCells().publish([["a", 1]]), "made of counts"),
-        (lambda: Cell("ab"), "named by its positions"),
+        (lambda: Cell("ab"), "index must be whole numbers"),
     ],
 )
 def test_bad_input(make, words):

@@ -20,7 +20,6 @@ from ruvdecision.channels.likelihood import (
     Between,
     Known,
     KnownLabels,
-    NormalValue,
     Observation,
     Uninformative,
     join,
@@ -28,6 +27,7 @@ from ruvdecision.channels.likelihood import (
     observe,
     tensor_math,
 )
+from ruvdecision.channels.likelihood.kernels import Location
 from ruvdecision.channels.likelihood.laws import LaplaceLaw, NormalLaw, StudentLaw
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.masks import (
@@ -278,6 +278,17 @@ def panel_sum(one: Observation, f: Any, cuts: np.ndarray) -> float:
     return float(np.sum((half[:, None] * weight).ravel() * np.exp(logs) * f(x)))
 
 
+@pytest.mark.parametrize("at", [0.0, 0.5])
+def test_a_factor_below_zero_brings_large_values_under_a_bound(at: float) -> None:
+    # P(x f <= at) with f ~ N(1, 1/4): 2.3% and more of every x above the bound, however large.
+    column = column_of(MultiplicativeNoise(sd=0.5) | Bottomcode(at=at), [at])
+    assert np.isposinf(column.window()[1][0])
+    _, logw = nodes(column, -20.0, 50.0, panels=60)
+    exact = integrate.quad(lambda t: stats.norm(t, 0.5 * t).cdf(at), 1e-12, 50, epsabs=1e-12, limit=500)[0]
+    exact += integrate.quad(lambda t: stats.norm(t, -0.5 * t).cdf(at), -20, -1e-12, epsabs=1e-12, limit=500)[0]
+    assert np.exp(logw).sum() == pytest.approx(exact, rel=1e-8)
+
+
 # -- one text for numpy and PyTensor ----------------------------------------------------------------------
 
 
@@ -361,11 +372,11 @@ def test_correlated_noise_is_one_joint_law() -> None:
     joint = observed.joint
     assert joint.columns == (0, 2)
     total = np.array([[1.0 + 0.5 + 0.1, 0.6], [0.6, 2.3]])
-    expected = stats.multivariate_normal([0, 0], total).logpdf(
-        released[["a", "c"]].to_numpy() - df[["a", "c"]].to_numpy()
-    )
-    expected[2] = stats.norm(0, np.sqrt(1.6)).logpdf(released.loc[2, "a"] - df.loc[2, "a"])
-    np.testing.assert_allclose(joint.log(df.to_numpy()), expected, rtol=1e-12)
+    covariance = np.broadcast_to(joint.covariance, (5, 3, 3))
+    for row in (0, 1, 3, 4):
+        np.testing.assert_allclose(covariance[row][np.ix_([0, 2], [0, 2])], total, rtol=1e-14)
+    np.testing.assert_allclose(covariance[2, 0, 0], 1.6, rtol=1e-14)  # what is missing has no noise that counts
+    np.testing.assert_array_equal(joint.centre[:, [0, 2]], released[["a", "c"]].to_numpy())
     assert observed.columns[0].uninformative.all() and observed.columns[2].uninformative.all()
     np.testing.assert_allclose(observed.columns[1].normal[1], 0.2)
     sample = Subsample(size=3) | Noise(covariance=np.eye(3) + 0.5)
@@ -758,10 +769,17 @@ def test_taking_rows_is_taking_their_likelihoods(data: Any) -> None:
 
 
 def test_pieces_put_entries_in_their_places() -> None:
-    whole = join(4, [([2, 0], Known([7.0, 8.0])), ([1], NormalValue([1.0], [2.0])), ([3], Uninformative(1))])
+    whole = join(
+        4,
+        [
+            ([2, 0], Known([7.0, 8.0])),
+            ([1], Location(NormalLaw.of([2.0])).before_value(np.array([1.0]))),
+            ([3], Uninformative(1)),
+        ],
+    )
     np.testing.assert_array_equal(whole.known, [8.0, np.nan, 7.0, np.nan])
     _centre, variance = whole.normal
-    assert variance.tolist() == [0.0, 2.0, 0.0, np.inf]
+    assert variance.tolist() == [0.0, 4.0, 0.0, np.inf]
     assert join(2, [([1, 0], Known([1.0, 2.0]))]).known.tolist() == [2.0, 1.0]
     assert whole.take([3, 0]).uninformative.tolist() == [True, False]
     mixed = join(2, [([0], Between([0.0], [1.0])), ([1], Uninformative(1))])

@@ -184,7 +184,9 @@ def test_errors_in_one_line(files, capsys, original):
     assert "key is not a column of the original; got person" in fails(
         capsys, "original.csv", "noise.csv", "--key", "person"
     )
-    assert "does not have; got wages" in fails(capsys, "original.csv", "same.csv", "--known", "wages")
+    assert "names a column that is not there; got wages" in fails(
+        capsys, "original.csv", "same.csv", "--known", "wages"
+    )
     assert "wages" in fails(capsys, "original.csv", "same.csv", "--model", "wages ~ age")
     original.drop(columns="tax").to_csv("short.csv", index=False)
     assert "short: linkage needs the same columns in both files; got not in the release: tax" in fails(

@@ -175,8 +175,6 @@ RIGHT: dict[str, list[dict]] = {
     ],
     "FixedRule": [{"method": "auto"}],
     "Identification": [{}],
-    "WrongBelief": [{"engine": "auto"}],
-    "EveryRecord": [{"engine": "auto"}],
     "WholeFile": [{"limit": 1000}],
     "Custom": [{"function": np.mean}],
     "Linear": [{"coefficients": [0.5, 0.5], "offset": 0.0}],
@@ -206,7 +204,7 @@ GIVEN_BACK |= {"PublishingPrice", "RUMap", "RecordRisk", "Sensitivity", "Value",
 
 def wanted():
     """Every exported class that a caller makes, but masks, measures and errors, which have tests of their own."""
-    found = public() | {n: getattr(rules, n) for n in rules.__all__ if n != "Rule"}
+    found = public() | {c.__name__: c for c in rules.Rule.__subclasses__()}
     classes = {
         n: c for n, c in found.items() if inspect.isclass(c) and not c.__module__.startswith("ruvdecision.measures")
     }

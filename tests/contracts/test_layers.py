@@ -50,12 +50,12 @@ LAZY_UP = {
 LAZY_ONLY = {
     "pymc": {"beliefs.pymc", "engines.pymc"},
     "arviz": {"engines.pymc"},
-    "pytensor": {"beliefs.pymc", "engines.pymc", "channels.likelihood.tensor"},
+    "pytensor": {"beliefs.pymc", "engines.pymc", "channels.likelihood.mathematics"},
     "nutpie": {"engines.pymc"},
     "matplotlib": {"plots", "analyses.calibrate", "report.picture"},
-    "rich": {"cli.printing", "studies", "running.progress"},
+    "rich": {"cli.results", "studies", "running.progress"},
     "sklearn": None,
-    "jinja2": {"report.page"},
+    "jinja2": {"report.document"},
     "numba": None,
 }
 

@@ -28,8 +28,7 @@ from edges import attempt, tried
 from hypothesis import example, given, settings, strategies as st
 
 import ruvdecision as ruv
-from ruvdecision.data.chunks import Pieces
-from ruvdecision.data.read import read_data
+from ruvdecision.data.read import Pieces, read_data
 from ruvdecision.errors import InputError, RuvError
 from ruvdecision.maps.rumap import RUMap
 from ruvdecision.maps.storage import FORMAT, as_bytes, from_bytes

@@ -17,7 +17,7 @@ import pytest
 from scipy import special
 
 import ruvdecision as ruv
-from ruvdecision.engines import EveryRecord, Identification, Ranks, WholeFile, WrongBelief
+from ruvdecision.engines import Identification, Ranks, WholeFile
 from ruvdecision.engines.rules.fixed_rule import FixedRule
 
 # PyMC and its libraries speak about their own future when a builder imports them.
@@ -32,8 +32,6 @@ ENGINES: dict[str, Any] = {
     "rule": FixedRule(),
     "rule, exact": FixedRule("exact"),
     "rule, simulated": FixedRule("simulate"),
-    "wrong belief": WrongBelief(),
-    "each record": EveryRecord(),
     "quadrature": ruv.Quadrature(),
     "sampling": ruv.Sampling(draws=1000, tune=400, chains=2),
 }
@@ -168,7 +166,7 @@ def normal_cases() -> dict[str, Case]:
             (record, NOISE),
             (record, ruv.Noise(variance=1.0) | ruv.Noise(variance=0.5)),
         ],
-        ("each record",),
+        NORMAL,
     )
     cases["noise told by its size"] = Case([(record, ruv.Noise(sd=1.2)), (record, ruv.Noise(variance=1.44))], NORMAL)
     half = ruv.Absolute(weights=0.5)
@@ -330,7 +328,7 @@ def finite_cases() -> dict[str, Case]:
     each = ruv.User(COIN, ruv.EachRecord(aggregate="mean"), ruv.Quadratic())
     cases["coin, each record"] = Case(
         [(each, ruv.Stochastic(TOSS)), (ruv.User(COIN, ruv.Record(1), ruv.Quadratic()), ruv.Stochastic(TOSS))],
-        ("each record",),
+        FINITE,
     )
     return cases
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings, strategies as st
 
 from ruvdecision.analyses.record_risk import record_risk
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
-from ruvdecision.engines import pick
-from ruvdecision.engines.each_record import EveryRecord, aim_at, every_record
+from ruvdecision.engines import Exact, Problem, pick, plan_for
+from ruvdecision.engines.every_record import EveryRecord, aim_at, every_record
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
-from ruvdecision.evaluate import evaluate
+from ruvdecision.evaluate import evaluate, posterior
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Clip, Microaggregate, Noise, RankSwap, Release, Shuffle, Stochastic, Subsample, Suppress
 from ruvdecision.targets import Average, EachRecord, Functional, Identity, Parameter, Record
@@ -238,12 +238,12 @@ def test_errors_of_aggregates() -> None:
     options: dict[str, Any] = {"data": DATA, "replicates": 10, "seed": root(3)}
     mask = [Noise(variance=1.0)]
     each = every_record(user, mask, **options)
-    mean = EveryRecord().solve(user, mask, **options)
+    mean = Exact().solve(user, mask, **options)
     assert mean.error[0] == pytest.approx(each.error.mean())
-    worst = EveryRecord().solve(replace(user, target=EachRecord()), mask, **options)
+    worst = Exact().solve(replace(user, target=EachRecord()), mask, **options)
     assert worst.uncertainty[0] == each.uncertainty.min() and worst.error[0] >= each.error[0, each.uncertainty.argmin()]
     with pytest.raises(UnsupportedError, match="posterior of its own"):
-        EveryRecord().posterior(user, mask[0])
+        posterior(user, mask[0])
 
 
 # -- the table of risks --------------------------------------------------------------------------------
@@ -335,7 +335,9 @@ def test_bad_input() -> None:
         record_risk(RankSwap(within=0.5), user)
     with pytest.raises(InputError, match="not negative"):
         record_risk(Noise(sd=0.01), User(BELIEF, Record(0), LogScore()))
-    assert isinstance(pick("auto", User(BELIEF, EachRecord(), Quadratic()), [Release()]), EveryRecord)
+    every = User(BELIEF, EachRecord(), Quadratic())
+    assert isinstance(plan_for("auto", Problem.of(every, [Release()])), EveryRecord)
+    assert isinstance(pick("auto", every, [Release()]), Exact)
     assert aim_at(User(BELIEF, Functional(lambda a, b: a - b, of=[Record(0), Average()]), Quadratic()), 4).target.parts[
         0
     ] == Record(4)

@@ -15,10 +15,11 @@ from hypothesis import given, settings, strategies as st
 
 from ruvdecision.analyses.publishing import price_of_publishing
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
-from ruvdecision.engines import Exact, pick
+from ruvdecision.engines import Problem, plan_for
+from ruvdecision.engines.normal.affine import log_density
 from ruvdecision.engines.normal.conditioning import Conditioned
-from ruvdecision.engines.normal.evidence import log_density
-from ruvdecision.engines.unknown_mask import NormalMixture
+from ruvdecision.engines.normal.mixture import NormalMixture
+from ruvdecision.engines.normal.releases import channel_of
 from ruvdecision.engines.wrong_belief import WrongBelief
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
@@ -36,9 +37,14 @@ WIDE = NormalBelief(
 )
 
 
+def after(user: User, mask: Any, release: Any = None) -> Any:
+    """The user's own posterior."""
+    return plan_for("auto", Problem.of(user, [mask])).posterior(mask, release)
+
+
 def solve(user: User, masks: Any, **options: Any) -> Any:
     masks = list(masks) if isinstance(masks, (list, tuple)) else [masks]
-    return pick("auto", user, masks, options.get("data")).solve(user, masks, **options)
+    return plan_for("auto", Problem.of(user, masks, **options)).run()[0]
 
 
 def root(seed: int) -> np.random.SeedSequence:
@@ -51,7 +57,7 @@ def root(seed: int) -> np.random.SeedSequence:
 def dense_log_density(belief: NormalBelief, mask: Any, release: Any) -> float:
     """By the covariance of the whole file, on its range."""
     n = belief.records
-    a, r = Exact()._single(belief, mask).dense()
+    a, r = channel_of(belief, mask).dense()
     covariance = (
         a @ (np.kron(np.eye(n), belief.record_covariance) + np.kron(np.ones((n, n)), belief.mu_covariance)) @ a.T + r
     )
@@ -78,7 +84,7 @@ def dense_log_density(belief: NormalBelief, mask: Any, release: Any) -> float:
 )
 def test_density_against_the_whole_file(mask: Any) -> None:
     release = mask.release(np.random.default_rng(1).normal(size=(4, 2)), 2)
-    found = log_density(Conditioned(WIDE, Exact()._single(WIDE, mask)), np.asarray(release))
+    found = log_density(Conditioned(WIDE, channel_of(WIDE, mask)), np.asarray(release))
     assert found.log[0] == pytest.approx(dense_log_density(WIDE, mask, release), rel=1e-10)
 
 
@@ -90,7 +96,7 @@ def test_density_of_averages_is_that_of_the_averages(groups: int) -> None:
     log, dense = [], []
     for variance in (0.3, 3.0):
         mask = Noise(variance=variance) | Microaggregate(groups=groups)
-        log.append(float(log_density(Conditioned(belief, Exact()._single(belief, mask)), release[:, None]).log[0]))
+        log.append(float(log_density(Conditioned(belief, channel_of(belief, mask)), release[:, None]).log[0]))
         size = 4 // groups
         covariance = (2.0 + variance) / size * np.eye(groups) + 5.0
         dense.append(scipy.stats.multivariate_normal(np.full(groups, 0.5), covariance).logpdf(release[::size]))
@@ -102,7 +108,7 @@ def test_density_under_a_flat_prior_is_the_limit_of_proper_ones() -> None:
     flat = NormalBelief(records=3, variance=2.0, prior="flat")
     wide = NormalBelief(records=3, variance=2.0, prior_variance=1e9)
     for mask in (Noise(variance=0.5), Noise(variance=2.0), Noise(variance=1.0, common=True) | Noise(variance=0.5)):
-        pair = [float(log_density(Conditioned(b, Exact()._single(b, mask)), y).log[0]) for b in (flat, wide)]
+        pair = [float(log_density(Conditioned(b, channel_of(b, mask)), y).log[0]) for b in (flat, wide)]
         assert pair[0] - pair[1] == pytest.approx(0.5 * np.log(1e9), abs=1e-6)
 
 
@@ -167,7 +173,7 @@ def test_posterior_by_quadrature_over_the_variance() -> None:
         user = User(
             BELIEF, target, Quadratic(), knows_mask=False, mask_prior=MaskPrior(low=low, high=high, points=4001)
         )
-        posterior = pick("auto", user, [Noise(variance=1.0)]).posterior(user, Noise(variance=1.0), y)
+        posterior = after(user, Noise(variance=1.0), y)
         mean = integral(lambda *x, at=at: np.exp(x[0]) * x[at]) / total
         square = integral(lambda *x, at=at: np.exp(x[0]) * (x[at] ** 2 + x[at + 1])) / total
         # The grid weighs its two end points fully, which is a difference of order one step.
@@ -185,7 +191,7 @@ def test_posterior_is_the_mixture_by_hand(prior: Any) -> None:
     parts = np.array([normal_posterior(BELIEF, v, y) for v in sizes])
     chance = weights * np.exp(parts[:, 0])
     chance /= chance.sum()
-    posterior = pick("auto", user, [Noise(sd=2.0)]).posterior(user, Noise(sd=2.0), y)
+    posterior = after(user, Noise(sd=2.0), y)
     mean = chance @ parts[:, 3]
     assert float(posterior.mean()) == pytest.approx(mean, rel=1e-12)
     assert float(posterior.var()) == pytest.approx(chance @ (parts[:, 4] + parts[:, 3] ** 2) - mean**2, rel=1e-12)
@@ -204,7 +210,7 @@ def test_posterior_by_importance_of_the_prior() -> None:
     weights /= weights.sum()
     for target, draws in ((Record(1), records[:, 1]), (Average(), records.mean(axis=1)), (Parameter("mu"), mu)):
         user = User(BELIEF, target, Quadratic(), knows_mask=False, mask_prior=MaskPrior(low=0.1, high=10.0, points=801))
-        posterior = pick("auto", user, [Noise(variance=1.0)]).posterior(user, Noise(variance=1.0), y)
+        posterior = after(user, Noise(variance=1.0), y)
         mean = weights @ draws
         error = np.sqrt(weights**2 @ (draws - mean) ** 2)
         assert abs(float(posterior.mean()) - mean) < 4 * error
@@ -225,27 +231,25 @@ def test_unknown_rows_samples_functions_and_all_records() -> None:
     chance /= chance.sum()
     user = User(BELIEF, Record(0), Quadratic(), knows_mask=False, mask_prior=prior)
     mask = Shuffle() | Noise(variance=1.0)
-    posterior = pick("auto", user, [mask]).posterior(user, mask, y)
+    posterior = after(user, mask, y)
     mean = chance @ stacked[:, 3]
     assert float(posterior.mean()) == pytest.approx(mean, rel=1e-10)
     assert float(posterior.var()) == pytest.approx(chance @ (stacked[:, 4] + stacked[:, 3] ** 2) - mean**2, rel=1e-10)
     # All records: the mixture's margin is the record's own posterior.
     whole = User(BELIEF, Records(), Quadratic(), knows_mask=False, mask_prior=prior)
     single = User(BELIEF, Record(2), Quadratic(), knows_mask=False, mask_prior=prior)
-    joint, one = (pick("auto", u, [Noise(variance=1.0)]).posterior(u, Noise(variance=1.0), y) for u in (whole, single))
+    joint, one = (after(u, Noise(variance=1.0), y) for u in (whole, single))
     assert joint.mean()[2] == pytest.approx(float(one.mean()), rel=1e-12)
     assert joint.var()[2] == pytest.approx(float(one.var()), rel=1e-12)
     square = User(BELIEF, Functional(lambda x: x**2, of=Record(2)), Quadratic(), knows_mask=False, mask_prior=prior)
-    drawn = pick("auto", square, [Noise(variance=1.0)]).posterior(square, Noise(variance=1.0), y)
+    drawn = after(square, Noise(variance=1.0), y)
     assert float(drawn.mean()) == pytest.approx(float(one.var() + one.mean() ** 2), rel=0.1)
     sampled = Subsample(size=2) | Noise(variance=1.0)
     table = pd.DataFrame({"x": [4.0, 1.0]}, index=[2, 0])
-    found = pick("auto", single, [sampled]).posterior(single, sampled, table)
+    found = after(single, sampled, table)
     pair = NormalBelief(records=2, variance=2.0, prior_mean=0.5, prior_variance=5.0)
     same = User(pair, Record(0), Quadratic(), knows_mask=False, mask_prior=prior)
-    assert float(found.mean()) == pytest.approx(
-        float(pick("auto", same, [Release()]).posterior(same, Noise(variance=1.0), [4.0, 1.0]).mean())
-    )
+    assert float(found.mean()) == pytest.approx(float(after(same, Noise(variance=1.0), [4.0, 1.0]).mean()))
 
 
 # -- expected loss -------------------------------------------------------------------------------------
@@ -377,7 +381,7 @@ def test_finite_numbers_with_noise_of_unknown_size() -> None:
             pair.prior[s] * pair.law[s, a] * pair.law[s, b] * np.prod(scipy.stats.norm.pdf(y, [a, b], np.sqrt(v)))
         )
     two = User(pair, Record(0), Quadratic(), knows_mask=False, mask_prior=[0.25, 4.0])
-    posterior = pick("auto", two, [Noise(sd=1.0)]).posterior(two, Noise(sd=1.0), y)
+    posterior = after(two, Noise(sd=1.0), y)
     assert float(posterior.mean()) == pytest.approx(joint[1] / joint.sum(), rel=1e-10)
     drawn = solve(two, Noise(sd=0.5), seed=root(2), replicates=60)
     assert drawn.engine == "enumeration, averaged over releases"
@@ -458,7 +462,7 @@ def test_bad_input() -> None:
             MaskPrior(**options)
     user = User(BELIEF, Record(0), Quadratic(), knows_mask=False)
     with pytest.raises(InputError, match="depends on what is released"):
-        pick("auto", user, [Noise(sd=1.0)]).posterior(user, Noise(sd=1.0))
+        after(user, Noise(sd=1.0))
     with pytest.raises(UnsupportedError, match="Order statistics"):
         solve(User(BELIEF, Maximum(), Quadratic(), knows_mask=False), Noise(sd=1.0))
     mixed = User(
@@ -506,6 +510,5 @@ def test_price_for_a_panel() -> None:
     scientist = User(BELIEF, Parameter("mu"), Quadratic())
     price = price_of_publishing([Noise(variance=1.0)], intruder=panel, scientist=scientist, seed=1, replicates=10)
     assert price.risk_price[0] > 0
-    assert isinstance(
-        pick("auto", User(BELIEF, Record(0), Quadratic(), knows_mask=False), [Noise(sd=1.0)]), WrongBelief
-    )
+    hidden = Problem.of(User(BELIEF, Record(0), Quadratic(), knows_mask=False), [Noise(sd=1.0)])
+    assert isinstance(plan_for("auto", hidden), WrongBelief)

@@ -13,11 +13,12 @@ from hypothesis import given, settings, strategies as st
 
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.beliefs.table.belief import TableBelief
-from ruvdecision.engines import Enumeration, Exact, pick
-from ruvdecision.engines.each_record import every_record
+from ruvdecision.engines import Enumeration, Exact, Problem, pick, plan_for
+from ruvdecision.engines.every_record import every_record
 from ruvdecision.engines.normal.affine import AffineMeans, residual_law
 from ruvdecision.engines.normal.conditioning import Conditioned
-from ruvdecision.engines.wrong_belief import WrongBelief, parties
+from ruvdecision.engines.normal.releases import channel_of
+from ruvdecision.engines.wrong_belief import WrongBelief
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.losses import CRPS, Absolute, Huber, IntervalScore, Linex, LogScore, Pinball, Power, Quadratic, ZeroOne
 from ruvdecision.masks import Microaggregate, Noise, Release, Shuffle, Stochastic, Subsample, Suppress, SuppressCells
@@ -45,9 +46,16 @@ MASKS = [
 ]
 
 
+def drawn(user: User, mask: Any, count: int, seed: np.random.SeedSequence) -> tuple[float, float]:
+    """The loss as an average over releases, where there is a closed form too."""
+    plan = plan_for("auto", Problem.of(user, [mask], replicates=count, seed=seed))
+    (value, error), _ = plan.drawn(mask)
+    return value, error
+
+
 def solve(user: User, masks: Any, **options: Any) -> Any:
     masks = list(masks) if isinstance(masks, (list, tuple)) else [masks]
-    return pick(options.pop("engine", "auto"), user, masks, options.get("data")).solve(user, masks, **options)
+    return plan_for(options.pop("engine", "auto"), Problem.of(user, masks, **options)).run()[0]
 
 
 def root(seed: int) -> np.random.SeedSequence:
@@ -62,7 +70,7 @@ def test_residual_law_against_dense_matrices(mask: Any) -> None:
     """The law of target less the user's mean, by matrices of the whole file."""
     n, k = 7, 2
     parts = [Record(0), Record(1), Average(), Parameter("mu"), Record(5)]
-    own, right = (Conditioned(b, Exact()._single(b, mask)) for b in (OWN, RIGHT))
+    own, right = (Conditioned(b, channel_of(b, mask)) for b in (OWN, RIGHT))
     a, r = right.channel.dense()
     # The user's mean as a matrix on the release, found by asking for it at every unit vector.
     probes = np.array(
@@ -92,7 +100,7 @@ def test_residual_law_against_dense_matrices(mask: Any) -> None:
 
 @pytest.mark.parametrize("mask", MASKS, ids=str)
 def test_affine_means_are_the_posterior_means(mask: Any) -> None:
-    given_ = Conditioned(OWN, Exact()._single(OWN, mask))
+    given_ = Conditioned(OWN, channel_of(OWN, mask))
     parts = [Record(6), Average(), NewRecord(), Record(2)]
     release = np.asarray(mask.release(np.random.default_rng(3).normal(size=(7, 2)), 4))
     affine = AffineMeans(given_, [p.term for p in parts])
@@ -173,7 +181,7 @@ def test_direct_simulation(mask: Any) -> None:
     losses = [Quadratic(weights=[1, 3]), Absolute(), LogScore()]
     rng = np.random.default_rng(11)
     lower = np.linalg.cholesky(RIGHT.record_covariance)
-    own = Conditioned(OWN, Exact()._single(OWN, mask))
+    own = Conditioned(OWN, channel_of(OWN, mask))
     covariance = own.covariance([Record(2).term])[0]
     costs = []
     for _ in range(2000):
@@ -200,7 +208,7 @@ def test_families_places_and_all_records() -> None:
         exact = solve(user, chains)
         assert exact.engine == "exact"
         for i, mask in enumerate(chains):
-            (value, error), _ = WrongBelief()._drawn(*parties(user), mask, None, 120, root(2), None)
+            value, error = drawn(user, mask, 120, root(2))
             assert abs(value - exact.uncertainty[i]) < 4 * error
     alone = sum(
         solve(User(own, Record(j), Absolute(), truth=right), Noise(variance=[0.1, 0.5, 1, 1, 2, 3])).uncertainty[0]
@@ -275,7 +283,7 @@ def test_data_are_released_and_judged_by_the_agency() -> None:
     )
     # By hand: agency's posterior variance plus the squared gap of the two posterior means, over the noise.
     gaps = []
-    both = [Conditioned(b, Exact()._single(b, Noise(variance=1.0))) for b in (own, right)]
+    both = [Conditioned(b, channel_of(b, Noise(variance=1.0))) for b in (own, right)]
     for seed in range(400):
         release = Noise(variance=1.0).release(data, 1000 + seed)[:, None]
         means = [given_.means(release).of([Record(0).term]) for given_ in both]
@@ -489,7 +497,7 @@ def test_models_in_pymc_agree_with_the_normal_beliefs_that_they_are() -> None:
 def test_posterior_is_the_users_own_and_words_say_so() -> None:
     user = User(OWN, Record(0), Quadratic(), truth=RIGHT)
     release = np.zeros((7, 2))
-    own = pick("auto", user, [MASKS[4]]).posterior(user, MASKS[4], release)
+    own = plan_for("auto", Problem.of(user, [MASKS[4]])).posterior(MASKS[4], release)
     plain = Exact().posterior(User(OWN, Record(0), Quadratic()), MASKS[4], release)
     np.testing.assert_allclose(own.mean(), plain.mean())
     assert "averaged over the agency's belief" in user.describe()
@@ -510,6 +518,6 @@ def test_bad_input() -> None:
         solve(User(OWN, Identity(0), ZeroOne(), truth=RIGHT), Noise(variance=1.0))
     with pytest.raises(RuvError):
         pick("nonsense", User(OWN, Record(0), Quadratic(), truth=RIGHT), [Release()])
-    assert isinstance(pick(Enumeration(), User(THIRDS, Record(0), Quadratic(), truth=OTHER), [Release()]), WrongBelief)
-    # An engine picked for one user serves the other, who is plain.
-    assert isinstance(pick(WrongBelief(), User(OWN, Record(0), Quadratic()), [Release()]), Exact)
+    finite = User(THIRDS, Record(0), Quadratic(), truth=OTHER)
+    assert isinstance(plan_for(Enumeration(), Problem.of(finite, [Release()])), WrongBelief)
+    assert isinstance(pick(Enumeration(), finite, [Release()]), Enumeration)

@@ -15,7 +15,7 @@ from ruvdecision.errors import InfeasibleError, InputError
 from ruvdecision.masks.frame import Frame
 from ruvdecision.masks.localsuppress import LocalSuppress, key_matches
 from ruvdecision.masks.mdav import mdav
-from ruvdecision.masks.mixed import MicroaggregateMixed, centres, embed
+from ruvdecision.masks.microaggregate import MicroaggregateMixed, centres, embed
 from ruvdecision.masks.noise import Noise
 from ruvdecision.masks.pram import PRAM, invariant_matrix
 

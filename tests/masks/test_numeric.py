@@ -17,18 +17,15 @@ from ruvdecision.channels.linear import LinearChannel
 from ruvdecision.channels.steps import About
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.masks import Clip, MomentNoise, ResidualNoise
+from ruvdecision.masks.coarsen import Bottomcode, Round, Topcode
+from ruvdecision.masks.columns import stable_order
+from ruvdecision.masks.exchange import RankSwap, Resample, Swap, rank_partners
 from ruvdecision.masks.mdav import mdav, mdav_labels
 from ruvdecision.masks.microaggregate import Microaggregate
 from ruvdecision.masks.multiplicative import MultiplicativeNoise
 from ruvdecision.masks.noise import Noise
-from ruvdecision.masks.ordering import stable_order
-from ruvdecision.masks.rankswap import RankSwap, rank_partners
 from ruvdecision.masks.recode import Recode
-from ruvdecision.masks.resample import Resample
-from ruvdecision.masks.round import Round
-from ruvdecision.masks.subsample import Subsample
-from ruvdecision.masks.swap import Swap
-from ruvdecision.masks.topcode import Bottomcode, Topcode
+from ruvdecision.masks.rows import Subsample
 
 few = settings(deadline=None, max_examples=40)
 

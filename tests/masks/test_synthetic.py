@@ -14,15 +14,14 @@ from scipy import stats
 
 from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.errors import InputError, UnsupportedError
-from ruvdecision.masks.columnkinds import rank_columns
-from ruvdecision.masks.datashuffle import DataShuffle
+from ruvdecision.masks.applying import draw_categories as pick
+from ruvdecision.masks.columns import rank_columns
+from ruvdecision.masks.exchange import DataShuffle
 from ruvdecision.masks.noise import Noise
 from ruvdecision.masks.synthesize import Synthesize, combine_full, combine_partial
 from ruvdecision.masks.synthesize.copula import as_correlation, latent_correlation, spearman
-from ruvdecision.masks.synthesize.normal import draw_sampled
-from ruvdecision.masks.synthesize.posterior import normal_predictive
-from ruvdecision.masks.synthesize.regression import fit_logistic
-from ruvdecision.masks.synthesize.sequential import pick
+from ruvdecision.masks.synthesize.normal import draw_sampled, normal_predictive
+from ruvdecision.masks.synthesize.sequential import fit_logistic
 
 
 def people(n: int, seed: int = 5) -> pd.DataFrame:

@@ -13,8 +13,7 @@ from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import ruvdecision as ruv
-from ruvdecision.data.chunks import Pieces
-from ruvdecision.data.read import read_data
+from ruvdecision.data.read import Pieces, read_data
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.measure import measure
 from ruvdecision.measures import (

@@ -32,7 +32,7 @@ from ruvdecision.maps.scores import Column
 from ruvdecision.masks import Microaggregate, Noise, Suppress
 from ruvdecision.protocols import Value
 from ruvdecision.report import fingerprint, render_report, write_report
-from ruvdecision.report.doubts import doubts
+from ruvdecision.report.diagnostics import doubts
 from ruvdecision.targets import EachRecord, Maximum, Parameter, Record
 from ruvdecision.users.panel import Panel
 from ruvdecision.users.user import Snooper, User

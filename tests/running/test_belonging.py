@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import ruvdecision as ruv
-from ruvdecision.running.sources import sources
+from ruvdecision.running.digests import sources
 
 DATA = np.random.default_rng(1).normal(size=(40, 2))
 

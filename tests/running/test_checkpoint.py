@@ -27,7 +27,7 @@ from ruvdecision.engines.rules.source import Source
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.measure import measure
 from ruvdecision.measures import NormalKL, RecordLinkage
-from ruvdecision.measures.results import Finding
+from ruvdecision.measures.comparison import Finding
 from ruvdecision.running import checkpoint as module
 from ruvdecision.running.checkpoint import Checkpoint
 from ruvdecision.running.digests import digest
@@ -419,7 +419,7 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import ruvdecision as ruv
 from ruvdecision.measure import measure
-from ruvdecision.report.fingerprint import fingerprint
+from ruvdecision.report import fingerprint
 
 folder, rng = sys.argv[1], random.Random(7)
 data = np.random.default_rng(1).normal(size=(250, 3))

@@ -24,7 +24,7 @@ from ruvdecision.errors import InputError, RuvError
 from ruvdecision.measure import measure
 from ruvdecision.measures import NormalKL, RecordLinkage
 from ruvdecision.running.progress import Bar, host
-from ruvdecision.running.run import Outcome, Task, run
+from ruvdecision.running.run import RunResult, Task, run
 from ruvdecision.studies import load_study
 
 ROOT = places.ROOT
@@ -137,7 +137,7 @@ def test_results_are_the_same_whoever_does_the_work(pool, workers: int) -> None:
 
 
 def test_any_executor_will_do() -> None:
-    assert run(tasks(fail_at, 40), shared={99}, executor=Plain()) == Outcome(list(range(40)), False)
+    assert run(tasks(fail_at, 40), shared={99}, executor=Plain()) == RunResult(list(range(40)), False)
 
 
 @pytest.mark.parametrize("count", [0, 1])
@@ -225,7 +225,7 @@ def test_a_pool_that_breaks_is_an_error_and_the_checkpoint_goes_on(tmp_path: Pat
             except RuvError as error:
                 texts.append(str(error))
                 counts.append(len(list((tmp_path / "run" / "tasks").iterdir())))
-    assert found == Outcome([i * i for i in range(30)], False)
+    assert found == RunResult([i * i for i in range(30)], False)
     assert all("The executor broke" in t and "with checkpoint= it goes on where it was" in t for t in texts)
     assert 2 <= len(texts) <= 4 and counts == sorted(counts) and counts[-1] < 30
 
@@ -465,7 +465,7 @@ def test_dask_gives_the_same(cluster, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_dask_worker_that_dies_is_replaced(cluster, tmp_path: Path) -> None:
     found = run(tasks(die_once, 24), shared=tmp_path, executor=cluster.get_executor(), checkpoint=tmp_path / "run")
-    assert found == Outcome([i * i for i in range(24)], False)
+    assert found == RunResult([i * i for i in range(24)], False)
     assert len(list(tmp_path.glob("died *"))) == 3
     again = run(tasks(die_once, 24), shared=tmp_path, checkpoint=tmp_path / "run")
     assert again == found

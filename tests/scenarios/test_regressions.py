@@ -17,7 +17,7 @@ from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, Quadratic
 from ruvdecision.masks import Clip
 from ruvdecision.masks.noise import Noise
-from ruvdecision.masks.suppress import Suppress
+from ruvdecision.masks.rows import Suppress
 from ruvdecision.scenarios import Masked, RankPosterior, additive_noise, curves, empirical, optimal_noise
 from ruvdecision.targets import Average, Maximum, Minimum, OrderStatistic, Parameter, Percentile, Record, Records
 from ruvdecision.users.rules import Linear

@@ -15,6 +15,7 @@ from ruvdecision.analyses.optimise import optimise
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.engines import Exact, FixedRule, pick
 from ruvdecision.engines.normal.forms import form_of
+from ruvdecision.engines.normal.releases import channel_of
 from ruvdecision.engines.rules import clipped_noise as incomes
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.evaluate import evaluate, posterior
@@ -167,7 +168,7 @@ def test_exact_moments_agree_with_full_matrices(mask, rule, target):
 def brute(belief, mask, rule, target):
     """E (a'y - t)^2 with A and R written out."""
     n = belief.records
-    channel = Exact()._channel(belief, mask, np.array([mask.numbers], dtype=float), None)
+    channel = channel_of(belief, mask)
     a, r = channel.dense()
     alive = np.concatenate(
         [

@@ -6,14 +6,16 @@ result bounds every map of the same users from outside, and shows what a chosen 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
+from ...beliefs.table.belief import TableBelief
 from ...checks import as_float_array, check_choice, check_integer
 from ...errors import InputError, UnsupportedError, kind_of
 from ...losses import Quadratic
@@ -22,10 +24,8 @@ from ...masks.base import Mask
 from ...protocols import Array
 from ...running.progress import Bar
 from ...users.user import User
-from .mixtures import Mixtures
-from .normal import normal_users
-from .programme import Programme
-from .setup import set_up
+from .files import FileProgramme, file_programme
+from .normal import Best, NormalTwoUsers, normal_users
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,9 +96,8 @@ class Limit:
             raise InputError("max_risk must be one of the bounds", max_risk, f"Ask ruv.limit for max_risk={max_risk}")
         mask = self.mechanisms[int(near[0])]
         if mask is None:
-            why = (
-                "No mechanism meets this bound" if np.isnan(self.reached[0][near[0]]) else "This mechanism has no mask"
-            )
+            met = not np.isnan(self.reached[0][near[0]])
+            why = "This mechanism has no mask" if met else "No mechanism meets this bound"
             raise UnsupportedError(why, f"max_risk={max_risk}", "See notes and matrices")
         return mask
 
@@ -130,25 +129,17 @@ class Limit:
         import pandas as pd
 
         if rumap.risk_score != self.risk_score or rumap.utility_score != self.utility_score:
-            raise InputError(
-                "The map and the limit must measure risk and utility alike",
-                f"{rumap.risk_score.name}, {rumap.utility_score.name} and {self.risk_score.name}, "
-                f"{self.utility_score.name}",
-                "Give ruv.limit the risk= and utility= of the map",
-            )
+            got = " and ".join(f"{m.risk_score.name}, {m.utility_score.name}" for m in (rumap, self))
+            do = "Give ruv.limit the risk= and utility= of the map"
+            raise InputError("The map and the limit must measure risk and utility alike", got, do)
         # Releases of one risk share a bound; those without one have no limit.
         risks, place = np.unique(rumap.risk, return_inverse=True)
         known = ~np.isnan(risks)
         best = np.full(len(risks), np.nan)
         if known.any():
-            best[known] = limit(
-                *self.users,
-                risks[known],
-                risk=self.risk_score,
-                utility=self.utility_score,
-                statistic=self.statistic,
-                states=self.states,
-            ).utility
+            risk, utility = self.risk_score, self.utility_score
+            again = partial(limit, *self.users, risks[known], risk=risk, utility=utility)
+            best[known] = again(statistic=self.statistic, states=self.states).utility
         best = best[place.reshape(-1)]
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(best == rumap.utility, 1.0, rumap.utility / best)
@@ -230,8 +221,6 @@ def limit(
     >>> best.utility.round(6).tolist()  # telling the upper from the lower half: the intruder still errs half the time
     [1.0, 0.333333]
     """
-    for name, user in (("intruder", intruder), ("scientist", scientist)):
-        _check_user(name, user)
     check_choice("statistic", statistic, ["records", "average"])
     if states is not None:
         states = check_integer("states", states, low=2)
@@ -243,125 +232,64 @@ def limit(
         score.check(np.array([last, first]), np.array([first, first]), role)
     bounds = _bounds(max_risk, scores[0], before[0], after[0])
     least = np.array([scores[0].inverse(float(b), before[0]) for b in bounds])
-    n = len(bounds)
-    found = np.full((3, n), np.nan)
-    masks: list[Mask | None] = [None] * n
-    matrices: list[Array | None] = [None] * n
-    unmet = 0
+    found: list[Best | None] = [None] * len(bounds)
     room = 1e-12 * max(abs(before[0]), 1e-300)
-    with Bar(f"The limit at {n} risk bounds", progress) as bar:
+    with Bar(f"The limit at {len(bounds)} risk bounds", progress) as bar:
         # From loose bounds to tight ones: what a bound teaches serves its neighbour.
         for done, i in enumerate(np.argsort(least)):
-            if least[i] > before[0] + room:
-                unmet += 1
-            else:
-                found[:, i], masks[i], matrices[i] = solver.solve(min(max(least[i], after[0]), before[0]))
-            bar.tell((done + 1) / n)
+            if least[i] <= before[0] + room:
+                found[i] = solver.solve(min(max(least[i], after[0]), before[0]))
+            bar.tell((done + 1) / len(bounds))
     notes = list(solver.notes)
+    unmet = found.count(None)
     if unmet:
-        notes.append(
-            f"{unmet} of the bounds are below the risk of releasing nothing "
-            f"({float(scores[0](before[0], before[0])):.6g})"
-        )
+        nothing = f"{float(scores[0](before[0], before[0])):.6g}"
+        notes.append(f"{unmet} of the bounds are below the risk of releasing nothing ({nothing})")
+    numbers = np.array([(np.nan,) * 3 if best is None else best[:3] for best in found]).T
+    masks = tuple(None if best is None else best.mask for best in found)
+    matrices = tuple(None if best is None else best.matrix for best in found)
     return Limit(
-        bounds, least, found[0], (found[1], found[2]), before, after, scores[0], scores[1], tuple(masks),
-        tuple(matrices), solver.method, statistic, solver.certain, (intruder, scientist), states, tuple(notes),
+        bounds, least, numbers[0], (numbers[1], numbers[2]), before, after, scores[0], scores[1], masks,
+        matrices, solver.method, statistic, solver.certain, (intruder, scientist), states, tuple(notes),
     )  # fmt: skip
 
 
-class _Normal:
-    """Closed form for normal beliefs and squared errors."""
-
-    certain = True
-    method = "closed form for normal records and squared errors"
-
-    def __init__(self, intruder: User, scientist: User, statistic: str) -> None:
-        self.users = normal_users(intruder, scientist, statistic)
-        size = len(self.users.root)
-        self.before = self.users.uncertainty(np.eye(size))
-        self.after = self.users.uncertainty(np.zeros((size, size)))
-        self.notes: Sequence[str] = ("no mechanism does better, linear or not",)
-
-    def solve(self, least: float) -> tuple[Array, Mask | None, Array | None]:
-        k = self.users.best(least)
-        intruder, scientist = self.users.uncertainty(k)
-        return np.array([scientist, intruder, scientist]), self.users.mask(k), k
-
-
-class _Programme:
-    """Linear programme for finite files."""
-
-    def __init__(self, intruder: User, scientist: User, statistic: str, states: int | None) -> None:
-        self.setup = set_up(intruder, scientist, statistic, states)
-        users = self.setup.users
-        self.programme: Mixtures | Programme = Mixtures(users) if Mixtures.suits(users) else Programme(users)
-        self.before, self.after = users.before, users.after
-        self.certain = self.programme.certain
-
-    @property
-    def method(self) -> str:
-        return "linear programme" if self.setup.mask is not None else "linear programme on cells"
-
-    @property
-    def notes(self) -> Sequence[str]:
-        return (*self.setup.notes, self.programme.words())
-
-    def solve(self, least: float) -> tuple[Array, Mask | None, Array | None]:
-        vertex = self.programme.solve(least)
-        matrix, labels = self.setup.mechanism(vertex.matrix)
-        intruder, scientist = self.setup.users.uncertainty(matrix)
-        mask = None if self.setup.mask is None else self.setup.mask(matrix, labels)
-        return np.array([min(vertex.bound, scientist), intruder, scientist]), mask, matrix[self.setup.group]
+def _solver(intruder: User, scientist: User, statistic: str, states: int | None) -> NormalTwoUsers | FileProgramme:
+    users = {"intruder": intruder, "scientist": scientist}
+    for name, user in users.items():
+        if not isinstance(user, User):
+            do = f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())"
+            raise InputError(f"{name} must be a User", kind_of(user), do)
+        if not user.plain:
+            what = f"The limit needs a user who knows the mechanism and believes what is true; {name} does not"
+            raise UnsupportedError(what, do="Leave out truth= and knows_mask=")
+        if user.target.asks_row:
+            what = "The limit is about values, and Identity asks for a row of the release"
+            raise UnsupportedError(what, do="Ask for Record(j)")
+    beliefs = [user.belief for user in users.values()]
+    normal = [isinstance(belief, NormalBelief) for belief in beliefs]
+    if any(normal) != all(normal):
+        got = " and ".join(type(belief).__name__ for belief in beliefs)
+        do = "Give both a NormalBelief, or both a FiniteBelief or TableBelief"
+        raise UnsupportedError("Both users must hold the same kind of belief", got, do)
+    if not all(isinstance(belief, (NormalBelief, FiniteBelief, TableBelief)) for belief in beliefs):
+        do = "Write the study with a FiniteBelief of the values that matter, or with a NormalBelief"
+        raise UnsupportedError(f"The limit is not available for a {type(beliefs[0]).__name__}", do=do)
+    if all(normal):
+        if not _same(*beliefs):
+            what = "Under normal beliefs both users must hold the same one"
+            raise UnsupportedError(what, do="Give both the same belief")
+        if all(isinstance(user.loss, Quadratic) and user.actions is None for user in users.values()):
+            return normal_users(intruder, scientist, statistic)
+    return file_programme(intruder, scientist, statistic, states)
 
 
-def _solver(intruder: User, scientist: User, statistic: str, states: int | None) -> _Normal | _Programme:
-    first, second = intruder.belief, scientist.belief
-    if isinstance(first, NormalBelief) != isinstance(second, NormalBelief):
-        raise UnsupportedError(
-            "Both users must hold the same kind of belief",
-            f"{type(first).__name__} and {type(second).__name__}",
-            "Give both a NormalBelief, or both a FiniteBelief or TableBelief",
-        )
-    if isinstance(first, NormalBelief):
-        _check_same(first, second)
-        if all(isinstance(u.loss, Quadratic) and u.actions is None for u in (intruder, scientist)):
-            return _Normal(intruder, scientist, statistic)
-    elif not all(type(b).__name__ in ("FiniteBelief", "TableBelief") for b in (first, second)):
-        raise UnsupportedError(
-            f"The limit is not available for a {type(first).__name__}",
-            do="Write the study with a FiniteBelief of the values that matter, or with a NormalBelief",
-        )
-    return _Programme(intruder, scientist, statistic, states)
-
-
-def _check_user(name: str, user: object) -> None:
-    if not isinstance(user, User):
-        raise InputError(
-            f"{name} must be a User", kind_of(user), f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())"
-        )
-    if user.truth is not None or not user.knows_mask:
-        what = f"The limit needs a user who knows the mechanism and believes what is true; {name} does not"
-        raise UnsupportedError(what, do="Leave out truth= and knows_mask=")
-    if user.target.asks_row:
-        raise UnsupportedError(
-            "The limit is about values, and Identity asks for a row of the release", do="Ask for Record(j)"
-        )
-
-
-def _check_same(first: NormalBelief, second: NormalBelief) -> None:
-    if first is second:
-        return
-    same = first.records == second.records and all(
-        (a is None and b is None)
-        or (a is not None and b is not None and a.shape == b.shape and np.allclose(a, b, rtol=1e-12, atol=0.0))
-        for a, b in (
-            (first.record_covariance, second.record_covariance),
-            (first.mu_mean, second.mu_mean),
-            (first.mu_covariance, second.mu_covariance),
-        )
+def _same(first: NormalBelief, second: NormalBelief) -> bool:
+    both = [(b.record_covariance, b.mu_mean, b.mu_covariance) for b in (first, second)]
+    return first.records == second.records and all(
+        a is b or (a is not None and b is not None and a.shape == b.shape and np.allclose(a, b, rtol=1e-12, atol=0.0))
+        for a, b in zip(*both, strict=True)
     )
-    if not same:
-        raise UnsupportedError("Under normal beliefs both users must hold the same one", do="Give both the same belief")
 
 
 def _bounds(max_risk: ArrayLike | None, score: Score, before: float, after: float) -> Array:
@@ -372,7 +300,6 @@ def _bounds(max_risk: ArrayLike | None, score: Score, before: float, after: floa
         return np.unique(np.asarray(score(least, before)))
     bounds = np.atleast_1d(as_float_array("max_risk", max_risk))
     if bounds.ndim != 1 or bounds.size == 0 or np.isnan(bounds).any():
-        raise InputError(
-            "max_risk must be a number or a list of numbers", f"shape {bounds.shape}", "Write max_risk=[0.2, 0.5]"
-        )
+        what = "max_risk must be a number or a list of numbers"
+        raise InputError(what, f"shape {bounds.shape}", "Write max_risk=[0.2, 0.5]")
     return bounds

@@ -9,17 +9,19 @@ a bound for every mechanism; cells in use are split until bound and mechanism ag
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...losses import Absolute, Huber, Linex, LogScore, Pinball, Power, Quadratic, ZeroOne
+from ...losses import Absolute, Huber, KullbackLeibler, Linex, LogScore, Pinball, Power, Quadratic, ZeroOne
 from ...losses.base import BayesLoss
 from ...posteriors import Finite
-from ...posteriors.shapes import as_weight_matrix
-from ...protocols import Array
+from ...posteriors.base import as_weight_matrix
+from ...protocols import Array, Loss
 from ...users.user import User
 
 MOST_LISTED = 3000
@@ -29,44 +31,69 @@ NEARLY = 1e-13
 """Share of the uniform distribution that keeps the log of an estimated distribution finite."""
 
 
-def uncertainties(user: User, values: Array, joint: Array) -> Array:
-    """Expected loss that each row of ``joint`` (chances together with target values) adds; zero for empty rows."""
-    chance = joint.sum(axis=1)
-    live = chance > 0
-    out = np.zeros(len(joint))
-    if live.any():
-        found = user.loss.uncertainty(Finite(values, joint[live] / chance[live, None]), user.actions).value
-        out[live] = chance[live] * found
-    return out
+@dataclass(frozen=True, eq=False)
+class UserOverFiles:
+    """A user, and the chance of every file together with every value of what the user wants to know."""
 
+    user: User
+    values: Array
+    """Values of the target."""
+    joint: Array
+    """Chances under the user's belief, files by values."""
 
-def cost_of_best(user: User, values: Array, law: Array) -> Array:
-    """Loss of the best estimate under ``law``, for every value of the target.
+    @property
+    def chance(self) -> Array:
+        """Of every file."""
+        return np.asarray(self.joint.sum(axis=1))
 
-    It is the slope of the (concave) uncertainty at that law, and never below the uncertainty elsewhere.
-    """
-    posterior = Finite(values, law)
-    best = user.loss.estimate(posterior, user.actions)
-    return cost_of(user, values, best)
+    @property
+    def squared(self) -> bool:
+        """Whether the user pays the squared error of any estimate."""
+        return isinstance(self.user.loss, Quadratic) and self.user.actions is None
 
+    @property
+    def lists(self) -> bool:
+        """Whether the best estimate is always one of finitely many."""
+        return self.user.actions is not None or isinstance(self.user.loss, (Absolute, Pinball, ZeroOne))
 
-def cost_of(user: User, values: Array, estimate: Any) -> Array:
-    """Loss of one estimate for every value of the target."""
-    loss, vector = user.loss, values.ndim > 1
-    if isinstance(estimate, Finite):
-        if isinstance(loss, LogScore) or (not vector and not hasattr(loss, "each")):
-            # Any distribution is an estimate; a trace of the uniform one keeps its log finite.
-            mixed = (1.0 - NEARLY) * estimate.probabilities + NEARLY / len(values)
-            return np.asarray(-np.log(mixed))
-        return np.array([float(loss(estimate, v)) for v in values])
-    estimate = np.asarray(estimate, dtype=np.float64)
-    if isinstance(loss, BayesLoss):
-        if type(loss).__name__ == "KullbackLeibler":
-            estimate = (1.0 - NEARLY) * estimate + NEARLY / estimate.shape[-1]
-        return np.asarray(
-            loss.cost(np.broadcast_to(estimate, (len(values), *estimate.shape)), values, vector), dtype=np.float64
-        )
-    return np.array([float(loss(estimate, v)) for v in values])
+    def after(self, columns: Array) -> Array:
+        """The uncertainty that outputs add; each is a row, the chance that each file gives it."""
+        return self.uncertainty(columns @ self.joint)
+
+    def uncertainty(self, joint: Array) -> Array:
+        """Expected loss that each row of chances together with target values adds; zero for empty rows."""
+        chance = joint.sum(axis=1)
+        live = chance > 0
+        out = np.zeros(len(joint))
+        if live.any():
+            found = self.user.loss.uncertainty(Finite(self.values, joint[live] / chance[live, None]), self.user.actions)
+            out[live] = chance[live] * found.value
+        return out
+
+    def best(self, law: Array) -> Any:
+        """The best estimate where the target has this law (up to a factor)."""
+        return self.user.loss.estimate(Finite(self.values, law / law.sum()), self.user.actions)
+
+    def cost(self, estimate: Any) -> Array:
+        """Loss of one estimate for every value of the target.
+
+        Of the best one under a law it is the slope of the (concave) uncertainty at that law, and never below the
+        uncertainty elsewhere.
+        """
+        loss, vector = self.user.loss, self.values.ndim > 1
+        if isinstance(estimate, Finite):
+            if isinstance(loss, LogScore) or (not vector and not hasattr(loss, "each")):
+                # Any distribution is an estimate; a trace of the uniform one keeps its log finite.
+                mixed = (1.0 - NEARLY) * estimate.probabilities + NEARLY / len(self.values)
+                return np.asarray(-np.log(mixed))
+        else:
+            estimate = np.asarray(estimate, dtype=np.float64)
+            if isinstance(loss, KullbackLeibler):
+                estimate = (1.0 - NEARLY) * estimate + NEARLY / estimate.shape[-1]
+            if isinstance(loss, BayesLoss):
+                each = np.broadcast_to(estimate, (len(self.values), *estimate.shape))
+                return np.asarray(loss.cost(each, self.values, vector), dtype=np.float64)
+        return np.array([float(loss(estimate, v)) for v in self.values])
 
 
 class EstimateCells:
@@ -79,9 +106,10 @@ class EstimateCells:
     certain = True
     quick = True
     """Whether splitting closes the gap in a few rounds."""
+    what = "outputs, one for each estimate that can be best"
 
-    def __init__(self, user: User, values: Array, costs: Array) -> None:
-        self.user, self.values, self.costs = user, values, costs
+    def __init__(self, user: UserOverFiles, costs: Array) -> None:
+        self.user, self.costs = user, costs
 
     def __len__(self) -> int:
         return len(self.costs)
@@ -90,148 +118,143 @@ class EstimateCells:
         """Rows of conditions ``row @ law >= 0`` that an output with this label must meet, or None."""
         return None
 
-    def split(self, label: int, law: Array) -> list[int]:
-        """Split a cell near the law that it is used for; gives back new labels, the old one is changed in place."""
-        return []
+    def split(self, label: int, law: Array) -> bool:
+        """Split a cell near the law that it is used for, and say whether that was possible.
 
-    def words(self) -> str:
-        return f"{len(self):,} outputs, one for each estimate that can be best"
-
-    def _add(self, cost: Array) -> int:
-        self.costs = np.concatenate([self.costs, cost[None]])
-        return len(self.costs) - 1
+        One part takes the place of the old cell, the other is the last one.
+        """
+        return False
 
 
-class MeanCells(EstimateCells):
-    """EstimateCells of the posterior mean, for the squared error.
+class DividedCells(EstimateCells):
+    """Cells of a continuum: ``cells`` with a cost each, and where to cut one of them."""
+
+    what = "cells of the scientist's estimate, finest where they are used"
+
+    def __init__(self, user: UserOverFiles, cells: Sequence[Array]) -> None:
+        self.cells = list(cells)
+        super().__init__(user, np.array([self.cost(cell) for cell in cells]))
+
+    def cost(self, cell: Array) -> Array:
+        """What the scientist pays at least in a cell, for every target value."""
+        raise NotImplementedError
+
+    def halves(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
+        """The two parts of a cell, or None if it is too small to be cut."""
+        raise NotImplementedError
+
+    def split(self, label: int, law: Array) -> bool:
+        parts = self.halves(self.cells[label], law)
+        if parts is None:
+            return False
+        self.cells[label], last = parts
+        self.cells.append(last)
+        self.costs[label] = self.cost(parts[0])
+        self.costs = np.concatenate([self.costs, self.cost(last)[None]])
+        return True
+
+
+class MeanCells(DividedCells):
+    """Boxes of the posterior mean, for the squared error.
 
     U = E|t|^2 - |m|^2 in coordinates where the weights are one. On [l, r] the chord of -m^2 lies below it, so that
     E (t - l)(t - r) is at most U there, by at most (r - l)^2 / 4; outside it lies above.
     """
 
-    def __init__(self, user: User, values: Array) -> None:
-        event = values.shape[1:]
-        matrix = np.atleast_2d(as_weight_matrix(user.loss.weights, event))
+    def __init__(self, user: UserOverFiles) -> None:
+        values = user.values
+        matrix = np.atleast_2d(as_weight_matrix(user.user.loss.weights, values.shape[1:]))
         eigenvalues, vectors = np.linalg.eigh(matrix)
         root = (vectors * np.sqrt(np.clip(eigenvalues, 0.0, None)))[:, eigenvalues > 1e-14 * eigenvalues[-1]]
         self.points = values.reshape(len(values), -1) @ root
         low, high = self.points.min(axis=0), self.points.max(axis=0)
-        k = self.points.shape[1]
-        pieces = max(1, int(16 ** (1 / k)))
-        edges = [
-            np.unique(np.linspace(a, b, pieces + 1)) if b > a else np.array([a, b])
-            for a, b in zip(low, high, strict=True)
-        ]
-        sides = [list(pairwise(e)) for e in edges]
-        self.boxes = [np.array(box) for box in product(*sides)]
         self.span = float(np.max(high - low))
-        super().__init__(user, values, np.array([self._cost(b) for b in self.boxes]))
+        pieces = max(1, int(16 ** (1 / len(low))))
+        sides = []
+        for a, b in zip(low, high, strict=True):
+            sides.append(list(pairwise(np.unique(np.linspace(a, b, pieces + 1)))) if b > a else [(a, b)])
+        super().__init__(user, [np.array(box) for box in product(*sides)])
 
-    def _cost(self, box: Array) -> Array:
-        return np.asarray(np.sum((self.points - box[:, 0]) * (self.points - box[:, 1]), axis=1))
+    def cost(self, cell: Array) -> Array:
+        return np.asarray(np.sum((self.points - cell[:, 0]) * (self.points - cell[:, 1]), axis=1))
 
-    def split(self, label: int, law: Array) -> list[int]:
-        box = self.boxes[label]
+    def halves(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
         mean = law @ self.points / law.sum()
-        room = (mean - box[:, 0]) * (box[:, 1] - mean)
+        room = (mean - cell[:, 0]) * (cell[:, 1] - mean)
         axis = int(np.argmax(room))
-        width = box[axis, 1] - box[axis, 0]
+        width = cell[axis, 1] - cell[axis, 0]
         if width <= 1e-12 * self.span:
-            return []
+            return None
         at = float(mean[axis])
-        if not box[axis, 0] + 1e-9 * width < at < box[axis, 1] - 1e-9 * width:
-            axis = int(np.argmax(box[:, 1] - box[:, 0]))
-            at = float(box[axis].mean())
-        left, right = box.copy(), box.copy()
-        left[axis, 1], right[axis, 0] = at, at
-        self.boxes[label] = left
-        self.costs[label] = self._cost(left)
-        self.boxes.append(right)
-        return [self._add(self._cost(right))]
-
-    def words(self) -> str:
-        return f"{len(self):,} cells of the scientist's estimate, finest where they are used"
+        if not cell[axis, 0] + 1e-9 * width < at < cell[axis, 1] - 1e-9 * width:
+            axis = int(np.argmax(cell[:, 1] - cell[:, 0]))
+            at = float(cell[axis].mean())
+        lower, upper = cell.copy(), cell.copy()
+        lower[axis, 1] = upper[axis, 0] = at
+        return lower, upper
 
 
-class IntervalCells(EstimateCells):
-    """EstimateCells of a number's estimate, for losses that grow with the distance from the truth.
+class IntervalCells(DividedCells):
+    """Intervals of a number's estimate, for losses that grow with the distance from the truth.
 
     In a cell no estimate is nearer to a value than the value itself, or the end of the cell on its side.
     """
 
     quick = False
 
-    def __init__(self, user: User, values: Array) -> None:
-        low, high = float(values.min()), float(values.max())
+    def __init__(self, user: UserOverFiles) -> None:
+        low, high = float(user.values.min()), float(user.values.max())
+        self.user, self.span = user, max(high - low, 1e-300)
         edges = np.linspace(low, high, 33) if high > low else np.array([low, low])
-        self.cells = np.column_stack([edges[:-1], edges[1:]])
-        self.span = max(high - low, 1e-300)
-        super().__init__(user, values, np.zeros((0, len(values))))
-        self.costs = np.array([self._cost(c) for c in self.cells])
+        super().__init__(user, list(np.column_stack([edges[:-1], edges[1:]])))
 
-    def _cost(self, cell: Array) -> Array:
-        return np.asarray(self.user.loss.cost(np.clip(self.values, *cell), self.values, False))
+    def cost(self, cell: Array) -> Array:
+        return np.asarray(self.user.user.loss.cost(np.clip(self.user.values, *cell), self.user.values, False))
 
-    def split(self, label: int, law: Array) -> list[int]:
-        low, high = self.cells[label]
+    def halves(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
+        low, high = cell
         if high - low <= 1e-9 * self.span:
-            return []
-        at = float(np.asarray(self.user.loss.estimate(Finite(self.values, law / law.sum()))))
+            return None
+        at = float(np.asarray(self.user.best(law)))
         if not low + 0.1 * (high - low) < at < high - 0.1 * (high - low):
             at = (low + high) / 2
-        self.cells[label] = low, at
-        self.costs[label] = self._cost(self.cells[label])
-        self.cells = np.concatenate([self.cells, [[at, high]]])
-        return [self._add(self._cost(self.cells[-1]))]
-
-    def words(self) -> str:
-        return f"{len(self):,} cells of the scientist's estimate, finest where they are used"
+        return np.array([low, at]), np.array([at, high])
 
 
-class PosteriorCells(EstimateCells):
-    """EstimateCells of the posterior itself, for any loss and a target with few values.
+class PosteriorCells(DividedCells):
+    """Simplices of the posterior itself, for any loss and a target with few values; a cell is its corners.
 
     U is concave, so inside a simplex it is never below the plane through its values at the corners.
     """
 
     quick = False
+    what = "cells of the scientist's posterior, finest where they are used"
 
-    def __init__(self, user: User, values: Array) -> None:
-        self.corners = [np.eye(len(values))]
-        super().__init__(user, values, np.zeros((0, len(values))))
-        self.costs = np.array([self._cost(c) for c in self.corners])
+    def __init__(self, user: UserOverFiles) -> None:
+        self.user = user
+        super().__init__(user, [np.eye(len(user.values))])
         for _ in range(3):
-            for label in range(len(self.corners)):
-                self.split(label, self.corners[label].mean(axis=0))
+            for label in range(len(self.cells)):
+                self.split(label, self.cells[label].mean(axis=0))
 
-    def _cost(self, corners: Array) -> Array:
-        return np.asarray(np.linalg.solve(corners, uncertainties(self.user, self.values, corners)), dtype=np.float64)
+    def cost(self, cell: Array) -> Array:
+        return np.asarray(np.linalg.solve(cell, self.user.uncertainty(cell)), dtype=np.float64)
 
     def cone(self, label: int) -> Array | None:
-        return np.asarray(np.linalg.inv(self.corners[label]).T, dtype=np.float64)
+        return np.asarray(np.linalg.inv(self.cells[label]).T, dtype=np.float64)
 
-    def split(self, label: int, law: Array) -> list[int]:
-        corners = self.corners[label]
-        i, j = max(
-            ((i, j) for i in range(len(corners)) for j in range(i)),
-            key=lambda p: float(np.abs(corners[p[0]] - corners[p[1]]).max()),
-        )
-        if np.abs(corners[i] - corners[j]).max() <= 1e-6:
-            return []
+    def halves(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
+        pairs = [(i, j) for i in range(len(cell)) for j in range(i)]
+        i, j = max(pairs, key=lambda p: float(np.abs(cell[p[0]] - cell[p[1]]).max()))
+        if np.abs(cell[i] - cell[j]).max() <= 1e-6:
+            return None
         share = 0.5
-        weights = np.linalg.solve(corners.T, law / law.sum())
+        weights = np.linalg.solve(cell.T, law / law.sum())
         if weights[i] + weights[j] > 0.2 and min(weights[i], weights[j]) > 0.05 * (weights[i] + weights[j]):
             share = float(weights[i] / (weights[i] + weights[j]))
-        middle = share * corners[i] + (1.0 - share) * corners[j]
-        left, right = corners.copy(), corners.copy()
-        left[i], right[j] = middle, middle
-        self.corners[label] = left
-        self.costs[label] = self._cost(left)
-        self.corners.append(right)
-        return [self._add(self._cost(right))]
-
-    def words(self) -> str:
-        return f"{len(self):,} cells of the scientist's posterior, finest where they are used"
+        first, second = cell.copy(), cell.copy()
+        first[i] = second[j] = share * cell[i] + (1.0 - share) * cell[j]
+        return first, second
 
 
 class SearchedEstimates(EstimateCells):
@@ -241,60 +264,54 @@ class SearchedEstimates(EstimateCells):
     """
 
     certain = quick = False
+    what = "estimates found by search"
 
-    def __init__(self, user: User, values: Array, laws: Array) -> None:
+    def __init__(self, user: UserOverFiles, laws: Array) -> None:
         prior = laws.mean(axis=0)
         seeds = [prior, *laws, *((laws + prior) / 2)]
-        costs = np.unique(np.round([cost_of_best(user, values, law / law.sum()) for law in seeds[:400]], 12), axis=0)
-        super().__init__(user, values, costs)
+        costs = np.unique(np.round([user.cost(user.best(law)) for law in seeds[:400]], 12), axis=0)
+        super().__init__(user, costs)
 
-    def split(self, label: int, law: Array) -> list[int]:
-        cost = cost_of_best(self.user, self.values, law / law.sum())
+    def split(self, label: int, law: Array) -> bool:
+        cost = self.user.cost(self.user.best(law))
         if np.min(np.abs(self.costs - cost).max(axis=1)) <= 1e-10 * (1.0 + np.abs(cost).max()):
-            return []
-        return [self._add(cost)]
-
-    def words(self) -> str:
-        return f"{len(self):,} estimates found by search"
+            return False
+        self.costs = np.concatenate([self.costs, cost[None]])
+        return True
 
 
-def estimates_for(user: User, values: Array, laws: Array) -> EstimateCells:
-    """The labels that suit a scientist's loss; ``laws`` are the laws of the target given each file."""
-    loss = user.loss
-    if user.actions is not None:
-        listed = loss.listed(Finite(values, laws[:1]), user.actions)
-        costs = np.array([cost_of(user, values, a) for a in listed])
+def estimates_for(user: UserOverFiles) -> EstimateCells:
+    """The labels that suit a scientist's loss."""
+    loss, values = user.user.loss, user.values
+    laws = user.joint[user.chance > 0]
+    laws = laws / laws.sum(axis=1, keepdims=True)
+    if user.squared:
+        return MeanCells(user)
+    actions = user.user.actions
+    listed = _candidates(loss, values) if actions is None else loss.listed(Finite(values, laws[:1]), actions)
+    if listed is not None:
+        costs = np.array([user.cost(estimate) for estimate in listed])
         if not np.isfinite(costs).all():
             raise UnsupportedError(f"{loss!r} over a list of estimates can be infinite", do='Use estimates="free"')
-        return EstimateCells(user, values, costs)
-    if isinstance(loss, Quadratic):
-        return MeanCells(user, values)
-    candidates = _candidates(loss, values)
-    if candidates is not None:
-        return EstimateCells(user, values, np.array([cost_of(user, values, a) for a in candidates]))
+        return EstimateCells(user, costs)
     if isinstance(loss, (Power, Huber, Linex)) and values.ndim == 1:
-        return IntervalCells(user, values)
-    if len(values) <= MOST_CORNERS and len(values) > 1:
-        return PosteriorCells(user, values)
-    return SearchedEstimates(user, values, laws)
+        return IntervalCells(user)
+    if 1 < len(values) <= MOST_CORNERS:
+        return PosteriorCells(user)
+    return SearchedEstimates(user, laws)
 
 
-def listed(user: User) -> bool:
-    """Whether a user's best estimate is always one of finitely many."""
-    return user.actions is not None or isinstance(user.loss, (Absolute, Pinball, ZeroOne))
-
-
-def _candidates(loss: Any, values: Array) -> Array | None:
+def _candidates(loss: Loss, values: Array) -> Array | None:
     """Estimates among which a best one always is, or None."""
-    if isinstance(loss, (Absolute, Pinball)) or (isinstance(loss, ZeroOne) and np.any(np.asarray(loss.tolerance) > 0)):
-        # A median is one of the values, and a best window may be moved until a value is at its lower end.
-        shift = np.asarray(loss.tolerance if isinstance(loss, ZeroOne) else 0.0)
-        if values.ndim == 1:
-            return np.unique(values) + shift
-        axes = [np.unique(v) for v in values.T]
-        if np.prod([float(len(a)) for a in axes]) > MOST_LISTED:
-            return None
-        return np.array(list(product(*axes))) + shift
-    if isinstance(loss, ZeroOne):
+    shift = np.asarray(loss.tolerance if isinstance(loss, ZeroOne) else 0.0)
+    if isinstance(loss, ZeroOne) and not np.any(shift > 0):
         return np.unique(values, axis=0)
-    return None
+    if not isinstance(loss, (Absolute, Pinball, ZeroOne)):
+        return None
+    # A median is one of the values, and a best window may be moved until a value is at its lower end.
+    if values.ndim == 1:
+        return np.unique(values) + shift
+    axes = [np.unique(v) for v in values.T]
+    if np.prod([float(len(a)) for a in axes]) > MOST_LISTED:
+        return None
+    return np.array(list(product(*axes))) + shift

@@ -8,18 +8,15 @@ as columns when its prices say that they pay; when none pays, the programme's va
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse import csc_array
 
-from ...losses import Quadratic
 from ...numerics.semidefinite import symmetric_root
-from ...posteriors.shapes import as_weight_matrix
+from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
-from .estimates import uncertainties
-from .programme import SLACK, TOLERANCE, TwoUsers, Vertex, diluted, solve_programme
+from .programme import TOLERANCE, Ints, Mechanism, TwoUsers, solve_columns
 
-Ints = NDArray[np.int64]
 ROUNDS = 400
 PIECES = 8
 MOST_INTERVALS = 400_000
@@ -28,54 +25,53 @@ MOST_INTERVALS = 400_000
 class Mixtures:
     """Programme over mixtures of two files. Columns found for one bound serve the next."""
 
+    certain = True
+
     def __init__(self, users: TwoUsers) -> None:
-        self.users = users
-        self.chance = users.intruder_joint.sum(axis=1)
-        self.before = users.before
-        self.units = tuple(b if b > 0 else 1.0 for b in self.before)
-        weight = float(as_weight_matrix(users.intruder.loss.weights, ())[0, 0])
-        law = users.intruder_joint / self.chance[:, None]
-        centre = self.chance @ law @ users.intruder_values / self.chance.sum()
-        gap = (users.intruder_values - centre) * np.sqrt(weight / self.units[0])
+        self.users, intruder = users, users.intruder
+        self.chance = intruder.chance
+        weight = float(as_weight_matrix(intruder.user.loss.weights, ())[0, 0])
+        law = intruder.joint / self.chance[:, None]
+        centre = self.chance @ law @ intruder.values / self.chance.sum()
+        gap = (intruder.values - centre) * np.sqrt(weight / users.units[0])
         self.mean, self.square = law @ gap, law @ gap**2
-        self.laws = users.scientist_joint / self.chance[:, None]
+        self.laws = users.scientist.joint / self.chance[:, None]
         self.moments = self._moments()
         n = len(self.chance)
         self.first, self.second = np.triu_indices(n, 1)
-        self.columns = [np.concatenate([np.eye(n), (self.chance / self.chance.sum())[None]])]
-        self.certain = True
-        self.solved = 0
+        self.start = np.concatenate([np.eye(n), (self.chance / self.chance.sum())[None]])
+        """Columns that always make the programme possible."""
+        self.kept = self.start[:0]
+        """Columns that nearly paid at the last bound."""
         self._chords: Array | None = None
         """The scientist's uncertainty at the ends of the first intervals of every pair."""
 
     @classmethod
     def suits(cls, users: TwoUsers) -> bool:
         """Whether the intruder pays the squared error of a number, and every file is possible to him."""
-        user = users.intruder
-        plain = isinstance(user.loss, Quadratic) and user.actions is None and users.intruder_values.ndim == 1
-        return plain and bool(np.all(users.intruder_joint.sum(axis=1) > 0))
+        return users.intruder.squared and users.intruder.values.ndim == 1 and bool(np.all(users.intruder.chance > 0))
 
-    def solve(self, least: float) -> Vertex:
+    def solve(self, least: float) -> Mechanism:
         """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""
-        unit_i, unit_s = self.units
+        unit_i, unit_s = self.users.units
         goal = least / unit_i
         if goal > 1.0 - 1e-9:
             columns, weights, bound = self._uninformative()
-            return self._vertex(columns, weights, bound * unit_s, least)
-        bound, columns = -np.inf, np.concatenate(self.columns)
+            return self._mechanism(columns, weights, bound * unit_s, least)
+        bound, columns = -np.inf, np.concatenate([self.start, self.kept])
         for _ in range(ROUNDS):
             cost, kept = self._scientist(columns), self._intruder(columns)
-            value, weights, price, lam = self._master(columns, cost, kept, goal)
+            found = solve_columns(columns, cost, self.chance, kept, goal)
+            price, lam = found.eqlin.marginals, max(0.0, -float(found.ineqlin.marginals[0]))
             fresh, lowest = self._price(price, lam)
-            bound = max(bound, value + min(lowest, 0.0))
-            if value - bound <= TOLERANCE or not len(fresh):
+            bound = max(bound, float(found.fun) + min(lowest, 0.0))
+            if found.fun - bound <= TOLERANCE or not len(fresh):
                 break
-            columns = np.concatenate([columns, fresh, self._joined(columns, weights)])
-        # Keep what nearly pays for the next bound; the first columns always make the programme possible.
+            columns = np.concatenate([columns, fresh, self._joined(columns, found.x)])
         pays = cost - lam * kept - columns[: len(cost)] @ price < 0.02
-        keep = np.flatnonzero(pays & (np.arange(len(cost)) >= len(self.columns[0])))
-        self.columns = [self.columns[0], np.unique(np.round(columns[keep], 12), axis=0)]
-        return self._vertex(columns[: len(weights)], weights, bound * unit_s, least)
+        pays[: len(self.start)] = False
+        self.kept = np.unique(np.round(columns[: len(cost)][pays], 12), axis=0)
+        return self._mechanism(columns[: len(cost)], found.x, bound * unit_s, least)
 
     def _joined(self, columns: Array, weights: Array) -> Array:
         """Mixtures of one pair that are in use together, put into one: the best share lies between them."""
@@ -91,16 +87,15 @@ class Mixtures:
         sums = sums[count > 1]
         return np.asarray(sums / sums.sum(axis=1, keepdims=True))
 
-    def _vertex(self, columns: Array, weights: Array, bound: float, least: float) -> Vertex:
-        """A mechanism from the columns in use; where rounding broke the risk bound it sometimes releases nothing."""
+    def _mechanism(self, columns: Array, weights: Array, bound: float, least: float) -> Mechanism:
+        """The mechanism of the columns in use."""
         used = weights > 1e-13
         matrix = weights[used] * columns[used].T / self.chance[:, None]
-        matrix = matrix / matrix.sum(axis=1, keepdims=True)
-        intruder, scientist = self.users.uncertainty(matrix)
-        if least - intruder > 10 * SLACK * self.units[0]:
-            matrix = diluted(matrix, (least - intruder) / (self.before[0] - intruder))
-            intruder, scientist = self.users.uncertainty(matrix)
-        return Vertex(min(bound, scientist), matrix, intruder, scientist)
+        total = matrix.sum(axis=1, keepdims=True)
+        # A file that is too improbable for the solver to see may give any output.
+        matrix = np.where(total > 0, matrix / np.where(total > 0, total, 1.0), 1.0 / matrix.shape[1])
+        found = self.users.mechanism(matrix, least, bound)
+        return replace(found, bound=min(bound, found.scientist))
 
     def words(self) -> str:
         return "outputs that mix at most two files, found by column generation"
@@ -109,14 +104,13 @@ class Mixtures:
 
     def _moments(self) -> tuple[Array, Array] | None:
         """The scientist's E|t|^2 and E t of every file, if she pays the squared error by the same chances."""
-        users = self.users
-        same = np.allclose(self.laws.sum(axis=1), 1.0, rtol=0, atol=1e-12)
-        if not (isinstance(users.scientist.loss, Quadratic) and users.scientist.actions is None and same):
+        scientist = self.users.scientist
+        if not scientist.squared or not np.allclose(self.laws.sum(axis=1), 1.0, rtol=0, atol=1e-12):
             return None
-        points = users.scientist_values.reshape(len(users.scientist_values), -1)
+        points = scientist.values.reshape(len(scientist.values), -1)
         points = points - self.chance @ self.laws @ points
-        weights = np.atleast_2d(as_weight_matrix(users.scientist.loss.weights, users.scientist_values.shape[1:]))
-        points = points @ symmetric_root(weights / self.units[1])
+        weights = np.atleast_2d(as_weight_matrix(scientist.user.loss.weights, scientist.values.shape[1:]))
+        points = points @ symmetric_root(weights / self.users.units[1])
         return self.laws @ np.sum(points**2, axis=1), self.laws @ points
 
     def _intruder(self, columns: Array) -> Array:
@@ -125,41 +119,22 @@ class Mixtures:
     def _scientist(self, columns: Array) -> Array:
         if self.moments is not None:
             return np.asarray(columns @ self.moments[0] - np.sum((columns @ self.moments[1]) ** 2, axis=1))
-        return uncertainties(self.users.scientist, self.users.scientist_values, columns @ self.laws) / self.units[1]
-
-    def _master(self, columns: Array, cost: Array, kept: Array, goal: float) -> tuple[float, Array, Array, float]:
-        """Value, weights of the columns, price of every file and of the risk bound."""
-        found = solve_programme(
-            cost, A_ub=-kept[None], b_ub=[-goal + SLACK], A_eq=csc_array(columns.T), b_eq=self.chance, bounds=(0, None)
-        )
-        self.solved += 1
-        return (
-            float(found.fun),
-            np.clip(found.x, 0.0, None),
-            found.eqlin.marginals,
-            max(0.0, -float(found.ineqlin.marginals[0])),
-        )
+        return self.users.scientist.uncertainty(columns @ self.laws) / self.users.units[1]
 
     def _uninformative(self) -> tuple[Array, Array, float]:
         """The best mechanism that tells the intruder nothing: every output leaves his mean where it was.
 
         Then an output is a file that does so by itself, or a pair on both sides with one share: finitely many.
         """
-        n, x, y = len(self.chance), self.first, self.second
+        x, y = self.first, self.second
         room = 1e-9 * max(1e-300, float(np.abs(self.mean).max()))
         near = np.abs(self.mean) <= room
         across = (self.mean[x] * self.mean[y] < 0) & ~near[x] & ~near[y]
-        x, y = x[across], y[across]
-        share = self.mean[y] / (self.mean[y] - self.mean[x])
-        columns = np.zeros((len(x) + n + 1, n))
-        columns[np.arange(len(x)), x], columns[np.arange(len(x)), y] = share, 1.0 - share
-        columns[len(x) : len(x) + n] = np.eye(n)
-        columns[-1] = self.chance / self.chance.sum()
-        columns = columns[np.r_[np.ones(len(x), dtype=bool), near, True]]
+        share = self.mean[y[across]] / (self.mean[y[across]] - self.mean[x[across]])
+        columns = np.concatenate([self._columns(np.flatnonzero(across), share), self.start[np.r_[near, True]]])
         cost = self._scientist(columns)
-        found = solve_programme(cost, A_eq=csc_array(columns.T), b_eq=self.chance, bounds=(0, None))
-        self.solved += 1
-        return columns, np.clip(found.x, 0.0, None), float(found.fun)
+        found = solve_columns(columns, cost, self.chance)
+        return columns, found.x, float(found.fun)
 
     # -- prices ------------------------------------------------------------------------------------------
 
@@ -230,22 +205,26 @@ class Mixtures:
     def _along(self, pair: Ints, share: Array) -> Array:
         """The scientist's uncertainty at mixtures of pairs, in her units."""
         laws = share[:, None] * self.laws[self.first[pair]] + (1.0 - share)[:, None] * self.laws[self.second[pair]]
-        return uncertainties(self.users.scientist, self.users.scientist_values, laws) / self.units[1]
+        return self.users.scientist.uncertainty(laws) / self.users.units[1]
 
     def _picked(self, pair: Ints, share: Array, value: Array) -> Array:
         """The mixtures that pay most, a few for every file."""
         order = np.argsort(value)[: 20 * len(self.chance)]
         order = order[value[order] < -0.2 * TOLERANCE]
         count = np.zeros(len(self.chance), dtype=np.int64)
-        columns = []
+        picked = []
         for i in order:
-            x, y = self.first[pair[i]], self.second[pair[i]]
-            if min(count[x], count[y]) < 3:
-                count[[x, y]] += 1
-                column = np.zeros(len(self.chance))
-                column[x], column[y] = share[i], 1.0 - share[i]
-                columns.append(column)
-        return np.array(columns).reshape(len(columns), len(self.chance))
+            ends = [self.first[pair[i]], self.second[pair[i]]]
+            if count[ends].min() < 3:
+                count[ends] += 1
+                picked.append(i)
+        return self._columns(pair[picked], share[picked])
+
+    def _columns(self, pair: Ints, share: Array) -> Array:
+        """Mixtures of pairs as columns."""
+        columns, at = np.zeros((len(pair), len(self.chance))), np.arange(len(pair))
+        columns[at, self.first[pair]], columns[at, self.second[pair]] = share, 1.0 - share
+        return columns
 
 
 def _least(a: Array, b: Array, c: Array, low: Array, high: Array) -> tuple[Array, Array]:

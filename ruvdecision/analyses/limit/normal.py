@@ -17,8 +17,10 @@ mechanism at all does better, linear or not.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from ...beliefs.normal import NormalBelief
 from ...engines.normal.forms import all_records, form_of
@@ -27,13 +29,24 @@ from ...losses import Quadratic
 from ...masks.base import Mask
 from ...masks.mechanism import Apart, Combine
 from ...numerics.semidefinite import parallel, root, shares
-from ...posteriors.shapes import as_weight_matrix
+from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...targets import BaseTarget, Kind, LinearForm, Term
 from ...users.user import User
 
 LARGEST = 300
 """Most entries of b."""
+
+
+class Best(NamedTuple):
+    """The best mechanism under one risk bound."""
+
+    bound: float
+    """The scientist's uncertainty that no mechanism goes below."""
+    intruder: float
+    scientist: float
+    mask: Mask | None
+    matrix: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,14 +58,25 @@ class TargetGivenFile:
     residual: Array
     """Cov(target | b)."""
     scalar: bool
-    weights: Array | None = None
+    weights: Array | None
+    """Of the squared error, if that is the loss."""
+
+    @property
+    def matrix(self) -> Array:
+        """What U is per unit of K: A or B."""
+        assert self.weights is not None  # nobody asks unless the loss is the squared error
+        return np.asarray(self.slope.T @ self.weights @ self.slope)
+
+    def uncertainty(self, k: Array) -> float:
+        """U when K is the covariance of z given the release."""
+        assert self.weights is not None
+        return float(np.sum(self.weights * self.residual)) + float(np.sum(self.matrix * k))
 
 
 @dataclass(frozen=True, eq=False)
 class NormalTwoUsers:
     """A normal belief, what a mechanism takes in of the file, and the two users' targets given that."""
 
-    belief: NormalBelief
     rows: tuple[int, ...]
     """Records that it takes in one by one, besides the mean of the others. Empty for the average alone."""
     root: Array
@@ -62,21 +86,31 @@ class NormalTwoUsers:
     intruder: TargetGivenFile
     scientist: TargetGivenFile
 
+    certain = True
+    method = "closed form for normal records and squared errors"
+    notes = ("no mechanism does better, linear or not",)
+
     @property
-    def matrices(self) -> tuple[Array, Array, float, float]:
-        """A, B and the constants c_I, c_S."""
-        parts = []
-        for target in (self.intruder, self.scientist):
-            weights = target.weights
-            assert weights is not None
-            parts.append((target.slope.T @ weights @ target.slope, float(np.sum(weights * target.residual))))
-        return parts[0][0], parts[1][0], parts[0][1], parts[1][1]
+    def before(self) -> tuple[float, float]:
+        """Both users' uncertainty when nothing is released."""
+        return self.uncertainty(np.eye(len(self.root)))
+
+    @property
+    def after(self) -> tuple[float, float]:
+        """Both users' uncertainty when all that the mechanism takes in is released."""
+        return self.uncertainty(np.zeros_like(self.root))
+
+    def solve(self, least: float) -> Best:
+        """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""
+        k = self.best(least)
+        intruder, scientist = self.uncertainty(k)
+        return Best(scientist, intruder, scientist, self.mask(k), k)
 
     def best(self, least: float) -> Array:
         """The best K when the intruder must keep an uncertainty of at least ``least``."""
-        a, b, constant, _ = self.matrices
+        a, b = self.intruder.matrix, self.scientist.matrix
         total = float(np.trace(a))
-        need = least - constant
+        need = least - self.intruder.uncertainty(np.zeros_like(a))
         if need <= 0 or total <= 0:
             return np.zeros_like(a)
         size = float(np.trace(b))
@@ -104,8 +138,7 @@ class NormalTwoUsers:
 
     def uncertainty(self, k: Array) -> tuple[float, float]:
         """Both users' uncertainty when K is the covariance of z given the release."""
-        a, b, first, second = self.matrices
-        return first + float(np.sum(a * k)), second + float(np.sum(b * k))
+        return self.intruder.uncertainty(k), self.scientist.uncertainty(k)
 
     def mask(self, k: Array) -> Mask:
         """The mask that leaves z with covariance K: b plus noise K (I - K)^-1, nothing but noise where K is one."""
@@ -126,37 +159,27 @@ def normal_users(intruder: User, scientist: User, statistic: str) -> NormalTwoUs
     """Set up the study: both users share a normal belief and have linear targets."""
     belief = intruder.belief
     if belief.mu_covariance is None:
-        raise UnsupportedError(
-            "Under a flat prior there is no limit to compute: U is infinite before the release",
-            do="Give prior_variance=",
-        )
+        what = "Under a flat prior there is no limit to compute: U is infinite before the release"
+        raise UnsupportedError(what, do="Give prior_variance=")
     n, k = belief.records, belief.k
-    forms = []
-    rows: set[int] = set()
-    for user in (intruder, scientist):
-        form = _linear(belief, user.target)
-        forms.append(form)
-        rows |= {t.row % n for t in form.terms if t.kind is Kind.RECORD}
+    forms = [_linear(belief, user.target) for user in (intruder, scientist)]
+    rows = {t.row % n for form in forms for t in form.terms if t.kind is Kind.RECORD}
     followed = tuple(sorted(rows)) if statistic == "records" else ()
     # The last of all records follows from the others and the average.
     apart = min(len(followed), n - 1)
     if (apart + 1) * k > LARGEST:
-        raise UnsupportedError(
-            f"The mechanism would see {(apart + 1) * k} numbers apart",
-            f"a limit of {LARGEST}",
-            'Ask for one Record(j), or statistic="average"',
-        )
+        what = f"The mechanism would see {(apart + 1) * k} numbers apart"
+        raise UnsupportedError(what, f"a limit of {LARGEST}", 'Ask for one Record(j), or statistic="average"')
     base = _Base(belief, followed[:apart])
     found = []
     for user, form in zip((intruder, scientist), forms, strict=True):
-        matrix, scalar = form.matrix, form.number
+        matrix = form.matrix
         slope = matrix @ np.concatenate([base.slope(t) for t in form.terms])
         residual = matrix @ np.block([[base.residual(p, q) for q in form.terms] for p in form.terms]) @ matrix.T
-        weights = None
-        if isinstance(user.loss, Quadratic):
-            weights = _weights(user, k, len(matrix), scalar)
-        found.append(TargetGivenFile(slope, residual, scalar, weights))
-    return NormalTwoUsers(belief, followed, base.root, base.inverse, found[0], found[1])
+        squared = isinstance(user.loss, Quadratic)
+        weights = _weights(user, k, len(matrix), form.number) if squared else None
+        found.append(TargetGivenFile(slope, residual, form.number, weights))
+    return NormalTwoUsers(followed, base.root, base.inverse, found[0], found[1])
 
 
 class _Base:
@@ -170,12 +193,10 @@ class _Base:
         assert belief.mu_covariance is not None
         self.belief, self.rows = belief, rows
         n, k, m = belief.records, belief.k, len(rows)
-        spread = belief.record_covariance
-        total, own = root(belief.mu_covariance + spread / n), np.linalg.cholesky(spread)
-        between = np.kron(np.linalg.cholesky(np.eye(m) - 1.0 / n), own) if m else np.zeros((0, 0))
-        lower = np.zeros(((m + 1) * k, (m + 1) * k))
-        lower[:k, :k], lower[k:, k:] = total, between
-        self.lower = lower
+        covariance = belief.record_covariance
+        total, own = root(belief.mu_covariance + covariance / n), np.linalg.cholesky(covariance)
+        distances = np.linalg.cholesky(np.eye(m) - 1.0 / n)
+        self.lower = block_diag(total, np.kron(distances, own))
         # b: the records on their own, and the mean of all others.
         merge = np.concatenate(
             [np.ones((m + 1, 1)), np.concatenate([np.eye(m), np.full((1, m), -1.0 / (n - m))])], axis=1
@@ -183,15 +204,11 @@ class _Base:
         back = np.concatenate([np.full((1, m + 1), 1.0 / n), np.eye(m, m + 1) - 1.0 / n])
         back[0, m] = (n - m) / n
         back[1:, m] = -(n - m) / n
-        self.root = np.asarray(np.kron(merge, np.eye(k)) @ lower)
-        undone = np.zeros_like(lower)
-        undone[:k, :k] = np.linalg.inv(total)
-        undone[k:, k:] = (
-            np.kron(np.linalg.inv(np.linalg.cholesky(np.eye(m) - 1.0 / n)), np.linalg.inv(own)) if m else between
-        )
+        self.root = np.asarray(np.kron(merge, np.eye(k)) @ self.lower)
+        undone = block_diag(np.linalg.inv(total), np.kron(np.linalg.inv(distances), np.linalg.inv(own)))
         self.inverse = np.asarray(undone @ np.kron(back, np.eye(k)))
-        self.share = shares(belief.mu_covariance, spread / n)
-        self.rest = parallel(belief.mu_covariance, spread / n, self.share)
+        self.share = shares(belief.mu_covariance, covariance / n)
+        self.rest = parallel(belief.mu_covariance, covariance / n, self.share)
 
     def slope(self, part: Term) -> Array:
         """E(part | b) as a function of z."""
@@ -205,15 +222,13 @@ class _Base:
 
     def residual(self, first: Term, second: Term) -> Array:
         """Covariance of two parts given b."""
-        spread, n = self.belief.record_covariance, self.belief.records
-        means = [p.outside for p in (first, second)]
-        if all(means):
+        covariance, n = self.belief.record_covariance, self.belief.records
+        if first.outside and second.outside:
             both = first.kind is Kind.NEW and second.kind is Kind.NEW
-            return np.asarray(self.rest + spread if both else self.rest)
-        open_ = [p.kind is Kind.RECORD and self._place(p) is None for p in (first, second)]
-        if all(open_):
-            return np.asarray((float(first.row % n == second.row % n) - 1.0 / n) * spread)
-        return np.zeros_like(spread)
+            return np.asarray(self.rest + covariance if both else self.rest)
+        if all(part.kind is Kind.RECORD and self._place(part) is None for part in (first, second)):
+            return np.asarray((float(first.row % n == second.row % n) - 1.0 / n) * covariance)
+        return np.zeros_like(covariance)
 
     def _place(self, part: Term) -> int | None:
         """Where a record stands in b; None for the average, and for records of which it takes in the average alone."""
@@ -243,10 +258,8 @@ def _linear(belief: NormalBelief, target: BaseTarget) -> LinearForm:
         return replace(all_records(belief), number=size == 1 and belief.scalar)
     form = form_of(belief, target)
     if form is None:
-        raise UnsupportedError(
-            f"The limit of {target.describe()} under a normal belief needs a linear target",
-            do="Write the study with a FiniteBelief",
-        )
+        what = f"The limit of {target.describe()} under a normal belief needs a linear target"
+        raise UnsupportedError(what, do="Write the study with a FiniteBelief")
     return form
 
 

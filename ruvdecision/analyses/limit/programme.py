@@ -13,18 +13,20 @@ the programme is a bound for every mechanism, and each matrix found a mechanism.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, linprog
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import coo_array, csc_array, csr_array
 
 from ...errors import RuvError
 from ...protocols import Array
-from ...users.user import User
-from .estimates import EstimateCells, cost_of_best, estimates_for, listed, uncertainties
+from .estimates import UserOverFiles, estimates_for
+
+Ints = NDArray[np.int64]
 
 ROUNDS = 150
 FEW = 12
@@ -46,54 +48,64 @@ TRIES: tuple[tuple[str, dict[str, float]], ...] = (
 
 @dataclass(frozen=True, eq=False)
 class TwoUsers:
-    """Two users and the chance of every file together with what each of them wants to know."""
+    """Both users of one file."""
 
-    intruder: User
-    scientist: User
-    intruder_values: Array
-    scientist_values: Array
-    intruder_joint: Array
-    """Chance of file (rows) and intruder's target value (columns), under his belief."""
-    scientist_joint: Array
+    intruder: UserOverFiles
+    scientist: UserOverFiles
 
-    def merged(self) -> tuple[TwoUsers, NDArray[np.int64]]:
+    def merged(self) -> tuple[TwoUsers, Ints]:
         """The users with files put together that tell both the same, and which class each file is in.
 
         A mechanism gains nothing by treating such files differently.
         """
-        chance = self.scientist_joint.sum(axis=1), self.intruder_joint.sum(axis=1)
-        live = (chance[0] > 0) | (chance[1] > 0)
-        total = np.where(chance[0] + chance[1] > 0, chance[0] + chance[1], 1.0)
-        key = np.round(np.column_stack([self.intruder_joint, self.scientist_joint]) / total[:, None], 12) + 0.0
+        total = self.scientist.chance + self.intruder.chance
+        live = (self.scientist.chance > 0) | (self.intruder.chance > 0)
+        both = np.column_stack([self.intruder.joint, self.scientist.joint])
+        key = np.round(both / np.where(total > 0, total, 1.0)[:, None], 12) + 0.0
         _, place = np.unique(key[live], axis=0, return_inverse=True)
         group = np.zeros(len(live), dtype=np.int64)  # files that cannot be go with the first class
         group[live] = place.reshape(-1)
         size = int(group.max()) + 1
         sums = csr_array((live.astype(float), (group, np.arange(len(group)))), shape=(size, len(group)))
-        joint = sums @ self.intruder_joint, sums @ self.scientist_joint
-        return TwoUsers(self.intruder, self.scientist, self.intruder_values, self.scientist_values, *joint), group
+        return TwoUsers(*(replace(u, joint=sums @ u.joint) for u in (self.intruder, self.scientist))), group
 
     def uncertainty(self, matrix: Array) -> tuple[float, float]:
         """Expected uncertainties of the intruder and the scientist after a mechanism."""
-        return (
-            float(uncertainties(self.intruder, self.intruder_values, matrix.T @ self.intruder_joint).sum()),
-            float(uncertainties(self.scientist, self.scientist_values, matrix.T @ self.scientist_joint).sum()),
-        )
+        return float(self.intruder.after(matrix.T).sum()), float(self.scientist.after(matrix.T).sum())
 
-    @property
+    @cached_property
     def before(self) -> tuple[float, float]:
         """Uncertainties when nothing is released."""
-        return self.uncertainty(np.ones((len(self.intruder_joint), 1)))
+        return self.uncertainty(np.ones((len(self.intruder.joint), 1)))
 
     @property
     def after(self) -> tuple[float, float]:
         """Uncertainties when the file itself is released."""
-        return self.uncertainty(np.eye(len(self.intruder_joint)))
+        return self.uncertainty(np.eye(len(self.intruder.joint)))
+
+    @property
+    def units(self) -> tuple[float, float]:
+        """Losses count in units of their size before the release, so that the solver's tolerances mean something."""
+        first, second = (before if before > 0 else 1.0 for before in self.before)
+        return first, second
+
+    def mechanism(self, matrix: Array, least: float, bound: float) -> Mechanism:
+        """A mechanism that keeps the intruder's bound ``least``.
+
+        Where the programme claimed too much, or rounding broke the bound, it releases nothing with some chance: both
+        uncertainties move in proportion.
+        """
+        intruder, scientist = self.uncertainty(matrix)
+        if least - intruder > 10 * SLACK * self.units[0]:
+            share = min(1.0, (least - intruder) / (self.before[0] - intruder) * (1.0 + 1e-12))
+            matrix = np.column_stack([(1.0 - share) * matrix, np.full(len(matrix), share)])
+            intruder, scientist = self.uncertainty(matrix)
+        return Mechanism(bound, matrix, intruder, scientist)
 
 
 @dataclass(frozen=True, eq=False)
-class Vertex:
-    """An optimum: what no mechanism goes below, a mechanism, and both users' uncertainty after it."""
+class Mechanism:
+    """The scientist's uncertainty that no mechanism goes below, a mechanism, and both users' uncertainty after it."""
 
     bound: float
     matrix: Array
@@ -106,69 +118,59 @@ class Programme:
 
     def __init__(self, users: TwoUsers) -> None:
         self.users = users
-        laws = users.scientist_joint / np.maximum(users.scientist_joint.sum(axis=1, keepdims=True), 1e-300)
-        sure = users.scientist_joint.sum(axis=1) > 0
-        self.labels: EstimateCells = estimates_for(users.scientist, users.scientist_values, laws[sure])
-        self.before = users.before
-        # Losses count in units of their size before the release, so that the solver's tolerances mean something.
-        self.units = tuple(b if b > 0 else 1.0 for b in self.before)
-        nothing = self._cut(users.intruder_joint.sum(axis=0))
+        self.labels = estimates_for(users.scientist)
+        nothing = self._cut(users.intruder.joint.sum(axis=0))
         self.cuts: list[list[Array]] = [[nothing] for _ in range(len(self.labels))]
-        self.columns = np.concatenate([np.eye(len(sure)), np.ones((1, len(sure)))])
+        files = len(users.intruder.joint)
+        self.columns = np.concatenate([np.eye(files), np.ones((1, files))])
         """Columns of mechanisms that were found, to mix the best mechanism from."""
-        quick = listed(users.intruder) and self.labels.quick
-        self.rounds = (
-            ROUNDS
-            if quick or (listed(users.scientist) and len(self.labels) <= 60)
-            else 3 * FEW
-            if listed(users.intruder)
-            else FEW
-        )
-        self.solved = 0
+        self.rounds = 3 * FEW if users.intruder.lists else FEW
+        if (users.intruder.lists and self.labels.quick) or (users.scientist.lists and len(self.labels) <= 60):
+            self.rounds = ROUNDS
 
-    def solve(self, least: float) -> Vertex:
+    def solve(self, least: float) -> Mechanism:
         """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""
-        users, (unit_i, unit_s) = self.users, self.units
-        values_i, values_s = users.intruder_values, users.scientist_values
+        users, (unit_i, unit_s) = self.users, self.users.units
         goal = least / unit_i
-        best: Vertex | None = None
+        best: Mechanism | None = None
         bound = -np.inf
         for _ in range(self.rounds):
             value, matrix, claimed = self._solve(goal)
-            bound = max(bound, value * unit_s) if self.labels.certain else value * unit_s
+            bound = max(bound, value * unit_s) if self.certain else value * unit_s
             used = np.flatnonzero(matrix.sum(axis=0) > 1e-12)
-            best = _better(best, self._repaired(matrix[:, used], least, bound))
+            columns = matrix[:, used].T
+            best = _better(best, users.mechanism(columns.T, least, bound))
             if best.scientist - bound <= TOLERANCE * unit_s:
                 break
-            self.columns = np.concatenate([self.columns, matrix[:, used].T / matrix[:, used].max(axis=0)[:, None]])
-            # What both users' uncertainty at each output in use really is, to compare with what the programme claims.
-            joint_i, joint_s = matrix[:, used].T @ users.intruder_joint, matrix[:, used].T @ users.scientist_joint
-            real_i = uncertainties(users.intruder, values_i, joint_i) / unit_i
-            real_s = uncertainties(users.scientist, values_s, joint_s) / unit_s
-            thought = np.sum(joint_s * self.labels.costs[used], axis=1) / unit_s
-            room = TOLERANCE / (4 * len(used))
-            changed = False
-            for i, b in enumerate(used):
-                if claimed[b] - real_i[i] > room:
-                    self.cuts[b].append(self._cut(joint_i[i]))
-                    changed = True
-                gap = real_s[i] - thought[i]
-                if (
-                    (gap > room or (not self.labels.certain and gap < -room))
-                    and joint_s[i].sum() > 0
-                    and len(self.labels) < MOST_LABELS
-                ):
-                    new = self.labels.split(int(b), joint_s[i])
-                    for _ in new:
-                        self.cuts.append(list(self.cuts[b]))
-                    changed = changed or bool(new)
-            if not changed:
+            self.columns = np.concatenate([self.columns, columns / columns.max(axis=1, keepdims=True)])
+            if not self._refine(used, columns, claimed[used]):
                 break
         assert best is not None
         if best.scientist - bound > TOLERANCE * unit_s:
-            best = _better(best, self._repaired(self._mixed(goal), least, bound))
-        scientist = best.scientist if not self.labels.certain else min(bound, best.scientist)
-        return Vertex(scientist, best.matrix, best.intruder, best.scientist)
+            best = _better(best, users.mechanism(self._mixed(goal), least, bound))
+        return replace(best, bound=min(bound, best.scientist) if self.certain else best.scientist)
+
+    def _refine(self, used: Ints, columns: Array, claimed: Array) -> bool:
+        """Compare both users' uncertainty at each output in use with what the programme claims, and cut where it errs.
+
+        Says whether there was anything to cut.
+        """
+        joint_i, joint_s = columns @ self.users.intruder.joint, columns @ self.users.scientist.joint
+        unit_i, unit_s = self.users.units
+        over = claimed - self.users.intruder.uncertainty(joint_i) / unit_i
+        thought = np.sum(joint_s * self.labels.costs[used], axis=1) / unit_s
+        gap = self.users.scientist.uncertainty(joint_s) / unit_s - thought
+        room = TOLERANCE / (4 * len(used))
+        wrong = ((gap > room) | (not self.certain) & (gap < -room)) & (joint_s.sum(axis=1) > 0)
+        changed = False
+        for i, b in enumerate(used):
+            if over[i] > room:
+                self.cuts[b].append(self._cut(joint_i[i]))
+                changed = True
+            if wrong[i] and len(self.labels) < MOST_LABELS and self.labels.split(int(b), joint_s[i]):
+                self.cuts.append(list(self.cuts[b]))
+                changed = True
+        return changed
 
     @property
     def certain(self) -> bool:
@@ -176,20 +178,20 @@ class Programme:
         return self.labels.certain
 
     def words(self) -> str:
-        return self.labels.words()
+        return f"{len(self.labels):,} {self.labels.what}"
 
     # -- the programme -----------------------------------------------------------------------------------
 
     def _cut(self, law: Array) -> Array:
         """The intruder's expected loss with each file, of his best estimate under this law."""
-        cost = cost_of_best(self.users.intruder, self.users.intruder_values, law / law.sum())
-        return np.asarray(self.users.intruder_joint @ cost)
+        intruder = self.users.intruder
+        return np.asarray(intruder.joint @ intruder.cost(intruder.best(law)))
 
     def _solve(self, goal: float) -> tuple[float, Array, Array]:
         """Value, matrix and the intruder's uncertainty at each label as the programme knows it, in units."""
-        x, b = len(self.users.intruder_joint), len(self.labels)
-        unit_i, unit_s = self.units
-        cost = (self.users.scientist_joint @ self.labels.costs.T / unit_s).T.reshape(-1)
+        x, b = len(self.users.intruder.joint), len(self.labels)
+        unit_i, unit_s = self.users.units
+        cost = (self.users.scientist.joint @ self.labels.costs.T / unit_s).T.reshape(-1)
         objective = np.concatenate([cost, np.zeros(b)])
         of = np.repeat(np.arange(b), [len(c) for c in self.cuts])
         cuts = np.concatenate([np.array(c) for c in self.cuts]) / unit_i
@@ -202,7 +204,7 @@ class Programme:
         for label in range(b):
             cone = self.labels.cone(label)
             if cone is not None:
-                block = -(cone @ self.users.scientist_joint.T)
+                block = -(cone @ self.users.scientist.joint.T)
                 first = len(right)
                 rows.append(np.repeat(np.arange(first, first + len(block)), x))
                 columns.append(np.tile(label * x + np.arange(x), len(block)))
@@ -216,46 +218,32 @@ class Programme:
         # Not bounded by one: the rows sum to one already, and fewer bounds are less work.
         bounds = np.column_stack([np.r_[np.zeros(b * x), np.full(b, -np.inf)], np.full(b * x + b, np.inf)])
         found = solve_programme(objective, A_ub=upper, b_ub=right, A_eq=equal, b_eq=np.ones(x), bounds=bounds)
-        self.solved += 1
         matrix = np.clip(found.x[: b * x].reshape(b, x).T, 0.0, None)
         return float(found.fun), matrix / matrix.sum(axis=1, keepdims=True), found.x[b * x :]
 
     def _mixed(self, goal: float) -> Array:
         """The best mechanism whose columns are multiples of those found so far; their uncertainties are exact."""
         columns, users = self.columns, self.users
-        cost = uncertainties(users.scientist, users.scientist_values, columns @ users.scientist_joint) / self.units[1]
-        kept = uncertainties(users.intruder, users.intruder_values, columns @ users.intruder_joint) / self.units[0]
-        found = solve_programme(
-            cost,
-            A_ub=-kept[None],
-            b_ub=[-goal + SLACK],
-            A_eq=csr_array(columns.T),
-            b_eq=np.ones(columns.shape[1]),
-            bounds=(0, None),
-        )
-        weights = np.clip(found.x, 0.0, None)
+        cost, kept = users.scientist.after(columns) / users.units[1], users.intruder.after(columns) / users.units[0]
+        weights = solve_columns(columns, cost, np.ones(columns.shape[1]), kept, goal).x
         used = weights > 1e-13
-        self.columns = np.concatenate([self.columns[: len(users.intruder_joint) + 1], columns[used]])
+        self.columns = np.concatenate([self.columns[: columns.shape[1] + 1], columns[used]])
         matrix = weights[used] * columns[used].T
         return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
-    def _repaired(self, matrix: Array, least: float, bound: float) -> Vertex:
-        """A mechanism that keeps the bound: it sometimes releases nothing if the programme claimed too much."""
-        intruder, scientist = self.users.uncertainty(matrix)
-        if least - intruder > 10 * SLACK * self.units[0]:
-            matrix = diluted(matrix, (least - intruder) / (self.before[0] - intruder))
-            intruder, scientist = self.users.uncertainty(matrix)
-        return Vertex(bound, matrix, intruder, scientist)
 
-
-def diluted(matrix: Array, share: float) -> Array:
-    """The mechanism that releases nothing with chance ``share``: both uncertainties move in proportion."""
-    share = min(1.0, share * (1.0 + 1e-12))
-    return np.column_stack([(1.0 - share) * matrix, np.full(len(matrix), share)])
-
-
-def _better(first: Vertex | None, second: Vertex) -> Vertex:
+def _better(first: Mechanism | None, second: Mechanism) -> Mechanism:
     return second if first is None or second.scientist < first.scientist else first
+
+
+def solve_columns(
+    columns: Array, cost: Array, chance: Array, kept: Array | None = None, goal: float = 0.0
+) -> OptimizeResult:
+    """The cheapest weights of outputs that use up the chance of every file and keep the intruder's ``goal``, if any."""
+    risk = {} if kept is None else {"A_ub": -kept[None], "b_ub": [-goal + SLACK]}
+    found = solve_programme(cost, A_eq=csc_array(columns.T), b_eq=chance, bounds=(0, None), **risk)
+    found.x = np.clip(found.x, 0.0, None)
+    return found
 
 
 def solve_programme(cost: Array, **parts: Any) -> OptimizeResult:
@@ -264,8 +252,5 @@ def solve_programme(cost: Array, **parts: Any) -> OptimizeResult:
         found = linprog(cost, method=method, options=options, **parts)
         if found.status == 0 and found.x is not None:
             return found
-    raise RuvError(
-        "The linear programme of the limit has no solution",
-        found.message,
-        "Ask for another risk bound, or fewer states",
-    )
+    do = "Ask for another risk bound, or fewer states"
+    raise RuvError("The linear programme of the limit has no solution", found.message, do)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Unpack
 
 import numpy as np
@@ -15,8 +16,8 @@ from ...evaluate import Role, Setting, check_setting
 from ...maps.rumap import RUMap
 from ...masks.base import Mask
 from ...running.progress import Bar
-from .families import FamilyLike, FamilyPart, MaskFamily, as_families
-from .objective import Candidate, Evaluator, MapEvaluator, Objective, as_evaluator
+from .families import FamilyLike, MaskFamily, as_families
+from .objective import Candidate, MapEvaluator, Objective, as_evaluator
 from .optimum import Contender, Optimum
 from .search import search_exactly
 from .surface import is_rough, search_surface
@@ -117,64 +118,51 @@ def optimise(
         raise InputError("search must say how to search", how, 'Write search=ruv.analyses.Search("exact")')
     if confidence is not None:
         confidence = check_number("confidence", confidence, low=0.5, high=1, open_high=True)
-    root = as_seed_sequence(setting.get("seed", 0))
-    setting["seed"] = root
-    users = {"intruder": intruder, "scientist": scientist}
+    setting["seed"] = root = as_seed_sequence(setting.get("seed", 0))
     found: list[Contender] = []
-    with Bar(
-        f"Searching {sum(map(len, families.values()))} families" if many else "Searching the family", progress
-    ) as bar:
+    what = f"Searching {sum(map(len, families.values()))} families" if many else "Searching the family"
+    with Bar(what, progress) as bar:
         for k, (name, parts) in enumerate(families.items()):
-            numbers = as_evaluator(evaluator, users, limit, parts[0].lowest, **setting)
-            tell = lambda share, k=k: bar.tell((k + share) / len(families))  # noqa: E731
-            best, missed = _search_parts(parts, numbers, confidence, how, root, tell)
-            if not best and not many:
-                nearest = min(missed, key=lambda m: m.least)
+            numbers = as_evaluator(evaluator, intruder, scientist, limit, parts[0].lowest, setting)
+            best: list[Optimum] = []
+            missed: list[_Missed] = []
+            for i, part in enumerate(parts):
+                tell = partial(_tell, bar, (k + i / len(parts)) / len(families), len(parts) * len(families))
+                try:
+                    best.append(_solve(Objective(part, numbers, confidence), how, root, tell))
+                except _Missed as error:
+                    missed.append(error)
+            numbers.finish()
+            nearest = min(missed, key=lambda m: m.least, default=None)
+            if not best and not many and nearest is not None:
                 raise InfeasibleError(nearest.what, nearest.got, nearest.do)
-            won = min(best, key=lambda o: (-o.utility, o.risk), default=None)
-            if won is None:
-                found.append(Contender(name, None, str(min(missed, key=lambda m: m.least))))
-                continue
-            total = sum(o.grid for o in best)
-            won = replace(won, family=name if many else "", grid=total, evaluations=numbers.evaluations)
-            found.append(Contender(name, won))
-    winners = [c.optimum for c in found if c.optimum is not None]
-    if not winners:
-        raise InfeasibleError(
-            f"No mask of any family has risk {limit:g} or less",
-            "; ".join(f"{c.family}: {c.reason}" for c in found),
-            "Raise max_risk, widen the bounds or add a family",
-        )
-    found.sort(key=lambda c: (np.inf, 0.0) if c.optimum is None else (-c.optimum.utility, c.optimum.risk))
-    result = min(winners, key=lambda o: (-o.utility, o.risk))
+            won = min(best, key=_order, default=None)
+            if won is not None:
+                total = sum(o.grid for o in best)
+                won = replace(won, family=name if many else "", grid=total, evaluations=numbers.evaluations)
+            found.append(Contender(name, won, "" if won is not None else str(nearest)))
+    found.sort(key=lambda c: (np.inf, 0.0) if c.optimum is None else _order(c.optimum))
+    result = found[0].optimum
+    if result is None:
+        reasons = "; ".join(f"{c.family}: {c.reason}" for c in found)
+        do = "Raise max_risk, widen the bounds or add a family"
+        raise InfeasibleError(f"No mask of any family has risk {limit:g} or less", reasons, do)
     return replace(result, contenders=tuple(found)) if many else result
+
+
+def _order(optimum: Optimum) -> tuple[float, float]:
+    """The most useful first, and of equally useful ones the safest."""
+    return -optimum.utility, optimum.risk
+
+
+def _tell(bar: Bar, start: float, parts: int, share: float) -> None:
+    bar.tell(start + share / parts)
 
 
 class _Missed(InfeasibleError):
     """No mask of a part of a family is allowed; ``least`` is the least risk that was found."""
 
     least: float = np.inf
-
-
-def _search_parts(
-    parts: Sequence[FamilyPart],
-    evaluator: Evaluator,
-    confidence: float | None,
-    search: Search,
-    root: np.random.SeedSequence,
-    tell: Callable[[float], object],
-) -> tuple[list[Optimum], list[_Missed]]:
-    """The best mask of every part of a family that has one, and why the others have none."""
-    best: list[Optimum] = []
-    missed: list[_Missed] = []
-    for i, part in enumerate(parts):
-        share = lambda s, i=i: tell((i + s) / len(parts))  # noqa: E731
-        try:
-            best.append(_solve(Objective(part, evaluator, confidence), search, root, share))
-        except _Missed as error:
-            missed.append(error)
-    evaluator.finish()
-    return best, missed
 
 
 def _solve(
@@ -240,9 +228,8 @@ def _why_none(objective: Objective, limit: float) -> _Missed:
     """Why no mask of a part of a family is allowed."""
     evaluator, safest = objective.evaluator, objective.safest
     if np.isneginf(safest.safety) and evaluator.unconverged:
-        return _Missed(
-            "No release that was tried has converged", f"{evaluator.unconverged} that did not", "Sample longer"
-        )
+        got = f"{evaluator.unconverged} that did not"
+        return _Missed("No release that was tried has converged", got, "Sample longer")
     demanded = " with the confidence demanded" if objective.margin and objective.errors else ""
     least = evaluator.risk_of(safest.safety)
     error = _Missed(

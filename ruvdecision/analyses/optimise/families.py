@@ -16,6 +16,8 @@ from ...masks.base import Mask
 from ...protocols import Array
 
 GRID = 121
+EVERYWHERE = (0.0, np.inf)
+"""Where a parameter lies unless its family says otherwise."""
 DO = "Write lambda variance: ruv.Noise(variance=variance)"
 Bounds = tuple[float, float] | Iterable[object]
 """Where a parameter may lie: a range (low, high), or a list of its values."""
@@ -52,16 +54,13 @@ class MaskFamily:
         names += [n for n in bounds if n in signature.parameters and n not in names]
         unknown = [n for n in bounds if n not in names]
         if unknown:
-            raise InputError(
-                "bounds names a parameter that the family does not have",
-                unknown,
-                f"Its parameters are {', '.join(names) or 'none'}",
-            )
+            what = "bounds names a parameter that the family does not have"
+            raise InputError(what, unknown, f"Its parameters are {', '.join(names) or 'none'}")
         if not names:
             raise InputError("family must have at least one parameter", str(signature), DO)
         self.make = make
-        self.listed = {n: _choices(n, bounds[n]) for n in names if n in bounds and _is_list(bounds[n])}
-        self.box = {n: _range(n, bounds.get(n, (0.0, np.inf))) for n in names if n not in self.listed}
+        self.listed = {n: values for n in names if (values := _listed(n, bounds.get(n, EVERYWHERE))) is not None}
+        self.box = {n: _range(n, bounds.get(n, EVERYWHERE)) for n in names if n not in self.listed}
 
     def parts(self, name: str) -> list[FamilyPart]:
         """One part of the family per combination of listed values; in each, all other parameters are continuous."""
@@ -108,10 +107,10 @@ def as_families(
 ) -> tuple[dict[str, list[FamilyPart]], bool]:
     """Families by name, one part per combination of listed values, and whether several were given."""
     several = isinstance(family, (Mapping, list, tuple))
+    given: dict[str, FamilyLike] = {}
     if isinstance(family, Mapping):
         given = {str(k): v for k, v in family.items()}
     elif isinstance(family, (list, tuple)):
-        given = {}
         for i, item in enumerate(family):
             make = item.make if isinstance(item, MaskFamily) else item
             own = str(make) if isinstance(make, Mask) else getattr(make, "__name__", "<lambda>")
@@ -129,16 +128,13 @@ def as_families(
     return found, several
 
 
-def _is_list(given: Bounds) -> bool:
-    """A pair of numbers is a range; a range object, a set, text or any other length is a list of values."""
-    if isinstance(given, (range, set, frozenset, np.ndarray)):
-        return True
-    if not isinstance(given, (tuple, list)):
-        return False
-    return len(given) > 2 or any(isinstance(v, (str, bool)) for v in given)
-
-
-def _choices(name: str, given: Iterable[object]) -> list[object]:
+def _listed(name: str, given: Bounds) -> list[object] | None:
+    """The values that a parameter may take, if they are listed; a pair of numbers is a range, which lists none."""
+    if isinstance(given, (tuple, list)):
+        if len(given) <= 2 and not any(isinstance(v, (str, bool)) for v in given):
+            return None
+    elif not isinstance(given, (range, set, frozenset, np.ndarray)):
+        return None
     values = sorted(given, key=lambda v: (str(type(v)), v)) if isinstance(given, (set, frozenset)) else list(given)
     if not values:
         raise InputError(f"{name} lists no value", given, "Write a range, (low, high), or values, {2, 3, 5}")
@@ -161,9 +157,8 @@ def _range(name: str, pair: object) -> tuple[float, float]:
 def search_grid(low: float, high: float) -> Array:
     """A grid that covers every scale: both ends, and in between geometric steps from the lower end."""
     if np.isfinite(high):
-        return np.unique(
-            np.concatenate([np.linspace(low, high, GRID), low + (high - low) * np.geomspace(1e-9, 1, GRID // 3)])
-        )
+        near = low + (high - low) * np.geomspace(1e-9, 1, GRID // 3)
+        return np.unique(np.concatenate([np.linspace(low, high, GRID), near]))
     return np.concatenate([[low], low + np.geomspace(1e-8, 1e12, 2 * GRID), [np.inf]])
 
 

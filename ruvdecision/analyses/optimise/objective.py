@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...decide.probability import degrees_of, quantile
-from ...engines import pick
+from ...engines.base import Problem, plan_for
 from ...errors import InputError
 from ...evaluate import Role, Setting, evaluate
 from ...maps.rumap import RUMap
 from ...maps.scores import Decreasing, as_function
 from ...masks.base import Mask, show_number
-from ...protocols import Array, Solution
-from ...users.user import Snooper, User
+from ...protocols import Array, Solution, Value
+from ...users.user import SingleUser, Snooper, User
 from .families import FamilyPart
 
 
@@ -35,20 +35,32 @@ class Candidate:
 
 
 class Evaluator:
-    """Where the numbers come from: ``solve`` gives safety, its error, loss and its error of many masks."""
+    """Where the numbers come from: safety and loss of many masks, and what they are as risk and utility."""
 
-    max_risk: float
     required: float
     """The safety that meets the threshold."""
     positive: bool
     """True if the loss is an uncertainty, which is searched on a logarithmic scale."""
-    evaluations: int = 0
-    unconverged: int = 0
+    evaluations = 0
+    unconverged = 0
     """How many releases did not converge."""
-    degrees: float = np.inf
+    degrees = np.inf
     """Degrees of freedom of the errors."""
 
+    def __init__(self, max_risk: float) -> None:
+        self.max_risk = max_risk
+
     def solve(self, masks: Sequence[Mask]) -> tuple[Array, Array, Array, Array]:
+        """Safety, its error, loss and its error of every mask."""
+        safety, loss, converged = self.numbers(masks)
+        self.evaluations += len(masks)
+        self.unconverged += int(np.sum(~converged))
+        # What did not converge is never allowed, and no surface goes through it.
+        safe = np.where(converged & ~np.isnan(safety.value), safety.value, -np.inf)
+        return safe, safety.error, loss.value, loss.error
+
+    def numbers(self, masks: Sequence[Mask]) -> tuple[Value, Value, NDArray[np.bool_]]:
+        """Safety and loss of every mask, and whether they converged."""
         raise NotImplementedError
 
     def map(self, masks: Sequence[Mask]) -> RUMap:
@@ -60,11 +72,6 @@ class Evaluator:
 
     def utility_of(self, loss: float) -> float:
         raise NotImplementedError
-
-    def _checked(self, converged: NDArray[np.bool_], safety: Array) -> Array:
-        """What did not converge is never allowed, and no surface goes through it."""
-        self.unconverged += int(np.sum(~converged))
-        return np.where(converged & ~np.isnan(safety), safety, -np.inf)
 
     def finish(self) -> None:
         """Refuse what only the whole search can show to be wrong."""
@@ -78,44 +85,42 @@ class UserEvaluator(Evaluator):
     def __init__(
         self, users: tuple[User | Snooper, User | Snooper], max_risk: float, first: Mask, setting: Setting
     ) -> None:
+        super().__init__(max_risk)
+        self.users, self.setting = users, setting
         replicates = setting.get("replicates")
         self.degrees = float(replicates - 1) if isinstance(replicates, (int, np.integer)) and replicates > 1 else np.inf
-        self.users, self.max_risk, self.setting = users, max_risk, setting
-        self.scores = []
-        given = {"risk": setting.get("risk", "reciprocal"), "utility": setting.get("utility", "reciprocal")}
         do = "Pass evaluator=, a function of masks that gives a map of measures"
-        for role, score_like in given.items():
-            self.scores.append(as_function(score_like, f"{role} must be a function of U", do))
-        self.engines = [pick(setting.get("engine", "auto"), user, [first], setting.get("data")) for user in users]
-        start = [self._one(k, [first]) for k in (0, 1)]
-        self.before = tuple(s.before for s in start)
+        given = {"risk": setting.get("risk", "reciprocal"), "utility": setting.get("utility", "reciprocal")}
+        self.scores = [as_function(score, f"{role} must be a function of U", do) for role, score in given.items()]
+        asked, data = setting.get("engine", "auto"), setting.get("data")
+        self.engines = [plan_for(asked, Problem.of(user, [first], data)).choice for user in users]
+        start = self._both([first])
+        self.before = [s.before for s in start]
         self.range = np.array([[s.uncertainty[0]] * 2 for s in start])
         """Least and greatest uncertainty met so far, of the intruder and of the scientist."""
         score = self.scores[0]
         if max_risk <= score.lowest:
-            raise InputError(
-                f"max_risk must be more than {score.lowest:g}", max_risk, "Give a threshold that the risk can reach"
-            )
+            do = "Give a threshold that the risk can reach"
+            raise InputError(f"max_risk must be more than {score.lowest:g}", max_risk, do)
         if score.relative or isinstance(score, Decreasing):
             score.check(self.range[0], self.before[0], "risk")
         self.required = score.inverse(max_risk, self.before[0])
         self.evaluations = 1
 
-    def _one(self, k: int, masks: Sequence[Mask]) -> Solution:
+    def _both(self, masks: Sequence[Mask]) -> list[Solution]:
         given: dict[str, Any] = {name: self.setting.get(name) for name in ("data", "replicates", "seed")}
-        found: Solution = self.engines[k].solve(self.users[k], masks, **given)
-        return found
+        problems = [Problem.of(user, masks, **given) for user in self.users]
+        return [plan_for(engine, p).run()[0] for engine, p in zip(self.engines, problems, strict=True)]
 
-    def solve(self, masks: Sequence[Mask]) -> tuple[Array, Array, Array, Array]:
-        both = [self._one(k, masks) for k in (0, 1)]
-        for k, solution in enumerate(both):
-            known = solution.uncertainty[np.isfinite(solution.uncertainty)]
-            self.range[k] = known.min(initial=self.range[k, 0]), known.max(initial=self.range[k, 1])
-        self.evaluations += len(masks)
+    def numbers(self, masks: Sequence[Mask]) -> tuple[Value, Value, NDArray[np.bool_]]:
+        both = self._both(masks)
         good = np.ones(len(masks), dtype=bool)
-        for solution in both:
+        for met, solution in zip(self.range, both, strict=True):
+            known = solution.uncertainty[np.isfinite(solution.uncertainty)]
+            met[:] = known.min(initial=met[0]), known.max(initial=met[1])
             good &= np.asarray(solution.diagnostics.get("converged", good), dtype=bool)
-        return self._checked(good, both[0].uncertainty), both[0].error, both[1].uncertainty, both[1].error
+        intruder, scientist = (Value(solution.uncertainty, solution.error) for solution in both)
+        return intruder, scientist, good
 
     def map(self, masks: Sequence[Mask]) -> RUMap:
         return evaluate(masks, intruder=self.users[0], scientist=self.users[1], **self.setting)
@@ -139,14 +144,14 @@ class MapEvaluator(Evaluator):
     positive = False
 
     def __init__(self, function: Callable[[list[Mask]], RUMap], max_risk: float) -> None:
-        self.function, self.max_risk, self.required = function, max_risk, -max_risk
+        super().__init__(max_risk)
+        self.function, self.required = function, -max_risk
 
-    def solve(self, masks: Sequence[Mask]) -> tuple[Array, Array, Array, Array]:
+    def numbers(self, masks: Sequence[Mask]) -> tuple[Value, Value, NDArray[np.bool_]]:
         rumap = self.map(masks)
-        self.evaluations += len(masks)
         self.degrees = degrees_of(rumap)
         errors = [np.nan_to_num(e, nan=0.0) for e in (rumap.risk_error, rumap.utility_error)]
-        return self._checked(rumap.converged, -rumap.risk), errors[0], -rumap.utility, errors[1]
+        return Value(-rumap.risk, errors[0]), Value(-rumap.utility, errors[1]), rumap.converged
 
     def map(self, masks: Sequence[Mask]) -> RUMap:
         rumap = self.function(list(masks))
@@ -165,34 +170,27 @@ class MapEvaluator(Evaluator):
 
 def as_evaluator(
     evaluator: Callable[[list[Mask]], RUMap] | None,
-    users: dict[str, Role | None],
+    intruder: Role | None,
+    scientist: Role | None,
     max_risk: float,
     first: Mask,
-    **setting: Unpack[Setting],
+    setting: Setting,
 ) -> Evaluator:
     """How the masks of `optimise` are evaluated; ``first`` is one of them."""
     if evaluator is not None:
-        clash = [n for n, v in {**users, **setting}.items() if v is not None and n != "seed"]
+        given = {"intruder": intruder, "scientist": scientist, **setting}
+        clash = [name for name, value in given.items() if value is not None and name != "seed"]
         if clash or not callable(evaluator):
-            raise InputError(
-                "evaluator is a function of masks that gives a map, instead of users",
-                f"evaluator and {', '.join(clash)}" if clash else evaluator,
-                "Write evaluator=lambda masks: ruv.measure(...)",
-            )
+            what = "evaluator is a function of masks that gives a map, instead of users"
+            got = f"evaluator and {', '.join(clash)}" if clash else evaluator
+            raise InputError(what, got, "Write evaluator=lambda masks: ruv.measure(...)")
         return MapEvaluator(evaluator, max_risk)
-    for name, user in users.items():
-        if user is None:
-            article = "an" if name == "intruder" else "a"
-            raise InputError(f"optimise needs {article} {name}", None, f"Give {name}=, or evaluator=")
-    intruder, scientist = users.values()
-    if isinstance(intruder, (User, Snooper)) and isinstance(scientist, (User, Snooper)):
+    if intruder is None or scientist is None:
+        who = "an intruder" if intruder is None else "a scientist"
+        raise InputError(f"optimise needs {who}", None, f"Give {who.split()[1]}=, or evaluator=")
+    if isinstance(intruder, SingleUser) and isinstance(scientist, SingleUser):
         return UserEvaluator((intruder, scientist), max_risk, first, setting)
-
-    def mapped(masks: list[Mask]) -> RUMap:
-        assert intruder is not None and scientist is not None
-        return evaluate(masks, intruder=intruder, scientist=scientist, **setting)
-
-    return MapEvaluator(mapped, max_risk)
+    return MapEvaluator(lambda masks: evaluate(masks, intruder=intruder, scientist=scientist, **setting), max_risk)
 
 
 class Objective:
@@ -229,9 +227,8 @@ class Objective:
         found, margin = [], self.margin
         for v, key in zip(values, keys, strict=True):
             safety, safety_error, loss, loss_error = self._known[key]
-            found.append(
-                Candidate(tuple(map(float, v)), safety - margin * safety_error, loss, safety_error, loss_error)
-            )
+            safe = safety - margin * safety_error
+            found.append(Candidate(tuple(map(float, v)), safe, loss, safety_error, loss_error))
         best = max(found, key=lambda p: p.safety)
         if best.safety > self.safest.safety or len(self._known) == 1:
             self.safest = best

@@ -83,25 +83,21 @@ class Optimum:
 
         rows = []
         for one in self.contenders or (Contender(self.family, self),):
-            best = one.optimum
+            best = vars(one.optimum) if one.optimum is not None else {"release": ""}
             numbers = ("risk", "risk_error", "utility", "utility_error", "meets")
-            found = dict.fromkeys(numbers, float("nan")) if best is None else {n: vars(best)[n] for n in numbers}
-            release = "" if best is None else best.release
-            rows.append({"family": one.family, "release": release, **found, "remark": one.reason})
+            found = {n: best.get(n, float("nan")) for n in numbers}
+            rows.append({"family": one.family, "release": best["release"], **found, "remark": one.reason})
         return pd.DataFrame(rows)
 
     def __str__(self) -> str:
-        def shown(name: str, value: object) -> str:
-            error = self.parameters_error.get(name, 0.0)
+        def shown(value: object, error: float) -> str:
             text = show_number(value) if isinstance(value, float) else str(value)
-            return f"{name} = {text}" + (f" ± {error:.2g}" if error > 0 else "")
+            return text + (f" ± {error:.2g}" if error > 0 else "")
 
-        values = ", ".join(shown(k, v) for k, v in self.parameters.items())
+        errors = self.parameters_error
+        values = ", ".join(f"{name} = {shown(v, errors.get(name, 0.0))}" for name, v in self.parameters.items())
         holds = " and ".join(self.binding) if self.binding else "nothing"
-        risk, utility = (
-            f"{v:.6g}" + (f" ± {e:.2g}" if e > 0 else "")
-            for v, e in ((self.risk, self.risk_error), (self.utility, self.utility_error))
-        )
+        risk, utility = shown(f"{self.risk:.6g}", self.risk_error), shown(f"{self.utility:.6g}", self.utility_error)
         head = f"Best of {self.family}" if self.contenders else "Best of the family"
         text = (
             f"{head}: {self.release}{f' ({values})' if values else ''}, "
@@ -112,9 +108,7 @@ class Optimum:
             text += f"; it truly meets the threshold with probability {self.meets:.2g}"
         if self.unconverged:
             text += f"; {self.unconverged} of {self.evaluations} releases did not converge and were left out"
-        others = [c for c in self.contenders[1:] if c.optimum is not None]
-        if others:
-            second = others[0].optimum
-            assert second is not None
-            text += f"; the next family is {others[0].family} with utility {second.utility:.6g}"
+        second = self.contenders[1] if len(self.contenders) > 1 else None
+        if second is not None and second.optimum is not None:
+            text += f"; the next family is {second.family} with utility {second.optimum.utility:.6g}"
         return text + "."

@@ -89,16 +89,12 @@ def several(objective: Objective, starts: int, seed: np.random.SeedSequence) -> 
     """Every edge of the box exactly, and the inside by constrained optimisation from several starts."""
     d = len(objective.names)
     found: list[Candidate] = []
-    if d <= EDGES:
-        for free in range(d):
-            others = [i for i in range(d) if i != free]
-            for corner in itertools.product((0, 1), repeat=d - 1):
-                fixed = {objective.names[i]: objective.box[i][c] for i, c in zip(others, corner, strict=True)}
-                found += line(objective, fixed, objective.names[free])
-    else:
-        for free in range(d):
-            fixed = {objective.names[i]: objective.box[i][0] for i in range(d) if i != free}
-            found += line(objective, fixed, objective.names[free])
+    # Every edge of the box; of a box with too many those that start at its lowest corner.
+    corners = itertools.product((0, 1), repeat=d - 1) if d <= EDGES else [(0,) * (d - 1)]
+    for free, corner in itertools.product(range(d), list(corners)):
+        others = [i for i in range(d) if i != free]
+        fixed = {objective.names[i]: objective.box[i][c] for i, c in zip(others, corner, strict=True)}
+        found += line(objective, fixed, objective.names[free])
     box = UnitBox(objective.box, [objective.half_way(j, search_grid(*objective.box[j])) for j in range(d)])
     unit = as_generator(seed).random((max(64, 16 * d), d))
     inside = objective.points(box.values(unit))

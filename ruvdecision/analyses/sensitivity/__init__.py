@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+import math
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from ...checks import check_number, suggest
+from ...checks import check_flag, check_number, suggest
 from ...decide import Choice, choose
 from ...decide.criteria import check_criterion
 from ...errors import InfeasibleError, InputError
@@ -25,7 +25,7 @@ from ...evaluate import Role
 from ...maps.rumap import RUMap
 from ...running.progress import Bar
 from .result import Sensitivity, Variation
-from .varying import Varied, as_factors, as_runner
+from .varying import Varied, Vary, as_factors, as_study
 
 __all__ = ["Sensitivity", "Variation", "sensitivity"]
 
@@ -35,7 +35,7 @@ MOST = 20_000
 
 def sensitivity(
     study: Any,
-    vary: Mapping[str, Mapping[str, object] | Iterable[object]],
+    vary: Vary,
     *,
     max_risk: float | None = None,
     intruder: Role | None = None,
@@ -101,61 +101,44 @@ def sensitivity(
     (False, 3)
     """
     tolerance = check_number("tolerance", tolerance, low=0, high=1)
-    if not isinstance(together, (bool, np.bool_)):
-        raise InputError("together must be true or false", together, "together=True runs every combination")
-    runner = as_runner(study, intruder, scientist, dict(settings or {}), options, name)
-    if max_risk is None:
-        max_risk = runner.max_risk
+    together = check_flag("together", together, "together=True runs every combination")
+    work = as_study(study, {"intruder": intruder, "scientist": scientist}, settings, options, name)
+    max_risk = work.max_risk if max_risk is None else max_risk
     factors = as_factors(vary)
-    threshold_varies = "max_risk" in factors and not runner.takes("max_risk")
+    threshold_varies = "max_risk" in factors and not work.takes("max_risk")
     if threshold_varies and max_risk is None:
         raise InputError("max_risk is varied", "no base value", "Give max_risk=, too")
     rule = _check_rule(rule, max_risk)
     plans = _plans(factors, together)
-    for changes in plans:  # a misspelt setting should not cost the work
-        runner.check(
-            {k: factors[k].values[i] for k, i in changes.items() if not (threshold_varies and k == "max_risk")}
-        )
-    base = None
-    variations = []
+    outside = {"max_risk"} if threshold_varies else set()
+    for plan in plans:  # a misspelt setting should not cost the work
+        work.check({k: factors[k].values[i] for k, i in plan.items() if k not in outside})
+    found: list[Variation] = []
     with Bar(f"Running {len(plans):,} variations", progress) as bar:
-        for i, changes in enumerate([{}, *plans]):
-            chosen = {k: factors[k].values[j] for k, j in changes.items()}
-            limit: Any = chosen.pop("max_risk") if threshold_varies and "max_risk" in chosen else max_risk
-            rumap = runner.run(chosen)
-            labels = {k: factors[k].labels[j] for k, j in changes.items()}
-            variation = Variation(MappingProxyType(labels), rumap, limit, *_decide(rumap, limit, rule))
-            if base is not None and base.choice is not None:
-                variation = replace(variation, kept=_value(rumap, base.choice.release, rule))
-            if i == 0:
-                base = variation
-            else:
-                variations.append(variation)
-            bar.tell((i + 1) / (len(plans) + 1))
-    assert base is not None
-    shown = {
-        k: f.base_label(runner.base(k) if not (threshold_varies and k == "max_risk") else max_risk)
-        for k, f in factors.items()
-    }
+        for plan in [{}, *plans]:
+            changes = {k: factors[k].values[i] for k, i in plan.items()}
+            limit: Any = changes.pop("max_risk", max_risk) if threshold_varies else max_risk
+            labels = MappingProxyType({k: factors[k].labels[i] for k, i in plan.items()})
+            rumap = work.run(changes)
+            kept = _value(rumap, found[0].choice, rule) if found else float("nan")
+            found.append(Variation(labels, rumap, limit, *_decide(rumap, limit, rule), kept))
+            bar.tell(len(found) / (len(plans) + 1))
+    shown = {k: f.base_label(max_risk if k in outside else work.base(k)) for k, f in factors.items()}
     about = check_criterion(rule.get("by")).about
-    return Sensitivity(
-        base, tuple(variations), {k: f.labels for k, f in factors.items()}, shown, bool(together), tolerance, about
-    )
+    labels_of = {k: f.labels for k, f in factors.items()}
+    return Sensitivity(found[0], tuple(found[1:]), labels_of, shown, together, tolerance, about)
 
 
 def _plans(factors: Mapping[str, Varied], together: bool) -> list[dict[str, int]]:
+    """Which value of which settings each variation takes."""
     if not together:
         return [{name: i} for name, f in factors.items() for i in range(len(f.values))]
-    count = int(np.prod([len(f.values) for f in factors.values()], dtype=object))
+    count = math.prod(len(f.values) for f in factors.values())
     if count > MOST:
-        raise InputError(
-            "There are too many combinations",
-            f"{count:,}",
-            "Vary fewer values, or one setting at a time (together=False)",
-        )
-    return [
-        dict(zip(factors, c, strict=True)) for c in itertools.product(*(range(len(f.values)) for f in factors.values()))
-    ]
+        do = "Vary fewer values, or one setting at a time (together=False)"
+        raise InputError("There are too many combinations", f"{count:,}", do)
+    places = itertools.product(*(range(len(f.values)) for f in factors.values()))
+    return [dict(zip(factors, place, strict=True)) for place in places]
 
 
 def _check_rule(rule: Mapping[str, Any] | None, max_risk: float | None) -> dict[str, Any]:
@@ -180,12 +163,10 @@ def _decide(rumap: RUMap, max_risk: float | None, rule: Mapping[str, Any]) -> tu
         return None, str(error)
 
 
-def _value(rumap: RUMap, release: str, rule: Mapping[str, Any]) -> float:
-    """What the rule is about, at one release."""
-    if release not in rumap.releases:
+def _value(rumap: RUMap, choice: Choice | None, rule: Mapping[str, Any]) -> float:
+    """What the rule is about, at the release of a choice."""
+    if choice is None or choice.release not in rumap.releases:
         return float("nan")
     own = {k: v for k, v in rule.items() if k in ("by", "columns", "errors")}
-    try:
-        return choose(rumap.take([release]), np.inf, **own).value
-    except InfeasibleError:
-        return float("nan")
+    kept, _ = _decide(rumap.take([choice.release]), np.inf, own)
+    return float("nan") if kept is None else kept.value

@@ -15,7 +15,7 @@ from ...errors import InputError
 from ...evaluate import Role, Setting, check_masks, check_setting, evaluate
 from ...maps.rumap import RUMap
 from ...masks.base import Mask
-from ...users.user import Snooper, User
+from ...users.user import User
 from .result import Sensitivity
 
 
@@ -59,31 +59,19 @@ def power_scaling(
 
     base = Sampling() if engine is None else engine
     if not isinstance(base, Sampling):
-        raise InputError(
-            "power_scaling reweights draws",
-            type(base).__name__,
-            "Give engine=ruv.Sampling(...), or use ruv.sensitivity",
-        )
-    found = [
-        check_number("powers", p, low=0, high=STRONGEST, open_low=True)
-        for p in check_list("powers", powers, "Write powers=(0.8, 1.25)")
-    ]
+        do = "Give engine=ruv.Sampling(...), or use ruv.sensitivity"
+        raise InputError("power_scaling reweights draws", type(base).__name__, do)
+    do = "Write powers=(0.8, 1.25)"
+    found = [check_number("powers", p, low=0, high=STRONGEST, open_low=True) for p in check_list("powers", powers, do)]
     levels = sorted(set(found) - {1.0})
     if not levels:
-        raise InputError("powers must hold a number other than 1", found, "Write powers=(0.8, 1.25)")
-    everybody = [
-        user
-        for name, each in (("intruder", intruder), ("scientist", scientist))
-        for _, user in check_user(name, each).leaves
-    ]
-    if not any(isinstance(user, User) and isinstance(user.belief, PyMCBelief) for user in everybody):
-        kinds = ", ".join(
-            dict.fromkeys("Snooper" if isinstance(u, Snooper) else type(u.belief).__name__ for u in everybody)
-        )
-        raise InputError(
-            "power_scaling needs a user with a PyMCBelief, whose draws it reweights", kinds, "Use ruv.sensitivity"
-        )
-
+        raise InputError("powers must hold a number other than 1", found, do)
+    roles = check_user("intruder", intruder), check_user("scientist", scientist)
+    beliefs = [user.belief for role in roles for _, user in role.leaves if isinstance(user, User)]
+    if not any(isinstance(belief, PyMCBelief) for belief in beliefs):
+        what = "power_scaling needs a user with a PyMCBelief, whose draws it reweights"
+        kinds = ", ".join(dict.fromkeys(type(belief).__name__ for belief in beliefs)) or "Snooper"
+        raise InputError(what, kinds, "Use ruv.sensitivity")
     check_setting(options, [n for n in Setting.__annotations__ if n not in ("data", "engine")])
     candidates = check_masks(masks)  # every run needs them, and some lists can be gone through once only
 
@@ -91,6 +79,5 @@ def power_scaling(
         scaled = replace(base, prior_power=prior_power, likelihood_power=likelihood_power)
         return evaluate(candidates, intruder=intruder, scientist=scientist, data=data, engine=scaled, **options)
 
-    return sensitivity(
-        run, {"prior_power": levels, "likelihood_power": levels}, max_risk=max_risk, name="power scaling"
-    )
+    vary = {"prior_power": levels, "likelihood_power": levels}
+    return sensitivity(run, vary, max_risk=max_risk, name="power scaling")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...checks import check_choice
 from ...decide import Choice, not_dominated
 from ...decide.compare import listed
 from ...decide.probability import check_threshold, meets
-from ...errors import InputError
 from ...maps.rumap import RUMap
 from ...maps.show import ReleaseRow, counted, short
 
@@ -89,41 +91,36 @@ class Sensitivity:
         """
         if self.base.choice is None:
             return "no choice"
-        effects = [self._effect(v) for v in self.variations]
-        if all(e.same for e in effects):
+        if all(e.same for e in self._effects):
             return "stable"
-        return "nearly stable" if all(e.meets and e.regret <= self.tolerance for e in effects) else "not stable"
+        nearly = all(e.meets and e.regret <= self.tolerance for e in self._effects)
+        return "nearly stable" if nearly else "not stable"
 
     @property
     def sentence(self) -> str:
         """One sentence that says whether the choice is stable, and what moves it most."""
-        count = len(self.variations)
-        what = listed(list(self.factors))
+        effects, what = self._effects, listed(list(self.factors))
+        varied = f"{counted(len(effects), 'variation')} of {what}"
         if self.base.choice is None:
             if self.base.reason:
                 return f"There is no choice to be stable: {self.base.reason}"
-            kept = np.array([self._effect(v).frontier_shared for v in self.variations])
-            low, high = 100 * kept.min(), 100 * kept.max()
-            share = f"{low:.0f}" if f"{low:.0f}" == f"{high:.0f}" else f"between {low:.0f} and {high:.0f}"
-            start = "No threshold was given, so no release is chosen"
-            return f"{start}; over {counted(count, 'variation')} of {what} {share} % of the frontier stays."
+            ends = [f"{100 * share(e.frontier_shared for e in effects):.0f}" for share in (min, max)]
+            kept = ends[0] if ends[0] == ends[1] else f"between {ends[0]} and {ends[1]}"
+            return f"No threshold was given, so no release is chosen; over {varied} {kept} % of the frontier stays."
         name = self.base.choice.release
-        effects = [(v, self._effect(v)) for v in self.variations]
-        other = sum(not e.same for _, e in effects)
+        other, none = sum(not e.same for e in effects), sum(v.choice is None for v in self.variations)
         if self.verdict == "stable":
-            every = "the only variation" if count == 1 else f"all {count} variations"
+            every = "the only variation" if len(effects) == 1 else f"all {len(effects)} variations"
             return f"The choice is stable: {name} is chosen in {every} of {what}."
-        moved = f"another release is chosen in {other} of {counted(count, 'variation')} of {what}"
-        if any(v.choice is None for v, _ in effects):
-            none = sum(v.choice is None for v, _ in effects)
+        moved = f"another release is chosen in {other} of {varied}"
+        if none:
             moved += f" (none can be in {none})" if none < other else ", where none meets the threshold"
         if self.verdict == "nearly stable":
-            worst = max(e.regret for _, e in effects)
-            cost = f"costs at most {_percent(worst)} of the {self.about}"
+            cost = f"costs at most {_percent(max(e.regret for e in effects))} of the {self.about}"
             return f"The choice is nearly stable: {moved}, but {name} is allowed in all of them and {cost}."
-        variation, worst_effect = max(effects, key=lambda pair: pair[1].severity)
-        trouble = self._trouble(variation, worst_effect)
-        return f"The choice is not stable: {moved}; it matters most that {variation.label}, where {trouble}."
+        worst = max(range(len(effects)), key=lambda i: effects[i].severity)
+        most = f"it matters most that {self.variations[worst].label}"
+        return f"The choice is not stable: {moved}; {most}, where {self._trouble(worst)}."
 
     def describe(self) -> list[str]:
         """Paragraphs for a report: the verdict, what was varied, what moved, and what to beware of."""
@@ -143,7 +140,7 @@ class Sensitivity:
                     f"The chosen release, {self.base.choice.release} ({values}), has {'; '.join(lines)}; nothing else "
                     "moves it."
                 )
-            broken = [v.label for v in self.variations if not self._effect(v).meets]
+            broken = [v.label for v, e in zip(self.variations, self._effects, strict=True) if not e.meets]
             if broken:
                 some = ", ".join(broken[:5]) + (", ..." if len(broken) > 5 else "")
                 paragraphs.append(f"It would not be allowed in {len(broken)} of them: {some}.")
@@ -153,11 +150,10 @@ class Sensitivity:
             f"{counted(len(kept), 'release')} of {len(always)} {'is' if len(kept) == 1 else 'are'} on the frontier in "
             "every variation."
         )
-        unconverged = sum(not np.all(v.rumap.converged) for v in (self.base, *self.variations))
+        unconverged = sum(not np.all(m.converged) for m in self.maps.values())
         if unconverged:
             paragraphs.append(f"Some releases did not converge in {unconverged} of the maps.")
-        noisy = max(float(np.nanmax(v.rumap.risk_error, initial=0.0)) for v in (self.base, *self.variations))
-        if noisy > 0:
+        if any(np.nanmax(m.risk_error, initial=0.0) > 0 for m in self.maps.values()):
             paragraphs.append("Risks carry Monte Carlo errors; differences smaller than these mean nothing.")
         return paragraphs
 
@@ -175,48 +171,22 @@ class Sensitivity:
         import pandas as pd
 
         rows = []
-        for v in (self.base, *self.variations):
-            e = self._effect(v)
-            row: dict[str, Any] = {k: v.settings.get(k, self.base_values[k]) for k in self.factors}
-            row |= {
-                "chosen": "" if v.choice is None else v.choice.release,
-                "same": e.same,
-                "risk": e.risk,
-                "utility": e.utility,
-                "meets": e.meets,
-                "regret": e.regret,
-                "chosen_risk": float("nan") if v.choice is None else v.choice.risk,
-                "chosen_utility": float("nan") if v.choice is None else v.choice.utility,
-                "frontier": e.frontier,
-                "frontier_shared": e.frontier_shared,
-                "risk_change": e.risk_change,
-                "utility_change": e.utility_change,
-                "remark": v.reason,
-            }
-            rows.append(row)
-        return pd.DataFrame(rows)
+        for v, e in zip((self.base, *self.variations), (self._effect(self.base), *self._effects), strict=True):
+            settings = {**self.base_values, **v.settings}
+            chosen = "" if v.choice is None else v.choice.release
+            rows.append({**settings, "chosen": chosen, **vars(e), "remark": v.reason})
+        return pd.DataFrame(rows).drop(columns="over")
 
     def frontiers(self) -> pd.DataFrame:
         """For every release the share of maps, base included, in which it is on the frontier, and is chosen."""
         import pandas as pd
 
-        everybody = (self.base, *self.variations)
-        labels = dict.fromkeys(r for v in everybody for r in v.rumap.releases)
-        on = dict.fromkeys(labels, 0)
-        chosen = dict.fromkeys(labels, 0)
-        for v in everybody:
-            for label in _front(v.rumap):
-                on[label] += 1
-            if v.choice is not None:
-                chosen[v.choice.release] += 1
-        count = len(everybody)
-        return pd.DataFrame(
-            {
-                "release": list(labels),
-                "on_frontier": [on[k] / count for k in labels],
-                "chosen": [chosen[k] / count for k in labels],
-            }
-        )
+        on: Counter[str] = Counter(r for m in self.maps.values() for r in _front(m))
+        chosen = Counter(v.choice.release for v in (self.base, *self.variations) if v.choice is not None)
+        labels = list(dict.fromkeys(r for m in self.maps.values() for r in m.releases))
+        shares = {"on_frontier": on, "chosen": chosen}
+        count = len(self.variations) + 1
+        return pd.DataFrame({"release": labels} | {k: [c[r] / count for r in labels] for k, c in shares.items()})
 
     def effects(self, of: str = "risk") -> pd.DataFrame:
         """Range of a number over the values of each setting, the widest first: what a tornado shows.
@@ -235,26 +205,21 @@ class Sensitivity:
         """
         import pandas as pd
 
-        if of not in OF:
-            raise InputError(f"of must be one of {', '.join(map(repr, OF))}", of, "Leave it at 'risk'")
-        start = self._number(self.base, of)
+        check_choice("of", of, OF)
+        start = self._number(self._effect(self.base), of)
+        numbers = np.array([self._number(e, of) for e in self._effects])
         rows = []
         for name, labels in self.factors.items():
-            means = {}
-            for label in labels:
-                met = np.array([self._number(v, of) for v in self.variations if v.settings.get(name) == label])
-                met = met[~np.isnan(met)]
-                if met.size:
-                    means[label] = float(met.mean())
-            row = {"factor": name, "base": start, "low": start, "high": start, "low_at": "", "high_at": ""}
-            if means:
-                low, high = min(means, key=lambda k: means[k]), max(means, key=lambda k: means[k])
-                row |= {"low": means[low], "high": means[high], "low_at": low, "high_at": high}
-            rows.append(row)
+            at = np.array([v.settings.get(name, "") for v in self.variations])
+            met = {k: numbers[(at == k) & ~np.isnan(numbers)] for k in labels}
+            means = {k: float(m.mean()) for k, m in met.items() if m.size}
+            low, high = (end(means, key=lambda k: means[k], default="") for end in (min, max))
+            ends = {"low": means.get(low, start), "high": means.get(high, start), "low_at": low, "high_at": high}
+            rows.append({"factor": name, "base": start, **ends})
         table = pd.DataFrame(rows)
-        ends = table[["low", "high", "base"]]
+        ends_of = table[["low", "high", "base"]]
         with np.errstate(invalid="ignore"):
-            width = np.nan_to_num((ends.max(axis=1) - ends.min(axis=1)).to_numpy(dtype=float), nan=0.0)
+            width = np.nan_to_num((ends_of.max(axis=1) - ends_of.min(axis=1)).to_numpy(dtype=float), nan=0.0)
         return table.iloc[np.argsort(-width, kind="stable")].reset_index(drop=True)
 
     @property
@@ -288,19 +253,21 @@ class Sensitivity:
 
     # -- helpers -------------------------------------------------------------------------------------
 
+    @cached_property
+    def _effects(self) -> list[_Effect]:
+        return [self._effect(v) for v in self.variations]
+
     def _effect(self, v: Variation) -> _Effect:
         """What a variation does to the base choice and the map."""
-        mine, other = set(_front(self.base.rumap)), set(_front(v.rumap))
+        mine, other = _front(self.base.rumap), _front(v.rumap)
         both = mine | other
-        moves = [_median_change(self.base.rumap, v.rumap, role) for role in ("risk", "utility")]
-        common: dict[str, Any] = {
-            "frontier": len(other),
-            "frontier_shared": len(mine & other) / len(both) if both else 1.0,
-        }
-        common |= {"risk_change": moves[0], "utility_change": moves[1]}
+        shared = len(mine & other) / len(both) if both else 1.0
+        risk, utility = (_median_change(self.base.rumap, v.rumap, role) for role in ("risk", "utility"))
+        chosen = (np.nan, np.nan) if v.choice is None else (v.choice.risk, v.choice.utility)
+        found = _Effect(False, np.nan, np.nan, False, np.nan, *chosen, len(other), shared, risk, utility)
         choice = self.base.choice
         if choice is None or choice.release not in v.rumap.releases:
-            return _Effect(False, False, np.nan, np.nan, np.nan, **common)
+            return found
         row = v.rumap[choice.release]
         limit = np.inf if v.max_risk is None else v.max_risk
         same = v.choice is not None and v.choice.release == choice.release
@@ -308,7 +275,9 @@ class Sensitivity:
         regret = np.nan
         if v.choice is not None and allowed:
             regret = 0.0 if same else self._cost(v.choice.value, v.kept)
-        return _Effect(same, allowed, row.risk, row.utility, regret, **common, over=_over(row.risk, limit))
+        over = max(row.risk - limit, 0.0) / abs(limit) if limit and np.isfinite(limit) else 0.0
+        found = replace(found, same=same, risk=row.risk, utility=row.utility)
+        return replace(found, meets=allowed, regret=regret, over=float(over))
 
     def _allowed(self, v: Variation, row: ReleaseRow, limit: float) -> bool:
         if np.isinf(limit):
@@ -325,26 +294,24 @@ class Sensitivity:
             return float("nan")
         return max((kept - best if self.about == "expected loss" else best - kept) / abs(best), 0.0)
 
-    def _number(self, v: Variation, of: str) -> float:
-        e = self._effect(v)
+    def _number(self, e: _Effect, of: str) -> float:
         if self.base.choice is None:
             return {"risk": e.risk_change, "utility": e.utility_change}.get(of, float("nan"))
-        if of.startswith("chosen"):
-            return float("nan") if v.choice is None else float(getattr(v.choice, of.split()[1]))
-        return float(getattr(e, of))
+        return float(vars(e)[of.replace(" ", "_")])
 
-    def _trouble(self, v: Variation, e: _Effect) -> str:
+    def _trouble(self, i: int) -> str:
+        """What is wrong with the base choice in a variation."""
         assert self.base.choice is not None
-        name = self.base.choice.release
+        v, e, name = self.variations[i], self._effects[i], self.base.choice.release
+        threshold = short(float(v.max_risk or np.inf))
         if np.isnan(e.risk):
             return f"{name} is not among the releases"
         if v.choice is None:
             return f"no release is allowed ({name} has risk {short(e.risk)})"
+        if not e.meets and e.over == 0:
+            return f"{name} is not surely enough below the threshold {threshold}"
         if not e.meets:
-            if e.over == 0:
-                return f"{name} is not surely enough below the threshold {short(float(v.max_risk or np.inf))}"
-            over = f"{_percent(e.over)} above the threshold {short(float(v.max_risk or np.inf))}"
-            return f"{name} has risk {short(e.risk)}, {over}"
+            return f"{name} has risk {short(e.risk)}, {_percent(e.over)} above the threshold {threshold}"
         if np.isnan(e.regret):
             return f"{v.choice.release} comes before {name}"
         return f"{name} costs {_percent(e.regret)} of the {self.about} against {v.choice.release}"
@@ -352,16 +319,21 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class _Effect:
+    """What a variation does to the base choice, and to the map; the columns of the table."""
+
     same: bool
-    meets: bool
     risk: float
     utility: float
+    meets: bool
     regret: float
+    chosen_risk: float
+    chosen_utility: float
     frontier: int
     frontier_shared: float
     risk_change: float
     utility_change: float
     over: float = 0.0
+    """How far its risk is above the threshold, as a share of it."""
 
     @property
     def severity(self) -> float:
@@ -373,23 +345,18 @@ class _Effect:
         return self.regret if self.regret == self.regret else 0.0
 
 
-def _front(rumap: RUMap) -> list[str]:
-    return [rumap.releases[i] for i in np.flatnonzero(not_dominated(rumap.risk, rumap.utility))]
+def _front(rumap: RUMap) -> set[str]:
+    return {rumap.releases[i] for i in np.flatnonzero(not_dominated(rumap.risk, rumap.utility))}
 
 
 def _median_change(a: RUMap, b: RUMap, role: str) -> float:
     """Median relative change over the releases that both maps have."""
-    places = {r: i for i, r in enumerate(b.releases)}
-    pairs = [(i, places[r]) for i, r in enumerate(a.releases) if r in places]
-    if not pairs:
+    shared = [r for r in a.releases if r in set(b.releases)]
+    if not shared:
         return float("nan")
-    x, y = (np.asarray(getattr(m, role))[[p[k] for p in pairs]] for k, m in enumerate((a, b)))
+    x, y = (np.asarray(getattr(m.take(shared), role)) for m in (a, b))
     good = np.isfinite(x) & np.isfinite(y) & (x != 0)
     return float(np.median((y[good] - x[good]) / np.abs(x[good]))) if good.any() else float("nan")
-
-
-def _over(risk: float, limit: float) -> float:
-    return float(max(risk - limit, 0.0) / abs(limit)) if limit and np.isfinite(limit) else 0.0
 
 
 def _percent(share: float) -> str:

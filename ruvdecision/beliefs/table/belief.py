@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
+from numpy.typing import ArrayLike, NDArray
 
-from ...checks import as_float_array, check_index, check_integer, is_single
+from ...checks import (
+    as_float_array,
+    check_fields,
+    check_index,
+    check_integer,
+    check_integers,
+    checked,
+    is_integer,
+    is_single,
+)
 from ...errors import InputError, UnsupportedError
-from ...masks.cells import as_counts
-from ...posteriors import Drawn, Finite
+from ...masks.cells import PublishedTable, as_counts
+from ...posteriors import BasePosterior, Drawn, Finite
 from ...protocols import Array, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
-from .completions import Completions
-from .posterior import TablePosterior
-from .systems import LARGEST_TOTAL
+from .completions import LARGEST_TOTAL, Completions, least
 
 Ints = NDArray[np.int64]
 LARGEST_TABLE = 1_000_000
@@ -71,51 +77,29 @@ class TableBelief:
     """
 
     shape: Any
-    total: int
+    total: int = checked(MISSING, check_integer, low=0, high=LARGEST_TOTAL)
     cells: Any = None
     margins: Any = None
     weights: Any = "uniform"
-    limit: int = 4_000_000
-    draws: int = 5000
-    seed: int = 0
+    # Above this many steps sums of residues would no longer be exact.
+    limit: int = checked(4_000_000, check_integer, low=1, high=8_000_000)
+    draws: int = checked(5000, check_integer, low=2)
+    seed: int = checked(0, check_integer, low=0)
 
     def __post_init__(self) -> None:
-        if isinstance(self.shape, (str, bytes)):
-            raise InputError("shape must be the sizes of the table's axes", self.shape, "Write shape=(2, 3)")
-        shape = tuple(
-            check_integer("shape", s, low=1) for s in ((self.shape,) if is_single(self.shape) else self.shape)
-        )
-        if not shape:
-            raise InputError("A table has at least one axis", self.shape, "Write shape=(2, 3)")
+        shape = check_integers("shape", self.shape, "Write shape=(2, 3)", low=1)
         if prod(shape) > LARGEST_TABLE:
             raise InputError(f"A table has at most {LARGEST_TABLE:,} cells", f"{prod(shape):.3g}", "Write shape=(2, 3)")
-        fields: dict[str, Any] = {
-            "shape": shape,
-            "total": check_integer("total", self.total, low=0, high=LARGEST_TOTAL),
-            # Above this many steps sums of residues would no longer be exact.
-            "limit": check_integer("limit", self.limit, low=1, high=8_000_000),
-            "draws": check_integer("draws", self.draws, low=2),
-            "seed": check_integer("seed", self.seed, low=0),
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "shape", shape)
+        check_fields(self)
         object.__setattr__(self, "cells", self._check_cells(self.cells))
         object.__setattr__(self, "margins", self._check_margins(self.margins))
-        if isinstance(self.weights, str):
-            if self.weights != "uniform":
-                raise InputError(
-                    'weights must be "uniform", a number or an array',
-                    self.weights,
-                    "Give the concentration, weights=0.5",
-                )
+        if isinstance(self.weights, (str, bool, np.bool_)):
+            if str(self.weights) != "uniform":
+                what = 'weights must be "uniform", a number or an array'
+                raise InputError(what, self.weights, "Give the concentration, weights=0.5")
         else:
             a = as_float_array("weights", self.weights)
-            if isinstance(self.weights, (bool, np.bool_)):
-                raise InputError(
-                    'weights must be "uniform", a number or an array',
-                    self.weights,
-                    "Give the concentration, weights=0.5",
-                )
             if a.ndim != 0 and a.shape != shape:
                 raise InputError(
                     f"weights must be a number or have shape {shape}",
@@ -179,10 +163,10 @@ class TableBelief:
         if self.system.exact:
             return "dynamic programming"
         error, effective = float(self.system.log_count().error), self.system.effective
-        doubt = "; too few for its error to be trusted, raise draws=" if effective < FEW else ""
+        caution = "; too few for its error to be trusted, raise draws=" if effective < FEW else ""
         return (
             f"sequential importance sampling ({self.draws} draws worth {effective:.0f}, error {error:.2g} of the "
-            f"log count{doubt})"
+            f"log count{caution})"
         )
 
     def count(self) -> int | Value:
@@ -217,17 +201,11 @@ class TableBelief:
             possible = np.flatnonzero(marginal)
             return int(possible[0]), int(possible[-1])
         matrix, sums = self._system
-        constraint = LinearConstraint(matrix.astype(np.float64), sums, sums)
         goal = np.zeros(matrix.shape[1])
         found = []
         for sign in (1.0, -1.0):
             goal[flat] = sign
-            answer = milp(
-                goal,
-                constraints=constraint,
-                integrality=np.ones(len(goal), dtype=np.int64),
-                bounds=Bounds(0, self.total),
-            )
+            answer = least(goal, matrix, sums)
             if not answer.success:
                 raise UnsupportedError(
                     "The bounds of this cell could not be found", answer.message, "Publish or know fewer margins"
@@ -237,7 +215,7 @@ class TableBelief:
 
     def given(self, release: Any) -> TableBelief:
         """The belief after a release: a published table, or an array with missing values where cells are suppressed."""
-        if hasattr(release, "margins") and hasattr(release, "cells"):
+        if isinstance(release, PublishedTable):
             counts, margins, total = as_counts(release.cells, missing=True), dict(release.margins), release.total
         else:
             counts, margins, total = as_counts(release, missing=True), {}, self.total
@@ -284,13 +262,13 @@ class TableBelief:
             tables, chances = listed
             return Finite(tables if target.verbatim else self.values_of(target, tables), chances)
         if target.verbatim:
-            return TablePosterior(self.system, [self._cell(i) for i in range(int(np.prod(self.shape)))], self.seed)
+            return TablePosterior(self.system, [self._cell(i) for i in range(prod(self.shape))], self.seed)
         if self.system.exact:
             return Drawn(
                 self.values_of(target, self.system.sample(DRAWN, np.random.default_rng([self.seed, 2]))), discrete=True
             )
-        tables, log_weights = self.system.weighted()
-        return Drawn(self.values_of(target, tables), np.exp(log_weights - log_weights.max()), discrete=True)
+        tables, weights = self.system.weighted
+        return Drawn(self.values_of(target, tables), weights, discrete=True)
 
     def values_of(self, target: BaseTarget, tables: Ints) -> Array:
         """The target's value in each of many tables, given as rows of cells."""
@@ -312,7 +290,7 @@ class TableBelief:
     @cached_property
     def _system(self) -> tuple[Ints, Ints]:
         """Everything that is known, as sums of cells."""
-        size = int(np.prod(self.shape))
+        size = prod(self.shape)
         place = np.indices(self.shape).reshape(len(self.shape), size)
         rows, sums = [np.ones(size, dtype=np.int64)], [self.total]
         for index, count in self.cells.items():
@@ -340,15 +318,11 @@ class TableBelief:
         if marginal is not None:
             possible = np.flatnonzero(marginal)
             return Finite(possible.astype(np.float64), marginal[possible] / marginal[possible].sum())
-        tables, log_weights = self._weighted
-        return Drawn(tables[:, flat].astype(np.float64), np.exp(log_weights - log_weights.max()), discrete=True)
-
-    @cached_property
-    def _weighted(self) -> tuple[Ints, Array]:
-        return self.system.weighted()
+        tables, weights = self.system.weighted
+        return Drawn(tables[:, flat].astype(np.float64), weights, discrete=True)
 
     def _flat(self, index: Any) -> int:
-        index = (index,) if isinstance(index, (int, np.integer)) else index
+        index = (index,) if is_integer(index) else index
         if isinstance(index, str) or not isinstance(index, Sequence) or len(index) != len(self.shape):
             raise InputError(
                 f"A cell of this table has {len(self.shape)} positions", index, "Give one position per axis"
@@ -374,8 +348,8 @@ class TableBelief:
             raise InputError("margins must map axes to counts", margins, "Write margins={(0,): row_totals}")
         checked: dict[tuple[int, ...], Ints] = {}
         for given, counts in margins.items():
-            axes = (given,) if isinstance(given, (int, np.integer)) else given
-            if isinstance(axes, str) or not isinstance(axes, Iterable):
+            axes = (given,) if is_integer(given) else given
+            if is_single(axes):
                 raise InputError(
                     "A margin is named by the axes that it keeps", given, "Write margins={(0,): row_totals}"
                 )
@@ -410,3 +384,131 @@ def _about(log_count: float) -> str:
     """A number of any size in powers of ten."""
     power = log_count / np.log(10.0)
     return f"{10 ** (power % 1):.3g}e{int(power // 1)}" if power > 6 else f"{np.exp(log_count):.0f}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TablePosterior(BasePosterior):
+    """The law of all cells of a table at once, ``event = (cells,)``, without a list of the tables.
+
+    What concerns each cell apart comes from the laws of the cells; entropy, moments and the most probable table
+    come from counting; other joint questions are answered by draws, with their error.
+    """
+
+    completions: Completions
+    cells: Sequence[Posterior]
+    seed: int
+
+    def __repr__(self) -> str:
+        return f"TablePosterior(cells={len(self.cells)}, {'exact' if self.completions.exact else 'sampled'})"
+
+    def __post_init__(self) -> None:
+        self.__dict__["event"] = (len(self.cells),)
+
+    @property
+    def support(self) -> Array | None:
+        """Distinct tables that were drawn: all of them are too many to list."""
+        return self._tables.support
+
+    # -- from counting -----------------------------------------------------------------------------------
+
+    def mean(self) -> Array:
+        return np.stack([c.mean() for c in self.cells])
+
+    def var(self) -> Array:
+        return np.stack([c.var() for c in self.cells])
+
+    def cov(self) -> Array:
+        return self.completions.moments()[1] if self.completions.exact else self._tables.cov()
+
+    def entropy(self) -> Value:
+        return self.completions.entropy()
+
+    def mode(self, width: ArrayLike = 0.0) -> Array:
+        if np.any(np.asarray(width) >= 1):
+            return self._tables.mode(width)
+        if not self.completions.exact:
+            raise UnsupportedError(
+                "The most probable table needs exact counting", do="Raise limit=, or use LogScore or Quadratic"
+            )
+        return self.completions.best().astype(np.float64)
+
+    def log_density(self, at: ArrayLike) -> Array:
+        """Log probability of whole tables; minus infinity for tables that do not agree with what is known."""
+        at = np.asarray(at, dtype=np.float64)
+        whole = np.rint(at)
+        agrees = np.all((at == whole) & (at >= 0), axis=-1) & np.all(
+            np.maximum(whole, 0) @ self.completions.matrix.T == self.completions.sums, axis=-1
+        )
+        logs = self.completions.log_weight(np.maximum(whole, 0).astype(np.int64)) - float(
+            self.completions.log_total.value
+        )
+        return np.where(agrees, logs, -np.inf)
+
+    def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
+        width = np.asarray(width, dtype=np.float64)
+        if np.any(width >= 0.5):
+            return self._tables.outside(at, width)
+        near = np.rint(np.asarray(at, dtype=np.float64))
+        close = np.all(np.abs(near - at) <= width, axis=-1)
+        chance = np.where(close, np.exp(self.log_density(near)), 0.0)
+        return Value(1.0 - chance, chance * float(self.completions.log_total.error))
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        return self.completions.sample(size, rng).astype(np.float64)
+
+    def quadratic(self, weights: ArrayLike = 1.0) -> Value:
+        if not self.completions.exact:
+            return self._tables.quadratic(weights)
+        w = np.asarray(weights, dtype=np.float64)
+        if w.ndim < 2:
+            return Value.exact(np.sum(np.broadcast_to(w, self.event) * self.var()))
+        return Value.exact(np.sum(w * self.cov()))
+
+    # -- each cell apart ---------------------------------------------------------------------------------
+
+    def quantile(self, q: float) -> Array:
+        return np.stack([c.quantile(q) for c in self.cells])
+
+    def cdf(self, at: ArrayLike) -> Array:
+        return self._apart(lambda c, a: Value.exact(c.cdf(a)), at).value
+
+    def below(self, at: ArrayLike) -> Value:
+        return self._apart(lambda c, a: c.below(a), at)
+
+    def above(self, at: ArrayLike) -> Value:
+        return self._apart(lambda c, a: c.above(a), at)
+
+    def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
+        return self._apart(lambda c, a: c.power(a, p, signed=signed), at)
+
+    def huber(self, at: ArrayLike, delta: float) -> Value:
+        return self._apart(lambda c, a: c.huber(a, delta), at)
+
+    def log_mgf(self, t: float, *, centred: bool = False) -> Value:
+        return _stack([c.log_mgf(t, centred=centred) for c in self.cells])
+
+    def mean_difference(self) -> Value:
+        return _stack([c.mean_difference() for c in self.cells])
+
+    # -- by draws ----------------------------------------------------------------------------------------
+
+    def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
+        return self._tables.expect(f, at)
+
+    @cached_property
+    def _tables(self) -> Drawn:
+        if self.completions.exact:
+            return Drawn(self.completions.sample(DRAWN, np.random.default_rng([self.seed, 3])), discrete=True)
+        return Drawn(*self.completions.weighted, discrete=True)
+
+    def _apart(self, question: Callable[[Posterior, Array], Value], at: ArrayLike) -> Value:
+        at = np.asarray(at, dtype=np.float64)
+        at = np.broadcast_to(at, np.broadcast_shapes(at.shape, self.event))
+        return _stack([question(c, at[..., i]) for i, c in enumerate(self.cells)])
+
+
+def _stack(parts: Sequence[Value]) -> Value:
+    return Value(
+        np.stack([p.value for p in parts], axis=-1),
+        np.stack([np.broadcast_to(p.error, np.shape(p.value)) for p in parts], axis=-1),
+    )

@@ -18,7 +18,9 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from scipy.special import betaln, gammaln
 
 from ...errors import UnsupportedError
@@ -26,28 +28,30 @@ from ...numerics.counts import compositions
 from ...protocols import Array, Value
 from .importance import ImportanceSample, pilot_order
 from .lattice import Lattice, TooManyStates, log_weight
-from .systems import Component, reduce_system
 
 Ints = NDArray[np.int64]
+PRIME = 2**31 - 1
+LARGEST_TOTAL = PRIME - 1
+"""Sums are solved modulo a prime, so they must stay below it."""
+Component = tuple[list[Ints], Ints, Ints]
+"""Unknowns tied together by sums: the cells that each is the total of, which of them each sum takes, and the sums."""
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
     """One component of a system: merged cells, their sums, and how it is counted."""
 
-    component: Component
+    groups: list[Ints]
+    """The cells of each unknown; they occur in the same sums."""
+    matrix: Ints
+    sums: Ints
     concentration: Array
     """One per cell of the whole system."""
     limit: int
     draws: int
     seed: int
 
-    @property
-    def groups(self) -> list[Ints]:
-        """The cells of each unknown."""
-        return self.component.groups
-
-    @property
+    @cached_property
     def cells(self) -> list[int]:
         """All cells of the component."""
         return [int(c) for group in self.groups for c in group]
@@ -60,7 +64,7 @@ class Part:
     @cached_property
     def lattice(self) -> Lattice | None:
         """The exact counter, or None if it would need too many steps."""
-        lattice = Lattice(self.component.matrix, self.component.sums, self.merged, self.limit)
+        lattice = Lattice(self.matrix, self.sums, self.merged, self.limit)
         try:
             _ = lattice.layers
         except TooManyStates:
@@ -70,25 +74,16 @@ class Part:
     @cached_property
     def sampled(self) -> ImportanceSample:
         """The approximate counter."""
-        matrix, sums = self.component.matrix, self.component.sums
         # The pilot has a stream of its own, so that the choice of the order leaves the estimates unbiased.
-        order = pilot_order(matrix, sums, self.merged, self.seed + 7919)
-        return ImportanceSample(matrix, sums, self.merged, order, self.draws, self.seed)
+        order = pilot_order(self.matrix, self.sums, self.merged, self.seed + 7919)
+        return ImportanceSample(self.matrix, self.sums, self.merged, order, self.draws, self.seed)
 
     @property
     def feasible(self) -> bool:
         """Whether there is any solution."""
         if self.lattice is not None:
             return self.lattice.log_total > -np.inf
-        matrix, sums = self.component.matrix, self.component.sums
-        size = matrix.shape[1]
-        answer = milp(
-            np.zeros(size),
-            constraints=LinearConstraint(matrix.astype(np.float64), sums, sums),
-            integrality=np.ones(size, dtype=np.int64),
-            bounds=Bounds(0, np.inf),
-        )
-        return bool(answer.success)
+        return bool(least(np.zeros(self.matrix.shape[1]), self.matrix, self.sums).success)
 
     @property
     def sizes(self) -> list[int]:
@@ -102,7 +97,7 @@ class Part:
     def marginal(self, cell: int) -> Array:
         """Probabilities of the values 0, 1, ... of one cell, exact."""
         assert self.lattice is not None
-        unknown = self._unknown(cell)
+        unknown = next(u for u, g in enumerate(self.groups) if cell in g)
         total = self.lattice.marginal(unknown)
         if len(self.groups[unknown]) == 1:
             return total
@@ -111,10 +106,7 @@ class Part:
         b = float(self.concentration[self.groups[unknown]].sum()) - a
         result = np.zeros(len(total))
         for s in np.flatnonzero(total):
-            x = np.arange(s + 1)
-            log_p = gammaln(s + 1) - gammaln(x + 1) - gammaln(s - x + 1) + betaln(x + a, s - x + b) - betaln(a, b)
-            p = np.exp(log_p - log_p.max())
-            result[: s + 1] += total[s] * p / p.sum()
+            result[: s + 1] += total[s] * _beta_binomial(int(s), a, b)
         return result
 
     def entropy(self) -> Value:
@@ -185,9 +177,7 @@ class Part:
         """The most probable values of the cells."""
         # Merged cells are told apart here: the best total need not hold the best table.
         columns = np.repeat(np.arange(len(self.groups)), self.sizes)
-        lattice = Lattice(
-            self.component.matrix[:, columns], self.component.sums, self.concentration[self.cells], self.limit
-        )
+        lattice = Lattice(self.matrix[:, columns], self.sums, self.concentration[self.cells], self.limit)
         try:
             return lattice.best()
         except TooManyStates:
@@ -196,9 +186,6 @@ class Part:
                 f"a limit of {self.limit}",
                 "Raise limit=, or use LogScore or Quadratic",
             ) from None
-
-    def _unknown(self, cell: int) -> int:
-        return next(u for u, g in enumerate(self.groups) if cell in g)
 
     def _split(self, totals: Ints, rng: np.random.Generator) -> Ints:
         columns = []
@@ -239,7 +226,8 @@ class Completions:
         if reduced is None:
             return None
         known, components = reduced
-        parts = [Part(c, self.concentration, self.limit, self.draws, self.seed + i) for i, c in enumerate(components)]
+        settings = self.concentration, self.limit, self.draws
+        parts = [Part(*component, *settings, self.seed + i) for i, component in enumerate(components)]
         if not all(p.feasible for p in parts):
             return None
         return known, parts
@@ -301,14 +289,10 @@ class Completions:
         """Log weight of whole tables, shape (tables, cells)."""
         return log_weight(tables, self.concentration).sum(axis=-1)
 
-    def part_of(self, cell: int) -> Part | None:
-        """The component that a cell belongs to, None if its value is settled."""
-        return next((p for p in self.parts if cell in p.cells), None)
-
     def marginal(self, cell: int) -> Array | None:
         """Probabilities of the values 0, 1, ... of a cell; None if its component is not exact."""
-        part = self.part_of(cell)
-        if part is None:
+        part = next((p for p in self.parts if cell in p.cells), None)
+        if part is None:  # its value is settled
             p = np.zeros(int(self.known[cell]) + 1)
             p[-1] = 1.0
             return p
@@ -331,8 +315,9 @@ class Completions:
             tables[:, part.cells] = part.sample(size, rng)
         return tables
 
+    @cached_property
     def weighted(self) -> tuple[Ints, Array]:
-        """Weighted draws of whole tables and their log weights, for systems that are not exact."""
+        """Weighted draws of whole tables and their weights, the largest being one, for systems that are not exact."""
         rng = np.random.default_rng([self.seed, 1])
         rough = [p.weighted(rng) for p in self.parts if p.lattice is None]
         size = min((len(x) for x, _ in rough), default=self.draws)
@@ -346,7 +331,7 @@ class Completions:
                 x, log_ratio = next(drawn)
                 tables[:, part.cells] = x[:size]
                 log_weights += log_ratio[:size]
-        return tables, log_weights
+        return tables, np.exp(log_weights - log_weights.max())
 
     def all(self) -> Ints:
         """All completions, shape (completions, cells)."""
@@ -382,11 +367,150 @@ def _inner_surprise(totals: Ints, concentration: Array) -> Array:
     result = np.zeros(len(totals))
     for s in np.unique(totals):
         x = np.arange(s + 1)
-        expected = 0.0
-        for a in concentration:
-            b = whole - a
-            log_p = gammaln(s + 1) - gammaln(x + 1) - gammaln(s - x + 1) + betaln(x + a, s - x + b) - betaln(a, b)
-            p = np.exp(log_p - log_p.max())
-            expected += float((p / p.sum()) @ log_weight(x, float(a)))
-        result[totals == s] = expected
+        result[totals == s] = sum(float(_beta_binomial(s, a, whole - a) @ log_weight(x, a)) for a in concentration)
     return result
+
+
+def _beta_binomial(total: int, a: float, b: float) -> Array:
+    """Probabilities of 0, ..., total for one of two cells with these concentrations that add up to the total."""
+    x = np.arange(total + 1)
+    logs = gammaln(total + 1) - gammaln(x + 1) - gammaln(total - x + 1) + betaln(x + a, total - x + b) - betaln(a, b)
+    p = np.exp(logs - logs.max())
+    return np.asarray(p / p.sum())
+
+
+def least(goal: Array, matrix: Ints, sums: Ints) -> OptimizeResult:
+    """The least of ``goal @ x`` over non-negative integers with ``matrix @ x = sums``, by integer programming."""
+    constraint = LinearConstraint(matrix.astype(np.float64), sums, sums)
+    return milp(goal, constraints=constraint, integrality=np.ones(len(goal)), bounds=Bounds(0, np.inf))
+
+
+# -- making the system small, without losing or gaining a solution --------------------------------------
+
+
+def reduce_system(matrix: Ints, sums: Ints) -> tuple[Ints, list[Component]] | None:
+    """Settle, merge and split ``matrix @ cells = sums``; None if a contradiction shows up.
+
+    Gives back the value of every settled cell (-1 for the others) and the independent components.
+    """
+    known = np.full(matrix.shape[1], -1, dtype=np.int64)
+    apart: list[Component] = []
+    groups = _same_columns(matrix)
+    columns = matrix[:, [g[0] for g in groups]]
+    sums = sums.astype(np.int64).copy()
+    while True:
+        if np.any(sums < 0):
+            return None
+        empty = columns.sum(axis=1) == 0
+        if np.any(sums[empty] != 0):
+            return None
+        columns, sums = columns[~empty], sums[~empty]
+        if len(groups) == 0:
+            return known, apart
+        bounds = _bounds(columns, sums)
+        if bounds is None:
+            return None
+        low, high = bounds
+        settled = low == high
+        value = np.where(settled, low, -1)
+        if not settled.any():
+            # The echelon form costs more than the bounds, so it comes when they have nothing left to say.
+            split = _split(columns, sums)
+            if split is None:
+                return None
+            labels, solved = split
+            for u in np.flatnonzero(np.bincount(labels)[labels] == 1):
+                # Alone in its component: the sums say what it is.
+                value[u], settled[u] = solved[np.flatnonzero(columns[:, u])[0], labels[u]], True
+        if not settled.any():
+            break
+        if np.any(value[settled] < low[settled]) or np.any(value[settled] > high[settled]):
+            return None
+        for u in np.flatnonzero(settled):
+            if len(groups[u]) == 1 or value[u] == 0:
+                known[groups[u]] = value[u]
+            else:
+                apart.append(([groups[u]], np.ones((1, 1), dtype=np.int64), value[u : u + 1].copy()))
+        sums = sums - columns[:, settled] @ value[settled]
+        # Fewer sums can tell the rest apart now, so cells may merge again.
+        rest = [groups[u] for u in np.flatnonzero(~settled)]
+        columns = columns[:, ~settled]
+        kinds = _same_columns(columns)
+        groups = [np.concatenate([rest[i] for i in kind]) for kind in kinds]
+        columns = columns[:, [kind[0] for kind in kinds]]
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        rows = np.flatnonzero(columns[:, members].any(axis=1))
+        part, right = columns[np.ix_(rows, members)], solved[rows, label]
+        if np.any((right < 0) | (right > sums[rows])):
+            return None
+        system, first, inverse = np.unique(part, axis=0, return_index=True, return_inverse=True)
+        if np.any(right != right[first][inverse.reshape(-1)]):
+            return None
+        apart.append(([groups[u] for u in members], system, right[first]))
+    return known, apart
+
+
+def _same_columns(matrix: Ints) -> list[Ints]:
+    """Positions of equal columns, set by set in the order of their first appearance, as results should read."""
+    places: dict[bytes, list[int]] = {}
+    for place, column in enumerate(np.ascontiguousarray(matrix.T)):
+        places.setdefault(column.tobytes(), []).append(place)
+    return [np.array(same) for same in places.values()]
+
+
+def _bounds(matrix: Ints, sums: Ints) -> tuple[Ints, Ints] | None:
+    """Bounds that follow from one sum at a time, repeated until nothing changes."""
+    member = matrix > 0
+    high = np.where(member, sums[:, None], np.iinfo(np.int64).max).min(axis=0)
+    low = np.zeros_like(high)
+    for _ in range(1000):
+        others_low = np.where(member, (matrix @ low)[:, None] - low, 0)
+        others_high = np.where(member, (matrix @ high)[:, None] - high, 0)
+        new_high = np.minimum(high, np.where(member, sums[:, None] - others_low, high).min(axis=0))
+        new_low = np.maximum(low, np.where(member, sums[:, None] - others_high, low).max(axis=0))
+        if np.any(new_low > new_high):
+            return None
+        if np.array_equal(new_low, low) and np.array_equal(new_high, high):
+            break
+        low, high = new_low, new_high
+    return low, high
+
+
+def _split(matrix: Ints, sums: Ints) -> tuple[Ints, Ints] | None:
+    """Label the independent components, and solve what each sum amounts to inside each of them.
+
+    The reduced echelon form (modulo a large prime) shows the components: unknowns that share a row belong together. The
+    part of a sum that lies inside one component is again implied, and its value follows from the solved rows.
+    """
+    system = np.concatenate([matrix % PRIME, sums[:, None] % PRIME], axis=1).astype(np.int64)
+    unknowns = matrix.shape[1]
+    pivots: list[int] = []
+    row = 0
+    for column in range(unknowns):
+        candidates = np.flatnonzero(system[row:, column])
+        if len(candidates) == 0:
+            continue
+        swap = row + int(candidates[0])
+        system[[row, swap]] = system[[swap, row]]
+        system[row] = system[row] * pow(int(system[row, column]), -1, PRIME) % PRIME
+        for other in np.flatnonzero(system[:, column]):
+            if other != row:
+                system[other] = (system[other] - system[other, column] * system[row]) % PRIME
+        pivots.append(column)
+        row += 1
+        if row == len(system):
+            break
+    if np.any(system[row:, -1]):
+        return None
+    rank = row
+    i, j = np.nonzero(system[:rank, :-1])
+    graph = coo_array((np.ones(len(i)), (i, rank + j)), shape=(rank + unknowns, rank + unknowns))
+    _, both = connected_components(graph, directed=False)
+    _, labels = np.unique(both[rank:], return_inverse=True)
+    labels = labels.reshape(-1)
+    solved = np.zeros((len(matrix), int(labels.max()) + 1), dtype=np.int64)
+    for place, pivot in enumerate(pivots):
+        label = labels[pivot]
+        solved[:, label] = (solved[:, label] + matrix[:, pivot] * system[place, -1]) % PRIME
+    return labels, solved

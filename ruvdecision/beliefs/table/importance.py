@@ -112,29 +112,29 @@ class ImportanceSample:
         # One row per unknown and per sum: the numbers of one unknown in all draws lie side by side.
         most = np.where(matrix > 0, self.sums[:, None], np.iinfo(np.int64).max).min(axis=0)
         low, high = np.zeros((matrix.shape[1], size), dtype=np.int64), np.repeat(most[:, None], size, axis=1)
-        left = np.repeat(self.sums[:, None], size, axis=1)
+        remaining = np.repeat(self.sums[:, None], size, axis=1)
         log_chance = np.zeros(size)
         balance = _total_of(matrix, self.sums)
         waiting = list(range(len(matrix)))
         for place, cell in enumerate([*self.order, -1]):
             alive = _tighten(low, high, matrix, members, self.sums, waiting)
             if not alive.all():
-                low, high, left, log_chance = low[:, alive], high[:, alive], left[:, alive], log_chance[alive]
+                low, high, remaining, log_chance = low[:, alive], high[:, alive], remaining[:, alive], log_chance[alive]
             if cell < 0 or low.shape[1] == 0:
                 break
             mine = np.flatnonzero(matrix[:, cell])
             x = low[cell].copy()
             if np.any(high[cell] > x):
                 score = self._scores(cell, list(self.order[place + 1 :]), balance)
-                x, log_q = _pick(low[cell], high[cell], left, score, rng)
+                x, log_q = _pick(low[cell], high[cell], remaining, score, rng)
                 log_chance += log_q
                 low[cell] = high[cell] = x
-            left[mine] -= x
+            remaining[mine] -= x
             waiting = mine.tolist()
         return low.T, log_chance
 
     def _scores(self, cell: int, later: list[int], balance: tuple[Array, int] | None) -> _Scores:
-        """Tables of log weights by what is left: of the unknown, of its sums, and of the grand total."""
+        """Tables of log weights by what remains: of the unknown, of its sums, and of the grand total."""
         mine = np.flatnonzero(self.matrix[:, cell])
         open_sums = {}
         for k in mine:
@@ -202,7 +202,7 @@ class _Scores:
     times: int
 
 
-def _pick(low: Ints, high: Ints, left: Ints, score: _Scores, rng: np.random.Generator) -> tuple[Ints, Array]:
+def _pick(low: Ints, high: Ints, remaining: Ints, score: _Scores, rng: np.random.Generator) -> tuple[Ints, Array]:
     """Draw one unknown in every draw by its scores, and give back the log chance of what was drawn."""
     width = int((high - low).max()) + 1
     x, log_q = np.empty(len(low), dtype=np.int64), np.empty(len(low))
@@ -215,9 +215,9 @@ def _pick(low: Ints, high: Ints, left: Ints, score: _Scores, rng: np.random.Gene
         values = np.where(inside, values, low[rows, None])
         log_p = score.own[values]
         for k, table in score.open_sums.items():
-            log_p = log_p + table[left[k, rows][:, None] - values]
+            log_p = log_p + table[remaining[k, rows][:, None] - values]
         if score.grand is not None and score.combination is not None:
-            total = np.rint(score.combination @ left[:, rows]).astype(np.int64)
+            total = np.rint(score.combination @ remaining[:, rows]).astype(np.int64)
             log_p = log_p - score.times * score.grand[total[:, None] - values]
         log_p = np.where(inside, log_p, -np.inf)
         p = np.exp(log_p - log_p.max(axis=1, keepdims=True))

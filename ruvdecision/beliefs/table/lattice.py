@@ -1,6 +1,6 @@
 """Counting the non-negative integer solutions of a small system of sums, exactly, without listing them.
 
-The unknowns are handled one after the other. What is left of every sum is the *state*; different beginnings
+The unknowns are handled one after the other. What remains of every sum is the *state*; different beginnings
 that leave the same state are merged, so the work grows with the number of states and not with the number of
 solutions. One pass forward and one backward give the total weight and the law of every unknown.
 """
@@ -85,22 +85,22 @@ class Lattice:
         """The steps of every unknown, in `order`."""
         matrix, order = self.matrix, self.order
         # Half the memory of the default integers; sums stay below 2^31.
-        left: NDArray[Any] = self.sums[None, :].astype(np.int32)
+        remaining: NDArray[Any] = self.sums[None, :].astype(np.int32)
         layers: list[Steps] = []
         spent = 0
         # Where even the plan sees no chance, an eighth of the steps is enough to be sure.
         allowed = self.limit // 8 if self._planned[0] > np.log(self.limit) + HOPELESS else self.limit
         for place, cell in enumerate(order):
-            low, high = _range_of_next(left, matrix, order[place:])
+            low, high = _range_of_next(remaining, matrix, order[place:])
             width = np.maximum(high.astype(np.int64) - low + 1, 0)
             spent += int(width.sum())
             if spent > allowed:
                 raise TooManyStates
-            origin = np.repeat(np.arange(len(left)), width)
+            origin = np.repeat(np.arange(len(remaining)), width)
             start = np.cumsum(width) - width
             value = np.arange(len(origin)) - start[origin] + low[origin].astype(np.int64)
-            left, target = _merge(left, origin, value, matrix[:, cell])
-            layers.append(Steps(origin, value, target, len(left)))
+            remaining, target = _merge(remaining, origin, value, matrix[:, cell])
+            layers.append(Steps(origin, value, target, len(remaining)))
         return layers
 
     def log_weights(self, concentration: Array) -> list[Array]:
@@ -266,27 +266,27 @@ def log_sum(index: Ints, values: Array, size: int) -> Array:
         return shift + np.log(total)
 
 
-def _range_of_next(left: NDArray[Any], matrix: Ints, ahead: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _range_of_next(remaining: NDArray[Any], matrix: Ints, ahead: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Lowest and highest value of the next unknown that the open sums leave room for."""
     cell, later = ahead[0], ahead[1:]
     mine = np.flatnonzero(matrix[:, cell])
-    high = left[:, mine].min(axis=1)
+    high = remaining[:, mine].min(axis=1)
     low = np.zeros_like(high)
-    most = {c: left[:, np.flatnonzero(matrix[:, c])].min(axis=1) for c in later if matrix[mine, c].any()}
+    most = {c: remaining[:, np.flatnonzero(matrix[:, c])].min(axis=1) for c in later if matrix[mine, c].any()}
     for k in mine:
         room = np.zeros_like(high)
         for c in later:
             if matrix[k, c]:
                 room += most[c]
-        np.maximum(low, left[:, k] - room, out=low)
+        np.maximum(low, remaining[:, k] - room, out=low)
     return low, high
 
 
-def _merge(left: NDArray[Any], origin: Ints, value: Ints, column: Ints) -> tuple[NDArray[Any], Ints]:
+def _merge(remaining: NDArray[Any], origin: Ints, value: Ints, column: Ints) -> tuple[NDArray[Any], Ints]:
     """States after a step, each once, and which of them every step leads to."""
     if len(origin) == 0:
-        return left[:0], origin
-    top, bottom = left.max(axis=0), left.min(axis=0)
+        return remaining[:0], origin
+    top, bottom = remaining.max(axis=0), remaining.min(axis=0)
     # A sum that is the same in all states and that the unknown does not touch tells no states apart.
     varied = np.flatnonzero((top > bottom) | (column > 0))
     radix = top[varied].astype(np.int64) + 1
@@ -295,22 +295,22 @@ def _merge(left: NDArray[Any], origin: Ints, value: Ints, column: Ints) -> tuple
         stride = np.concatenate([[1], np.cumprod(radix[:-1])]).astype(np.int64)
     else:
         # Too many sums for a positional key: a random linear one, checked below.
-        stride = np.random.default_rng(len(left)).integers(-(2**62), 2**62, size=len(varied))
+        stride = np.random.default_rng(len(remaining)).integers(-(2**62), 2**62, size=len(varied))
     with np.errstate(over="ignore"):
-        base = np.zeros(len(left), dtype=np.int64)
+        base = np.zeros(len(remaining), dtype=np.int64)
         for k, factor in zip(varied, stride, strict=True):
-            base += left[:, k].astype(np.int64) * factor
+            base += remaining[:, k].astype(np.int64) * factor
         shift = np.sum(column[varied].astype(np.int64) * stride)
         key = base[origin] - value * shift
     _, first, target = np.unique(key, return_index=True, return_inverse=True)
     target = target.reshape(-1)
-    states = left[origin[first]] - value[first, None].astype(left.dtype) * column.astype(left.dtype)
+    states = remaining[origin[first]] - value[first, None].astype(remaining.dtype) * column.astype(remaining.dtype)
     if not exact:
         for k in varied:
-            if np.any(left[origin, k] - value * column[k] != states[target, k]):
-                rows = left[origin] - value[:, None] * column
+            if np.any(remaining[origin, k] - value * column[k] != states[target, k]):
+                rows = remaining[origin] - value[:, None] * column
                 states, target = np.unique(rows, axis=0, return_inverse=True)
-                return states.astype(left.dtype), target.reshape(-1)
+                return states.astype(remaining.dtype), target.reshape(-1)
     return states, target
 
 

@@ -4,32 +4,31 @@
 about its input. `nodes` turns the result into numbers that any engine can use.
 """
 
-from .averages import Averages
 from .base import Cuts, Observation
-from .discrete import Categories
-from .mathematics import NUMPY
+from .entries import Between, Joined, Known, KnownLabels, Uninformative, join
+from .maps import CategoryLikelihood
+from .mathematics import NUMPY, Mathematics, tensor_math
 from .nodes import nodes
-from .noisy import NoisyInterval, NoisyValue, NormalValue
-from .release import JointNormal, ReleaseLikelihood
-from .simple import Between, Known, KnownLabels, Pieces, Uninformative, join
+from .noisy import Convolved, NoisyInterval, NoisyValue
+from .release import Averages, JointNormal, ReleaseLikelihood
 from .start import observe, observe_numbers
-from .tensor import tensor_math
 from .user import UserLikelihood
 
 __all__ = [
     "NUMPY",
     "Averages",
     "Between",
-    "Categories",
+    "CategoryLikelihood",
+    "Convolved",
     "Cuts",
+    "Joined",
     "JointNormal",
     "Known",
     "KnownLabels",
+    "Mathematics",
     "NoisyInterval",
     "NoisyValue",
-    "NormalValue",
     "Observation",
-    "Pieces",
     "ReleaseLikelihood",
     "Uninformative",
     "UserLikelihood",

@@ -1,21 +1,27 @@
-"""What a release tells about one column of records, entry by entry."""
+"""What a release tells about one column of records, entry by entry, and what stands one step before it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from ...errors import UnsupportedError
+from ...errors import InputError
 from ...protocols import Array
-from .mathematics import NUMPY
+from .mathematics import NUMPY, Mathematics, Values
 
 if TYPE_CHECKING:
-    from .kernel import Kernel
-    from .laws import Law
-    from .maps import Map
+    from .entries import Between
+    from .noisy import TransitionDensity
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Rows: TypeAlias = Ints | Bools | Sequence[int]
+"""Some of the entries, as numpy indexes them."""
+Pair = tuple[Array, Array]
+"""Low and high ends, or centres and variances, of each entry."""
 
 
 class Cuts(NamedTuple):
@@ -27,13 +33,8 @@ class Cuts(NamedTuple):
 
     places: Array
     """Shape (n, m), padded with missing values."""
-    jumps: NDArray[np.bool_]
+    jumps: Bools
     """Which of them are jumps, the others being kinks; same shape."""
-
-    @classmethod
-    def none(cls, n: int) -> Cuts:
-        """No cut at all."""
-        return cls.at_kinks(np.empty((n, 0)))
 
     @classmethod
     def at_kinks(cls, places: Array) -> Cuts:
@@ -51,23 +52,30 @@ class Cuts(NamedTuple):
         return cls(*(np.concatenate([part[i] for part in parts], axis=1) for i in (0, 1)))
 
 
+def no_cuts(n: int) -> Cuts:
+    """The cuts of n entries with smooth likelihoods."""
+    return Cuts.at_kinks(np.empty((n, 0)))
+
+
 class Observation:
     """What a release tells about one column: p(released | x) for each of n entries, as a function of one number x.
 
     Immutable. The likelihood is normalised in the *released* value: a density where that value is continuous, a
-    probability where it has a point mass. A mask turns what is known about its output into what is known about its
-    input by one of the ``before_`` methods; the base does it by summing over the output.
+    probability where it has a point mass. `before` gives what is known one step further back.
     """
 
-    n: int
+    @property
+    def n(self) -> int:
+        """Number of entries."""
+        raise NotImplementedError
 
     # -- the likelihood ------------------------------------------------------------------------------
 
-    def log(self, x: Any, math: Any = NUMPY) -> Any:
+    def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         """Log likelihood of ``x``, which broadcasts to shape (..., n)."""
         raise NotImplementedError
 
-    def take(self, rows: Any) -> Observation:
+    def take(self, rows: Rows) -> Observation:
         """The same for some of the entries, by their positions."""
         raise NotImplementedError
 
@@ -92,24 +100,29 @@ class Observation:
         return np.full(self.n, np.nan)
 
     @property
-    def uninformative(self) -> Any:
-        """Which entries the release tells nothing about; booleans of shape (n,)."""
+    def uninformative(self) -> Bools:
+        """Which entries the release tells nothing about, shape (n,)."""
         return np.zeros(self.n, dtype=bool)
+
+    @property
+    def ends(self) -> Pair:
+        """Least and largest x that are possible; they may be infinite."""
+        return everywhere(self.n)
 
     @property
     def low(self) -> Array:
         """Least x that is possible; shape (n,), may be -inf."""
-        return np.full(self.n, -np.inf)
+        return self.ends[0]
 
     @property
     def high(self) -> Array:
         """Largest x that is possible; shape (n,), may be inf."""
-        return np.full(self.n, np.inf)
+        return self.ends[1]
 
     @property
     def cuts(self) -> Cuts:
         """Where the likelihood jumps or has a kink inside its support."""
-        return Cuts.none(self.n)
+        return no_cuts(self.n)
 
     @property
     def grades(self) -> Array:
@@ -119,12 +132,12 @@ class Observation:
         """
         return np.empty((self.n, 0))
 
-    def window(self, drop: float = 40.0) -> tuple[Array, Array]:
+    def window(self, drop: float = 40.0) -> Pair:
         """Lowest and highest x with a log likelihood within ``drop`` of the largest.
 
         Infinite where it never falls so far.
         """
-        return self.low, self.high
+        return self.ends
 
     @property
     def scale(self) -> Array:
@@ -137,7 +150,7 @@ class Observation:
             return np.where(np.isfinite(high - low), np.maximum((high - low) / 2, np.finfo(float).tiny), np.inf)
 
     @property
-    def normal(self) -> tuple[Array, Array] | None:
+    def normal(self) -> Pair | None:
         """Centre and variance if the likelihood is normal in x for every entry: 0 is known, inf is uninformative.
 
         Else None.
@@ -149,42 +162,99 @@ class Observation:
         """The values that x can have if it is a category, else None."""
         return None
 
-    # -- one mask further back -----------------------------------------------------------------------
+    # -- one step further back -----------------------------------------------------------------------
 
-    def before_noise(self, law: Law) -> Observation:
-        """What is known about x if this is known about x + noise."""
-        from .kernel import Location
-
-        return self.before_kernel(Location(law))
-
-    def before_kernel(self, kernel: Kernel) -> Observation:
-        """What is known about x if this is known about y, drawn from a density p(y | x)."""
-        from .convolved import Convolved
-
-        return Convolved(self, kernel)
-
-    def before_map(self, function: Map) -> Observation:
-        """What is known about x if this is known about y = g(x)."""
-        return function.pull(self)
-
-    def before_own(self, mask: Any, column: Any) -> Observation:
-        """What is known about x if this is known about the release of a user's mask with its own likelihood."""
-        if bool(np.all(self.uninformative)):
-            return self
-        raise UnsupportedError(
-            f"{mask} says how likely a released value is, but a later mask of the chain alters that value",
-            do="Put it last in the chain, or write one mask for both steps with its own log_likelihood",
-        )
+    def before(self, change: Change) -> Observation:
+        """What is known about x if this is known about y, which came from x by a change."""
+        return change.before_other(self)
 
     def __repr__(self) -> str:
         # Never the values: a release may be as confidential as the records.
         return f"{type(self).__name__}(n={self.n})"
 
 
-def as_row(value: Any, n: int | None = None) -> Array:
+class Change:
+    """How a number y comes from a number x, entry by entry: by a function, by noise, by a user's own law.
+
+    It says what is known about x from what is known about y: its value, an interval, or anything else.
+    """
+
+    additive = False
+    """Whether y = x + noise, so that two of them may be done in either order."""
+
+    def plus(self, later: TransitionDensity) -> TransitionDensity | None:
+        """One change for this and a later one, or None if that has no form here."""
+        return None
+
+    def before_value(self, values: NDArray[Any]) -> Observation:
+        """From values of y, numbers or labels."""
+        raise NotImplementedError
+
+    def before_interval(self, interval: Between) -> Observation:
+        """From an interval where y lies."""
+        return self.before_other(interval)
+
+    def before_other(self, later: Observation) -> Observation:
+        """From anything else about y."""
+        raise NotImplementedError
+
+    def take(self, rows: Rows) -> Self:
+        """The same for some of the entries."""
+        return self
+
+
+def everywhere(n: int) -> Pair:
+    """The ends of n entries of which any number is possible."""
+    return np.full(n, -np.inf), np.full(n, np.inf)
+
+
+def as_row(value: ArrayLike, n: int | None = None) -> Array:
     """A read-only row of floats, of length ``n`` if that is given."""
     array = np.array(value, dtype=np.float64)
     if array.ndim != 1 or (n is not None and len(array) != n):
         array = np.array(np.broadcast_to(array, (n,))) if n is not None else np.atleast_1d(array)
     array.flags.writeable = False
     return array
+
+
+def count_of(n: int, rows: Rows) -> int:
+    """How many of n entries some rows are."""
+    return len(np.arange(n)[rows])
+
+
+def middle_of(low: Array, high: Array) -> Array:
+    """The middle of intervals; of a half-line its end, of everything 0.
+
+    >>> middle_of(np.array([0.0, 1.0, -np.inf]), np.array([4.0, np.inf, np.inf]))
+    array([2., 1., 0.])
+    """
+    a, b = np.where(np.isfinite(low), low, high), np.where(np.isfinite(high), high, low)
+    whole = np.isfinite(a) & np.isfinite(b)
+    return 0.5 * np.where(whole, a, 0.0) + 0.5 * np.where(whole, b, 0.0)
+
+
+def even_between(low: Array, high: Array, count: int) -> Array:
+    """Evenly spaced places from low to high, shape (n, count); missing where an end is infinite."""
+    with np.errstate(invalid="ignore"):
+        even = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, count)
+    return np.where(np.isfinite(even), even, np.nan)
+
+
+def numbers_of(values: NDArray[Any]) -> Array:
+    """Released values as numbers, for steps that give out nothing else."""
+    if values.dtype == object:
+        raise InputError(
+            "A mask for numbers released labels",
+            "a column of text",
+            "Give the release of this mask, as mask.release returned it",
+        )
+    return values
+
+
+def not_from(what: str) -> InputError:
+    """The error for a release that a mask cannot have made; it never shows the values."""
+    return InputError(
+        "The mask cannot have made this release",
+        what,
+        "Give the release as mask.release returned it, with the same mask",
+    )

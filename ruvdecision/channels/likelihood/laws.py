@@ -1,55 +1,66 @@
-"""Laws of additive noise, entry by entry: log density and log probability of an interval, exact far into the tails."""
+"""Laws of noise and of random factors, entry by entry: log density and log probability of an interval.
+
+Exact far into the tails.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
 from ...protocols import Array
-from ..steps import NoiseKind
-from .base import as_row
-from .mathematics import NUMPY, TINY, legendre_for, logsumexp
+from ..steps import FactorKind, NoiseKind
+from .base import Pair, Rows, as_row, everywhere
+from .mathematics import LOG_ROOT_2PI, NUMPY, TINY, Mathematics, Values, legendre_for, logsumexp
 
-LOG_ROOT_2PI = 0.5 * np.log(2 * np.pi)
 BLOCK = 2_000_000
 """Most numbers to hold at a time."""
+PANELS = np.array([-9, -7, -5.5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5.5, 7, 9])
+"""Standard deviations that cut a normal law into smooth panels."""
 
 
-class Law:
-    """Noise with a density around zero, a size of its own for each of n entries."""
+class EntryLaw:
+    """A law with a density, a size of its own for each of n entries."""
 
-    n: int
+    kink = False
+    """Whether the density has a kink at zero."""
 
-    def log_density(self, z: Any, math: Any = NUMPY) -> Any:
+    @property
+    def n(self) -> int:
+        """Number of entries."""
+        raise NotImplementedError
+
+    def log_density(self, z: Values, math: Mathematics = NUMPY) -> Values:
         """Log density at ``z`` of shape (..., n)."""
         raise NotImplementedError
 
-    def log_below(self, z: Any, math: Any = NUMPY) -> Any:
+    def log_below(self, z: Values, math: Mathematics = NUMPY) -> Values:
         """Log probability of being below ``z``."""
         raise NotImplementedError
 
-    def log_above(self, z: Any, math: Any = NUMPY) -> Any:
-        """Log probability of being above ``z``."""
+    def log_above(self, z: Values, math: Mathematics = NUMPY) -> Values:
+        """Log probability of being above ``z``; the law is symmetric about zero unless a subclass says otherwise."""
         return self.log_below(-z, math)
 
-    def log_between(self, a: Any, b: Any, math: Any = NUMPY) -> Any:
+    def log_between(self, a: Values, b: Values, math: Mathematics = NUMPY) -> Values:
         """Log probability of lying between finite ``a < b``."""
         raise NotImplementedError
 
-    def take(self, rows: Any) -> Law:
+    def take(self, rows: Rows) -> EntryLaw:
         """The same for some entries."""
         raise NotImplementedError
 
     @property
-    def spread(self) -> Array:
-        """A length over which the density changes, shape (n,)."""
-        raise NotImplementedError
+    def bounds(self) -> Pair:
+        """Ends of what is possible."""
+        return everywhere(self.n)
 
-    def reach(self, drop: float) -> tuple[Array, Array]:
-        """Least and largest noise whose log density is within ``drop`` of the largest (or a little beyond)."""
+    def reach(self, drop: float) -> Pair:
+        """Least and largest value whose log density is within ``drop`` of the largest (or a little beyond)."""
         raise NotImplementedError
 
     @property
@@ -58,16 +69,28 @@ class Law:
         raise NotImplementedError
 
     @property
-    def kink(self) -> bool:
-        """Whether the density has a kink at zero."""
-        return False
+    def jumps(self) -> Array:
+        """Places where the density jumps, shape (m, n)."""
+        return np.empty((0, self.n))
+
+
+class NoiseLaw(EntryLaw):
+    """The law of noise around zero."""
+
+    def take(self, rows: Rows) -> NoiseLaw:
+        raise NotImplementedError
 
     @property
-    def normal(self) -> tuple[Array, Array] | None:
+    def spread(self) -> Array:
+        """A length over which the density changes, shape (n,)."""
+        raise NotImplementedError
+
+    @property
+    def normal(self) -> Pair | None:
         """Mean and variance if the law is normal, else None."""
         return None
 
-    def plus(self, other: Law) -> Law | None:
+    def plus(self, other: NoiseLaw) -> NoiseLaw | None:
         """The law of the sum with another, independent noise, or None if it has no form here."""
         return None
 
@@ -77,7 +100,7 @@ class Law:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class NormalLaw(Law):
+class NormalLaw(NoiseLaw):
     """A normal law, or a mixture of some: component c has a weight, and a centre and sd for every entry.
 
     >>> law = NormalLaw.of([1.0])
@@ -85,12 +108,12 @@ class NormalLaw(Law):
     -765.0832
     """
 
-    weights: Any  # (c,)
-    centres: Any  # (c, n)
-    sds: Any  # (c, n)
+    weights: Array  # (c,)
+    centres: Array  # (c, n)
+    sds: Array  # (c, n)
 
     @classmethod
-    def of(cls, sd: Any, weights: Any = (1.0,), centres: Any = (0.0,)) -> NormalLaw:
+    def of(cls, sd: ArrayLike, weights: Sequence[float] = (1.0,), centres: Sequence[float] = (0.0,)) -> NormalLaw:
         """Noise of this sd for each entry.
 
         ``centres`` count its sds, and components share what they leave of the variance.
@@ -104,57 +127,52 @@ class NormalLaw(Law):
         return cls(share[keep], at[keep, None] * sd, np.repeat(inner * sd[None], int(keep.sum()), axis=0))
 
     @property
-    def n(self) -> int:  # type: ignore[override]
+    def n(self) -> int:
         return int(self.sds.shape[1])
 
-    def _mix(self, one: Any, math: Any) -> Any:
+    def _mix(self, one: Callable[[Array, Array], Values], math: Mathematics) -> Values:
         if len(self.weights) == 1:
             return one(self.centres[0], self.sds[0])
-        return logsumexp(
-            math.stack(
-                [np.log(w) + one(c, s) for w, c, s in zip(self.weights, self.centres, self.sds, strict=True)], axis=0
-            ),
-            math,
-        )
+        parts = [np.log(w) + one(c, s) for w, c, s in zip(self.weights, self.centres, self.sds, strict=True)]
+        return logsumexp(math.stack(parts, axis=0), math)
 
-    def log_density(self, z: Any, math: Any = NUMPY) -> Any:
-        return self._mix(lambda c, s: -0.5 * ((z - c) / s) ** 2 - np.log(s) - LOG_ROOT_2PI, math)
+    def log_density(self, z: Values, math: Mathematics = NUMPY) -> Values:
+        return self._mix(lambda c, s: -0.5 * ((z - c) / s) ** 2 - (np.log(s) + LOG_ROOT_2PI), math)
 
-    def log_below(self, z: Any, math: Any = NUMPY) -> Any:
+    def log_below(self, z: Values, math: Mathematics = NUMPY) -> Values:
         return self._mix(lambda c, s: math.log_ndtr((z - c) / s), math)
 
-    def log_above(self, z: Any, math: Any = NUMPY) -> Any:
+    def log_above(self, z: Values, math: Mathematics = NUMPY) -> Values:
         return self._mix(lambda c, s: math.log_ndtr((c - z) / s), math)
 
-    def log_between(self, a: Any, b: Any, math: Any = NUMPY) -> Any:
+    def log_between(self, a: Values, b: Values, math: Mathematics = NUMPY) -> Values:
         return self._mix(lambda c, s: normal_between((a - c) / s, (b - c) / s, (b - a) / s, math), math)
 
-    def take(self, rows: Any) -> NormalLaw:
+    def take(self, rows: Rows) -> NormalLaw:
         return NormalLaw(self.weights, self.centres[:, rows], self.sds[:, rows])
 
     @property
     def spread(self) -> Array:
         return np.asarray(self.sds.min(axis=0))
 
-    def reach(self, drop: float) -> tuple[Array, Array]:
+    def reach(self, drop: float) -> Pair:
         # A component's own peak may be lower than the largest by its weight: keep it all the same.
         wide = np.sqrt(2 * drop) * self.sds
         return (self.centres - wide).min(axis=0), (self.centres + wide).max(axis=0)
 
     @property
     def cuts(self) -> Array:
-        grid = np.array([-9, -7, -5.5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5.5, 7, 9])
-        every = self.centres[:, None] + grid[:, None] * self.sds[:, None]
+        every = self.centres[:, None] + PANELS[:, None] * self.sds[:, None]
         return np.sort(every.reshape(-1, self.n), axis=0)
 
     @property
-    def normal(self) -> tuple[Array, Array] | None:
+    def normal(self) -> Pair | None:
         return (self.centres[0], self.sds[0] ** 2) if len(self.weights) == 1 else None
 
     def log_density_on_normal(self, gap: Array, sd: float) -> Array:
         return np.asarray(NormalLaw(self.weights, self.centres[:, :1], np.hypot(self.sds[:, :1], sd)).log_density(gap))
 
-    def plus(self, other: Law) -> Law | None:
+    def plus(self, other: NoiseLaw) -> NoiseLaw | None:
         if not isinstance(other, NormalLaw):
             return None
         weights = (self.weights[:, None] * other.weights).reshape(-1)
@@ -163,31 +181,33 @@ class NormalLaw(Law):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class LaplaceLaw(Law):
+class LaplaceLaw(NoiseLaw):
     """Laplace noise of a given sd; its scale is sd / sqrt(2).
 
     >>> float(LaplaceLaw(np.array([np.sqrt(2.0)])).log_between(np.array([-1.0]), np.array([1.0]))[0].round(6))
     -0.458675
     """
 
-    sds: Any
+    kink = True
+
+    sds: Array
 
     @property
-    def n(self) -> int:  # type: ignore[override]
+    def n(self) -> int:
         return len(self.sds)
 
     @property
     def spread(self) -> Array:
         return self.sds / np.sqrt(2.0)  # type: ignore[no-any-return]
 
-    def log_density(self, z: Any, math: Any = NUMPY) -> Any:
+    def log_density(self, z: Values, math: Mathematics = NUMPY) -> Values:
         return -math.abs(z) / self.spread - np.log(2 * self.spread)
 
-    def log_below(self, z: Any, math: Any = NUMPY) -> Any:
+    def log_below(self, z: Values, math: Mathematics = NUMPY) -> Values:
         u = z / self.spread
         return math.where(u < 0, math.minimum(u, 0.0) - np.log(2.0), math.log1p(-0.5 * math.exp(-math.maximum(u, 0.0))))
 
-    def log_between(self, a: Any, b: Any, math: Any = NUMPY) -> Any:
+    def log_between(self, a: Values, b: Values, math: Mathematics = NUMPY) -> Values:
         s = self.spread
         near = math.maximum(math.maximum(a, -b), 0.0)
         aside = -near / s + math.log(math.maximum(-math.expm1(-(b - a) / s), TINY)) - np.log(2.0)
@@ -206,10 +226,10 @@ class LaplaceLaw(Law):
         down = gap / b + special.log_ndtr(-gap / sd - sd / b)
         return np.asarray(sd**2 / (2 * b**2) + np.logaddexp(up, down) - np.log(2 * b))
 
-    def take(self, rows: Any) -> LaplaceLaw:
+    def take(self, rows: Rows) -> LaplaceLaw:
         return LaplaceLaw(self.sds[rows])
 
-    def reach(self, drop: float) -> tuple[Array, Array]:
+    def reach(self, drop: float) -> Pair:
         return -drop * self.spread, drop * self.spread
 
     @property
@@ -217,24 +237,20 @@ class LaplaceLaw(Law):
         half = np.array([0, 1, 2, 4, 6, 9, 13, 18, 24, 31, 40])
         return np.concatenate([-half[:0:-1], half])[:, None] * self.spread
 
-    @property
-    def kink(self) -> bool:
-        return True
-
 
 @dataclass(frozen=True, repr=False, eq=False)
-class StudentLaw(Law):
+class StudentLaw(NoiseLaw):
     """Student's t noise of a given sd with ``df`` degrees of freedom above 2.
 
     >>> float(StudentLaw(np.array([np.sqrt(3.0)]), 3.0).log_below(np.array([0.0]))[0].round(6))
     -0.693147
     """
 
-    sds: Any
+    sds: Array
     df: float
 
     @property
-    def n(self) -> int:  # type: ignore[override]
+    def n(self) -> int:
         return len(self.sds)
 
     @property
@@ -245,23 +261,23 @@ class StudentLaw(Law):
     def _constant(self) -> float:
         return float(special.gammaln((self.df + 1) / 2) - special.gammaln(self.df / 2) - 0.5 * np.log(self.df * np.pi))
 
-    def _standard(self, u: Any, math: Any) -> Any:
+    def _standard(self, u: Values, math: Mathematics) -> Values:
         """Log density with scale one."""
         return self._constant - (self.df + 1) / 2 * math.log1p(u * u / self.df)
 
-    def log_density(self, z: Any, math: Any = NUMPY) -> Any:
+    def log_density(self, z: Values, math: Mathematics = NUMPY) -> Values:
         return self._standard(z / self.spread, math) - np.log(self.spread)
 
-    def _tail(self, u: Any, math: Any) -> Any:
+    def _tail(self, u: Values, math: Mathematics) -> Values:
         """Probability beyond |u| on one side."""
         return 0.5 * math.betainc(self.df / 2, 0.5, self.df / (self.df + u * u))
 
-    def log_below(self, z: Any, math: Any = NUMPY) -> Any:
+    def log_below(self, z: Values, math: Mathematics = NUMPY) -> Values:
         u = z / self.spread
         tail = self._tail(u, math)
         return math.where(u < 0, math.log(math.maximum(tail, TINY)), math.log1p(-math.minimum(tail, 0.5)))
 
-    def log_between(self, a: Any, b: Any, math: Any = NUMPY) -> Any:
+    def log_between(self, a: Values, b: Values, math: Mathematics = NUMPY) -> Values:
         s = self.spread
         a, b, wide = a / s, b / s, (b - a) / s
         a, b = math.where(a + b > 0, -b, a), math.where(a + b > 0, -a, b)
@@ -299,10 +315,10 @@ class StudentLaw(Law):
             out[start : start + step] = special.logsumexp(terms, axis=1)
         return out.reshape(np.shape(gap))
 
-    def take(self, rows: Any) -> StudentLaw:
+    def take(self, rows: Rows) -> StudentLaw:
         return StudentLaw(self.sds[rows], self.df)
 
-    def reach(self, drop: float) -> tuple[Array, Array]:
+    def reach(self, drop: float) -> Pair:
         far = np.sqrt(self.df * np.expm1(min(2 * drop / (self.df + 1), 600.0))) * self.spread
         return -far, far
 
@@ -316,18 +332,125 @@ class StudentLaw(Law):
         return np.concatenate([-np.array(half)[:0:-1], half])[:, None] * self.spread
 
 
-def noise_law(kind: NoiseKind, sd: Array) -> Law:
+@dataclass(frozen=True, repr=False, eq=False)
+class LognormalLaw(EntryLaw):
+    """A lognormal factor with mean one and the given sd."""
+
+    sds: Array
+
+    @property
+    def n(self) -> int:
+        return len(self.sds)
+
+    @property
+    def _variance(self) -> Array:
+        return np.log1p(self.sds**2)
+
+    def _z(self, f: Values, math: Mathematics) -> Values:
+        return (math.log(math.maximum(f, TINY)) + self._variance / 2) / np.sqrt(self._variance)
+
+    def log_density(self, z: Values, math: Mathematics = NUMPY) -> Values:
+        at = -0.5 * self._z(z, math) ** 2 - 0.5 * np.log(self._variance) - LOG_ROOT_2PI
+        return math.where(z > 0, at - math.log(math.maximum(z, TINY)), -np.inf)
+
+    def log_below(self, z: Values, math: Mathematics = NUMPY) -> Values:
+        return math.where(z > 0, math.log_ndtr(self._z(z, math)), -np.inf)
+
+    def log_above(self, z: Values, math: Mathematics = NUMPY) -> Values:
+        return math.where(z > 0, math.log_ndtr(-self._z(z, math)), 0.0)
+
+    def log_between(self, a: Values, b: Values, math: Mathematics = NUMPY) -> Values:
+        positive = a > 0
+        ratio = math.where(positive, b / math.where(positive, a, 1.0), 2.0)
+        wide = math.log(math.maximum(ratio, 1.0)) / np.sqrt(self._variance)
+        first = self._z(math.where(positive, a, 1.0), math)
+        return math.where(positive, normal_between(first, first + wide, wide, math), self.log_below(b, math))
+
+    def take(self, rows: Rows) -> LognormalLaw:
+        return LognormalLaw(self.sds[rows])
+
+    @property
+    def bounds(self) -> Pair:
+        return np.zeros(self.n), np.full(self.n, np.inf)
+
+    def reach(self, drop: float) -> Pair:
+        far = np.sqrt(2 * drop * self._variance)
+        return np.exp(-self._variance / 2 - far), np.exp(-self._variance / 2 + far)
+
+    @property
+    def cuts(self) -> Array:
+        return np.exp(-self._variance / 2 + np.sqrt(self._variance) * PANELS[:, None])
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SplitLaw(EntryLaw):
+    """A factor that differs from one by ``least`` to ``most``, uniformly on either side."""
+
+    least: Array
+    most: Array
+
+    @property
+    def n(self) -> int:
+        return len(self.least)
+
+    def log_density(self, z: Values, math: Mathematics = NUMPY) -> Values:
+        away = math.abs(z - 1.0)
+        inside = math.logical_and(away >= self.least, away <= self.most)
+        return math.where(inside, -np.log(2 * (self.most - self.least)), -np.inf)
+
+    def log_below(self, z: Values, math: Mathematics = NUMPY) -> Values:
+        return self.log_between(1.0 - 2 * self.most, z, math)
+
+    def log_above(self, z: Values, math: Mathematics = NUMPY) -> Values:
+        return self.log_between(z, 1.0 + 2 * self.most, math)
+
+    def log_between(self, a: Values, b: Values, math: Mathematics = NUMPY) -> Values:
+        share: Values = 0.0
+        for low, high in zip(self.cuts[::2], self.cuts[1::2], strict=True):
+            share = share + math.maximum(math.minimum(b, high) - math.maximum(a, low), 0.0)
+        share = share / (2 * (self.most - self.least))
+        return math.where(share > 0, math.log(math.maximum(share, TINY)), -np.inf)
+
+    def take(self, rows: Rows) -> SplitLaw:
+        return SplitLaw(self.least[rows], self.most[rows])
+
+    @property
+    def bounds(self) -> Pair:
+        return 1.0 - self.most, 1.0 + self.most
+
+    def reach(self, drop: float) -> Pair:
+        return self.bounds
+
+    @property
+    def cuts(self) -> Array:
+        return np.stack([1.0 - self.most, 1.0 - self.least, 1.0 + self.least, 1.0 + self.most])
+
+    @property
+    def jumps(self) -> Array:
+        return self.cuts
+
+
+def noise_law(kind: NoiseKind, sd: Array) -> NoiseLaw:
     """The law of a step's noise for entries of these standard deviations."""
     if kind.name == "laplace":
         return LaplaceLaw(np.array(sd))
     if kind.name == "t":
         return StudentLaw(np.array(sd), float(kind.df or 0.0))
-    if kind.name == "mixture":
-        return NormalLaw.of(sd, kind.weights, kind.centres)
-    return NormalLaw.of(sd)
+    return NormalLaw.of(sd, kind.weights or (1.0,), kind.centres or (0.0,))
 
 
-def normal_between(a: Any, b: Any, wide: Any, math: Any) -> Any:
+def factor_law(kind: FactorKind, n: int) -> EntryLaw:
+    """The law of a step's factor, with mean one, for n entries: normal, two normals, lognormal or uniform twice."""
+    if kind.name == "split":
+        return SplitLaw(np.full(n, kind.least), np.full(n, kind.most))
+    if kind.name == "lognormal":
+        return LognormalLaw(np.full(n, kind.sd))
+    centres = np.array([1.0] if kind.away == 0 else [1.0 - kind.away, 1.0 + kind.away])
+    sds = np.full((len(centres), n), kind.sd)
+    return NormalLaw(np.full(len(centres), 1.0 / len(centres)), np.repeat(centres[:, None], n, axis=1), sds)
+
+
+def normal_between(a: Values, b: Values, wide: Values, math: Mathematics) -> Values:
     """log(Phi(b) - Phi(a)) for finite a < b, wide = b - a known better than their difference."""
     # On the left of zero both probabilities are small, and their difference keeps its digits.
     a, b = math.where(a + b > 0, -b, a), math.where(a + b > 0, -a, b)

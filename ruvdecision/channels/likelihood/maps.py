@@ -1,45 +1,40 @@
-"""Masks that are functions y = g(x), increasing step by step: clipping and rounding."""
+"""Changes that are functions y = g(x), increasing step by step, or random choices between two values of one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import special
 
-from ...errors import InputError, UnsupportedError
+from ...errors import UnsupportedError
 from ...protocols import Array
-from ..steps import TOLERANCE
-from .base import Cuts, Observation
-from .ends import middle_of
-from .mathematics import NUMPY
-from .simple import Between, Known, split
+from ..steps import TOLERANCE, Labels
+from .base import Change, Cuts, Observation, Pair, Rows, middle_of, not_from, numbers_of
+from .entries import Between, Known, split
+from .mathematics import NUMPY, TINY, Mathematics, Values, logsumexp
 
 MOST_JUMPS = 2000
 
 
-class Map:
-    """A function that never decreases, for each of n entries."""
+class Map(Change):
+    """A function that never decreases, the same for all entries."""
 
-    n: int
-
-    def value(self, x: Any, math: Any = NUMPY) -> Any:
+    def value(self, x: Values, math: Mathematics = NUMPY) -> Values:
         """g(x)."""
         raise NotImplementedError
 
-    def preimage(self, values: Any) -> Observation:
-        """What is known about x if g(x) is known."""
-        raise NotImplementedError
-
-    def preimage_between(self, interval: Between) -> Observation:
-        """What is known about x if g(x) lies in an interval."""
-        raise NotImplementedError
-
-    def pull(self, later: Observation) -> Observation:
-        """What is known about x if something else is known about g(x)."""
+    def before_other(self, later: Observation) -> Observation:
         return Mapped(later, self)
 
-    def around(self, y: Array) -> tuple[Array, Array]:
+    def back(self, low: Array, high: Array) -> Pair:
+        """Ends of the x whose g(x) lies between two numbers, some values of g among them."""
+        return self.before_interval(Between(low, high)).ends
+
+    def around(self, y: Array) -> Pair:
         """The nearest values of g at or below y, and at or above it."""
         raise NotImplementedError
 
@@ -47,158 +42,223 @@ class Map:
         """Where g jumps or has a kink between two finite ends."""
         raise NotImplementedError
 
-    def take(self, rows: Any) -> Map:
-        """The same for some entries."""
-        raise NotImplementedError
 
-
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class ClipMap(Map):
     """Values beyond a bound are set to it; bounds may be infinite.
 
-    >>> ClipMap(np.array([0.0]), np.array([np.inf])).preimage(np.array([0.0])).high
+    >>> ClipMap(0.0, np.inf).before_value(np.array([0.0])).high
     array([0.])
     """
 
-    lower: Any
-    upper: Any
+    lower: float
+    upper: float
 
-    @property
-    def n(self) -> int:  # type: ignore[override]
-        return len(self.lower)
+    def value(self, x: Values, math: Mathematics = NUMPY) -> Values:
+        # Infinite bounds do nothing, and a gradient would see them.
+        x = math.maximum(x, self.lower) if np.isfinite(self.lower) else x
+        return math.minimum(x, self.upper) if np.isfinite(self.upper) else x
 
-    def value(self, x: Any, math: Any = NUMPY) -> Any:
-        # Infinite bounds are left out: they do nothing, and a gradient would see them.
-        for chosen, bound, cut in (
-            (np.isfinite(self.lower), self.lower, math.maximum),
-            (np.isfinite(self.upper), self.upper, math.minimum),
-        ):
-            if chosen.all():
-                x = cut(x, bound)
-            elif chosen.any():
-                x = math.where(chosen, cut(x, np.where(chosen, bound, 0.0)), x)
-        return x
-
-    def preimage(self, values: Any) -> Observation:
+    def before_value(self, values: NDArray[Any]) -> Observation:
+        values = numbers_of(values)
         if np.any((values < self.lower) | (values > self.upper)):
             raise not_from("values beyond its bounds")
         below, above = values == self.lower, values == self.upper
-
-        def tail(rows: Any) -> Observation:
-            low, high = np.where(below[rows], -np.inf, values[rows]), np.where(above[rows], np.inf, values[rows])
-            return Between(low, high)
-
-        return split(self.n, [(~below & ~above, lambda rows: Known(values[rows])), (below | above, tail)])
-
-    def preimage_between(self, interval: Between) -> Observation:
-        if np.any((interval.lower > self.upper) | (interval.upper < self.lower)):
-            raise not_from("intervals beyond its bounds")
-        low_in = (interval.lower < self.lower) | ((interval.lower == self.lower) & interval.closed_low)
-        high_in = (interval.upper > self.upper) | ((interval.upper == self.upper) & interval.closed_high)
-        return Between(
-            np.where(low_in, -np.inf, interval.lower),
-            np.where(high_in, np.inf, interval.upper),
-            interval.closed_low,
-            interval.closed_high,
+        low, high = np.where(below, -np.inf, values), np.where(above, np.inf, values)
+        return split(
+            len(values),
+            [
+                (~below & ~above, lambda rows: Known(values[rows])),
+                (below | above, lambda rows: Between(low[rows], high[rows])),
+            ],
         )
 
-    def around(self, y: Array) -> tuple[Array, Array]:
+    def before_interval(self, interval: Between) -> Observation:
+        lower, upper = interval.ends
+        if np.any((lower > self.upper) | (upper < self.lower)):
+            raise not_from("intervals beyond its bounds")
+        low_in = (lower < self.lower) | ((lower == self.lower) & interval.closed_low)
+        high_in = (upper > self.upper) | ((upper == self.upper) & interval.closed_high)
+        low, high = np.where(low_in, -np.inf, lower), np.where(high_in, np.inf, upper)
+        return Between(low, high, interval.closed_low, interval.closed_high)
+
+    def around(self, y: Array) -> Pair:
         near = np.clip(y, self.lower, self.upper)
         return near, near
 
     def bends(self, low: Array, high: Array) -> Cuts:
-        both = np.stack([self.lower, self.upper], axis=1)
-        return Cuts.at_kinks(np.where(np.isfinite(both), both, np.nan))
-
-    def take(self, rows: Any) -> ClipMap:
-        return ClipMap(self.lower[rows], self.upper[rows])
+        bounds = [bound for bound in (self.lower, self.upper) if np.isfinite(bound)]
+        return Cuts.at_kinks(np.tile(bounds, (len(low), 1)))
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class Multiples(Map):
     """Values go to the nearest multiple of a base, halfway ones to the even multiple.
 
-    >>> Multiples(np.array([5.0])).preimage(np.array([10.0])).low
+    >>> Multiples(5.0).before_value(np.array([10.0])).low
     array([7.5])
     """
 
-    base: Any
+    base: float
 
-    @property
-    def n(self) -> int:  # type: ignore[override]
-        return len(self.base)
-
-    def value(self, x: Any, math: Any = NUMPY) -> Any:
+    def value(self, x: Values, math: Mathematics = NUMPY) -> Values:
         return math.rint(x / self.base) * self.base
 
-    def counts(self, values: Any) -> Array:
+    def counts(self, values: NDArray[Any]) -> Array:
         """Of how many bases each value is the multiple."""
-        ratio = values / self.base
-        count = np.rint(ratio)
-        if np.any(np.abs(ratio - count) > TOLERANCE * np.maximum(np.abs(count), 1.0)):
-            raise not_from("values that are no multiples of its base")
-        return np.asarray(count)
+        return _whole(numbers_of(values) / self.base, "values that are no multiples of its base")
 
-    def preimage(self, values: Any) -> Observation:
+    def before_value(self, values: NDArray[Any]) -> Observation:
         count = self.counts(values)
         even = count % 2 == 0
         return Between((count - 0.5) * self.base, (count + 0.5) * self.base, even, even)
 
-    def preimage_between(self, interval: Between) -> Observation:
-        least, most = _near_whole(interval.lower / self.base), _near_whole(interval.upper / self.base)
-        first = np.ceil(least) + ((least == np.ceil(least)) & ~interval.closed_low)
-        last = np.floor(most) - ((most == np.floor(most)) & ~interval.closed_high)
-        if np.any(first > last):
-            raise not_from("intervals without a multiple of its base")
+    def before_interval(self, interval: Between) -> Observation:
+        first, last = _whole_between(interval, self.base, 0.0, "intervals without a multiple of its base")
         with np.errstate(invalid="ignore"):
             return Between((first - 0.5) * self.base, (last + 0.5) * self.base, first % 2 == 0, last % 2 == 0)
 
-    def around(self, y: Array) -> tuple[Array, Array]:
+    def around(self, y: Array) -> Pair:
         return np.floor(y / self.base) * self.base, np.ceil(y / self.base) * self.base
 
     def bends(self, low: Array, high: Array) -> Cuts:
         return Cuts.at_jumps(grid_between(self.base, low, high, 0.5))
 
-    def take(self, rows: Any) -> Multiples:
-        return Multiples(self.base[rows])
+
+@dataclass(frozen=True)
+class RandomMultiples(Multiples):
+    """Values go to the multiple of a base below or above them, at random so that they are kept in expectation."""
+
+    def before_value(self, values: NDArray[Any]) -> Observation:
+        return RandomlyMapped(Known(self.counts(values) * self.base), self)
+
+    def before_interval(self, interval: Between) -> Observation:
+        return RandomlyMapped(interval, self)
+
+    def before_other(self, later: Observation) -> Observation:
+        return later if np.all(later.uninformative) else RandomlyMapped(later, self)
+
+    def back(self, low: Array, high: Array) -> Pair:
+        # Only multiples inside count, and each is reached from less than one base away.
+        first, last = np.ceil(low / self.base - TOLERANCE), np.floor(high / self.base + TOLERANCE)
+        return (first - 1) * self.base, (last + 1) * self.base
+
+    def bends(self, low: Array, high: Array) -> Cuts:
+        return Cuts.at_kinks(grid_between(self.base, low, high, 0.0))
+
+    def log_density_on_normal(self, gap: Array, sd: float) -> Array:
+        """Log chance that a normal value ``gap`` below a multiple is rounded to it: E max(1 - |x - y| / base, 0)."""
+        base = self.base
+        if sd < TOLERANCE * base:
+            return np.asarray(np.log(np.maximum(1.0 - np.abs(gap) / base, 0.0)))
+        # The law is symmetric about zero; below it the three terms are small and keep their digits.
+        a = -np.abs(gap) + np.array([base, 0.0, -base]).reshape(3, *(1,) * np.ndim(gap))
+        part = a * special.ndtr(a / sd) + sd * np.exp(-0.5 * (a / sd) ** 2) / np.sqrt(2 * np.pi)
+        return np.asarray(np.log(np.maximum(part[0] - 2 * part[1] + part[2], 0.0) / base))
+
+
+@dataclass(frozen=True)
+class Widths(Map):
+    """Intervals [j w, (j + 1) w); ``label`` says what they are called: "midpoint", "lower" or "interval"."""
+
+    width: float
+    label: str
+
+    @property
+    def _shift(self) -> float:
+        return 0.5 if self.label == "midpoint" else 0.0
+
+    def value(self, x: Values, math: Mathematics = NUMPY) -> Values:
+        return (math.floor(x / self.width) + self._shift) * self.width
+
+    def before_value(self, values: NDArray[Any]) -> Observation:
+        if self.label == "interval":
+            try:
+                # "[20, 30)": the lower edge says which.
+                start = np.array([float(str(v)[1:].split(",")[0]) for v in values]) / self.width
+            except ValueError:
+                raise not_from("labels that are no intervals") from None
+        else:
+            start = numbers_of(values) / self.width - self._shift
+        step = _whole(start, "values that name no interval of its width")
+        return Between(step * self.width, (step + 1) * self.width, True, False)
+
+    def before_interval(self, interval: Between) -> Observation:
+        first, last = _whole_between(interval, self.width, self._shift, "intervals without a value of its own")
+        return Between(first * self.width, (last + 1) * self.width, True, np.isposinf(last))
+
+    def before_other(self, later: Observation) -> Observation:
+        if self.label == "interval":
+            raise UnsupportedError(
+                "The intervals of Recode(width=...) are not all known beforehand",
+                do="Give bins=[...] instead of width=",
+            )
+        return super().before_other(later)
+
+    def around(self, y: Array) -> Pair:
+        step = y / self.width - self._shift
+        return (np.floor(step) + self._shift) * self.width, (np.ceil(step) + self._shift) * self.width
+
+    def bends(self, low: Array, high: Array) -> Cuts:
+        return Cuts.at_jumps(grid_between(self.width, low, high, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Bins(Change):
+    """Intervals [a, b) between edges, the last one closed; ``names`` holds what each is called, a number or a label."""
+
+    edges: Array
+    names: Labels
+
+    def before_value(self, values: NDArray[Any]) -> Observation:
+        place = {name: j for j, name in enumerate(self.names)}
+        code = np.array([self._nearest(v) if place.get(v) is None else place[v] for v in values], dtype=np.int64)
+        return Between(self.edges[code], self.edges[code + 1], True, code == len(self.edges) - 2)
+
+    def _nearest(self, value: Any) -> int:
+        """The interval that a number means: means of edges differ in the last digits after a file was written."""
+        if isinstance(value, float):
+            gaps = np.array([abs(name - value) if isinstance(name, float) else np.inf for name in self.names])
+            near = int(np.argmin(gaps))
+            if int(np.sum(gaps <= 4 * gaps[near])) == 1 and gaps[near] <= TOLERANCE * abs(value):
+                return near
+        raise not_from("a value or label that no interval has")
+
+    def before_other(self, later: Observation) -> Observation:
+        return Stepped(self.edges, np.stack([later.log_label(name) for name in self.names]))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Mapped(Observation):
-    """p(released | g(x)): a later observation of g(x), seen from x."""
+    """p(released | g(x)): what a later observation of g(x) says about x."""
 
     later: Observation
     function: Map
 
     @property
-    def n(self) -> int:  # type: ignore[override]
+    def n(self) -> int:
         return self.later.n
 
-    def log(self, x: Any, math: Any = NUMPY) -> Any:
+    def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         return self.later.log(self.function.value(math.asarray(x) + np.zeros(self.n), math), math)
 
     @property
     def cost(self) -> int:
         return self.later.cost
 
-    def take(self, rows: Any) -> Mapped:
-        return Mapped(self.later.take(rows), self.function.take(rows))
+    def take(self, rows: Rows) -> Mapped:
+        return type(self)(self.later.take(rows), self.function)
 
-    def _back(self, low: Array, high: Array) -> tuple[Array, Array]:
+    def _back(self, low: Array, high: Array) -> Pair:
         """The x whose g(x) lies between these, or is the nearest to them that g can give."""
         below, above = self.function.around(middle_of(low, high))
-        found = self.function.preimage_between(Between(np.minimum(low, below), np.maximum(high, above)))
-        return found.low, found.high
+        return self.function.back(np.minimum(low, below), np.maximum(high, above))
 
     @property
-    def low(self) -> Array:
-        return self._back(self.later.low, self.later.high)[0]
+    def ends(self) -> Pair:
+        return self._back(*self.later.ends)
 
-    @property
-    def high(self) -> Array:
-        return self._back(self.later.low, self.later.high)[1]
-
-    def window(self, drop: float = 40.0) -> tuple[Array, Array]:
+    def window(self, drop: float = 40.0) -> Pair:
         return self._back(*self.later.window(drop))
 
     @property
@@ -214,7 +274,166 @@ class Mapped(Observation):
         return self.later.scale
 
 
-def grid_between(base: Array, low: Array, high: Array, offset: float) -> Array:
+@dataclass(frozen=True, repr=False, eq=False)
+class RandomlyMapped(Mapped):
+    """What is known of x if y is the multiple below or above it, at random with mean x.
+
+    A known multiple makes a tent: probability 1 - |x - y| / base.
+
+    >>> tent = RandomMultiples(5.0).before_value(np.array([10.0]))
+    >>> np.exp(tent.log([[9.0], [10.0], [16.0]])).ravel().round(6)
+    array([0.8, 1. , 0. ])
+    """
+
+    function: RandomMultiples
+
+    def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
+        x = math.asarray(x) + np.zeros(self.n)
+        known, base = self.later.known, self.function.base
+        if not np.isnan(known).any():
+            away = math.abs(x - known) / base
+            return math.where(away < 1.0, math.log(math.maximum(1.0 - away, TINY)), -np.inf)
+        ratio = x / base
+        below = math.floor(ratio)
+        up = ratio - below
+        low, high = self.later.log(below * base, math), self.later.log((below + 1.0) * base, math)
+        # Finite stand-ins for -inf keep gradients finite; what they add is nothing.
+        low, high = math.maximum(low, -1e300), math.maximum(high, -1e300)
+        found = math.logaddexp(math.log(math.maximum(1.0 - up, TINY)) + low, math.log(math.maximum(up, TINY)) + high)
+        return math.where(found > np.array(-1e299), found, -np.inf)
+
+    @property
+    def cuts(self) -> Cuts:
+        return self.function.bends(*self.window())
+
+    @property
+    def grades(self) -> Array:
+        return np.empty((self.n, 0))
+
+    @property
+    def scale(self) -> Array:
+        return np.maximum(self.later.scale, self.function.base)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Stepped(Observation):
+    """A likelihood that is constant on intervals, the same for all entries: ``logs`` has one row per interval.
+
+    >>> Stepped(np.array([0.0, 1.0, 3.0]), np.log([[0.2], [0.8]])).log([[0.5], [3.0], [4.0]]).ravel().round(4)
+    array([-1.6094, -0.2231,    -inf])
+    """
+
+    edges: Array
+    logs: Array
+
+    @property
+    def n(self) -> int:
+        return int(self.logs.shape[1])
+
+    def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
+        x = math.asarray(x) + np.zeros(self.n)
+        found = math.where(x <= self.edges[-1], self.logs[-1], -np.inf) + math.zeros_like(x)
+        for edge, row in zip(self.edges[-2:0:-1], self.logs[-2::-1], strict=True):
+            found = math.where(x < edge, row, found)
+        return math.where(x >= self.edges[0], found, -np.inf)
+
+    def take(self, rows: Rows) -> Stepped:
+        return Stepped(self.edges, self.logs[:, rows])
+
+    def window(self, drop: float = 40.0) -> Pair:
+        inside = (self.logs >= self.logs.max(axis=0) - drop) & (self.logs > -np.inf)
+        if not inside.any(axis=0).all():
+            raise not_from("a value that no interval can give")
+        first, last = inside.argmax(axis=0), len(inside) - inside[::-1].argmax(axis=0)
+        return self.edges[first], self.edges[last]
+
+    @property
+    def ends(self) -> Pair:
+        return self.window(np.inf)
+
+    @property
+    def cuts(self) -> Cuts:
+        return Cuts.at_jumps(np.tile(self.edges[1:-1], (self.n, 1)))
+
+    @property
+    def scale(self) -> Array:
+        low, high = self.window()
+        return high - low
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class CategoryLikelihood(Observation):
+    """log p(released | x) for x among some categories, ``logs`` of shape (categories, n).
+
+    In numbers a category is itself if all categories are numbers, else its place among them, counted from 0.
+
+    >>> CategoryLikelihood(("a", "b"), np.log([[0.9], [0.2]])).log([[0.0], [1.0], [0.5]]).ravel().round(4)
+    array([-0.1054, -1.6094,    -inf])
+    """
+
+    labels: Labels
+    logs: Array
+
+    def __post_init__(self) -> None:
+        if np.any(np.isneginf(self.logs).all(axis=0)):
+            raise not_from("a category that cannot come from any other")
+
+    @classmethod
+    def before_matrix(
+        cls, later: Observation, inputs: Labels, outputs: Sequence[Any], matrix: Array
+    ) -> CategoryLikelihood:
+        """What is known about a category if ``later`` is known about the one drawn from its row of the matrix."""
+        with np.errstate(divide="ignore"):
+            steps = np.log(matrix)
+        reached = np.stack([later.log_label(label) for label in outputs])
+        return cls(tuple(inputs), np.stack([logsumexp(row[:, None] + reached, NUMPY) for row in steps]))
+
+    @property
+    def n(self) -> int:
+        return int(self.logs.shape[1])
+
+    @property
+    def support(self) -> Array:
+        return codes_of(self.labels)
+
+    def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
+        x = math.asarray(x) + np.zeros(self.n)
+        found = math.zeros_like(x) - np.inf
+        for value, row in zip(self.support, self.logs, strict=True):
+            found = math.where(x == value, row, found)
+        return found
+
+    def log_label(self, label: Any) -> Array:
+        return self.logs[self.labels.index(label)] if label in self.labels else np.full(self.n, -np.inf)
+
+    def take(self, rows: Rows) -> CategoryLikelihood:
+        return CategoryLikelihood(self.labels, self.logs[:, rows])
+
+    @property
+    def uninformative(self) -> NDArray[np.bool_]:
+        return np.all(self.logs == self.logs[:1], axis=0)
+
+    @property
+    def ends(self) -> Pair:
+        possible, at = self.logs > -np.inf, self.support[:, None]
+        return np.where(possible, at, np.inf).min(axis=0), np.where(possible, at, -np.inf).max(axis=0)
+
+    @property
+    def scale(self) -> Array:
+        return np.full(self.n, float(np.ptp(self.support)) or 1.0)
+
+
+def codes_of(labels: Labels) -> Array:
+    """The numbers that stand for categories: themselves if they are numbers, else 0, 1, ...
+
+    >>> codes_of([False, True]), codes_of(["no", "yes"])
+    (array([0., 1.]), array([0., 1.]))
+    """
+    numbers = [float(v) for v in labels if isinstance(v, (bool, int, float, np.number, np.bool_))]
+    return np.array(numbers) if len(numbers) == len(labels) else np.arange(float(len(labels)))
+
+
+def grid_between(base: float, low: Array, high: Array, offset: float) -> Array:
     """Multiples of a base, shifted by a share of it, strictly between two finite ends.
 
     Shape (n, m), padded with missing values.
@@ -228,20 +447,30 @@ def grid_between(base: Array, low: Array, high: Array, offset: float) -> Array:
             do="Put Noise before Round, or round to a larger base",
         )
     steps = np.arange(int(count.max(initial=0)))
-    return np.where(steps < count[:, None], (first[:, None] + steps + offset) * base[:, None], np.nan)
-
-
-def not_from(what: str) -> InputError:
-    """The error for a release that a mask cannot have made; it never shows the values."""
-    return InputError(
-        "The mask cannot have made this release",
-        what,
-        "Give the release as mask.release returned it, with the same mask",
-    )
+    return np.where(steps < count[:, None], (first[:, None] + steps + offset) * base, np.nan)
 
 
 def _near_whole(ratio: Array) -> Array:
     """0.3 / 0.1 is not 3 in binary, yet 0.3 is a multiple of 0.1."""
     with np.errstate(invalid="ignore"):
         whole = np.rint(ratio)
-        return np.where(np.abs(ratio - whole) <= TOLERANCE * np.maximum(np.abs(whole), 1.0), whole, ratio)
+        near = np.abs(ratio - whole) <= np.minimum(TOLERANCE * np.maximum(np.abs(whole), 1.0), 0.25)
+        return np.where(near, whole, ratio)
+
+
+def _whole(ratio: Array, otherwise: str) -> Array:
+    """Ratios that must be whole numbers."""
+    found = _near_whole(ratio)
+    if np.any(found != np.rint(found)):
+        raise not_from(otherwise)
+    return found
+
+
+def _whole_between(interval: Between, unit: float, shift: float, otherwise: str) -> Pair:
+    """The first and last whole number of units, beyond a shift, in intervals."""
+    least, most = (_near_whole(end / unit - shift) for end in interval.ends)
+    first = np.ceil(least) + ((least == np.ceil(least)) & ~np.asarray(interval.closed_low))
+    last = np.floor(most) - ((most == np.floor(most)) & ~np.asarray(interval.closed_high))
+    if np.any(first > last):
+        raise not_from(otherwise)
+    return first, last

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ...checks import check_integer
 from ...errors import InputError
@@ -16,7 +15,9 @@ from .base import Observation, as_row
 CHUNK = 4_000_000
 
 
-def nodes(observation: Observation, low: Any, high: Any, panels: int = 8, order: int = 16) -> tuple[Array, Array]:
+def nodes(
+    observation: Observation, low: ArrayLike, high: ArrayLike, panels: int = 8, order: int = 16
+) -> tuple[Array, Array]:
     """Return x and log weights, both of shape (K, n), for integrals against the likelihood.
 
     ``sum_k exp(logw[k, i]) f(x[k, i])`` is the integral of f(x) p(released_i | x) from low_i to high_i. Gauss-Legendre
@@ -35,8 +36,9 @@ def nodes(observation: Observation, low: Any, high: Any, panels: int = 8, order:
     order : int, default 16
         Nodes per panel.
 
-    >>> from .noisy import NormalValue
-    >>> x, logw = nodes(NormalValue([1.0], [4.0]), -50, 50)
+    >>> from ...masks import Noise
+    >>> from .start import observe
+    >>> x, logw = nodes(observe(Noise(sd=2.0), [1.0], 1).columns[0], -50, 50)
     >>> float(np.sum(np.exp(logw) * x).round(9))
     1.0
     """

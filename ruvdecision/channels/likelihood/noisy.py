@@ -1,100 +1,161 @@
-"""Entries whose released number, or an interval around it, was drawn from a density."""
+"""Entries whose released number, an interval around it, or what was made of it later, was drawn from a density."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ...errors import UnsupportedError
 from ...protocols import Array
-from .base import Cuts, Observation, as_row
-from .kernel import Kernel, Location
-from .laws import LOG_ROOT_2PI, NormalLaw
-from .mathematics import NUMPY
-from .simple import Between, split
+from .base import (
+    Change,
+    Cuts,
+    Ints,
+    Observation,
+    Pair,
+    Rows,
+    even_between,
+    everywhere,
+    middle_of,
+    no_cuts,
+    numbers_of,
+)
+from .entries import Between, Uninformative, nothing, split
+from .mathematics import LEGENDRE, LOG_ROOT_2PI, NUMPY, TINY, Mathematics, Values, legendre_for, logsumexp
 
-if TYPE_CHECKING:
-    from .laws import Law
+MOST_COST = 50_000
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class NormalValue(Observation):
-    """Every entry is seen with normal noise: the released centre is N(x, variance), the variance above 0 and finite.
-
-    >>> float(NormalValue([1.0], [4.0]).log([3.0])[0].round(6))
-    -2.112086
-    """
-
-    centre: Any
-    variance: Any
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "centre", as_row(self.centre))
-        object.__setattr__(self, "variance", as_row(self.variance, len(self.centre)))
+class TransitionDensity(Change):
+    """A change by chance: a density p(y | x) for each of n entries."""
 
     @property
-    def n(self) -> int:  # type: ignore[override]
-        return len(self.centre)
+    def n(self) -> int:
+        """Number of entries."""
+        raise NotImplementedError
 
-    def log(self, x: Any, math: Any = NUMPY) -> Any:
-        sd = np.sqrt(self.variance)
-        return -0.5 * ((math.asarray(x) - self.centre) / sd) ** 2 - np.log(sd) - LOG_ROOT_2PI
+    def log(self, y: Values, x: Values, math: Mathematics = NUMPY) -> Values:
+        """Log density of ``y`` given ``x``; both broadcast to (..., n)."""
+        raise NotImplementedError
 
-    def take(self, rows: Any) -> NormalValue:
-        return NormalValue(self.centre[rows], self.variance[rows])
+    def log_between(self, lower: Values, upper: Values, x: Values, math: Mathematics = NUMPY) -> Values:
+        """Log probability that y lies between two finite numbers."""
+        raise NotImplementedError
 
-    def window(self, drop: float = 40.0) -> tuple[Array, Array]:
-        far = np.sqrt(2 * drop * self.variance)
-        return self.centre - far, self.centre + far
+    def log_below(self, upper: Values, x: Values, math: Mathematics = NUMPY) -> Values:
+        """Log probability that y is at most a finite number."""
+        raise NotImplementedError
+
+    def log_above(self, lower: Values, x: Values, math: Mathematics = NUMPY) -> Values:
+        """Log probability that y is at least a finite number."""
+        raise NotImplementedError
+
+    def cuts(self, x: Values, math: Mathematics = NUMPY) -> list[Values]:
+        """Values of y that cut p(y | x) into smooth panels, each of shape (..., n).
+
+        The outermost hold nearly all of it.
+        """
+        raise NotImplementedError
 
     @property
-    def grades(self) -> Array:
-        return self.centre[:, None] + np.sqrt(self.variance)[:, None] * np.array(
-            [-6.0, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6]
+    def normal(self) -> Pair | None:
+        """Mean and variance of y - x if it is normal, else None."""
+        return None
+
+    # What a value y, or an end of an interval for y, says about x. All of shape (n,) or (n, m).
+
+    def ends(self, y: Array) -> Pair:
+        """Least and largest x from which ``y`` can come."""
+        return everywhere(self.n)
+
+    def window(self, y: Array, drop: float) -> Pair:
+        """Where p(y | x) is within ``drop`` of its largest value over x, or a little more."""
+        raise NotImplementedError
+
+    def breaks(self, y: Array) -> Cuts:
+        """Values of x where p(y | x) is not smooth."""
+        raise NotImplementedError
+
+    def bends(self, low: Array, high: Array) -> Cuts:
+        """Values of x between two ends where p(y | x) is not smooth whatever y is."""
+        return no_cuts(self.n)
+
+    def grades(self, y: Array) -> Array:
+        """Values of x that cut p(y | x), as a function of x, into smooth panels."""
+        raise NotImplementedError
+
+    def scale(self, y: Array) -> Array:
+        """Length in x over which p(y | x) changes."""
+        raise NotImplementedError
+
+    # What is known before the change.
+
+    def before_value(self, values: NDArray[np.float64]) -> Observation:
+        return NoisyValue(self, numbers_of(values))
+
+    def before_interval(self, interval: Between) -> Observation:
+        below, above = np.isneginf(interval.lower), np.isposinf(interval.upper)
+
+        def make(rows: Ints) -> Observation:
+            return NoisyInterval(self.take(rows), interval.take(rows))
+
+        cases = [(below & ~above, make), (above & ~below, make), (~below & ~above, make)]
+        return split(interval.n, [(below & above, nothing), *cases])
+
+    def before_other(self, later: Observation) -> Observation:
+        if later.support is None:
+            return Convolved(self, later)
+        if np.all(later.uninformative):
+            return Uninformative(later.n)
+        raise UnsupportedError(
+            "Noise before a mask for categories has no likelihood: noisy numbers are no categories",
+            do="Use Recode(bins=...) between them, or PRAM alone",
         )
 
-    @property
-    def scale(self) -> Array:
-        return np.sqrt(self.variance)  # type: ignore[no-any-return]
+
+@dataclass(frozen=True, repr=False, eq=False)
+class _Noisy(Observation):
+    """A change by chance, and what is known after it."""
+
+    kernel: TransitionDensity
 
     @property
-    def normal(self) -> tuple[Array, Array]:
-        return self.centre, self.variance
+    def n(self) -> int:
+        return self.kernel.n
 
-    def before_noise(self, law: Law) -> Observation:
-        both = law.plus(NormalLaw.of(np.sqrt(self.variance)))
-        if both is None:
-            return super().before_noise(law)
-        if both.normal is not None:
-            return NormalValue(self.centre - both.normal[0], both.normal[1])
-        return NoisyValue(Location(both), self.centre)
+    def before(self, change: Change) -> Observation:
+        both = change.plus(self.kernel)
+        return change.before_other(self) if both is None else replace(self, kernel=both)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class NoisyValue(Observation):
+class NoisyValue(_Noisy):
     """Every entry's released number was drawn from a density p(y | x)."""
 
-    kernel: Kernel
-    values: Any
+    values: Array
 
-    @property
-    def n(self) -> int:  # type: ignore[override]
-        return len(self.values)
+    def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
+        if self.normal is None:
+            return self.kernel.log(self.values, math.asarray(x), math)
+        # The common case, in as few passes over the numbers as can be.
+        centre, sd = self.normal[0], np.sqrt(self.normal[1])
+        return -0.5 * ((math.asarray(x) - centre) / sd) ** 2 - (np.log(sd) + LOG_ROOT_2PI)
 
-    def log(self, x: Any, math: Any = NUMPY) -> Any:
-        return self.kernel.log(self.values, math.asarray(x) + np.zeros(self.n), math)
-
-    def take(self, rows: Any) -> NoisyValue:
+    def take(self, rows: Rows) -> NoisyValue:
         return NoisyValue(self.kernel.take(rows), self.values[rows])
 
     @property
-    def low(self) -> Array:
-        return self.kernel.low(self.values)
+    def normal(self) -> Pair | None:
+        law = self.kernel.normal
+        return None if law is None else (self.values - law[0], law[1])
 
     @property
-    def high(self) -> Array:
-        return self.kernel.high(self.values)
+    def ends(self) -> Pair:
+        return self.kernel.ends(self.values)
 
     @property
     def cuts(self) -> Cuts:
@@ -102,46 +163,26 @@ class NoisyValue(Observation):
 
     @property
     def grades(self) -> Array:
-        return self.kernel.grades(self.values)
+        if self.normal is None:
+            return self.kernel.grades(self.values)
+        centre, variance = self.normal
+        return centre[:, None] + np.sqrt(variance)[:, None] * np.array([-6.0, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6])
 
-    def window(self, drop: float = 40.0) -> tuple[Array, Array]:
-        low, high = self.kernel.window(self.values, drop)
-        return np.maximum(low, self.low), np.minimum(high, self.high)
+    def window(self, drop: float = 40.0) -> Pair:
+        return _clipped(self.kernel.window(self.values, drop), self.ends)
 
     @property
     def scale(self) -> Array:
         return self.kernel.scale(self.values)
 
-    def before_noise(self, law: Law) -> Observation:
-        if isinstance(self.kernel, Location):
-            both = law.plus(self.kernel.law)
-            if both is not None:
-                return NoisyValue(Location(both), self.values)
-        return super().before_noise(law)
-
 
 @dataclass(frozen=True, repr=False, eq=False)
-class NoisyInterval(Observation):
-    """A number drawn from p(y | x) lies in an interval; all entries have the same ends at infinity. Made by `of`."""
+class NoisyInterval(_Noisy):
+    """A number drawn from p(y | x) lies in an interval; all entries have the same ends at infinity, at most one."""
 
-    kernel: Kernel
     interval: Between
 
-    @classmethod
-    def of(cls, kernel: Kernel, interval: Between) -> Observation:
-        """One observation, or pieces where some intervals are half-lines and others not."""
-        below, above = np.isneginf(interval.lower), np.isposinf(interval.upper)
-
-        def make(rows: Any) -> Observation:
-            return cls(kernel.take(rows), interval.take(rows))
-
-        return split(interval.n, [(below, make), (above, make), (~below & ~above, make)])
-
-    @property
-    def n(self) -> int:  # type: ignore[override]
-        return self.interval.n
-
-    def log(self, x: Any, math: Any = NUMPY) -> Any:
+    def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         x = math.asarray(x) + np.zeros(self.n)
         if np.isneginf(self.interval.lower[0]):
             return self.kernel.log_below(self.interval.upper, x, math)
@@ -149,50 +190,141 @@ class NoisyInterval(Observation):
             return self.kernel.log_above(self.interval.lower, x, math)
         return self.kernel.log_between(self.interval.lower, self.interval.upper, x, math)
 
-    def take(self, rows: Any) -> Observation:
+    def take(self, rows: Rows) -> NoisyInterval:
         return NoisyInterval(self.kernel.take(rows), self.interval.take(rows))
 
-    def _ends(self) -> list[Array]:
-        return [end for end in (self.interval.lower, self.interval.upper) if np.isfinite(end).all()]
-
     @property
-    def low(self) -> Array:
-        return (
-            np.full(self.n, -np.inf)
-            if np.isneginf(self.interval.lower[0])
-            else np.min([self.kernel.low(e) for e in self._ends()], axis=0)
+    def _finite(self) -> list[Array]:
+        return [end for end in self.interval.ends if np.isfinite(end).all()]
+
+    def _over(self, pairs: list[Pair]) -> Pair:
+        """The hull of what both ends of the interval say, endless where the interval is."""
+        low, high = np.min([a for a, _ in pairs], axis=0), np.max([b for _, b in pairs], axis=0)
+        return np.where(np.isneginf(self.interval.lower), -np.inf, low), np.where(
+            np.isposinf(self.interval.upper), np.inf, high
         )
 
     @property
-    def high(self) -> Array:
-        return (
-            np.full(self.n, np.inf)
-            if np.isposinf(self.interval.upper[0])
-            else np.max([self.kernel.high(e) for e in self._ends()], axis=0)
+    def ends(self) -> Pair:
+        return self._over([self.kernel.ends(end) for end in self._finite])
+
+    @property
+    def cuts(self) -> Cuts:
+        return Cuts.joined([self.kernel.breaks(end) for end in self._finite])
+
+    @property
+    def grades(self) -> Array:
+        return np.concatenate([self.kernel.grades(end) for end in self._finite], axis=1)
+
+    def window(self, drop: float = 40.0) -> Pair:
+        # A probability falls a little more slowly than the density at the interval's end.
+        return _clipped(self._over([self.kernel.window(end, drop + 5.0) for end in self._finite]), self.ends)
+
+    @property
+    def scale(self) -> Array:
+        return np.asarray(np.max([self.kernel.scale(end) for end in self._finite], axis=0))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Convolved(_Noisy):
+    """p(released | x) as the integral of p(released | y) p(y | x) over y, where ``later`` says p(released | y).
+
+    Gauss-Legendre panels are cut where either factor bends, and graded around both, so they move with x; the error is
+    that of sixteen points on a panel of a smooth function, near the last digit. Right within 40 of the largest log
+    likelihood; further out it may be too small.
+    """
+
+    later: Observation
+
+    def __post_init__(self) -> None:
+        if self.cost > MOST_COST:
+            raise UnsupportedError(
+                "A chain of several kinds of noise, or of noise and many steps, takes too many sums to compose",
+                do="Use normal noise for all but one of the steps, or put Noise before Round",
+            )
+
+    @property
+    def _fixed(self) -> Array:
+        """Places that cut the later likelihood into smooth panels, shape (n, m)."""
+        return np.concatenate([self.later.cuts.places, self.later.grades], axis=1)
+
+    def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
+        x = math.asarray(x) + np.zeros(self.n)
+        low, high = self.later.window()
+        own = self.kernel.cuts(x, math)
+        # A later observation that never falls is cut off where the density p(y | x) ends.
+        least = low if np.isfinite(low).all() else _finite(low, reduce(math.minimum, own), math)
+        most = high if np.isfinite(high).all() else _finite(high, reduce(math.maximum, own), math)
+        zero = math.zeros_like(x)
+        fixed = (_finite(row, zero + least, math) for row in self._fixed.T)
+        cuts = [math.minimum(math.maximum(c, least), most) for c in (*own, *fixed, zero + least, zero + most)]
+        edges = math.sort(math.stack(cuts, axis=0), axis=0)
+        half, middle = (edges[1:] - edges[:-1]) / 2, (edges[1:] + edges[:-1]) / 2
+        node, weight = legendre_for(half)
+        y = middle + half * node
+        log_weight = np.log(weight) + math.log(math.maximum(half, TINY))
+        terms = log_weight + self.kernel.log(y, x, math) + self.later.log(y, math)
+        return logsumexp(logsumexp(terms, math), math)
+
+    @property
+    def cost(self) -> int:
+        panels = len(self.kernel.cuts(np.zeros(self.n))) + self._fixed.shape[1] + 1
+        return len(LEGENDRE[0]) * panels * self.later.cost
+
+    def before(self, change: Change) -> Observation:
+        if change.additive and self.kernel.additive and change.plus(self.kernel) is None:
+            # Independent noises may be added in any order: the later one may take this one up.
+            inner = self.later.before(change)
+            if not isinstance(inner, Convolved):
+                return Convolved(self.kernel, inner)
+        return super().before(change)
+
+    def take(self, rows: Rows) -> Convolved:
+        return Convolved(self.kernel.take(rows), self.later.take(rows))
+
+    def _over(self, find: Callable[[Array], Pair], low: Array, high: Array) -> Pair:
+        """What is found over all y between two ends: at the ends themselves, for kernels that move with y."""
+        bounded, capped = np.isfinite(low), np.isfinite(high)
+        start, stop = find(np.where(bounded, low, 0.0)), find(np.where(capped, high, 0.0))
+        least = np.minimum(start[0], np.where(capped, stop[0], np.inf))
+        most = np.maximum(stop[1], np.where(bounded, start[1], -np.inf))
+        return np.where(bounded, least, -np.inf), np.where(capped, most, np.inf)
+
+    @property
+    def ends(self) -> Pair:
+        return self._over(self.kernel.ends, *self.later.ends)
+
+    def window(self, drop: float = 40.0) -> Pair:
+        return _clipped(self._over(lambda y: self.kernel.window(y, drop), *self.later.window(drop)), self.ends)
+
+    def _around(self, find: Callable[[Array], Array]) -> list[Array]:
+        """What is found around each cut of the later observation."""
+        rows = self.later.cuts.places.T
+        return [np.where(np.isfinite(row)[:, None], find(np.where(np.isfinite(row), row, 0.0)), np.nan) for row in rows]
+
+    @property
+    def grades(self) -> Array:
+        # Where the later observation has its kinks, and around those: the density smooths them over its own length.
+        return np.concatenate(
+            [self._fixed, even_between(*self.window(), 33), *self._around(self.kernel.grades)], axis=1
         )
 
     @property
     def cuts(self) -> Cuts:
-        return Cuts.joined([self.kernel.breaks(e) for e in self._ends()])
-
-    @property
-    def grades(self) -> Array:
-        return np.concatenate([self.kernel.grades(e) for e in self._ends()], axis=1)
-
-    def window(self, drop: float = 40.0) -> tuple[Array, Array]:
-        # A probability falls a little more slowly than the density at the interval's end.
-        ends = [self.kernel.window(e, drop + 5.0) for e in self._ends()]
-        low = np.full(self.n, -np.inf) if np.isneginf(self.interval.lower[0]) else np.min([e[0] for e in ends], axis=0)
-        high = np.full(self.n, np.inf) if np.isposinf(self.interval.upper[0]) else np.max([e[1] for e in ends], axis=0)
-        return np.maximum(low, self.low), np.minimum(high, self.high)
+        # A kink of one factor is smoothed by the other, except where both have one; a jump of both leaves a kink.
+        kept = self._around(lambda y: self.kernel.breaks(y).places)
+        return Cuts.joined([self.kernel.bends(*self.window()), *(Cuts.at_kinks(places) for places in kept)])
 
     @property
     def scale(self) -> Array:
-        return np.max([self.kernel.scale(e) for e in self._ends()], axis=0)  # type: ignore[no-any-return]
+        return np.hypot(self.later.scale, self.kernel.scale(middle_of(*self.later.window())))
 
-    def before_noise(self, law: Law) -> Observation:
-        if isinstance(self.kernel, Location):
-            both = law.plus(self.kernel.law)
-            if both is not None:
-                return NoisyInterval(Location(both), self.interval)
-        return super().before_noise(law)
+
+def _finite(row: Array, otherwise: Values, math: Mathematics) -> Values:
+    """A row where it is finite, something else where it is not."""
+    there = np.isfinite(row)
+    return math.where(there, np.where(there, row, 0.0), otherwise)
+
+
+def _clipped(window: Pair, ends: Pair) -> Pair:
+    return np.maximum(window[0], ends[0]), np.minimum(window[1], ends[1])

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...checks import as_float_array
 from ...errors import InputError, UnsupportedError
@@ -34,20 +33,15 @@ from ..steps import (
     Step,
     resolve,
 )
-from .averages import Averages
-from .base import Observation
-from .discrete import before_matrix
-from .factor import factor_of
-from .kernel import Sized, refuse_no_noise
-from .laws import noise_law
-from .maps import ClipMap, Map, Multiples, not_from
-from .mathematics import NUMPY
-from .randomround import RandomMultiple
-from .release import JointNormal, ReleaseLikelihood
-from .simple import Between, Known, Pieces, Uninformative, join, split
-from .stepped import Bins, Widths
+from .base import Change, Ints, Observation, not_from
+from .entries import Between, Known, Uninformative, join, nothing, split
+from .kernels import Factor, Location, Sized, refuse_no_noise
+from .laws import factor_law, noise_law
+from .maps import Bins, CategoryLikelihood, ClipMap, Multiples, RandomMultiples, Widths
+from .mathematics import NUMPY, Mathematics, Values
+from .release import Averages, ReleaseLikelihood, compressed
+from .user import UserChange
 
-Ints = NDArray[np.int64]
 MEASURE = "or measure its releases with ruv.measure"
 KNOWN = (
     "Use Noise, MultiplicativeNoise, Round, Recode, Topcode, Bottomcode, Suppress, Subsample, Shuffle, PRAM, "
@@ -75,7 +69,7 @@ def _check(step: Step, mask: Lowers) -> None:
     """Raise if the law of a step is not known entry by entry."""
     if isinstance(step, Opaque):
         raise UnsupportedError(f"{mask} has no likelihood: {step.why}", do=step.do or KNOWN)
-    if type(step) not in LIKELIHOOD or (isinstance(step, OwnLaw) and not hasattr(step.mask, "log_likelihood")):
+    if type(step) not in LIKELIHOOD or (isinstance(step, OwnLaw) and not step.says("log_likelihood")):
         raise UnsupportedError(f"{mask} has no likelihood: it does not say how likely a released value is", do=KNOWN)
 
 
@@ -83,7 +77,7 @@ def _check(step: Step, mask: Lowers) -> None:
 
 
 def _drop(observed: ReleaseLikelihood, step: Drop, mask: Lowers) -> ReleaseLikelihood:
-    """Nothing is told about suppressed entries; an average later in the chain leaves them out."""
+    """Nothing is known about suppressed entries; an average later in the chain leaves them out."""
     rows = np.arange(observed.n) if step.rows is None else np.flatnonzero(_labels(observed, step) == 1)
     if step.rows is not None and len(rows) < observed.n and step.columns:
         observed.refuse_uneven(mask)
@@ -97,11 +91,11 @@ def _drop(observed: ReleaseLikelihood, step: Drop, mask: Lowers) -> ReleaseLikel
         centre[np.ix_(rows, np.array(positions, dtype=np.int64))] = np.nan
         joint = replace(joint, centre=centre)
     averages = None if observed.averages is None else observed.averages.drop(rows, positions)
-    return observed.replace(columns=tuple(columns), joint=joint, averages=averages)
+    return replace(observed, columns=tuple(columns), joint=joint, averages=averages)
 
 
 def _sample(observed: ReleaseLikelihood, step: SampleRows, mask: Lowers) -> ReleaseLikelihood:
-    """The sample's rows at their places; nothing is told about the others."""
+    """The sample's rows at their places; nothing is known about the others."""
     if observed.index is None:
         raise UnsupportedError(
             "A sample of a sample does not say which rows the first one held",
@@ -133,15 +127,15 @@ def _average(observed: ReleaseLikelihood, step: AverageRows, mask: Lowers) -> Re
             )
         values[:, position], error[:, position], constant[:, position] = _together(*normal, label, groups)
         columns[position], members[:, position] = Uninformative(n), True
-    return observed.replace(columns=tuple(columns), averages=Averages.of(label, values, members, error, constant))
+    return replace(observed, columns=tuple(columns), averages=Averages.of(label, values, members, error, constant))
 
 
 def _together(centre: Array, variance: Array, label: Ints, groups: int) -> tuple[Array, Array, Array]:
     """Several looks at each group's average as one: value, variance, and what is left of their log density."""
-    sure, told = variance == 0, np.isfinite(variance)
+    sure, informative = variance == 0, np.isfinite(variance)
     exact = np.bincount(label, weights=sure, minlength=groups) > 0
     # Where a look is exact the others add nothing; looks of infinite variance weigh nothing.
-    use = told & (sure | ~exact[label])
+    use = informative & (sure | ~exact[label])
     with np.errstate(divide="ignore"):
         precision = np.where(use, np.where(sure, 1.0, 1.0 / np.where(variance > 0, variance, 1.0)), 0.0)
     total = np.bincount(label, weights=precision, minlength=groups)
@@ -197,7 +191,7 @@ def _mean_of_tail(observed: ReleaseLikelihood, step: MeanOfTail, mask: Lowers) -
         )
     if not members.any():
         return observed
-    return observed.replace(columns=tuple(columns), averages=Averages.of(np.zeros(n, dtype=np.int64), values, members))
+    return replace(observed, columns=tuple(columns), averages=Averages.of(np.zeros(n, dtype=np.int64), values, members))
 
 
 def _labels(observed: ReleaseLikelihood, step: Step) -> Ints:
@@ -213,45 +207,35 @@ def _labels(observed: ReleaseLikelihood, step: Step) -> Ints:
 # -- entries -------------------------------------------------------------------------------------------------
 
 
-def map_of(step: ClipTo | RoundTo | Cut, place: int, n: int) -> Map:
-    """A step that draws nothing as a function of n entries of the column at this place of its columns."""
-    if isinstance(step, ClipTo):
-        return ClipMap(np.full(n, step.lower[place]), np.full(n, step.upper[place]))
-    if isinstance(step, RoundTo):
-        return Multiples(np.full(n, step.base[place]))
-    if step.edges is None:
-        return Widths(n, step.width, str(step.label))
-    edges = np.asarray(step.edges)
-    return Bins(n, edges, step.called(edges))
+CHANGES: dict[type[Step], Callable[[Any, int], Change]] = {
+    ClipTo: lambda step, place: ClipMap(float(step.lower[place]), float(step.upper[place])),
+    RoundTo: lambda step, place: (RandomMultiples if step.random else Multiples)(float(step.base[place])),
+    Cut: lambda step, place: (
+        Widths(step.width, str(step.label))
+        if step.edges is None
+        else Bins(np.asarray(step.edges), step.called(np.asarray(step.edges)))
+    ),
+}
+"""What each step of one entry by itself does to the column at a place of the step's columns."""
 
 
-def _map(observed: ReleaseLikelihood, step: ClipTo | Cut, mask: Lowers) -> ReleaseLikelihood:
-    """What is known before bounds or intervals: the value, or where it lies."""
-    return observed.each(mask, step.columns, lambda j, column: column.before_map(map_of(step, j, column.n)))
-
-
-def _round(observed: ReleaseLikelihood, step: RoundTo, mask: Lowers) -> ReleaseLikelihood:
-    """An interval of one base around a multiple, or the probabilities of rounding up and down to it."""
-
-    def change(j: int, column: Observation) -> Observation:
-        if not step.random:
-            return column.before_map(map_of(step, j, column.n))
-        size = np.full(column.n, step.base[j])
-        parts = column.parts if isinstance(column, Pieces) else ((np.arange(column.n), column),)
-        return join(column.n, [(rows, RandomMultiple.of(part, size[rows])) for rows, part in parts])
-
-    return observed.each(mask, step.columns, change)
+def _entries(observed: ReleaseLikelihood, step: ClipTo | RoundTo | Cut, mask: Lowers) -> ReleaseLikelihood:
+    """What is known before bounds, multiples or intervals: the value, where it lies, or how likely each is."""
+    change = CHANGES[type(step)]
+    return observed.each(mask, step.columns, lambda j, column: column.before(change(step, j)))
 
 
 def _matrix(observed: ReleaseLikelihood, step: Matrix, mask: Lowers) -> ReleaseLikelihood:
     """The chance of each category to be released as what was released."""
-    return observed.each(
-        mask, step.columns, lambda j, column: before_matrix(column, step.inputs, step.released, step.matrix)
-    )
+
+    def before(j: int, column: Observation) -> Observation:
+        return CategoryLikelihood.before_matrix(column, step.inputs, step.released, step.matrix)
+
+    return observed.each(mask, step.columns, before)
 
 
 def _own(observed: ReleaseLikelihood, step: OwnLaw, mask: Lowers) -> ReleaseLikelihood:
-    return observed.each(mask, step.columns, lambda j, column: column.before_own(step.mask, observed.names[j]))
+    return observed.each(mask, step.columns, lambda j, column: column.before(UserChange(step.mask, observed.names[j])))
 
 
 def _multiply(observed: ReleaseLikelihood, step: Multiply, mask: Lowers) -> ReleaseLikelihood:
@@ -268,11 +252,14 @@ def _multiply(observed: ReleaseLikelihood, step: Multiply, mask: Lowers) -> Rele
 
     def change(j: int, column: Observation) -> Observation:
         zero = column.known == 0
-        cases: list[tuple[Any, Callable[[Any], Observation]]] = [
-            (zero, lambda rows: Known(np.zeros(len(rows)))),
-            (~zero, lambda rows: column.take(rows).before_kernel(factor_of(step.factor, len(rows)))),
-        ]
-        return split(column.n, cases)
+        factor = Factor(factor_law(step.factor, column.n))
+        return split(
+            column.n,
+            [
+                (zero, lambda rows: Known(np.zeros(len(rows)))),
+                (~zero, lambda rows: column.take(rows).before(factor.take(rows))),
+            ],
+        )
 
     return observed.each(mask, step.columns, change)
 
@@ -313,20 +300,22 @@ def _noise(observed: ReleaseLikelihood, step: AddNoise, mask: Lowers) -> Release
     def change(j: int, column: Observation) -> Observation:
         size = sd[:, single[j]]
         if size.min() > 0 and size.max() < np.inf:
-            return column.before_noise(noise_law(step.kind, size))  # the common case: every entry has noise
-        return split(
-            n,
-            [
-                (np.isinf(size), lambda rows: Uninformative(len(rows))),
-                (size == 0, column.take),
-                (
-                    (size > 0) & np.isfinite(size),
-                    lambda rows: column.take(rows).before_noise(noise_law(step.kind, size[rows])),
-                ),
-            ],
-        )
+            return column.before(Location(noise_law(step.kind, size)))  # the common case: every entry has noise
+        return _where_noisy(column, size, lambda rows: Location(noise_law(step.kind, size[rows])))
 
     return observed.each(mask, [step.columns[j] for j in single], change)
+
+
+def _where_noisy(column: Observation, size: Array, change: Callable[[Ints], Change]) -> Observation:
+    """What is known before noise that some entries have not, and that wipes others out."""
+    return split(
+        column.n,
+        [
+            (np.isinf(size), nothing),
+            (size == 0, column.take),
+            ((size > 0) & np.isfinite(size), lambda rows: column.take(rows).before(change(rows))),
+        ],
+    )
 
 
 def _onto_averages(
@@ -334,14 +323,14 @@ def _onto_averages(
 ) -> ReleaseLikelihood:
     """Noise before an average: the average carries its own average."""
     assert observed.averages is not None
-    told = any(not np.all(observed.columns[step.columns[j]].uninformative) for j in averaged)
-    if step.kind.name != "normal" or told or not np.isfinite(sd[:, averaged]).all():
+    informative = any(not np.all(observed.columns[step.columns[j]].uninformative) for j in averaged)
+    if step.kind.name != "normal" or informative or not np.isfinite(sd[:, averaged]).all():
         raise UnsupportedError(
             f"{mask} before an average has no likelihood here",
             do=f"Use plain normal noise without bounds before Microaggregate, {MEASURE}",
         )
     noise = _diagonal(sd, step.columns, averaged, observed.k)
-    return observed.replace(averages=observed.averages.add_noise(noise))
+    return replace(observed, averages=observed.averages.add_noise(noise))
 
 
 def _diagonal(sd: Array, positions: Sequence[int], chosen: list[int], k: int) -> Array:
@@ -349,38 +338,34 @@ def _diagonal(sd: Array, positions: Sequence[int], chosen: list[int], k: int) ->
     out = np.zeros((len(sd), k, k))
     for j in chosen:
         out[:, positions[j], positions[j]] = sd[:, j] ** 2
-    return out[:1] if np.all(out == out[:1]) else out
+    return compressed(out)
 
 
 def _add(observed: ReleaseLikelihood, covariance: Array) -> ReleaseLikelihood:
     joint = observed.joint
     assert joint is not None
-    total = joint.covariance + covariance
-    return observed.replace(
-        joint=JointNormal(joint.centre, total[:1] if np.all(total == total[:1]) else total, joint.columns)
-    )
+    return replace(observed, joint=replace(joint, covariance=compressed(joint.covariance + covariance)))
 
 
 def _correlated(observed: ReleaseLikelihood, step: AddNoise, mask: Lowers, matrices: Array) -> ReleaseLikelihood:
     """Noise that is correlated across columns; ``matrices`` has shape (n or 1, k, k)."""
-    if step.obstacle is not None:
+    if step.not_linear is not None:
         raise UnsupportedError(
-            f"{mask} is correlated across columns, and {step.obstacle}: it has no likelihood here",
+            f"{mask} is correlated across columns, and {step.not_linear}: it has no likelihood here",
             do="Use a diagonal covariance (or variance=), or normal noise",
         )
     at = np.array(step.columns)
     whole = np.zeros((len(matrices), observed.k, observed.k))
     whole[:, at[:, None], at] = matrices
-    whole = whole[:1] if np.all(whole == whole[:1]) else whole
-    averages = observed.averages
+    whole, averages = compressed(whole), observed.averages
     if averages is not None and averages.members[:, at].any():
-        told = any(not np.all(observed.columns[p].uninformative) for p in step.columns)
-        if told or not averages.members[:, at].any(axis=0).all():
+        informative = any(not np.all(observed.columns[p].uninformative) for p in step.columns)
+        if informative or not averages.members[:, at].any(axis=0).all():
             raise UnsupportedError(
                 f"{mask} is correlated across columns of which only some were averaged",
                 do="Average all of them, or use variance=",
             )
-        return observed.replace(averages=averages.add_noise(whole))
+        return replace(observed, averages=averages.add_noise(whole))
     return _add(observed.joined(mask, step.columns), whole)
 
 
@@ -390,31 +375,25 @@ def _sized(observed: ReleaseLikelihood, step: AddNoise, mask: Lowers, base: Arra
     size = partial(_size_at, step.size)
 
     def change(j: int, column: Observation) -> Observation:
-        def noisy(rows: Any) -> Observation:
-            part = column.take(rows)
-            at = part.known[~np.isnan(part.known)]
+        def sized(rows: Ints) -> Sized:
+            at = column.known[rows]
+            at = at[~np.isnan(at)]
             if len(at) and np.any(np.asarray(size(at, NUMPY)) == 0):
                 raise refuse_no_noise(f"The size of {mask}")
-            return part.before_kernel(Sized(noise_law(step.kind, np.ones(len(rows))), base[rows, j], size))
+            return Sized(noise_law(step.kind, np.ones(len(rows))), base[rows, j], size)
 
-        own = base[:, j]
-        cases = [
-            (np.isinf(own), lambda rows: Uninformative(len(rows))),
-            (own == 0, column.take),
-            ((own > 0) & np.isfinite(own), noisy),
-        ]
-        return split(observed.n, cases)
+        return _where_noisy(column, base[:, j], sized)
 
     return observed.each(mask, step.columns, change)
 
 
-def _size_at(size: SizeOf, x: Any, math: Any) -> Any:
+def _size_at(size: SizeOf, x: Values, math: Mathematics) -> Values:
     """The standard deviation at x, in numpy or PyTensor."""
     found = _call(size.function, x, math, size.unit)
     return math.sqrt(found) if size.unit == "variance" else found
 
 
-def _call(function: Callable[[Any], Any], x: Any, math: Any, name: str) -> Any:
+def _call(function: Callable[[Values], Values], x: Values, math: Mathematics, name: str) -> Values:
     """A user's function of a column's values, for values of any shape, or for tensors if it can take them."""
     if math is NUMPY:
         flat = np.ravel(x)
@@ -439,14 +418,14 @@ LIKELIHOOD: dict[type[Step], Callable[[ReleaseLikelihood, Any, Any], ReleaseLike
     Drop: _drop,
     AddNoise: _noise,
     Multiply: _multiply,
-    ClipTo: _map,
-    RoundTo: _round,
-    Cut: _map,
+    ClipTo: _entries,
+    RoundTo: _entries,
+    Cut: _entries,
     Matrix: _matrix,
     AverageRows: _average,
     MeanOfTail: _mean_of_tail,
     SampleRows: _sample,
-    PermuteRows: lambda observed, step, mask: observed.replace(shuffled=True),
+    PermuteRows: lambda observed, step, mask: replace(observed, shuffled=True),
     OwnLaw: _own,
 }
 """What is known before each step; other steps have no likelihood."""

@@ -1,19 +1,17 @@
-"""A whole release: what it tells about n records of k columns."""
+"""A whole release: what it tells about n records of k columns, entry by entry, row by row and group by group."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from ...checks import check_columns
 from ...errors import UnsupportedError
 from ...protocols import Array
-from .averages import Averages
-from .base import Observation
-from .simple import Uninformative, join
+from ..steps import Lowers
+from .base import Bools, Ints, Observation, Rows
+from .entries import Uninformative, join
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -34,32 +32,101 @@ class JointNormal:
     covariance: Array
     columns: tuple[int, ...]
 
-    def log(self, x: Any) -> Array:
-        """Log density of each released row given records ``x`` of shape (..., n, k).
-
-        Shape (..., n), 0 for an empty row.
-        """
-        away = self.centre - np.asarray(x, dtype=np.float64)
-        n, k = self.centre.shape
-        covariance = np.broadcast_to(self.covariance, (n, k, k))
-        out = np.zeros(away.shape[:-1])
-        for i in range(n):
-            there = np.flatnonzero(~np.isnan(self.centre[i]))
-            if len(there):
-                root = np.linalg.cholesky(covariance[i][np.ix_(there, there)])
-                z = np.linalg.solve(root, away[..., i, there][..., None])[..., 0]
-                out[..., i] = (
-                    -0.5 * (z**2).sum(axis=-1) - np.log(np.diag(root)).sum() - 0.5 * len(there) * np.log(2 * np.pi)
-                )
-        return out
-
-    def take(self, rows: Any) -> JointNormal:
+    def take(self, rows: Rows) -> JointNormal:
         """The same for some rows."""
         covariance = self.covariance if len(self.covariance) == 1 else self.covariance[rows]
         return JointNormal(self.centre[rows], covariance, self.columns)
 
     def __repr__(self) -> str:
         return f"JointNormal(n={self.centre.shape[0]}, columns={self.centre.shape[1]})"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Averages:
+    """A release tells, for each group and column, the average of its members plus noise.
+
+    Parameters
+    ----------
+    label : array, shape (n,)
+        The group of each row; -1 is in none.
+    values : array, shape (groups, k)
+        What was released for the group; missing if nothing was.
+    members : array of bool, shape (n, k)
+        Whether a row's entry counts in its group's average.
+    noise : array, shape (n, k, k) or (1, k, k)
+        Covariance of normal noise on the rows before they were averaged.
+    error : array, shape (groups, k)
+        Variance of normal noise on the average itself.
+    constant : array, shape (groups, k)
+        What the log likelihood has beside that of ``values``: it does not depend on the records.
+    """
+
+    label: Ints
+    values: Array
+    members: Bools
+    noise: Array
+    error: Array
+    constant: Array
+
+    @classmethod
+    def of(
+        cls, label: Ints, values: Array, members: Bools, error: Array | None = None, constant: Array | None = None
+    ) -> Averages:
+        """Averages without noise on their rows."""
+        zero, none = np.zeros(values.shape), np.zeros((1, values.shape[1], values.shape[1]))
+        return cls(
+            label, values, members, none, zero if error is None else error, zero if constant is None else constant
+        )
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.label)
+
+    @property
+    def sizes(self) -> Ints:
+        """How many entries each average is over, shape (groups, k)."""
+        sizes = np.zeros(self.values.shape, dtype=np.int64)
+        inside = self.label >= 0
+        np.add.at(sizes, self.label[inside], self.members[inside].astype(np.int64))
+        return sizes
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of the noise on each group's averages, shape (groups, k, k)."""
+        groups, k = self.values.shape
+        total = np.zeros((groups, k, k))
+        inside = np.flatnonzero(self.label >= 0)
+        both = self.members[inside, :, None] & self.members[inside, None, :]
+        np.add.at(total, self.label[inside], both * (self.noise if len(self.noise) == 1 else self.noise[inside]))
+        sizes = np.maximum(self.sizes, 1)
+        total /= sizes[:, :, None] * sizes[:, None, :]
+        total[:, np.arange(k), np.arange(k)] += self.error
+        return total
+
+    @property
+    def variance(self) -> Array:
+        """Variance of the noise on each average, shape (groups, k); 0 where the average is exact."""
+        return np.diagonal(self.covariance, axis1=1, axis2=2).copy()
+
+    def add_noise(self, covariance: Array) -> Averages:
+        """The same with more normal noise on the rows before averaging; covariance of shape (n or 1, k, k)."""
+        return replace(self, noise=self.noise + covariance)
+
+    def drop(self, rows: Ints, columns: list[int]) -> Averages:
+        """The same where some entries were missing before the rows were averaged."""
+        members = self.members.copy()
+        members[rows[:, None], columns] = False
+        return replace(self, members=members)
+
+    def placed(self, rows: Ints, n: int) -> Averages:
+        """The same with the rows at their places among n."""
+        label, members = np.full(n, -1), np.zeros((n, self.values.shape[1]), dtype=bool)
+        label[rows], members[rows] = self.label, self.members
+        return replace(self, label=label, members=members, noise=_placed(self.noise, rows, n))
+
+    def __repr__(self) -> str:
+        return f"Averages(n={self.n}, groups={len(self.values)}, columns={int(self.members.any(axis=0).sum())})"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -89,9 +156,9 @@ class ReleaseLikelihood:
     joint: JointNormal | None = None
     shuffled: bool = False
     averages: Averages | None = None
-    names: tuple[Any, ...] = ()
+    names: tuple[Hashable, ...] = ()
     categorical: tuple[bool, ...] = ()
-    index: Any = None
+    index: Ints | None = None
     total: int | None = None
 
     def __post_init__(self) -> None:
@@ -110,16 +177,8 @@ class ReleaseLikelihood:
         """Number of columns."""
         return len(self.columns)
 
-    def positions(self, columns: Any) -> list[int]:
-        """Positions of the named columns; all of them for None."""
-        return list(range(self.k)) if columns is None else check_columns("columns", columns, self.names)
-
-    def replace(self, **changes: Any) -> ReleaseLikelihood:
-        """A copy with some fields changed."""
-        return replace(self, **changes)
-
     def each(
-        self, mask: Any, positions: Sequence[int], change: Callable[[int, Observation], Observation]
+        self, mask: Lowers, positions: Sequence[int], change: Callable[[int, Observation], Observation]
     ) -> ReleaseLikelihood:
         """Change some columns one by one, as a mask does that works entry by entry.
 
@@ -136,7 +195,7 @@ class ReleaseLikelihood:
             columns[position] = change(j, columns[position])
         return replace(self, columns=tuple(columns))
 
-    def refuse_joint(self, mask: Any, positions: Sequence[int]) -> None:
+    def refuse_joint(self, mask: Lowers, positions: Sequence[int]) -> None:
         """Raise if correlated noise follows on one of these columns."""
         if self.joint is not None and set(self.joint.columns) & set(positions):
             raise UnsupportedError(
@@ -144,7 +203,7 @@ class ReleaseLikelihood:
                 do="Use variance= or sd= (independent noise) after it, or put the correlated noise first",
             )
 
-    def joined(self, mask: Any, positions: Sequence[int]) -> ReleaseLikelihood:
+    def joined(self, mask: Lowers, positions: Sequence[int]) -> ReleaseLikelihood:
         """The same with these columns moved into the joint normal law; they must be normal."""
         old = self.joint
         new = [j for j in positions if old is None or j not in old.columns]
@@ -164,12 +223,10 @@ class ReleaseLikelihood:
             centre[:, j] = np.where(there, normal[0], np.nan)
             covariance[:, j, j] = np.where(there, normal[1], 0.0)
             columns[j] = Uninformative(self.n)
-        if np.all(covariance == covariance[:1]):
-            covariance = covariance[:1]
         covered = tuple(sorted({*new, *(old.columns if old else ())}))
-        return replace(self, columns=tuple(columns), joint=JointNormal(centre, covariance, covered))
+        return replace(self, columns=tuple(columns), joint=JointNormal(centre, compressed(covariance), covered))
 
-    def refuse_uneven(self, mask: Any) -> None:
+    def refuse_uneven(self, mask: Lowers) -> None:
         """Raise if rows were shuffled after a mask that treats them differently."""
         if self.shuffled:
             raise UnsupportedError(
@@ -177,7 +234,7 @@ class ReleaseLikelihood:
                 do="Put Shuffle() first in the chain, or treat all rows alike",
             )
 
-    def take(self, rows: Any) -> ReleaseLikelihood:
+    def take(self, rows: Rows) -> ReleaseLikelihood:
         """What is told about some of the rows; averages are left out."""
         return replace(
             self,
@@ -197,25 +254,29 @@ class ReleaseLikelihood:
             return replace(self, index=None, total=None)  # all of them, in order
         rest = np.setdiff1d(np.arange(n), rows)
         columns = tuple(join(n, [(rows, column), (rest, Uninformative(len(rest)))]) for column in self.columns)
-        joint = None
-        if self.joint is not None:
+        joint = self.joint
+        if joint is not None:
             centre = np.full((n, self.k), np.nan)
-            centre[rows] = self.joint.centre
-            covariance = self.joint.covariance
-            if len(covariance) > 1:
-                covariance = np.zeros((n, self.k, self.k))
-                covariance[rows] = self.joint.covariance
-            joint = JointNormal(centre, covariance, self.joint.columns)
+            centre[rows] = joint.centre
+            joint = replace(joint, centre=centre, covariance=_placed(joint.covariance, rows, n))
         averages = None if self.averages is None else self.averages.placed(rows, n)
         return replace(self, columns=columns, joint=joint, averages=averages, index=None, total=None)
 
     def __repr__(self) -> str:
-        kinds = ", ".join(type(c).__name__ for c in self.columns)
-        extra = "".join(
-            [
-                ", joint" if self.joint else "",
-                ", averages" if self.averages else "",
-                ", shuffled" if self.shuffled else "",
-            ]
-        )
-        return f"ReleaseLikelihood(n={self.n}, columns=[{kinds}]{extra})"
+        flags = {"joint": self.joint, "averages": self.averages, "shuffled": self.shuffled}
+        extra = "".join(f", {name}" for name, flag in flags.items() if flag)
+        return f"ReleaseLikelihood(n={self.n}, columns=[{', '.join(type(c).__name__ for c in self.columns)}]{extra})"
+
+
+def _placed(matrices: Array, rows: Ints, n: int) -> Array:
+    """Matrices of some rows at their places among n, zero elsewhere; one matrix of all rows stays."""
+    if len(matrices) == 1:
+        return matrices
+    out = np.zeros((n, *matrices.shape[1:]))
+    out[rows] = matrices
+    return out
+
+
+def compressed(matrices: Array) -> Array:
+    """One matrix where all rows have the same."""
+    return matrices[:1] if np.all(matrices == matrices[:1]) else matrices

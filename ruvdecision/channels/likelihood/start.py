@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from ...checks import check_integer
 from ...errors import InputError
 from ...protocols import Array
-from .base import Observation
+from ..steps import Lowers
+from .base import Ints, Observation
+from .entries import Joined, Known, KnownLabels, nothing, split
 from .reader import read
 from .release import ReleaseLikelihood
-from .simple import Known, KnownLabels, Uninformative, split
 
-if TYPE_CHECKING:
-    import pandas as pd
+Released: TypeAlias = pd.DataFrame | pd.Series | Array
+NUMBERS = (bool, int, float, np.number, np.bool_)
 
 
-def observe(mask: Any, release: Any, n: int, columns: Any = None) -> ReleaseLikelihood:
+def observe(mask: Lowers, release: Released, n: int, columns: Sequence[Hashable] | None = None) -> ReleaseLikelihood:
     """Return what a release tells about the n records that it was made from.
 
     Parameters
@@ -48,21 +52,14 @@ def observe(mask: Any, release: Any, n: int, columns: Any = None) -> ReleaseLike
                 "Release a DataFrame with rows numbered from 0",
             )
         index = np.arange(n)
-    names = tuple(table.columns)
-    kinds = [_start(table.iloc[:, j]) for j in range(len(names))]
-    return _through(
-        mask,
-        ReleaseLikelihood(
-            tuple(found for found, _ in kinds),
-            names=names,
-            categorical=tuple(flag for _, flag in kinds),
-            index=index,
-            total=n,
-        ),
-    )
+    found = [_column(table.iloc[:, j]) for j in range(table.shape[1])]
+    columns, categorical = zip(*found, strict=True)
+    return _through(mask, ReleaseLikelihood(columns, None, False, None, tuple(table.columns), categorical, index, n))
 
 
-def observe_numbers(mask: Any, values: Array, names: Any, index: pd.Index[Any], n: int) -> ReleaseLikelihood:
+def observe_numbers(
+    mask: Lowers, values: Array, names: Sequence[Hashable], index: pd.Index[Any], n: int
+) -> ReleaseLikelihood:
     """What `observe` says of a table of plain numbers, given as a matrix with the table's names and index.
 
     >>> import pandas as pd
@@ -80,13 +77,12 @@ def _refuse_longer(rows: int, n: int) -> None:
         raise InputError(f"A release of {n} records has at most {n} rows", rows, "Give the release that this mask made")
 
 
-def _through(mask: Any, observed: ReleaseLikelihood) -> ReleaseLikelihood:
+def _through(mask: Lowers, observed: ReleaseLikelihood) -> ReleaseLikelihood:
     """Back through the mask, with every row at its place."""
     observed = read(mask, observed).placed()
     for name, column in zip(observed.names, observed.columns, strict=True):
-        if isinstance(column, KnownLabels) or any(
-            isinstance(part, KnownLabels) for _, part in getattr(column, "parts", ())
-        ):
+        parts = [part for _, part in column.parts] if isinstance(column, Joined) else [column]
+        if any(isinstance(part, KnownLabels) for part in parts):
             raise InputError(
                 f"Column {name!r} was released as text",
                 "labels",
@@ -95,16 +91,14 @@ def _through(mask: Any, observed: ReleaseLikelihood) -> ReleaseLikelihood:
     return observed
 
 
-def _table(release: Any, columns: Any) -> tuple[pd.DataFrame, Any]:
+def _table(release: Released, columns: Sequence[Hashable] | None) -> tuple[pd.DataFrame, Ints | None]:
     """The release as a table, and the row numbers that it carries, if any."""
-    import pandas as pd
-
     if isinstance(release, pd.Series):
         release = release.to_frame(name=0 if release.name is None else release.name)
     if isinstance(release, pd.DataFrame):
         table, index = release, _places(release.index)
     else:
-        array = np.asarray(release)
+        array: NDArray[Any] = np.asarray(release)
         if array.ndim not in (1, 2):
             raise InputError(
                 "A release must have one or two dimensions", f"shape {array.shape}", "Give one row per record"
@@ -122,10 +116,8 @@ def _table(release: Any, columns: Any) -> tuple[pd.DataFrame, Any]:
     return table, index
 
 
-def _places(labels: pd.Index[Any]) -> Any:
+def _places(labels: pd.Index[Any]) -> Ints:
     """The row numbers of a release."""
-    import pandas as pd
-
     index = labels.to_numpy()
     if isinstance(labels, pd.RangeIndex) and labels.start >= 0 and labels.step > 0:
         return index  # differs from row to row by itself
@@ -139,37 +131,23 @@ def _places(labels: pd.Index[Any]) -> Any:
     return index
 
 
-def _start(column: pd.Series[Any]) -> tuple[Observation, bool]:
+def _column(column: pd.Series[Any]) -> tuple[Observation, bool]:
     """A released column as what is known of the mask's output, and whether it holds categories."""
-    import pandas as pd
-
-    n, types, dtype = len(column), pd.api.types, column.dtype
-    missing = column.isna().to_numpy()
-    boolean = types.is_bool_dtype(dtype) and not isinstance(dtype, pd.CategoricalDtype)
-    text = not types.is_numeric_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype)
-    if text:
-        there = column[~missing].tolist()
+    dtype, missing = column.dtype, column.isna().to_numpy()
+    named = isinstance(dtype, pd.CategoricalDtype)
+    if named or not pd.api.types.is_numeric_dtype(dtype):
+        listed = column.tolist()
         # Numbers and booleans in a column of objects (blanks turn columns into those) are numbers all the same.
-        if isinstance(dtype, pd.CategoricalDtype) or not all(
-            isinstance(v, (bool, int, float, np.number, np.bool_)) for v in there
-        ):
-            labels = column.tolist()
-            found = split(
-                n,
-                [
-                    (missing, lambda rows: Uninformative(len(rows))),
-                    (~missing, lambda rows: KnownLabels([labels[i] for i in rows])),
-                ],
-            )
-            return found, True
-    if text:
-        values = np.array([np.nan if m else float(v) for v, m in zip(column.tolist(), missing, strict=True)])
-    else:
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        if isinstance(dtype, np.dtype) and dtype.kind == "f" and dtype.itemsize < 8:
-            # The decimals that were meant: 0.3 in single precision is no multiple of 0.1 to nine digits.
-            values = np.array([float(str(v)) for v in column.to_numpy()])
-    return _numbers(values), boolean or text
+        if named or not all(isinstance(v, NUMBERS) for v, gone in zip(listed, missing, strict=True) if not gone):
+            cases = [(missing, nothing), (~missing, lambda rows: KnownLabels([listed[i] for i in rows]))]
+            return split(len(column), cases), True
+        values = np.array([np.nan if gone else float(v) for v, gone in zip(listed, missing, strict=True)])
+        return _numbers(values), True
+    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    if isinstance(dtype, np.dtype) and dtype.kind == "f" and dtype.itemsize < 8:
+        # The decimals that were meant: 0.3 in single precision is no multiple of 0.1 to nine digits.
+        values = np.array([float(str(v)) for v in column.to_numpy()])
+    return _numbers(values), pd.api.types.is_bool_dtype(dtype)
 
 
 def _numbers(values: Array) -> Observation:
@@ -178,10 +156,7 @@ def _numbers(values: Array) -> Observation:
         raise InputError(
             "Released values must be finite", f"{int(np.isinf(values).sum())} infinite ones", "Topcode or suppress them"
         )
-    uninformative = np.isnan(values)
-    if not uninformative.any():
+    missing = np.isnan(values)
+    if not missing.any():
         return Known(values)
-    return split(
-        len(values),
-        [(uninformative, lambda rows: Uninformative(len(rows))), (~uninformative, lambda rows: Known(values[rows]))],
-    )
+    return split(len(values), [(missing, nothing), (~missing, lambda rows: Known(values[rows]))])

@@ -4,15 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...errors import InputError
+from ...errors import InputError, UnsupportedError
 from ...protocols import Array
-from .base import Observation
-from .mathematics import NUMPY
+from .base import Change, Ints, Observation, Pair, Rows, even_between, everywhere
+from .mathematics import NUMPY, Mathematics, Values
+
+
+@dataclass(frozen=True, eq=False)
+class UserChange(Change):
+    """The change that a user's mask with a ``log_likelihood`` makes to a column."""
+
+    mask: Any
+    column: Hashable
+
+    def before_value(self, values: NDArray[Any]) -> Observation:
+        return UserLikelihood(self.mask, values, self.column)
+
+    def before_other(self, later: Observation) -> Observation:
+        if np.all(later.uninformative):
+            return later
+        raise UnsupportedError(
+            f"{self.mask} says how likely a released value is, but a later mask of the chain alters that value",
+            do="Put it last in the chain, or write one mask for both steps with its own log_likelihood",
+        )
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -25,14 +46,14 @@ class UserLikelihood(Observation):
     """
 
     mask: Any
-    released: Any
-    column: Any
+    released: NDArray[Any]
+    column: Hashable
 
     @property
-    def n(self) -> int:  # type: ignore[override]
+    def n(self) -> int:
         return len(self.released)
 
-    def log(self, x: Any, math: Any = NUMPY) -> Any:
+    def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         x = math.asarray(x) + np.zeros(self.n)
         method = self.mask.log_likelihood
         extra = {"column": self.column} if "column" in inspect.signature(method).parameters else {}
@@ -53,14 +74,14 @@ class UserLikelihood(Observation):
                 )
         return found
 
-    def take(self, rows: Any) -> UserLikelihood:
+    def take(self, rows: Rows) -> UserLikelihood:
         return UserLikelihood(self.mask, self.released[rows], self.column)
 
     @property
-    def _ends(self) -> tuple[Array, Array]:
+    def ends(self) -> Pair:
         method = getattr(self.mask, "likelihood_support", None)
         if method is None:
-            return np.full(self.n, -np.inf), np.full(self.n, np.inf)
+            return everywhere(self.n)
         low, high = (
             np.array(np.broadcast_to(np.asarray(end, dtype=np.float64), (self.n,))) for end in method(self.released)
         )
@@ -72,16 +93,8 @@ class UserLikelihood(Observation):
             )
         return low, high
 
-    @property
-    def low(self) -> Array:
-        return self._ends[0]
-
-    @property
-    def high(self) -> Array:
-        return self._ends[1]
-
-    def window(self, drop: float = 40.0) -> tuple[Array, Array]:
-        low, high = self._ends
+    def window(self, drop: float = 40.0) -> Pair:
+        low, high = self.ends
         grid = self._grid(low, high)
         values = self._look(grid)
         for _ in range(3):
@@ -130,7 +143,7 @@ class UserLikelihood(Observation):
             points.append(np.where(both, low + (high - low) * share, centre))
         return np.sort(np.clip(np.concatenate(points), inner_low, inner_high), axis=0)
 
-    def _close(self, grid: Array, at: Any, side: int, level: Array, end: Array) -> Array:
+    def _close(self, grid: Array, at: Ints, side: int, level: Array, end: Array) -> Array:
         """The border of the window beyond a point of the grid, by bisection; the support's end if it lies there."""
         beyond = at + side
         outermost = (beyond < 0) | (beyond >= len(grid))
@@ -144,12 +157,7 @@ class UserLikelihood(Observation):
 
     @property
     def grades(self) -> Array:
-        parts = []
-        for drop in (40.0, 8.0, 0.5):
-            low, high = self.window(drop)
-            with np.errstate(invalid="ignore"):
-                even = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, 9)
-            parts.append(np.where(np.isfinite(even), even, np.nan))
+        parts = [even_between(*self.window(drop), 9) for drop in (40.0, 8.0, 0.5)]
         with contextlib.suppress(TypeError, ValueError):  # labels have no place among numbers
             parts.append(np.asarray(self.released, dtype=np.float64)[:, None])
         return np.concatenate(parts, axis=1)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.table.belief import TableBelief
@@ -21,14 +21,11 @@ from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...users.user import User
-from ..base import BaseEngine, Evidence, Missing, Problem, Refusal, Tell, elsewhere
-from .evidence import log_joint
+from ..base import WHOLE_FILE, BaseEngine, Evidence, Ints, Judged, MaskMixture, Missing, Plan, Problem, Refusal, Tell
 from .law import FiniteLaw, TooManyReleases
-from .plan import Plan, plan_of
-from .tables import TableProblem, after_release, refuses_table
-
-AVERAGED = "enumeration, averaged over releases"
-BATCH = 2_000_000
+from .plan import Plan as TargetPlan, codes_of, plan_of, sample_covariance
+from .tables import AVERAGED, TableProblem, after_release, refuses_table
+from .wrong_belief import BATCH, FinitePair, FinitePairs
 
 
 @dataclass(frozen=True)
@@ -49,24 +46,22 @@ class Enumeration(BaseEngine):
 
     limit: int = 5_000_000
     name = "enumeration"
+    companions = (WHOLE_FILE,)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limit", check_integer("limit", self.limit, low=1))
 
     def prepare(self, problem: Problem) -> dict[int, FiniteChannel] | Refusal:
         user, belief, data = problem.user, problem.user.belief, problem.data
-        other = elsewhere("Enumeration", user)
-        if other is not None:
-            return other
         if isinstance(belief, TableBelief):
             reasons = (refuses_table(belief, mask) for mask in problem.masks)
             return next((reason for reason in reasons if reason is not None), {})
         if not isinstance(belief, FiniteBelief):
             what = f"Enumeration needs a FiniteBelief or a TableBelief; this user has a {type(belief).__name__}"
             return Refusal(what, "Use engine='auto'", Missing.BELIEF)
-        _check_loss(user)
+        check_loss(user)
         plan_of(belief, user.target, self.limit)
-        scale, channels = _sample_covariance(belief, data), {}
+        scale, channels = sample_covariance(belief, data), {}
         for mask in problem.masks:
             channel = channels[id(mask)] = FiniteChannel.of(belief, mask, scale)
             if data is None and not channel.continuous:
@@ -79,7 +74,7 @@ class Enumeration(BaseEngine):
         user, belief, data = problem.user, problem.user.belief, problem.data
         if isinstance(belief, TableBelief):
             return [TableProblem(user).solve(problem.masks, data, problem.replicates, problem.seed, tell)]
-        codes = None if data is None else _codes(belief, data)
+        codes = None if data is None else codes_of(belief, data)
         found = []
         for i, mask in enumerate(problem.masks):
             found.append(self._expected(user, built[id(mask)], codes, problem.replicates, problem.seed))
@@ -87,7 +82,8 @@ class Enumeration(BaseEngine):
                 tell((i + 1) / len(problem.masks))
         before = self._expected(user, FiniteChannel.silent(belief), None, problem.replicates, problem.seed)[0]
         value, error = (np.array([float(v[i]) for v, _ in found]) for i in (0, 1))
-        return [Solution(value, error, float(before.value), [n for _, n in found])]
+        names = [n for _, n in found]
+        return [Solution(value, error, float(before.value), names, averaged=AVERAGED in names)]
 
     def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
         """Posterior of the target after one release, as ``mask.release(data, rng)`` gave it.
@@ -114,18 +110,33 @@ class Enumeration(BaseEngine):
             return Finite(law.plan.values, law.after(Slots(nothing, empty, empty)))
         return Finite(law.plan.values, law.after(channel.read(release)))
 
-    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> list[Evidence]:
+    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
         user, belief = problem.user, problem.user.belief
         if isinstance(belief, TableBelief):
-            return super().posteriors(problem, mask, releases)
-        law = self._law(user, FiniteChannel.of(belief, mask, _sample_covariance(belief, problem.data)))
-        found = []
+            yield from super().posteriors(problem, mask, releases)
+            return
+        law = self._law(user, FiniteChannel.of(belief, mask, sample_covariance(belief, problem.data)))
         for release in releases:
             posterior = Finite(law.plan.values, law.after(law.channel.read(release)))
-            density = log_joint(law, release)
-            log, rank = (-np.inf, 0.0) if density is None else (float(logsumexp(density[0])), density[1])
-            found.append(Evidence(posterior, log, rank))
-        return found
+            yield Evidence(posterior, partial(law.density, release))
+
+    def row_kinds(self, problem: Problem, built: dict[int, FiniteChannel], rows: Ints, located: bool = False) -> Ints:
+        columns = [channel.kinds[rows] for channel in built.values()]
+        if problem.data is not None and columns:
+            columns.append(codes_of(problem.user.belief, problem.data)[rows])
+        return np.stack(columns, axis=1) if columns else rows[:, None]
+
+    def unknown_mask(self, problem: Problem, mask: Mask) -> MaskMixture:
+        user, belief = problem.user, problem.user.belief
+        if not isinstance(belief, FiniteBelief):
+            return super().unknown_mask(problem, mask)
+        return FinitePair(user, belief, mask, self.limit, sample_covariance(belief, problem.data))
+
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, Tell | None], Judged] | None:
+        users = own.problem.user, agency.problem.user
+        if not all(isinstance(user.belief, FiniteBelief) for user in users):
+            return None
+        return FinitePairs.of(*users, agency.problem, self.limit)
 
     # -- finite beliefs ----------------------------------------------------------------------------------
 
@@ -155,7 +166,7 @@ class Enumeration(BaseEngine):
                 "probability zero",
                 "Check the data, or the prior probabilities that are zero",
             )
-        each = _uncertainty(user, law.plan.values, outputs.joint / chance[:, None])
+        each = uncertainty_of(user, law.plan.values, outputs.joint / chance[:, None])
         # Errors of separate posteriors may hang together, so they are added and not averaged out.
         return Value(np.asarray(outputs.weights @ each.value), np.asarray(outputs.weights @ each.error)), self.name
 
@@ -166,12 +177,12 @@ class Enumeration(BaseEngine):
         for for_data, for_mask, _ in replicate_seeds(seed, count):
             records = user.belief.draw_codes(np.random.default_rng(for_data)) if codes is None else codes
             chances.append(law.after(law.channel.simulate(records, np.random.default_rng(for_mask))))
-        each = _uncertainty(user, law.plan.values, np.stack(chances))
+        each = uncertainty_of(user, law.plan.values, np.stack(chances))
         error = replicate_error(each.value) if count > 1 else float(each.error[0])
         return Value(np.asarray(each.value.mean()), np.asarray(error))
 
 
-def _uncertainty(user: User, values: Array, chances: Array) -> Value:
+def uncertainty_of(user: User, values: Array, chances: Array) -> Value:
     """Uncertainty of many posteriors on one set, in blocks that fit into memory."""
     step = max(1, BATCH // len(values))
     parts = [
@@ -186,7 +197,7 @@ def _uncertainty(user: User, values: Array, chances: Array) -> Value:
 def _over_the_line(user: User, law: FiniteLaw) -> Value:
     """Expected uncertainty when one number goes out with noise: integrate U(y) p(y) over the release y."""
     kernel = law.channel.kernels[0]
-    assert kernel.noise is not None and isinstance(law.plan, Plan)
+    assert kernel.noise is not None and isinstance(law.plan, TargetPlan)
     sd = float(np.sqrt(kernel.noise[0, 0]))
     # Chance of the target's values together with each output, before the noise.
     joint = law.outputs_before_noise()
@@ -199,36 +210,15 @@ def _over_the_line(user: User, law: FiniteLaw) -> Value:
         share = np.exp(log_density - top) @ joint
         chance = share.sum(axis=1)
         density = chance * np.exp(top[:, 0]) / (sd * np.sqrt(2 * np.pi))
-        return np.asarray(density * _uncertainty(user, law.plan.values, share / chance[:, None]).value)
+        return np.asarray(density * uncertainty_of(user, law.plan.values, share / chance[:, None]).value)
 
     steps = sd * np.array([-13.0, -8.0, -5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0, 8.0, 13.0])
     breaks = np.unique((levels[:, None] + steps).reshape(-1))
-    scale = max(float(_uncertainty(user, law.plan.values, joint.sum(axis=0, keepdims=True)).value[0]), 1e-300)
+    scale = max(float(uncertainty_of(user, law.plan.values, joint.sum(axis=0, keepdims=True)).value[0]), 1e-300)
     return adaptive(integrand, breaks, absolute=1e-11 * abs(scale), budget=100_000)
 
 
-def _codes(belief: FiniteBelief, data: Any) -> Any:
-    codes = belief.levels.codes(data, "data")
-    if len(codes) != belief.records:
-        raise InputError(
-            f"data must have {belief.records} records, as the belief says",
-            len(codes),
-            "Give records= to the belief, or other data",
-        )
-    if np.any(codes < 0):
-        raise InputError("data must not have missing records", int(np.sum(codes < 0)), "Fill or drop them first")
-    return codes
-
-
-def _sample_covariance(belief: FiniteBelief, data: Any) -> Array | None:
-    """Covariance of the data, for Noise(share=...); None without data or with labels."""
-    if data is None or belief.levels.labelled or belief.records < 2:
-        return None
-    numbers = belief.levels.numbers.reshape(len(belief.levels), -1)[_codes(belief, data)]
-    return np.atleast_2d(np.cov(numbers, rowvar=False))
-
-
-def _check_loss(user: User) -> None:
+def check_loss(user: User) -> None:
     """Labels have no distances: a loss that measures them is refused."""
     if not user.belief.labels_of(user.target):
         return

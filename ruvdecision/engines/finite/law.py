@@ -13,8 +13,9 @@ from math import comb, perm
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 
 from ...beliefs.finite import FiniteBelief
 from ...channels.finite import FiniteChannel, Kernel, Slots
@@ -139,6 +140,68 @@ class FiniteLaw:
                     columns, chances = plan.spread(s, law[s], each)
                     joint[columns] += chance * np.exp(log_state[s] - shift) * chances[0]
             return np.log(joint) + shift
+
+    def log_joint(self, release: Any) -> tuple[Array, float] | None:
+        """Log density of a release together with the target's values, and the dimension of its continuous part.
+
+        None if impossible.
+        """
+        channel = self.channel
+        frame = pd.DataFrame(release).to_numpy(dtype=object)
+        if channel.ordered and not channel.sampled and all(k.noise is not None for k in channel.kernels):
+            return self._log_joint_of_numbers(frame)
+        try:
+            slots = channel.read(release)
+        except InputError:
+            return None
+        offset, rank = 0.0, 0.0
+        for slot, kind in enumerate(slots.kinds):
+            kernel = channel.kernels[kind]
+            if kernel.noise is None:
+                continue
+            # Evidence is kept relative to the nearest output; across masks the size of the density counts.
+            spread = np.diag(kernel.noise) > 0
+            seen = np.array([np.nan if pd.isna(v) else float(v) for v in frame[slot]])
+            offset += float(kernel.log_densities(seen[None])[0].max())
+            offset -= 0.5 * float(np.linalg.slogdet(2 * np.pi * kernel.noise[np.ix_(spread, spread)])[1])
+            rank += float(spread.sum())
+        known = slots.rows >= 0
+        if known.all() or self._order_is_idle(slots):
+            evidence = np.zeros((self.belief.records, len(self.belief.levels)))
+            evidence[slots.rows if known.all() else np.arange(len(slots.rows))] = slots.log_evidence
+            joint = self._labelled(evidence)
+        else:
+            joint = self._unlabelled(slots)
+        return joint + offset, rank
+
+    def density(self, release: Any) -> tuple[float, float]:
+        """Log density of a release, and the dimension of its continuous part."""
+        found = self.log_joint(release)
+        return (-np.inf, 0.0) if found is None else (float(logsumexp(found[0])), found[1])
+
+    def _log_joint_of_numbers(self, frame: Any) -> tuple[Array, float] | None:
+        """The same where every row goes out with noise and keeps its place: all rows of a kind at once."""
+        channel = self.channel
+        numbers = np.array([[np.nan if pd.isna(v) else float(v) for v in row] for row in frame])
+        evidence = np.empty((len(channel.kinds), len(self.belief.levels)))
+        offset, rank = 0.0, 0.0
+        for kind, kernel in enumerate(channel.kernels):
+            mine = channel.kinds == kind
+            blank = np.asarray(np.isnan(kernel.levels()).all(axis=0))
+            if numbers.shape != (len(channel.kinds), len(blank)) or np.any(np.isnan(numbers[mine]) != blank):
+                return None
+            assert kernel.noise is not None
+            logs = kernel.log_densities(numbers[mine])
+            top = logs.max(axis=1, keepdims=True)
+            if np.any(top == -np.inf):
+                return None
+            with np.errstate(divide="ignore"):
+                evidence[mine] = np.log(np.exp(logs - top) @ kernel.matrix.T)
+            spread = np.diag(kernel.noise) > 0
+            size = float(np.linalg.slogdet(2 * np.pi * kernel.noise[np.ix_(spread, spread)])[1])
+            offset += float(top.sum()) - 0.5 * float(mine.sum()) * size
+            rank += float(mine.sum()) * float(spread.sum())
+        return self._labelled(evidence) + offset, rank
 
     # -- all releases ------------------------------------------------------------------------------------
 

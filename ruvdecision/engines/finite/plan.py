@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ...beliefs.finite import FiniteBelief
-from ...errors import UnsupportedError
+from ...checks import Data
+from ...errors import InputError, UnsupportedError
 from ...numerics.counts import compositions
 from ...protocols import Array
 from ...targets import BaseTarget, Files, Kind
@@ -146,3 +147,25 @@ def plan_of(belief: FiniteBelief, target: BaseTarget, limit: int) -> Plan | Aver
         source = np.repeat(np.arange(drawn), size) if new else np.arange(combinations)
         weights.append(csr_array((chance, (source, place[s])), shape=(drawn, len(values))))
     return Plan(tuple(rows), values, tuple(weights))
+
+
+def codes_of(belief: FiniteBelief, data: Data) -> Ints:
+    """The outcome of every record of a file."""
+    codes: Ints = belief.levels.codes(data, "data")
+    if len(codes) != belief.records:
+        raise InputError(
+            f"data must have {belief.records} records, as the belief says",
+            len(codes),
+            "Give records= to the belief, or other data",
+        )
+    if np.any(codes < 0):
+        raise InputError("data must not have missing records", int(np.sum(codes < 0)), "Fill or drop them first")
+    return codes
+
+
+def sample_covariance(belief: FiniteBelief, data: Data | None) -> Array | None:
+    """Covariance of the data, for Noise(share=...); None without data or with labels."""
+    if data is None or belief.levels.labelled or belief.records < 2:
+        return None
+    numbers = belief.levels.numbers.reshape(len(belief.levels), -1)[codes_of(belief, data)]
+    return np.atleast_2d(np.cov(numbers, rowvar=False))

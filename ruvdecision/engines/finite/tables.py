@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...beliefs.table.belief import LISTED, TableBelief
-from ...beliefs.table.posterior import TablePosterior
+from ...beliefs.table.belief import LISTED, TableBelief, TablePosterior
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.cells import PublishedTable, ReleasedCells, as_counts, publish
@@ -21,6 +20,7 @@ from ...targets import Kind
 from ...users.user import User
 from ..base import Refusal
 
+AVERAGED = "enumeration, averaged over releases"
 GROUPS = 3000
 """Up to so many different releases are enumerated one by one."""
 
@@ -107,7 +107,7 @@ class TableProblem:
                 tell((i + 1) / len(masks))
         diagnostics = {} if np.isinf(effective).all() else {"effective_draws": np.array(effective)}
         u, error = np.array([float(v.value) for v in values]), np.array([float(v.error) for v in values])
-        return Solution(u, error, float(before.value), names, diagnostics)
+        return Solution(u, error, float(before.value), names, diagnostics, averaged=AVERAGED in names)
 
     def _uncertainty(self, belief: TableBelief) -> Value:
         posterior = belief.posterior(self.user.target)
@@ -133,7 +133,7 @@ class TableProblem:
                     return self._over_groups(tables, chances, groups, count), "enumeration"
             else:
                 return self._over_values(tables, chances, groups, count), "enumeration"
-        return self._drawn(mask, replicates, seed), "enumeration, averaged over releases"
+        return self._drawn(mask, replicates, seed), AVERAGED
 
     def _over_values(self, tables: Any, chances: Array, groups: Any, count: int) -> Value:
         """Sum over releases at once: the target has few values."""

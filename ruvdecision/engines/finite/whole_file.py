@@ -22,10 +22,9 @@ from ...numerics.counts import compositions
 from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution
 from ...users.user import User
-from ..base import BaseEngine, Missing, Plan as BasePlan, Problem, Refusal, Tell, elsewhere
-from ..normal.exact import Exact
-from .enumeration import Enumeration, _codes, _uncertainty
-from .plan import AveragePlan, Plan, plan_of
+from ..base import ORDER, BaseEngine, Missing, Plan as BasePlan, Problem, Question, Refusal, Tell
+from .enumeration import Enumeration, uncertainty_of
+from .plan import AveragePlan, Plan, codes_of, plan_of
 
 Ints = NDArray[np.int64]
 
@@ -140,20 +139,13 @@ class WholeFile(BaseEngine):
 
     limit: int = 200_000
     name = "enumeration"
-    special = True
+    companions = ORDER[Question.POSTERIOR]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limit", check_integer("limit", self.limit, low=1))
 
-    @classmethod
-    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
-        return cls() if asked is None or isinstance(asked, (Exact, Enumeration)) else None
-
     def prepare(self, problem: Problem) -> _Built | Refusal:
         user, belief = problem.user, problem.user.belief
-        other = elsewhere("WholeFile", user)
-        if other is not None:
-            return other
         if not isinstance(belief, FiniteBelief):
             what = f"WholeFile needs a FiniteBelief; this user has a {type(belief).__name__}"
             return Refusal(what, "Use engine='auto'", Missing.USER)
@@ -179,12 +171,12 @@ class WholeFile(BaseEngine):
             value[rest], error[rest] = part.uncertainty, part.error
             for i, name in zip(rest, part.engine, strict=True):
                 names[i] = name
-        codes = None if data is None else _codes(user.belief, data)
+        codes = None if data is None else codes_of(user.belief, data)
         before = np.nan
         for i, candidate in enumerate(masks):
             if id(candidate) in built.joints:
                 mask, joint, values = built.joints[id(candidate)]
-                before = float(_uncertainty(user, values, joint.sum(axis=0, keepdims=True)).value[0])
+                before = float(uncertainty_of(user, values, joint.sum(axis=0, keepdims=True)).value[0])
                 chance = joint.sum(axis=1)
                 weights = chance if codes is None else mask.matrix[mask.index_of(codes)]
                 live = weights > 0
@@ -192,11 +184,11 @@ class WholeFile(BaseEngine):
                     raise InputError(
                         "The records cannot come from this belief", "probability zero", "Check the data, or the prior"
                     )
-                each = _uncertainty(user, values, joint[live] / chance[live, None])
+                each = uncertainty_of(user, values, joint[live] / chance[live, None])
                 value[i], error[i] = weights[live] @ each.value, weights[live] @ each.error
         if np.isnan(before):
             before = part.before
-        return [Solution(value, error, float(before), names)]
+        return [Solution(value, error, float(before), names, averaged=bool(rest) and part.averaged)]
 
     def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
         """Posterior of the target after one release."""

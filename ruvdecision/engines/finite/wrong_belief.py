@@ -6,16 +6,19 @@ used.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import comb
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
 from ...beliefs.finite import FiniteBelief
-from ...channels.finite import FiniteChannel, Slots, record_covariance
+from ...channels.finite import FiniteChannel, Kernel, Slots, record_covariance
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...numerics.quadrature import adaptive
@@ -25,25 +28,50 @@ from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...targets import BaseTarget, Kind
 from ...users.mask_prior import MaskPrior
 from ...users.user import User
-from ..base import Refusal
+from ..base import Judged, Problem, Refusal, Tell
 from ..unknown_mask import combined_weights
-from .enumeration import AVERAGED, BATCH, Enumeration
-from .evidence import log_joint
-from .joint_belief import Pair
+from ..wrong_belief import cost_of
 from .law import FiniteLaw, TooManyReleases
-from .plan import plan_of
+from .plan import AveragePlan, Plan, codes_of, plan_of, sample_covariance
+from .tables import AVERAGED
 
 Ints = NDArray[np.int64]
+BATCH = 2_000_000
+"""Entries of a block of posteriors that are looked at together."""
 
 
-class WrongFiniteBelief:
+@dataclass(frozen=True, eq=False)
+class FinitePairs:
+    """One user and several masks, each with its `FinitePair`."""
+
+    pairs: dict[int, FinitePair]
+
+    @classmethod
+    def of(cls, own: User, agency: User, problem: Problem, limit: int) -> FinitePairs:
+        """Built for the masks of a problem."""
+        scale = sample_covariance(agency.belief, problem.data)
+        return cls({id(mask): FinitePair(own, agency.belief, mask, limit, scale) for mask in problem.masks})
+
+    def __call__(self, problem: Problem, tell: Tell | None = None) -> Judged:
+        """Expected loss after each mask."""
+        found = []
+        for i, mask in enumerate(problem.masks):
+            pair = self.pairs[id(mask)]
+            codes = None if problem.data is None else codes_of(pair.truth, problem.data)
+            found.append(pair.expected(codes, problem.replicates, problem.seed))
+            if tell is not None:
+                tell((i + 1) / len(problem.masks))
+        value, error = (np.array([float(cost[j]) for cost, _, _ in found]) for j in (0, 1))
+        believed, names = np.array([float(b.value) for _, b, _ in found]), [name for _, _, name in found]
+        before = self.pairs[id(problem.masks[0])].before()
+        return Judged(Value(value, error), believed, before, names, averaged=AVERAGED in names)
+
+
+class FinitePair:
     """One user, one mask: the user's posteriors and the agency's."""
 
-    def __init__(
-        self, own: User, truth: FiniteBelief, mask: Mask, scale: Array | None = None, limit: int | None = None
-    ) -> None:
-        self.own, self.mask = own, mask
-        self.limit = Enumeration().limit if limit is None else limit
+    def __init__(self, own: User, truth: FiniteBelief, mask: Mask, limit: int, scale: Array | None = None) -> None:
+        self.own, self.mask, self.limit = own, mask, limit
         self.belief, self.truth = _on_common_levels(own.belief, truth, own.target)
         self.masks: tuple[Mask, ...] = (mask,)
         self.prior: Array = np.ones(1)
@@ -55,14 +83,13 @@ class WrongFiniteBelief:
         # The noise is what it is: where its size is a share of the records' covariance, both sides take the agency's.
         share = scale if scale is not None or self.truth.levels.labelled else record_covariance(self.truth)
         self.channels = [FiniteChannel.of(self.belief, m, share) for m in self.masks]
-        self.laws = [
-            FiniteLaw(self.belief, plan_of(self.belief, own.target, self.limit), c, self.limit) for c in self.channels
-        ]
-        self.law = FiniteLaw(self.truth, plan_of(self.truth, own.target, self.limit), self.actual, self.limit)
+        plan = plan_of(self.belief, own.target, limit)
+        self.laws = [FiniteLaw(self.belief, plan, channel, limit) for channel in self.channels]
+        self.law = FiniteLaw(self.truth, plan_of(self.truth, own.target, limit), self.actual, limit)
 
     # -- posteriors ----------------------------------------------------------------------------------
 
-    def after(self, release: Any) -> Finite:
+    def after(self, release: Any, rng: np.random.Generator) -> Finite:
         """The user's posterior after one release."""
         return Finite(self.laws[0].plan.values, self.mixed(release))
 
@@ -73,7 +100,7 @@ class WrongFiniteBelief:
         logs, ranks = np.full(len(self.laws), -np.inf), np.zeros(len(self.laws))
         chances = np.zeros((len(self.laws), len(self.laws[0].plan.values)))
         for i, law in enumerate(self.laws):
-            found = log_joint(law, release)
+            found = law.log_joint(release)
             if found is not None:
                 joint, ranks[i] = found
                 logs[i] = float(logsumexp(joint))
@@ -112,21 +139,21 @@ class WrongFiniteBelief:
             ):
                 parts[j].append(np.broadcast_to(value.value, (len(own[i : i + step]),)))
                 parts[j + 1].append(np.broadcast_to(value.error, (len(own[i : i + step]),)))
-        value, error, believed, felt_error = (np.concatenate(p) for p in parts)
-        return Value(value, error), Value(believed, felt_error)
+        value, error, believed, believed_error = (np.concatenate(p) for p in parts)
+        return Value(value, error), Value(believed, believed_error)
 
     def _listed(self, codes: Ints | None) -> tuple[Value, Value] | Refusal:
         """Over all releases of a mask that gives categories; a refusal where they cannot be listed."""
         try:
-            pair = Pair.of(self)
-            if isinstance(pair, Refusal):
-                return pair
-            outputs = pair.law(self.limit).outputs(
-                None if codes is None else codes + pair.actual_block * len(self.truth.levels)
+            joint = JointBelief.of(self)
+            if isinstance(joint, Refusal):
+                return joint
+            outputs = joint.law(self.limit).outputs(
+                None if codes is None else codes + joint.actual_block * len(self.truth.levels)
             )
         except TooManyReleases as error:
             return Refusal.of(error)
-        own, actual = outputs.joint[:, : pair.split], outputs.joint[:, pair.split :]
+        own, actual = outputs.joint[:, : joint.split], outputs.joint[:, joint.split :]
         weights = 2.0 * actual.sum(axis=1) if codes is None else outputs.weights
         live = weights > 0
         own, actual, weights = own[live], actual[live], weights[live]
@@ -222,18 +249,6 @@ class WrongFiniteBelief:
             )
 
 
-def cost_of(loss: Any, actual: Any, estimate: Any) -> Value:
-    """Expected loss of an estimate under a posterior.
-
-    An estimate may be a law itself, as scores of forecasts take it.
-    """
-    if hasattr(estimate, "log_density"):
-        return actual.expect(lambda theta: loss(estimate, theta))  # type: ignore[no-any-return]
-    if hasattr(loss, "expected"):
-        return loss.expected(actual, estimate)  # type: ignore[no-any-return]
-    return actual.expect(lambda theta: loss(estimate, theta), at=estimate)  # type: ignore[no-any-return]
-
-
 # -- one release -------------------------------------------------------------------------------------
 
 
@@ -277,3 +292,140 @@ def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: BaseTarget
 def _averaged(weights: Array, each: Value) -> Value:
     """The average over releases, with the errors averaged too."""
     return Value(np.asarray(weights @ each.value), np.asarray(weights @ each.error))
+
+
+# -- both beliefs as one ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class JointBelief:
+    """The user's belief about state and mask beside the agency's, as one larger finite belief.
+
+    Its states are pairs of a state and a mask, its outcomes pairs of a record and a mask, and the values of the target
+    are kept apart for the two sides. Then every release is listed once, with its chance and the posterior of each side.
+    """
+
+    belief: FiniteBelief
+    channel: FiniteChannel
+    plan: Plan | AveragePlan
+    split: int
+    """How many values of the target are the user's; the rest are the agency's."""
+    actual_block: int
+
+    @classmethod
+    def of(cls, pair: FinitePair) -> JointBelief | Refusal:
+        """Both as one, or a refusal where the candidates treat rows in different ways.
+
+        Their releases cannot be listed together.
+        """
+        channels = [*pair.channels, pair.actual]
+        first = channels[0]
+        for c in channels[1:]:
+            if not np.array_equal(c.kinds, first.kinds) or c.kept != first.kept or c.ordered != first.ordered:
+                return Refusal("The candidates treat rows in different ways", "Let them treat rows alike")
+        # Masks that do the same to every record share their outcomes.
+        blocks: list[FiniteChannel] = []
+        which: list[int] = []
+        for c in channels:
+            found = next((i for i, b in enumerate(blocks) if _same(b, c)), len(blocks))
+            if found == len(blocks):
+                blocks.append(c)
+            which.append(found)
+        size = len(pair.truth.levels)
+        kernels = []
+        for kind in range(len(first.kernels)):
+            outputs = list(dict.fromkeys(o for b in blocks for o in b.kernels[kind].outputs))
+            place = {o: i for i, o in enumerate(outputs)}
+            matrix = np.zeros((len(blocks) * size, len(outputs)))
+            for i, b in enumerate(blocks):
+                for column, o in enumerate(b.kernels[kind].outputs):
+                    matrix[i * size : i * size + size, place[o]] += b.kernels[kind].matrix[:, column]
+            kernels.append(Kernel(matrix, tuple(outputs)))
+        sides = [
+            (float(p), pair.belief, block, pair.laws[0].plan)
+            for p, block in zip(pair.prior, which, strict=False)
+            if p > 0
+        ]
+        sides.append((1.0, pair.truth, which[-1], pair.law.plan))
+        prior = np.concatenate([0.5 * p * side.prior for p, side, _, _ in sides])
+        law = np.zeros((len(prior), len(blocks) * size))
+        start = 0
+        for _, belief, block, _ in sides:
+            law[start : start + len(belief.law), block * size : block * size + size] = belief.law
+            start += len(belief.law)
+        own_states = len(prior) - len(pair.truth.law)
+        merged = FiniteBelief(
+            np.arange(len(prior)),
+            prior / prior.sum(),
+            likelihood=law,
+            outcomes=np.arange(law.shape[1]),
+            records=pair.truth.records,
+        )
+        split = len(pair.laws[0].plan.values)
+        plan = _joined_plan([(block, p) for _, _, block, p in sides], len(blocks), size, split, own_states, pair.limit)
+        return cls(
+            merged, FiniteChannel(tuple(kernels), first.kinds, first.kept, first.ordered), plan, split, which[-1]
+        )
+
+    def law(self, limit: int) -> FiniteLaw:
+        if isinstance(self.plan, _SplitAverage):
+            # The law of an average is counted over the records of one mask, not over pairs of records and masks.
+            n = self.belief.records
+            for kernel in self.channel.kernels:
+                if comb(n + len(kernel.outputs) - 1, len(kernel.outputs) - 1) > limit:
+                    raise TooManyReleases("The releases of this mask are too many to list")
+            limit *= (n + 1) ** (len(self.belief.levels) - self.plan.outcomes)
+        return FiniteLaw(self.belief, self.plan, self.channel, limit)
+
+
+@dataclass(frozen=True, eq=False)
+class _SplitAverage(AveragePlan):
+    """The average of all records, kept apart for the states of the user and those of the agency."""
+
+    own_states: int = 0
+    outcomes: int = 0
+
+    def spread(self, chances: Array) -> Array:
+        # A state allows the outcomes of one mask only, so that the sum over masks picks them out.
+        single = chances.reshape(*chances.shape[:-1], -1, self.outcomes).sum(axis=-2)
+        found = super().spread(single)
+        size = found.shape[-1]
+        wide = np.zeros((*found.shape[:-1], 2 * size))
+        wide[..., : self.own_states, :size] = found[..., : self.own_states, :]
+        wide[..., self.own_states :, size:] = found[..., self.own_states :, :]
+        return wide
+
+
+def _joined_plan(
+    sides: Sequence[tuple[int, Plan | AveragePlan]], blocks: int, size: int, split: int, own_states: int, limit: int
+) -> Plan | AveragePlan:
+    """The target over pairs of records and masks, with the user's values first and the agency's after them."""
+    own, actual = sides[0][1], sides[-1][1]
+    values = np.concatenate([own.values, actual.values])
+    if isinstance(own, AveragePlan):
+        return _SplitAverage(own.counts, values, own_states, size)
+    assert isinstance(actual, Plan)
+    rows, wide = own.rows, blocks * size
+    if wide ** len(rows) > limit:
+        raise TooManyReleases(
+            f"The target depends on {len(rows)} records under {blocks} masks", do="Use fewer candidates"
+        )
+    weights: list[csr_array] = []
+    for i, (block, plan) in enumerate(sides):
+        assert isinstance(plan, Plan)
+        shift = 0 if i < len(sides) - 1 else split
+        for w in plan.weights:
+            found = w.tocoo()
+            place = np.zeros(len(found.row), dtype=np.int64)
+            rest = found.row.astype(np.int64)
+            for power in range(len(rows)):
+                place += (rest % size + block * size) * wide**power
+                rest //= size
+            weights.append(csr_array((found.data, (place, found.col + shift)), shape=(wide ** len(rows), len(values))))
+    return Plan(rows, values, tuple(weights))
+
+
+def _same(a: FiniteChannel, b: FiniteChannel) -> bool:
+    return all(
+        x.outputs == y.outputs and np.array_equal(x.matrix, y.matrix) for x, y in zip(a.kernels, b.kernels, strict=True)
+    )

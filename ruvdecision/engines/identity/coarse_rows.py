@@ -8,65 +8,25 @@ the value plus noise that is not normal, or nothing. With E the entries of the f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ...beliefs.normal import NormalBelief
 from ...channels.likelihood import Known, KnownLabels, Observation, Uninformative, join
-from ...channels.likelihood.laws import Law, noise_law
-from ...channels.likelihood.randomround import log_chance_on_normal
-from ...channels.likelihood.reader import map_of
-from ...channels.steps import (
-    About,
-    AddNoise,
-    ClipTo,
-    Cut,
-    Drop,
-    PermuteRows,
-    RoundTo,
-    SampleRows,
-    about_after,
-    resolve,
-)
-from ...errors import InputError, UnsupportedError
+from ...channels.likelihood.laws import NoiseLaw, noise_law
+from ...channels.likelihood.maps import RandomMultiples
+from ...channels.likelihood.reader import CHANGES
+from ...channels.steps import AddNoise, Drop, Entrywise, PermuteRows, SampleRows, about_after, resolve
+from ...errors import UnsupportedError
 from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...protocols import Array
 from .boxes import log_box
-from .row_laws import Density, settled
+from .row_laws import DegenerateNormal, Ints, about_belief, check_size, settled
 
-COARSE = (ClipTo, RoundTo, Cut)
-EASY = (Drop, PermuteRows, SampleRows, AddNoise, *COARSE)
-
-
-def about_belief(belief: NormalBelief, data: Array | None = None) -> About:
-    """What is known of the file beforehand; ``data`` has the covariance that noise may be a share of."""
-    covariance = (
-        belief.record_covariance if data is None or len(data) < 2 else np.atleast_2d(np.cov(data, rowvar=False))
-    )
-    return About(belief.records, tuple(belief.columns or range(belief.k)), covariance)
-
-
-def deterministic(mask: Mask, about: About) -> bool:
-    """Whether a mask releases the same rows, in whatever order, every time."""
-    return all(
-        isinstance(step, (Drop, PermuteRows, ClipTo, Cut)) or (isinstance(step, RoundTo) and not step.random)
-        for step, _, _ in resolve(mask, about)
-    )
-
-
-@dataclass(frozen=True)
-class Dither:
-    """Rounding up or down at random to multiples of a base."""
-
-    base: float
-
-    def log_density_on_normal(self, gap: Array, sd: float) -> Array:
-        """Log chance of a multiple, ``gap`` above the mean of a normal value."""
-        return log_chance_on_normal(gap, sd, self.base)
+EASY = (Drop, PermuteRows, SampleRows, AddNoise, *CHANGES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +48,9 @@ class CoarseRows:
     errors: Array
     noise: Array
     """Covariance of the normal noise."""
-    steps: tuple[tuple[tuple[ClipTo | RoundTo | Cut, int], ...], ...]
+    steps: tuple[tuple[tuple[Entrywise, int], ...], ...]
     """What coarsens each column, in order, with the column's place in the step."""
-    laws: tuple[Law | Dither | None, ...]
+    laws: tuple[NoiseLaw | RandomMultiples | None, ...]
     """Noise that is not normal, or random rounding, for each column."""
     kept: int
 
@@ -99,8 +59,8 @@ class CoarseRows:
         """Whether all steps are of a kind that may be read here, and this is the place to read them."""
         found = [f.step for f in resolve(mask, about_belief(belief, data))]
         known = belief.mu_covariance is not None and not belief.mu_covariance.any()
-        coarse = any(isinstance(s, COARSE) or (isinstance(s, AddNoise) and s.obstacle is not None) for s in found)
-        return all(isinstance(s, EASY) for s in found) and (known or coarse)
+        coarse = any(s.not_linear is not None for s in found)
+        return all(type(s) in EASY for s in found) and (known or coarse)
 
     @classmethod
     def of(
@@ -114,8 +74,8 @@ class CoarseRows:
             )
         k, about = belief.k, about_belief(belief, data)
         noise: Array = np.zeros((k, k))
-        steps: list[list[tuple[ClipTo | RoundTo | Cut, int]]] = [[] for _ in range(k)]
-        laws: list[Law | Dither | None] = [None] * k
+        steps: list[list[tuple[Entrywise, int]]] = [[] for _ in range(k)]
+        laws: list[NoiseLaw | RandomMultiples | None] = [None] * k
         found = resolve(mask, about)
         for step, part, _ in found:
             if isinstance(step, AddNoise):
@@ -131,17 +91,14 @@ class CoarseRows:
                     )
                 for j, variance in zip(step.columns, np.diag(covariance), strict=True):
                     laws[j] = noise_law(step.kind, np.sqrt([variance])) if variance > 0 else None
-            elif isinstance(step, COARSE):
-                dither = isinstance(step, RoundTo) and step.random
+            elif type(step) in CHANGES:
                 for place, j in enumerate(step.columns):
-                    if (
-                        laws[j] is not None
-                        or any(isinstance(s, Cut) and s.named for s, _ in steps[j])
-                        or (dither and steps[j])
-                    ):
+                    named = any(s.named for s, _ in steps[j])
+                    if laws[j] is not None or named or (steps[j] and not step.fixed):
                         _no_more(part, [j])
-                    if isinstance(step, RoundTo) and step.random:
-                        laws[j] = Dither(float(step.base[place]))
+                    change = CHANGES[type(step)](step, place)
+                    if isinstance(change, RandomMultiples):
+                        laws[j] = change
                     else:
                         steps[j].append((step, place))
         _check_apart(belief.record_covariance + noise, steps, laws, about.names)
@@ -153,31 +110,25 @@ class CoarseRows:
     def prepare(self, frame: Frame) -> Shown:
         """What a release shows: the value of each entry, or the interval where it lay before it was coarsened."""
         k, n = self.belief.k, self.belief.records
-        if frame.table.shape != (self.kept, k):
-            raise InputError(
-                f"The release must have {self.kept} rows and {k} columns",
-                f"shape {frame.table.shape}",
-                "Pass what mask.release(data, rng) gave back",
-            )
+        check_size(frame.table.shape, self.kept, k)
         values, low, high = np.full((3, n, k), np.nan)
         columns = []
         for j, steps in enumerate(self.steps):
-            named = bool(steps) and isinstance(steps[-1][0], Cut) and steps[-1][0].named
-            if named:
-                released = frame.table.iloc[:, j]
-                here = np.flatnonzero(released.notna().to_numpy())
-                seen: Observation = KnownLabels(released.iloc[here].tolist())
+            if steps and steps[-1][0].named:
+                column = frame.table.iloc[:, j]
+                here = np.flatnonzero(column.notna().to_numpy())
+                released: Observation = KnownLabels(column.iloc[here].tolist())
                 values[here, j] = 0.0
             else:
                 numbers = frame.numeric("A release", [frame.columns[j]], missing=True)[0][:, 0]
                 here = np.flatnonzero(~np.isnan(numbers))
-                seen = Known(numbers[here])
+                released = Known(numbers[here])
                 values[here, j] = numbers[here]
             for step, place in reversed(steps):
-                seen = seen.before_map(map_of(step, place, len(here)))
-            low[here, j], high[here, j] = seen.low, seen.high
+                released = released.before(CHANGES[type(step)](step, place))
+            low[here, j], high[here, j] = released.ends
             rest = np.setdiff1d(np.arange(n), here)
-            columns.append(join(n, [(here, seen), (rest, Uninformative(len(rest)))]))
+            columns.append(join(n, [(here, released), (rest, Uninformative(len(rest)))]))
         return Shown(values, low, high, tuple(columns))
 
     # -- weights -----------------------------------------------------------------------------------------
@@ -188,57 +139,52 @@ class CoarseRows:
         values, low, high = shown.values, shown.low, shown.high
         missing = np.isnan(values)
         odd = np.array([law is not None for law in self.laws])
-        point = (low == high) & ~missing & ~odd
-        pattern = point.astype(np.int64) + 2 * missing
+        pattern = ((low == high) & ~missing & ~odd).astype(np.int64) + 2 * missing
         kinds, which = np.unique(pattern, axis=0, return_inverse=True)
         which = which.reshape(-1)
         weights = np.empty((len(z), n))
         depth = np.zeros(n, dtype=np.int64)
         for kind, shape in enumerate(kinds):
             rows = np.flatnonzero(which == kind)
-            told = np.flatnonzero(shape == 1)
-            rest = np.flatnonzero(shape == 0)
-            if not len(told):
+            point, rest = np.flatnonzero(shape == 1), np.flatnonzero(shape == 0)
+            first = back = np.arange(len(rows))
+            if not len(point):
                 # Intervals alone: equal rows have equal weights, and rounding makes many equal.
-                key = np.concatenate([low[rows], high[rows]], axis=1)[:, np.tile(shape == 0, 2)]
-                first, back = (np.unique(key, axis=0, return_index=True, return_inverse=True)[1:] if key.shape[1] else
-                               (np.zeros(1, dtype=np.int64), np.zeros(len(rows), dtype=np.int64)))  # fmt: skip
-            else:
-                first, back = np.arange(len(rows)), np.arange(len(rows))
-            few = rows[first]
-            part, deep = self._weights(shown, few, told, rest, z)
+                key = np.concatenate([low[rows][:, rest], high[rows][:, rest], np.zeros((len(rows), 1))], axis=1)
+                _, first, back = np.unique(key, axis=0, return_index=True, return_inverse=True)
+            part, deep = self._weights(shown, rows[first], point, rest, z)
             weights[:, rows] = part[:, back.reshape(-1)]
             depth[rows] = deep
         return settled(weights, depth)
 
-    def _weights(self, shown: Shown, rows: Any, told: Any, rest: Any, z: Array) -> tuple[Array, int]:
-        """Weights of rows of one pattern: columns ``told`` are values, ``rest`` are intervals or have other noise."""
+    def _weights(self, shown: Shown, rows: Ints, point: Ints, rest: Ints, z: Array) -> tuple[Array, int]:
+        """Weights of rows of one pattern: columns ``point`` are values, ``rest`` are intervals or have other noise."""
         values, low, high = shown.values[rows], shown.low[rows], shown.high[rows]
-        spread, centre, k = self.belief.record_covariance, self.belief.mu_mean, self.belief.k
-        total = spread + self.noise
+        prior, centre, k = self.belief.record_covariance, self.belief.mu_mean, self.belief.k
+        total, known = prior + self.noise, np.array(self.known)
         pick = np.eye(k)[self.known]
-        scale = np.sqrt(np.diag(spread)[self.known] + self.errors)
+        scale = np.sqrt(np.diag(prior)[self.known] + self.errors)
         size = float(max(np.abs((z - centre[self.known]) / scale).max(), np.abs(centre[self.known] / scale).max()))
         # What is known given the values: x_K - A y_E in terms of x and of the noise, so that nothing cancels.
-        gain = np.linalg.solve(total[np.ix_(told, told)], spread[np.ix_(told, self.known)]).T
+        gain = np.linalg.solve(total[np.ix_(point, point)], prior[np.ix_(point, known)]).T
         away = pick.copy()
-        away[:, told] -= gain
+        away[:, point] -= gain
         away[np.abs(away) < 1e-14] = 0.0
-        covariance = away @ spread @ away.T + gain @ self.noise[np.ix_(told, told)] @ gain.T + np.diag(self.errors)
-        gap = values[:, told] - centre[told]
+        covariance = away @ prior @ away.T + gain @ self.noise[np.ix_(point, point)] @ gain.T + np.diag(self.errors)
+        gap = values[:, point] - centre[point]
         means = centre[self.known] + gap @ gain.T
         size = max(size, float(np.abs(means / scale).max(initial=0.0)))
-        density = Density.of(covariance, scale, size)
+        density = DegenerateNormal.of(covariance, scale, size)
         weights = density.log(z, means, size)
         if not len(rest):
             return weights, density.depth
         # The other entries, given the values, and given what is known besides.
-        slope = np.linalg.solve(total[np.ix_(told, told)], total[np.ix_(told, rest)]).T
+        slope = np.linalg.solve(total[np.ix_(point, point)], total[np.ix_(point, rest)]).T
         mean = centre[rest] + gap @ slope.T
-        cov = total[np.ix_(rest, rest)] - slope @ total[np.ix_(told, rest)]
-        cross = spread[np.ix_(rest, self.known)] - slope @ spread[np.ix_(told, self.known)]
+        cov = total[np.ix_(rest, rest)] - slope @ total[np.ix_(point, rest)]
+        cross = prior[np.ix_(rest, known)] - slope @ prior[np.ix_(point, known)]
         pull = cross @ density.inverse()
-        left = cov - pull @ cross.T
+        remaining = cov - pull @ cross.T
         sure = np.array(
             [j in self.known and self.errors[self.known.index(j)] == 0 and self.noise[j, j] == 0 for j in rest]
         )
@@ -258,7 +204,7 @@ class CoarseRows:
             for i, j in enumerate(rest):
                 if sure[i]:
                     at[:, i] = row[self.known.index(j)]
-            now = left.copy()
+            now = remaining.copy()
             now[sure, :] = 0.0
             now[:, sure] = 0.0
             open_ = np.flatnonzero(~(sure & boxed))
@@ -274,10 +220,10 @@ class CoarseRows:
             weights[t][possible] += after - before[possible]
         return weights, density.depth
 
-    def _log_chance(self, values: Array, low: Array, high: Array, columns: Any, mean: Array, cov: Array) -> Array:
+    def _log_chance(self, values: Array, low: Array, high: Array, columns: Ints, mean: Array, cov: Array) -> Array:
         """Log chance (or density) of entries whose values before coarsening have this normal law."""
         total = np.zeros(len(mean))
-        boxed = np.array([i for i, j in enumerate(columns) if self.laws[j] is None], dtype=np.int64)
+        boxed = np.flatnonzero([self.laws[j] is None for j in columns])
         for i, j in enumerate(columns):
             law = self.laws[j]
             if law is not None:
@@ -315,7 +261,9 @@ def _covariance(step: AddNoise, mask: Mask) -> Array:
     return np.where(endless[:, None] | endless[None, :], 0.0, found)
 
 
-def _check_apart(total: Array, steps: Sequence[Sequence[Any]], laws: Sequence[Any], names: Sequence[Any]) -> None:
+def _check_apart(
+    total: Array, steps: Sequence[Sequence[object]], laws: Sequence[object], names: Sequence[Hashable]
+) -> None:
     """Noise that is not normal stands alone, or in columns that have nothing to do with any other."""
     special = [j for j in range(len(names)) if steps[j] or laws[j] is not None]
     off = np.where(np.eye(len(total), dtype=bool), 0.0, total)

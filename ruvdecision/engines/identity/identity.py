@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
 from ...channels.finite import FiniteChannel
 from ...channels.linear import LINEAR
-from ...channels.steps import Opaque, resolve
+from ...channels.steps import About, Opaque, resolve
 from ...checks import as_float_array, check_finite
 from ...errors import InputError, UnsupportedError
 from ...losses import Componentwise, CustomLoss, Quadratic, ZeroOne
@@ -27,22 +27,24 @@ from ...protocols import Array, Posterior, Solution
 from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
 from ...targets import Identity
 from ...users.user import User
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
-from ..normal.exact import as_records
-from .coarse_rows import CoarseRows, about_belief, deterministic
-from .finite_rows import FiniteRows
-from .row_laws import LinearRows
+from ..base import BaseEngine, Problem, Question, Tell
+from ..normal.releases import as_records
+from .coarse_rows import CoarseRows
+from .row_laws import FiniteRows, LinearRows, about_belief, outcome_table
 
 Ints = NDArray[np.int64]
 ENTRIES = 2_000_000
 """Most probabilities to hold at a time."""
 
 
+RowLaw: TypeAlias = LinearRows | CoarseRows | FiniteRows
+
+
 class _Built(NamedTuple):
     """How records are drawn, masked and read, and the law of each mask by its identity."""
 
-    rows: Any
-    laws: dict[int, Any]
+    rows: _Rows
+    laws: dict[int, RowLaw]
 
 
 @dataclass(frozen=True)
@@ -69,21 +71,12 @@ class Identification(BaseEngine):
     """
 
     name = "identification"
-    special = True
+    answers = Question.ROW
 
-    @classmethod
-    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
-        return cls()
-
-    def prepare(self, problem: Problem) -> _Built | Refusal:
+    def prepare(self, problem: Problem) -> _Built:
         user = problem.user
-        other = elsewhere("Identification", user, row=True)
-        if other is not None:
-            return other
-        if not user.target.asks_row:
-            return Refusal("Identification needs an Identity target", "Use engine='auto'", Missing.USER)
         _check_loss(user)
-        rows = _problem(user, problem.data)
+        rows = _rows_of(user, problem.data)
         return _Built(rows, {id(mask): rows.law(mask) for mask in problem.masks})
 
     def run(
@@ -94,7 +87,7 @@ class Identification(BaseEngine):
         fixed = data is not None and (rows.target.exact or rows.target.values is not None)
         once = np.array([fixed and rows.deterministic(m) for m in masks])
         count = 1 if once.all() else REPLICATES if problem.replicates is None else problem.replicates
-        seen = np.empty((count, len(masks)))
+        uncertainty = np.empty((count, len(masks)))
         claimed = np.empty((count, len(masks), len(rows.rows)))
         correct = np.empty((count, len(masks)))
         for r, seeds in enumerate(replicate_seeds(problem.seed, count)):
@@ -103,14 +96,14 @@ class Identification(BaseEngine):
             for i, law in enumerate(laws):
                 if r and once[i]:
                     # Nothing is random: every replicate would give the same.
-                    seen[r, i], claimed[r, i], correct[r, i] = seen[0, i], claimed[0, i], correct[0, i]
+                    uncertainty[r, i], claimed[r, i], correct[r, i] = uncertainty[0, i], claimed[0, i], correct[0, i]
                     continue
                 shown, ids = rows.release(law, masks[i], records, copy.deepcopy(for_mask))
-                weigh = partial(_weigh, law, shown, z)
-                seen[r, i], claimed[r, i], correct[r, i] = _score(user, weigh, ids, rows.rows)
+                scored = _score(user, partial(law.log_weights, shown), z, ids, rows.rows)
+                uncertainty[r, i], claimed[r, i], correct[r, i] = scored
             if tell is not None:
                 tell((r + 1) / count)
-        error = replicate_error(seen) if count > 1 else np.where(once, 0.0, np.nan)
+        error = replicate_error(uncertainty) if count > 1 else np.where(once, 0.0, np.nan)
         n = user.belief.records
         before = user.loss.uncertainty(Finite(np.arange(n, dtype=np.float64), np.full(n, 1.0 / n)), user.actions).value
         each = claimed.mean(axis=0)
@@ -118,7 +111,9 @@ class Identification(BaseEngine):
         if len(rows.rows) > 1:
             columns["highest_match"] = each.max(axis=1)
         names = [self.name if o else f"{self.name}, averaged over releases" for o in once]
-        return [Solution(over_replicates(seen), np.where(once, 0.0, error), float(before), names, columns)]
+        error = np.where(once, 0.0, error)
+        value = over_replicates(uncertainty)
+        return [Solution(value, error, float(before), names, columns, averaged=not once.all())]
 
     def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
         """Posterior over the places of the file: rows 0, 1, ... of the release, then the places that are not in it.
@@ -140,9 +135,9 @@ class Identification(BaseEngine):
                 "no values",
                 "Write Identity(row, known=[...], values=[...])",
             )
-        problem = _problem(user, None, _names_of(release))
-        law, n = problem.law(mask), user.belief.records
-        found = _normalised(law.log_weights(problem.read(law, release), problem.given()))
+        rows = _rows_of(user, None, _names_of(release))
+        law, n = rows.law(mask), user.belief.records
+        found = _normalised(law.log_weights(rows.read(law, release), rows.given()))
         return Finite(np.arange(n, dtype=np.float64), found if isinstance(target.row, (str, tuple)) else found[0])
 
 
@@ -154,29 +149,101 @@ def _target(user: User) -> Identity:
     return cast(Identity, user.target)
 
 
-class _NormalProblem:
-    """Drawing, masking and reading for a normal belief."""
+class _Rows:
+    """Drawing, masking and reading for one kind of belief; records are values, or codes of outcomes."""
 
-    def __init__(self, user: User, data: Any, names: Sequence[Any] | None) -> None:
-        self.target, belief = _target(user), user.belief
+    def __init__(self, user: User, names: Sequence[Hashable], records: NDArray[Any] | None) -> None:
+        self.target, self.records = _target(user), records
+        self.known = self.target.columns_in(names)
+        self.errors = self.target.variances(len(self.known))
+        self.rows = self.target.rows_in(user.belief.records)
+
+    @property
+    def about(self) -> About:
+        """What is known of the file beforehand."""
+        raise NotImplementedError
+
+    def law(self, mask: Mask) -> RowLaw:
+        """The law of what a mask says about places."""
+        raise NotImplementedError
+
+    def deterministic(self, mask: Mask) -> bool:
+        """Whether a mask releases the same rows, in whatever order, every time."""
+        return all(found.step.fixed for found in resolve(mask, self.about))
+
+    def given(self) -> NDArray[Any]:
+        """What the intruder knows, as the target says: one row per respondent."""
+        values, respondents, columns = self.target.values, len(self.rows), len(self.known)
+        assert values is not None
+        if len(values) != respondents or any(len(v) != columns for v in values):
+            raise InputError(
+                f"values must have {respondents} rows of {columns} numbers, one per known column",
+                f"{len(values)} rows of {len(values[0])}",
+                "Give what the intruder knows of each respondent",
+            )
+        return np.array(values, dtype=object)
+
+    def draw(self, for_data: np.random.Generator, for_draws: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Records and what the intruder knows of each respondent."""
+        # Drawn whether or not they are used, so that the stream does not depend on the options.
+        noise = for_draws.standard_normal((len(self.rows), len(self.known)))
+        if self.target.values is not None:
+            z = self.given()
+            if self.records is None and len(self.rows) != 1:
+                raise UnsupportedError(
+                    "Records cannot be drawn around the given values of several respondents",
+                    do="Pass data=, or leave out values",
+                )
+            return (self._around(z, for_data) if self.records is None else self.records), z
+        records = self.records if self.records is not None else self._drawn(for_data)
+        z = self.values(records[self.rows])[:, self.known]
+        return records, z + noise * np.sqrt(self.errors) if self.errors.any() else z
+
+    def values(self, records: NDArray[Any]) -> NDArray[Any]:
+        """What records are in all columns."""
+        return records
+
+    def _drawn(self, rng: np.random.Generator) -> NDArray[Any]:
+        """Records drawn from the belief."""
+        raise NotImplementedError
+
+    def _around(self, z: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+        """Records drawn from the belief given what the intruder knows of one respondent."""
+        raise NotImplementedError
+
+    def release(self, law: Any, mask: Mask, records: NDArray[Any], rng: np.random.Generator) -> tuple[Any, Ints]:
+        """What the law needs to know of a fresh release, and whose record stands in each row."""
+        raise NotImplementedError
+
+    def read(self, law: Any, release: Any) -> Any:
+        """What the law needs to know of a given release."""
+        raise NotImplementedError
+
+
+class _NormalRows(_Rows):
+    """Records of a normal belief."""
+
+    def __init__(self, user: User, data: Any, names: Sequence[Hashable] | None) -> None:
+        belief = user.belief
         if isinstance(data, pd.DataFrame) and belief.columns is not None and set(belief.columns) <= set(data.columns):
             data = data[list(belief.columns)]
         self.names = belief.columns or names or _names_of(data) or tuple(range(belief.k))
         if len(self.names) != belief.k:
             self.names = tuple(range(belief.k))
-        self.belief = belief if belief.columns is not None else replace(belief, columns=self.names)
-        self.data = None if data is None else as_records(belief, data)
-        self.known = self.target.columns_in(self.names)
-        self.errors = self.target.variances(len(self.known))
-        self.rows = self.target.rows_in(belief.records)
+        self.belief: NormalBelief = belief if belief.columns is not None else replace(belief, columns=self.names)
+        super().__init__(user, self.names, None if data is None else as_records(belief, data))
 
-    def law(self, mask: Mask) -> Any:
+    @property
+    def about(self) -> About:
+        return about_belief(self.belief, self.records)
+
+    def law(self, mask: Mask) -> LinearRows | CoarseRows:
         try:
-            return LinearRows(self.belief, mask, self.known, self.errors, self.data)
+            return LinearRows(self.belief, mask, self.known, self.errors, self.records)
         except UnsupportedError as linear:
-            if CoarseRows.sensible(self.belief, mask, self.data):
-                return CoarseRows.of(self.belief, mask, self.known, self.errors, self.data)
-            odd = [f.step for f in resolve(mask, about_belief(self.belief, self.data)) if type(f.step) not in LINEAR]
+            if CoarseRows.sensible(self.belief, mask, self.records):
+                return CoarseRows.of(self.belief, mask, self.known, self.errors, self.records)
+            odd = [f.step for f in resolve(mask, self.about) if type(f.step) not in LINEAR]
             if all(isinstance(step, Opaque) and step.do for step in odd):
                 raise
             raise UnsupportedError(
@@ -184,113 +251,74 @@ class _NormalProblem:
                 do="Identity knows Noise, Suppress, Subsample, Shuffle, Round, Clip, Topcode, Recode and fixed groups",
             ) from None
 
-    def deterministic(self, mask: Mask) -> bool:
-        """Whether a mask releases the same rows every time."""
-        return deterministic(mask, about_belief(self.belief, self.data))
-
     def given(self) -> Array:
-        """What the intruder knows, as the target says."""
-        return check_finite("values", as_float_array("values", _values(self.target, len(self.rows), len(self.known))))
+        return check_finite("values", as_float_array("values", super().given()))
 
-    def draw(self, for_data: np.random.Generator, for_draws: np.random.Generator) -> tuple[Array, Array]:
-        """Records and what the intruder knows of each respondent."""
-        # Drawn whether or not they are used, so that the stream does not depend on the options.
-        noise = for_draws.standard_normal((len(self.rows), len(self.known)))
-        if self.target.values is not None:
-            z = self.given()
-            return (self.data if self.data is not None else self._around(z, for_data)), z
-        records = (
-            self.data if self.data is not None else np.reshape(self.belief.draw(for_data), (self.belief.records, -1))
-        )
-        return records, records[np.ix_(self.rows, np.array(self.known))] + noise * np.sqrt(self.errors)
+    def _drawn(self, rng: np.random.Generator) -> Array:
+        return np.reshape(self.belief.draw(rng), (self.belief.records, -1))
 
     def _around(self, z: Array, rng: np.random.Generator) -> Array:
-        """Records drawn from the belief given what the intruder knows of one respondent."""
         belief = self.belief
         if belief.mu_covariance is None:
             raise UnsupportedError("A flat prior cannot be drawn from", do="Give prior_variance=, or pass data=")
-        if len(self.rows) != 1:
-            raise UnsupportedError(
-                "Records cannot be drawn around the given values of several respondents",
-                do="Pass data=, or leave out values",
-            )
-        records = np.reshape(belief.draw(rng), (belief.records, -1))
+        records = self._drawn(rng)
         own = records[self.rows[0]]
         # Shift the draw by its error at what is known (Matheron): the respondent's record first, then the mean, with
         # the rest.
         total = belief.record_covariance + belief.mu_covariance
-        seen = own[self.known] + rng.standard_normal(len(self.known)) * np.sqrt(self.errors)
-        push = np.linalg.solve(total[np.ix_(self.known, self.known)] + np.diag(self.errors), z[0] - seen)
+        drawn = own[self.known] + rng.standard_normal(len(self.known)) * np.sqrt(self.errors)
+        push = np.linalg.solve(total[np.ix_(self.known, self.known)] + np.diag(self.errors), z[0] - drawn)
         records = records + belief.mu_covariance[:, self.known] @ push
         records[self.rows[0]] = own + total[:, self.known] @ push
         return records
 
-    def release(self, law: Any, mask: Mask, records: Array, rng: np.random.Generator) -> tuple[Any, Ints]:
-        """What the law needs to know of a fresh release, and whose record stands in each row."""
+    def release(
+        self, law: LinearRows | CoarseRows, mask: Mask, records: Array, rng: np.random.Generator
+    ) -> tuple[Any, Ints]:
         frame, ids = mask.tracked(Frame.of(pd.DataFrame(records, columns=list(self.names))), rng)
         return law.prepare(frame), ids
 
-    def read(self, law: Any, release: Any) -> Any:
+    def read(self, law: LinearRows | CoarseRows, release: Any) -> Any:
         return law.prepare(Frame.of(release))
 
 
-class _FiniteProblem:
-    """Drawing, masking and reading for a finite belief."""
+class _FiniteRows(_Rows):
+    """Records of a finite belief, as codes of its outcomes."""
 
     def __init__(self, user: User, data: Any) -> None:
-        self.target, self.belief = _target(user), user.belief
-        levels = self.belief.levels
-        self.known = self.target.columns_in(range(levels.columns))
-        self.rows = self.target.rows_in(self.belief.records)
-        self.errors = self.target.variances(len(self.known))
+        self.belief: FiniteBelief = user.belief
+        levels, codes = self.belief.levels, None
+        if data is not None:
+            codes = levels.codes(data, "data")
+            if len(codes) != self.belief.records or np.any(codes < 0):
+                raise InputError(
+                    f"data must have {self.belief.records} complete records, as the belief says",
+                    f"{int(np.sum(codes >= 0))} complete ones of {len(codes)}",
+                    "Give records= to the belief, or other data",
+                )
+        super().__init__(user, range(levels.columns), codes)
         if levels.labelled and self.errors.any():
             raise UnsupportedError(
                 "Labels have no errors that can be measured", do="Leave out error_sd and error_variance, or use numbers"
             )
-        self.codes = None
-        if data is not None:
-            self.codes = levels.codes(data, "data")
-            if len(self.codes) != self.belief.records or np.any(self.codes < 0):
-                raise InputError(
-                    f"data must have {self.belief.records} complete records, as the belief says",
-                    f"{int(np.sum(self.codes >= 0))} complete ones of {len(self.codes)}",
-                    "Give records= to the belief, or other data",
-                )
+        self.table = outcome_table(self.belief)
+
+    @property
+    def about(self) -> About:
+        return FiniteChannel.about(self.belief)
 
     def law(self, mask: Mask) -> FiniteRows:
-        return FiniteRows.of(self.belief, mask, self.known, self.errors, self.codes)
+        return FiniteRows.of(self.belief, mask, self.known, self.errors, self.records)
 
-    def deterministic(self, mask: Mask) -> bool:
-        """Whether a mask releases the same rows every time."""
-        return deterministic(mask, FiniteChannel.about(self.belief))
+    def values(self, records: Ints) -> NDArray[Any]:
+        return self.table[records]
 
-    def given(self) -> Any:
-        return np.array(_values(self.target, len(self.rows), len(self.known)), dtype=object)
+    def _drawn(self, rng: np.random.Generator) -> Ints:
+        return self.belief.draw_codes(rng)
 
-    def draw(self, for_data: np.random.Generator, for_draws: np.random.Generator) -> tuple[Ints, Any]:
-        noise = for_draws.standard_normal((len(self.rows), len(self.known)))
-        table = self.table()
-        if self.target.values is not None:
-            z = self.given()
-            return (self.codes if self.codes is not None else self._around(z, for_data)), z
-        codes = self.codes if self.codes is not None else self.belief.draw_codes(for_data)
-        z = table[codes[self.rows]][:, self.known]
-        return codes, z + noise * np.sqrt(self.errors) if self.errors.any() else z
-
-    def table(self) -> Any:
-        """The outcomes, one row each."""
-        levels = self.belief.levels
-        names: Any = levels.names if levels.labelled else levels.numbers
-        return np.array(names, dtype=object if levels.labelled else np.float64).reshape(len(levels), -1)
-
-    def _around(self, z: Any, rng: np.random.Generator) -> Ints:
-        if len(self.rows) != 1:
-            raise UnsupportedError(
-                "Records cannot be drawn around the given values of several respondents",
-                do="Pass data=, or leave out values",
-            )
+    def _around(self, z: NDArray[Any], rng: np.random.Generator) -> Ints:
         belief = self.belief
-        like = FiniteRows.likelihood(self.table()[:, self.known], z, self.errors)[0]
+        like = FiniteRows.likelihood(self.table[:, self.known], z, self.errors)[0]
         joint = belief.prior[:, None] * belief.law * like
         if not joint.sum() > 0:
             raise InputError(
@@ -302,21 +330,24 @@ class _FiniteProblem:
         codes[self.rows[0]] = outcome
         return codes
 
-    def release(self, law: FiniteRows, mask: Mask, records: Ints, rng: np.random.Generator) -> tuple[Any, Ints]:
-        """What the law needs to know of a fresh release, and whose record stands in each row."""
-        evidence, inverse, ids = law.simulate(records, rng)
-        return (evidence, inverse), ids
+    def release(
+        self, law: FiniteRows, mask: Mask, records: Ints, rng: np.random.Generator
+    ) -> tuple[tuple[Array, Ints], Ints]:
+        evidence, inverse, ids = law.channel.mask_records(records, rng)
+        # An output that no outcome gives says nothing and never occurs.
+        possible = (evidence > -np.inf).any(axis=1, keepdims=True)
+        return (np.where(possible, evidence, 0.0), inverse), ids
 
-    def read(self, law: FiniteRows, release: Any) -> Any:
+    def read(self, law: FiniteRows, release: Any) -> tuple[Array, Ints]:
         slots = law.channel.read(release)
         return slots.log_evidence, np.arange(len(slots.log_evidence))
 
 
-def _problem(user: User, data: Any, names: Sequence[Any] | None = None) -> Any:
+def _rows_of(user: User, data: Any, names: Sequence[Hashable] | None = None) -> _Rows:
     if isinstance(user.belief, NormalBelief):
-        return _NormalProblem(user, data, names)
+        return _NormalRows(user, data, names)
     if isinstance(user.belief, FiniteBelief):
-        return _FiniteProblem(user, data)
+        return _FiniteRows(user, data)
     raise UnsupportedError(
         f"Identity is not available for a {type(user.belief).__name__}", do="Use a NormalBelief or a FiniteBelief"
     )
@@ -325,16 +356,14 @@ def _problem(user: User, data: Any, names: Sequence[Any] | None = None) -> Any:
 # -- helpers -------------------------------------------------------------------------------------------
 
 
-def _weigh(law: Any, shown: Any, z: Any, respondents: slice) -> Array:
-    return law.log_weights(shown, z[respondents])  # type: ignore[no-any-return]
-
-
 def _normalised(log_weights: Array) -> Array:
     weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def _score(user: User, weights: Callable[[slice], Array], ids: Ints, rows: Ints) -> tuple[float, Array, float]:
+def _score(
+    user: User, log_weights: Callable[[NDArray[Any]], Array], z: NDArray[Any], ids: Ints, rows: Ints
+) -> tuple[float, Array, float]:
     """Average uncertainty, the chance of each match as the intruder sees it, and the share that is right."""
     n = user.belief.records
     place = np.full(n, -1, dtype=np.int64)
@@ -349,7 +378,7 @@ def _score(user: User, weights: Callable[[slice], Array], ids: Ints, rows: Ints)
     plain = isinstance(user.loss, ZeroOne) and user.actions is None
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        chances = _normalised(weights(part))
+        chances = _normalised(log_weights(z[part]))
         top = chances.max(axis=1)
         best = chances >= top[:, None] * (1 - 1e-12)
         mine = np.take_along_axis(best, truth[part, None], axis=1)[:, 0]
@@ -379,20 +408,5 @@ def _check_loss(user: User) -> None:
         )
 
 
-def _values(target: Identity, respondents: int, columns: int) -> Any:
-    """The given values, one row per respondent."""
-    values = target.values
-    assert values is not None
-    if len(values) != respondents or any(len(v) != columns for v in values):
-        raise InputError(
-            f"values must have {respondents} rows of {columns} numbers, one per known column",
-            f"{len(values)} rows of {len(values[0])}",
-            "Give what the intruder knows of each respondent",
-        )
-    return values
-
-
-def _names_of(data: Any) -> tuple[Any, ...] | None:
-    if isinstance(data, pd.DataFrame):
-        return tuple(data.columns)
-    return None
+def _names_of(data: Any) -> tuple[Hashable, ...] | None:
+    return tuple(data.columns) if isinstance(data, pd.DataFrame) else None

@@ -13,20 +13,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
+from ...channels.finite import FiniteChannel
 from ...channels.steps import About, about_after, resolve
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...protocols import Array
 from ..normal.conditioning import Conditioned
-from ..normal.exact import Exact
+from ..normal.releases import channel_of
 
 Ints = NDArray[np.int64]
+
+
+def about_belief(belief: NormalBelief, data: Array | None = None) -> About:
+    """What is known of the file beforehand; ``data`` has the covariance that noise may be a share of."""
+    covariance = belief.record_covariance
+    if data is not None and len(data) > 1:
+        covariance = np.atleast_2d(np.cov(data, rowvar=False))
+    return About(belief.records, tuple(belief.columns or range(belief.k)), covariance)
 
 
 def settled(log_weights: Array, depth: Ints | int) -> Array:
@@ -47,7 +58,7 @@ def settled(log_weights: Array, depth: Ints | int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Density:
+class DegenerateNormal:
     """A normal law of what is known, which may be degenerate: ``axes`` with their ``variances``, zero where it is."""
 
     scale: Array
@@ -55,7 +66,7 @@ class Density:
     variances: Array
 
     @classmethod
-    def of(cls, covariance: Array, scale: Array, size: float) -> Density:
+    def of(cls, covariance: Array, scale: Array, size: float) -> DegenerateNormal:
         """``scale`` is the unit of each column, ``size`` the largest number met in it, which tells what is rounding."""
         values, axes = np.linalg.eigh(covariance / np.outer(scale, scale))
         rounding = 1e-13 * (1.0 + size)
@@ -96,14 +107,14 @@ class LinearRows:
         self, belief: NormalBelief, mask: Mask, known: Sequence[int], errors: Array, data: Array | None = None
     ) -> None:
         self.belief, self.mask, self.known, self.errors = belief, mask, list(known), errors
-        channel = Exact()._single(belief, mask, data)
+        channel = channel_of(belief, mask, data=data)
         if channel.scrambled:
             raise UnsupportedError(
                 "Shuffling groups hides which rows were averaged together",
                 do="Put Shuffle() first, or leave it out: Identity knows no order",
             )
         self.given = Conditioned(belief, channel)
-        about = About(belief.records, tuple(belief.columns or range(belief.k)), belief.record_covariance)
+        about = about_belief(belief)
         self.kept = about_after(resolve(mask, about), about).n
         shape, _, cell = channel.layout.rows()
         kinds = [(t, c) for _, t, c in channel.layout.classes()]
@@ -117,11 +128,18 @@ class LinearRows:
             wiped = ~np.any(block.b[0, c * k : c * k + k] != 0, axis=-1)
             self.blank[rows] = ~block.alive[c] | wiped
 
-    def read(self, frame: Frame) -> Array:
-        """A release as a matrix with one row for every place, missing for places that are not in it."""
-        n, k = self.belief.records, self.belief.k
-        values = read_numbers(frame, k, self.kept)
-        full = np.full((n, k), np.nan)
+    def prepare(self, frame: Frame) -> Array:
+        """What a release says about the known columns at every place: their posterior means."""
+        values, _ = frame.numeric("A release", missing=True)
+        check_size(values.shape, self.kept, self.belief.k)
+        if np.isinf(values).any():
+            raise InputError(
+                "The release must not hold infinite values",
+                int(np.isinf(values).sum()),
+                "Pass what mask.release(data, rng) gave back",
+            )
+        # One row for every place, missing for places that are not in it.
+        full = np.full(self.blank.shape, np.nan)
         full[: self.kept] = values
         wrong = np.isnan(full) & ~self.blank
         if wrong.any():
@@ -130,11 +148,7 @@ class LinearRows:
                 f"{int(wrong.sum())} of them",
                 "Pass what mask.release(data, rng) gave",
             )
-        return full
-
-    def prepare(self, frame: Frame) -> Array:
-        """What a release says about the known columns at every place: their posterior means."""
-        return self.given.means(self.read(frame)).records()[:, self.known]
+        return self.given.means(full).records()[:, self.known]
 
     def log_weights(self, means: Array, z: Array) -> Array:
         """Log weight of every place for every respondent, ``(respondents, places)``, up to a constant for each."""
@@ -151,25 +165,111 @@ class LinearRows:
             )
         use = np.flatnonzero(told[0])
         for rows, part in zip(self.kinds, parts, strict=True):
-            density = Density.of(part[np.ix_(use, use)], scale[use], size)
+            density = DegenerateNormal.of(part[np.ix_(use, use)], scale[use], size)
             weights[:, rows] = density.log(z[:, use], means[rows][:, use], size)
             depth[rows] = density.depth
         return settled(weights, depth)
 
 
-def read_numbers(frame: Frame, columns: int, rows: int) -> Array:
-    """A release as numbers, missing ones included, of the size that the mask gives."""
-    values, _ = frame.numeric("A release", missing=True)
-    if values.shape != (rows, columns):
+def check_size(shape: tuple[int, ...], rows: int, columns: int) -> None:
+    """Raise if a release is not of the size that its mask gives."""
+    if shape != (rows, columns):
         raise InputError(
             f"The release must have {rows} rows and {columns} columns",
-            f"shape {values.shape}",
+            f"shape {shape}",
             "Pass what mask.release(data, rng) gave back",
         )
-    if np.isinf(values).any():
-        raise InputError(
-            "The release must not hold infinite values",
-            int(np.isinf(values).sum()),
-            "Pass what mask.release(data, rng) gave back",
-        )
-    return values
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteRows:
+    """Weights for a finite belief: p(known | release, i) = sum over states of P(state | release) p(known | y_i, state).
+
+    Every row of the release tells about the state, so the sum is exact Bayes. The matrix of a mask is that of whole
+    records; columns that are masked apart multiply.
+    """
+
+    belief: FiniteBelief
+    channel: FiniteChannel
+    table: NDArray[Any]
+    """What each outcome says about the known columns, ``(outcomes, known)``."""
+    errors: Array
+
+    @classmethod
+    def of(
+        cls, belief: FiniteBelief, mask: Mask, known: Sequence[int], errors: Array, codes: Ints | None = None
+    ) -> FiniteRows:
+        """Follow the mask; ``codes`` are the records, for noise that is a share of their covariance."""
+        levels = belief.levels
+        scale = None
+        if codes is not None and not levels.labelled and belief.records > 1:
+            scale = np.atleast_2d(np.cov(levels.numbers.reshape(len(levels), -1)[codes], rowvar=False))
+        try:
+            channel = FiniteChannel.of(belief, mask, scale)
+        except UnsupportedError as error:
+            raise UnsupportedError(
+                error.what,
+                error.got,
+                (error.do or "").replace("It knows", "Identity knows PRAM, Recode, Round, Topcode,") or None,
+            ) from None
+        return cls(belief, channel, outcome_table(belief)[:, list(known)], errors)
+
+    def log_weights(self, released: tuple[Array, Ints], z: NDArray[Any]) -> Array:
+        """Log weight of every place, ``(respondents, places)``.
+
+        ``evidence[u, x]`` is the log chance of each different released record for every outcome, up to a constant, and
+        ``inverse`` says which of them stands in each row.
+        """
+        evidence, inverse = released
+        law, n = self.belief.law, self.belief.records
+        like = self.likelihood(self.table, z, self.errors)
+        chance = np.exp(evidence - evidence.max(axis=1, keepdims=True))
+        of_row = chance @ law.T
+        with np.errstate(divide="ignore"):
+            counts = np.bincount(inverse, minlength=len(evidence)).astype(np.float64)
+            there = counts > 0
+            state = np.log(self.belief.prior) + counts[there] @ np.log(of_row[there])
+        if state.max() == -np.inf:
+            raise InputError(
+                "The release cannot come from this belief",
+                "probability zero",
+                "Check that the release was made by this mask",
+            )
+        post = np.exp(state - state.max())
+        post /= post.sum()
+        share = np.where(of_row > 0, post / np.where(of_row > 0, of_row, 1.0), 0.0)
+        # P(outcome of the record | its row, the whole release), one row per different released record.
+        outcome = chance * (share @ law)
+        weights = np.empty((len(z), n))
+        weights[:, : len(inverse)] = (like @ outcome.T)[:, inverse]
+        weights[:, len(inverse) :] = (like @ (post @ law))[:, None]
+        with np.errstate(divide="ignore"):
+            return settled(np.log(weights), 0)
+
+    @staticmethod
+    def likelihood(table: NDArray[Any], z: NDArray[Any], errors: Array) -> Array:
+        """p(known values | outcome), ``(respondents, outcomes)``, up to a constant for each respondent."""
+        log = np.zeros((len(z), len(table)))
+        for j, variance in enumerate(errors):
+            if variance > 0:
+                numbers = np.asarray(z[:, j], dtype=np.float64)
+                log -= (numbers[:, None] - table[:, j].astype(np.float64)) ** 2 / (2 * variance)
+            else:
+                log[z[:, j, None] != table[None, :, j]] = -np.inf
+        top = log.max(axis=1, keepdims=True)
+        if np.any(top == -np.inf):
+            wrong = f"those of respondent {int(np.argmin(top[:, 0]))} among {len(z)}"
+            raise InputError(
+                "No record of the belief has the values that the intruder knows",
+                wrong,
+                "Check values=, or state error_sd=",
+            )
+        return np.exp(log - top)
+
+
+def outcome_table(belief: FiniteBelief) -> NDArray[Any]:
+    """The outcomes of a belief, one row each: numbers, or labels as they are."""
+    levels = belief.levels
+    if levels.labelled:
+        return np.array(levels.names, dtype=object).reshape(len(levels), -1)
+    return levels.numbers.reshape(len(levels), -1)

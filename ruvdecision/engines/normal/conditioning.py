@@ -43,8 +43,7 @@ from ...numerics.semidefinite import (
 )
 from ...protocols import Array
 from ...targets import Kind, Term
-from .exchangeable import ExchangeableLaw
-from .latents import latent_law
+from .latents import ExchangeableLaw, latent_law
 
 
 @dataclass(frozen=True, eq=False)

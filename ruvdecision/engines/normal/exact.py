@@ -2,52 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from ...beliefs.normal import NormalBelief
-from ...channels.layout import Partition
 from ...channels.linear import LinearChannel
-from ...channels.steps import About
 from ...checks import as_generator
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
-from ...masks.frame import Frame
-from ...masks.suppress import NOTHING
+from ...masks.rows import NOTHING
 from ...numerics.quadrature import gauss_normal
-from ...posteriors import Drawn, Gaussian, Mixture
+from ...posteriors import Gaussian
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
-from ...targets import BaseTarget, Kind, LinearForm, Term
+from ...targets import Kind, LinearForm, Term
 from ...users.user import User
-from ..base import BaseEngine, Evidence, Missing, Problem, Refusal, Tell, elsewhere
+from ..base import (
+    RANKS,
+    WHOLE_FILE,
+    BaseEngine,
+    Evidence,
+    Ints,
+    Judged,
+    MaskMixture,
+    Missing,
+    Plan,
+    Problem,
+    Refusal,
+    Tell,
+)
+from .affine import log_density
 from .conditioning import Conditioned
-from .evidence import log_density
 from .forms import (
-    DRAWS,
     LARGEST_JOINT,
     all_records,
     covariance_of,
-    drawn_values,
     form_of,
     gaussian_of,
-    joint_terms,
     mean_covariance,
     places_of,
-    selector,
+    posterior_given,
 )
+from .mixture import NormalMixture
+from .releases import as_records, channel_of, moved, released, rows_alike
+from .wrong_belief import NormalPair
+
+AVERAGED = "exact, averaged over releases"
 
 
-class _Built(NamedTuple):
-    """The data as numbers, and the channel of each family by the identity of its first mask."""
+@dataclass(frozen=True, eq=False)
+class _Built:
+    """A belief, the data as numbers, and the channel of each family by the identity of its first mask."""
 
+    belief: NormalBelief
     table: Array | None
     channels: dict[int, LinearChannel]
+    _given: dict[int, Conditioned] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, belief: NormalBelief, problem: Problem) -> _Built:
+        table = None if problem.data is None else as_records(belief, problem.data)
+        firsts = [(problem.masks[family.positions[0]], family.numbers) for family in problem.masks.families]
+        return cls(belief, table, {id(mask): channel_of(belief, mask, numbers, table) for mask, numbers in firsts})
+
+    def given(self, first: Mask) -> Conditioned:
+        """The belief given the releases of a family, known by its first mask."""
+        if id(first) not in self._given:
+            self._given[id(first)] = Conditioned(self.belief, self.channels[id(first)])
+        return self._given[id(first)]
+
+    @cached_property
+    def nothing(self) -> Conditioned:
+        """The belief before any release."""
+        return Conditioned(self.belief, channel_of(self.belief, NOTHING))
+
+
+class _Asked(NamedTuple):
+    """What a user asks, looked up once for all masks."""
+
+    user: User
+    form: LinearForm | None
+    """The target as a linear function; None for all records, or if it is not linear."""
+    whole: bool
+    """Whether the target is all records."""
+    placed: bool
+    """Whether it matters which row is whose."""
+    free: bool
+    """Whether U does not depend on where the posterior lies."""
+
+    @classmethod
+    def of(cls, user: User) -> _Asked:
+        target, whole = user.target, user.target.is_a(Kind.FILE)
+        form = None if whole else form_of(user.belief, target)
+        return cls(user, form, whole, target.places_records, user.actions is None and user.loss.location_free)
 
 
 @dataclass(frozen=True)
@@ -61,24 +113,18 @@ class Exact(BaseEngine):
     """
 
     name = "exact"
+    companions = (RANKS, WHOLE_FILE)
 
     def prepare(self, problem: Problem) -> _Built | Refusal:
         user = problem.user
-        other = elsewhere("Exact", user)
-        if other is not None:
-            return other
         if not isinstance(user.belief, NormalBelief):
             what = f"Exact needs a NormalBelief; this user has a {type(user.belief).__name__}"
             return Refusal(what, "Use engine='auto'", Missing.BELIEF)
         if user.target.ranked:
             what = "Exact needs a target that is linear in the records; Ranks has order statistics"
             return Refusal(what, "Use engine='auto'", Missing.USER)
-        table = None if problem.data is None else as_records(user.belief, problem.data)
-        channels = {}
-        for family in problem.masks.families:
-            first = problem.masks[family.positions[0]]
-            channels[id(first)] = self._channel(user.belief, first, family.numbers, table)
-        return _Built(table, channels)
+        built: _Built = problem.once(Exact, user.belief, partial(_Built.of, user.belief, problem))
+        return built
 
     def pieces(self, problem: Problem) -> list[list[int]]:
         """A family is one vectorised go."""
@@ -87,22 +133,21 @@ class Exact(BaseEngine):
     def run(
         self, problem: Problem, built: _Built, tell: Tell | None = None, interruptible: bool = False
     ) -> list[Solution]:
-        masks, belief = problem.masks, _belief(problem.user)
+        masks, asked = problem.masks, _Asked.of(problem.user)
         value, error = np.empty(len(masks)), np.zeros(len(masks))
         averaged = np.zeros(len(masks), dtype=bool)
         for family in masks.families:
             members = family.positions
-            given = Conditioned(belief, built.channels[id(masks[members[0]])])
+            given = built.given(masks[members[0]])
             done, share = float(members[0]) / len(masks), len(members) / len(masks)
             part = None if tell is None else lambda x, done=done, share=share: tell(done + share * x)
-            result, averaged[members] = self._family(problem, [masks[i] for i in members], given, built.table, part)
+            own = [masks[i] for i in members]
+            result, averaged[members] = self._family(problem, asked, own, given, built.table, part)
             value[members], error[members] = result.value, result.error
-        nothing = Conditioned(belief, self._single(belief, NOTHING, built.table))
-        before = self._family(problem, [NOTHING], nothing, None)[0].value
         names: str | list[str] = "exact"
         if averaged.any():
-            names = ["exact, averaged over releases" if a else "exact" for a in averaged]
-        return [Solution(value, error, float(before[0]), names)]
+            names = [AVERAGED if a else "exact" for a in averaged]
+        return [Solution(value, error, self._before(problem, built), names, averaged=bool(averaged.any()))]
 
     def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
         """Posterior of the target after one release.
@@ -111,72 +156,127 @@ class Exact(BaseEngine):
         known yet.
         """
         belief = _belief(user)
-        given = Conditioned(belief, self._single(belief, mask))
+        given = Conditioned(belief, channel_of(belief, mask))
         if release is None and given.channel.location != "known" and user.target.places_records:
             raise InputError(
                 f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
             )
         if release is None:
-            return self._posterior(user, given, None, as_generator(0))
+            return posterior_given(user, given, None, as_generator(0))
         values, place = released(belief, given.channel, release)
-        return self._posterior(replace(user, target=moved(user.target, place)), given, values, as_generator(0))
+        return posterior_given(replace(user, target=moved(user.target, place)), given, values, as_generator(0))
 
-    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> list[Evidence]:
+    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
         user, belief = problem.user, _belief(problem.user)
         table = None if problem.data is None else as_records(belief, problem.data)
-        given = Conditioned(belief, self._single(belief, mask, table))
-        found = []
-        for release in releases:
+        given = Conditioned(belief, channel_of(belief, mask, data=table))
+        for (_, _, for_draws), release in zip(replicate_seeds(problem.seed), releases, strict=False):
             values, place = released(belief, given.channel, release)
-            density = log_density(given, values)
             mine = replace(user, target=moved(user.target, place))
-            posterior = self._posterior(mine, given, values, as_generator(0))
-            found.append(Evidence(posterior, float(density.log[0]), float(density.rank[0])))
-        return found
+            posterior = posterior_given(mine, given, values, np.random.default_rng(for_draws))
+            yield Evidence(posterior, partial(_density, given, values))
+
+    # -- every record --------------------------------------------------------------------------------
+
+    def every_row(self, problem: Problem, built: _Built, rows: Ints, tell: Tell | None = None) -> Solution | None:
+        user = problem.user
+        form = form_of(user.belief, user.target.aimed_at(0))
+        (channel,) = built.channels.values()
+        if form is None or len(form.terms) != 1 or channel.location == "unknown":
+            return None
+        averaged = user.actions is not None or not user.loss.location_free
+        if averaged:
+            if built.table is None:
+                return None
+            found = self._drawn_rows(problem, built.table, form, rows, tell)
+        elif channel.location == "known":
+            found = self._closed_rows(problem, channel, form, rows)
+        else:
+            return None
+        name = AVERAGED if averaged else "exact"
+        one = problem.of_user(replace(user, target=user.target.aimed_at(int(rows[0]))))
+        return Solution(*found, self._before(one, built), [name] * len(problem.masks), averaged=averaged)
+
+    def _closed_rows(self, problem: Problem, channel: LinearChannel, form: LinearForm, rows: Ints) -> Value:
+        """Each kind of row once, for all masks."""
+        covariances, which = _by_place(Conditioned(problem.user.belief, channel), form, rows)
+        lead = len(problem.masks)
+        stacked = np.stack([np.broadcast_to(c, (lead, *c.shape[1:])) for c in covariances], axis=1)
+        each = problem.user.loss.uncertainty(gaussian_of(stacked, form))
+        return Value(*(np.broadcast_to(v, stacked.shape[:2])[:, which] for v in each))
+
+    def _drawn_rows(self, problem: Problem, table: Array, form: LinearForm, rows: Ints, tell: Tell | None) -> Value:
+        """Average over releases of the data, all records on the same ones."""
+        user, count = problem.user, REPLICATES if problem.replicates is None else problem.replicates
+        frame = pd.DataFrame(table)
+        value, error = np.empty((2, len(problem.masks), len(rows)))
+        for i, mask in enumerate(problem.masks):
+            given = Conditioned(user.belief, channel_of(user.belief, mask, data=table))
+            found, which = _by_place(given, form, np.arange(given.n))
+            covariances = np.stack([c[0] for c in found])[which]
+            each, within = np.empty((2, count, len(rows)))
+            for r, (_, for_mask, _) in enumerate(replicate_seeds(problem.seed, count)):
+                values, place = released(user.belief, given.channel, mask.release(frame, for_mask))
+                at = place[rows]
+                means = given.means(values).records()[at] @ form.matrix.T + form.constant
+                each[r], within[r] = user.loss.uncertainty(gaussian_of(covariances[at], form, means), user.actions)
+            value[i], error[i] = each.mean(axis=0), replicate_error(each) if count > 1 else within[0]
+            if tell is not None:
+                tell((i + 1) / len(problem.masks))
+        return Value(value, error)
+
+    def row_kinds(self, problem: Problem, built: _Built, rows: Ints, located: bool = False) -> Ints:
+        user, columns = problem.user, []
+        moves = built.table is not None and (located or user.actions is not None or not user.loss.location_free)
+        for channel in built.channels.values():
+            # Where nobody knows whose row is whose every record has the same posterior, whatever the data are.
+            alone = moves and channel.location != "unknown"
+            alike = None if alone else rows_alike(channel, rows)
+            if alike is None:
+                return rows[:, None]
+            columns += alike
+        return np.stack(columns, axis=1)
+
+    # -- users who are wrong or in the dark ----------------------------------------------------------
+
+    def unknown_mask(self, problem: Problem, mask: Mask) -> MaskMixture:
+        data = problem.data
+        return NormalMixture(problem.user, mask, None if data is None else as_records(problem.user.belief, data))
+
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, Tell | None], Judged]:
+        return NormalPair(own.problem.user, agency.problem.user)
 
     # -- one family ----------------------------------------------------------------------------------
 
-    def _single(self, belief: NormalBelief, mask: Mask, data: Array | None = None) -> LinearChannel:
-        """The channel of one mask."""
-        return self._channel(belief, mask, np.array([mask.numbers], dtype=np.float64), data)
-
-    def _channel(self, belief: NormalBelief, mask: Mask, numbers: Array, data: Array | None) -> LinearChannel:
-        """The channel of a family: one of its masks, and the numbers of all of them."""
-        covariance = belief.record_covariance
-        if data is not None and belief.records > 1:
-            covariance = np.atleast_2d(np.cov(data, rowvar=False))
-        about = About(belief.records, tuple(belief.columns or range(belief.k)), covariance)
-        return LinearChannel.of(mask, about, numbers)
+    def _before(self, problem: Problem, built: _Built) -> float:
+        """Uncertainty before any release."""
+        asked = _Asked.of(problem.user)
+        return float(self._family(problem, asked, [NOTHING], built.nothing, None)[0].value[0])
 
     def _family(
         self,
         problem: Problem,
+        asked: _Asked,
         family: Sequence[Mask],
         given: Conditioned,
         data: Array | None,
         tell: Tell | None = None,
     ) -> tuple[Value, bool]:
         """Uncertainty of a family's members, and whether it had to be averaged over drawn releases."""
-        count, user = len(family), problem.user
-        target, loss = user.target, user.loss
-        place = given.channel.location if target.places_records else "known"
-        free = user.actions is None and loss.location_free
-        if target.is_a(Kind.FILE):
+        count, user, form = len(family), asked.user, asked.form
+        place = given.channel.location if asked.placed else "known"
+        if asked.whole:
             return self._all_records(user, given, count), False
-        form = form_of(user.belief, target)
-        linear = free and getattr(loss, "second_order", False)
-        if form is not None and place == "unknown" and len(form.terms) == 1 and linear and data is None:
-            return _spread_out(loss.uncertainty(gaussian_of(mean_covariance(given, form), form)), count), False
-        if form is not None and place != "unknown" and free:
-            return _spread_out(self._over_places(user, given, form, place), count), False
-        if (
-            form is not None
-            and place != "unknown"
-            and data is None
-            and form.number
-            and user.belief.mu_covariance is not None
-        ):
-            return self._over_means(user, given, form, place, count), False
+        if form is not None and place == "unknown":
+            second = asked.free and getattr(user.loss, "second_order", False)
+            if len(form.terms) == 1 and second and data is None:
+                each = user.loss.uncertainty(gaussian_of(mean_covariance(given, form), form))
+                return _spread_out(each, count), False
+        elif form is not None:
+            if asked.free:
+                return _spread_out(self._over_places(user, given, form, place), count), False
+            if data is None and form.number and user.belief.mu_covariance is not None:
+                return self._over_means(user, given, form, place, count), False
         return self._simulate(problem, family, data, tell), True
 
     def _over_places(self, user: User, given: Conditioned, form: LinearForm, place: str) -> Value:
@@ -192,7 +292,7 @@ class Exact(BaseEngine):
         average is taken by quadrature, its error judged by a second rule.
         """
         belief = user.belief
-        whole = Conditioned(belief, self._single(belief, NOTHING))
+        whole = Conditioned(belief, channel_of(belief, NOTHING))
         prior = covariance_of(whole, form)[0, 0, 0]
         centre = float((form.matrix @ np.tile(belief.mu_mean, len(form.terms)) + form.constant)[0])
         covariances = [(1.0, covariance_of(given, form))] if place == "known" else places_of(given, form)
@@ -257,7 +357,7 @@ class Exact(BaseEngine):
         count = REPLICATES if replicates is None else replicates
         seen = np.empty((count, len(family)))
         within = np.zeros((count, len(family)))
-        singles = [Conditioned(belief, self._single(belief, m, data)) for m in family]
+        singles = [Conditioned(belief, channel_of(belief, m, data=data)) for m in family]
         for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(seed, count)):
             # A frame keeps the row numbers, which tell who is in a sample.
             records = pd.DataFrame(belief.draw(np.random.default_rng(for_data)) if data is None else data)
@@ -265,7 +365,7 @@ class Exact(BaseEngine):
                 release = mask.release(records, for_mask)
                 values, place = released(belief, single.channel, release)
                 mine = user if single.channel.location != "drawn" else replace(user, target=moved(user.target, place))
-                posterior = self._posterior(mine, single, values, np.random.default_rng(for_draws))
+                posterior = posterior_given(mine, single, values, np.random.default_rng(for_draws))
                 result = user.loss.uncertainty(posterior, user.actions)
                 seen[r, i], within[r, i] = float(result.value), float(result.error)
             if tell is not None:
@@ -273,47 +373,6 @@ class Exact(BaseEngine):
         spread = replicate_error(seen) if count > 1 else np.full(len(family), np.nan)
         # The spread between replicates already contains the error within them when there are several.
         return Value(over_replicates(seen), spread if count > 1 else within[0])
-
-    def _posterior(self, user: User, given: Conditioned, values: Array | None, rng: np.random.Generator) -> Posterior:
-        belief, target = user.belief, user.target
-        if target.is_a(Kind.FILE):
-            if given.n * given.k > LARGEST_JOINT or given.channel.location == "unknown":
-                raise UnsupportedError(
-                    "The joint posterior of all records is too large or has no known order", do="Ask for Record(j)"
-                )
-            form: LinearForm | None = all_records(belief)
-        else:
-            form = form_of(belief, target)
-        place = given.channel.location if target.places_records and not target.is_a(Kind.FILE) else "known"
-        if place == "unknown":
-            return self._mixture(form, given, values)
-        terms = joint_terms(belief, target) if form is None else form.terms
-        mean = np.tile(belief.mu_mean, len(terms)) if values is None else given.means(values).of(terms)
-        if form is None:
-            select = selector(belief, terms)
-            joint = Gaussian(select @ mean, given.covariance(terms, select)[0])
-            return Drawn(drawn_values(belief, target, terms, joint.sample(DRAWS, rng)))
-        return gaussian_of(covariance_of(given, form)[0], form, form.matrix @ mean + form.constant)
-
-    def _mixture(self, form: LinearForm | None, given: Conditioned, values: Array | None) -> Mixture:
-        """Posterior of a linear function of a record whose row is not known: every row may be the one."""
-        if form is None or len(form.terms) != 1:
-            raise UnsupportedError(
-                "This function of records in unknown rows is not available in closed form",
-                do="Ask for Record(j) or a linear function of it, or leave out Shuffle()",
-            )
-        assert values is not None
-        found = given.means(values)
-        kinds = [(t, c) for _, t, c in given.channel.layout.classes()]
-        matrix = None if form.plain else form.matrix
-        means = found.records() @ form.matrix.T + form.constant
-        covariances = np.empty((given.n if len(kinds) > 1 else 1, means.shape[1], means.shape[1]))
-        for t, c in kinds:
-            mine = (found.shape == t) & (found.cell == c) if len(kinds) > 1 else slice(None)
-            covariances[mine] = given.record_covariance(t, c, matrix)[0]
-        if form.number:
-            return Mixture(Gaussian.scalar(means[:, 0], covariances[:, 0, 0]))
-        return Mixture(Gaussian(means, covariances))
 
 
 def _nodes(smooth: bool) -> list[tuple[Array, Array]]:
@@ -330,82 +389,17 @@ def _nodes(smooth: bool) -> list[tuple[Array, Array]]:
     return [(z, weight / weight.sum()) for z, weight in rules]
 
 
-# -- data and families -------------------------------------------------------------------------------
+def _by_place(given: Conditioned, form: LinearForm, rows: Ints) -> tuple[list[Array], Ints]:
+    """Covariance of a function of a record in each kind of place, and which of these the rows are."""
+    shape, _, cell = given.channel.layout.rows()
+    kinds, which = np.unique(np.stack([shape, cell])[:, rows], axis=1, return_inverse=True)
+    matrix = None if form.plain else form.matrix
+    return [given.record_covariance(int(t), int(c), matrix) for t, c in kinds.T], which.reshape(-1)
 
 
-def as_records(belief: NormalBelief, data: Any) -> Array:
-    """Data as an n by k matrix of numbers that fits the belief."""
-    values, _ = Frame.of(data).numeric("A NormalBelief")
-    if values.shape != (belief.records, belief.k):
-        raise InputError(
-            f"data must have {belief.records} records of {belief.k} variables, as the belief says",
-            f"{values.shape[0]} records of {values.shape[1]}",
-            "Set records= to the size of the file and covariance= to its columns",
-        )
-    return values
-
-
-def released(belief: NormalBelief, channel: LinearChannel, release: Any) -> tuple[Array, Any]:
-    """A release as an n by k matrix in the channel's order of rows, and where each record stands in that order.
-
-    The channel puts the rows of a random sample first. Which they are is told by the labels of the release.
-    """
-    frame = Frame.of(release)
-    values, _ = frame.numeric("A release", missing=True)
-    n = belief.records
-    if values.shape[1] != belief.k or values.shape[0] > n:
-        raise InputError(
-            f"The release must have {belief.k} columns and at most {n} rows",
-            f"shape {values.shape}",
-            "Pass what mask.release(data, rng) gave back",
-        )
-    if channel.location != "drawn":
-        if values.shape[0] < n:
-            values = np.concatenate([values, np.full((n - values.shape[0], belief.k), np.nan)])
-        return _regrouped(channel, values) if channel.scrambled else values, np.arange(n)
-    kept = frame.table.index.to_numpy()
-    if (
-        frame.kind not in ("frame", "series")
-        or not np.issubdtype(kept.dtype, np.integer)
-        or kept.min() < 0
-        or kept.max() >= n
-    ):
-        raise InputError(
-            "A sample must tell which rows it holds",
-            "a release without row numbers",
-            "Release a DataFrame with its rows numbered from 0 as index",
-        )
-    order = np.concatenate([kept, np.setdiff1d(np.arange(n), kept)])
-    place = np.empty(n, dtype=np.int64)
-    place[order] = np.arange(n)
-    return np.concatenate([values, np.full((n - len(kept), belief.k), np.nan)]), place
-
-
-def _regrouped(channel: LinearChannel, values: Array) -> Array:
-    """Rows of shuffled groups put back together: the records of a group share their averaged values.
-
-    Groups are of one size, so that it does not matter which of them comes first.
-    """
-    groups: list[Partition] = []
-    for p in channel.layout.partitions:
-        if p is not None and p.joins and not p.ties_all and not any(p.same_as(q) for q in groups):
-            groups.append(p)
-    if len(groups) > 1:
-        raise UnsupportedError(
-            "Rows that were averaged in several ways and then shuffled cannot be put together again",
-            do="Put Shuffle() first in the chain",
-        )
-    starts, labels = groups[0].runs()
-    places = np.argsort(np.repeat(labels, np.diff(np.append(starts, len(values)))), kind="stable")
-    averaged = ~channel.blocks[0].told[0]
-    out = np.empty_like(values)
-    out[places] = values[np.lexsort(values[:, averaged].T)]
-    return out
-
-
-def moved(target: BaseTarget, place: NDArray[np.int64]) -> BaseTarget:
-    """The target with its records at their places in the channel's order."""
-    return target if target.is_a(Kind.FILE) else target.moved(lambda row: int(place[row]))
+def _density(given: Conditioned, values: Array) -> tuple[float, float]:
+    found = log_density(given, values)
+    return float(found.log[0]), float(found.rank[0])
 
 
 def _belief(user: User) -> NormalBelief:

@@ -1,4 +1,4 @@
-"""Targets of a normal belief.
+"""Targets of a normal belief, and their posteriors.
 
 As linear forms of records, average, new record and mean, or as functions of draws of them.
 """
@@ -12,9 +12,10 @@ import numpy as np
 
 from ...beliefs.normal import NormalBelief
 from ...errors import InputError, UnsupportedError
-from ...posteriors import Gaussian
-from ...protocols import Array
+from ...posteriors import Drawn, Gaussian, Mixture
+from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files, Kind, LinearForm, Term
+from ...users.user import User
 from .conditioning import Conditioned
 
 DRAWS = 4000
@@ -82,6 +83,53 @@ def mean_covariance(given: Conditioned, form: LinearForm) -> Array:
     """
     within = form.matrix @ given.belief.record_covariance @ form.matrix.T * (1.0 - 1.0 / given.n)
     return within + given.covariance([Term(Kind.AVERAGE)], None if form.plain else form.matrix)
+
+
+# -- posteriors -------------------------------------------------------------------------------------
+
+
+def posterior_given(user: User, given: Conditioned, values: Array | None, rng: np.random.Generator) -> Posterior:
+    """Posterior of the target after values released in the channel's order of rows; about the prior mean if none."""
+    belief, target = user.belief, user.target
+    if target.is_a(Kind.FILE):
+        if given.n * given.k > LARGEST_JOINT or given.channel.location == "unknown":
+            raise UnsupportedError(
+                "The joint posterior of all records is too large or has no known order", do="Ask for Record(j)"
+            )
+        form: LinearForm | None = all_records(belief)
+    else:
+        form = form_of(belief, target)
+    place = given.channel.location if target.places_records and not target.is_a(Kind.FILE) else "known"
+    if place == "unknown":
+        return row_mixture(form, given, values)
+    terms = joint_terms(belief, target) if form is None else form.terms
+    mean = np.tile(belief.mu_mean, len(terms)) if values is None else given.means(values).of(terms)
+    if form is None:
+        select = selector(belief, terms)
+        joint = Gaussian(select @ mean, given.covariance(terms, select)[0])
+        return Drawn(drawn_values(belief, target, terms, joint.sample(DRAWS, rng)))
+    return gaussian_of(covariance_of(given, form)[0], form, form.matrix @ mean + form.constant)
+
+
+def row_mixture(form: LinearForm | None, given: Conditioned, values: Array | None) -> Mixture:
+    """Posterior of a linear function of a record whose row is not known: every row may be the one."""
+    if form is None or len(form.terms) != 1:
+        raise UnsupportedError(
+            "This function of records in unknown rows is not available in closed form",
+            do="Ask for Record(j) or a linear function of it, or leave out Shuffle()",
+        )
+    assert values is not None
+    found = given.means(values)
+    kinds = [(t, c) for _, t, c in given.channel.layout.classes()]
+    matrix = None if form.plain else form.matrix
+    means = found.records() @ form.matrix.T + form.constant
+    covariances = np.empty((given.n if len(kinds) > 1 else 1, means.shape[1], means.shape[1]))
+    for t, c in kinds:
+        mine = (found.shape == t) & (found.cell == c) if len(kinds) > 1 else slice(None)
+        covariances[mine] = given.record_covariance(t, c, matrix)[0]
+    if form.number:
+        return Mixture(Gaussian.scalar(means[:, 0], covariances[:, 0, 0]))
+    return Mixture(Gaussian(means, covariances))
 
 
 # -- functions that are not linear -------------------------------------------------------------------

@@ -15,16 +15,15 @@ from ...channels.linear import LinearChannel
 from ...channels.steps import About, PermuteRows, resolve
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
-from ...masks.release import UNMASKED
-from ...masks.suppress import NOTHING
+from ...masks.rows import NOTHING, UNMASKED
 from ...numerics.orderstatistics import normal_moments, paired_gap
 from ...posteriors import Drawn, Gaussian
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...users.rules import Ranked
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
+from ..base import ORDER, BaseEngine, Missing, Problem, Question, Refusal, Tell
 from .conditioning import Conditioned
-from .exact import Exact, as_records, released
+from .releases import as_records, channel_of, linear_channel, released
 
 DRAWS = 1000
 LARGEST = 20_000_000
@@ -43,17 +42,10 @@ class Ranks(BaseEngine):
     """
 
     name = "ranks"
-    special = True
-
-    @classmethod
-    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
-        return cls() if asked is None or isinstance(asked, Exact) else None
+    companions = ORDER[Question.POSTERIOR]
 
     def prepare(self, problem: Problem) -> Refusal | None:
         user = problem.user
-        other = elsewhere("Ranks", user)
-        if other is not None:
-            return other
         if not isinstance(user.belief, NormalBelief):
             what = f"Ranks needs a NormalBelief; this user has a {type(user.belief).__name__}"
             return Refusal(what, "Use engine='auto'", Missing.USER)
@@ -113,16 +105,14 @@ class Ranks(BaseEngine):
         second_order = user.actions is None and getattr(user.loss, "second_order", False)
         if not second_order or user.belief.k != 1 or data is not None:
             return False
-        try:
-            return Exact()._single(user.belief, mask).plain_noise() is not None
-        except UnsupportedError:
-            return False
+        channel = linear_channel(user.belief, mask)
+        return channel is not None and channel.plain_noise() is not None
 
     def _variance(self, user: Any, mask: Mask) -> float:
         """Expected posterior variance of the order statistic."""
         belief = user.belief
         n, s2 = belief.records, float(belief.record_covariance[0, 0])
-        total = Exact()._single(belief, mask).plain_noise()
+        total = channel_of(belief, mask).plain_noise()
         assert total is not None
         noise = float(total[0])
         rank = user.target.rank(n)
@@ -178,7 +168,7 @@ class Ranks(BaseEngine):
         return Value(np.asarray(seen.mean()), np.asarray(np.hypot(spread, within.mean())))
 
     def _channel(self, belief: NormalBelief, mask: Mask, data: Any) -> LinearChannel:
-        channel = Exact()._single(belief, mask, None if data is None else as_records(belief, data))
+        channel = channel_of(belief, mask, data=None if data is None else as_records(belief, data))
         if channel.scrambled:
             raise UnsupportedError(
                 "Shuffled groups hide which rows belong together, so their records cannot be drawn",

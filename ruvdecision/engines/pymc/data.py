@@ -1,26 +1,32 @@
-"""The confidential records as the engines of PyMC models take them, and what a release of them tells."""
+"""The confidential records as the engines of PyMC models take them, and what releases of them tell."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from ...beliefs.pymc import PyMCBelief
 from ...channels.likelihood import ReleaseLikelihood, observe, observe_numbers
-from ...checks import as_generator
+from ...checks import Seed, as_generator
 from ...errors import InputError
+from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...protocols import Array
+from ...running.replication import replicate_seeds
+from ...targets import BaseTarget
+from ..base import Problem
 from .model import CompiledModel, compiled_model
 
 
-def size_of(belief: PyMCBelief, data: Any) -> int:
+def size_of(belief: PyMCBelief, data: object) -> int:
     """Number of records: that of the data, or what the belief says."""
     return belief.records if data is None else Frame.of(data).n
 
 
-def records_of(belief: PyMCBelief, data: Any) -> Frame | None:
+def records_of(belief: PyMCBelief, data: object) -> Frame | None:
     """The confidential records as a table with rows numbered from 0, checked against the model."""
     if data is None:
         return None
@@ -42,7 +48,13 @@ def records_of(belief: PyMCBelief, data: Any) -> Frame | None:
     return Frame.of(frame.table.reset_index(drop=True))
 
 
-def observed_in(mask: Any, records: Any, compiled: CompiledModel, seed: Any) -> ReleaseLikelihood:
+def drawn_records(belief: PyMCBelief, seed: Seed) -> Frame:
+    """Records drawn from the belief as a table with rows numbered from 0."""
+    records: Array = belief.draw(np.random.default_rng(seed))
+    return Frame.of(pd.DataFrame(records if records.ndim == 2 else records[:, None]))
+
+
+def observed_in(mask: Mask, records: Frame, compiled: CompiledModel, seed: Seed) -> ReleaseLikelihood:
     """What a release of the records tells."""
     released = mask.apply(Frame.of(records), as_generator(seed))
     if released.plain:
@@ -51,6 +63,32 @@ def observed_in(mask: Any, records: Any, compiled: CompiledModel, seed: Any) -> 
     return observe(mask, released.unwrap(), compiled.n)
 
 
-def as_frame(records: Array) -> Frame:
-    """Drawn records as a table with rows numbered from 0."""
-    return Frame.of(pd.DataFrame(records if records.ndim == 2 else records[:, None]))
+def observed_release(
+    belief: PyMCBelief, target: BaseTarget, mask: Mask, release: object, what: str
+) -> tuple[CompiledModel, ReleaseLikelihood]:
+    """The model for as many records as a release is about, and what the release tells."""
+    if release is None:
+        raise InputError(f"A {what} needs a release", None, "Pass what mask.release(data, rng) gave back")
+    frame = Frame.of(release)
+    n = belief.size if belief.size is not None else frame.n
+    compiled = compiled_model(belief, n)
+    belief.check_names(target, n)
+    return compiled, observe(mask, frame.table if frame.kind in ("frame", "series") else release, n)
+
+
+class Replicate(NamedTuple):
+    """One file with a release by each mask."""
+
+    number: int
+    observed: list[ReleaseLikelihood]
+    seed: np.random.SeedSequence
+    """For whatever is drawn after the releases."""
+
+
+def replicates_of(problem: Problem, compiled: CompiledModel, count: int) -> Iterator[Replicate]:
+    """The releases of every replicate; without data the files are drawn from the belief."""
+    belief = problem.user.belief
+    records = records_of(belief, problem.data)
+    for r, (for_data, for_mask, seed) in enumerate(replicate_seeds(problem.seed, count)):
+        file = records if records is not None else drawn_records(belief, for_data)
+        yield Replicate(r, [observed_in(mask, file, compiled, for_mask) for mask in problem.masks], seed)

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...channels.likelihood import ReleaseLikelihood, Uninformative
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array, Posterior, Value
+from ..base import Tell
 from .latent import Latent
-from .marginal import Route, choose_route, fit_route
-from .model import CompiledModel, Theta
+from .marginal import MarginalLikelihood, marginal_kind, marginal_likelihood, what_ties_records
+from .model import CompiledModel
 from .nuts import Chains, Diagnosis, Sampler, choose_sampler, diagnose, smooth_weights
-from .support import Reach, find_lines, find_reach, reach_at
-from .targets import Given
+from .support import RecordGrid, find_grid, find_lines, grid_at
+from .targets import ParameterPoints
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from ...users.user import User
     from .sampling import Sampling
 
@@ -57,7 +61,7 @@ class Point:
         """The numbers without the draws."""
         return replace(self, posteriors=(), chains=None, weights=None)
 
-    def dataset(self) -> Any:
+    def dataset(self) -> xr.Dataset:
         """The parameter draws as ArviZ takes them; weights, where there are any, under ``weight``."""
         import xarray as xr
 
@@ -72,26 +76,12 @@ class Point:
 
 
 @dataclass(frozen=True, eq=False)
-class _Anchor:
-    """A sampled release whose draws neighbours may use."""
+class ReleaseDraws:
+    """One release: the likelihood of its parameters, and the draws so far."""
 
-    route: Route
+    likelihood: MarginalLikelihood
     chains: Chains
-    logs: Array
-    found: Diagnosis
-
-
-@dataclass(frozen=True, eq=False)
-class Release:
-    """One release: what was observed, how the records are integrated out, and the draws so far."""
-
-    observed: ReleaseLikelihood
-    route: Route
-    reach: tuple[Reach, ...] | None
-    data: Mapping[str, Array]
-    """The release as the compiled model takes it."""
-    chains: Chains | None = None
-    found: Diagnosis | None = None
+    diagnosis: Diagnosis
     weights: Array | None = None
     khat: float = np.nan
     how: str = "sampled"
@@ -99,60 +89,40 @@ class Release:
     """By how much finer nodes for the records would move the log likelihood."""
 
     @classmethod
-    def of(
-        cls, kind: type[Route], core: CompiledModel, observed: ReleaseLikelihood, reach: tuple[Reach, ...] | None
-    ) -> Release:
-        """A release by a route that has nodes fine enough for it."""
-        kind, reach = fit_route(kind, observed, reach)
-        route = kind(core)
-        return cls(observed, route, reach, route.data(observed, reach))
+    def of(cls, likelihood: MarginalLikelihood, chains: Chains) -> ReleaseDraws:
+        """Draws of the release itself, with how far its own nodes may be off at some of them."""
+        error = likelihood.refinement_error(chains.some(CHECKED)) if chains.values else 0.0
+        return cls(likelihood, chains, diagnose(chains), error=error)
 
-    def log_likelihood(self, theta: Theta) -> Array:
-        """At draws of the parameters."""
-        return self.route.log_likelihood(theta, self.data)
+    @cached_property
+    def log_likelihood(self) -> Array:
+        """At every draw."""
+        return self.likelihood.log_likelihood(self.chains.theta)
 
-    def drawn(self, chains: Chains) -> Release:
-        """With these draws."""
-        return replace(self, chains=chains, found=diagnose(chains))
+    def reweighted(self, likelihood: MarginalLikelihood) -> ReleaseDraws:
+        """The draws for a neighbouring release."""
+        weights, khat = smooth_weights(likelihood.log_likelihood(self.chains.theta) - self.log_likelihood)
+        return ReleaseDraws(likelihood, self.chains, self.diagnosis, weights, khat, "reweighted")
 
-    def reweighted(self, anchor: _Anchor) -> Release:
-        """With the draws of a neighbour."""
-        weights, khat = smooth_weights(self.log_likelihood(anchor.chains.theta) - anchor.logs)
-        return replace(self, chains=anchor.chains, found=anchor.found, weights=weights, khat=khat, how="reweighted")
-
-    def scaled(self, prior_power: float, likelihood_power: float) -> Release:
+    def scaled(self, prior_power: float, likelihood_power: float) -> ReleaseDraws:
         """With a prior and a likelihood raised to powers."""
-        assert self.chains is not None
-        theta = self.chains.theta
-        logs = (prior_power - 1) * self.route.compiled.log_prior_density(theta)
+        logs = (prior_power - 1) * self.likelihood.model.log_prior_density(self.chains.theta)
         if likelihood_power != 1:
-            logs = logs + (likelihood_power - 1) * self.log_likelihood(theta)
+            logs = logs + (likelihood_power - 1) * self.log_likelihood
         if self.weights is not None:
             with np.errstate(divide="ignore"):
                 logs = logs + np.log(self.weights)
         weights, tail = smooth_weights(logs)
-        khat = float(np.fmax(self.khat, tail))
-        return replace(self, weights=weights, khat=khat, how=f"{self.how}, power-scaled")
+        return replace(self, weights=weights, khat=float(np.fmax(self.khat, tail)), how=f"{self.how}, power-scaled")
 
-    def checked(self, compiled: CompiledModel) -> tuple[float, tuple[Reach, ...] | None]:
-        """How much finer nodes move the log likelihood, and a reach that fits the draws."""
-        assert self.chains is not None
-        reach = self.reach
-        if reach is None or not self.chains.values:
-            return 0.0, reach
-        some = np.linspace(0, self.chains.count - 1, CHECKED).astype(int)
-        few = {k: v[some] for k, v in self.chains.theta.items()}
-        finer = self.route.data(self.observed, tuple(r.refined() for r in reach))
-        moved = self.log_likelihood(few) - self.route.log_likelihood(few, finer)
-        error = float(np.ptp(moved)) if np.isfinite(moved).all() else np.inf
-        if error <= CLOSE:
-            return error, reach
+    def better_grids(self, compiled: CompiledModel) -> tuple[RecordGrid, ...]:
+        """Finer grids for the records, where the draws say that they lie."""
+        old, observed = self.likelihood.grids, self.likelihood.observed
         if compiled.discrete:
-            return error, tuple(r.refined() for r in reach)
-        fresh = (reach_at(compiled, few, c, j) for j, c in enumerate(self.observed.columns))
-        return error, tuple(
-            replace(new, count=2 * old.count, fine=2 * old.fine) for new, old in zip(fresh, reach, strict=True)
-        )
+            return tuple(grid.refined() for grid in old)
+        some = self.chains.some(CHECKED)
+        fresh = (grid_at(compiled, some, column, j) for j, column in enumerate(observed.columns))
+        return tuple(replace(new, count=2 * o.count, fine=2 * o.fine) for new, o in zip(fresh, old, strict=True))
 
 
 class ReleaseSampler:
@@ -161,8 +131,6 @@ class ReleaseSampler:
     def __init__(self, settings: Sampling, compiled: CompiledModel, users: Sequence[User]) -> None:
         self.settings, self.compiled, self.users = settings, compiled, users
         self.core = compiled.single or compiled
-        self.reach: tuple[Reach, ...] | None = None
-        """Where records lie, as the row of releases has told so far."""
         self.kind = "pymc" if not compiled.continuous else choose_sampler(settings.sampler)
         if not compiled.continuous and settings.sampler == "nutpie":
             raise InputError(
@@ -174,73 +142,73 @@ class ReleaseSampler:
     # -- a row of releases -----------------------------------------------------------------------------
 
     def points(
-        self, seen: Sequence[ReleaseLikelihood], seed: np.random.SeedSequence, tell: Callable[..., None]
+        self, observed: Sequence[ReleaseLikelihood], seed: np.random.SeedSequence, tell: Tell
     ) -> Iterator[tuple[int, Point]]:
         """One point per release, from the last to the first: weights travel from wide posteriors to narrow ones."""
         number = int(seed.generate_state(1)[0] % (2**31 - 1))
-        choices = [choose_route(self.compiled, observed) for observed in seen]
-        self.reach = None
-        if any(choice.route is not None and choice.route.needs_reach for choice in choices):
+        reasons = [what_ties_records(self.compiled, release) for release in observed]
+        free = [release for release, reason in zip(observed, reasons, strict=True) if not reason]
+        grids: tuple[RecordGrid, ...] | None = None
+        if any(marginal_kind(self.compiled, release).on_grid for release in free):
             # The first release of the row is the least noisy: it tells best where records lie.
-            first = next(observed for observed, choice in zip(seen, choices, strict=True) if choice.route is not None)
-            self.reach = tuple(find_reach(self.compiled, c, j)[0] for j, c in enumerate(first.columns))
-        anchor: _Anchor | None = None
-        for done, i in enumerate(reversed(range(len(seen)))):
-            kind = choices[i].route
-            if kind is None:
-                point = self._latent(seen[i], choices[i].reason, number)
+            grids = tuple(find_grid(self.compiled, column, j) for j, column in enumerate(free[0].columns))
+        anchor: ReleaseDraws | None = None
+        for done, i in enumerate(reversed(range(len(observed)))):
+            if reasons[i]:
+                point = self._latent(observed[i], reasons[i], number)
             else:
-                point, anchor = self._integrated(kind, seen[i], anchor, number)
-            tell((done + 1) / len(seen), f"R-hat {point.rhat:.3f}" if np.isfinite(point.rhat) else "")
+                likelihood = marginal_likelihood(self.compiled, observed[i], grids)
+                near = self._reused(anchor, likelihood)
+                if near is None:
+                    point, anchor, grids = self._sampled(likelihood, grids, number)
+                else:
+                    point = near
+            tell((done + 1) / len(observed), f"R-hat {point.rhat:.3f}" if np.isfinite(point.rhat) else "")
             yield i, point
 
-    def _integrated(
-        self, kind: type[Route], observed: ReleaseLikelihood, anchor: _Anchor | None, number: int
-    ) -> tuple[Point, _Anchor]:
-        release = Release.of(kind, self.core, observed, self.reach)
-        if anchor is not None and anchor.route.key == release.route.key and self.settings.reuse:
-            near = release.reweighted(anchor)
-            if near.khat < GOOD_KHAT:
-                point = self._summarise(near)
-                if point.converged and not self._too_rough(point):
-                    return point, anchor
-        return self._sampled(release, number)
+    def _reused(self, anchor: ReleaseDraws | None, likelihood: MarginalLikelihood) -> Point | None:
+        """The point from a neighbour's draws, if they will do."""
+        if anchor is None or type(anchor.likelihood) is not type(likelihood) or not self.settings.reuse:
+            return None
+        near = anchor.reweighted(likelihood)
+        point = self._summarise(near) if near.khat < GOOD_KHAT else None
+        return point if point is not None and point.converged and not self._too_rough(point) else None
 
-    def _sampled(self, release: Release, number: int) -> tuple[Point, _Anchor]:
-        for attempt in range(4):
-            if attempt:
-                release = Release.of(type(release.route), self.core, release.observed, self.reach)
-            sampler = self._sampler(release)
-            release = release.drawn(self._remembered(sampler, release.data, number))
-            error, better = release.checked(self.compiled)
-            release = replace(release, error=error)
-            if error <= CLOSE or attempt == 3:
+    def _sampled(
+        self, likelihood: MarginalLikelihood, grids: tuple[RecordGrid, ...] | None, number: int
+    ) -> tuple[Point, ReleaseDraws, tuple[RecordGrid, ...] | None]:
+        """Draws of a release by nodes that are fine enough, and the grids that were."""
+        release = self._drawn(likelihood, number)
+        for _ in range(3):
+            if release.error <= CLOSE:
                 break
-            self.reach = better
-        point, release = self._extend(release, sampler, number)
-        assert release.chains is not None and release.found is not None
-        logs = release.log_likelihood(release.chains.theta)
-        return point, _Anchor(release.route, release.chains, logs, release.found)
+            grids = release.better_grids(self.compiled)
+            release = self._drawn(marginal_likelihood(self.compiled, likelihood.observed, grids), number)
+        point, release = self._extend(release, number)
+        return point, release, grids
 
-    def _extend(self, release: Release, sampler: Sampler, number: int) -> tuple[Point, Release]:
+    def _drawn(self, likelihood: MarginalLikelihood, number: int) -> ReleaseDraws:
+        return ReleaseDraws.of(likelihood, self._remembered(self._sampler(likelihood), likelihood.data, number))
+
+    def _extend(self, release: ReleaseDraws, number: int) -> tuple[Point, ReleaseDraws]:
         """More draws until the users' uncertainties are known well enough, or the budget ends."""
         point, target, turn = self._summarise(release), self.settings.target_mcse, 0
         if target is None:
             return point, release
+        sampler = self._sampler(release.likelihood)
         while self._too_rough(point) and self._budget(release.chains) > 0:
             turn += 1
-            assert release.chains is not None
             rough, draws, most = max(map(_relative, point.values)), release.chains.draws, self._budget(release.chains)
             away = min(rough / target, 1e6)  # farther than any budget goes
             wanted = int(np.clip(1.2 * draws * (away**2 - 1), 50, most)) if np.isfinite(rough) else most
-            more = self._run(sampler, release.data, min(wanted, most), number + turn)
-            release = release.drawn(release.chains.joined(more))
+            more = self._run(sampler, release.likelihood.data, min(wanted, most), number + turn)
+            chains = release.chains.joined(more)
+            release = replace(release, chains=chains, diagnosis=diagnose(chains))
             point = self._summarise(release)
         return replace(point, budget=self._spent(point)), release
 
-    def _budget(self, chains: Chains | None) -> int:
+    def _budget(self, chains: Chains) -> int:
         """Draws of each chain that may still be taken."""
-        assert chains is not None
         return max(0, self.settings.max_draws - chains.count) // chains.chains
 
     def _spent(self, point: Point) -> str:
@@ -264,27 +232,32 @@ class ReleaseSampler:
                 kept.pop(next(iter(kept)))
         return kept[key]
 
-    def _sampler(self, release: Release) -> Sampler:
-        route, core = release.route, self.core
-        key = (*route.key, self.kind, *(a.ndim for a in release.data.values()))
+    def _sampler(self, likelihood: MarginalLikelihood) -> Sampler:
+        core, data = self.core, likelihood.data
+        key = (likelihood.name, self.kind, *(a.ndim for a in data.values()))
         if key not in core.samplers:
             names = [rv.name for rv in core.free]
-            core.samplers[key] = Sampler(route.model(release.data), self.kind, names, core.shapes)
+            core.samplers[key] = Sampler(likelihood.pymc_model(), self.kind, names, core.shapes)
         return core.samplers[key]
 
     # -- one release -----------------------------------------------------------------------------------
 
-    def _summarise(self, release: Release) -> Point:
+    def _summarise(self, release: ReleaseDraws) -> Point:
         """The users' uncertainties and the verdict."""
         if self._powered:
             release = release.scaled(self.settings.prior_power, self.settings.likelihood_power)
-        chains = release.chains
-        assert chains is not None and release.found is not None
-        lines = None if release.reach is None else tuple(r.line for r in release.reach)
-        rng = np.random.default_rng(12345)
-        given = Given(self.compiled, release.observed, lines, chains.theta, chains.chains, release.weights, rng=rng)
-        posteriors = [given.law(user.target) for user in self.users]
-        point = self._point(posteriors, chains, release.found, release.how, release.route.name)
+        chains, likelihood = release.chains, release.likelihood
+        points = ParameterPoints(
+            self.compiled,
+            likelihood.observed,
+            tuple(grid.line for grid in likelihood.grids),
+            chains.theta,
+            release.weights,
+            chains.chains,
+            rng=np.random.default_rng(12345),
+        )
+        posteriors = [points.law(user.target) for user in self.users]
+        point = self._point(posteriors, chains, release.diagnosis, release.how, likelihood.name)
         return diagnose_point(
             replace(point, weights=release.weights, khat=release.khat, integration_error=release.error)
         )
@@ -329,20 +302,18 @@ class ReleaseSampler:
         n, k = self.compiled.n, self.compiled.k
         uninformative = ReleaseLikelihood(tuple(Uninformative(n) for _ in range(k)))
         if self.compiled.kind == "joint":
-            return float(
-                user.loss.uncertainty(
-                    Latent(self.compiled, uninformative, "").prior_law(user.target), user.actions
-                ).value
-            )
-        lines, theta = None, self.core.prior_draws
-        if self.compiled.kind == "elementwise":
-            lines = find_lines(self.compiled, theta, uninformative.columns)
-            theta = {key: v[:2000] for key, v in theta.items()}
-        weights = None
-        if self.settings.prior_power != 1:
-            weights, _ = smooth_weights((self.settings.prior_power - 1) * self.core.log_prior_density(theta))
-        given = Given(self.compiled, uninformative, lines, theta, None, weights, rng=np.random.default_rng(12345))
-        return float(user.loss.uncertainty(given.law(user.target), user.actions).value)
+            law = Latent(self.compiled, uninformative, "").prior_law(user.target)
+        else:
+            theta, weights = self.core.prior_draws, None
+            elementwise = self.compiled.kind == "elementwise"
+            lines = find_lines(self.compiled, theta, uninformative.columns) if elementwise else ()
+            if elementwise:
+                theta = {key: v[:2000] for key, v in theta.items()}
+            if self.settings.prior_power != 1:
+                weights, _ = smooth_weights((self.settings.prior_power - 1) * self.core.log_prior_density(theta))
+            rng = np.random.default_rng(12345)
+            law = ParameterPoints(self.compiled, uninformative, lines, theta, weights, rng=rng).law(user.target)
+        return float(user.loss.uncertainty(law, user.actions).value)
 
 
 def diagnose_point(point: Point) -> Point:

@@ -10,19 +10,24 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...beliefs.pymc import keeping_starts, quiet
 from ...channels.likelihood import ReleaseLikelihood, tensor_math
-from ...errors import InputError, UnsupportedError
+from ...errors import UnsupportedError
 from ...posteriors import Drawn
 from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files, Kind
 from .model import CompiledModel
 from .nuts import Chains, Sampler
-from .support import Line, find_line
+from .support import SupportMap, find_lines
+from .targets import Places, finite_values
+
+if TYPE_CHECKING:
+    from pymc import Model
+    from pytensor.tensor.variable import TensorVariable
 
 ALL = "records::all"
 FORWARD = 1000
@@ -51,24 +56,11 @@ class Latent:
         for column in observed.columns:
             plain = column.normal is not None
             digest.update(f"{plain}".encode())
-            marks = [
-                ~np.isnan(column.known),
-                np.isfinite(column.low),
-                np.isfinite(column.high),
-                np.asarray(column.uninformative),
-            ]
-            for array in (
-                marks
-                if plain
-                else [
-                    *marks,
-                    column.low,
-                    column.high,
-                    np.nan_to_num(column.known),
-                    *column.window(0.5),
-                    *column.window(5.0),
-                ]
-            ):
+            marks = [~np.isnan(column.known), np.isfinite(column.low), np.isfinite(column.high), column.uninformative]
+            if not plain:
+                marks += [column.low, column.high, np.nan_to_num(column.known)]
+                marks += [*column.window(0.5), *column.window(5.0)]
+            for array in marks:
                 digest.update(np.ascontiguousarray(array).tobytes())
         if observed.joint is not None:
             digest.update(b"joint" + np.isnan(observed.joint.centre).tobytes())
@@ -84,14 +76,14 @@ class Latent:
         for j, column in enumerate(self.observed.columns):
             if column.normal is not None:
                 centre, variance = column.normal
-                told = np.isfinite(variance) & (variance > 0)
-                found[f"centre{j}"] = np.where(told, centre, 0.0)
-                found[f"variance{j}"] = np.where(told, variance, 1.0)
-                found[f"told{j}"] = told.astype(float)
+                noisy = np.isfinite(variance) & (variance > 0)
+                found[f"centre{j}"] = np.where(noisy, centre, 0.0)
+                found[f"variance{j}"] = np.where(noisy, variance, 1.0)
+                found[f"noisy{j}"] = noisy.astype(float)
         if self.observed.joint is not None:
             joint = self.observed.joint
             found["joint_centre"] = np.nan_to_num(joint.centre)
-            found["joint_precision"], _ = self._joint_precision
+            found["joint_precision"] = self._joint_precision
         if self.observed.averages is not None:
             found["average"] = np.nan_to_num(self.observed.averages.values)
             found["average_variance"] = self._average_variance
@@ -102,7 +94,7 @@ class Latent:
         return np.stack([column.known for column in self.observed.columns], axis=1)
 
     @cached_property
-    def _joint_precision(self) -> tuple[Array, Array]:
+    def _joint_precision(self) -> Array:
         """Precision of the noise of each row over its released entries, zero elsewhere."""
         joint = self.observed.joint
         assert joint is not None
@@ -118,15 +110,14 @@ class Latent:
                     do="Give every column noise of its own too, so that the covariance is positive definite",
                 )
             out[i][np.ix_(there, there)] = np.linalg.inv(block)
-        return out, ~np.isnan(joint.centre)
+        return out
 
     @cached_property
     def _average_variance(self) -> Array:
         """Variance of the noise on each released average."""
         a = self.observed.averages
         assert a is not None
-        spread = a.covariance
-        if np.any(spread - np.einsum("gij,ij->gij", spread, np.eye(spread.shape[1]))):
+        if np.any(a.covariance * (1 - np.eye(a.covariance.shape[1]))):
             raise UnsupportedError(
                 "Averages after noise that is correlated across columns cannot be sampled", do="Use variance= or sd="
             )
@@ -154,31 +145,25 @@ class Latent:
                 do="Use a mask that works record by record (PRAM, Round, Suppress)",
             )
 
-    def _model(self) -> Any:
+    def _model(self) -> Model:
         import pymc as pm
         import pytensor.tensor as pt
 
         compiled, data = self.compiled, self.data()
-        # Looked at before the context is entered: to find the ends may build a model, which would become this one's
-        # child.
-        _ = self._ends
+        # Looked at before the context is entered: to find it may build a model, which would become this one's child.
+        _ = self._line
         model = compiled.belief.build(compiled.n)
         x = model[compiled.belief.variable]
         free = x in model.free_RVs
         plain = free and not self._bounded and not self._exact_groups
         with quiet(), model:
             symbols = {name: pm.Data(f"release::{name}", value) for name, value in data.items()}
-            if not free:
-                if self._bounded or self._exact_groups:
-                    do = "Make the records a distribution of their own, or use normal noise"
-                    raise UnsupportedError(
-                        "Records that the model derives from others cannot be fixed or bounded by a release", do=do
-                    )
-                graph, jacobian = x, 0.0
-            elif plain:
-                graph, jacobian = x, 0.0
-            else:
-                graph, jacobian = self._mapped(symbols)
+            if not free and (self._bounded or self._exact_groups):
+                raise UnsupportedError(
+                    "Records that the model derives from others cannot be fixed or bounded by a release",
+                    do="Make the records a distribution of their own, or use normal noise",
+                )
+            graph, jacobian = self._mapped(symbols) if free and not plain else (x, 0.0)
             matrix = graph if graph.ndim == 2 else graph[:, None]
             pm.Potential("release", pt.sum(self._likelihood(matrix, symbols)) + jacobian)
             if plain or not free:
@@ -194,55 +179,60 @@ class Latent:
             return found
 
     @cached_property
-    def _line(self) -> Line:
+    def _line(self) -> SupportMap:
         x = self.compiled.x
         # The support of entries that have a law each is found by looking; a vector's law is taken to be on the whole
         # line.
         each = x in self.compiled.model.free_RVs and getattr(x.owner.op, "ndim_supp", 1) == 0
-        return find_line(self.compiled, self.observed) if each else Line()
+        if not each:
+            return SupportMap()
+        start = self.compiled.natural(self.compiled.initial[None])
+        lines = find_lines(self.compiled, start, self.observed.columns)
+        return SupportMap(min(line.low for line in lines), max(line.high for line in lines))
 
     @cached_property
-    def _ends(self) -> tuple[Array, Array]:
-        low = np.stack([c.low for c in self.observed.columns], axis=1)
-        high = np.stack([c.high for c in self.observed.columns], axis=1)
-        return np.maximum(low, self._line.low), np.minimum(high, self._line.high)
+    def _released_ends(self) -> tuple[Array, Array]:
+        """Least and largest value of each entry that the release allows, ``(n, k)`` each."""
+        low, high = (
+            np.stack(ends, axis=1) for ends in zip(*((c.low, c.high) for c in self.observed.columns), strict=True)
+        )
+        return low, high
 
     @cached_property
     def _bounded(self) -> bool:
-        low = np.stack([c.low for c in self.observed.columns], axis=1)
-        high = np.stack([c.high for c in self.observed.columns], axis=1)
-        return bool((~np.isnan(self._known)).any() or np.isfinite(low).any() or np.isfinite(high).any())
+        return bool((~np.isnan(self._known)).any() or any(np.isfinite(end).any() for end in self._released_ends))
 
     @cached_property
-    def _exact_groups(self) -> list[tuple[int, int, Any]]:
-        """Group, column and rows of averages without noise."""
+    def _groups(self) -> list[tuple[int, int, Places]]:
+        """Group, column and rows of the released averages."""
         a = self.observed.averages
         if a is None:
             return []
-        found = []
-        for g in range(len(a.values)):
-            for j in range(a.values.shape[1]):
-                rows = np.flatnonzero((np.asarray(a.label) == g) & np.asarray(a.members)[:, j])
-                if len(rows) and not np.isnan(a.values[g, j]) and self._average_variance[g, j] == 0:
-                    found.append((g, j, rows))
-        return found
+        released = np.argwhere(~np.isnan(a.values)).tolist()
+        found = [(g, j, np.flatnonzero((np.asarray(a.label) == g) & np.asarray(a.members)[:, j])) for g, j in released]
+        return [(g, j, rows) for g, j, rows in found if len(rows)]
 
-    def _mapped(self, symbols: Mapping[str, Any]) -> tuple[Any, Any]:
+    @cached_property
+    def _exact_groups(self) -> list[tuple[int, int, Places]]:
+        """Those without noise."""
+        return [(g, j, rows) for g, j, rows in self._groups if self._average_variance[g, j] == 0]
+
+    def _mapped(self, symbols: Mapping[str, TensorVariable]) -> tuple[TensorVariable, TensorVariable]:
         """The records as a graph of unbounded numbers, and the log of the Jacobian."""
         import pymc as pm
         import pytensor.tensor as pt
 
-        low, high = self._ends
+        low, high = self._released_ends
+        bounded = np.isfinite(low)
+        low, high = np.maximum(low, self._line.low), np.minimum(high, self._line.high)
         records, jacobian = symbols["known"], pt.constant(0.0)
-        left = np.isnan(self._known)
+        unknown = np.isnan(self._known)
         for g, j, rows in self._exact_groups:
-            if (~left[rows, j]).any() or np.isfinite(
-                np.stack([c.low for c in self.observed.columns], axis=1)[rows, j]
-            ).any():
+            if (~unknown[rows, j]).any() or bounded[rows, j].any():
                 raise UnsupportedError(
-                    "An average of records that are told besides cannot be sampled", do="Release one or the other"
+                    "An average of records that are released besides cannot be sampled", do="Release one or the other"
                 )
-            left[rows, j] = False
+            unknown[rows, j] = False
             value, size = symbols["average"][g, j], len(rows)
             if np.isinf(self._line.low) and np.isinf(self._line.high):
                 # Distances from the average: the chain starts with all of them at it, wherever that is.
@@ -250,12 +240,8 @@ class Latent:
                 own = value + pt.concatenate([away, -pt.sum(away)[None]])
             elif np.isfinite(self._line.low) and np.isinf(self._line.high):
                 # Shares of the sum: softmax with the last at zero.
-                logits = (
-                    pt.concatenate([pm.Flat(f"records::group{g}_{j}", shape=size - 1), pt.zeros(1)])
-                    if size > 1
-                    else pt.zeros(1)
-                )
-                shares = pt.special.softmax(logits)
+                away = [pm.Flat(f"records::group{g}_{j}", shape=size - 1)] if size > 1 else []
+                shares = pt.special.softmax(pt.concatenate([*away, pt.zeros(1)]))
                 own = self._line.low + size * (value - self._line.low) * shares
                 jacobian = jacobian + pt.sum(pt.log(shares))
             else:
@@ -263,19 +249,15 @@ class Latent:
                     "An average of records between two ends cannot be sampled", do="Add noise before the average"
                 )
             records = pt.set_subtensor(records[rows, j], own)
-        rows, columns = np.nonzero(left)
+        rows, columns = np.nonzero(unknown)
         if len(rows):
             u = pm.Flat("records::free", shape=len(rows))
             a, b = low[rows, columns], high[rows, columns]
-            start = self._starts(a, b, rows, columns)
-            both, below, above = (
-                np.isfinite(a) & np.isfinite(b),
-                np.isfinite(a) & np.isinf(b),
-                np.isinf(a) & np.isfinite(b),
-            )
-            a0, b0 = np.where(np.isfinite(a), a, 0.0), np.where(np.isfinite(b), b, 0.0)
-            scale = start[1]
-            v = start[0] + scale * u
+            place, scale = self._starts(a, b, rows, columns)
+            starts, stops = np.isfinite(a), np.isfinite(b)
+            both, below, above = starts & stops, starts & ~stops, ~starts & stops
+            a0, b0 = np.where(starts, a, 0.0), np.where(stops, b, 0.0)
+            v = place + scale * u
             grown = pt.exp(pt.clip(v, -600, 600))
             squashed = pt.sigmoid(v)
             own = pt.switch(
@@ -286,23 +268,19 @@ class Latent:
             records = pt.set_subtensor(records[rows, columns], own)
         return (records if not self.compiled.scalar else records[:, 0]), jacobian
 
-    def _starts(self, low: Array, high: Array, rows: Any, columns: Any) -> tuple[Array, Array]:
+    def _starts(self, low: Array, high: Array, rows: Places, columns: Places) -> tuple[Array, Array]:
         """Where unbounded entries start and how they are scaled: near what was released."""
         place, scale = np.zeros(len(rows)), np.ones(len(rows))
-        open_ended = np.isinf(low) & np.isinf(high)
-        for i in np.flatnonzero(open_ended):
+        for i in np.flatnonzero(np.isinf(high)):
             one = self.observed.columns[columns[i]].take(np.array([rows[i]]))
             a, b = (float(w[0]) for w in one.window(0.5))
-            if np.isfinite(a) and np.isfinite(b):
+            if np.isinf(low[i]) and np.isfinite(a) and np.isfinite(b):
                 place[i], scale[i] = (a + b) / 2, max((b - a) / 2, 1e-12)
-        for i in np.flatnonzero(np.isfinite(low) & np.isinf(high)):
-            one = self.observed.columns[columns[i]].take(np.array([rows[i]]))
-            a, b = (float(w[0]) for w in one.window(0.5))
-            if np.isfinite(b) and b > low[i]:
+            elif np.isfinite(low[i]) and np.isfinite(b) and b > low[i]:
                 place[i] = np.log((max(a, low[i]) + b) / 2 - low[i])
         return place, scale
 
-    def _likelihood(self, records: Any, symbols: Mapping[str, Any]) -> Any:
+    def _likelihood(self, records: TensorVariable, symbols: Mapping[str, TensorVariable]) -> TensorVariable:
         import pytensor.tensor as pt
 
         total = pt.constant(0.0)
@@ -310,29 +288,20 @@ class Latent:
             residual = symbols["joint_centre"] - records
             total = total - 0.5 * pt.sum(residual * pt.sum(symbols["joint_precision"] * residual[:, None, :], axis=-1))
         for j, column in enumerate(self.observed.columns):
-            if f"told{j}" in symbols:
+            if f"noisy{j}" in symbols:
                 variance = symbols[f"variance{j}"]
-                logs = -0.5 * (symbols[f"centre{j}"] - records[:, j]) ** 2 / variance - 0.5 * pt.log(
-                    2 * np.pi * variance
-                )
-                total = total + pt.sum(symbols[f"told{j}"] * logs)
+                squares = (symbols[f"centre{j}"] - records[:, j]) ** 2 / variance
+                total = total - 0.5 * pt.sum(symbols[f"noisy{j}"] * (squares + pt.log(2 * np.pi * variance)))
                 continue
             rows = np.flatnonzero(np.isnan(column.known) & ~np.asarray(column.uninformative))
             if len(rows):
                 total = total + pt.sum(column.take(rows).log(records[rows, j], tensor_math()))
-        a = self.observed.averages
-        if a is not None:
-            exact = {(g, j) for g, j, _ in self._exact_groups}
-            for g in range(len(a.values)):
-                for j in range(a.values.shape[1]):
-                    rows = np.flatnonzero((np.asarray(a.label) == g) & np.asarray(a.members)[:, j])
-                    if len(rows) and (g, j) not in exact and not np.isnan(a.values[g, j]):
-                        variance = symbols["average_variance"][g, j]
-                        total = (
-                            total
-                            - 0.5 * (symbols["average"][g, j] - pt.mean(records[rows, j])) ** 2 / variance
-                            - 0.5 * pt.log(variance)
-                        )
+        exact = {(g, j) for g, j, _ in self._exact_groups}
+        for g, j, rows in self._groups:
+            if (g, j) not in exact:
+                variance = symbols["average_variance"][g, j]
+                residual = symbols["average"][g, j] - pt.mean(records[rows, j])
+                total = total - 0.5 * residual**2 / variance - 0.5 * pt.log(variance)
         return total
 
     # -- laws --------------------------------------------------------------------------------------------
@@ -359,11 +328,4 @@ class Latent:
                 "Records of this model depend on each other, so a new one is not defined by it",
                 do="Add the new record to the model as a variable and ask for it by Parameter(name)",
             )
-        found = target.in_files(Files(files[..., 0] if self.compiled.scalar else files, values))
-        if not np.isfinite(found).all():
-            raise InputError(
-                "The target must be a number for every value that is possible",
-                "missing or infinite values",
-                "Change the function",
-            )
-        return found
+        return finite_values(target, Files(files[..., 0] if self.compiled.scalar else files, values))

@@ -10,16 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ...beliefs.pymc import BuiltModel, PyMCBelief, quiet, quiet_pymc
 from ...errors import InputError
 from ...protocols import Array
 from .programs import vectorised
 
+if TYPE_CHECKING:
+    from pytensor.tensor.variable import TensorVariable
+
 Theta = Mapping[str, Array]
+_FORM = attrgetter("kind", "names", "shapes", "k", "scalar", "size")
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +33,7 @@ class At:
     """What a model says at S points of the unconstrained scale."""
 
     log_prior: Array
-    """``(S,)``, as `CompiledModel.log_prior`."""
+    """Log density ``(S,)`` of the parameters on the unconstrained scale, and of what the model has observed."""
     theta: dict[str, Array]
     """The points on their natural scale, as `CompiledModel.natural`."""
     normal: tuple[Array, Array] | None
@@ -46,11 +52,11 @@ class CompiledModel(BuiltModel):
     # -- parameters ----------------------------------------------------------------------------------
 
     @cached_property
-    def _values(self) -> list[Any]:
+    def _values(self) -> list[TensorVariable]:
         return [self.model.rvs_to_values[rv] for rv in self.free]
 
     @cached_property
-    def _point(self) -> Any:
+    def _point(self) -> dict[str, Array]:
         # PyMC compiles a function for it at every call.
         with quiet():
             return self.model.initial_point()
@@ -65,7 +71,8 @@ class CompiledModel(BuiltModel):
         )
 
     @cached_property
-    def _pieces(self) -> list[tuple[int, int, tuple[int, ...]]]:
+    def pieces(self) -> list[tuple[int, int, tuple[int, ...]]]:
+        """First and last place of each free variable among the unconstrained numbers, and its shape there."""
         pieces, start = [], 0
         for v in self._values:
             shape = v.type.shape if None not in v.type.shape else np.shape(self._point[v.name])
@@ -77,32 +84,18 @@ class CompiledModel(BuiltModel):
     @property
     def size(self) -> int:
         """How many unconstrained numbers the parameters are."""
-        return self._pieces[-1][1] if self._pieces else 0
-
-    def _split(self, u: Array) -> list[Array]:
-        return [
-            u[:, a:b].reshape((len(u), *shape)).astype(v.dtype)
-            for (a, b, shape), v in zip(self._pieces, self._values, strict=True)
-        ]
+        return self.pieces[-1][1] if self.pieces else 0
 
     @cached_property
-    def _prior_graph(self) -> Any:
-        others = [v for v in self.model.basic_RVs if v is not self.x]
-        terms = [*others, *self.model.potentials]
+    def _prior_graph(self) -> TensorVariable:
+        import pytensor.tensor as pt
+
+        terms = [*(v for v in self.model.basic_RVs if v is not self.x), *self.model.potentials]
         with quiet():
-            return self.model.logp(vars=terms, jacobian=True, sum=True) if terms else _zero()
+            return self.model.logp(vars=terms, jacobian=True, sum=True) if terms else pt.constant(0.0)
 
     @cached_property
-    def _log_prior(self) -> Any:
-        return vectorised([self._prior_graph], self._values)
-
-    def log_prior(self, u: Any) -> Array:
-        """Log density of parameters on the unconstrained scale, and of what the model has observed: ``(S,)``."""
-        u = np.atleast_2d(np.asarray(u, dtype=np.float64))
-        return np.broadcast_to(self._log_prior(self._split(u))[0], (len(u),))
-
-    @cached_property
-    def _log_prior_density(self) -> Any:
+    def _log_prior_density(self) -> vectorised:
         pm = quiet_pymc()
         at = [rv.type(name=f"{rv.name}_at") for rv in self.free]
         with quiet():
@@ -120,69 +113,62 @@ class CompiledModel(BuiltModel):
         return np.broadcast_to(self._log_prior_density([*points, *points])[0], (len(points[0]),))
 
     @cached_property
-    def _natural(self) -> Any:
-        with quiet():
-            return vectorised(self.model.replace_rvs_by_values(list(self.free)), self._values)
-
-    def natural(self, u: Any) -> dict[str, Array]:
-        """Parameter points on their natural scale."""
-        u = np.atleast_2d(np.asarray(u, dtype=np.float64))
-        return self._named(self._natural(self._split(u)), len(u))
-
-    def _named(self, found: Any, count: int) -> dict[str, Array]:
-        return {
-            v.name: np.broadcast_to(a, (count, *self.shapes[v.name])) for v, a in zip(self.free, found, strict=True)
-        }
-
-    @cached_property
-    def _at(self) -> dict[bool, Any]:
+    def _at(self) -> dict[bool, vectorised]:
         return {}
 
-    def at(self, u: Any, normal: bool = True) -> At:
+    def at(self, u: ArrayLike, normal: bool = True) -> At:
         """Log prior, natural scale and (if wanted) moments of normal records in one go."""
-        u = np.atleast_2d(np.asarray(u, dtype=np.float64))
         normal = normal and self.kind in ("normal", "mvnormal")
         if normal not in self._at:
             self._at[normal] = self._vectorised_at(normal)
         return self._read(self._at[normal], u, normal)
 
-    def _at_once(self, u: Array) -> At:
+    def _at_once(self, u: ArrayLike) -> At:
         """The same with graphs that nobody took the time to rewrite: for a look at a few points."""
         normal = self.kind in ("normal", "mvnormal")
         return self._read(self._vectorised_at(normal, stable=False), u, normal)
 
-    def _vectorised_at(self, normal: bool, stable: bool = True) -> Any:
+    def _vectorised_at(self, normal: bool, stable: bool = True) -> vectorised:
         with quiet():
             graphs = self.model.replace_rvs_by_values([*self.free, *(self.normal_graph() if normal else ())])
         return vectorised([self._prior_graph, *graphs], self._values, stable=stable)
 
-    def _read(self, function: Any, u: Array, normal: bool) -> At:
+    def _read(self, function: vectorised, u: ArrayLike, normal: bool) -> At:
+        u = np.atleast_2d(np.asarray(u, dtype=np.float64))
+        count, own = len(u), len(self.free)
         prior, *found = function(self._split(u))
-        own = len(self.free)
-        moments = self._lifted(found[own], found[own + 1], len(u)) if normal else None
-        return At(np.broadcast_to(prior, (len(u),)), self._named(found[:own], len(u)), moments)
+        theta = {
+            v.name: np.broadcast_to(a, (count, *self.shapes[v.name]))
+            for v, a in zip(self.free, found[:own], strict=True)
+        }
+        moments = self._as_moments(found[own], found[own + 1], count) if normal else None
+        return At(np.broadcast_to(prior, (count,)), theta, moments)
+
+    def _split(self, u: Array) -> list[Array]:
+        return [
+            u[:, a:b].reshape((len(u), *shape)).astype(v.dtype)
+            for (a, b, shape), v in zip(self.pieces, self._values, strict=True)
+        ]
+
+    def natural(self, u: ArrayLike) -> dict[str, Array]:
+        """Parameter points on their natural scale."""
+        return self.at(u, normal=False).theta
 
     @cached_property
-    def _derive(self) -> Any:
+    def _derive(self) -> vectorised:
         return vectorised(self.derived, self.free)
 
     def complete(self, theta: Theta) -> dict[str, Array]:
         """The parameters with everything that the model derives from them."""
         found = dict(theta)
         if self.derived:
-            count = len(next(iter(theta.values()))) if theta else 1
             for v, a in zip(self.derived, self._derive([theta[rv.name] for rv in self.free]), strict=True):
-                found[v.name] = np.broadcast_to(a, (count, *self.shapes[v.name]))
+                found[v.name] = np.broadcast_to(a, (count_of(theta), *self.shapes[v.name]))
         return found
 
     # -- the records given the parameters ------------------------------------------------------------
 
-    @cached_property
-    def _moments(self) -> Any:
-        mean, scale = self.normal_graph()
-        return vectorised([mean, scale], self.free)
-
-    def normal_graph(self) -> tuple[Any, Any]:
+    def normal_graph(self) -> tuple[TensorVariable, TensorVariable]:
         """Mean and variance (covariance) of the records as graphs of the parameters: entry by entry, or of rows."""
         import pytensor.tensor as pt
 
@@ -197,22 +183,24 @@ class CompiledModel(BuiltModel):
         Covariances ``(..., k, k)``.
         """
         mean, variance = self._moments([theta[rv.name] for rv in self.free])
-        return self._lifted(mean, variance, len(next(iter(theta.values()))) if theta else 1)
-
-    def _lifted(self, mean: Array, variance: Array, count: int) -> tuple[Array, Array]:
-        rank = len(self.shape)
-        mean = _lift(np.asarray(mean, dtype=np.float64), rank, count)
-        variance = _lift(np.asarray(variance, dtype=np.float64), rank + (self.kind == "mvnormal"), count)
-        return mean, variance
+        return self._as_moments(mean, variance, count_of(theta))
 
     @cached_property
-    def _density(self) -> Any:
+    def _moments(self) -> vectorised:
+        return vectorised(self.normal_graph(), self.free)
+
+    def _as_moments(self, mean: Array, variance: Array, count: int) -> tuple[Array, Array]:
+        rank = len(self.shape)
+        return _with_axes(mean, rank, count), _with_axes(variance, rank + (self.kind == "mvnormal"), count)
+
+    @cached_property
+    def _density(self) -> vectorised:
         import pytensor.tensor as pt
 
         nodes = pt.tensor("nodes", dtype=self.x.dtype, shape=(None, *self.shape))
         return vectorised([self.density_at(nodes)], self.free, extra=[nodes])
 
-    def density_at(self, nodes: Any) -> Any:
+    def density_at(self, nodes: TensorVariable) -> TensorVariable:
         """Graph of the log density of each entry at ``nodes``, a graph of shape ``(K, *shape)``."""
         from pytensor.graph.replace import vectorize_graph
 
@@ -224,9 +212,14 @@ class CompiledModel(BuiltModel):
     def log_density(self, theta: Theta, nodes: Array) -> Array:
         """Log density of each entry at ``nodes`` of shape ``(K, *shape)``, ``(S, K, *shape)``."""
         nodes = np.asarray(nodes).astype(self.x.dtype)
-        count = len(next(iter(theta.values()))) if theta else 1
         found = self._density([theta[rv.name] for rv in self.free], [nodes])[0]
-        return np.broadcast_to(found, (count, *nodes.shape))
+        return np.broadcast_to(found, (count_of(theta), *nodes.shape))
+
+    def entry_log_density(self, theta: Theta, x: Array, column: int = 0) -> Array:
+        """Log density of the entries of a column at each of P numbers: ``(S, P, n)``, one row if records are alike."""
+        one = self.single or self
+        logs = one.log_density(theta, np.broadcast_to(x.reshape((-1,) + (1,) * len(one.shape)), (len(x), *one.shape)))
+        return logs if one.scalar else logs[..., column]
 
     # -- one record stands for all ---------------------------------------------------------------------
 
@@ -244,15 +237,7 @@ class CompiledModel(BuiltModel):
             one = compiled_model(self.belief, 1)
         except InputError:
             return None
-        if (
-            one.kind != self.kind
-            or one.names != self.names
-            or one.shapes != self.shapes
-            or one.k != self.k
-            or one.scalar != self.scalar
-        ):
-            return None
-        if one.size != self.size:
+        if _FORM(one) != _FORM(self):
             return None
         rng = np.random.default_rng(7)
         u = one.initial + rng.normal(0, 0.3, size=(3, self.size))
@@ -268,15 +253,10 @@ class CompiledModel(BuiltModel):
                 return None
         if mine.normal is not None:
             return one
-        theta = mine.theta
         point = one.draw(rng)[0].reshape((1, *one.shape))
-        here = self.log_density(theta, np.broadcast_to(point, (1, *self.shape)))
-        there = one.log_density(theta, point)
-        return (
-            one
-            if np.allclose(here, np.broadcast_to(there, here.shape), rtol=1e-10, atol=1e-10, equal_nan=True)
-            else None
-        )
+        here = self.log_density(mine.theta, np.broadcast_to(point, (1, *self.shape)))
+        there = np.broadcast_to(one.log_density(mine.theta, point), here.shape)
+        return one if np.allclose(here, there, rtol=1e-10, atol=1e-10, equal_nan=True) else None
 
 
 def compiled_model(belief: PyMCBelief, n: int) -> CompiledModel:
@@ -288,10 +268,9 @@ def compiled_model(belief: PyMCBelief, n: int) -> CompiledModel:
     return built.kept[CompiledModel]  # type: ignore[no-any-return]
 
 
-def _zero() -> Any:
-    import pytensor.tensor as pt
-
-    return pt.constant(0.0)
+def count_of(theta: Theta) -> int:
+    """How many parameter points there are; one if there are no parameters."""
+    return len(next(iter(theta.values()))) if theta else 1
 
 
 def _alike(mine: At, one: At) -> bool:
@@ -306,7 +285,8 @@ def _alike(mine: At, one: At) -> bool:
     )
 
 
-def _lift(array: Array, rank: int, count: int) -> Array:
-    """Give a batched parameter ``rank`` axes after the first: missing ones are of length one."""
+def _with_axes(array: Array, rank: int, count: int) -> Array:
+    """A parameter at many points with ``rank`` axes after the first: missing ones are of length one."""
+    array = np.asarray(array, dtype=np.float64)
     array = array if array.ndim and array.shape[0] == count else np.broadcast_to(array, (count, *array.shape))
     return array.reshape((count,) + (1,) * (rank + 1 - array.ndim) + array.shape[1:])

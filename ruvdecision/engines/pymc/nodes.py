@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import InputError
 from ...protocols import Array
-from .levels import Levels
+from .log_posterior import LogPosteriors
 from .model import At
 
 DROP = 36.0
@@ -71,9 +71,10 @@ class Frames:
             found[..., i] = sum(moves, self.modes[:, i].reshape(ends))
         return found
 
-    def take(self, levels: Any) -> Frames:
+    def take(self, some: Sequence[int]) -> Frames:
         """Some of the releases."""
-        return Frames(self.modes[levels], self.roots[levels], self.low[levels], self.high[levels])
+        own = list(some)
+        return Frames(self.modes[own], self.roots[own], self.low[own], self.high[own])
 
     def sorted(self) -> list[tuple[list[int], tuple[float, ...]]]:
         """Releases in groups, with the steps that suit them: posteriors with a long tail need finer ones along it.
@@ -111,7 +112,7 @@ class Nodes:
 
     weights: Array
     """``(L, S)``"""
-    subsets: tuple[Any, Any]
+    subsets: tuple[NDArray[np.bool_], NDArray[np.bool_]]
     """Nodes of twice and of four times the step, booleans ``(S,)``."""
     axes: tuple[Array, ...]
     """Places along each axis before any stretching, ``(L, places)`` each."""
@@ -119,27 +120,27 @@ class Nodes:
     """Log posterior times the stretch, at all places: ``(L, places, ...)``."""
     whole: Array
     """Parameters at all places, ``(L, places, ..., d)``."""
-    keep: Any
+    keep: NDArray[np.int_]
     """Which of all places are nodes, positions ``(S,)``."""
     at: At
     """What the model says at all places, release after release."""
 
-    def coarse(self, times: int) -> Array:
-        """Weights that use only the nodes of a coarser grid; times is 1, 2 or 4."""
-        if times == 1:
-            return self.weights
-        some = np.where(self.subsets[0 if times == 2 else 1], self.weights, 0.0)
-        return np.asarray(some / some.sum(axis=1, keepdims=True))
-
     @cached_property
-    def parts(self) -> list[tuple[Any, Array]]:
+    def parts(self) -> list[tuple[slice | NDArray[np.int_], Array]]:
         """The nodes of one, two and four times the step with their weights, which sum to one."""
-        found: list[tuple[Any, Array]] = [(slice(None), self.weights)]
+        found: list[tuple[slice | NDArray[np.int_], Array]] = [(slice(None), self.weights)]
         for marks in self.subsets:
             some = np.flatnonzero(marks)
             weights = self.weights[:, some]
             found.append((some, weights / weights.sum(axis=1, keepdims=True)))
         return found
+
+    def weightings(self, release: int) -> list[Array]:
+        """Weights of all nodes for the three steps after one release, ``(S,)`` each; zero where a node is left out."""
+        found = np.zeros((3, self.weights.shape[1]))
+        for row, (some, weights) in zip(found, self.parts, strict=True):
+            row[some] = weights[release]
+        return list(found)
 
     def kept(self, values: Array) -> Array:
         """What was said at all places ``(L places, ...)``, at the nodes: ``(L, S, ...)``."""
@@ -151,18 +152,18 @@ class Nodes:
         return {name: self.kept(v).reshape(-1, *v.shape[1:]) for name, v in self.at.theta.items()}
 
 
-def find_frames(levels: Levels, starts: Array, bends: Array | None = None) -> Frames:
+def find_frames(posteriors: LogPosteriors, starts: Array, bends: Array | None = None) -> Frames:
     """Modes and curvatures of the log posteriors, from one start each, and boxes in which nothing is missed."""
     size = starts.shape[1]
     if not size:
         return Frames(starts, np.zeros((len(starts), 0, 0)), starts, starts)
     for _ in range(4):
-        modes, bends = climb(levels, starts, bends)
+        modes, bends = climb(posteriors, starts, bends)
         frames = Frames(modes, _roots(bends), np.zeros(modes.shape), np.zeros(modes.shape))
         some = np.unique(np.linspace(0, len(modes) - 1, min(len(modes), 3)).astype(int)).tolist()
-        better = _higher(levels.take(some), frames.take(some))
+        better = _higher(posteriors.take(some), frames.take(some))
         if better is None:
-            return _boxed(levels, frames)
+            return _boxed(posteriors, frames)
         # The scan found a place that is far higher: climb again from there.
         starts, bends = modes.copy(), None
         starts[:] = better[0]
@@ -174,12 +175,12 @@ def find_frames(levels: Levels, starts: Array, bends: Array | None = None) -> Fr
     )
 
 
-def lay_nodes(levels: Levels, frames: Frames, steps: tuple[float, ...] = (STEP, STEP)) -> Nodes:
+def lay_nodes(posteriors: LogPosteriors, frames: Frames, steps: tuple[float, ...] = (STEP, STEP)) -> Nodes:
     """Put a grid over each box, widen boxes whose edges still count, and weigh the nodes; a step for each axis."""
     size, count = frames.size, len(frames.modes)
     if not size:
         one, flags, u = np.ones((count, 1)), np.ones(1, dtype=bool), np.zeros((count, 1, 0))
-        return Nodes(one, (flags, flags), (), np.zeros(count), u, np.arange(1), levels.look(u)[1])
+        return Nodes(one, (flags, flags), (), np.zeros(count), u, np.arange(1), posteriors.look(u)[1])
     low, high = frames.low.copy(), frames.high.copy()
     for _ in range(12):
         axes, z, slopes = zip(*[_axis(low[:, i], high[:, i], steps[i]) for i in range(size)], strict=True)
@@ -191,7 +192,7 @@ def lay_nodes(levels: Levels, frames: Frames, steps: tuple[float, ...] = (STEP, 
                 "Use engine=ruv.Sampling()",
             )
         u = frames.over([_across(z[i], i, size) for i in range(size)], shape).reshape(count, -1, size)
-        found, at = levels.look(u)
+        found, at = posteriors.look(u)
         logs = found.reshape(count, *shape)
         for i in range(size):
             if slopes[i].any():
@@ -219,7 +220,7 @@ def lay_nodes(levels: Levels, frames: Frames, steps: tuple[float, ...] = (STEP, 
     return Nodes(weights, (marks[0], marks[1]), axes, logs, u.reshape(count, *shape, size), keep, at)
 
 
-def climb(levels: Levels, starts: Array, bends: Array | None = None) -> tuple[Array, Array]:
+def climb(posteriors: LogPosteriors, starts: Array, bends: Array | None = None) -> tuple[Array, Array]:
     """Modes of L log posteriors and the matrices of second derivatives there, by Newton steps that are never too bold.
 
     ``bends``, if such matrices are known from near by, say how far apart to look first.
@@ -234,20 +235,16 @@ def climb(levels: Levels, starts: Array, bends: Array | None = None) -> tuple[Ar
     steps = np.array([0.0, 1.0, 0.3, 0.05, 3.0, 10.0, 1e-3])
     offsets = _stencil(size)
     for _ in range(120):
-        seen = levels.log_posterior(u[:, None] + offsets * scale[:, None])
-        seen = np.where(
-            np.isfinite(seen),
-            seen,
-            np.min(np.where(np.isfinite(seen), seen, np.inf), axis=1, keepdims=True, initial=1e300) - 10,
-        )
-        slope, bend = _derivatives(seen, size)
+        around = posteriors.look(u[:, None] + offsets * scale[:, None])[0]
+        least = np.min(np.where(np.isfinite(around), around, np.inf), axis=1, keepdims=True, initial=1e300)
+        slope, bend = _derivatives(np.where(np.isfinite(around), around, least - 10), size)
         values, vectors = np.linalg.eigh(bend)
         # In units of the stencil; where the surface bends the wrong way, go uphill as if it bent the other way.
         cure = 1.0 / np.maximum(np.abs(values), 1e-3)
         move = np.einsum("lij,lj,lkj,lk->li", vectors, cure, vectors, slope)
         length = np.linalg.norm(move, axis=1, keepdims=True)
         move = move * np.minimum(1.0, 20.0 / np.maximum(length, 1e-300))
-        tried = levels.log_posterior(u[:, None] + steps[:, None] * (move * scale)[:, None])
+        tried = posteriors.look(u[:, None] + steps[:, None] * (move * scale)[:, None])[0]
         best = np.argmax(np.where(np.isfinite(tried), tried, -np.inf), axis=1)
         with np.errstate(invalid="ignore"):
             gain = tried[np.arange(count), best] - tried[:, 0]
@@ -269,13 +266,13 @@ def _stencil(size: int) -> Array:
     return np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1], [1, 1], [-1, -1]], dtype=np.float64)
 
 
-def _derivatives(seen: Array, size: int) -> tuple[Array, Array]:
-    slope = 0.5 * (seen[:, 1 : 2 * size : 2] - seen[:, 2 : 2 * size + 1 : 2])
-    bend = np.zeros((len(seen), size, size))
+def _derivatives(logs: Array, size: int) -> tuple[Array, Array]:
+    slope = 0.5 * (logs[:, 1 : 2 * size : 2] - logs[:, 2 : 2 * size + 1 : 2])
+    bend = np.zeros((len(logs), size, size))
     for i in range(size):
-        bend[:, i, i] = seen[:, 1 + 2 * i] + seen[:, 2 + 2 * i] - 2 * seen[:, 0]
+        bend[:, i, i] = logs[:, 1 + 2 * i] + logs[:, 2 + 2 * i] - 2 * logs[:, 0]
     if size == 2:
-        cross = 0.5 * (seen[:, 5] + seen[:, 6] - 2 * seen[:, 0] - bend[:, 0, 0] - bend[:, 1, 1])
+        cross = 0.5 * (logs[:, 5] + logs[:, 6] - 2 * logs[:, 0] - bend[:, 0, 0] - bend[:, 1, 1])
         bend[:, 0, 1] = bend[:, 1, 0] = cross
     return slope, bend
 
@@ -288,19 +285,19 @@ def _roots(bends: Array) -> Array:
     return np.linalg.cholesky(covariance)
 
 
-def _higher(levels: Levels, frames: Frames) -> Array | None:
+def _higher(posteriors: LogPosteriors, frames: Frames) -> Array | None:
     """Places that are far higher than the modes, if a coarse scan meets any."""
     size = frames.size
     line = np.concatenate([-_LOOK[:0:-1], _LOOK])
     u = frames.u(np.stack(np.meshgrid(*[line] * size, indexing="ij"), axis=-1).reshape(-1, size))
-    logs = levels.log_posterior(u)
+    logs = posteriors.look(u)[0]
     middle = logs[:, logs.shape[1] // 2]
     if not np.any(logs.max(axis=1) > middle + 3.0):
         return None
     return np.asarray(u[np.arange(len(u)), np.argmax(logs, axis=1)])
 
 
-def _boxed(levels: Levels, frames: Frames) -> Frames:
+def _boxed(posteriors: LogPosteriors, frames: Frames) -> Frames:
     """How far each posterior goes along each axis, and beside it."""
     size = frames.size
     line = np.concatenate([-_OUT[::-1], _OUT])
@@ -313,8 +310,8 @@ def _boxed(levels: Levels, frames: Frames) -> Frames:
             block[..., 1 - i] = beside
         blocks.append(block.reshape(-1, size))
     z = np.concatenate([np.zeros((1, size)), *blocks])
-    logs = levels.log_posterior(frames.u(z))
-    there: Any = (logs[:, 1:] > logs[:, :1] - DROP).reshape(len(logs), size, len(line), len(beside)).any(axis=3)
+    logs = posteriors.look(frames.u(z))[0]
+    there = (logs[:, 1:] > logs[:, :1] - DROP).reshape(len(logs), size, len(line), len(beside)).any(axis=3)
     half = len(_OUT)
     # The first place outward beyond which nothing is left, at least that of a normal law.
     out = np.append(_OUT, 1.4 * _OUT[-1])

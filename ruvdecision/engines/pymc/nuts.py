@@ -38,6 +38,11 @@ class Chains:
         """The draws laid chain after chain, ``(chains * draws,) + shape``."""
         return {k: v.reshape((-1, *v.shape[2:])) for k, v in self.values.items()}
 
+    def some(self, count: int) -> dict[str, Array]:
+        """So many of the draws, evenly from all chains."""
+        places = np.linspace(0, self.count - 1, count).astype(int)
+        return {k: v[places] for k, v in self.theta.items()}
+
     def joined(self, other: Chains) -> Chains:
         """More draws of the same chains."""
         values = {k: np.concatenate([v, other.values[k]], axis=1) for k, v in self.values.items()}
@@ -92,12 +97,10 @@ class Sampler:
     ) -> Chains:
         """Draw from the posterior of the parameters for a release."""
         named = {f"{self.prefix}{k}": v for k, v in data.items()}
-        with quiet(), _hushed():
+        with quiet(), _silent_loggers():
             try:
-                trace = (
-                    self._nutpie(named, draws, tune, chains, seed, accept)
-                    if self.kind == "nutpie"
-                    else self._pymc(named, draws, tune, chains, seed, accept)
+                trace = (self._nutpie if self.kind == "nutpie" else self._pymc)(
+                    named, draws, tune, chains, seed, accept
                 )
             except KeyboardInterrupt:
                 raise
@@ -128,16 +131,9 @@ class Sampler:
 
         if data:
             pm.set_data(data, model=self.model)
-        settings = {
-            "draws": draws,
-            "tune": tune,
-            "chains": chains,
-            "random_seed": seed,
-            "progressbar": False,
-            "model": self.model,
-        }
+        settings = {"draws": draws, "tune": tune, "chains": chains, "random_seed": seed, "model": self.model}
         # Tiny models are quicker one chain after the other than with the cost of starting processes.
-        settings |= {"cores": 1, "compute_convergence_checks": False}
+        settings |= {"cores": 1, "compute_convergence_checks": False, "progressbar": False}
         if self.compiled is not None:
             if accept not in self.steps:
                 with self.model:
@@ -177,7 +173,9 @@ def diagnose(chains: Chains) -> Diagnosis:
     """Largest R-hat, least bulk and tail effective sample size over all parameters."""
     if not chains.values:
         return Diagnosis(1.0, float(chains.count), float(chains.count))
-    az, xr = quiet_arviz(), _xarray()
+    import xarray as xr
+
+    az = quiet_arviz()
     named = lambda values: xr.Dataset(  # noqa: E731
         {k: (("chain", "draw", *(f"{k}_{i}" for i in range(v.ndim - 2))), v) for k, v in values.items()}
     )
@@ -226,13 +224,7 @@ def quiet_arviz() -> Any:
     return arviz
 
 
-def _xarray() -> Any:
-    import xarray
-
-    return xarray
-
-
-class _hushed:
+class _silent_loggers:
     """PyMC logs what it does at every run; a map has its own progress bar."""
 
     def __enter__(self) -> None:

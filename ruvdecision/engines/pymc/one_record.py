@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from ...channels.likelihood import Observation
-from ...errors import InputError
 from ...posteriors import Curve, Finite
 from ...protocols import Array
-from .support import Line
+from .support import SupportMap, no_density
 
 Density = Callable[[Array], Array]
 """Log density of a record at points ``(P,)`` given each of S parameter points, ``(S, P)``."""
@@ -52,7 +51,7 @@ MOST_COUNTS = 200_000
 class _Axis:
     """A scale that suits a density: the model's mapped line, fine around a centre and wider and wider away from it."""
 
-    line: Line
+    line: SupportMap
     centre: float
     scale: float
     """Both on the mapped line."""
@@ -61,24 +60,11 @@ class _Axis:
         return self.line.x(self.centre + self.scale * np.sinh(v))
 
     def v(self, x: float | Array) -> Array:
-        return np.arcsinh((np.clip(self.line.t(x), *_far(self.line)) - self.centre) / self.scale)
+        return np.arcsinh((np.clip(self.line.t(x), *self.line.far) - self.centre) / self.scale)
 
     def log_slope(self, v: Array) -> Array:
         widening = np.log(self.scale / 2) + np.logaddexp(v, -v)
         return self.line.log_slope(self.centre + self.scale * np.sinh(v)) + widening
-
-
-def _far(line: Line) -> tuple[float, float]:
-    """Ends on the mapped line beyond which no number is worth a look, or none can be told from the end."""
-    low, high = line.low, line.high
-    if np.isinf(low) and np.isinf(high):
-        return -1e40, 1e40
-    if np.isinf(high):
-        return (np.log(1e-14 * abs(low)) if low else -120.0), 120.0
-    if np.isinf(low):
-        return -120.0, (-np.log(1e-14 * abs(high)) if high else 120.0)
-    near = np.log(1e-14 * max(abs(low), abs(high)) / (high - low))
-    return (max(-60.0, near) if low else -60.0), (min(60.0, -near) if high else 60.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +75,7 @@ class OneRecord:
     """The model's density at points ``(P,)``, for some of the parameter points or all of them: ``(S, P)``."""
     likelihood: Observation
     """Of the one entry."""
-    line: Line
+    line: SupportMap
     """The ends between which the model's records lie."""
     near: tuple[float, float]
     """A place and a length from which to look for the mass; neither needs to be near."""
@@ -97,17 +83,6 @@ class OneRecord:
     """Of the parameter points, ``(S,)``."""
 
     # -- what is asked for -----------------------------------------------------------------------------
-
-    def log_evidence(self) -> Array:
-        """Log of the integral of f l at every parameter point, ``(S,)``."""
-        fine = coarse = np.zeros(0)
-        for laid in self._layouts():
-            found = [laid.log_masses(logs) for _, logs in self._parts(laid)]
-            fine, coarse = (np.concatenate([part[i] for part in found]) for i in (0, 1))
-            with np.errstate(invalid="ignore"):
-                if not np.nanmax(np.abs(fine - coarse), initial=0.0) > SURE:
-                    break
-        return fine
 
     def averages(self, weightings: Sequence[Array]) -> list[Curve]:
         """The law averaged over the parameter points, for each of several weights of theirs."""
@@ -138,17 +113,13 @@ class OneRecord:
         return np.concatenate([laid.draws(logs, rng) for _, logs in self._parts(laid)])
 
     def _averaged(self, laid: _Laid, weights: Array) -> list[Curve]:
-        merged, off = np.full((len(weights), len(laid.inside)), -np.inf), np.zeros(len(weights))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            for some, logs in self._parts(laid):
-                logs, fine, coarse, wide = laid.resolved(logs)
-                off += weights[:, some] @ wide
-                shares = np.where(np.isfinite(fine), np.log(weights[:, some]) - fine, -np.inf)
-                for i, share in enumerate(shares):
-                    merged[i] = np.logaddexp(merged[i], special.logsumexp(logs + share[:, None], axis=0))
-                # Halving the step takes off more than this.
-                gap = np.where(np.isfinite(fine), np.minimum(np.abs(fine - coarse), 1.0), 0.0) / 16
-                off += weights[:, some] @ gap
+        mass, off = np.zeros((len(weights), len(laid.inside))), np.zeros(len(weights))
+        for some, logs in self._parts(laid):
+            densities, doubt = laid.densities(logs)
+            mass += weights[:, some] @ densities
+            off += weights[:, some] @ doubt
+        with np.errstate(divide="ignore"):
+            merged = np.log(mass) - laid.log_slope
         return [laid.curve(m, o / w.sum()) for m, o, w in zip(merged, off, weights, strict=True)]
 
     def _layouts(self, most: int = MOST_POINTS) -> Iterator[_Laid]:
@@ -189,11 +160,7 @@ class OneRecord:
             found = self._look(drop)
             if found is not None:
                 return found
-        raise InputError(
-            "The model gives no density to any record near the release",
-            "zero everywhere",
-            "Check the prior and the records' law",
-        )
+        raise no_density()
 
     def _look(self, drop: float) -> tuple[_Axis, float, float] | None:
         """None if the mass reaches beyond the window in which the likelihood is within ``drop`` of its largest."""
@@ -226,7 +193,7 @@ class OneRecord:
             fine = len(core) >= 8 and 2 * (j - i) >= len(v) and turn > 0
             a, b = float(x[i]), float(x[j])
             ends = self.line.t(x[[max(core[0] - 1, 0), min(core[-1] + 1, len(x) - 1)]])
-            ends = np.clip(ends, *_far(self.line))
+            ends = np.clip(ends, *self.line.far)
             axis = _Axis(self.line, float(ends.mean()), float(ends[1] - ends[0]) / 2)
             if fine:
                 break
@@ -235,7 +202,7 @@ class OneRecord:
     def _first_axis(self, a: float, b: float) -> _Axis:
         """A scale over the whole of what can be."""
         if np.isfinite(a) and np.isfinite(b):
-            ends = np.clip(self.line.t(np.array([a, b])), *_far(self.line))
+            ends = np.clip(self.line.t(np.array([a, b])), *self.line.far)
             return _Axis(self.line, float(ends.mean()), float(ends[1] - ends[0]) / 4)
         place, length = self.near
         if np.isinf(self.line.low) and np.isinf(self.line.high):
@@ -299,41 +266,37 @@ class _Laid:
         v = np.concatenate(scale)
         return cls(tuple(pieces), np.concatenate(inside), v, axis.log_slope(v), np.concatenate(rules, axis=1))
 
-    def log_masses(self, logs: Array) -> tuple[Array, Array]:
-        """Log integrals of densities, their logs ``(S, P)`` at the points: by all points and by every other."""
-        heights = logs + self.log_slope
-        top = heights.max(axis=1, keepdims=True)
-        level = np.exp(heights - np.where(np.isfinite(top), top, 0.0))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            fine, coarse = np.log(np.maximum(level @ self.rules.T, 0.0)).T + top[:, 0]
-        return fine, coarse
-
-    def resolved(self, logs: Array) -> tuple[Array, Array, Array, Array]:
-        """Log densities, too narrow ones made wider, with their masses by all points and by every other.
+    def densities(self, logs: Array) -> tuple[Array, Array]:
+        """Densities on the scale that integrate to one, ``(S, P)``, and the shares of them in doubt.
 
         A prior that lets a scale come close to zero has laws narrower than any points. Such a law is a point mass to
-        everybody who averages over it: a normal law on the scale, four steps wide, stands for it. Last come the shares
-        in doubt by that.
+        everybody who averages over it: a normal law on the scale, four steps wide, stands for it, and the square of its
+        width is in doubt. Whatever every other point gives otherwise is in doubt too: halving the step takes off more
+        than a sixteenth of it.
         """
         heights = logs + self.log_slope
         rows, top = np.arange(len(logs)), np.argmax(heights, axis=1)
         ends = np.cumsum([0, *(len(x) for x in self.pieces)])
         first, last = np.isin(top, ends[:-1]), np.isin(top, ends[1:] - 1)
         before, after = np.where(first, top, top - 1), np.where(last, top, top + 1)
-        with np.errstate(invalid="ignore"):
-            falls = [heights[rows, top] - heights[rows, near] for near in (before, after)]
         step = np.maximum(self.v[after] - self.v[top], self.v[top] - self.v[before])
-        bend = falls[0] + falls[1]
-        narrow = np.flatnonzero(np.isfinite(heights[rows, top]) & (bend > 0.5))
-        wide = np.zeros(len(logs))
-        if len(narrow):
-            with np.errstate(invalid="ignore"):
-                move = np.where(first | last | np.isinf(bend), 0.0, 0.5 * (falls[0] - falls[1]) / bend)
+        doubt = np.zeros(len(logs))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            falls = [heights[rows, top] - heights[rows, near] for near in (before, after)]
+            bend = falls[0] + falls[1]
+            there = np.isfinite(heights[rows, top])
+            narrow = np.flatnonzero(there & (bend > 0.5))
+            move = np.where(first | last | np.isinf(bend), 0.0, 0.5 * (falls[0] - falls[1]) / bend)
             away = (self.v - (self.v[top] + move * step)[narrow, None]) / (4 * step[narrow, None])
-            logs = logs.copy()
-            logs[narrow] = -0.5 * away**2 - self.log_slope
-            wide[narrow] = (4 * step[narrow]) ** 2
-        return logs, *self.log_masses(logs), wide
+            heights[narrow] = -0.5 * away**2
+            doubt[narrow] = (4 * step[narrow]) ** 2
+            heights -= np.where(there, heights.max(axis=1), 0.0)[:, None]
+            level = np.exp(heights, out=heights)
+            fine, coarse = np.maximum(level @ self.rules.T, 0.0).T
+            there &= fine > 0
+            doubt += np.where(there, np.minimum(np.abs(np.log(fine / coarse)), 1.0), 0.0) / 16
+            level *= np.where(there, 1 / fine, 0.0)[:, None]
+        return level, doubt
 
     def draws(self, logs: Array, rng: np.random.Generator) -> Array:
         """One draw from each of S laws, whose densities are taken as linear on the scale between points."""
@@ -401,14 +364,27 @@ def _rule(intervals: int) -> Array:
 
 
 def count_law(log_density: Density, likelihood: Observation, near: float, weights: Array) -> Finite:
-    """The law of a count at every parameter point: summed both ways until what is left is nothing."""
-    low, high = float(likelihood.low[0]), float(likelihood.high[0])
-    start, stop = (float(end[0]) for end in likelihood.window())
+    """The law of a category or a count at every parameter point.
+
+    Counts are summed both ways until what is left is nothing.
+    """
 
     def logs(values: Array) -> Array:
         found = log_density(values) + np.asarray(likelihood.log(values[:, None]))[:, 0]
         return np.where(np.isnan(found), -np.inf, found)
 
+    def shares(values: Array) -> Array:
+        heights = logs(values)
+        top = heights.max(axis=1, keepdims=True)
+        if not np.isfinite(top).any():
+            raise no_density()
+        share = np.exp(heights - np.where(np.isfinite(top), top, 0.0))
+        return share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
+
+    if likelihood.support is not None:
+        return Finite(likelihood.support, shares(likelihood.support))
+    low, high = float(likelihood.low[0]), float(likelihood.high[0])
+    start, stop = (float(end[0]) for end in likelihood.window())
     if np.isfinite(start) and np.isfinite(stop):
         first, last = np.floor(start), np.ceil(stop)
     else:
@@ -416,14 +392,7 @@ def count_law(log_density: Density, likelihood: Observation, near: float, weight
     size = max(16.0, last - first)
     while last - first < min(MOST_COUNTS, CELLS / len(weights)):
         values = np.arange(first, last + 1)
-        heights = logs(values)
-        top = heights.max(axis=1, keepdims=True)
-        if not np.isfinite(top).any():
-            raise InputError(
-                "The model gives no mass to any count near the release", "zero everywhere", "Check the prior"
-            )
-        share = np.exp(heights - np.where(np.isfinite(top), top, 0.0))
-        share /= np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
+        share = shares(values)
         middle = share @ values
         moment = weights @ (share * (1 + (values - middle[:, None]) ** 2)) / weights.sum()
         # A sixteenth of the range at either end tells whether anything is left beyond it.

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ...beliefs.pymc import PyMCBelief
-from ...channels.likelihood import ReleaseLikelihood, Uninformative, observe
+from ...channels.likelihood import ReleaseLikelihood, Uninformative
 from ...checks import check_number
 from ...errors import InputError, RuvError, UnsupportedError
-from ...masks.frame import Frame
-from ...protocols import Array, Posterior, Solution, Value
-from ...running.replication import over_replicates, replicate_error, replicate_seeds
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
-from .data import as_frame, observed_in, records_of, size_of
-from .levels import CLOSE, FINER, Levels, RouteLevels, levels_of
+from ...masks.base import Mask
+from ...protocols import Posterior, Solution
+from ...running.replication import over_replicates, replicate_error
+from ...targets import BaseTarget, Kind
+from ...users.user import User
+from ..base import BaseEngine, Missing, Problem, Refusal, Tell
+from .data import drawn_records, observed_in, observed_release, records_of, replicates_of, size_of
+from .log_posterior import log_posteriors
 from .model import CompiledModel, compiled_model
-from .node_targets import Solver, refuses_release, refuses_target
-from .nodes import Frames, climb, find_frames, lay_nodes
+from .node_uncertainty import Settled, settled_law
+from .normal_records import LINEAR
+from .targets import MOST_NUMBERS, widths_of
 
+SAMPLE = "Use engine=ruv.Sampling()"
 PLANNED = 32
 """Files drawn from the belief where there are no data and nothing else was asked for."""
 PARAMETERS = 2
@@ -64,29 +67,25 @@ class Quadrature(BaseEngine):
     def prepare(self, problem: Problem) -> Refusal | None:
         return next((r for r in (self._refuses(user, problem) for user in problem.users) if r is not None), None)
 
-    def _refuses(self, user: Any, problem: Problem) -> Refusal | None:
+    def _refuses(self, user: User, problem: Problem) -> Refusal | None:
         """None if the model has few parameters, and every mask's law and the target's are known without drawing."""
-        other = elsewhere("Quadrature", user)
-        if other is not None:
-            return other
         belief, data, masks = user.belief, problem.data, problem.masks
         if not isinstance(belief, PyMCBelief):
             return Refusal("Quadrature needs a PyMCBelief", "Use engine='auto'", Missing.BELIEF)
-        n = 2 if data is None and belief.size is None else size_of(belief, data)
-        compiled = compiled_model(belief, n)
-        belief.check_names(user.target, n)
-        reason = _refuses_model(compiled) or refuses_target(compiled, user.target)
-        if reason is not None or (data is None and belief.size is None):
+        planned = data is None and belief.size is None
+        compiled = compiled_model(belief, 2 if planned else size_of(belief, data))
+        belief.check_names(user.target, compiled.n)
+        reason = _refuses_model(compiled) or _refuses_target(compiled, user.target)
+        if reason is not None or planned:
             return reason
         records = records_of(belief, data)
         try:
             if records is None:
-                records = as_frame(belief.draw(np.random.default_rng(0)))
+                records = drawn_records(belief, 0)
             for family in masks.families:
-                mask = masks[family.positions[0]]
-                seen = observed_in(mask, records, compiled, np.random.SeedSequence(0))
-                levels_of(compiled, [seen])
-                reason = refuses_release(compiled, user.target, seen)
+                observed = observed_in(masks[family.positions[0]], records, compiled, np.random.SeedSequence(0))
+                log_posteriors(compiled, [observed])
+                reason = _refuses_release(compiled, user.target, observed)
                 if reason is not None:
                     return reason
         except UnsupportedError as error:
@@ -103,29 +102,25 @@ class Quadrature(BaseEngine):
     def run(
         self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
     ) -> list[Solution]:
-        users, masks, data = problem.users, problem.masks, problem.data
-        replicates, seed = problem.replicates, problem.seed
-        belief = users[0].belief
-        records = records_of(belief, data)
-        compiled = compiled_model(belief, size_of(belief, data))
-        count = (1 if data is not None else PLANNED) if replicates is None else replicates
-        value, error = (np.empty((count, len(users), len(masks))) for _ in range(2))
+        users, masks = problem.users, problem.masks
+        compiled = compiled_model(users[0].belief, size_of(users[0].belief, problem.data))
+        count = problem.replicates or (PLANNED if problem.data is None else 1)
+        value, error = np.empty((2, count, len(users), len(masks)))
         nodes, rough, routes = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
-        for r, (for_data, for_mask, _) in enumerate(replicate_seeds(seed, count)):
-            file = records if records is not None else as_frame(belief.draw(np.random.default_rng(for_data)))
-            seen = [observed_in(mask, file, compiled, for_mask) for mask in masks]
+        for r, observed, _ in replicates_of(problem, compiled, count):
             done = 0
-            for places, levels in levels_of(compiled, seen):
-                found, sizes, off = self._solved(levels, users)
-                for i, answer in enumerate(found):
+            for places, posteriors in log_posteriors(compiled, observed):
+                settled = Settled.of(posteriors, users, self.tolerance)
+                for i, answer in enumerate(settled.values):
                     value[r, i, places], error[r, i, places] = answer
-                nodes[places], rough[places] = np.maximum(nodes[places], sizes), np.maximum(rough[places], off)
+                nodes[places] = np.maximum(nodes[places], settled.nodes)
+                rough[places] = np.maximum(rough[places], settled.record_error)
                 for place in places:
-                    routes[place] = levels.route
+                    routes[place] = posteriors.how
                 done += len(places)
                 if tell is not None:
                     tell((r + done / len(masks)) / count)
-        spread = replicate_error(value) if count > 1 else error[0]
+        errors = replicate_error(value) if count > 1 else error[0]
         diagnostics = {
             "converged": [bool(e <= 1e-4) for e in np.max(error / np.maximum(np.abs(value), 1e-300), axis=(0, 1))],
             "how": ["integrated"] * len(masks),
@@ -135,67 +130,26 @@ class Quadrature(BaseEngine):
         }
         before = self._before(compiled, users)
         return [
-            Solution(over_replicates(value[:, i]), spread[i], before[i], self.name, diagnostics)
+            Solution(over_replicates(value[:, i]), errors[i], before[i], self.name, diagnostics)
             for i in range(len(users))
         ]
 
-    def posterior(self, user: Any, mask: Any, release: Any = None) -> Posterior:
-        """Posterior of the user's target after one release."""
-        if release is None:
-            raise InputError(
-                "A posterior by quadrature needs a release", None, "Pass what mask.release(data, rng) gave back"
-            )
-        belief = user.belief
-        frame = Frame.of(release)
-        n = belief.size if belief.size is not None else frame.n
-        compiled = compiled_model(belief, n)
-        belief.check_names(user.target, n)
-        reason = _refuses_model(compiled) or refuses_target(compiled, user.target)
+    def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
+        """Posterior of the user's target after one release; its nodes settle what the user's loss asks of it."""
+        compiled, observed = observed_release(user.belief, user.target, mask, release, "posterior by quadrature")
+        reason = (
+            _refuses_model(compiled)
+            or _refuses_target(compiled, user.target)
+            or _refuses_release(compiled, user.target, observed)
+        )
         if reason is not None:
             raise reason.error()
-        seen = observe(mask, frame.table if frame.kind in ("frame", "series") else release, n)
-        ((_, levels),) = levels_of(compiled, [seen])
-        levels, frames, _ = _settled(levels)
-        ((_, steps),) = frames.sorted()
-        return Solver(levels, frames, lay_nodes(levels, frames, steps)).law(user)
+        ((_, posteriors),) = log_posteriors(compiled, [observed])
+        return settled_law(posteriors, user, self.tolerance)
 
-    # -- a row of releases -----------------------------------------------------------------------------
+    # -- before any release ----------------------------------------------------------------------------
 
-    def _solved(self, levels: Levels, users: Sequence[Any]) -> tuple[list[Value], Any, Array]:
-        """Answers for every user, how many nodes were used, and how far the records' own nodes may be off."""
-        levels, frames, off = _settled(levels)
-        count = len(levels)
-        answers = [Value(np.zeros(count), np.full(count, np.inf)) for _ in users]
-        used = np.zeros(count, dtype=int)
-        # Records that are summed over nodes make every parameter point dear.
-        dear = isinstance(levels, RouteLevels) and levels.parts[0][2] is not None
-        tolerance, halvings = (max(self.tolerance, 1e-5), 2) if dear else (self.tolerance, 4)
-        for todo, steps in frames.sorted():
-            # Halving the steps of those that need it, three times at most.
-            for halving in range(halvings):
-                some, part = levels.take(todo), frames.take(todo)
-                try:
-                    nodes = lay_nodes(some, part, tuple(step / 2**halving for step in steps))
-                except InputError:
-                    if not halving:
-                        raise
-                    break  # finer would be too many: what is left of the error stays in the map
-                used[todo] = nodes.weights.shape[1]
-                solver = Solver(some, part, nodes)
-                found = [solver.uncertainty(user) for user in users]
-                answers = [_better(old, todo, new) for old, new in zip(answers, found, strict=True)]
-                todo = [i for i in todo if any(a.error[i] > tolerance * abs(a.value[i]) for a in answers)]
-                if not todo or not frames.size:
-                    break
-        doubt = np.where(off > 1e-13, off, 0.0)
-        # A share of an infinite value says nothing.
-        return (
-            [Value(a.value, a.error + doubt * np.where(np.isinf(a.value), 0.0, np.abs(a.value))) for a in answers],
-            used,
-            off,
-        )
-
-    def _before(self, compiled: CompiledModel, users: Sequence[Any]) -> list[float]:
+    def _before(self, compiled: CompiledModel, users: Sequence[User]) -> list[float]:
         """Uncertainties before any release, worked out once; missing where the prior is flat."""
         keys = [_key(user) for user in users]
         fresh = [i for i, key in enumerate(keys) if key is None or key not in compiled.cache]
@@ -203,66 +157,33 @@ class Quadrature(BaseEngine):
         compiled.cache.update({keys[i]: value for i, value in found.items() if keys[i] is not None})
         return [found[i] if i in found else float(compiled.cache[key]) for i, key in enumerate(keys)]
 
-    def _fresh_before(self, compiled: CompiledModel, users: Sequence[Any]) -> list[float]:
+    def _fresh_before(self, compiled: CompiledModel, users: Sequence[User]) -> list[float]:
         missing = [float("nan")] * len(users)
         if compiled.improper:
             return missing
         uninformative = ReleaseLikelihood(tuple(Uninformative(compiled.n) for _ in range(compiled.k)))
         try:
-            ((_, levels),) = levels_of(compiled, [uninformative])
-            return [float(answer.value[0]) for answer in self._solved(levels, users)[0]]
+            ((_, posteriors),) = log_posteriors(compiled, [uninformative])
+            return [float(answer.value[0]) for answer in Settled.of(posteriors, users, self.tolerance).values]
         except (InputError, UnsupportedError):
             # A prior so wide that its moments are beyond numbers, or a density that only the release makes simple.
             return missing
 
 
-def _settled(levels: Levels) -> tuple[Levels, Frames, Array]:
-    """Frames of the posteriors, with the records' own nodes made fine enough first."""
-    frames = _frames(levels)
-    off = np.zeros(len(levels))
-    if not isinstance(levels, RouteLevels) or levels.parts[0][2] is None:
-        return levels, frames, off
-    rng = np.random.default_rng(0)
-    for _ in range(FINER):
-        z = rng.standard_normal((16, frames.size)) * 2
-        off[0] = levels.integration_error(0, frames.u(z)[0])
-        if off[0] <= CLOSE:
-            break
-        levels = levels.finer(0)
-    return levels, _frames(levels, frames.modes), off
-
-
-def _frames(levels: Levels, starts: Any = None) -> Frames:
-    """The first release is climbed from the model's own start, the others from its mode."""
-    if not levels.core.size:
-        return find_frames(levels, np.zeros((len(levels), 0)))
-    bends: Any = None
-    if starts is None:
-        first = levels.take([len(levels) // 2])
-        key = ("quadrature start",)
-        start, bends = levels.core.cache.get(key, (levels.core.initial[None], None))
-        mode, bends = climb(first, start, bends)
-        if np.isfinite(mode).all() and np.isfinite(bends).all():
-            levels.core.cache[key] = mode, bends
-        starts, bends = (np.repeat(a, len(levels), axis=0) for a in (mode, bends))
-    return find_frames(levels, starts, bends)
-
-
 def _refuses_model(compiled: CompiledModel) -> Refusal | None:
-    do = "Use engine=ruv.Sampling()"
     if compiled.kind == "joint":
-        return Refusal("Quadrature needs records that are independent given the parameters", do)
+        return Refusal("Quadrature needs records that are independent given the parameters", SAMPLE)
     if not compiled.continuous:
         return Refusal(
             "Quadrature needs continuous parameters", "Sum the discrete ones out, or use engine=ruv.Sampling()"
         )
     if compiled.size > PARAMETERS:
         what = f"Quadrature needs at most {PARAMETERS} unknown parameters; this model has {compiled.size}"
-        return Refusal(what, do)
+        return Refusal(what, SAMPLE)
     return None
 
 
-def _key(user: Any) -> Any:
+def _key(user: User) -> Hashable:
     """What the uncertainty before any release depends on, beside the model.
 
     None if it cannot be told apart from others.
@@ -280,11 +201,35 @@ def _key(user: Any) -> Any:
     return key
 
 
-def _better(old: Value, places: Sequence[int], new: Value) -> Value:
-    """The old answers with the new ones put in their places, where their error is not larger."""
-    value, error = np.array(old.value), np.array(old.error)
-    with np.errstate(invalid="ignore"):
-        keep = ~(np.asarray(new.error) > error[places])
-    value[places] = np.where(keep, new.value, value[places])
-    error[places] = np.where(keep, new.error, error[places])
-    return Value(value, error)
+def _refuses_target(compiled: CompiledModel, target: BaseTarget) -> Refusal | None:
+    """None if the target has a law without drawing; otherwise why not and what can."""
+    numbers = compiled.kind == "normal" and compiled.scalar
+    what = None
+    if target.only(Kind.PARAMETER):
+        return None
+    if target.ranked or not (target.only(*LINEAR) or target.is_a(Kind.FILE)):
+        what = f"Quadrature does not have the target {target.describe()}"
+    elif target.is_a(Kind.AVERAGE) and not numbers:
+        what = "Quadrature has the average of normal records only"
+    elif target.is_a(Kind.FILE) and not (compiled.kind == "normal" and compiled.n * compiled.k <= MOST_NUMBERS):
+        what = f"Quadrature has all records at once only if they are normal and at most {MOST_NUMBERS} numbers"
+    elif target.term is None:
+        form = target.linear(1, True, widths_of(compiled)) if numbers else None
+        if form is None or not form.number:
+            what = f"Quadrature has linear functions of normal records only; {target.describe()} is another"
+    return None if what is None else Refusal(what, SAMPLE, Missing.TARGET)
+
+
+def _refuses_release(compiled: CompiledModel, target: BaseTarget, observed: ReleaseLikelihood) -> Refusal | None:
+    """None if the target has a law without drawing after this release; otherwise why not and what can."""
+    normal = compiled.kind == "normal" and all(column.normal is not None for column in observed.columns)
+    what = None
+    if (target.asks(Kind.AVERAGE) or target.asks(Kind.FILE)) and (not normal or observed.shuffled):
+        what = f"Quadrature has {target.describe()} only after normal noise in known rows"
+    elif observed.shuffled and target.asks(Kind.RECORD) and not (normal and compiled.scalar):
+        what = "Quadrature has records in unknown rows only if they are normal numbers with normal noise"
+    elif (target.asks(Kind.RECORD) or target.asks(Kind.NEW)) and not (
+        compiled.scalar or normal or compiled.kind == "mvnormal"
+    ):
+        what = "Quadrature has records of several variables only after normal noise"
+    return None if what is None else Refusal(what, SAMPLE, Missing.TARGET)

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ...beliefs.pymc import PyMCBelief
-from ...channels.likelihood import observe
 from ...checks import check_choice, check_flag, check_integer, check_list, check_number
 from ...errors import ConvergenceError, InputError
 from ...masks.base import Mask
-from ...masks.frame import Frame
 from ...protocols import Posterior, Solution
-from ...running.replication import over_replicates, replicate_error, replicate_seeds
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell, elsewhere
-from .data import as_frame, observed_in, records_of, size_of
+from ...running.replication import over_replicates, replicate_error
+from ...users.user import User
+from ..base import BaseEngine, Missing, Problem, Refusal, Tell
+from .data import observed_release, records_of, replicates_of, size_of
 from .draws import Point, ReleaseSampler
 from .model import compiled_model
 
@@ -118,9 +118,6 @@ class Sampling(BaseEngine):
 
     def prepare(self, problem: Problem) -> Refusal | None:
         for user in problem.users:
-            other = elsewhere("Sampling", user)
-            if other is not None:
-                return other
             if not isinstance(user.belief, PyMCBelief):
                 return Refusal("Sampling needs a PyMCBelief", "Use engine='auto'", Missing.BELIEF)
             records_of(user.belief, problem.data)  # data that do not fit are said before any compiling
@@ -139,12 +136,10 @@ class Sampling(BaseEngine):
     def run(
         self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
     ) -> list[Solution]:
-        users, masks, data = problem.users, problem.masks, problem.data
-        replicates, seed = problem.replicates, problem.seed
+        users, masks = problem.users, problem.masks
         belief = users[0].belief
-        records = records_of(belief, data)
-        count = (1 if data is not None else PLANNED) if replicates is None else replicates
-        n = size_of(belief, data)
+        n = size_of(belief, problem.data)
+        count = problem.replicates or (PLANNED if problem.data is None else 1)
         compiled = compiled_model(belief, n)
         for user in users:
             belief.check_names(user.target, n)
@@ -152,40 +147,34 @@ class Sampling(BaseEngine):
         tally = _Tally(users, masks, count)
         try:
             with threadpool_limits(1):
-                for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(seed, count)):
-                    file = records if records is not None else as_frame(belief.draw(np.random.default_rng(for_data)))
-                    seen = [observed_in(mask, file, compiled, for_mask) for mask in masks]
+                for r, observed, for_draws in replicates_of(problem, compiled, count):
                     step = lambda done, note="", r=r: tell((r + done) / count, note) if tell else None  # noqa: E731
-                    for i, point in sampler.points(seen, for_draws, step):
+                    for i, point in sampler.points(observed, for_draws, step):
                         self._check(point, masks[i])
                         tally.add(r, i, point, self._kept(masks[i]))
         except KeyboardInterrupt:
-            if not interruptible or not tally.any_done:
+            if not interruptible or not tally.done.any():
                 raise
         before = [sampler.before(user) for user in users]
         return tally.solutions(before, self.name)
 
-    def posterior(self, user: Any, mask: Any, release: Any = None) -> Posterior:
+    def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the user's target after one release."""
         return self.point(user, mask, release).posteriors[0]
 
-    def point(self, user: Any, mask: Any, release: Any = None, seed: np.random.SeedSequence | None = None) -> Point:
+    def point(
+        self, user: User, mask: Mask, release: object = None, seed: np.random.SeedSequence | None = None
+    ) -> Point:
         """Posterior, uncertainty and diagnostics after one release. Releases of one kind share a compiled model."""
-        if release is None:
-            raise InputError("A sampled posterior needs a release", None, "Pass what mask.release(data, rng) gave back")
-        belief = user.belief
-        frame = Frame.of(release)
-        n = belief.size if belief.size is not None else frame.n
-        compiled = compiled_model(belief, n)
-        belief.check_names(user.target, n)
-        seen = observe(mask, frame.table if frame.kind in ("frame", "series") else release, n)
+        compiled, observed = observed_release(user.belief, user.target, mask, release, "sampled posterior")
         sampler = ReleaseSampler(self, compiled, [user])
         with threadpool_limits(1):
-            ((_, point),) = sampler.points([seen], np.random.SeedSequence(0) if seed is None else seed, lambda *_: None)
+            seed = np.random.SeedSequence(0) if seed is None else seed
+            ((_, point),) = sampler.points([observed], seed, lambda *_: None)
         self._check(point, mask)
         return point
 
-    def _check(self, point: Point, mask: Any) -> None:
+    def _check(self, point: Point, mask: Mask) -> None:
         if self.strict and not point.converged:
             raise ConvergenceError(
                 f"{mask} did not converge",
@@ -193,7 +182,7 @@ class Sampling(BaseEngine):
                 "Draw more (draws=, tune=), reparametrise the model, or use strict=False to mark it",
             )
 
-    def _kept(self, mask: Any) -> bool:
+    def _kept(self, mask: Mask) -> bool:
         return (
             bool(self.keep)
             if isinstance(self.keep, (bool, np.bool_))
@@ -204,7 +193,7 @@ class Sampling(BaseEngine):
 class _Tally:
     """Sums over replicates, point by point."""
 
-    def __init__(self, users: Sequence[Any], masks: Sequence[Any], count: int) -> None:
+    def __init__(self, users: Sequence[User], masks: Sequence[Mask], count: int) -> None:
         self.users, self.masks, self.count = users, masks, count
         self.value = np.full((count, len(users), len(masks)), np.nan)
         self.error = np.full_like(self.value, np.nan)
@@ -219,12 +208,9 @@ class _Tally:
         self.points[r][i] = point.light()
 
     @property
-    def done(self) -> Any:
+    def done(self) -> NDArray[np.bool_]:
+        """Which masks have a point in every replicate."""
         return ~np.isnan(self.value).any(axis=(0, 1))
-
-    @property
-    def any_done(self) -> bool:
-        return bool(self.done.any())
 
     def solutions(self, before: Sequence[float], name: str) -> list[Solution]:
         many = self.count > 1

@@ -47,7 +47,7 @@ def clipped_moments(
     >>> round(float(mean), 6), round(float(variance), 6)  # 1/sqrt(2 pi), (1 - 1/pi)/2
     (0.398942, 0.340845)
     """
-    low, high = _bounds(lower, upper)
+    low, high = as_bounds(lower, upper)
     x, v = np.broadcast_arrays(np.asarray(centre, dtype=np.float64), np.asarray(variance, dtype=np.float64))
     mean = x + _moment(x, v, x, low, high, 1)
     return mean, _moment(x, v, mean, low, high, 2)
@@ -64,7 +64,7 @@ def index_error(
     >>> round(float(index_error(0.0, 1.0)), 12)
     0.5
     """
-    low, high = _bounds(lower, upper)
+    low, high = as_bounds(lower, upper)
     x, v = np.broadcast_arrays(np.asarray(target, dtype=np.float64), np.asarray(noise_variance, dtype=np.float64))
     return _moment(x, v, x, low, high, 2)
 
@@ -91,8 +91,8 @@ def position_error(
     x = check_vector("records", records)
     rank = check_integer("rank", rank, low=1, high=len(x))
     order = np.argsort(x, kind="stable")
-    low, high = _bounds(lower, upper)
-    _check_inside(x, low, high)
+    low, high = as_bounds(lower, upper)
+    check_inside(x, low, high)
     aim = float(x[order[rank - 1]]) if target is None else check_number("target", target)
     deviations = np.sqrt(_per_record(x, noise_variance)[:, order])
     return np.array([_one_position(x[order], sd, rank, aim, low, high) for sd in deviations])
@@ -141,8 +141,8 @@ def _released(
     x = check_vector("records", records)
     if len(x) < 2:
         raise InputError("A sample variance needs at least two records", len(x), "Give the whole file")
-    low, high = _bounds(lower, upper)
-    _check_inside(x, low, high)
+    low, high = as_bounds(lower, upper)
+    check_inside(x, low, high)
     mean, variance = clipped_moments(x, _per_record(x, noise_variance), lower, upper)
     return x, mean, variance
 
@@ -164,7 +164,8 @@ def _per_record(x: Array, noise_variance: ArrayLike) -> Array:
     )
 
 
-def _bounds(lower: float | None, upper: float | None) -> tuple[float, float]:
+def as_bounds(lower: float | None, upper: float | None) -> tuple[float, float]:
+    """Bounds as numbers, infinite where there is none."""
     low = -np.inf if lower is None else check_number("lower", lower)
     high = np.inf if upper is None else check_number("upper", upper)
     if not low < high:
@@ -172,13 +173,14 @@ def _bounds(lower: float | None, upper: float | None) -> tuple[float, float]:
     return low, high
 
 
-def _check_inside(x: Array, low: float, high: float) -> None:
+def check_inside(x: Array, low: float, high: float) -> None:
+    """Refuse records beyond the bounds of their releases."""
     outside = int(np.sum((x < low) | (x > high)))
     if outside:
         raise InputError(
             f"The records must lie between the bounds {low:g} and {high:g}",
             f"{outside} outside",
-            "A natural bound holds for the records too: check lower and upper",
+            "A natural bound holds for the records too: check lower and upper, or use lower=None",
         )
 
 

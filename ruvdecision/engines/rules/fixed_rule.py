@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,30 +16,26 @@ from ...checks import as_generator, check_choice
 from ...errors import InputError, UnsupportedError
 from ...losses import Quadratic
 from ...masks.base import Mask
-from ...masks.frame import Frame
 from ...posteriors import Gaussian
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import replicate_seeds
 from ...targets import Kind, LinearForm
-from ...users.rules import Custom, Linear, Mean, Row, Rule, order_rows
+from ...users.rules import Released, Row, Rule, order_rows
 from ...users.user import Snooper
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell
+from ..base import BaseEngine, Ints, Problem, Question, Refusal, Tell
 from ..normal.conditioning import present
 from ..normal.exact import Exact
 from ..normal.forms import form_of
-from .clipped import clipped_error, has_clipped_error
-from .losses import check_sizes, costs, mean_moments, sampling_shares
-from .moments import Wanted, error_law, pull
-from .source import Drawing, EntryNoise, Seeds, Source, truth_of
+from ..normal.releases import linear_channel
+from .closed_forms import Wanted, clipped_error, error_law, has_clipped_error, pull
+from .every_row import REPLICATES, every_row, row_kinds
+from .simulated import EntryNoise, NoisyValues, check_sizes, costs, mean_moments, sampling_shares
+from .source import DrawnRecords, Seeds, Source, released_rows, truth_of
 
-REPLICATES = 200
-"""Releases that are drawn for a snooper when nothing else was asked for, as in Duncan et al., section V."""
 CHUNK = 200_000
 """Entries of a block of replicates: what is held at any time does not grow with replicates or masks."""
 BLOCK = 500
 """Masks that are solved in one go, and kept in a checkpoint together."""
-LARGEST_PROBED = 500
-"""In larger files a callable rule is not tried for linearity, which takes one call per record."""
 
 
 @dataclass(frozen=True)
@@ -64,26 +61,20 @@ class FixedRule(BaseEngine):
 
     method: str = "auto"
     name = "fixed rule"
-    special = True
+    answers = Question.RULE
     always_cut = True
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, ["auto", "exact", "simulate"])
 
     @classmethod
-    def beside(cls, asked: BaseEngine | None, choice: Any) -> BaseEngine | None:
-        return cls(method="exact") if isinstance(asked, Exact) else cls()
+    def where(cls, asked: BaseEngine | None) -> BaseEngine:
+        return cls(method="exact") if isinstance(asked, Exact) else super().where(asked)
 
     def prepare(self, problem: Problem) -> Refusal | None:
         user, masks = problem.user, problem.masks
-        if not isinstance(user, Snooper):
-            what = f"FixedRule needs a Snooper; this user is a {type(user).__name__}"
-            return Refusal(what, "Use engine='auto'", Missing.USER)
-        if user.target.asks_each:
-            what = f"FixedRule needs a target that is one thing; {user.target.describe()} is many"
-            return Refusal(what, "Use engine='auto'", Missing.USER)
         if self.method == "exact":
-            work = _Work(user, Source.of(user.belief, problem.data))
+            work = SnooperWork(user, Source.of(user.belief, problem.data))
             for family in masks.families:
                 mask = masks[family.positions[0]]
                 if work.channel(mask, family.numbers[:1]) is not None and not any(
@@ -103,34 +94,39 @@ class FixedRule(BaseEngine):
     def run(
         self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
     ) -> list[Solution]:
-        user, masks, replicates, seed = problem.user, problem.masks, problem.replicates, problem.seed
-        work = _Work(user, Source.of(user.belief, problem.data))
+        user, masks = problem.user, problem.masks
+        work = SnooperWork(user, Source.of(user.belief, problem.data))
         value, error = np.empty(len(masks)), np.zeros(len(masks))
+        open_ = set(range(len(masks)))
+        for family in masks.families if self.method != "simulate" else []:
+            members = [i for i in family.positions if not _wiped(masks[i])]
+            if not members:
+                continue
+            numbers = np.array([masks[i].numbers for i in members], dtype=np.float64)
+            channel = work.channel(masks[members[0]], numbers)
+            if channel is not None:
+                value[members], error[members] = work.exact(channel)
+                open_.difference_update(members)
+        others = sorted(open_)
         names = ["exact"] * len(masks)
-        solved: set[int] = set()
-        if self.method != "simulate":
-            for family in masks.families:
-                members = [i for i in family.positions if not _wiped(masks[i])]
-                if not members:
-                    continue
-                channel = work.channel(
-                    masks[members[0]], np.array([masks[i].numbers for i in members], dtype=np.float64)
-                )
-                if channel is not None:
-                    value[members], error[members] = work.exact(channel)
-                    solved.update(members)
-        left = [i for i in range(len(masks)) if i not in solved]
         if self.method == "exact":
-            for i in left:
-                value[i] = clipped_error(user, work.source, masks[i], work._linear_rule())
-        elif left:
-            count = REPLICATES if replicates is None else replicates
-            work.check_flat([masks[i] for i in left], seed)
-            result = work.simulate([masks[i] for i in left], count, seed, tell)
-            value[left], error[left] = result.value, result.error
-            for i in left:
+            for i in others:
+                value[i] = clipped_error(user, work.source, masks[i], work.linear_rule)
+        elif others:
+            count = REPLICATES if problem.replicates is None else problem.replicates
+            drawn = work.simulate([masks[i] for i in others], count, problem.seed, tell)
+            value[others], error[others] = drawn.value, drawn.error
+            for i in others:
                 names[i] = "simulated"
-        return [Solution(value, error, float("nan"), names[0] if len(set(names)) == 1 else names)]
+        averaged = "simulated" in names
+        words = names[0] if len(set(names)) == 1 else names
+        return [Solution(value, error, float("nan"), words, averaged=averaged)]
+
+    def every_row(self, problem: Problem, built: None, rows: Ints, tell: Tell | None = None) -> Solution | None:
+        return None if self.method == "exact" else every_row(problem, rows, tell)
+
+    def row_kinds(self, problem: Problem, built: None, rows: Ints, located: bool = False) -> Ints:
+        return row_kinds(problem, rows)
 
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
         """A snooper has none."""
@@ -139,22 +135,26 @@ class FixedRule(BaseEngine):
         )
 
 
-class _Work:
+class SnooperWork:
     """One snooper and the records that the rule is judged on."""
 
     def __init__(self, user: Snooper, source: Source) -> None:
         self.user, self.source = user, source
         self.rule: Rule = user.estimator
-        if isinstance(self.rule, Row) and self.rule.row is None and source.table is not None and source.k == 1:
+        self.rank = user.target.rank(source.n) if user.target.ranked else None
+        if self.rule.by_index and source.table is not None and source.k == 1:
             # Index knowledge of the records at hand is a row like any other.
-            self.rule = Row(int(order_rows(source.table, _rank(user, source.n))[0]))
-        if user.target.ranked:
-            user.target.rank(source.n)
-        if isinstance(self.rule, Row) and self.rule.row is not None:
-            self.rule.place(source.n)
+            self.rule = Row(int(self._rows_of_rank(source.table)[0]))
         self.sampling_variance = source.table is not None and user.target.is_a(Kind.PARAMETER)
         if self.sampling_variance:
             _check_scientist(user, source)
+
+    @cached_property
+    def linear_rule(self) -> Rule | None:
+        """The rule with its weights if it is linear; a function is tried where the records come from a belief."""
+        if self.rule.as_released and self.source.table is not None:
+            return None
+        return self.rule.as_linear(self.source.n, self.source.k, self.source.vector)
 
     # -- in closed form ------------------------------------------------------------------------------------
 
@@ -164,32 +164,24 @@ class _Work:
         loss, target = user.loss, user.target
         if not loss.location_free or not hasattr(loss, "expected") or target.is_a(Kind.FILE) or self.sampling_variance:
             return None
-        if source.table is None and not isinstance(user.belief, NormalBelief):
+        rule = self.linear_rule
+        known = source.n >= 2 if source.table is not None else source.normal is not None and self._form() is not None
+        if rule is None or not known:
             return None
-        rule = self._linear_rule()
-        if (
-            rule is None
-            or (source.table is not None and source.n < 2)
-            or (source.table is None and self._form() is None)
-        ):
-            return None
-        try:
-            channel = Exact()._channel(self._stand_in(), mask, numbers, source.table)
-        except UnsupportedError:
-            return None
-        if channel.location == "known":
+        channel = linear_channel(self._stand_in(), mask, numbers, source.table)
+        if channel is None or channel.location == "known":
             return channel
         # Rows that moved or were drawn: only a rule that treats them alike, and one record at most in the target.
-        plain = isinstance(rule, Mean) and sum(t.kind is Kind.RECORD for t in target.terms) <= 1
+        plain = rule.averages and sum(t.kind is Kind.RECORD for t in target.terms) <= 1
         return channel if plain and source.table is None else None
 
     def clipped(self, mask: Mask) -> bool:
         """Whether the error on the records at hand is a known integral."""
-        return has_clipped_error(self.user, self.source, mask, self._linear_rule())
+        return has_clipped_error(self.user, self.source, mask, self.linear_rule)
 
     def exact(self, channel: LinearChannel) -> Value:
         """Expected loss of the rule for every member of a family."""
-        source, rule = self.source, self._linear_rule()
+        source, rule = self.source, self.linear_rule
         assert rule is not None
         there = present(channel)
         weights = rule.weights(there)
@@ -199,7 +191,7 @@ class _Work:
             return Value.exact(np.inf)
         pulled = pull(channel, weights)
         if source.table is not None:
-            truth = truth_of(self.user.target, Drawing(source.table[None]))[0]
+            truth = self.truth_at_hand
             centre = np.einsum("nij,nj->i", pulled.records, source.table) + rule.constant()
             check_sizes(len(centre), len(truth), rule)
             return self._expected(centre - truth, pulled.noise)
@@ -233,41 +225,57 @@ class _Work:
     def _expected(self, mean: Array, covariance: Array) -> Value:
         """Expected loss of an error with this law: the truth seen from the estimate."""
         loss = self.user.loss
-        costs(
-            loss, np.zeros((1, len(mean))), np.zeros((1, len(mean))), self.rule
-        )  # a loss of intervals refuses a number
+        nothing = np.zeros((1, len(mean)))
+        costs(loss, nothing, nothing, self.rule)  # a loss of intervals refuses a number
         if len(mean) == 1:
-            return loss.expected(
-                Gaussian.scalar(np.full(len(covariance), -mean[0]), covariance[:, 0, 0]), np.zeros(len(covariance))
-            )
+            law = Gaussian.scalar(np.full(len(covariance), -mean[0]), covariance[:, 0, 0])
+            return loss.expected(law, np.zeros(len(covariance)))
         centre = np.broadcast_to(-mean, (len(covariance), len(mean)))
         return loss.expected(Gaussian(centre, covariance), np.zeros(centre.shape))
 
     def _form(self) -> LinearForm | None:
         return form_of(self.user.belief, self.user.target)
 
-    def _linear_rule(self) -> Rule | None:
-        if isinstance(self.rule, Custom) and not hasattr(self, "_probed"):
-            self._probed = _probe(self.rule, self.source)
-        rule = self._probed if isinstance(self.rule, Custom) else self.rule
-        if rule is None or (isinstance(rule, Row) and rule.row is None):
-            return None
-        return rule if rule.weights(np.ones((self.source.n, self.source.k), dtype=bool)) is not None else None
-
     def _stand_in(self) -> NormalBelief:
         """A belief that has the size and the columns of the data; its law is not used."""
-        if self.source.table is None:
-            return self.user.belief  # type: ignore[no-any-return]
-        return NormalBelief(
-            records=self.source.n, covariance=np.eye(self.source.k), prior="flat", columns=self.source.columns
-        )
+        source = self.source
+        if source.normal is not None:
+            return source.normal
+        return NormalBelief(records=source.n, covariance=np.eye(source.k), prior="flat", columns=source.columns)
 
     # -- by simulation -----------------------------------------------------------------------------------------
 
-    def check_flat(self, masks: Sequence[Mask], seed: Any) -> None:
+    def simulate(self, masks: Sequence[Mask], count: int, seed: Any, tell: Any) -> Value:
+        """Expected loss by releases that are drawn, and its standard error."""
+        self._check_flat(masks, seed)
+        losses, correction = self._losses(masks, count, seed, tell)
+        lost = np.isnan(losses)
+        for mask, without in zip(masks, lost.sum(axis=1).tolist(), strict=True):
+            if 0 < without < count:
+                raise UnsupportedError(
+                    f"After {mask} some releases hold no value for the rule {self.rule!r}, others do",
+                    f"{without} of {count} without",
+                    "Give a callable that says what the snooper does then, such as taking the mean",
+                )
+        return self.average(losses, correction)
+
+    def average(self, losses: Array, correction: Array) -> Value:
+        """Mean over the replicates, the last axis, with its standard error; infinite where no release has a value."""
+        count = losses.shape[1]
+        value = losses.mean(axis=1) - correction
+        error = np.full(len(losses), np.nan)
+        if count > 1:
+            # Squares of very large losses are out of reach.
+            unit = np.nanmax(np.abs(losses), axis=1, initial=0.0)
+            unit = np.where(np.isfinite(unit) & (unit > 0), unit, 1.0)
+            error = unit * (losses / unit[:, None]).std(axis=1, ddof=1) / np.sqrt(count)
+        lost = np.isnan(losses).any(axis=1)
+        return Value(np.where(lost, np.inf, value), np.where(lost, 0.0, error))
+
+    def _check_flat(self, masks: Sequence[Mask], seed: Any) -> None:
         """Refuse a flat prior unless the loss is the same wherever the population mean is."""
-        belief = self.user.belief
-        if self.source.table is not None or not isinstance(belief, NormalBelief) or belief.mu_covariance is not None:
+        belief = self.source.normal
+        if belief is None or belief.mu_covariance is not None:
             return
         step = 1000.0 * float(np.sqrt(np.diag(belief.record_covariance).max()))
         here = self._losses(masks, 4, seed, None)[0]
@@ -281,27 +289,6 @@ class _Work:
                 do="Give the belief a prior_variance, or pass data=",
             )
 
-    def simulate(self, masks: Sequence[Mask], count: int, seed: Any, tell: Any) -> Value:
-        losses, correction = self._losses(masks, count, seed, tell)
-        value = losses.mean(axis=1) - correction
-        error = np.full(len(masks), np.nan)
-        if count > 1:
-            # Squares of very large losses are out of reach.
-            unit = np.nanmax(np.abs(losses), axis=1, initial=0.0)
-            unit = np.where(np.isfinite(unit) & (unit > 0), unit, 1.0)
-            error = unit * (losses / unit[:, None]).std(axis=1, ddof=1) / np.sqrt(count)
-        for i, mask in enumerate(masks):
-            lost = np.isnan(losses[i])
-            if np.all(lost):
-                value[i], error[i] = np.inf, 0.0
-            elif np.any(lost):
-                raise UnsupportedError(
-                    f"After {mask} some releases hold no value for the rule {self.rule!r}, others do",
-                    f"{int(lost.sum())} of {count} without",
-                    "Give a callable that says what the snooper does then, such as taking the mean",
-                )
-        return Value(value, error)
-
     def _losses(
         self, masks: Sequence[Mask], count: int, seed: Any, tell: Any, shift: float = 0.0
     ) -> tuple[Array, Array]:
@@ -309,110 +296,104 @@ class _Work:
         source = self.source
         seeds = list(replicate_seeds(seed, count))
         step = max(1, CHUNK // (source.n * source.k))
-        laws: dict[Any, list[tuple[int, EntryNoise]]] = {}
+
+        # A function of one's own gets the kind of data that was given.
+        framed = self.rule.as_released and source.kind not in ("vector", "matrix")
+        noises: dict[Any, list[tuple[int, EntryNoise]]] = {}
         others = []
         for i, mask in enumerate(masks):
-            noise = EntryNoise.of(mask, source) if self._plain else None
+            noise = None if framed else EntryNoise.of(mask, source)
             if noise is None:
                 others.append(i)
             else:
-                laws.setdefault(noise.draws, []).append((i, noise))
+                noises.setdefault(noise.draws, []).append((i, noise))
         found: list[list[Array]] = [[] for _ in masks]
         truths = []
         for start in range(0, count, step):
             block = seeds[start : start + step]
             drawn = source.draw(block).moved(shift) if shift else source.draw(block)
-            if not self.sampling_variance:
-                truths.append(truth_of(self.user.target, drawn))
-            index = self._index(drawn.records)
-            for members in laws.values():
+            truths.append(self._truth(drawn))
+            index = self._rows_of_rank(drawn.records) if self.rule.by_index else None
+            for members in noises.values():
                 draws = members[0][1].draw(source.n, source.k, block)
                 for i, noise in members:
-                    found[i].append(self._noisy(noise, drawn.records, draws, index))
+                    found[i].append(self._look(NoisyValues(noise, drawn.records, draws), index))
             for i in others:
-                found[i].append(
-                    np.stack([self._released(masks[i], drawn.records, index, r, s) for r, s in enumerate(block)])
-                )
+                each = zip(drawn.records, drawn.records[:, 0] if index is None else index, block, strict=True)
+                found[i].append(np.stack([self._look_once(masks[i], x, at[None], s) for x, at, s in each]))
             if tell is not None:
                 tell(min(start + step, count) / count)
-        estimates = [np.concatenate(f) for f in found]
+        return self.costs(np.stack([np.concatenate(part) for part in found]), np.concatenate(truths))
+
+    def _look(self, released: Released, index: Ints | None) -> Array:
+        """Estimates from complete releases; ``index`` is where the target's record stands, for a rule that needs it."""
         if self.sampling_variance:
-            assert source.table is not None
-            return sampling_shares(np.stack(estimates), source.table.mean(axis=0), self.user.loss)
-        truth = np.concatenate(truths)
-        return np.stack([costs(self.user.loss, e, truth, self.rule) for e in estimates]), np.zeros(len(masks))
+            return mean_moments(released.values)
+        if index is not None:
+            return np.asarray(np.take_along_axis(released.values, index[:, None, :], axis=1)[:, 0])
+        return self.rule.look(released, self.source.vector)
 
-    def _index(self, records: Array) -> Any:
-        """Where the target's record stands in each replicate, (replicates, k), if the rule needs to know."""
-        if isinstance(self.rule, Row) and self.rule.row is None:
-            return order_rows(records, _rank(self.user, records.shape[1]))
-        return None
-
-    def _noisy(self, noise: EntryNoise, records: Array, draws: Array, index: Any) -> Array:
-        """Estimates from releases with noise, all replicates of a block at once."""
-        if isinstance(self.rule, Row) and self.rule.row is not None:
-            return noise.release(records, draws, self.rule.place(records.shape[1]))[:, 0]
-        released = noise.release(records, draws)
-        if isinstance(self.rule, Custom):
-            return np.stack([self._asked(y) for y in released])
-        return self._look(released, index)
-
-    @property
-    def _plain(self) -> bool:
-        """Whether a release needs no frame; a function of one's own gets the kind of data that was given."""
-        return not isinstance(self.rule, Custom) or self.source.kind in ("vector", "matrix")
-
-    def _asked(self, release: Array) -> Array:
-        """What a function of one's own makes of a released matrix."""
-        return np.asarray(np.atleast_1d(self.rule(release[:, 0] if self.source.kind == "vector" else release))).ravel()
-
-    def _released(self, mask: Mask, records: Array, index: Any, r: int, seeds: Seeds) -> Array:
+    def _look_once(self, mask: Mask, x: Array, index: Ints, seeds: Seeds) -> Array:
         """The estimate from one release of any mask."""
         rng = as_generator(seeds[1])
-        x = records[r]
-        if isinstance(self.rule, Custom):
+        if self.rule.as_released:
             given = self.source.given
             if given is None:
-                given = x[:, 0] if self.source.kind == "vector" else x
+                given = x[:, 0] if self.source.vector else x
             return np.asarray(np.atleast_1d(self.rule(mask.release(given, rng)))).ravel()
-        frame = mask.release(self.source.frame(x), rng)
-        try:
-            values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
-        except (TypeError, ValueError):  # a mask that turned numbers into words
-            values, _ = Frame.of(frame).numeric(f"The rule {self.rule!r}", missing=True)
-        labels = frame.index.to_numpy()
-        if len(labels) < len(x) and np.issubdtype(labels.dtype, np.integer) and len(np.unique(labels)) == len(labels):
-            # A sample tells which rows it holds: the others are missing.
-            whole = np.full((len(x), values.shape[1]), np.nan)
-            whole[labels] = values
-            values = whole
-        return self._look(values[None], None if index is None else index[[r]])[0]
+        release = mask.release(self.source.frame(x), rng)
+        values = released_rows(release, len(x), f"The rule {self.rule!r}")[None]
+        if self.sampling_variance or self.rule.by_index:
+            return self._look(Released(values), index)[0]
+        return self.rule.of(values)[0]
 
-    def _look(self, values: Array, index: Any) -> Array:
-        """What the rule makes of released values (replicates, n, k)."""
+    def _rows_of_rank(self, records: Array) -> Ints:
+        assert self.rank is not None  # a snooper by index is after one record, as checked
+        return order_rows(records, self.rank)
+
+    def costs(self, estimates: Array, truth: Array) -> tuple[Array, Array]:
+        """Loss of estimates (masks, replicates, m), and what is to be taken off its mean over replicates."""
         if self.sampling_variance:
-            return mean_moments(values)
-        if index is not None:
-            return np.asarray(np.take_along_axis(values, index[:, None, :], axis=1)[:, 0])
-        return self.rule.of(values)
+            assert self.source.table is not None
+            return sampling_shares(estimates, self.source.table.mean(axis=0), self.user.loss)
+        masks, count, _ = estimates.shape
+        every = costs(
+            self.user.loss,
+            estimates.reshape(masks * count, -1),
+            np.broadcast_to(truth, (masks, count, truth.shape[-1])).reshape(masks * count, -1),
+            self.rule,
+        )
+        return every.reshape(masks, count), np.zeros(masks)
+
+    @property
+    def place(self) -> int:
+        """Which of the released values is taken, in order if the rule is a rank, by a rule that takes one of them."""
+        rank = self.rule.rank(self.source.n)
+        return rank - 1 if rank is not None else self.rule.place(self.source.n)  # type: ignore[attr-defined, no-any-return]
+
+    def _truth(self, drawn: DrawnRecords) -> Array:
+        """The target in every replicate, (replicates, m); the population mean of data is not known, and not needed."""
+        if self.sampling_variance:
+            return np.empty((len(drawn.records), 0))
+        if self.source.table is None:
+            return truth_of(self.user.target, drawn)
+        return np.broadcast_to(self.truth_at_hand, (len(drawn.records), len(self.truth_at_hand)))
+
+    @cached_property
+    def truth_at_hand(self) -> Array:
+        """The target in the records at hand, (m,)."""
+        assert self.source.table is not None
+        return truth_of(self.user.target, DrawnRecords(self.source.table[None]))[0]
 
 
 # -- helpers -------------------------------------------------------------------------------------------------
 
 
-def _rank(user: Snooper, n: int) -> int:
-    """The rank of the record that a snooper is after."""
-    rank = user.target.rank(n)
-    assert rank is not None
-    return rank
-
-
 def _check_scientist(user: Snooper, source: Source) -> None:
     """The population mean of given records has a meaning for the released mean and squared error only."""
-    fits = (
-        isinstance(user.estimator, Mean) and isinstance(user.loss, Quadratic) and user.target.terms[0].component is None
-    )
-    if not fits or user.target.terms[0].name != "mu":
+    term = user.target.terms[0]
+    fits = user.estimator.averages and isinstance(user.loss, Quadratic) and term.component is None
+    if not fits or term.name != "mu":
         raise UnsupportedError(
             "With data the population's parameters are not known; the exception is the released mean for "
             "Parameter('mu') under "
@@ -427,26 +408,3 @@ def _check_scientist(user: Snooper, source: Source) -> None:
 def _wiped(mask: Mask) -> bool:
     """Infinite noise releases missing values, which a rule cannot use."""
     return bool(np.isinf(mask.numbers).any()) if mask.numbers else False
-
-
-def _probe(rule: Custom, source: Source) -> Linear | None:
-    """The weights of a callable that is linear, found by trying it; None if it is not, or too large to try."""
-    if source.table is not None or source.k != 1 or source.n > LARGEST_PROBED:
-        return None
-    n = source.n
-    shape = (n,) if source.kind == "vector" else (n, 1)
-    rng = np.random.default_rng(0)
-    probes = np.concatenate([rng.standard_normal((4, n)) * s for s in (1e-2, 1.0, 1e3)])
-    points = np.concatenate([np.zeros((1, n)), np.eye(n), probes])
-    try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            seen = np.array([np.asarray(rule(x.reshape(shape))).reshape(()) for x in points], dtype=np.float64)
-    except (InputError, ValueError):
-        return None
-    if not np.all(np.isfinite(seen)):
-        return None
-    offset, coefficients = seen[0], seen[1 : n + 1] - seen[0]
-    told = probes @ coefficients + offset
-    room = 1e-9 * (1.0 + abs(offset) + np.abs(probes) @ np.abs(coefficients))
-    return Linear(coefficients, float(offset)) if np.all(np.abs(seen[n + 1 :] - told) <= room) else None

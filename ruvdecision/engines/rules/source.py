@@ -1,4 +1,4 @@
-"""Where a snooper's records come from, what the truth is in them, and releases of many replicates at once."""
+"""Where a snooper's records come from, and what the truth is in them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ...beliefs.normal import NormalBelief
-from ...channels.steps import About, AddNoise, ClipTo, NoiseKind, resolve
 from ...errors import InputError, UnsupportedError
-from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...numerics.semidefinite import symmetric_root
 from ...protocols import Array
@@ -22,16 +20,16 @@ Seeds = tuple[np.random.SeedSequence, np.random.SeedSequence, np.random.SeedSequ
 
 
 @dataclass(frozen=True, eq=False)
-class Drawing:
+class DrawnRecords:
     """Records of several replicates, shape (replicates, n, k), and what only a belief can tell."""
 
     records: Array
     mean: Array | None = None
     new: Array | None = None
 
-    def moved(self, by: float) -> Drawing:
+    def moved(self, by: float) -> DrawnRecords:
         """The same with the population mean elsewhere."""
-        return Drawing(
+        return DrawnRecords(
             self.records + by,
             None if self.mean is None else self.mean + by,
             None if self.new is None else self.new + by,
@@ -51,6 +49,8 @@ class Source:
     """The data as they were given, if any."""
     table: Array | None = None
     belief: Any = None
+    normal: NormalBelief | None = None
+    """The belief if it is a normal one and the records come from it."""
 
     @classmethod
     def of(cls, belief: Any, data: Any) -> Source:
@@ -71,13 +71,8 @@ class Source:
                 "Pass data= to evaluate, or give the Snooper belief=NormalBelief(...)",
             )
         if isinstance(belief, NormalBelief):
-            return cls(
-                belief.records,
-                belief.k,
-                tuple(belief.columns or range(belief.k)),
-                "vector" if belief.scalar else "matrix",
-                belief=belief,
-            )
+            names, kind = tuple(belief.columns or range(belief.k)), "vector" if belief.scalar else "matrix"
+            return cls(belief.records, belief.k, names, kind, belief=belief, normal=belief)
         shape = np.shape(belief.draw(np.random.default_rng(0)))
         if len(shape) not in (1, 2):
             raise UnsupportedError(
@@ -88,18 +83,23 @@ class Source:
         k = 1 if len(shape) == 1 else shape[1]
         return cls(shape[0], k, tuple(range(k)), "vector" if len(shape) == 1 else "matrix", belief=belief)
 
+    @property
+    def vector(self) -> bool:
+        """Whether a release is one variable without a name."""
+        return self.kind == "vector"
+
     def frame(self, records: Array) -> pd.DataFrame:
         """Records as a frame whose index tells the rows."""
         return pd.DataFrame(records, columns=pd.Index(self.columns))
 
-    def draw(self, seeds: Sequence[Seeds]) -> Drawing:
+    def draw(self, seeds: Sequence[Seeds]) -> DrawnRecords:
         """Records of the replicates with these seeds."""
         if self.table is not None:
-            return Drawing(np.broadcast_to(self.table, (len(seeds), self.n, self.k)))
-        belief = self.belief
-        if not isinstance(belief, NormalBelief):
-            drawn = [np.asarray(belief.draw(np.random.default_rng(s[0])), dtype=np.float64) for s in seeds]
-            return Drawing(np.stack(drawn).reshape(len(seeds), self.n, self.k))
+            return DrawnRecords(np.broadcast_to(self.table, (len(seeds), self.n, self.k)))
+        belief = self.normal
+        if belief is None:
+            drawn = [np.asarray(self.belief.draw(np.random.default_rng(s[0])), dtype=np.float64) for s in seeds]
+            return DrawnRecords(np.stack(drawn).reshape(len(seeds), self.n, self.k))
         records, new = np.empty((len(seeds), self.n, self.k)), np.empty((len(seeds), self.k))
         root = symmetric_root(belief.record_covariance)
         # Under a flat prior the loss does not depend on the mean (`check_flat` sees to it), so any mean will do.
@@ -110,10 +110,24 @@ class Source:
             means[i] = belief.mu_mean + rng.standard_normal(self.k) @ prior
             records[i] = means[i] + rng.standard_normal((self.n, self.k)) @ root
             new[i] = means[i] + np.random.default_rng(for_new).standard_normal(self.k) @ root
-        return Drawing(records, means, new)
+        return DrawnRecords(records, means, new)
 
 
-def truth_of(target: BaseTarget, drawn: Drawing) -> Array:
+def released_rows(release: pd.DataFrame, n: int, who: str) -> Array:
+    """Released values in the order of the rows; rows that a sample left out are missing."""
+    try:
+        values = release.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):  # a mask that turned numbers into words
+        values, _ = Frame.of(release).numeric(who, missing=True)
+    labels = release.index.to_numpy()
+    if len(labels) < n and np.issubdtype(labels.dtype, np.integer) and len(np.unique(labels)) == len(labels):
+        whole = np.full((n, values.shape[1]), np.nan)
+        whole[labels] = values
+        return whole
+    return values
+
+
+def truth_of(target: BaseTarget, drawn: DrawnRecords) -> Array:
     """The target in every replicate, shape (replicates, m)."""
 
     def plain(values: Array | None) -> Array | None:
@@ -124,64 +138,3 @@ def truth_of(target: BaseTarget, drawn: Drawing) -> Array:
     do = "Use a NormalBelief without data. With data, ask for Record(j), Average(), Maximum(), ...; "
     do += 'Parameter("mu") goes with the rule "mean" and Quadratic()'
     return flat(target.in_files(Files(records, known, plain(drawn.new), do)))
-
-
-# -- additive noise, all replicates at once ------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class EntryNoise:
-    """Noise on every entry by itself, cut off at bounds: the releases of many replicates can be made at once."""
-
-    kind: NoiseKind
-    sizes: Array
-    """Standard deviation of every entry, (n or 1, k)."""
-    lower: Array
-    upper: Array
-    stream: tuple[int, int]
-    """Which of a chain's masks adds the noise, and how many masks there are: each has a stream of its own."""
-
-    @classmethod
-    def of(cls, mask: Mask, source: Source) -> EntryNoise | None:
-        """What a mask does, if it is that alone and does not depend on records still to be drawn; else None."""
-        found = resolve(mask, About(source.n, source.columns))
-        if not found or not isinstance(found[0].step, AddNoise) or found[0].step.common:
-            return None
-        step, every = found[0].step, tuple(range(source.k))
-        lower, upper = np.full(source.k, -np.inf), np.full(source.k, np.inf)
-        for later, _, _ in found[1:]:
-            if not isinstance(later, ClipTo) or later.columns != every:
-                return None
-            # A bound after another: what one sets, the next may set again.
-            lower, upper = (np.clip(end, later.lower, later.upper) for end in (lower, upper))
-        sizes = step.standard_deviations(source.n)
-        if sizes is None or step.columns != every:
-            return None
-        if step.size is not None:
-            if source.table is None:
-                return None
-            sizes = sizes * step.size.of(source.table)
-        place = next(i for i, part in enumerate(mask.parts) if part is found[0].mask)
-        ok = np.all(np.isfinite(sizes))
-        return cls(step.kind, sizes, lower, upper, (place, len(mask.parts))) if ok else None
-
-    @property
-    def draws(self) -> tuple[Any, ...]:
-        """What masks must share to use the same standard draws."""
-        return (self.kind, self.stream)
-
-    def draw(self, n: int, k: int, seeds: Sequence[Seeds]) -> Array:
-        """Standard draws ``(replicates, n, k)``, the very ones that ``mask.release`` would use with these seeds."""
-        place, masks = self.stream
-        streams = (np.random.default_rng(s[1]) for s in seeds)
-        return np.stack([self.kind.draw((n, k), r if masks == 1 else r.spawn(masks)[place]) for r in streams])
-
-    def release(self, records: Array, draws: Array, row: int | None = None) -> Array:
-        """Released values of several replicates: all rows, or one of them."""
-        if row is not None:
-            records, draws = records[:, [row]], draws[:, [row]]
-        released = draws * (self.sizes if row is None or len(self.sizes) == 1 else self.sizes[[row]])
-        released += records
-        if np.isfinite(self.lower).any() or np.isfinite(self.upper).any():
-            np.clip(released, self.lower, self.upper, out=released)
-        return released

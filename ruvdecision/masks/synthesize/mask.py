@@ -8,18 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ...checks import Seed, as_generator, check_choice, check_columns, check_integer, checked
+from ...checks import Columns, Seed, as_generator, check_choice, check_columns, check_integer, checked
 from ...errors import InputError
 from ..base import Mask
-from ..columnkinds import apart, as_columns, kind_of, put, rank_columns, refuse_missing
+from ..columns import apart, as_columns, kind_of, rank_columns, refuse_missing
 from ..frame import Frame, real_like
-from .cart import cart
-from .copula import draw_copula
-from .hypercube import draw_hypercube
-from .normal import draw_exact, draw_sampled
-from .posterior import draw_belief
-from .regression import regression
-from .sequential import draw_sequential
+from .copula import draw_copula, draw_hypercube
+from .normal import draw_belief, draw_exact, draw_sampled
+from .sequential import cart, draw_sequential, regression
 
 METHODS = ("normal", "copula", "hypercube", "regression", "cart", "belief")
 # Which methods know an option; the others refuse it rather than ignore it.
@@ -82,9 +78,9 @@ class Synthesize(Mask):
     method: str | None = None
     moments: str | None = checked(None, check_choice, options=("sampled", "exact"))
     belief: Any = None
-    columns: Any = checked(None, as_columns)
-    given: Any = checked(None, as_columns, empty=True)
-    order: Any = checked(None, as_columns)
+    columns: Columns = checked(None, as_columns)
+    given: Columns = checked(None, as_columns, empty=True)
+    order: Columns = checked(None, as_columns)
     proper: bool = False
     min_leaf: int | None = checked(None, check_integer, low=1)
     copies: int = checked(1, check_integer, low=1, high=1_000_000)
@@ -123,49 +119,38 @@ class Synthesize(Mask):
         chosen, given = self._positions(frame)
         who = f"Synthesize(method={self.method!r})"
         if frame.n < 2:
-            raise InputError(
-                f"{who} needs at least two records", frame.n, "One record cannot be synthesised without showing it"
-            )
+            do = "One record cannot be synthesised without showing it"
+            raise InputError(f"{who} needs at least two records", frame.n, do)
         refuse_missing(who, frame.table.iloc[:, [*chosen, *given]])
         if self.method == "normal":
             return self._normal(frame, chosen, given, rng)
         if self.method in ("regression", "cart"):
+            linear = self.method == "regression"
+            model = regression if linear else cart(self.min_leaf or 5)
             order = self._order(frame, chosen)
-            model = regression if self.method == "regression" else cart(self.min_leaf or 5)
-            return put(
-                frame,
-                draw_sequential(
-                    frame.table, order, given, model, rng, proper=self.proper, corner=self.method == "regression"
-                ),
-            )
+            return draw_sequential(frame, order, given, model, rng, proper=self.proper, corner=linear)
         if self.method == "belief":
             drawn = draw_belief(self.belief, frame, chosen, rng)
-            new = (
-                drawn
-                if isinstance(drawn, pd.DataFrame)
-                else pd.DataFrame(np.asarray(drawn).reshape(frame.n, len(chosen)))
-            )
-            return put(frame, {i: _typed(new.iloc[:, j], frame.table.iloc[:, i]) for j, i in enumerate(chosen)})
+            if not isinstance(drawn, pd.DataFrame):
+                drawn = pd.DataFrame(np.asarray(drawn).reshape(frame.n, len(chosen)))
+            return frame.put({i: _typed(drawn.iloc[:, j], frame.table.iloc[:, i]) for j, i in enumerate(chosen)})
         part = frame.table.iloc[:, chosen]
         ranked = rank_columns(who, part)
         if self.method == "hypercube":
-            return put(frame, dict(zip(chosen, draw_hypercube(part, ranked, rng), strict=True)))
+            return frame.put(dict(zip(chosen, draw_hypercube(part, ranked, rng), strict=True)))
         rows = draw_copula(ranked, rank_columns(who, frame.table.iloc[:, given]), rng)
-        return put(frame, {i: frame.table.iloc[:, i].array.take(r) for i, r in zip(chosen, rows, strict=True)})
+        return frame.moved(dict(zip(chosen, rows, strict=True)))
 
     def _normal(self, frame: Frame, chosen: list[int], given: list[int], rng: np.random.Generator) -> Frame:
         names = frame.columns
         booleans = [names[i] for i in [*chosen, *given] if kind_of(frame.table.iloc[:, i]) == "boolean"]
         if booleans:
-            raise InputError(
-                "Normal synthesis needs numbers",
-                f"boolean {booleans}",
-                'Leave them out with columns=[...], or use method="cart"',
-            )
+            do = 'Leave them out with columns=[...], or use method="cart"'
+            raise InputError("Normal synthesis needs numbers", f"boolean {booleans}", do)
         x, _ = frame.numeric("Normal synthesis", [names[i] for i in chosen])
         g = frame.numeric("Normal synthesis", [names[i] for i in given])[0] if given else None
         values = draw_exact(x, g, rng) if self.moments == "exact" else draw_sampled(x, g, rng, proper=self.proper)
-        return put(frame, {i: real_like(values[:, j], frame.table.iloc[:, i]) for j, i in enumerate(chosen)})
+        return frame.put({i: real_like(values[:, j], frame.table.iloc[:, i]) for j, i in enumerate(chosen)})
 
     # -- which columns -------------------------------------------------------------------------------
 
@@ -184,7 +169,9 @@ class Synthesize(Mask):
             if self.given is None and self.method in ("regression", "cart"):
                 given = [i for i in range(len(names)) if i not in chosen]
         if not chosen:
-            raise InputError("No column is left to synthesise", f"given={list(self.given or ())}", "Give fewer columns")
+            raise InputError(
+                "No column is left to synthesise", f"given={[names[i] for i in given]}", "Give fewer columns"
+            )
         return chosen, given
 
     def _order(self, frame: Frame, chosen: list[int]) -> list[int]:
@@ -192,11 +179,8 @@ class Synthesize(Mask):
             return sorted(chosen) if self.columns is None else chosen
         order = check_columns("order", self.order, frame.columns)
         if sorted(order) != sorted(chosen):
-            raise InputError(
-                "order must name every synthesised column once",
-                list(self.order),
-                f"Order these: {[frame.columns[i] for i in chosen]}",
-            )
+            do = f"Order these: {[frame.columns[i] for i in chosen]}"
+            raise InputError("order must name every synthesised column once", self.order, do)
         return order
 
 

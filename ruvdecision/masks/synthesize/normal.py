@@ -1,13 +1,17 @@
-"""Normal synthetic records, with sampled or exactly matched moments."""
+"""Normal synthetic records with sampled or exactly matched moments, and records drawn from a user's belief."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ...errors import InputError
+from ...errors import InputError, UnsupportedError
+from ...numerics.semidefinite import correlate, symmetric_root
 from ...protocols import Array
-from ..columnkinds import spread
-from ..moments import correlate, orthonormal, sample_covariance
+from ..columns import standard_deviations
+from ..frame import Frame
+from ..moments import orthonormal, sample_covariance
 
 
 def draw_sampled(x: Array, g: Array | None, rng: np.random.Generator, *, proper: bool = False) -> Array:
@@ -40,8 +44,8 @@ def draw_sampled(x: Array, g: Array | None, rng: np.random.Generator, *, proper:
         covariance = _inverse_wishart(covariance * df, df, rng)
         # Coefficients of orthonormal directions, the constant one first, are independent with the covariance of a
         # record.
-        doubt = correlate(rng.standard_normal((len(q) + 1, p)), covariance)
-        fitted = fitted + doubt[0] / np.sqrt(n) + np.einsum("ji,jk->ik", q, doubt[1:])
+        error = correlate(rng.standard_normal((len(q) + 1, p)), covariance)
+        fitted = fitted + error[0] / np.sqrt(n) + np.einsum("ji,jk->ik", q, error[1:])
     return centre + (fitted + correlate(rng.standard_normal((n, p)), covariance)) * scale
 
 
@@ -72,7 +76,7 @@ def draw_exact(x: Array, g: Array | None, rng: np.random.Generator) -> Array:
 
 def _scale(x: Array) -> Array:
     """Standard deviations, so that units do not decide what counts as rounding."""
-    sd, size = spread(x, ddof=1), np.abs(x).max(axis=0)
+    sd, size = standard_deviations(x, ddof=1), np.abs(x).max(axis=0)
     return np.where(sd > 0, sd, np.where(size > 0, size, 1.0))
 
 
@@ -101,3 +105,57 @@ def _inverse_wishart(scatter: Array, df: int, rng: np.random.Generator) -> Array
     for i in range(r):  # a triangular system, solved in one order whatever the number of threads
         side[i] = (side[i] - np.einsum("j,jk->k", factor[i, :i], side[:i])) / factor[i, i]
     return np.asarray(np.einsum("ij,ik->jk", side, side))
+
+
+def draw_belief(belief: Any, frame: Frame, positions: list[int], rng: np.random.Generator) -> Any:
+    """Draw a data set from the posterior predictive law of a belief, one row per record and one column per variable.
+
+    A belief that offers ``predictive(data, rng)`` is asked for it. ``data`` are the chosen columns of the
+    confidential file: a DataFrame, or an array if an array is being masked. It gives back as many rows and columns.
+    """
+    n, k = frame.n, len(positions)
+    predictive = getattr(belief, "predictive", None)
+    if callable(predictive):
+        part = frame.table.iloc[:, positions]
+        array = part.to_numpy()[:, 0] if frame.kind in ("series", "vector") else part.to_numpy()
+        drawn = predictive(part if frame.kind == "frame" else array, rng)
+    elif hasattr(belief, "record_covariance"):
+        values, _ = frame.numeric("Synthesize(belief=...)", [frame.columns[i] for i in positions])
+        drawn = normal_predictive(belief, values, rng)
+    else:
+        raise UnsupportedError(
+            f"{type(belief).__name__} offers no posterior predictive law",
+            do="Give it a method predictive(data, rng), or use a NormalBelief",
+        )
+    shape = np.shape(drawn)
+    if shape not in ((n, k), (n,) if k == 1 else (n, k)):
+        raise InputError(
+            f"The belief must draw {n} records of {k} columns",
+            f"shape {shape}",
+            "Give back as many rows and columns as predictive(data, rng) received",
+        )
+    return drawn
+
+
+def normal_predictive(belief: Any, data: Array, rng: np.random.Generator) -> Array:
+    """Draw ``mu`` from its posterior given the data, then records around it, under a `NormalBelief`.
+
+    mu | x ~ N(m, V) with V = D - D (D + S/n)^-1 D and m = c + D (D + S/n)^-1 (mean - c), where S is the covariance of a
+    record, c and D the prior mean and covariance; a flat prior has m = mean and V = S/n.
+    """
+    n, k = data.shape
+    if belief.record_covariance.shape != (k, k):
+        what = f"The belief has {len(belief.record_covariance)} variables"
+        raise InputError(what, f"{k} columns", "Name the belief's columns with columns=[...]")
+    if belief.records != n:
+        what = f"The belief is about {belief.records} records"
+        raise InputError(what, f"{n} records", "Make a belief with as many records as the data")
+    mean = data.mean(axis=0)
+    if belief.mu_covariance is None:
+        centre, covariance = mean, belief.record_covariance / n
+    else:
+        gain = np.linalg.solve(belief.mu_covariance + belief.record_covariance / n, belief.mu_covariance).T
+        centre = belief.mu_mean + gain @ (mean - belief.mu_mean)
+        covariance = belief.mu_covariance - gain @ belief.mu_covariance
+    mu = centre + rng.standard_normal(k) @ symmetric_root((covariance + covariance.T) / 2)
+    return np.asarray(mu + rng.standard_normal((n, k)) @ symmetric_root(belief.record_covariance))

@@ -13,7 +13,7 @@ from scipy import special
 from ...checks import check_fields, check_integer, check_number, checked, is_single
 from ...errors import InputError
 from ...protocols import Array
-from ..frames import as_names, enough_rows, numeric, pick, refuse_constant, refuse_vanishing
+from ..frames import Names, as_names, enough_rows, numeric, pick, refuse_constant, refuse_vanishing
 from ..sums import ColumnMoments, moments_of
 from .regression import Fit
 
@@ -32,14 +32,14 @@ class _Compared:
 class _Estimates:
     """What the statistics share: the columns they look at and the numbers in them."""
 
-    columns: tuple[Hashable, ...] | None
+    columns: Names
 
     def __post_init__(self) -> None:
         check_fields(self)
 
     def variables(self, table: pd.DataFrame) -> list[Hashable]:
         """The columns that the statistic looks at."""
-        return list(table.columns) if self.columns is None else pick(type(self).__name__, self.columns, table)
+        return pick(type(self).__name__, self.columns, table)
 
     def start(self, original: pd.DataFrame) -> _Compared:
         """Estimate from the original."""
@@ -56,14 +56,15 @@ class _Estimates:
         return values, [str(c) for c in part.columns]
 
     def __str__(self) -> str:
-        return f"{type(self).__name__}({'' if self.columns is None else ', '.join(map(str, self.columns))})"
+        named = () if self.columns is None else as_names("columns", self.columns)
+        return f"{type(self).__name__}({', '.join(map(str, named))})"
 
 
 @dataclass(frozen=True)
 class _Summed(_Estimates):
     """Estimates from moments, which files in pieces can give, too."""
 
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
 
     def survey(self, piece: pd.DataFrame) -> None:
         """Nothing needs to be known before."""
@@ -146,7 +147,7 @@ class Quantiles(_Estimates):
     [2.0]
     """
 
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
     at: Any = checked((0.25, 0.5, 0.75), _probabilities)
 
     def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:
@@ -196,7 +197,7 @@ class Statistic(_Estimates):
     """
 
     function: Callable[[Array], Any]
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
     draws: int = checked(500, check_integer, low=20)
     seed: int = checked(0, check_integer, low=0)
     label: str = "statistic"

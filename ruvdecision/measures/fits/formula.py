@@ -19,7 +19,7 @@ import pandas as pd
 from ...checks import suggest
 from ...errors import InputError, failure
 from ...protocols import Array
-from ..frames import Categories, categories_of, is_number, vector
+from ..frames import ColumnCategories, categories_of, is_number, vector
 
 CALL = re.compile(r"""([CQ])\(\s*(?:`([^`]+)`|"([^"]+)"|'([^']+)'|(\w+))\s*\)""")
 """A column inside C(...), which makes it a category, or Q(...), which lets it have any name."""
@@ -42,14 +42,24 @@ class Design:
     """A formula with the levels of its categorical variables: turns a table into a response and a matrix."""
 
     formula: ParsedFormula
-    levels: dict[Hashable, Categories]
+    levels: dict[Hashable, ColumnCategories]
     names: tuple[str, ...]
-    spec: Any = field(default=None, repr=False)
+    spec: Any = field(default=None, repr=False, compare=False)
 
     @property
     def intercept(self) -> bool:
         """True if the first coefficient is the intercept."""
         return self.formula.intercept if self.spec is None else self.names[:1] == ("Intercept",)
+
+    @property
+    def terms(self) -> tuple[tuple[Hashable, ...], ...]:
+        """The products of columns that the predictors are, where they are no more than that."""
+        return self.formula.terms or ()
+
+    @property
+    def is_plain(self) -> bool:
+        """True if all predictors are columns of numbers as they are."""
+        return self.spec is None and not self.levels and bool(self.terms) and all(len(t) == 1 for t in self.terms)
 
     def response(self, table: pd.DataFrame) -> pd.Series:
         """The response as a column; a name, or the left side of a richer formula."""
@@ -62,9 +72,8 @@ class Design:
         formula = self.formula
         if self.spec is not None:
             return np.vstack([self._side(self.spec.rhs, table).T, np.empty(len(table))])
-        assert formula.terms is not None
         parts: dict[Hashable, Array] = {}
-        for variable in {v for term in formula.terms for v in term}:
+        for variable in {v for term in self.terms for v in term}:
             if variable in self.levels:
                 codes = self.levels[variable].codes(table[variable])
                 parts[variable] = (np.arange(1, len(self.levels[variable]))[:, None] == codes).astype(np.float64)
@@ -75,7 +84,7 @@ class Design:
         if formula.intercept:
             out[0] = 1.0
             row = 1
-        for term in formula.terms:
+        for term in self.terms:
             block = parts[term[0]]
             for variable in term[1:]:
                 block = (block[:, None, :] * parts[variable][None, :, :]).reshape(-1, len(table))
@@ -191,7 +200,7 @@ def _is_factor(formula: ParsedFormula, variable: Hashable, kinds: list[dict[Hash
     return variable in formula.factors or not kinds[0][variable]
 
 
-def _joint_levels(variable: Hashable, tables: tuple[pd.DataFrame, ...]) -> Categories:
+def _joint_levels(variable: Hashable, tables: tuple[pd.DataFrame, ...]) -> ColumnCategories:
     own = [categories_of(t[variable]) for t in tables]
     joint = own[0]
     for table in tables[1:]:
@@ -203,7 +212,7 @@ def _joint_levels(variable: Hashable, tables: tuple[pd.DataFrame, ...]) -> Categ
             f"{len(own[0])} in one and {len(joint) - len(own[0])} others in the other",
             "Recode the original in the same way first",
         )
-    return Categories([common[0], *(v for v in joint.values if v != common[0])])
+    return ColumnCategories([common[0], *(v for v in joint.values if v != common[0])])
 
 
 def _hierarchical(terms: tuple[tuple[Hashable, ...], ...], levels: Container[Hashable]) -> bool:
@@ -213,7 +222,7 @@ def _hierarchical(terms: tuple[tuple[Hashable, ...], ...], levels: Container[Has
     return all(frozenset(c) in have for t in products for size in range(1, len(t)) for c in combinations(t, size))
 
 
-def _rich_design(formula: ParsedFormula, levels: dict[Hashable, Categories], table: pd.DataFrame) -> Design:
+def _rich_design(formula: ParsedFormula, levels: dict[Hashable, ColumnCategories], table: pd.DataFrame) -> Design:
     from formulaic import Formula
 
     bare = Design(formula, levels, ())

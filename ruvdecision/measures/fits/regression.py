@@ -81,11 +81,18 @@ class Linear:
         return self.start(table).fit
 
     def _fit(self, plan: Design, table: pd.DataFrame, which: str) -> Fit:
-        quick = _quick(plan, table, which)
-        if quick is not None:
-            return quick
+        matrix = table.to_numpy() if plan.is_plain else None
+        if matrix is not None and matrix.dtype.kind in "fiu":
+            # The table itself serves, and no design is built.
+            at = [table.columns.get_loc(c) for c in (*(t[0] for t in plan.terms), plan.formula.response)]
+            fit = _normal_equations(matrix.astype(np.float64, copy=False), at, plan.names, plan.intercept, which)
+            if fit is not None:
+                return fit
         work, names = _ready(self, plan, table, which)
-        return solve(work[int(plan.intercept) :], names, plan.intercept, which)
+        fit = None
+        if matrix is None and len(work) > 2:
+            fit = _normal_equations(work.T, range(int(plan.intercept), len(work)), names, plan.intercept, which)
+        return _from_triangle(Triangle.of(work), names, plan.intercept, which) if fit is None else fit
 
     # -- files in pieces -----------------------------------------------------------------------------
 
@@ -118,7 +125,14 @@ class Linear:
 
     def total(self, original: Triangle, released: Triangle, plan: Design) -> tuple[Fit, Fit]:
         """The fits of both files."""
-        return _from_triangle(original, plan, "the original"), _from_triangle(released, plan, "the release")
+
+        def fitted(sums: Triangle, which: str) -> Fit:
+            names = plan.names
+            if plan.levels:
+                sums, names = sums.occurring(), _occurring(names, sums.occurs)
+            return _from_triangle(sums, names, plan.intercept, which)
+
+        return fitted(original, "the original"), fitted(released, "the release")
 
     def _response(self, plan: Design, table: pd.DataFrame, which: str) -> Array:
         column = plan.response(table)
@@ -232,40 +246,62 @@ class Started:
         return self.model._fit(joint, self.original, "the original"), self.model._fit(joint, released, "the release")
 
 
-def solve(work: Array, names: Sequence[str], intercept: bool, which: str = "the data") -> Fit:
-    """Least squares from a transposed design with the response as its last row; ``work`` is overwritten.
+def _normal_equations(
+    matrix: Array, at: Sequence[int], names: Sequence[str], intercept: bool, which: str
+) -> Fit | None:
+    """Least squares from one product of a matrix with itself; None where that would cost digits.
 
-    With ``intercept`` the first name is the intercept's, and there is no row for it.
+    ``at`` says where the predictors are, and then the response; no column of ones is among them.
     """
-    n = work.shape[1]
+    n, k = len(matrix), len(at) - 1
     _enough(n, len(names), which)
-    with np.errstate(invalid="ignore", over="ignore"):
-        centre = work.mean(axis=1) if intercept else np.zeros(len(work))
+    with np.errstate(all="ignore"):
+        # The layout decides which side is transposed; the other way would copy the matrix. numpy would take the
+        # symmetric product, which is slow for a few long columns.
+        tall = matrix.flags.f_contiguous
+        side = matrix if tall else matrix.T
+        gram = linalg.blas.dgemm(1.0, side, side, trans_a=tall, trans_b=not tall)[np.ix_(at, at)]
+        raw = np.diag(gram)
+        centre = np.zeros(k + 1)
         if intercept:
-            work -= centre[:, None]
-    return _least_squares(work, centre, n, tuple(names), intercept, which)
+            centre = (np.ones(n) @ matrix)[at] / n
+            gram = gram - n * np.outer(centre, centre)
+        size = np.sqrt(np.diag(gram)[:k])
+        # Far from the origin the centred sums lose digits; written so that a value which is no number fails too.
+        if not (np.diag(gram) > 0.01 * raw).all() or not np.isfinite(gram).all() or raw.min() < SMALL:
+            return None
+    values, vectors = np.linalg.eigh(gram[:k, :k] / np.outer(size, size))
+    if values[0] < 1e-3:
+        return None
+    inverse = (vectors / values) @ vectors.T / np.outer(size, size)
+    slopes = inverse @ gram[:k, k]
+    rss = float(gram[k, k] - slopes @ gram[:k, k])
+    if rss < 0.01 * gram[k, k]:
+        return None
+    return _finish(tuple(names), intercept, n, centre, inverse, slopes, rss, which)
 
 
-def _least_squares(
-    work: Array, centre: Array, n: int, every: tuple[str, ...], intercept: bool, which: str, safe: float = 1e-4
-) -> Fit:
-    """Least squares of centred rows: normal equations where they are safe, an orthogonal factorisation otherwise.
+def _from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, which: str) -> Fit:
+    """Least squares from the triangular factor of the design and the response, by an orthogonal factorisation.
 
-    They are safe if no eigenvalue of the predictors' correlations is below ``safe``. ``work`` may stand for the rows of
-    ``n`` records that have the same products.
+    The normal equations would square the condition number.
     """
-    names = every[int(intercept) :]
-    with np.errstate(invalid="ignore", over="ignore"):
-        # numpy would take the symmetric product, which is slow for a few long rows.
-        gram = linalg.blas.dgemm(1.0, work.T, work.T, trans_a=1)
-    if not np.isfinite(gram).all():
-        bad = [name for name, row in zip([*names, "the response"], work, strict=True) if not np.isfinite(row).all()]
-        got = f"infinite or missing ones in {without_levels(bad)}"
+    triangle, n, start = factor.triangle, factor.n, int(intercept)
+    if not np.isfinite(triangle).all():
+        got = "infinite or missing ones"
         raise InputError(f"A regression needs finite values in {which}", got, "Remove them first")
-    squares = np.diag(gram)
+    _enough(n, len(every), which)
+    # The first column is all ones: what stands below its row belongs to centred columns.
+    triangle = np.asarray(linalg.qr(triangle, mode="r")[0])
+    centre = triangle[0, start:] / triangle[0, 0] if intercept else np.zeros(len(every) + 1)
+    x, y = triangle[start:, start:-1], triangle[start:, -1]
+    names = every[start:]
+    with np.errstate(under="ignore"):
+        squares = (triangle[start:, start:] ** 2).sum(axis=0)
     if squares.min() < SMALL:
         plain = [without_levels([name]) for name in names]
-        refuse_vanishing("A regression", which, [*plain, "the response"], np.asarray(work.any(axis=1)), squares)
+        varies = np.asarray(triangle[start:, start:].any(axis=0))
+        refuse_vanishing("A regression", which, [*plain, "the response"], varies, squares)
     length = np.sqrt(squares)
     # A column that is constant but for rounding has lost its digits to centring.
     tiny = length <= 1e-13 * np.sqrt(n) * np.abs(centre)
@@ -273,44 +309,20 @@ def _least_squares(
         flat = [name for name, bad in zip(names, tiny[:-1], strict=True) if bad]
         raise InputError(f"Predictors are constant in {which}", without_levels(flat), "Leave them out of the formula")
     if tiny[-1]:
-        work[-1] = gram[-1] = gram[:, -1] = length[-1] = 0.0  # a constant response: what centring left is rounding
-    k, size = len(names), length[:-1]
-    inverse, slopes, rss = np.zeros((0, 0)), np.zeros(0), float(gram[-1, -1])
-    if k:
-        values, vectors = np.linalg.eigh(gram[:k, :k] / np.outer(size, size))
-        if values[0] > safe:
-            inverse = (vectors / values) @ vectors.T / np.outer(size, size)
-            slopes = inverse @ gram[:k, k]
-        else:
-            # The normal equations square the condition number; an orthogonal factorisation does not.
-            inverse, slopes = _factorise(work[:k].T / size, work[k], names, which)
-            inverse, slopes = inverse / np.outer(size, size), slopes / size
-        rss -= float(slopes @ gram[:k, k])
-        if rss < 1e-2 * gram[-1, -1] or values[0] <= safe:
-            # The difference has lost digits; the residuals have them.
-            residual = work[k] - slopes @ work[:k]
-            rss = float(residual @ residual)
+        y, length[-1] = np.zeros(len(y)), 0.0  # a constant response: what centring left is rounding
+    inverse, slopes, size = np.zeros((0, 0)), np.zeros(0), length[:-1]
+    if len(names):
+        q, r, order = linalg.qr(x / size, mode="economic", pivoting=True)
+        _full_rank(r, order, names, which)
+        inner = linalg.solve_triangular(r, np.eye(len(order)))
+        back = np.argsort(order)
+        inverse = (inner @ inner.T)[np.ix_(back, back)] / np.outer(size, size)
+        slopes = (inner @ (q.T @ y))[back] / size
+    residual = y - x @ slopes
+    rss = float(residual @ residual)
     if rss <= (1e-13 * length[-1]) ** 2:
-        rss = 0.0  # an exact fit: what is left is rounding
-    return _finish(every, intercept, n, centre, inverse, slopes, rss, which)
-
-
-def _from_triangle(factor: Triangle, plan: Design, which: str) -> Fit:
-    """Least squares from the triangular factor of the design and the response."""
-    triangle, n = factor.triangle, factor.n
-    if not np.isfinite(triangle).all():
-        got = "infinite or missing ones"
-        raise InputError(f"A regression needs finite values in {which}", got, "Remove them first")
-    names = plan.names
-    if plan.levels:
-        triangle, names = triangle[:, np.append(factor.occurs[:-1], True)], _occurring(names, factor.occurs)
-    _enough(n, len(names), which)
-    start = int(plan.intercept)
-    # The first column is all ones: what stands below its row belongs to centred columns.
-    triangle = np.asarray(linalg.qr(triangle, mode="r")[0])
-    centre = triangle[0, start:] / triangle[0, 0] * start
-    rows = np.ascontiguousarray(triangle[start:, start:].T)
-    return _least_squares(rows, centre, n, names, bool(start), which, safe=1.0)
+        rss = 0.0  # an exact fit: what remains is rounding
+    return _finish(tuple(every), intercept, n, centre, inverse, slopes, rss, which)
 
 
 def _occurring(names: Sequence[str], occurs: Flags) -> tuple[str, ...]:
@@ -323,46 +335,6 @@ def _too_rich(formula: str) -> UnsupportedError:
         f"The formula {formula!r} looks at whole columns, which files in pieces do not have",
         do='Add the columns to the files and write "y ~ a + b", or leave chunksize= out',
     )
-
-
-def _quick(plan: Design, table: pd.DataFrame, which: str) -> Fit | None:
-    """Least squares on plain numbers from one product of the table with itself; None where that would cost digits."""
-    formula = plan.formula
-    if plan.spec is not None or plan.levels or not formula.terms or any(len(t) > 1 for t in formula.terms):
-        return None
-    matrix = table.to_numpy()
-    if matrix.dtype.kind not in "fiu":
-        return None
-    matrix = matrix.astype(np.float64, copy=False)
-    n, k = len(matrix), len(formula.terms)
-    _enough(n, len(plan.names), which)
-    place = {c: j for j, c in enumerate(table.columns)}
-    at = [*(place[t[0]] for t in formula.terms), place[formula.response]]
-    with np.errstate(all="ignore"):
-        # The layout decides which side is transposed; the other way would copy the table.
-        tall = matrix.flags.f_contiguous
-        gram = linalg.blas.dgemm(
-            1.0, matrix if tall else matrix.T, matrix if tall else matrix.T, trans_a=tall, trans_b=not tall
-        )
-        gram = gram[np.ix_(at, at)]
-        raw = np.diag(gram)
-        centre = np.zeros(k + 1)
-        if plan.intercept:
-            centre = (np.ones(n) @ matrix)[at] / n
-            gram = gram - n * np.outer(centre, centre)
-        size = np.sqrt(np.diag(gram))
-        # Far from the origin the centred sums lose digits; written so that a value which is no number fails too.
-        if not (np.diag(gram) > 0.01 * raw).all() or not np.isfinite(gram).all() or raw.min() < SMALL:
-            return None
-    values, vectors = np.linalg.eigh(gram[:k, :k] / np.outer(size[:k], size[:k]))
-    if values[0] < 1e-3:
-        return None
-    inverse = (vectors / values) @ vectors.T / np.outer(size[:k], size[:k])
-    slopes = inverse @ gram[:k, k]
-    rss = float(gram[k, k] - slopes @ gram[:k, k])
-    if rss < 0.01 * gram[k, k]:
-        return None
-    return _finish(plan.names, plan.intercept, n, centre, inverse, slopes, rss, which)
 
 
 def _finish(
@@ -397,15 +369,6 @@ def _enough(n: int, p: int, which: str) -> None:
     if n <= p:
         what = f"A regression with {p} coefficients needs more than {p} rows in {which}"
         raise InputError(what, f"{n} rows", "Use fewer predictors, or more records")
-
-
-def _factorise(x: Array, y: Array, names: Sequence[str], which: str) -> tuple[Array, Array]:
-    """Inverse of X'X and the least squares coefficients by pivoted QR; collinear columns are an error."""
-    q, r, order = linalg.qr(x, mode="economic", pivoting=True)
-    _full_rank(r, order, names, which)
-    inner = linalg.solve_triangular(r, np.eye(len(order)))
-    back = np.argsort(order)
-    return (inner @ inner.T)[np.ix_(back, back)], (inner @ (q.T @ y))[back]
 
 
 def _full_rank(r: Array, order: Array, names: Sequence[str], which: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,8 +30,8 @@ class _AfterLinkage(PairedMeasure):
     or one of their categories at random.
     """
 
-    unknown: Any = checked(None, frames.one_name, required=True)
-    known: Any = checked(None, frames.as_names)
+    unknown: Hashable = checked(None, frames.one_name, required=True)
+    known: frames.Names = checked(None, frames.as_names)
     distance: str = checked("standardised", check_choice, options=DISTANCES)
 
     @property
@@ -129,13 +130,12 @@ class AttributeDisclosure(_AfterLinkage):
     """
 
     label: ClassVar[str] = "attribute_disclosure"
-    direction: ClassVar[str] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Lambert (1993), Journal of Official Statistics 9, 313-331; Winkler (2004), section 4"
 
     within_sd: float = checked(0.1, check_number, low=0)
 
-    def compare(self, state: Any, released: pd.DataFrame) -> Measured:
+    def compare(self, state: tuple[Space, pd.Series], released: pd.DataFrame) -> Measured:
         """Link, read, compare."""
         read = self._read(state, released)
         if read.number:
@@ -173,10 +173,9 @@ class IntruderError(_AfterLinkage):
 
     label: ClassVar[str] = "attribute_error"
     direction: ClassVar[str] = "higher"
-    range: ClassVar[tuple[float, float]] = (0.0, np.inf)
     reference: ClassVar[str] = AttributeDisclosure.reference
 
-    def compare(self, state: Any, released: pd.DataFrame) -> Measured:
+    def compare(self, state: tuple[Space, pd.Series], released: pd.DataFrame) -> Measured:
         """Link, read, compare."""
         read = self._read(state, released)
         if not read.number:
@@ -219,13 +218,12 @@ class IntervalDisclosure(PairedMeasure):
     """
 
     label: ClassVar[str] = "SDID"
-    direction: ClassVar[str] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = (
         "Mateo-Sanz, Sebe and Domingo-Ferrer (2004), Outlier protection in continuous microdata masking"
     )
 
-    columns: Any = checked(None, frames.as_names)
+    columns: frames.Names = checked(None, frames.as_names)
     width_sd: float | None = checked(None, check_number, low=0)
     width_rank: float | None = checked(None, check_number, low=0, high=1)
     across: str = checked("all", check_choice, options=("all", "any", "mean"))
@@ -246,7 +244,7 @@ class IntervalDisclosure(PairedMeasure):
         """The original as numbers."""
         return original, frames.numeric(self.name, original)
 
-    def compare(self, state: Any, released: pd.DataFrame) -> Measured:
+    def compare(self, state: tuple[pd.DataFrame, Array], released: pd.DataFrame) -> Measured:
         """Count the originals inside."""
         table, values = state
         pairs = RecordPairs.of(self.name, table, released)
@@ -294,11 +292,10 @@ class ClusteringAttack(PairedMeasure):
     """
 
     label: ClassVar[str] = "clustering_attack"
-    direction: ClassVar[str] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Bacher, Brand and Bender (2002); Winkler (2004), section 4"
 
-    known: Any = checked(None, frames.as_names)
+    known: frames.Names = checked(None, frames.as_names)
     clusters: int | None = checked(None, check_integer, low=1)
     method: str = checked("average", check_choice, options=METHODS)
     seed: int = checked(0, check_integer, low=0)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from ...checks import check_integer, check_number, checked, suggest
 from ...errors import InputError, UnsupportedError
+from ...masks.frame import Frame
 from ...numerics.compiled import compiled
 from ...protocols import Array
 from .. import frames
 from ..base import Measured
 from ..frames import Ints
-from .linkage import by_column
+from .linkage import PerColumn, by_column
 from .records import PairedMeasure, RecordPairs
 
 MOST_COLUMNS = 20
@@ -26,7 +28,7 @@ EDGE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class AgreementMixture:
     """Agreement probabilities of matches and non-matches, and the share of matches among all pairs."""
 
     m: Array
@@ -35,7 +37,7 @@ class Mixture:
     """P(agreement | no match), per column."""
     prevalence: float
 
-    def weights(self, patterns: Any) -> Array:
+    def weights(self, patterns: ArrayLike) -> Array:
         """Sum of log2(m/u) over agreements and log2((1 - m)/(1 - u)) over disagreements, for each pattern.
 
         Bit j of a pattern's number says that column j agrees.
@@ -43,12 +45,12 @@ class Mixture:
         none = np.log2((1 - self.m) / (1 - self.u))
         return _bits(patterns, len(self.m)) @ (np.log2(self.m / self.u) - none) + none.sum()
 
-    def probabilities(self, patterns: Any) -> Array:
+    def probabilities(self, patterns: ArrayLike) -> Array:
         """Posterior probability that a pair with each pattern is a match."""
         return expit(self.weights(patterns) * np.log(2) + np.log(self.prevalence / (1 - self.prevalence)))
 
 
-def fit_mixture(counts: Any, *, prevalence: float, m: float = 0.9, iterations: int = 200) -> Mixture:
+def fit_mixture(counts: ArrayLike, *, prevalence: float, m: float = 0.9, iterations: int = 200) -> AgreementMixture:
     """Fit the two-class mixture to counts of agreement patterns by EM.
 
     Assumes that columns agree independently of one another within matches and within non-matches. Starts at ``m`` for
@@ -72,21 +74,21 @@ def fit_mixture(counts: Any, *, prevalence: float, m: float = 0.9, iterations: i
     if not shaped or np.any(pairs < 0) or not np.isfinite(pairs).all() or pairs.sum() <= 0:
         what = "counts must be 2^p numbers that are not negative"
         raise InputError(what, f"shape {pairs.shape}", "Count pairs per agreement pattern")
-    seen = np.flatnonzero(pairs)  # of 2^p patterns few occur
-    pairs, bits = pairs[seen], _bits(seen, p)
+    occurring = np.flatnonzero(pairs)  # of 2^p patterns few do
+    pairs, bits = pairs[occurring], _bits(occurring, p)
     total = pairs.sum()
-    fit = Mixture(
+    fit = AgreementMixture(
         np.full(p, check_number("m", m, low=0, high=1, open_low=True, open_high=True)),
         _inside(pairs @ bits / total),
         check_number("prevalence", prevalence, low=0, high=1, open_low=True, open_high=True),
     )
     for _ in range(check_integer("iterations", iterations, low=0)):
-        match = fit.probabilities(seen) * pairs
+        match = fit.probabilities(occurring) * pairs
         rest = pairs - match
         share = match.sum()
         if share <= 0 or share >= total:
             break
-        fit = Mixture(
+        fit = AgreementMixture(
             _inside(match @ bits / share),
             _inside(rest @ bits / rest.sum()),
             float(np.clip(share / total, EDGE, 1 - EDGE)),
@@ -131,13 +133,12 @@ class FellegiSunter(PairedMeasure):
     """
 
     label: ClassVar[str] = "fellegi_sunter"
-    direction: ClassVar[str] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Fellegi and Sunter (1969); Winkler (2004), section 4"
 
-    known: Any = checked(None, frames.as_names)
-    tolerance_sd: Any = checked(0.05, lambda name, value: 0.0 if value is None else by_column(name, value))
-    tolerance: Any = checked(None, by_column)
+    known: frames.Names = checked(None, frames.as_names)
+    tolerance_sd: PerColumn = checked(0.05, lambda name, value: 0.0 if value is None else by_column(name, value))
+    tolerance: PerColumn = checked(None, by_column)
     start_m: float = checked(0.9, check_number, low=0, high=1, open_low=True, open_high=True)
     iterations: int = checked(200, check_integer, low=0)
 
@@ -171,21 +172,27 @@ class FellegiSunter(PairedMeasure):
         parts = {"prevalence": fit.prevalence, "expected": float(chance.mean())}
         return Measured(float(share[own >= 0].mean()), parts=parts, table=table, records=records)
 
-    def match_probabilities(self, original: Any, released: Any) -> Array:
+    def match_probabilities(self, original: frames.Data, released: frames.Data) -> Array:
         """Posterior probability that each released record's best link is a match, as an intruder would compute it."""
         prepared = self.prepare(original)
-        table = prepared.aligned(released)
+        table = prepared.columns.of(Frame.of(released))
         frames.refuse_missing(self.name, "the release", table, frames.missing_rows(table))
         fit, _, best = self._linked(prepared.state, table, np.full(len(table), -1, dtype=np.int64))
         return fit.probabilities(best)
 
-    def _linked(self, original: pd.DataFrame, released: pd.DataFrame, own: Ints) -> tuple[Mixture, Array, Ints]:
+    def _linked(
+        self, original: pd.DataFrame, released: pd.DataFrame, own: Ints
+    ) -> tuple[AgreementMixture, Array, Ints]:
         """The fitted mixture, and per released record its own original's share of the best links and their pattern."""
         task = self._agreement(original, released)
         counts = pattern_counts(*task)
         prevalence = min(1.0 / len(original), 0.5)
         fit = fit_mixture(counts, prevalence=prevalence, m=self.start_m, iterations=self.iterations)
-        return fit, *best_links(*task, _all_weights(fit, counts), own)
+        # Patterns that do not occur are never looked up.
+        occurring = np.flatnonzero(counts)
+        weights = np.full(len(counts), -np.inf)
+        weights[occurring] = fit.weights(occurring)
+        return fit, *best_links(*task, weights, own)
 
     def _agreement(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Ints, Ints, Ints]:
         """Per column: originals in order, and for each released record the stretch of them that agrees with it."""
@@ -203,19 +210,20 @@ class FellegiSunter(PairedMeasure):
             last[j] = np.searchsorted(ranked, b + width + room, side="right")
         return order, first, last
 
-    def _column(self, label: Any, a: pd.Series, b: pd.Series) -> tuple[Array, Array, float]:
+    def _column(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Array, Array, float]:
         frames.refuse_mixed(self.name, a, b)
         if not frames.is_number(a):
             first, second, _ = frames.joined_codes(a, b)
             return first.astype(np.float64), second.astype(np.float64), 0.0
         left, right = frames.vector(self.name, a), frames.vector(self.name, b, "the release")
-        if self.tolerance is not None and label in self.tolerance:
+        if isinstance(self.tolerance, Mapping) and label in self.tolerance:
             return left, right, self.tolerance[label]
-        size = self.tolerance_sd.get(label, 0.05) if isinstance(self.tolerance_sd, dict) else self.tolerance_sd
+        size = self.tolerance_sd
+        size = size.get(label, 0.05) if isinstance(size, Mapping) else size or 0.0
         return left, right, size * float(frames.spreads(left))
 
 
-def _agree(order: Any, first: Any, last: Any, i: int, code: Any, touched: Any) -> int:
+def _agree(order: Ints, first: Ints, last: Ints, i: int, code: Ints, touched: Ints) -> int:
     """Agreement pattern of released record i with each original, and how many originals agree somewhere."""
     size = 0
     for j in range(len(order)):
@@ -229,7 +237,7 @@ def _agree(order: Any, first: Any, last: Any, i: int, code: Any, touched: Any) -
 
 
 @compiled(_agree)
-def pattern_counts(order: Any, first: Any, last: Any) -> Any:
+def pattern_counts(order: Ints, first: Ints, last: Ints) -> Ints:
     """Pairs with each agreement pattern. Only pairs that agree somewhere are touched."""
     p, n = order.shape
     counts = np.zeros(1 << p, dtype=np.int64)
@@ -245,7 +253,7 @@ def pattern_counts(order: Any, first: Any, last: Any) -> Any:
 
 
 @compiled(_agree)
-def best_links(order: Any, first: Any, last: Any, weight: Any, own: Any) -> Any:
+def best_links(order: Ints, first: Ints, last: Ints, weight: Array, own: Ints) -> tuple[Array, Ints]:
     """Own record's share of the largest weight, and the pattern with that weight, per released record."""
     n, m = order.shape[1], first.shape[1]
     code = np.zeros(n, dtype=np.int64)
@@ -274,16 +282,8 @@ def best_links(order: Any, first: Any, last: Any, weight: Any, own: Any) -> Any:
     return share, pattern
 
 
-def _bits(patterns: Any, p: int) -> Array:
+def _bits(patterns: ArrayLike, p: int) -> Array:
     return ((np.asarray(patterns)[:, None] >> np.arange(p)) & 1).astype(np.float64)
-
-
-def _all_weights(fit: Mixture, counts: Any) -> Array:
-    """Weights by pattern number; patterns that do not occur are never looked up."""
-    weights = np.full(len(counts), -np.inf)
-    seen = np.flatnonzero(counts)
-    weights[seen] = fit.weights(seen)
-    return weights
 
 
 def _inside(x: Array) -> Array:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from ...checks import as_generator, check_choice, check_integer, check_number, checked, fixed_seed, suggest
+from ...checks import Seed, as_generator, check_choice, check_integer, check_number, checked, fixed_seed, suggest
 from ...errors import InputError, UnsupportedError
+from ...masks.frame import Frame
 from ...protocols import Array
 from .. import frames
 from ..base import Measured
@@ -26,7 +27,10 @@ MOST_ASSIGNED = 15_000
 """Most records in a one-to-one assignment, which holds the matrix of all distances (1.8 GB for so many)."""
 
 
-def by_column(name: str, value: Any, high: float = np.inf) -> float | dict[Hashable, float]:
+PerColumn: TypeAlias = float | Mapping[Hashable, float] | None
+
+
+def by_column(name: str, value: PerColumn, high: float = np.inf) -> PerColumn:
     """Check for a number, or one for each column."""
     if isinstance(value, Mapping):
         return {k: check_number(f"{name} of {k}", v, low=0, high=high) for k, v in value.items()}
@@ -81,18 +85,17 @@ class RecordLinkage(PairedMeasure):
     """
 
     label: ClassVar[str] = "linkage"
-    direction: ClassVar[str] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Domingo-Ferrer and Torra (2001); Winkler (2004), section 4"
 
-    known: Any = checked(None, frames.as_names)
+    known: frames.Names = checked(None, frames.as_names)
     distance: str = checked("standardised", check_choice, options=DISTANCES)
     link: str = checked("released to original", check_choice, options=LINKS)
     one_to_one: bool = False
-    error_sd: Any = checked(None, by_column)
-    error_rate: Any = checked(None, by_column, high=1.0)
+    error_sd: PerColumn = checked(None, by_column)
+    error_rate: PerColumn = checked(None, by_column, high=1.0)
     draws: int = checked(1, check_integer, low=1)
-    seed: Any = checked(0, fixed_seed)
+    seed: Seed = checked(0, fixed_seed)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,14 +128,14 @@ class RecordLinkage(PairedMeasure):
         parts = {"linked": float(len(pairs.original))}
         return Measured(float(rates.mean()), error, parts, records=along(np.mean(shares, axis=0)))
 
-    def links(self, original: Any, released: Any) -> pd.DataFrame:
+    def links(self, original: frames.Data, released: frames.Data) -> pd.DataFrame:
         """Who is linked to whom: row, linked row, weight of the link (ties share) and distance. Confidential.
 
         Rows are positions in each file. The intruder's errors, if any, are drawn once.
         """
         prepared = self.prepare(original)
         state: Space = prepared.state
-        table = prepared.aligned(released)
+        table = prepared.columns.of(Frame.of(released))
         frames.refuse_missing(self.name, "the release", table, frames.missing_rows(table))
         left, right, _ = state.coordinates(next(self._knowledge(state)), table)
         # Originals may have been left out for missing values.
@@ -197,7 +200,7 @@ class RecordLinkage(PairedMeasure):
                 raise InputError(what, [str(c) for c in columns], f"Leave {name} out")
 
 
-def _assignment(who: str, asking: Array, asked: Array) -> tuple[Any, Any, Array]:
+def _assignment(who: str, asking: Array, asked: Array) -> tuple[frames.Ints, frames.Ints, Array]:
     if max(len(asking), len(asked)) > MOST_ASSIGNED:
         raise UnsupportedError(
             f"{who} with one_to_one holds the matrix of all distances and stops at {MOST_ASSIGNED} records",
@@ -209,7 +212,7 @@ def _assignment(who: str, asking: Array, asked: Array) -> tuple[Any, Any, Array]
     return who_, whom, cost[who_, whom]
 
 
-def _assigned_shares(who: str, asking: Array, asked: Array, mine: Any, own: Any) -> Array:
+def _assigned_shares(who: str, asking: Array, asked: Array, mine: frames.Ints, own: frames.Ints) -> Array:
     """Expected correct links when equal rows exchange their partners at random: any such exchange is as good."""
     row, linked, _ = _assignment(who, asking, asked)
     kinds_a, kinds_b = _kinds(asking), _kinds(asked)
@@ -223,7 +226,7 @@ def _assigned_shares(who: str, asking: Array, asked: Array, mine: Any, own: Any)
     return found / (size_a[kinds_a[mine]] * size_b[kinds_b[own]])
 
 
-def _kinds(points: Array) -> Any:
+def _kinds(points: Array) -> frames.Ints:
     """Number of the distinct row that each row equals."""
     if points.shape[1] == 0:
         return np.zeros(len(points), dtype=np.int64)
@@ -242,5 +245,5 @@ def _misreported(column: pd.Series, rate: float, rng: np.random.Generator) -> pd
     return values.astype(column.dtype)
 
 
-def _of(value: Any, label: Hashable) -> float:
+def _of(value: PerColumn, label: Hashable) -> float:
     return float(value.get(label, 0.0) if isinstance(value, Mapping) else value or 0.0)

@@ -11,7 +11,7 @@ tenth on 100,000 of 6 (benchmarks/bench_linkage.py), because a k-d tree must fin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,12 +29,22 @@ FLOOR = 1e-12
 """The same for distances near zero, as a share of the query's largest coordinate."""
 
 
+class Boxes(NamedTuple):
+    """The arrays of a tree that searches read."""
+
+    start: Ints
+    axis: Ints
+    cut: Array
+    box: Array
+    points: Array
+
+
 @dataclass(frozen=True, eq=False)
 class BoxTree:
     """A balanced tree of bounding boxes over points, one leaf for about `LEAF` of them.
 
     Node 1 is the root and nodes 2i and 2i + 1 are the children of node i. ``rows`` lists the points in the order of
-    the leaves, ``points`` holds them in that order, one block per leaf with a row per coordinate.
+    the leaves, ``boxes.points`` holds them in that order, one block per leaf with a row per coordinate.
 
     >>> tree = BoxTree.of(np.array([[0.0], [1.0], [2.0]]))
     >>> tree.rows.tolist()
@@ -42,11 +52,7 @@ class BoxTree:
     """
 
     rows: Ints
-    start: Ints
-    axis: Ints
-    cut: Array
-    box: Array
-    points: Array
+    boxes: Boxes
     weight: Array
     guess: Array
 
@@ -54,13 +60,9 @@ class BoxTree:
     def of(cls, points: Array, weight: Array | None = None) -> BoxTree:
         """Build the tree; ``weight`` says how many records each point stands for."""
         points = np.ascontiguousarray(points, dtype=np.float64)
-        rows, start, axis, cut, box, places = build(points)
+        rows, *boxes = build(points)
         heavy = np.ones(len(points)) if weight is None else np.asarray(weight, dtype=np.float64)
-        return cls(rows, start, axis, cut, box, places, heavy[rows], points)
-
-    @property
-    def arrays(self) -> tuple[Ints, Ints, Array, Array, Array]:
-        return self.start, self.axis, self.cut, self.box, self.points
+        return cls(rows, Boxes(*boxes), heavy[rows], points)
 
     def turns(self, queries: Array) -> Ints:
         """An order of the queries: that of the leaves where query i is likely near point i; memory is read in turn."""
@@ -89,10 +91,13 @@ def own_share(tree: BoxTree, queries: Array, own: Array) -> Array:
     [0.5, 1.0]
     """
     queries = np.ascontiguousarray(queries, dtype=np.float64)
-    room = _rooms(queries)
-    return own_shares(
-        queries, np.ascontiguousarray(own, dtype=np.float64), tree.turns(queries), room, *tree.arrays, tree.weight
-    )
+    gap = queries - own
+    reach, room = np.sqrt(np.einsum("ij,ij->i", gap, gap)), _rooms(queries)
+    inner = np.maximum(reach * (1.0 - ROOM) - room, 0.0) ** 2
+    outer = (reach * (1.0 + ROOM) + room) ** 2
+    none = np.zeros(0, dtype=np.int64)
+    ties = inside(queries, tree.turns(queries), inner, outer, none, none, tree.boxes, tree.weight)
+    return np.divide(1.0, ties, out=np.zeros(len(ties)), where=ties > 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,13 +123,16 @@ def nearest(tree: BoxTree, queries: Array) -> Links:
     """
     queries = np.ascontiguousarray(queries, dtype=np.float64)
     room = _rooms(queries)
-    first, ties, distance = least(queries, tree.guess, tree.turns(queries), room, *tree.arrays)
+    first, ties, distance = least(queries, tree.guess, tree.turns(queries), room, tree.boxes)
     asked = np.flatnonzero(ties > 1)
     if len(asked) == 0:
         return Links(np.arange(len(queries) + 1), tree.rows[first], distance)
     edges = np.append(0, np.cumsum(ties[asked]))
-    reach = distance[asked] * (1.0 + ROOM) + room[asked]
-    found, counts = within(queries, asked, reach, edges, *tree.arrays)
+    outer = (distance * (1.0 + ROOM) + room) ** 2
+    found = np.full(edges[-1], -1, dtype=np.int64)
+    counts = inside(
+        queries, asked, np.zeros(len(queries)), outer, edges, found, tree.boxes, np.ones(len(tree.rows))
+    ).astype(np.int64)
     alone = np.flatnonzero(ties == 1)
     query = np.concatenate([alone, np.repeat(asked, counts)])
     points = tree.rows[np.concatenate([first[alone], found[found >= 0]])]
@@ -141,7 +149,7 @@ def _rooms(queries: Array) -> Array:
 # -- kernels -------------------------------------------------------------------------------------------
 
 
-def _select(z: Any, rows: Any, a: int, b: int, k: int, j: int) -> None:
+def _select(z: Array, rows: Ints, a: int, b: int, k: int, j: int) -> None:
     """Rearrange rows[a:b] so that rows[k] has the rank it would have after sorting by coordinate j (Hoare)."""
     left, right = a, b - 1
     while left < right:
@@ -163,7 +171,7 @@ def _select(z: Any, rows: Any, a: int, b: int, k: int, j: int) -> None:
 
 
 @compiled(_select)
-def build(z: Any) -> Any:
+def build(z: Array) -> tuple[Ints, Ints, Ints, Array, Array, Array]:
     """Split at the median until every leaf is small, across the widest side of what the splits above left."""
     n, p = z.shape
     depth = 0
@@ -217,7 +225,7 @@ def build(z: Any) -> Any:
     return rows, start[leaves:], axis, cut, box, points
 
 
-def _gap(q: Any, box: Any, node: int, p: int) -> float:
+def _gap(q: Array, box: Array, node: int, p: int) -> float:
     """Squared distance from a point to a box, zero inside."""
     total = 0.0
     for j in range(p):
@@ -226,7 +234,7 @@ def _gap(q: Any, box: Any, node: int, p: int) -> float:
     return total
 
 
-def _next_leaf(q: Any, axis: Any, cut: Any, box: Any, outer: float, stack: Any, top: int) -> Any:
+def _next_leaf(q: Array, axis: Ints, cut: Array, box: Array, outer: float, stack: Ints, top: int) -> tuple[int, int]:
     """The next leaf that a ball reaches, -1 if there is none, and the height of the stack of nodes that wait."""
     leaves = len(axis)
     while top > 0:
@@ -248,7 +256,7 @@ def _next_leaf(q: Any, axis: Any, cut: Any, box: Any, outer: float, stack: Any, 
     return -1, 0
 
 
-def _scan(q: Any, points: Any, leaf: int, p: int, square: Any) -> None:
+def _scan(q: Array, points: Array, leaf: int, p: int, square: Array) -> None:
     """Squared distances from a point to those of a leaf.
 
     Eight sums side by side, which the compiler turns into vectors.
@@ -269,48 +277,49 @@ def _scan(q: Any, points: Any, leaf: int, p: int, square: Any) -> None:
 
 
 @compiled(_gap, _next_leaf, _scan, fastmath=LOOSE)
-def own_shares(
-    queries: Any, own: Any, order: Any, room: Any, start: Any, axis: Any, cut: Any, box: Any, points: Any, weight: Any
-) -> Any:
-    """Search the ball around each query that reaches to its own record; stop at the first closer record."""
-    m, p = queries.shape
-    share = np.zeros(m)
+def inside(
+    queries: Array, order: Ints, inner: Array, outer: Array, edges: Ints, found: Ints, tree: Boxes, weight: Array
+) -> Array:
+    """Weight of the points in the outer ball around each query of ``order``, 0 if one is in the inner ball.
+
+    The search stops at the first such point. With ``edges`` the points are written to ``found``, those of each query
+    from its edge on, as many as there is room for; the weight is then that of those that were written.
+    """
+    total = np.zeros(len(queries) if len(edges) == 0 else len(order))
+    start, axis, cut, box, points = tree
     stack = np.ones(128, dtype=np.int64)
     square = np.empty(LEAF)
-    for turn in range(m):
+    for turn in range(len(order)):
         i = order[turn]
         q = queries[i]
-        bound = 0.0
-        for j in range(p):
-            d = q[j] - own[i, j]
-            bound += d * d
-        reach = np.sqrt(bound)
-        inner = max(reach * (1.0 - ROOM) - room[i], 0.0) ** 2
-        outer = (reach * (1.0 + ROOM) + room[i]) ** 2
         ties = 0.0
         closer = False
+        count = 0
         stack[0] = 1
-        leaf, top = _next_leaf(q, axis, cut, box, outer, stack, 1)
+        leaf, top = _next_leaf(q, axis, cut, box, outer[i], stack, 1)
         while leaf >= 0 and not closer:
-            _scan(q, points, leaf, p, square)
+            _scan(q, points, leaf, len(q), square)
             for t in range(LEAF):
-                if square[t] <= outer:
+                if square[t] <= outer[i]:
+                    if len(edges) > 0:
+                        if edges[turn] + count == edges[turn + 1]:
+                            continue
+                        found[edges[turn] + count] = start[leaf] + t
+                        count += 1
                     ties += weight[start[leaf] + t]
-                    if square[t] < inner:
+                    if square[t] < inner[i]:
                         closer = True
                         break
-            leaf, top = _next_leaf(q, axis, cut, box, outer, stack, top)
-        if not closer and ties > 0.0:
-            share[i] = 1.0 / ties
-    return share
+            leaf, top = _next_leaf(q, axis, cut, box, outer[i], stack, top)
+        total[i if len(edges) == 0 else turn] = 0.0 if closer else ties
+    return total
 
 
 @compiled(_gap, _next_leaf, _scan, fastmath=LOOSE)
-def least(
-    queries: Any, guess: Any, order: Any, room: Any, start: Any, axis: Any, cut: Any, box: Any, points: Any
-) -> Any:
+def least(queries: Array, guess: Array, order: Ints, room: Array, tree: Boxes) -> tuple[Ints, Ints, Array]:
     """Least distance of each query, a point at that distance, and at most how many points share it."""
     m, p = queries.shape
+    start, axis, cut, box, points = tree
     stack = np.ones(128, dtype=np.int64)
     square = np.empty(LEAF)
     first = np.empty(m, dtype=np.int64)
@@ -345,27 +354,3 @@ def least(
             leaf, top = _next_leaf(q, axis, cut, box, outer, stack, top)
         first[i], ties[i], distance[i] = place, count, np.sqrt(best)
     return first, ties, distance
-
-
-@compiled(_gap, _next_leaf, _scan, fastmath=LOOSE)
-def within(
-    queries: Any, asked: Any, reach: Any, edges: Any, start: Any, axis: Any, cut: Any, box: Any, points: Any
-) -> Any:
-    """Points no further than ``reach`` from each asked query, written from its edge on; and how many they are."""
-    stack = np.ones(128, dtype=np.int64)
-    square = np.empty(LEAF)
-    found = np.full(edges[-1], -1, dtype=np.int64)
-    counts = np.zeros(len(asked), dtype=np.int64)
-    for turn in range(len(asked)):
-        q = queries[asked[turn]]
-        outer = reach[turn] * reach[turn]
-        stack[0] = 1
-        leaf, top = _next_leaf(q, axis, cut, box, outer, stack, 1)
-        while leaf >= 0:
-            _scan(q, points, leaf, len(q), square)
-            for t in range(LEAF):
-                if square[t] <= outer and edges[turn] + counts[turn] < edges[turn + 1]:
-                    found[edges[turn] + counts[turn]] = start[leaf] + t
-                    counts[turn] += 1
-            leaf, top = _next_leaf(q, axis, cut, box, outer, stack, top)
-    return found, counts

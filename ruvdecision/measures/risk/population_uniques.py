@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -38,12 +38,11 @@ Chances = tuple[Array | float, Array | float, dict[str, float]]
 class _PopulationModel(KeyMeasure):
     """Expected share of released records that are unique in the population, under a model of the cells."""
 
-    direction: ClassVar[str] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
-    population: Any = checked(None, check_integer, required=True, low=1)
+    population: int = checked(None, check_integer, required=True, low=1)
 
-    def compare(self, state: Any, released: pd.DataFrame) -> Measured:
+    def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Fit the model to the release."""
         n = len(released)
         if n > self.population:

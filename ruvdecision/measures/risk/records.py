@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,8 @@ from ...errors import InputError
 from ...masks.frame import Frame
 from ...protocols import Array
 from .. import frames
-from ..base import Measure, Measured, Prepared
-from ..frames import Ints, Labels
+from ..base import Measure, Prepared
+from ..frames import Data, Ints
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,24 +27,20 @@ class RecordMeasure(Measure):
         """Whose rows `per_record` speaks about: "released" or "original"."""
         return "released"
 
-    def per_record(self, original: Any, released: Any) -> Array:
+    def per_record(self, original: Data, released: Data) -> Array:
         """One number per row of the file that the measure follows, NaN for rows without one. Confidential.
 
         Rows that were left out for missing values have none, nor have rows without a partner in the other file.
         """
-        found = self(original, released).records
+        prepared = self.prepare(original)
+        found = prepared(released).records
         assert found is not None
         records = np.asarray(found, dtype=np.float64)
         if self.nan_policy != "omit":
             return records
-        prepared = self.prepare(original)
-        table = prepared.original if self.follows == "original" else prepared.aligned(released)
-        missing = frames.missing_rows(table)
-        if missing is None:
-            return records
-        full = np.full(len(table), np.nan)
-        full[~missing] = records
-        return full
+        followed = prepared.original if self.follows == "original" else prepared.columns.of(Frame.of(released))
+        missing = frames.missing_rows(followed)
+        return records if missing is None else _placed(records, np.flatnonzero(~missing), len(followed))
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,27 +52,16 @@ class PairedMeasure(RecordMeasure):
     in the original, so that rows left out for missing values do not break the pairs.
     """
 
-    def prepare(self, original: Any) -> Prepared:
+    def prepare(self, original: Data) -> Prepared:
         """Do once what depends on the original alone."""
-        frame = Frame.of(original)
-        plain = frame.table.reset_index(drop=True)
-        used = self.uses(plain)
-        return _Paired(self, plain if used is None else plain[used], used, list(plain.columns), frame.table.index)
+        return _Paired(self, original)
 
 
 class _Paired(Prepared):
-    """A prepared measure that renames the rows of a release to positions in the original."""
+    """A prepared measure that renames the rows of both files to positions in the original."""
 
-    def __init__(
-        self, measure: Measure, original: pd.DataFrame, used: Labels | None, every: Labels, labels: pd.Index
-    ) -> None:
-        self.labels = labels
-        super().__init__(measure, original, used, every)
-
-    def __call__(self, released: Any) -> Measured:
-        frame = Frame.of(released)
-        places = self._places(frame)
-        return super().__call__(replace(frame, table=frame.table.set_axis(places, axis=0)))
+    def arranged(self, frame: Frame) -> pd.DataFrame:
+        return frame.table.set_axis(self._places(frame), axis=0)
 
     def _places(self, frame: Frame) -> pd.Index:
         n, m = len(self.labels), frame.n

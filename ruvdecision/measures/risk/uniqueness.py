@@ -6,8 +6,9 @@ All look at the release alone. The models that go from the sample to the populat
 from __future__ import annotations
 
 import itertools
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,16 +16,14 @@ from numpy.typing import NDArray
 
 from ...checks import check_choice, check_integer, check_number, checked
 from ...errors import UnsupportedError
-from ...masks.frame import Frame
 from ...masks.localsuppress import key_matches
 from ...protocols import Array
 from .. import frames
-from ..base import Measured, Prepared
+from ..base import Measured, SummedMeasure
+from ..frames import Ints, Names
 from ..sums import Counts
 from ..tables import cells
 from .records import RecordMeasure
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,21 +31,19 @@ class KeyMeasure(RecordMeasure):
     """A risk from the key columns of the release; the original only says which columns there are."""
 
     policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category")
+    release_only: ClassVar[bool] = True
 
-    keys: Any = checked(None, frames.as_names)
+    keys: Names = checked(None, frames.as_names)
 
-    def prepare(self, original: Any) -> Prepared:
-        """Remember the columns; the original's rows, and values missing in them, do not matter."""
-        table = Frame.of(original).table
-        used = self.uses(table)
-        return Prepared(self, (table if used is None else table[used]).iloc[:0], used, list(table.columns))
+    def begin(self, original: pd.DataFrame) -> None:
+        """Nothing depends on the original."""
 
 
 @dataclass(frozen=True, repr=False)
-class _CountedKeys(KeyMeasure):
+class _CountedKeys(KeyMeasure, SummedMeasure):
     """A risk from how often each combination of keys occurs, which files in pieces can say, too."""
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Counts:
+    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> Counts:
         return Counts.of(piece)
 
 
@@ -83,7 +80,7 @@ class KAnonymity(_CountedKeys):
     reference: ClassVar[str] = "Sweeney (2002); Winkler (2004), section 5"
     policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category", "wildcard")
 
-    def compare(self, state: Any, released: pd.DataFrame) -> Measured:
+    def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count."""
         each, sizes = cells.class_sizes(released)
         if self.nan_policy == "wildcard":
@@ -92,13 +89,13 @@ class KAnonymity(_CountedKeys):
         parts = {"combinations": float(len(sizes)), "expected": float(records.sum())}
         return Measured(float(each.min()), parts=parts, records=records)
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Counts:
+    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> Counts:
         if self.nan_policy == "wildcard":
             what = f"{self.name} with wildcards compares every record with every other, which is no sum over records"
             raise UnsupportedError(what, do='Leave chunksize= out, or write nan_policy="category"')
         return super().partial(piece, plan, which)
 
-    def total(self, original: None, released: Counts, plan: Any) -> Measured:
+    def total(self, original: None, released: Counts, plan: None) -> Measured:
         sizes = released.count
         return Measured(float(sizes.min()), parts={"combinations": float(len(sizes)), "expected": float(len(sizes))})
 
@@ -131,18 +128,17 @@ class LDiversity(_CountedKeys):
 
     label: ClassVar[str] = "l_diversity"
     direction: ClassVar[str] = "higher"
-    range: ClassVar[tuple[float, float]] = (0.0, np.inf)
     reference: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke and Venkitasubramaniam (2007)"
 
     # The sensitive column comes first for the caller; dataclass order is by inheritance, so __init__ is written out.
-    sensitive: Any = checked(None, frames.one_name, required=True)
+    sensitive: Hashable = checked(None, frames.one_name, required=True)
     kind: str = checked("distinct", check_choice, options=("distinct", "entropy", "recursive"))
     c: float = checked(1.0, check_number, low=0, open_low=True)
 
     def __init__(
         self,
-        sensitive: Any = None,
-        keys: Any = None,
+        sensitive: Hashable = None,
+        keys: Names = None,
         kind: str = "distinct",
         c: float = 1.0,
         *,
@@ -156,11 +152,11 @@ class LDiversity(_CountedKeys):
         """The keys and then the sensitive column."""
         return frames.pick_apart(self.name, ("keys", self.keys), ("sensitive", self.sensitive), original)
 
-    def compare(self, state: Any, released: pd.DataFrame) -> Measured:
+    def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Diversity of every combination, and the least."""
         return self._least(released, np.ones(len(released)))
 
-    def total(self, original: None, released: Counts, plan: Any) -> Measured:
+    def total(self, original: None, released: Counts, plan: None) -> Measured:
         found = self._least(released.rows, released.count)
         return Measured(float(found), parts=found.parts)
 
@@ -205,17 +201,16 @@ class SampleUniques(_CountedKeys):
     """
 
     label: ClassVar[str] = "sample_uniques"
-    direction: ClassVar[str] = "lower"
     reference: ClassVar[str] = "Winkler (2004), section 4"
 
     share: bool = False
 
-    def compare(self, state: Any, released: pd.DataFrame) -> Measured:
+    def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count."""
         unique = (cells.class_sizes(released)[0] == 1).astype(np.float64)
         return _number_or_share(self.share, float(unique.sum()), len(unique), records=unique)
 
-    def total(self, original: None, released: Counts, plan: Any) -> Measured:
+    def total(self, original: None, released: Counts, plan: None) -> Measured:
         return _number_or_share(self.share, float(np.sum(released.count == 1)), float(released.count.sum()))
 
 
@@ -249,13 +244,12 @@ class SpecialUniques(KeyMeasure):
     """
 
     label: ClassVar[str] = "special_uniques"
-    direction: ClassVar[str] = "lower"
     reference: ClassVar[str] = "Elliot, Manning and Ford (2002); Winkler (2004), section 4"
 
     largest: int = checked(3, check_integer, low=1)
     share: bool = False
 
-    def compare(self, state: Any, released: pd.DataFrame) -> Measured:
+    def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Look at all sets of columns, small ones first."""
         (codes,), _ = cells.common_codes(released)
         n, p = codes.shape

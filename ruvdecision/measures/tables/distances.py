@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,8 +15,8 @@ from scipy.special import xlogy
 from ...checks import as_float_array, check_finite, check_integer, checked
 from ...errors import InputError
 from ...protocols import Array
-from ..base import Measure, Measured
-from ..frames import as_names
+from ..base import Measured, SummedMeasure
+from ..frames import Names, as_names
 from ..sums import Counts
 from . import cells
 
@@ -92,22 +92,33 @@ def pearson_c(table: ArrayLike) -> float:
 
 
 @dataclass(frozen=True, repr=False)
-class _TableMeasure(Measure):
-    """A comparison of the tables that two files make."""
+class _CountedMeasure(SummedMeasure):
+    """A comparison of how often rows occur in two files."""
 
     policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category")
 
-    columns: Any = checked(None, as_names)
-    way: int | None = checked(None, check_integer, low=1)
+    def begin(self, original: pd.DataFrame) -> Counts:
+        # The rows of a whole file need not be put together.
+        return Counts(original, np.ones(len(original)))
 
-    def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
-        """The number for the whole table, or the mean over all tables of ``way`` columns."""
-        return self.total(Counts(state, np.ones(len(state))), Counts(released, np.ones(len(released))), None)
+    def compare(self, state: Counts, released: pd.DataFrame) -> Measured:
+        return self.total(state, Counts(released, np.ones(len(released))), None)
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Counts:
+    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> Counts:
         return Counts.of(piece)
 
-    def total(self, original: Counts, released: Counts, plan: Any) -> Measured:
+    def total(self, original: Counts, released: Counts, plan: None) -> Measured:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, repr=False)
+class _TableMeasure(_CountedMeasure):
+    """A comparison of the tables that two files make: of the whole table, or of all tables of ``way`` columns."""
+
+    columns: Names = checked(None, as_names)
+    way: int | None = checked(None, check_integer, low=1)
+
+    def total(self, original: Counts, released: Counts, plan: None) -> Measured:
         codes, _ = cells.common_codes(original.rows, released.rows)
         names = [str(c) for c in original.rows.columns]
         parts: dict[str, float] = {}
@@ -206,31 +217,19 @@ class EntropyChange(_TableMeasure):
 
 
 @dataclass(frozen=True, repr=False)
-class _Association(Measure):
-    """Change of a coefficient of association, over pairs of columns."""
+class _Association(_CountedMeasure):
+    """Mean change of a coefficient of association over all pairs of columns; ``table`` has both of every pair."""
 
-    policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category")
     range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     reference: ClassVar[str] = "Gomatam and Karr (2003); Winkler (2004), section 5, with a bracket put right"
 
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
     signed: bool = False
 
-    def begin(self, original: pd.DataFrame) -> pd.DataFrame:
-        """Check that there is a pair."""
-        if original.shape[1] < 2:
-            names = [str(c) for c in original.columns]
+    def total(self, original: Counts, released: Counts, plan: None) -> Measured:
+        if original.rows.shape[1] < 2:
+            names = [str(c) for c in original.rows.columns]
             raise InputError(f"{self.name} needs two columns at least", names, "Name two or more")
-        return original
-
-    def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
-        """Mean change over all pairs of columns; ``table`` has both coefficients of every pair."""
-        return self.total(Counts(state, np.ones(len(state))), Counts(released, np.ones(len(released))), None)
-
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Counts:
-        return Counts.of(self.begin(piece))
-
-    def total(self, original: Counts, released: Counts, plan: Any) -> Measured:
         codes, levels = cells.common_codes(original.rows, released.rows)
         weights, columns = (original.count, released.count), original.rows.columns
         rows = []

@@ -113,7 +113,7 @@ class LogLinearLoss(Measure):
     reference: ClassVar[str] = "Bishop, Fienberg and Holland (1975); Winkler (2004), section 5"
     policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category")
 
-    columns: Any = checked(None, frames.as_names)
+    columns: frames.Names = checked(None, frames.as_names)
     margins: Any = checked(2, lambda name, m: m if isinstance(m, (list, tuple)) else check_integer(name, m, low=1))
     smoothing: float = checked(0.0, check_number, low=0)
 
@@ -138,7 +138,7 @@ class LogLinearLoss(Measure):
                 what = f"{self.name} cannot keep margins of {self.margins} columns"
                 raise InputError(what, f"{len(names)} columns", "Use a smaller number")
             return [list(m) for m in itertools.combinations(range(len(names)), self.margins)]
-        picked = [frames.pick(self.name, frames.as_names("a margin", m), table) for m in self.margins]
+        picked = [frames.pick(self.name, m, table) for m in self.margins]
         chosen = [[names.index(c) for c in margin] for margin in picked]
         if not chosen:
             raise InputError("margins must hold a margin", self.margins, "Use margins=1 for independence")

@@ -11,6 +11,7 @@ import pandas as pd
 from scipy.special import xlogy
 
 from ...checks import (
+    Seed,
     as_float_array,
     as_generator,
     check_finite,
@@ -23,7 +24,7 @@ from ...checks import (
 from ...errors import InputError, UnsupportedError, kind_of
 from ...protocols import Array
 from .. import frames
-from ..base import Measure, Measured, mean_or_function
+from ..base import Measured, SummedMeasure, mean_or_function
 from ..risk.records import PairedMeasure, RecordPairs
 from ..sums import ColumnMoments, moments_of, sound_covariance
 from . import cells
@@ -57,12 +58,11 @@ class EntropyLoss(PairedMeasure):
 
     label: ClassVar[str] = "entropy_loss"
     role: ClassVar[str] = "utility"
-    direction: ClassVar[str] = "lower"
     reference: ClassVar[str] = "Willenborg and de Waal (2000), Elements of Statistical Disclosure Control"
     policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category")
 
-    columns: Any = checked(None, frames.as_names)
-    transition: Any = None
+    columns: frames.Names = checked(None, frames.as_names)
+    transition: Mapping[Hashable, pd.DataFrame] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,7 +73,8 @@ class EntropyLoss(PairedMeasure):
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Mean conditional entropy."""
-        strange = [str(k) for k in self.transition or {} if k not in state.columns]
+        transition = self.transition or {}
+        strange = [str(k) for k in transition if k not in state.columns]
         if strange:
             do = suggest(strange[0], [str(c) for c in state.columns])
             raise InputError("transition names a column that is not used", strange[0], do)
@@ -81,8 +82,8 @@ class EntropyLoss(PairedMeasure):
         before, after = state.iloc[pairs.original], released.iloc[pairs.released]
         total, parts, start = np.zeros(len(after)), {}, 0.0
         for label in state.columns:
-            if label in (self.transition or {}):
-                law, seen = _posterior(label, self.transition[label], state[label], after[label])
+            if label in transition:
+                law, seen = _posterior(label, transition[label], state[label], after[label])
             else:
                 law, seen = _conditional(before[label], after[label])
             left = -xlogy(law, law).sum(axis=0)[seen] + 0.0
@@ -96,7 +97,7 @@ class EntropyLoss(PairedMeasure):
 
 
 @dataclass(frozen=True, repr=False)
-class VarianceInflation(Measure):
+class VarianceInflation(SummedMeasure):
     """Variance of an estimate from the original over its variance from the release, Var(est | D0) / Var(est | D).
 
     Willenborg and de Waal's variance inflation statistic as Winkler gives it: despite its name it is the reciprocal of
@@ -124,13 +125,12 @@ class VarianceInflation(Measure):
 
     label: ClassVar[str] = "variance_ratio"
     direction: ClassVar[str] = "higher"
-    range: ClassVar[tuple[float, float]] = (0.0, np.inf)
     reference: ClassVar[str] = "Willenborg and de Waal (2000); Winkler (2004), section 5"
 
-    columns: Any = checked(None, frames.as_names)
+    columns: frames.Names = checked(None, frames.as_names)
     statistic: Any = checked("mean", mean_or_function)
     draws: int = checked(200, check_integer, low=2)
-    seed: Any = checked(0, fixed_seed)
+    seed: Seed = checked(0, fixed_seed)
 
     def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, Array]:
         """Standard errors from the original."""
@@ -145,18 +145,18 @@ class VarianceInflation(Measure):
             what = f"{self.name} needs an estimate that varies in the original"
             raise InputError(what, got, "Leave constant columns out")
 
-    def compare(self, state: Any, released: pd.DataFrame) -> Measured:
+    def compare(self, state: tuple[pd.DataFrame, Array], released: pd.DataFrame) -> Measured:
         """Ratio of variances."""
         original, before = state
         return self._ratio([str(c) for c in original.columns], before, self._error(released, "the release"))
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> ColumnMoments:
+    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> ColumnMoments:
         if self.statistic != "mean":
             what = f"{self.name} of a function is no sum over records"
             raise UnsupportedError(what, do='Leave chunksize= out, or write statistic="mean"')
         return moments_of(self.name, piece, which)
 
-    def total(self, original: ColumnMoments, released: ColumnMoments, plan: Any) -> Measured:
+    def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         files = ((original, "the original"), (released, "the release"))
         squares = [np.diag(sound_covariance(self.name, which, sums, 1)) / sums.n for sums, which in files]
         self._check_varies(original.names, squares[0])

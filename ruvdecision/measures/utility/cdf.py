@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ...checks import check_integer, checked
 from ...protocols import Array
 from ..base import Measure, Measured
-from ..frames import as_names, numeric
+from ..frames import Names, as_names, numeric
 from ..kernels import below_counts, below_counts_2d
 
 
@@ -29,7 +30,7 @@ class MD(Measure):
     0.5
     """
 
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
 
     label: ClassVar[str] = "MD"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
@@ -138,16 +139,15 @@ def mcm_maximum(n: int, m: int, p: int = 1, ties: bool = False) -> float:
     return max(c_n + c_m, c_n + (m - 1) ** 2 / m, c_m + (n - 1) ** 2 / n)
 
 
-def _sorted_ranks(values: Array) -> Any:
+def _sorted_ranks(values: Array) -> NDArray[np.int64]:
     """Ranks of sorted values, ties share."""
     return np.concatenate([[0], np.cumsum(values[1:] != values[:-1])]).astype(np.int64)
 
 
-def _first_places(values: Array) -> Any:
+def _first_places(values: Array) -> NDArray[np.int32]:
     """For each place of sorted values the first place with the same value."""
-    return np.maximum.accumulate(
-        np.where(np.concatenate([[True], values[1:] != values[:-1]]), np.arange(len(values)), 0)
-    ).astype(np.int32)
+    new = np.append(True, values[1:] != values[:-1])
+    return np.maximum.accumulate(np.where(new, np.arange(len(values)), 0)).astype(np.int32)
 
 
 def _ties(first: Array, second: Array) -> bool:

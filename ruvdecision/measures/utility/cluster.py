@@ -14,7 +14,7 @@ from ...checks import check_choice, check_integer, checked
 from ...errors import InputError
 from ...protocols import Array
 from ..base import Measure, Measured
-from ..frames import as_names, encode, spreads
+from ..frames import Ints, Names, as_names, encode, spreads
 from ..kernels import average_linkage
 
 METHODS = ("average", "kmeans")
@@ -58,7 +58,7 @@ class Cluster(Measure):
 
     clusters: int | tuple[int, ...] = checked(100, _cluster_counts)
     method: str = checked("average", check_choice, options=METHODS)
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
     standardise: bool = False
     seed: int = checked(0, check_integer, low=0)
 
@@ -82,7 +82,7 @@ class Cluster(Measure):
         return Measured(value, parts=parts | {"null": (used - 1) * unit, "maximum": len(source) * unit})
 
 
-def cluster_labels(pooled: Array, counts: tuple[int, ...], method: str, seed: int = 0) -> list[Any]:
+def cluster_labels(pooled: Array, counts: tuple[int, ...], method: str, seed: int = 0) -> list[Ints]:
     """Labels 0, 1, ... of every record for each number of clusters."""
     n = len(pooled)
     check_cluster_count(max(counts), n)
@@ -110,7 +110,7 @@ def check_cluster_count(count: int, n: int) -> None:
         raise InputError(what, count, "Ask for fewer clusters")
 
 
-def linkage_cut(points: Array, counts: tuple[int, ...]) -> list[Any]:
+def linkage_cut(points: Array, counts: tuple[int, ...]) -> list[Ints]:
     """Average linkage on squared Euclidean distances, cut into each number of clusters.
 
     Memory grows with the number of records, not with its square. Equal records are always together: where more clusters

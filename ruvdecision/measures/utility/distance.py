@@ -5,16 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from ...checks import check_integer, check_number, checked
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
-from ..base import Measure, Measured
-from ..frames import as_names, numeric, refuse_constant, varying_spreads
+from ..base import Measure, Measured, SummedMeasure
+from ..frames import Ints, Names, as_names, numeric, refuse_constant, varying_spreads
 from ..kernels import sum_distances
 from ..sums import ColumnMoments, definite_covariance, moments_of, sound_covariance
 from .cdf import step_differences
@@ -29,7 +30,7 @@ KEPT = 20_000_000
 class _Cloud(Measure):
     """Numeric columns in units of the original's standard deviations."""
 
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
     standardise: bool = True
 
     def units(self, original: pd.DataFrame) -> tuple[Array, Array]:
@@ -174,7 +175,7 @@ class SlicedWasserstein(_Cloud):
 
 
 @dataclass(frozen=True, repr=False)
-class IL1s(Measure):
+class IL1s(SummedMeasure):
     """IL1s: the mean over records and variables of |x - y| / (sqrt(2) S), S the variable's original standard deviation.
 
     Compares each record with its own masked version. Yancey, Winkler and Creecy (2002). R's sdcMicro multiplies by
@@ -186,7 +187,7 @@ class IL1s(Measure):
     0.25
     """
 
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
 
     label: ClassVar[str] = "IL1s"
     reference: ClassVar[str] = "Yancey, Winkler and Creecy (2002); Mateo-Sanz, Sebe and Domingo-Ferrer (2004)"
@@ -200,13 +201,13 @@ class IL1s(Measure):
         first, spread, names = state
         return self._made_of(np.abs(numeric(self.name, released, "the release") - first).mean(axis=0) / spread, names)
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> ColumnMoments:
+    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> ColumnMoments:
         return moments_of(self.name, piece, which)
 
     def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: ColumnMoments) -> ColumnMoments:
         return ColumnMoments.of(np.abs(numeric(self.name, released, "the release") - numeric(self.name, original)))
 
-    def total(self, original: ColumnMoments, released: ColumnMoments, plan: Any) -> Measured:
+    def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         return self._made_of(released.mean / _varying(self.name, original, "the original"), original.names)
 
     def _made_of(self, change: Array, names: Sequence[str]) -> Measured:
@@ -216,7 +217,7 @@ class IL1s(Measure):
 
 
 @dataclass(frozen=True, repr=False)
-class Eigenvalues(Measure):
+class Eigenvalues(SummedMeasure):
     """The sum of |l - l'| / l over the eigenvalues of the two correlation matrices, largest to smallest.
 
     sdcMicro's "eigen" (and "robeigen" with ``robust``). Templ and Meindl (2008). A release without variation in a
@@ -237,7 +238,7 @@ class Eigenvalues(Measure):
     0.0
     """
 
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
     robust: bool = False
     seed: int = checked(0, check_integer, low=0)
 
@@ -254,13 +255,13 @@ class Eigenvalues(Measure):
             return _relative(state, self._robust(released, "the release"))
         return _relative(state, self._spectrum(moments_of(self.name, released, "the release"), "the release"))
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> ColumnMoments:
+    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> ColumnMoments:
         if self.robust:
             do = "Leave chunksize= out, or write robust=False"
             raise UnsupportedError("Robust eigenvalues are no sum over records", do=do)
         return moments_of(self.name, piece, which)
 
-    def total(self, original: ColumnMoments, released: ColumnMoments, plan: Any) -> Measured:
+    def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         definite_covariance(self.name, original)
         return _relative(self._spectrum(original, "the original"), self._spectrum(released, "the release"))
 
@@ -289,7 +290,7 @@ class Eigenvalues(Measure):
 
 
 @dataclass(frozen=True, repr=False)
-class Mahalanobis(Measure):
+class Mahalanobis(SummedMeasure):
     """The mean Mahalanobis distance between each record and its masked version, in the original's covariance.
 
     ``parts`` has the distance between the means of the files, and the mean absolute change of a record's own distance
@@ -301,7 +302,7 @@ class Mahalanobis(Measure):
     0.353553
     """
 
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
 
     label: ClassVar[str] = "Mahalanobis"
     reference: ClassVar[str] = "Templ and Meindl (2008)"
@@ -317,14 +318,14 @@ class Mahalanobis(Measure):
         parts = {"means": float(np.linalg.norm(shift.mean(axis=1))), "outlyingness": float(outlying.mean())}
         return Measured(float(moved.mean()), parts=parts, records=moved)
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> ColumnMoments:
+    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> ColumnMoments:
         return moments_of(self.name, piece, which)
 
     def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: ColumnMoments) -> ColumnMoments:
         white = _Whitening.of(self.name, sums)
         return ColumnMoments.of(np.vstack(_moves(white(original, "the original"), white(released, "the release"))).T)
 
-    def total(self, original: ColumnMoments, released: ColumnMoments, plan: Any) -> Measured:
+    def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         moved, outlying, *shift = released.mean
         return Measured(float(moved), parts={"means": float(np.linalg.norm(shift)), "outlyingness": float(outlying)})
 
@@ -346,7 +347,7 @@ class _Whitening:
         return np.asarray(np.linalg.solve(self.root, (numeric(self.who, table, which) - self.mean).T))
 
 
-def wasserstein(first: Any, second: Any, order: float = 1.0) -> float:
+def wasserstein(first: ArrayLike, second: ArrayLike, order: float = 1.0) -> float:
     """Wasserstein distance of two samples of one variable, of any sizes.
 
     >>> wasserstein([0, 1], [2, 3])
@@ -363,7 +364,7 @@ def _projected(across: Array, directions: Array) -> Iterator[Array]:
             yield np.sort(row)
 
 
-def _steps(n: int, m: int) -> tuple[Array, Any, Any] | None:
+def _steps(n: int, m: int) -> tuple[Array, Ints, Ints] | None:
     """Widths of the steps of two quantile functions, and which value of each is theirs; None for equal lengths."""
     if n == m:
         return None
@@ -372,7 +373,7 @@ def _steps(n: int, m: int) -> tuple[Array, Any, Any] | None:
     return np.diff(steps, prepend=0) / (n * m), (steps - 1) // m, (steps - 1) // n
 
 
-def _transport(first: Array, second: Array, order: float, steps: tuple[Array, Any, Any] | None) -> Any:
+def _transport(first: Array, second: Array, order: float, steps: tuple[Array, Ints, Ints] | None) -> Array:
     """Integral of |quantile - quantile|^order of each column; columns are sorted, ``steps`` are of their lengths."""
     if steps is None:
         gap = np.abs(first - second)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from ...checks import check_choice, check_covariance, check_number, check_vector
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from ..base import Measure, Measured, SummedMeasure
-from ..frames import as_names, numeric
+from ..frames import Ints, Names, as_names, numeric
 from ..sums import ColumnMoments, definite_covariance, is_singular, moments_of, sound_covariance
 
 UNDER = ("original", "released", "both")
@@ -53,7 +53,7 @@ class NormalKL(SummedMeasure):
     """
 
     under: str = checked("original", check_choice, options=UNDER)
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
 
     label: ClassVar[str] = "KL"
     reference: ClassVar[str] = "Karr, Kohnen, Oganian, Reiter and Sanil (2006), eqs. 6 and 15"
@@ -63,10 +63,10 @@ class NormalKL(SummedMeasure):
         definite_covariance(self.name, moments)
         return moments
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> ColumnMoments:
+    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> ColumnMoments:
         return moments_of(self.name, piece, which)
 
-    def total(self, original: ColumnMoments, released: ColumnMoments, plan: Any) -> Measured:
+    def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         first = original.mean, definite_covariance(self.name, original)
         second = released.mean, sound_covariance(self.name, "the release", released)
         if is_singular(second[1]):
@@ -78,7 +78,7 @@ class NormalKL(SummedMeasure):
 class _Density(Measure):
     """Kernel densities of both files on one grid, for one to three variables."""
 
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
     bandwidth: float | None = checked(None, check_number, low=0, open_low=True)
 
     def begin(self, original: pd.DataFrame) -> tuple[Array, Array, float]:
@@ -153,7 +153,7 @@ class DensityKL(_Density):
     label: ClassVar[str] = "density KL"
     reference: ClassVar[str] = "Karr, Kohnen, Oganian, Reiter and Sanil (2006), section 2.3; Scott (1992)"
 
-    def compare(self, state: Any, released: pd.DataFrame) -> Measured:
+    def compare(self, state: tuple[Array, Array, float], released: pd.DataFrame) -> Measured:
         f, g, width = self.densities(state, released)
         ratio = np.log(np.maximum(f, FLOOR)) - np.log(np.maximum(g, FLOOR))
         forward, backward = max(float((f * ratio).sum()), 0.0), max(float(-(g * ratio).sum()), 0.0)
@@ -176,7 +176,7 @@ class InformationLoss(_Density):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Agrawal and Aggarwal (2001); Winkler (2004)"
 
-    def compare(self, state: Any, released: pd.DataFrame) -> Measured:
+    def compare(self, state: tuple[Array, Array, float], released: pd.DataFrame) -> Measured:
         f, g, width = self.densities(state, released)
         return Measured(float(0.5 * np.abs(f - g).sum()), parts={"bandwidth": width})
 
@@ -262,7 +262,7 @@ def _normal_kl(m1: Array, s1: Array, m2: Array, s2: Array) -> float:
     return float(0.5 * (half[:, -1] @ half[:, -1] + terms.sum()))
 
 
-def _binned(where: Array, size: Any) -> Array:
+def _binned(where: Array, size: Ints) -> Array:
     """Share the mass of each point among the corners of its grid cell."""
     p = where.shape[1]
     base = np.minimum(np.floor(where).astype(np.int64), size - 2)

@@ -18,6 +18,7 @@ from ...masks.synthesize.combine import combine_partial
 from ...protocols import Array
 from .. import frames
 from ..base import Measure, Measured, Prepared, mean_or_function
+from ..frames import Data, Names
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,15 +100,14 @@ class ImputationLoss(Measure):
     label: ClassVar[str] = "imputation_loss"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Little and Liu (2002); Winkler (2004), section 5, with three misprints put right"
+    takes_copies: ClassVar[bool] = True
 
-    columns: Any = checked(None, frames.as_names)
+    columns: Names = checked(None, frames.as_names)
     statistic: Any = checked("mean", mean_or_function)
 
-    def prepare(self, original: Any) -> Prepared:
+    def prepare(self, original: Data) -> Prepared:
         """Remember the original's columns."""
-        table = Frame.of(original).table
-        used = self.uses(table)
-        return _Copies(self, table if used is None else table[used], used, list(table.columns))
+        return _Copies(self, original)
 
     def compare(self, state: pd.DataFrame, released: Any) -> Measured:
         """Combine the copies, given as a list of tables."""
@@ -139,14 +139,9 @@ class _Copies(Prepared):
         if single or not isinstance(released, (Iterable, np.ndarray)):
             do = "Give two copies or more, such as Synthesize(copies=5).releases(data, rng)"
             raise InputError(f"{measure.name} takes a list of imputed copies", type(released).__name__, do)
-        copies = [self.aligned(copy) for copy in released]
+        copies = [self.columns.of(Frame.of(copy)) for copy in released]
         if len(copies) < 2:
             raise InputError(f"{measure.name} takes two imputed copies or more", len(copies), "Release more copies")
-        omitted, complete = 0, []
-        for copy in copies:
-            complete.append(self._complete(copy, self._missing(copy, "a copy")))
-            omitted += len(copy) - len(complete[-1])
-        result = Measured.of(measure.compare(self.state, complete))
-        if measure.nan_policy == "omit":
-            result.parts["omitted"] = float(omitted)
-        return result
+        complete = [self.columns.complete(copy, self.columns.incomplete(copy, "a copy")) for copy in copies]
+        omitted = sum(map(len, copies)) - sum(map(len, complete))
+        return self.columns.result(measure.compare(self.state, complete), omitted)

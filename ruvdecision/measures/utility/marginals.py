@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,8 @@ from ...errors import InputError
 from ...protocols import Array
 from ..base import Measure, Measured
 from ..frames import (
+    Ints,
+    Names,
     as_names,
     categories_of,
     encode,
@@ -27,6 +30,9 @@ from ..frames import (
 )
 from ..tables.distances import cramers_v
 from .cdf import kolmogorov
+
+Associations = dict[tuple[Hashable, Hashable], float]
+"""The association of each pair of columns."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,17 +49,17 @@ class Marginals(Measure):
     0.5
     """
 
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
 
     label: ClassVar[str] = "marginals"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Domingo-Ferrer and Torra (2001)"
 
-    def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, dict[Any, _Margin]]:
+    def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, dict[Hashable, _Margin]]:
         # The original's times count from their own start; they wait for the release.
         return original, {c: _Margin.of(vector(self.name, v)) for c, v in original.items() if is_number(v)}
 
-    def compare(self, state: tuple[pd.DataFrame, dict[Any, _Margin]], released: pd.DataFrame) -> Measured:
+    def compare(self, state: tuple[pd.DataFrame, dict[Hashable, _Margin]], released: pd.DataFrame) -> Measured:
         original, known = state
         rows = {str(c): _variable(self.name, original[c], released[c], known.get(c)) for c in original.columns}
         parts = {name: row["distance"] for name, row in rows.items()}
@@ -75,19 +81,19 @@ class Pairwise(Measure):
     1.0
     """
 
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
 
     label: ClassVar[str] = "pairwise"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Domingo-Ferrer and Torra (2001)"
 
-    def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, dict[tuple[Any, Any], float]]:
+    def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, Associations]:
         if original.shape[1] < 2:
             names = ", ".join(map(str, original.columns))
             raise InputError(f"{self.name} needs at least two columns", names, "Name more columns")
         return original, _associations(self.name, original, "the original")
 
-    def compare(self, state: tuple[pd.DataFrame, dict[tuple[Any, Any], float]], released: pd.DataFrame) -> Measured:
+    def compare(self, state: tuple[pd.DataFrame, Associations], released: pd.DataFrame) -> Measured:
         original, before = state
         for label in original.columns:
             refuse_mixed(self.name, original[label], released[label])
@@ -143,9 +149,9 @@ def _numbers(a: _Margin, b: _Margin) -> dict[str, float]:
     return row | {"shift": shift / a.sd if a.sd > 0 else (0.0 if shift == 0 else np.inf)}
 
 
-def _associations(who: str, table: pd.DataFrame, which: str) -> dict[tuple[Any, Any], float]:
-    numbers: dict[Any, Array] = {}
-    codes: dict[Any, Any] = {}
+def _associations(who: str, table: pd.DataFrame, which: str) -> Associations:
+    numbers: dict[Hashable, Array] = {}
+    codes: dict[Hashable, Ints] = {}
     for c in table.columns:
         if is_number(table[c]):
             values = vector(who, table[c], which)
@@ -171,7 +177,7 @@ def _associations(who: str, table: pd.DataFrame, which: str) -> dict[tuple[Any, 
     return found
 
 
-def _cramer(a: Any, b: Any) -> float:
+def _cramer(a: Ints, b: Ints) -> float:
     shape = int(a.max()) + 1, int(b.max()) + 1
     return cramers_v(np.bincount(a * shape[1] + b, minlength=shape[0] * shape[1]).reshape(shape))
 

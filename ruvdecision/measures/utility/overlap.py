@@ -15,7 +15,7 @@ from ...checks import check_choice, check_integer, check_number, check_vector, c
 from ...errors import InputError, UnsupportedError
 from ...numerics import generalised_chi2
 from ...protocols import Array
-from ..base import Measure, Measured
+from ..base import Measured, SummedMeasure
 from ..fits.formula import without_levels
 from ..fits.regression import Fit, Linear
 from ..frames import Flags
@@ -23,7 +23,7 @@ from ..sums import Together
 
 
 @dataclass(frozen=True, repr=False)
-class _Overlap(Measure):
+class _Overlap(SummedMeasure):
     """What both overlaps share: one or several models, with weights."""
 
     model: Any = None
@@ -32,6 +32,7 @@ class _Overlap(Measure):
 
     direction: ClassVar[str] = "higher"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    surveyed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -21,8 +21,9 @@ from ...errors import InputError
 from ...numerics.glm import logistic
 from ...protocols import Array
 from ..base import Measure, Measured, one_thread
-from ..frames import Flags, Ints, as_names, encode
+from ..frames import Flags, Ints, Names, as_names, encode
 from ..kernels import grow_tree
+from .cdf import kolmogorov
 from .cluster import check_cluster_count, linkage_cut, pool
 
 STATISTICS = ("pMSE", "U", "ratio", "z", "SPECKS")
@@ -44,7 +45,7 @@ def _check_degree(name: str, degree: Any, options: tuple[int | str, ...]) -> int
 class _PropensityMeasure(Measure):
     """What all propensity measures share: the numbers made of the scores, and their null values."""
 
-    columns: Any = checked(None, as_names)
+    columns: Names = checked(None, as_names)
     statistic: str = checked("pMSE", check_choice, options=STATISTICS)
     null: str = "independent"
     permutations: int = checked(0, check_integer, low=0)
@@ -278,10 +279,7 @@ def _separation(scores: Array, source: Flags) -> float:
     nothing.
     """
     scores = np.round(scores, 9)
-    order = np.argsort(scores)
-    ordered, released = scores[order], source[order]
-    gap = np.cumsum(released) / released.sum() - np.cumsum(~released) / (~released).sum()
-    return float(np.abs(gap[np.append(ordered[1:] != ordered[:-1], True)]).max())
+    return kolmogorov(np.sort(scores[source]), np.sort(scores[~source]))
 
 
 def _over(a: float, b: float) -> float:

@@ -129,8 +129,8 @@ def _same_record(n: int, rank: int, theta: Array) -> Array:
             continue
         c, d = np.cos(angle / 2), np.sin(angle / 2)
         # How far apart the two values may lie: their own noise, and the ranks that must agree.
-        spread = 1 / np.sqrt(1 + 2.5 * d / gap)
-        step_w, step_s = wide * spread, (wide - 0.04) * sd
+        narrow = 1 / np.sqrt(1 + 2.5 * d / gap)
+        step_w, step_s = wide * narrow, (wide - 0.04) * sd
         w = np.arange(0.0, min(8.6, (high - low) / (2 * d)) + step_w, step_w)
         middle = np.arange(low, high, step_s) + 1e-9 * step_s
         s = middle / c

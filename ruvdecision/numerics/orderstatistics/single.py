@@ -263,14 +263,14 @@ def _group_variance(n: int, start: int, stop: int) -> float:
     if start == 0 or stop == n:
         # By symmetry a group at the top: truncated from below at its one neighbour.
         z, weight, _ = order_law(n, n - size, 401)
-        spread = float(np.sum(weight * _tail_variance(z)))
+        variance = float(np.sum(weight * _tail_variance(z)))
     else:
         upper, lower, weight = _neighbours(n, start, stop + 1)
         keep = weight > 1e-25
-        spread = float(
+        variance = float(
             np.sum(weight[keep] * _interval_variance(lower[keep], np.broadcast_to(upper, lower.shape)[keep]))
         )
-    return (size - 1) / size * spread
+    return (size - 1) / size * variance
 
 
 def _tail_variance(a: Array) -> Array:

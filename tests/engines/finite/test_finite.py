@@ -15,8 +15,10 @@ from scipy.stats import binom, norm
 from ruvdecision.beliefs.finite import FiniteBelief
 from ruvdecision.engines.finite.enumeration import Enumeration
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
+from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Clip, Microaggregate, Noise, Release, Round, Shuffle, Subsample, Suppress
+from ruvdecision.masks.mechanism import Mechanism
 from ruvdecision.masks.stochastic import Stochastic
 from ruvdecision.targets import Average, Functional, NewRecord, Parameter, Record, Records
 from ruvdecision.users.user import User
@@ -581,3 +583,15 @@ def test_random_rounding_has_two_outputs() -> None:
     # 0 stays; 0.5 goes up to 2 with chance 1/4, 3 down to 2 with chance 1/2.
     weight = np.array([0.0, 0.5 * 0.25, 0.3 * 0.5])
     assert_allclose(found.probabilities, weight / weight.sum(), rtol=1e-14)
+
+
+def test_mechanisms_and_other_masks_are_solved_apart_as_together(tmp_path) -> None:
+    """Pieces without a mechanism go to the engine that takes them."""
+    belief = FiniteBelief([0, 1], likelihood=[[0.7, 0.3], [0.2, 0.8]], outcomes=[0, 1], records=2)
+    user = User(belief, Record(0), Quadratic())
+    whole = Mechanism([[0.8, 0.2], [0.5, 0.5], [0.1, 0.9]], outputs=[0, 1], outcomes=[0, 1], records=2)
+    masks = [whole, Stochastic([[0.9, 0.1], [0.2, 0.8]]), Release()]
+    together, apart = (
+        evaluate(masks, intruder=user, scientist=user, seed=1, checkpoint=place) for place in (None, tmp_path / "kept")
+    )
+    assert_allclose(apart.intruder_uncertainty, together.intruder_uncertainty, rtol=0)

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 import ruvdecision as ruv
 from ruvdecision.engines.normal.conditioning import Conditioned
-from ruvdecision.engines.normal.exact import Exact
+from ruvdecision.engines.normal.releases import channel_of
 
 
 def random_covariance(rng, k):
@@ -65,7 +65,7 @@ def test_chains_of_masks_agree_with_brute_force(n, k, steps, seed):
     belief = ruv.NormalBelief(records=n, covariance=spread, prior_mean=centre, prior_covariance=doubt)
     kinds = pool(rng, n, k)
     mask = compose([kinds[i] for i in steps])
-    channel = Exact()._single(belief, mask)
+    channel = channel_of(belief, mask)
     a, r, alive = dense_channel(mask, n, k)
     a2, r2 = channel.dense()
     np.testing.assert_allclose(a2, a * alive[:, None], atol=1e-12)

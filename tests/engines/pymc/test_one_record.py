@@ -384,5 +384,22 @@ def test_a_map_goes_on_where_a_prior_lets_a_scale_vanish() -> None:
     )
     table = rumap.to_dataframe()
     # By sums over mu, sigma and x, without the package: 4.276724.
-    assert table["intruder_uncertainty"][0] == pytest.approx(4.276724, rel=2e-3)
+    assert table["intruder_uncertainty"][0] == pytest.approx(4.276724, rel=1e-3)
     assert np.isfinite(table["intruder_uncertainty"]).all()
+
+
+def test_a_posterior_covers_the_error_of_its_parameter_nodes() -> None:
+    """Laws narrower than the distance of the nodes leave a comb, which its error must say."""
+
+    def builder(n: int):
+        import pymc as pm
+
+        with pm.Model() as model:
+            pm.LogNormal("x", pm.Normal("mu", 1, 1), 0.05, shape=n)
+        return model
+
+    user = ruv.User(ruv.PyMCBelief(builder, size=2), ruv.Record(0), ruv.Absolute())
+    posterior = ruv.posterior(user, ruv.Suppress(), np.full(2, np.nan), engine=ruv.Quadrature())
+    found, sd = user.loss.uncertainty(posterior), np.sqrt(1 + 0.05**2)
+    right = np.exp(1 + sd**2 / 2) * (2 * special.ndtr(sd) - 1)
+    assert abs(float(found.value) - right) <= float(found.error) < 0.05 * right

@@ -26,7 +26,7 @@ from ruvdecision.measures.risk.disclosure import (
     IntervalDisclosure,
     IntruderError,
 )
-from ruvdecision.measures.risk.fellegi_sunter import FellegiSunter, Mixture, fit_mixture
+from ruvdecision.measures.risk.fellegi_sunter import AgreementMixture, FellegiSunter, fit_mixture
 from ruvdecision.measures.risk.linkage import RecordLinkage
 from ruvdecision.measures.risk.neighbours import BoxTree, nearest, own_share
 from ruvdecision.measures.risk.population_uniques import (
@@ -423,7 +423,7 @@ def test_em_never_lowers_the_likelihood() -> None:
     counts = rng.integers(1, 50, size=8).astype(float)
     bits = (np.arange(8)[:, None] >> np.arange(3)) & 1
 
-    def score(fit: Mixture) -> float:
+    def score(fit: AgreementMixture) -> float:
         a = fit.prevalence * np.prod(np.where(bits, fit.m, 1 - fit.m), axis=1)
         b = (1 - fit.prevalence) * np.prod(np.where(bits, fit.u, 1 - fit.u), axis=1)
         return float(counts @ np.log(a + b))
@@ -433,7 +433,7 @@ def test_em_never_lowers_the_likelihood() -> None:
 
 
 def test_match_probabilities_are_bayes() -> None:
-    fit = Mixture(np.array([0.9, 0.8]), np.array([0.1, 0.3]), 0.2)
+    fit = AgreementMixture(np.array([0.9, 0.8]), np.array([0.1, 0.3]), 0.2)
     both = 0.2 * 0.9 * 0.8 / (0.2 * 0.9 * 0.8 + 0.8 * 0.1 * 0.3)
     assert fit.probabilities(np.array([3]))[0] == approx(both)
     assert fit.weights(np.array([0]))[0] == approx(np.log2(0.1 / 0.9 * 0.2 / 0.7))

@@ -1,0 +1,319 @@
+"""Entries that are known, uninformative, in an interval, or some of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...errors import InputError
+from ...protocols import Array
+from .base import Bools, Change, Cuts, Ints, Observation, Pair, Rows, as_row, count_of
+from .mathematics import NUMPY, Mathematics, Values
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Known(Observation):
+    """Every entry is known exactly; the likelihood is one at its value and zero elsewhere.
+
+    >>> Known([1.0, 2.0]).log([1.0, 3.0])
+    array([  0., -inf])
+    """
+
+    values: Array
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", as_row(self.values))
+        if np.isnan(self.values).any():
+            raise InputError(
+                "Known values cannot be missing",
+                f"{int(np.isnan(self.values).sum())} missing",
+                "Use Uninformative for those entries",
+            )
+
+    @property
+    def n(self) -> int:
+        return len(self.values)
+
+    def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
+        return math.where(math.asarray(x) == self.values, 0.0, -np.inf)
+
+    def take(self, rows: Rows) -> Known:
+        return Known(self.values[rows])
+
+    @property
+    def known(self) -> Array:
+        return self.values
+
+    @property
+    def ends(self) -> Pair:
+        return self.values, self.values
+
+    @property
+    def scale(self) -> Array:
+        return np.zeros(self.n)
+
+    @property
+    def normal(self) -> Pair:
+        return self.values, np.zeros(self.n)
+
+    def before(self, change: Change) -> Observation:
+        return change.before_value(self.values)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class KnownLabels(Observation):
+    """Every entry's category is known: text or another label, which no number stands for yet.
+
+    >>> KnownLabels(["a", "b"]).log_label("a")
+    array([  0., -inf])
+    """
+
+    labels: Sequence[Any] | NDArray[Any]
+
+    def __post_init__(self) -> None:
+        labels = np.empty(len(self.labels), dtype=object)
+        labels[:] = list(self.labels)
+        labels.flags.writeable = False
+        object.__setattr__(self, "labels", labels)
+
+    @property
+    def n(self) -> int:
+        return len(self.labels)
+
+    def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
+        raise InputError(
+            "A column of labels has no likelihood in numbers", "text", "Use Recode or PRAM with its categories named"
+        )
+
+    def log_label(self, label: Any) -> Array:
+        return np.where([v == label for v in self.labels], 0.0, -np.inf)
+
+    def take(self, rows: Rows) -> KnownLabels:
+        return KnownLabels(np.asarray(self.labels)[rows])
+
+    def before(self, change: Change) -> Observation:
+        return change.before_value(np.asarray(self.labels))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Uninformative(Observation):
+    """The release tells nothing about any of the entries.
+
+    >>> Uninformative(2).log([1.0, 3.0])
+    array([0., 0.])
+    """
+
+    count: int
+
+    @property
+    def n(self) -> int:
+        return self.count
+
+    def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
+        return math.asarray(x) * 0.0 + np.zeros(self.n)
+
+    def take(self, rows: Rows) -> Uninformative:
+        return Uninformative(count_of(self.n, rows))
+
+    @property
+    def uninformative(self) -> Bools:
+        return np.ones(self.n, dtype=bool)
+
+    @property
+    def normal(self) -> Pair:
+        return np.zeros(self.n), np.full(self.n, np.inf)
+
+    def log_label(self, label: Any) -> Array:
+        return np.zeros(self.n)
+
+    def before(self, change: Change) -> Observation:
+        return self
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Between(Observation):
+    """Every entry lies in an interval: the likelihood is one inside and zero outside.
+
+    ``closed_low`` and ``closed_high`` say for each entry whether the end belongs to it, which matters for whole
+    numbers.
+
+    >>> Between([0.0], [5.0], closed_high=False).log([[-1.0], [0.0], [5.0]]).ravel()
+    array([-inf,   0., -inf])
+    """
+
+    lower: Array
+    upper: Array
+    closed_low: Bools | bool = True
+    closed_high: Bools | bool = True
+
+    def __post_init__(self) -> None:
+        n = max(np.size(self.lower), np.size(self.upper))
+        for name, value in (("lower", self.lower), ("upper", self.upper)):
+            object.__setattr__(self, name, as_row(value, n))
+        for name, flag in (("closed_low", self.closed_low), ("closed_high", self.closed_high)):
+            object.__setattr__(self, name, np.array(np.broadcast_to(np.asarray(flag, dtype=bool), (n,))))
+        if not np.all(self.lower <= self.upper):
+            raise InputError("The lower end of an interval must not exceed the upper one", "some that do", "Swap them")
+
+    @property
+    def n(self) -> int:
+        return len(self.lower)
+
+    def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
+        x = math.asarray(x)
+        # One comparison per side: >= is > against the next number below.
+        low = np.where(self.closed_low, np.nextafter(self.lower, -np.inf), self.lower)
+        high = np.where(self.closed_high, np.nextafter(self.upper, np.inf), self.upper)
+        above = math.logical_or(x > low, np.isneginf(self.lower))
+        below = math.logical_or(x < high, np.isposinf(self.upper))
+        return math.where(math.logical_and(above, below), 0.0, -np.inf)
+
+    def take(self, rows: Rows) -> Between:
+        closed_low, closed_high = np.asarray(self.closed_low)[rows], np.asarray(self.closed_high)[rows]
+        return Between(self.lower[rows], self.upper[rows], closed_low, closed_high)
+
+    @property
+    def ends(self) -> Pair:
+        return self.lower, self.upper
+
+    @property
+    def scale(self) -> Array:
+        return self.upper - self.lower
+
+    def before(self, change: Change) -> Observation:
+        return change.before_interval(self)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Joined(Observation):
+    """Entries of several kinds: each piece has its rows and their observation. Made by `join`."""
+
+    count: int
+    parts: tuple[tuple[Ints, Observation], ...]
+
+    @property
+    def n(self) -> int:
+        return self.count
+
+    def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
+        x = math.asarray(x) + np.zeros(self.n)
+        # Each entry is sent to its own piece only: a gradient never sees the others.
+        found = math.concatenate([part.log(x[..., rows], math) for rows, part in self.parts], axis=-1)
+        return found[..., np.argsort(np.concatenate([rows for rows, _ in self.parts]))]
+
+    def take(self, rows: Rows) -> Observation:
+        wanted = np.arange(self.n)[rows]
+        parts = []
+        for own, part in self.parts:
+            place = np.full(self.n, -1)
+            place[own] = np.arange(len(own))
+            here = np.flatnonzero(place[wanted] >= 0)
+            if len(here):
+                parts.append((here, part.take(place[wanted[here]])))
+        return join(len(wanted), parts)
+
+    def log_label(self, label: Any) -> Array:
+        return self._gather(lambda part: part.log_label(label))[0]
+
+    def _gather(self, get: Callable[[Observation], ArrayLike]) -> Array:
+        """One or several numbers per entry, the entries last, of all parts; padded with missing values."""
+        found = [np.atleast_2d(np.asarray(get(part), dtype=np.float64)) for _, part in self.parts]
+        out = np.full((max(map(len, found)), self.n), np.nan)
+        for (rows, _), values in zip(self.parts, found, strict=True):
+            out[: len(values), rows] = values
+        return out
+
+    @property
+    def cost(self) -> int:
+        return max(part.cost for _, part in self.parts)
+
+    @property
+    def known(self) -> Array:
+        return self._gather(lambda part: part.known)[0]
+
+    @property
+    def uninformative(self) -> Bools:
+        return self._gather(lambda part: part.uninformative)[0] > 0
+
+    @property
+    def ends(self) -> Pair:
+        low, high = self._gather(lambda part: part.ends)
+        return low, high
+
+    @property
+    def cuts(self) -> Cuts:
+        places = self._gather(lambda part: part.cuts.places.T).T
+        return Cuts(places, self._gather(lambda part: part.cuts.jumps.T).T == 1)
+
+    @property
+    def grades(self) -> Array:
+        return self._gather(lambda part: part.grades.T).T
+
+    def window(self, drop: float = 40.0) -> Pair:
+        low, high = self._gather(lambda part: part.window(drop))
+        return low, high
+
+    @property
+    def scale(self) -> Array:
+        return self._gather(lambda part: part.scale)[0]
+
+    @property
+    def normal(self) -> Pair | None:
+        found = {id(part): part.normal for _, part in self.parts}
+        if any(pair is None for pair in found.values()):
+            return None
+        centre, variance = self._gather(lambda part: found[id(part)])  # type: ignore[arg-type, return-value]
+        return centre, variance
+
+    @property
+    def support(self) -> Array | None:
+        # Entries that tell nothing have the categories of the others.
+        return next((part.support for _, part in self.parts if part.support is not None), None)
+
+    def before(self, change: Change) -> Observation:
+        return join(self.n, [(rows, part.before(change.take(rows))) for rows, part in self.parts])
+
+
+def join(n: int, parts: Sequence[tuple[Rows, Observation]]) -> Observation:
+    """Observations of some rows each, put together; the rows are positions that together are 0 to n - 1, each once.
+
+    >>> join(3, [([0, 2], Known([1.0, 2.0])), ([1], Uninformative(1))]).known
+    array([ 1., nan,  2.])
+    """
+    flat: list[tuple[Ints, Observation]] = []
+    for rows, part in parts:
+        own = np.asarray(rows, dtype=np.int64)
+        if len(own):
+            flat += [(own[inner], p) for inner, p in part.parts] if isinstance(part, Joined) else [(own, part)]
+    merged: list[tuple[Ints, Observation]] = []
+    for kind in (Uninformative, Known):
+        alike = [(rows, part) for rows, part in flat if type(part) is kind]
+        if len(alike) > 1:
+            together = np.concatenate([r for r, _ in alike])
+            known = np.concatenate([p.known for _, p in alike])
+            alike = [(together, Known(known) if kind is Known else Uninformative(len(together)))]
+        merged += alike
+    merged += [(rows, part) for rows, part in flat if type(part) not in (Uninformative, Known)]
+    if len(merged) == 1:
+        order, part = merged[0]
+        return part if np.array_equal(order, np.arange(n)) else part.take(np.argsort(order))
+    return Joined(n, tuple(merged))
+
+
+def split(n: int, cases: Sequence[tuple[Bools, Callable[[Ints], Observation]]]) -> Observation:
+    """Observations made case by case, each by the booleans of its entries and a maker that gets their positions."""
+    parts = []
+    for chosen, make in cases:
+        rows = np.flatnonzero(chosen)
+        if len(rows):
+            parts.append((rows, make(rows)))
+    return join(n, parts)
+
+
+def nothing(rows: Ints) -> Uninformative:
+    """A maker for `split`: nothing is told about these rows."""
+    return Uninformative(len(rows))

@@ -1,0 +1,264 @@
+"""What the maps of a command lead to: the choice in each, the files, the text on stdout and the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from ..data.write import check_places, nameable, write_files
+from ..errors import InfeasibleError, InputError, RuvError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..decide import Choice
+    from ..maps.rumap import RUMap
+    from ..studies import Outcome
+
+#: How many releases the printed table shows; the files always hold all of them.
+SHOWN = 20
+FREE = "Add --force to write over them, or name another --out"
+Say = Callable[[str], None]
+
+
+@dataclass
+class Results:
+    """The choice in every map of a command, and the files that were written.
+
+    Parameters
+    ----------
+    outcome : Outcome
+        The maps. Those without a feasible release are kept apart, so that the others still show.
+    max_risk : float or None
+        The threshold.
+    options : Namespace
+        Of the command.
+    """
+
+    outcome: Outcome
+    max_risk: float | None
+    options: argparse.Namespace
+    choices: dict[str, Choice] = field(default_factory=dict)
+    misses: dict[str, InfeasibleError] = field(default_factory=dict)
+    written: Sequence[Path] = ()
+
+    def __post_init__(self) -> None:
+        for name, rumap in self.outcome.maps.items() if self.max_risk is not None else ():
+            try:
+                self.choices[name] = rumap.choose(max_risk=self.max_risk)
+            except InfeasibleError as error:
+                self.misses[name] = error
+
+    def write(self, out: Path | None, say: Say) -> None:
+        """Make all files and write them together. A panel has its maps apart and one report with all of them."""
+        if out is None:
+            return
+        from ..maps.storage import as_bytes
+        from ..plots.theme import use_files_only
+        from ..report import report_files
+        from ..studies import file_name
+
+        options, maps = self.options, self.outcome.maps
+        say(f"writing to {options.out}")
+        use_files_only()
+        own = self.outcome.picture(self.max_risk)
+        stems = {name: out / file_name(name) for name in maps}
+        kinds = ("nc", "csv") if own is not None else ("nc", "csv", "png")
+        places = [stem.with_name(f"{stem.name}.{kind}") for stem in stems.values() for kind in kinds]
+        _check_places(out, [*places, *([out / "map.png"] if own else []), out / f"report.{options.format}"], options)
+        files: dict[Path, bytes] = {}
+        for name, rumap in maps.items():
+            table = rumap.to_dataframe().to_csv(index=False, lineterminator="\n")
+            made = [as_bytes(rumap), table.encode("utf-8", "replace")]
+            made += [] if own is not None else [_png(rumap, self.max_risk)]
+            files |= {out / f"{stems[name].name}.{kind}": found for kind, found in zip(kinds, made, strict=True)}
+        files |= {} if own is None else {out / "map.png": own}
+        report = report_files(
+            maps if self.outcome.panel else maps["map"],
+            out / f"report.{options.format}",
+            self.max_risk,
+            title=self.outcome.study.description,
+            notes=self._spoken(),
+            date=None if options.date == "none" else options.date,
+            figures=out / "figures" if options.figures else None,
+        )
+        page = out / f"report.{options.format}"
+        files |= {page: report.pop(page)} | report
+        found = write_files(files, overwrite=options.force, folders=True, do=FREE)
+        self.written = [Path(options.out) / place.relative_to(out) for place in found]
+
+    def _spoken(self) -> list[str]:
+        """The study's notes for the report. If they fail, that is said when they are printed; files are worth more."""
+        try:
+            return self.outcome.notes()
+        except RuvError as error:
+            return [f"The study's notes could not be had: {error}"]
+
+    def show(self, notes: Sequence[str]) -> int:
+        """Print the tables, the choice, the notes and what was written; with --quiet the choice only.
+
+        Returns the exit code, or raises the error of a threshold that no release meets.
+        """
+        panel, quiet = self.outcome.panel, self.options.quiet
+        if not quiet:
+            line(self.outcome.study.description)
+        for name, rumap in self.outcome.maps.items():
+            choice = self.choices.get(name)
+            if not quiet:
+                rest = "all are in the CSV file" if self.written else "--out DIR writes all of them to a CSV file"
+                _print_table(rumap, choice, name if panel else None, rest)
+            if choice is not None:
+                line(f"{name}: {choice}" if panel else str(choice))
+        if not quiet:
+            unasked = ["No threshold was given: add --max-risk T to choose a release."] * (self.max_risk is None)
+            wrote = ["Wrote " + ", ".join(map(str, self.written))] if self.written else []
+            for text in (*unasked, *notes, *wrote):
+                line(text)
+        sys.stdout.flush()
+        if self.misses:
+            name, first = next(iter(self.misses.items()))
+            others, size = len(self.misses) - 1, len(self.outcome.maps)
+            also = f" (and {others} more of the {size} maps)" if others else ""
+            raise InfeasibleError(f"{name}{also}: {first.what}", first.got, first.do) if panel else first
+        if any(rumap.attrs.get("partial") for rumap in self.outcome.maps.values()):
+            return complain("interrupted: the map has the releases that were finished", code=130)
+        return 0
+
+
+# -- files ---------------------------------------------------------------------------------------------
+
+
+def check_out(options: argparse.Namespace) -> Path | None:
+    """The directory of --out. One that cannot be written to, or files in the way, are refused before any work."""
+    if options.out is None:
+        if options.figures:
+            raise InputError("--figures needs a directory", "no --out", "Add --out DIR")
+        return None
+    if not nameable(options.out):
+        raise InputError("--out must name a directory", repr(options.out), "Write --out out/, for example")
+    # A study may change the working directory, but not where its files go.
+    out = Path(os.path.abspath(options.out))
+    names = ("map.nc", "map.csv", "map.png", f"report.{options.format}")
+    _check_places(out, [out / name for name in names], options)
+    if options.figures and os.path.lexists(out / "figures") and not (out / "figures").is_dir():
+        raise InputError("The report's pictures go to a directory", f"the file {out / 'figures'}", "Name another --out")
+    return out
+
+
+def _check_places(out: Path, places: Sequence[Path], options: argparse.Namespace) -> None:
+    nearest = out
+    while not os.path.lexists(nearest) and nearest != nearest.parent:
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        raise InputError("--out must name a directory", options.out, f"{nearest} is a file; name another place")
+    check_places(places, overwrite=options.force, folders=True, do=FREE)
+
+
+def _png(rumap: RUMap, max_risk: float | None) -> bytes:
+    from ..maps.show import readable
+    from ..plots.theme import as_png
+
+    with warnings.catch_warnings():
+        # A letter that the font lacks is drawn as a box; the table and the report have it.
+        warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from")
+        return as_png(readable(rumap).plot(max_risk=max_risk).figure, dpi=150)
+
+
+# -- text ----------------------------------------------------------------------------------------------
+
+
+def _print_table(rumap: RUMap, choice: Choice | None, title: str | None, rest: str) -> None:
+    """Print a map's table: at most `SHOWN` releases, spread evenly, the chosen one always among them."""
+    import numpy as np
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..maps.show import entry, evenly
+
+    heads = _heads(rumap)
+    chosen = None if choice is None else choice.row.position
+    rows = sorted({*evenly(np.arange(len(rumap)), SHOWN).tolist(), *([] if chosen is None else [chosen])})
+    grid = Table(box=SIMPLE_HEAD, pad_edge=False, title=None if title is None else Text(title), title_justify="left")
+    grid.add_column("")
+    grid.add_column("release", overflow="fold")
+    for column, head in heads.items():
+        words = column == "engine"
+        grid.add_column(head, justify="left" if words else "right", no_wrap=not words)
+    for i in rows:
+        texts = ["*" if i == chosen else "", rumap.releases[i], *(entry(rumap, column, i) for column in heads)]
+        grid.add_row(*map(Text, texts), style="bold" if i == chosen else None)
+    _console(sys.stdout).print(grid)
+    if len(rows) < len(rumap):
+        line(f"  ... and {len(rumap) - len(rows)} more ({rest})")
+
+
+def _heads(rumap: RUMap) -> dict[str, str]:
+    """The columns that a table shows, with their heads; risk and utility say which measure they are."""
+    from ..maps.scores import Column
+    from ..maps.show import better
+
+    heads, shown = {f"{who}_uncertainty": f"{who} U" for who in rumap.uncertainties}, set()
+    for role, score in (("risk", rumap.risk_score), ("utility", rumap.utility_score)):
+        heads[role] = f"{role} ({score.name})" if isinstance(score, Column) else role
+        if isinstance(score, Column) and score.score is None:
+            shown.add(score.column)
+    heads |= {name: name for name in better(rumap) if name in rumap.columns and name not in shown}
+    return heads | ({"engine": "engine"} if len(set(rumap.engine)) > 1 else {})
+
+
+def _console(stream: IO[str]) -> Console:
+    from rich.console import Console
+
+    # Not a terminal: a file or a pipe has no width, so do not fold lines for it.
+    return Console(file=stream, highlight=False, soft_wrap=False, width=None if stream.isatty() else 240)
+
+
+def line(text: str) -> None:
+    """Print a line of text as it is."""
+    # Plain print, not rich: labels may hold brackets, and a sentence should not be folded when it is piped.
+    sys.stdout.write(text + "\n")
+
+
+@contextmanager
+def progress_line(quiet: bool) -> Iterator[Say]:
+    """Show what is being done and for how long, on stderr, if somebody is there to see it."""
+    from ..running.progress import host
+
+    if quiet or not sys.stderr.isatty():
+        with host(lambda text: None):
+            yield lambda text: None
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    apart = {"transient": True, "redirect_stdout": False, "redirect_stderr": False}
+    with Progress(*columns, console=_console(sys.stderr), **apart) as progress:  # type: ignore[arg-type]
+        task = progress.add_task("starting", total=None)
+        doing = ""
+
+        def say(text: str) -> None:
+            nonlocal doing
+            doing = text
+            progress.update(task, description=text)
+
+        # What evaluate has to tell goes on the same line.
+        with host(lambda text: progress.update(task, description=f"{doing}: {text}")):
+            yield say
+
+
+def complain(message: str, code: int = 2) -> int:
+    """Say what is wrong in one line on stderr, and give back the exit code."""
+    try:
+        sys.stderr.write("ruvdecision: error: " + " ".join(message.split()) + "\n")
+        sys.stderr.flush()
+    except OSError:
+        pass  # nobody can hear it; the exit code still tells
+    return code

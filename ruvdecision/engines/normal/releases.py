@@ -1,0 +1,134 @@
+"""Files of a normal belief: data and releases as matrices of numbers, and the channel that a mask is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...beliefs.normal import NormalBelief
+from ...channels.layout import Layout, Partition
+from ...channels.linear import LinearChannel
+from ...channels.steps import About
+from ...errors import InputError, UnsupportedError
+from ...masks.base import Mask
+from ...masks.frame import Frame
+from ...protocols import Array
+from ...targets import BaseTarget, Kind
+
+Ints = NDArray[np.int64]
+
+
+def channel_of(
+    belief: NormalBelief, mask: Mask, numbers: Array | None = None, data: Array | None = None
+) -> LinearChannel:
+    """The channel of a mask, or of a family: one of its masks, and the numbers of all of them."""
+    covariance = belief.record_covariance
+    if data is not None and belief.records > 1:
+        covariance = np.atleast_2d(np.cov(data, rowvar=False))
+    about = About(belief.records, tuple(belief.columns or range(belief.k)), covariance)
+    own = np.array([mask.numbers], dtype=np.float64) if numbers is None else numbers
+    return LinearChannel.of(mask, about, own)
+
+
+def linear_channel(
+    belief: NormalBelief, mask: Mask, numbers: Array | None = None, data: Array | None = None
+) -> LinearChannel | None:
+    """The same, None if the mask is not linear-Gaussian."""
+    try:
+        return channel_of(belief, mask, numbers, data)
+    except UnsupportedError:
+        return None
+
+
+def rows_alike(channel: LinearChannel, rows: Ints) -> list[Ints] | None:
+    """Labels of rows: rows with the same ones are treated alike. None if each is a case of its own."""
+    if channel.location == "known":
+        shape, _, cell = channel.layout.rows()
+        return [shape[rows], cell[rows]]
+    if channel.location == "unknown" or _one_kind(channel.layout):
+        # In the sample or not, and nothing else: the chances are the same for all.
+        return [np.zeros(len(rows), dtype=np.int64)]
+    return None
+
+
+def _one_kind(layout: Layout) -> bool:
+    """Whether all rows of a random sample are treated alike, so that it does not matter which of them a record is."""
+    kept = min(int(p.starts[1]) for p in layout.partitions if p is not None and p.drawn)
+    return len(np.unique(layout.place[layout.starts < kept][:, [0, 2]], axis=0)) == 1
+
+
+def as_records(belief: NormalBelief, data: Any) -> Array:
+    """Data as an n by k matrix of numbers that fits the belief."""
+    values, _ = Frame.of(data).numeric("A NormalBelief")
+    if values.shape != (belief.records, belief.k):
+        raise InputError(
+            f"data must have {belief.records} records of {belief.k} variables, as the belief says",
+            f"{values.shape[0]} records of {values.shape[1]}",
+            "Set records= to the size of the file and covariance= to its columns",
+        )
+    return values
+
+
+def released(belief: NormalBelief, channel: LinearChannel, release: Any) -> tuple[Array, Ints]:
+    """A release as an n by k matrix in the channel's order of rows, and where each record stands in that order.
+
+    The channel puts the rows of a random sample first. Which they are is told by the labels of the release.
+    """
+    frame = Frame.of(release)
+    values, _ = frame.numeric("A release", missing=True)
+    n = belief.records
+    if values.shape[1] != belief.k or values.shape[0] > n:
+        raise InputError(
+            f"The release must have {belief.k} columns and at most {n} rows",
+            f"shape {values.shape}",
+            "Pass what mask.release(data, rng) gave back",
+        )
+    if channel.location != "drawn":
+        if values.shape[0] < n:
+            values = np.concatenate([values, np.full((n - values.shape[0], belief.k), np.nan)])
+        return _regrouped(channel, values) if channel.scrambled else values, np.arange(n)
+    kept = frame.table.index.to_numpy()
+    if (
+        frame.kind not in ("frame", "series")
+        or not np.issubdtype(kept.dtype, np.integer)
+        or kept.min() < 0
+        or kept.max() >= n
+    ):
+        raise InputError(
+            "A sample must tell which rows it holds",
+            "a release without row numbers",
+            "Release a DataFrame with its rows numbered from 0 as index",
+        )
+    order = np.concatenate([kept, np.setdiff1d(np.arange(n), kept)])
+    place = np.empty(n, dtype=np.int64)
+    place[order] = np.arange(n)
+    return np.concatenate([values, np.full((n - len(kept), belief.k), np.nan)]), place
+
+
+def _regrouped(channel: LinearChannel, values: Array) -> Array:
+    """Rows of shuffled groups put back together: the records of a group share their averaged values.
+
+    Groups are of one size, so that it does not matter which of them comes first.
+    """
+    groups: list[Partition] = []
+    for p in channel.layout.partitions:
+        if p is not None and p.joins and not p.ties_all and not any(p.same_as(q) for q in groups):
+            groups.append(p)
+    if len(groups) > 1:
+        raise UnsupportedError(
+            "Rows that were averaged in several ways and then shuffled cannot be put together again",
+            do="Put Shuffle() first in the chain",
+        )
+    starts, labels = groups[0].runs()
+    places = np.argsort(np.repeat(labels, np.diff(np.append(starts, len(values)))), kind="stable")
+    averaged = ~channel.blocks[0].told[0]
+    out = np.empty_like(values)
+    out[places] = values[np.lexsort(values[:, averaged].T)]
+    return out
+
+
+def moved(target: BaseTarget, place: Ints) -> BaseTarget:
+    """The target with its records at their places in the channel's order."""
+    return target if target.is_a(Kind.FILE) else target.moved(lambda row: int(place[row]))

@@ -1,0 +1,214 @@
+"""The log posterior of the parameters after each of several releases, at many points at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...channels.likelihood import ReleaseLikelihood
+from ...errors import UnsupportedError
+from ...protocols import Array
+from .marginal import MarginalLikelihood, NormalMarginal, marginal_kind, marginal_likelihood, what_ties_records
+from .model import At, CompiledModel
+from .support import SupportMap
+
+GROUPS = 32
+"""Different sizes of noise in one release up to which sums stand for the records."""
+
+
+@dataclass(frozen=True, eq=False)
+class LogPosteriors:
+    """Log posteriors after L releases."""
+
+    compiled: CompiledModel
+    observed: tuple[ReleaseLikelihood, ...]
+
+    @property
+    def core(self) -> CompiledModel:
+        """The model of one record where one stands for all."""
+        return self.compiled.single or self.compiled
+
+    @property
+    def how(self) -> str:
+        """How the records were integrated out, in words."""
+        return NormalMarginal.name
+
+    @property
+    def lines(self) -> tuple[SupportMap, ...]:
+        """The ends between which the model's records lie, for laws that are not normal."""
+        return ()
+
+    def look(self, u: Array) -> tuple[Array, At]:
+        """Log posteriors at points ``(L, S, d)`` on the unconstrained scale, ``(L, S)``, up to a constant of each.
+
+        Also what else the model says at the points, release after release.
+        """
+        releases, count, size = u.shape
+        at = self.core.at(u.reshape(releases * count, size), normal=self._by_moments)
+        with np.errstate(all="ignore"):
+            logs = at.log_prior.reshape(releases, count) + self._log_likelihood(at, (releases, count))
+        logs[np.isnan(logs)] = -np.inf
+        return logs, at
+
+    def refinement_error(self, u: Array) -> float:
+        """How far finer nodes for the records would move the log posterior at points ``(S, d)``."""
+        return 0.0
+
+    def refined(self) -> LogPosteriors:
+        """The same with twice as many nodes for the records, where they are summed over nodes."""
+        return self
+
+    def take(self, some: Sequence[int]) -> LogPosteriors:
+        """Some of the releases."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self.observed)
+
+    _by_moments = False
+
+    def _log_likelihood(self, at: At, shape: tuple[int, int]) -> Array:
+        """``(L, S)``, for parameters laid out release after release."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class NormalPosteriors(LogPosteriors):
+    """Normal records of one law with normal noise.
+
+    A mean and a sum of squares say all, for each size of noise and column.
+    """
+
+    noise: Array
+    """``(L, k, g)`` variances of the noise."""
+    counts: Array
+    means: Array
+    squares: Array
+    _by_moments = True
+
+    def _log_likelihood(self, at: At, shape: tuple[int, int]) -> Array:
+        assert at.normal is not None
+        total = np.zeros(shape)
+        for j in range(self.noise.shape[1]):
+            # A record's moments are (L S, 1) for numbers, (L S, 1, k) for vectors.
+            own = [(a[:, 0, min(j, a.shape[2] - 1)] if a.ndim == 3 else a[:, 0]) for a in at.normal]
+            mean, variance = (np.broadcast_to(a, (shape[0] * shape[1],)).reshape(shape) for a in own)
+            for g in range(self.noise.shape[2]):
+                count = self.counts[:, j, g, None]
+                if not count.any():
+                    continue
+                # In place, where arrays are large: memory costs more than sums.
+                wide = variance + self.noise[:, j, g, None]
+                part = self.means[:, j, g, None] - mean
+                part *= part
+                part *= count
+                part += self.squares[:, j, g, None]
+                part /= wide
+                np.log(wide, out=wide)
+                wide *= count
+                part += wide
+                part *= 0.5
+                total -= part
+        return total
+
+    def take(self, some: Sequence[int]) -> NormalPosteriors:
+        own = list(some)
+        return NormalPosteriors(
+            self.compiled,
+            tuple(self.observed[i] for i in own),
+            *(a[own] for a in (self.noise, self.counts, self.means, self.squares)),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class OnePosterior(LogPosteriors):
+    """Any other law, after one release."""
+
+    likelihood: MarginalLikelihood
+
+    @property
+    def how(self) -> str:
+        return self.likelihood.name
+
+    @property
+    def lines(self) -> tuple[SupportMap, ...]:
+        return tuple(grid.line for grid in self.likelihood.grids)
+
+    def _log_likelihood(self, at: At, shape: tuple[int, int]) -> Array:
+        return self.likelihood.log_likelihood(at.theta)[None]
+
+    def take(self, some: Sequence[int]) -> OnePosterior:
+        return self
+
+    def refinement_error(self, u: Array) -> float:
+        return self.likelihood.refinement_error(self.core.natural(u))
+
+    def refined(self) -> OnePosterior:
+        return replace(self, likelihood=self.likelihood.refined)
+
+
+def log_posteriors(
+    compiled: CompiledModel, observed: Sequence[ReleaseLikelihood]
+) -> list[tuple[list[int], LogPosteriors]]:
+    """Releases sorted into groups that are worked on together, with their positions."""
+    one_law = compiled.single is not None
+    sums: dict[int, tuple[Array, Array, Array, Array]] = {}
+    alone: list[tuple[list[int], LogPosteriors]] = []
+    for i, release in enumerate(observed):
+        reason = what_ties_records(compiled, release)
+        if reason:
+            raise UnsupportedError(
+                f"Quadrature needs records that can be integrated out: {reason}", do="Use engine=ruv.Sampling()"
+            )
+        found = _sums(release) if one_law and marginal_kind(compiled, release) is NormalMarginal else None
+        if found is not None:
+            sums[i] = found
+        else:
+            alone.append(([i], OnePosterior(compiled, (release,), marginal_likelihood(compiled, release))))
+    if not sums:
+        return alone
+    most = max(s[0].shape[1] for s in sums.values())
+    stacked = [_stacked([s[j] for s in sums.values()], most) for j in range(4)]
+    return [(list(sums), NormalPosteriors(compiled, tuple(observed[i] for i in sums), *stacked)), *alone]
+
+
+def _sums(observed: ReleaseLikelihood) -> tuple[Array, Array, Array, Array] | None:
+    """Noise variances, counts, means and sums of squares of each column.
+
+    None if records have too many sizes of noise.
+    """
+    columns: list[tuple[Array, ...]] = []
+    for column in observed.columns:
+        assert column.normal is not None
+        y, noise = column.normal
+        released = np.isfinite(noise)
+        if not released.all():
+            y, noise = y[released], noise[released]
+        if not len(y):
+            columns.append((np.zeros(1),) * 4)
+            continue
+        if (noise == noise[0]).all():
+            middle = y.mean()
+            columns.append(tuple(np.array([[noise[0]], [len(y)], [middle], [np.square(y - middle).sum()]])))
+            continue
+        each, place = np.unique(noise, return_inverse=True)
+        if len(each) > GROUPS:
+            return None
+        counts = np.bincount(place).astype(float)
+        means = np.bincount(place, weights=y) / counts
+        columns.append((each, counts, means, np.bincount(place, weights=np.square(y - means[place])).astype(float)))
+    most = max(len(c[0]) for c in columns)
+    noise, counts, means, squares = (_stacked([c[j] for c in columns], most) for j in range(4))
+    return noise, counts, means, squares
+
+
+def _stacked(parts: Sequence[Array], width: int) -> Array:
+    """Arrays on top of each other, each filled up with zeros to this width: the groups that are added hold nobody."""
+    if all(part.shape[-1] == width for part in parts):
+        return np.array(parts)
+    found = np.zeros((len(parts), *parts[0].shape[:-1], width))
+    for row, part in zip(found, parts, strict=True):
+        row[..., : part.shape[-1]] = part
+    return found

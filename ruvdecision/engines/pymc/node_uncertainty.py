@@ -1,0 +1,318 @@
+"""Uncertainties and laws of targets by nodes of the parameters, made finer until they settle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...errors import InputError, UnsupportedError
+from ...posteriors import Curve, Gaussian, Mixture
+from ...protocols import Array, Loss, Posterior, Value
+from ...targets import BaseTarget, Files, Kind
+from ...users.user import User
+from .log_posterior import LogPosteriors
+from .nodes import Frames, Nodes, climb, find_frames, lay_nodes
+from .normal_records import NormalRecords, normal_density
+from .parameter_law import law_of_value
+from .targets import ParameterPoints, finite_values, parameter_values, widths_of
+
+SURE = 1e-13
+"""Relative error below which a number is as exact as numbers are."""
+REFINEMENTS = 5
+"""Times that the records' nodes are made finer before their error is taken as it is."""
+CLOSE = 1e-10
+HALVINGS, FEW_HALVINGS = 4, 2
+ROUGH = 1e-5
+"""Tolerance where records are summed over nodes, which makes every parameter point dear."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeSolver:
+    """Releases with nodes of their parameters; answers for any target that needs no draws."""
+
+    posteriors: LogPosteriors
+    frames: Frames
+    nodes: Nodes
+
+    def uncertainty(self, user: User) -> Value:
+        """Of a user after each release, with the error that coarser subsets of the nodes show."""
+        target = user.target
+        if target.only(Kind.PARAMETER):
+            if not _second_order(user):
+                return self._each(lambda i: self._of_parameters(user, i))
+            values = self._values(target)
+            return _judged([_quadratic(user.loss, values[:, some], weights) for some, weights in self.nodes.parts])
+        moments = None if self._numbers is None else self._moments(self._numbers, target)
+        if moments is None:
+            return self._each(lambda i: self._of_records(user, i))
+        means, variances = moments
+        return _judged(
+            [_of_mixtures(user, means[:, some], variances[:, some], weights) for some, weights in self.nodes.parts]
+        )
+
+    def law(self, user: User) -> tuple[Posterior, float]:
+        """Posterior of the user's target after the only release, and its relative error by the parameter nodes."""
+        if user.target.only(Kind.PARAMETER):
+            law, error = self._parameter_law(user, 0)
+            return law, error or 0.0
+        value, error = (float(a[0]) for a in self.uncertainty(user))
+        law = self._points(0).law(user.target, density=_needs_density(user.loss))
+        return law, error / abs(value) if value and np.isfinite(value) else 0.0
+
+    # -- functions of the parameters -------------------------------------------------------------------
+
+    def _values(self, target: BaseTarget) -> Array:
+        """The target at every node, ``(L, S)`` or ``(L, S, k)``."""
+        return self._by_release(self._value_of(target, self.nodes.theta))
+
+    def _value_of(self, target: BaseTarget, theta: dict[str, Array]) -> Array:
+        return finite_values(target, Files(parameters=self.posteriors.core.complete(theta)))
+
+    def _by_release(self, values: Array) -> Array:
+        return values.reshape(*self.nodes.weights.shape, *values.shape[1:])
+
+    def _of_parameters(self, user: User, release: int) -> Value:
+        law, error = self._parameter_law(user, release)
+        if error is not None:
+            value = user.loss.uncertainty(law, user.actions)
+            return Value(value.value, value.error + error * np.abs(value.value))
+        # No density was to be had: coarser nodes tell the error.
+        laws = (self._point_masses(user.target, release, weights) for weights in self.nodes.weightings(release))
+        return _judged([user.loss.uncertainty(law, user.actions).value for law in laws])
+
+    def _parameter_law(self, user: User, release: int) -> tuple[Posterior, float | None]:
+        """Law of a function of the parameters and its relative error; point masses, without one, if need be."""
+        target, one = user.target, self.posteriors.take([release])
+        values = lambda u: self._value_of(target, one.core.natural(u))  # noqa: E731
+        try:
+            found = law_of_value(one, self.frames.take([release]), values, self._place(target))
+        except InputError:
+            found = None  # too wide for a fine grid: the nodes will do
+        if found is not None:
+            return found
+        if _needs_density(user.loss):
+            raise UnsupportedError(
+                f"Quadrature has no density of {target.describe()}: it does not rise or fall with the parameters "
+                "throughout",
+                do="Use another loss, or engine=ruv.Sampling()",
+            )
+        return self._point_masses(target, release, self.nodes.weights[release]), None
+
+    def _point_masses(self, target: BaseTarget, release: int, weights: Array) -> Posterior:
+        values, keep = self._values(target)[release], weights > 0
+        if values.ndim == 1:
+            return Mixture(Gaussian.scalar(values[keep], 0.0), weights[keep])
+        return Mixture(Gaussian(values[keep], np.zeros((values.shape[1],) * 2)), weights[keep])
+
+    def _place(self, target: BaseTarget) -> int | None:
+        """Which unconstrained number the target is a function of, if it is one parameter that is a number."""
+        core, name = self.posteriors.core, target.terms[0].name
+        names = [v.name for v in core.free]
+        if not target.is_a(Kind.PARAMETER) or name not in names or core.shapes[name]:
+            return None
+        return core.pieces[names.index(name)][0]
+
+    # -- records ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def _numbers(self) -> NormalRecords | None:
+        """The records, if they are normal numbers given the parameters, for all releases at once."""
+        core, observed = self.posteriors.core, self.posteriors.observed
+        pairs = [release.columns[0].normal for release in observed]
+        if core.kind != "normal" or not core.scalar or any(pair is None for pair in pairs):
+            return None
+        if self.nodes.at.normal is not None:
+            mean, variance = (self.nodes.kept(a) for a in self.nodes.at.normal)
+        else:
+            mean, variance = (self._by_release(a) for a in core.normal(self.nodes.theta))
+        centre, noise = (np.stack([pair[i] for pair in pairs]) for i in (0, 1))  # type: ignore[index]
+        complete = core.complete(self.nodes.theta)
+        return NormalRecords(
+            mean,
+            variance,
+            centre,
+            noise,
+            lambda term: self._by_release(parameter_values(core, complete, term)),
+            widths_of(core),
+        )
+
+    def _moments(self, numbers: NormalRecords, target: BaseTarget) -> tuple[Array, Array] | None:
+        """Mean and variance given parameters and release, ``(L, S)``; for an unknown row ``(L, S, n)``."""
+        if any(release.shuffled for release in self.posteriors.observed):
+            if target.is_a(Kind.RECORD):
+                return numbers.each_row()
+            return numbers.moments(target) if target.is_a(Kind.NEW) else None
+        return numbers.moments(target)
+
+    def _of_records(self, user: User, release: int) -> Value:
+        laws = self._points(release).averages(user.target, self.nodes.weightings(release))
+        found = [user.loss.uncertainty(law, user.actions) for law in laws]
+        # Laws narrower than the distance of the nodes leave a comb, whose error falls slowly and by fits and starts.
+        value = _judged([f.value for f in found], caution=10.0)
+        return Value(value.value, value.error + found[0].error)
+
+    def _points(self, release: int) -> ParameterPoints:
+        own, weights = self.posteriors, self.nodes.weights[release]
+        mine = slice(release * len(weights), (release + 1) * len(weights))
+        theta = {name: values[mine] for name, values in self.nodes.theta.items()}
+        return ParameterPoints(own.compiled, own.observed[release], own.lines, theta, weights, exact=True)
+
+    def _each(self, ask: Callable[[int], Value]) -> Value:
+        found = [ask(i) for i in range(len(self.posteriors))]
+        return Value(np.array([float(f.value) for f in found]), np.array([float(f.error) for f in found]))
+
+
+# -- nodes that are fine enough ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """Uncertainties after L releases by nodes that are fine enough, or as fine as they may be."""
+
+    values: list[Value]
+    """Of each user."""
+    nodes: Array
+    """How many nodes were used for each release."""
+    record_error: Array
+    """How far the records' own nodes may be off, in logs."""
+
+    @classmethod
+    def of(cls, posteriors: LogPosteriors, users: Sequence[User], tolerance: float) -> Settled:
+        """Halve the steps of the nodes until every user's uncertainty is known to this relative error."""
+        posteriors, frames, off = _settle_records(posteriors)
+        count = len(posteriors)
+        answers = [Value(np.zeros(count), np.full(count, np.inf)) for _ in users]
+        used = np.zeros(count, dtype=int)
+        tolerance, halvings = (max(tolerance, ROUGH), FEW_HALVINGS) if posteriors.lines else (tolerance, HALVINGS)
+        for todo, steps in frames.sorted():
+            for halving in range(halvings):
+                some, part = posteriors.take(todo), frames.take(todo)
+                try:
+                    nodes = lay_nodes(some, part, tuple(step / 2**halving for step in steps))
+                except InputError:
+                    if not halving:
+                        raise
+                    break  # finer would be too many: what is left of the error stays in the map
+                used[todo] = nodes.weights.shape[1]
+                solver = NodeSolver(some, part, nodes)
+                answers = [_better(a, todo, solver.uncertainty(user)) for a, user in zip(answers, users, strict=True)]
+                todo = [i for i in todo if any(a.error[i] > tolerance * abs(a.value[i]) for a in answers)]
+                if not todo or not frames.size:
+                    break
+        share = np.where(off > SURE, off, 0.0)
+        # A share of an infinite value says nothing.
+        values = [Value(a.value, a.error + share * np.where(np.isinf(a.value), 0.0, np.abs(a.value))) for a in answers]
+        return cls(values, used, off)
+
+
+def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Posterior:
+    """Posterior of a user's target after one release, by nodes that settle what the user's loss asks of it."""
+    posteriors, frames, _ = _settle_records(posteriors)
+    ((_, steps),) = frames.sorted()
+    for halving in range(FEW_HALVINGS if posteriors.lines else HALVINGS):
+        try:
+            nodes = lay_nodes(posteriors, frames, tuple(step / 2**halving for step in steps))
+        except InputError:
+            if not halving:
+                raise
+            break
+        law, error = NodeSolver(posteriors, frames, nodes).law(user)
+        if error <= max(tolerance, ROUGH) or user.target.only(Kind.PARAMETER):
+            break
+    # What is left of the error goes with the law; the law of point masses and normal parts has no place for it.
+    return law.less_certain(error) if isinstance(law, Curve) and error > SURE else law
+
+
+def _settle_records(posteriors: LogPosteriors) -> tuple[LogPosteriors, Frames, Array]:
+    """Frames of the posteriors, with the records' own nodes made fine enough first."""
+    frames, off = _frames(posteriors), np.zeros(len(posteriors))
+    if not posteriors.lines:
+        return posteriors, frames, off
+    rng = np.random.default_rng(0)
+    for _ in range(REFINEMENTS):
+        off[0] = posteriors.refinement_error(frames.u(rng.standard_normal((16, frames.size)) * 2)[0])
+        if off[0] <= CLOSE:
+            break
+        posteriors = posteriors.refined()
+    return posteriors, _frames(posteriors, frames.modes), off
+
+
+def _frames(posteriors: LogPosteriors, starts: Array | None = None) -> Frames:
+    """The first release is climbed from the model's own start, the others from its mode."""
+    core, count = posteriors.core, len(posteriors)
+    if not core.size:
+        return find_frames(posteriors, np.zeros((count, 0)))
+    bends: Array | None = None
+    if starts is None:
+        key = ("quadrature start",)
+        start, bends = core.cache.get(key, (core.initial[None], None))
+        mode, bends = climb(posteriors.take([count // 2]), start, bends)
+        if np.isfinite(mode).all() and np.isfinite(bends).all():
+            core.cache[key] = mode, bends
+        starts, bends = np.repeat(mode, count, axis=0), np.repeat(bends, count, axis=0)
+    return find_frames(posteriors, starts, bends)
+
+
+# -- helpers -------------------------------------------------------------------------------------------
+
+
+def _second_order(user: User) -> bool:
+    return user.actions is None and getattr(user.loss, "second_order", False)
+
+
+def _needs_density(loss: Loss) -> bool:
+    return getattr(loss, "needs_density", False)
+
+
+def _quadratic(loss: Loss, values: Array, weights: Array, variances: Array | None = None) -> Array:
+    """U of a loss that is linear in the covariance, for every release at once."""
+    if values.ndim == 2:
+        mean = np.einsum("ls,ls->l", weights, values - values[:, :1]) + values[:, 0]
+        square = values - mean[:, None]
+        square *= square
+        if variances is not None:
+            square += variances
+        total = np.einsum("ls,ls->l", weights, square)
+        return np.asarray(loss.uncertainty(Gaussian.scalar(np.zeros(len(total)), np.maximum(total, 0.0))).value)
+    mean = np.einsum("ls,lsk->lk", weights, values)
+    gap = values - mean[:, None]
+    cov = np.einsum("ls,lsi,lsj->lij", weights, gap, gap)
+    return np.asarray(loss.uncertainty(Gaussian(np.zeros(cov.shape[:2]), cov)).value)
+
+
+def _of_mixtures(user: User, means: Array, variances: Array, weights: Array) -> Array:
+    """Uncertainties from all releases as one batch of mixtures of normal numbers."""
+    if _second_order(user) and means.ndim == 2:
+        return _quadratic(user.loss, means, weights, variances)
+    if means.ndim == 3:
+        n = means.shape[2]
+        weights = np.repeat(weights / n, n, axis=1)
+        means, variances = (a.reshape(len(means), -1) for a in np.broadcast_arrays(means, variances))
+    if _needs_density(user.loss) and user.actions is None and (variances > 0).all():
+        laws = (normal_density(*row) for row in zip(weights, means, variances, strict=True))
+        return np.array([float(user.loss.uncertainty(law).value) for law in laws])
+    return np.asarray(user.loss.uncertainty(Mixture(Gaussian.scalar(means, variances), weights), user.actions).value)
+
+
+def _judged(found: Sequence[Array], caution: float = 1.0) -> Value:
+    """A value with its error, from three steps each twice the one before."""
+    fine, middle, coarse = (np.asarray(a, dtype=np.float64) for a in found)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        first, second = np.abs(fine - middle), np.abs(middle - coarse)
+        # What halving the step did last time it will do again, at least.
+        error = first * np.minimum(1.0, np.where(second > 0, caution * first / second, 1.0))
+        error = np.where((error <= SURE * np.abs(fine)) | ~np.isfinite(error), 0.0, error)
+    return Value(fine, error)
+
+
+def _better(old: Value, places: Sequence[int], new: Value) -> Value:
+    """The old answers with the new ones put in their places, where their error is not larger."""
+    value, error = np.array(old.value), np.array(old.error)
+    with np.errstate(invalid="ignore"):
+        keep = ~(np.asarray(new.error) > error[places])
+    value[places] = np.where(keep, new.value, value[places])
+    error[places] = np.where(keep, new.error, error[places])
+    return Value(value, error)

@@ -1,0 +1,132 @@
+"""Linear functions of normal records behind releases with normal noise: closed forms given the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...checks import check_index
+from ...errors import InputError
+from ...posteriors import Curve, Gaussian, Mixture
+from ...protocols import Array, Posterior
+from ...targets import BaseTarget, Kind, Term
+
+LINEAR = (Kind.RECORD, Kind.NEW, Kind.AVERAGE, Kind.PARAMETER)
+"""What a target may be a linear function of."""
+ROW = "The row of a Record"
+
+
+def after_noise(mean: Array, variance: Array, centre: Array, noise: Array) -> tuple[Array, Array]:
+    """Mean and variance of a normal number after its release with normal noise; infinite noise tells nothing."""
+    if (noise > 0).all() and np.isfinite(noise).all():
+        gain = variance / (variance + noise)
+        return mean + gain * (centre - mean), variance * (1 - gain)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gain = np.where(np.isinf(noise), 0.0, np.where(variance + noise > 0, variance / (variance + noise), 0.0))
+    return mean + gain * (np.where(np.isinf(noise), 0.0, centre) - mean), variance * (1 - gain)
+
+
+@dataclass(frozen=True, eq=False)
+class NormalRecords:
+    """Normal numbers behind L releases with normal noise, at S points of the parameters."""
+
+    mean: Array
+    variance: Array
+    """Of the records given the parameters, ``(L, S, n)``, or ``(L, S, 1)`` if they are alike."""
+    centre: Array
+    noise: Array
+    """Released values and the variances of their noise, ``(L, n)``."""
+    parameter: Callable[[Term], Array]
+    """A parameter at the points: ``(L, S)``, or ``(L, S, m)`` for one of several entries."""
+    widths: Mapping[str, int]
+    """Number of entries of each parameter; 0 for a number."""
+
+    def moments(self, target: BaseTarget) -> tuple[Array, Array] | None:
+        """Mean and variance ``(L, S)`` of a linear target given the parameters; None if it is not linear."""
+        form = target.linear(1, True, self.widths) if target.only(*LINEAR) else None
+        if form is None or not form.number:
+            return None
+        weights, n = form.matrix[0], self.centre.shape[1]
+        if form.plain and form.terms[0].kind is Kind.RECORD:
+            row = check_index(ROW, form.terms[0].row, n)
+            return after_noise(*self._of(row), self.centre[:, None, row], self.noise[:, None, row])
+        if form.plain and form.terms[0].kind is Kind.NEW:
+            return self._of(0)
+        total, fresh = np.full(self.mean.shape[:2], float(form.constant[0])), 0.0
+        rows, place = np.zeros(n), 0
+        for term in form.terms:
+            size = 1
+            if term.kind is Kind.PARAMETER:
+                own = self.parameter(term)
+                size = 1 if own.ndim == 2 else own.shape[2]
+                total += own * weights[place] if own.ndim == 2 else own @ weights[place : place + size]
+            elif term.kind is Kind.NEW:
+                fresh += weights[place]
+            elif term.kind is Kind.AVERAGE:
+                rows += weights[place] / n
+            else:
+                rows[check_index(ROW, term.row, n)] += weights[place]
+            place += size
+        mean, variance = self._of(0)
+        total += fresh * mean
+        around = fresh**2 * variance if fresh else np.zeros(total.shape)
+        self._add_rows(rows, total, around)
+        return total, around
+
+    def each_row(self) -> tuple[Array, Array]:
+        """Mean and variance of every record given the parameters, ``(L, S, n)``."""
+        return after_noise(self.mean, self.variance, self.centre[:, None], self.noise[:, None])
+
+    def _of(self, row: int) -> tuple[Array, Array]:
+        """Mean and variance of one record given the parameters alone."""
+        mean, variance = (a[..., row if a.shape[2] > 1 else 0] for a in (self.mean, self.variance))
+        return mean, variance
+
+    def _add_rows(self, rows: Array, total: Array, around: Array) -> None:
+        """Add a weighted sum of records to means and variances.
+
+        Records of one law with the same noise have the same gain: they go together.
+        """
+        used = np.flatnonzero(rows)
+        if max(self.mean.shape[2], self.variance.shape[2]) > 1:
+            for row in used.tolist():
+                m, v = after_noise(*self._of(row), self.centre[:, None, row], self.noise[:, None, row])
+                total += rows[row] * m
+                around += rows[row] ** 2 * v
+            return
+        mean, variance = self._of(0)
+        for i, noise in enumerate(self.noise):
+            for size in np.unique(noise[used]):
+                mine = used[noise[used] == size]
+                with np.errstate(invalid="ignore"):
+                    gain = np.zeros(1) if np.isinf(size) else variance[i] / (variance[i] + size) if size else np.ones(1)
+                known = 0.0 if np.isinf(size) else float(rows[mine] @ self.centre[i, mine])
+                total[i] += rows[mine].sum() * mean[i] * (1 - gain) + gain * known
+                around[i] += np.sum(rows[mine] ** 2) * variance[i] * (1 - gain)
+
+
+def normal_density(weights: Array, means: Array, variances: Array) -> Posterior:
+    """A mixture of normal numbers as a curve on a grid that is fine in its middle.
+
+    Its entropy is far cheaper than that of thousands of parts. The mixture itself if the grid is too coarse.
+    """
+    used = weights > 1e-17
+    weights, means = weights[used] / weights[used].sum(), means[used]
+    sd = np.sqrt(np.broadcast_to(variances, used.shape)[used])
+    law = Mixture(Gaussian.scalar(means, sd**2), weights)
+    middle = float(weights @ means)
+    scale = float(np.sqrt(weights @ np.minimum(sd, np.median(sd)) ** 2))
+    far = float(np.max(np.abs(means - middle) + 9.0 * sd)) / scale
+    for points in (401, 1601):
+        x = middle + scale * np.sinh(np.linspace(-1, 1, points) * np.arcsinh(far))
+        logs = law.log_density(x)
+        inside = np.flatnonzero(logs > logs.max() - 38)
+        try:
+            curve = Curve(x[inside[0] : inside[-1] + 1], logs[inside[0] : inside[-1] + 1])
+        except InputError:
+            continue
+        if curve.error == 0:
+            return curve
+    return law

@@ -1,0 +1,165 @@
+"""Snoopers who take the row of each record for it: the error of every row at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...beliefs.normal import NormalBelief
+from ...channels.linear import LinearChannel
+from ...errors import UnsupportedError
+from ...masks.base import Mask
+from ...posteriors import Gaussian
+from ...protocols import Array, Solution, Value
+from ...running.replication import replicate_seeds
+from ...targets import Kind
+from ...users.rules import Row
+from ...users.user import Snooper
+from ..base import Ints, Problem, Tell
+from ..normal.releases import linear_channel, rows_alike
+from .simulated import costs
+from .source import Source, released_rows
+
+REPLICATES = 200
+"""Releases that are drawn for a snooper when nothing else was asked for."""
+
+
+def is_own_row(user: Snooper) -> bool:
+    """Whether the rule takes the row of the target's own record, whichever that is."""
+    rule, target = user.estimator, user.target
+    if not isinstance(rule, Row):
+        return False
+    return rule.row is None or (target.verbatim and target.asks(Kind.RECORD) and target.terms[0].row == rule.row)
+
+
+def every_row(problem: Problem, rows: Ints, tell: Tell | None) -> Solution | None:
+    """The row of each record taken for it: all records on the same releases, or one of each kind without data."""
+    user, masks = problem.user, problem.masks
+    if not is_own_row(user):
+        return None
+    source = Source.of(user.belief, problem.data)
+    found, name = given_rows(user, masks, rows, source), "exact"
+    if found is None:
+        # One of each kind is enough; a flat prior has to be looked at, which is done record by record.
+        if source.normal and (source.normal.flat or len(np.unique(row_kinds(problem, rows), axis=0)) < len(rows)):
+            return None
+        found, name = drawn_rows(user, masks, rows, source, problem.replicates, problem.seed, tell), "simulated"
+    return Solution(found.value, found.error, float("nan"), [name] * len(masks))
+
+
+def row_kinds(problem: Problem, rows: Ints) -> Ints:
+    """A label per row: rows with one label have the same uncertainty."""
+    user, belief = problem.user, problem.user.belief
+    alone = rows[:, None]
+    # A rule that looks at certain rows tells their records apart, and so do the data.
+    if not (user.estimator.averages or is_own_row(user)) or problem.data is not None:
+        return alone
+    if not isinstance(belief, NormalBelief):
+        return alone
+    columns: list[Ints] = []
+    for family in problem.masks.families:
+        channel = linear_channel(belief, problem.masks[family.positions[0]])
+        alike = None if channel is None else rows_alike(channel, rows)
+        if alike is None:
+            return alone
+        columns += alike
+    return np.stack(columns, axis=1)
+
+
+def given_rows(user: Snooper, masks: Sequence[Mask], rows: Ints, source: Source) -> Value | None:
+    """Records at hand and a linear-Gaussian release: the error of each row is normal, with known mean and covariance.
+
+    The masks are of one family. None if that is not so, or the loss is not one of the error alone.
+    """
+    loss, table = user.loss, source.table
+    if table is None or not loss.location_free or not hasattr(loss, "expected") or source.n < 2:
+        return None
+    belief = NormalBelief(records=source.n, covariance=np.eye(source.k), prior="flat", columns=source.columns)
+    numbers = np.array([m.numbers for m in masks], dtype=np.float64).reshape(len(masks), -1)
+    channel = linear_channel(belief, masks[0], numbers, table)
+    if channel is None or channel.location != "known" or channel.wiped is not None:
+        return None
+    mean, spread, there = _release_law(channel, table)
+    mean, spread, there = mean[rows], spread[:, rows], there[rows]
+    bias, lead = mean - table[rows], len(masks)
+    costs(loss, np.zeros((1, source.k)), np.zeros((1, source.k)), Row())  # a loss of intervals refuses a number
+    bias, spread = np.broadcast_to(bias, (lead, *bias.shape)), np.broadcast_to(spread, (lead, *spread.shape[1:]))
+    if source.k == 1:
+        found = loss.expected(Gaussian.scalar(-bias[..., 0], spread[..., 0, 0]), np.zeros(bias.shape[:-1]))
+    else:
+        found = loss.expected(Gaussian(-bias, spread), np.zeros(bias.shape))
+    value = np.where(there.all(axis=1), np.broadcast_to(found.value, bias.shape[:-1]), np.inf)
+    return Value(value, np.where(there.all(axis=1), np.broadcast_to(found.error, bias.shape[:-1]), 0.0))
+
+
+def drawn_rows(
+    user: Snooper,
+    masks: Sequence[Mask],
+    rows: Ints,
+    source: Source,
+    replicates: int | None,
+    seed: Any,
+    tell: Any = None,
+) -> Value:
+    """Average over releases, all rows on the same ones; they are those that each record would see alone."""
+    count = REPLICATES if replicates is None else replicates
+    value, error = np.empty((len(masks), len(rows))), np.empty((len(masks), len(rows)))
+    for i, mask in enumerate(masks):
+        first: Any = None
+        total, squares, held = (np.zeros(len(rows)) for _ in range(3))
+        for s in replicate_seeds(seed, count):
+            records = source.draw([s]).records[0]
+            released = released_rows(mask.release(source.frame(records), s[1]), len(records), "A row")
+            cost = costs(user.loss, released[rows], records[rows], Row())
+            there = ~np.isnan(cost)
+            # Sums about the first loss: their spread keeps its digits where the losses are large and alike.
+            first = np.where(there, cost, 0.0) if first is None else first
+            off = np.where(there, cost - first, 0.0)
+            held, total, squares = held + there, total + off, squares + off**2
+        sometimes = (held > 0) & (held < count)
+        if sometimes.any():
+            raise UnsupportedError(
+                f"After {mask} some releases hold no value for the row of a record, others do",
+                f"{int(sometimes.sum())} of {len(rows)} records",
+                "Use a User with Bayes' rule, who knows what to think then",
+            )
+        mean = total / count
+        value[i] = np.where(held > 0, first + mean, np.inf)
+        spread = np.sqrt(np.maximum(squares / count - mean**2, 0.0) / (count - 1)) if count > 1 else np.nan
+        error[i] = np.where(held > 0, spread, 0.0)
+        if tell is not None:
+            tell((i + 1) / len(masks))
+    return Value(value, error)
+
+
+def _release_law(channel: LinearChannel, table: Array) -> tuple[Array, Array, Any]:
+    """Mean ``(n, k)`` and covariance ``(masks or 1, n, k, k)`` of each released row, and what is released."""
+    k = channel.columns
+    shape, copy, cell = channel.layout.rows()
+    lead = np.broadcast_shapes((1,), *(b.r.shape[:1] for b in channel.blocks), *(c.shape[:1] for c in channel.common))
+    mean, spread = np.zeros(table.shape), np.zeros((*lead, len(table), k, k))
+    there = np.zeros(table.shape, dtype=bool)
+    for t, block in enumerate(channel.blocks):
+        mine = np.flatnonzero(shape == t)
+        if not len(mine):
+            continue
+        roots, c = block.shape.roots, len(block.shape.sizes)
+        total = np.zeros((block.shape.count, c, k))
+        np.add.at(total, (copy[mine], cell[mine]), table[mine])
+        centre = total / roots[:, None]
+        moved = (centre.reshape(-1, c * k) @ block.b[0].T).reshape(-1, c, k) / roots[:, None]
+        at, row = cell[mine], copy[mine]
+        off = table[mine] - total[row, at] / block.shape.sizes[at][:, None]
+        within = block.w[0] * block.told[:, :, None]
+        mean[mine] = moved[row, at] + np.einsum("nij,nj->ni", within[at], off)
+        there[mine] = block.alive[at]
+        for i, size in enumerate(block.shape.sizes):
+            piece = slice(i * k, i * k + k)
+            own = block.r[:, piece, piece] / size + (1.0 - 1.0 / size) * block.rw[:, i]
+            for load, covariance in zip(block.loads, channel.common, strict=True):
+                part = load[:, piece] / roots[i]
+                own = own + part @ covariance @ np.swapaxes(part, -1, -2)
+            spread[:, mine[at == i]] = own[:, None]
+    return mean, spread, there

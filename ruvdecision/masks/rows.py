@@ -1,0 +1,143 @@
+"""Which rows and columns go out, and in which order; all of them, or none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..channels.layout import Partition
+from ..channels.steps import About, Drop, PermuteRows, SampleRows, Step
+from ..checks import Columns, check_index, check_integer, check_number, checked
+from ..errors import InputError, UnsupportedError
+from ..protocols import Array
+from .base import Mask
+from .columns import as_columns
+
+
+@dataclass(frozen=True, repr=False)
+class Release(Mask):
+    """No mask: the original records go out unaltered.
+
+    >>> Release().release([1.0, 2.0])
+    array([1., 2.])
+    """
+
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        return []
+
+    def publish(self, table: Any) -> Any:
+        return table
+
+
+UNMASKED = Release()
+"""The mask that changes nothing."""
+
+
+@dataclass(frozen=True, repr=False)
+class Suppress(Mask):
+    """Release nothing, or nothing of the named columns and rows.
+
+    Suppressed entries become missing values; rows and columns stay in place. In a DataFrame integers become nullable
+    ``Int64`` and booleans ``boolean`` in columns that get a blank; in an array they become floating point.
+
+    Parameters
+    ----------
+    columns : name, position or list of them, optional
+        Columns to suppress; all of them if not given.
+    rows : position or list of them, optional
+        Rows to suppress, counted from 0; all of them if not given.
+
+    >>> Suppress(rows=[0]).release([1.0, 2.0])
+    array([nan,  2.])
+    """
+
+    columns: Columns = checked(None, as_columns, empty=True)
+    rows: Any = checked(None, as_columns, empty=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("columns", "rows"):
+            if getattr(self, name) == ():
+                do = f"Leave {name} out to suppress all of them, or use Release()"
+                raise InputError(f"{name} must not be empty", [], do)
+        if self.rows is not None:
+            object.__setattr__(self, "rows", tuple(check_integer("rows", r) for r in self.rows))
+
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        rows = None
+        if self.rows is not None:
+            labels = np.zeros(about.n, dtype=np.int64)
+            labels[[check_index("rows", r, about.n) for r in self.rows]] = 1
+            rows = Partition.of(labels, joins=False)
+        return [Drop(columns=about.positions(self.columns), rows=rows)]
+
+    def publish(self, table: Any) -> Any:
+        """Suppressing rows, columns or everything of a table takes its margins away too."""
+        from .cells import PublishedTable
+
+        current = table if isinstance(table, PublishedTable) else PublishedTable(table, {}, int(table.sum()))
+        shape = current.cells.shape
+        if self.rows is None and self.columns is None:
+            return PublishedTable(np.full(shape, np.nan), {}, current.total)
+        if len(shape) > 2:
+            raise UnsupportedError(
+                f"{self} names rows and columns, and the table has {len(shape)} axes", do="Use SuppressCells"
+            )
+        hidden = np.isnan(np.asarray(self.release(np.ones(shape)), dtype=np.float64))
+        return PublishedTable(np.where(hidden, np.nan, current.cells), {}, current.total)
+
+
+NOTHING = Suppress()
+"""The mask that releases nothing: U after it is U before any release."""
+
+
+@dataclass(frozen=True, repr=False)
+class Subsample(Mask):
+    """Release a simple random sample of the records, in their order and with their labels.
+
+    The labels tell whose record is in the sample. A user's uncertainty is averaged over the draw of the
+    sample. Follow it with `Shuffle` if the labels are taken off.
+
+    Parameters
+    ----------
+    size : int, optional
+        Number of records to keep.
+    share : float, optional
+        Share of the records to keep, in (0, 1]; rounded to at least one record.
+    """
+
+    size: int | None = checked(None, check_integer, low=1)
+    share: float | None = checked(None, check_number, low=0, high=1, open_low=True)
+
+    def __post_init__(self) -> None:
+        if (self.size is None) == (self.share is None):
+            got = {"size": self.size, "share": self.share}
+            raise InputError("Subsample needs size or share", got, "Give one of them, Subsample(size=100)")
+        super().__post_init__()
+
+    def kept(self, n: int) -> int:
+        """How many of ``n`` records are kept."""
+        if self.size is None:
+            return max(1, round(float(self.share or 0) * n))
+        if self.size > n:
+            what = f"Subsample(size={self.size}) needs at least {self.size} records"
+            raise InputError(what, n, "Ask for a smaller sample")
+        return self.size
+
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        kept = self.kept(about.n)
+        return [SampleRows(kept=kept, rows=None if kept == about.n else Partition.sample(about.n, kept))]
+
+
+@dataclass(frozen=True, repr=False)
+class Shuffle(Mask):
+    """Put the records in random order, so that the row tells nothing about whose record it is.
+
+    The index keeps its labels in their old order: it is the records that move. An intruder after one record
+    then faces a mixture over all rows.
+    """
+
+    def steps(self, about: About, numbers: Array) -> list[Step]:
+        return [PermuteRows()]

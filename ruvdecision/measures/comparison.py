@@ -1,0 +1,440 @@
+"""Releases compared with the original by measures, and what the measures said: numbers only, averaged and in columns.
+
+What depends on the original alone is computed once, whatever the number of releases and replicates. Only the measures'
+numbers go onto the map; the records, and whatever a measure knows about single records, stay behind.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ..checks import as_generator, is_single, suggest
+from ..data.read import check_file, file_digest, read_data
+from ..errors import InputError, RuvError, kind_of
+from ..maps.columns import check_name
+from ..maps.scores import Column
+from ..masks.base import Mask
+from ..masks.frame import Frame
+from ..protocols import Array, Measure
+from ..running.fingerprint import fingerprint_attr
+from ..running.replication import replicate_seeds
+from ..running.run import Task, run
+from .base import Measured, Prepared
+
+ROLES = ("risk", "utility")
+
+
+class Finding(NamedTuple):
+    """What one measure said of one release: numbers only, nothing about single records."""
+
+    value: float
+    error: float
+    parts: dict[str, float]
+
+    @classmethod
+    def of(cls, result: float) -> Finding:
+        """A number without what belongs to single records; a plain one has no error and no parts."""
+        measured = Measured.of(result)
+        return cls(float(measured), measured.error, measured.parts)
+
+
+class Findings:
+    """What measures have said of every release so far.
+
+    Parameters
+    ----------
+    measures : list of measures
+        What is computed.
+
+    Attributes
+    ----------
+    found : list
+        Per release and replicate one `Finding` per measure; no replicate where Ctrl-C came before the release was
+        finished.
+    notes : list of str
+        What a map should say about it.
+    """
+
+    def __init__(self, measures: Sequence[Measure] | Measure) -> None:
+        self.measures = check_measures(measures)
+        self.found: list[list[list[Finding]]] = []
+        self.notes: list[str] = []
+
+    def describe(self) -> dict[str, Any]:
+        """What a map's ``attrs`` should say: settings, no record."""
+        return {"measures": [repr(m) for m in self.measures], "better": {m.name: better_end(m) for m in self.measures}}
+
+    def finished(self) -> list[int]:
+        """Positions of the releases that were measured; the others are left out from then on."""
+        rows = [i for i, release in enumerate(self.found) if release]
+        self.found = [self.found[i] for i in rows]
+        return rows
+
+    def columns(self, parts: bool = False) -> dict[str, Array]:
+        """Mean over replicates and its error under the measures' names; with ``parts`` what they are made of, too."""
+        columns: dict[str, Array] = {}
+        for j, item in enumerate(self.measures):
+            pairs = [_mean([r[j].value for r in release], [r[j].error for r in release]) for release in self.found]
+            columns[item.name] = np.array([value for value, _ in pairs])
+            columns[f"{item.name}_error"] = np.array([error for _, error in pairs])
+        for j, item in enumerate(self.measures if parts else ()):
+            for name in dict.fromkeys(k for release in self.found for r in release for k in r[j].parts):
+                values = [[r[j].parts.get(name, np.nan) for r in release] for release in self.found]
+                columns[f"{item.name}.{name}"] = np.array([_mean(v, [0.0])[0] for v in values])
+        return columns
+
+    def axis(self, role: str, given: Any = None) -> Any:
+        """The column that is the map's risk or utility, turned so that more of it is more risk or utility.
+
+        The first measure of the role if nothing is given, None if there is none. What is not the name of a measure is
+        given back as it is.
+        """
+        if given is None:
+            given = next((m.name for m in self.measures if m.role == role), None)
+        item = next((m for m in self.measures if isinstance(given, str) and m.name == given), None)
+        if item is None:
+            return given
+        if item.role != role or (better_end(item) == "higher") == (role == "utility"):
+            return Column(item.name)
+        observed = self.columns()[item.name]
+        lowest = min(float(getattr(item, "range", (0.0, np.inf))[0]), float(np.fmin.reduce(observed)))
+        return Column(item.name, "negative" if lowest < 0 else "reciprocal")
+
+
+class Comparison(Findings):
+    """Measures with the original's part of the work done, and what they said of every release so far.
+
+    Parameters
+    ----------
+    measures : list of measures
+        What to compute.
+    data : DataFrame, array or path
+        The original.
+    key : column name, optional
+        The column that says whose record a row is.
+    """
+
+    def __init__(self, measures: Sequence[Measure] | Measure, data: Any, key: Hashable = None) -> None:
+        super().__init__(measures)
+        self.key = key
+        frame = read(data, "the original")
+        self.original = _settled(frame if key is None else keyed(frame, key, "the original"))
+        given = self.original.unwrap()
+        # A measure of somebody's own may have a call only, and then does all of its work each time.
+        self.prepared: list[Callable[[Any], float]] = [
+            m.prepare(given) if hasattr(m, "prepare") else functools.partial(m, given) for m in self.measures
+        ]
+
+    def apply(
+        self,
+        masks: Sequence[Mask],
+        replicates: int,
+        root: np.random.SeedSequence,
+        executor: Executor | None = None,
+        tell: Callable[[float], Any] | None = None,
+        *,
+        releases: Mapping[str, Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> bool:
+        """Apply each mask ``replicates`` times and measure, then measure ``releases``; True after Ctrl-C.
+
+        Replicate r has the same random numbers for every mask, and each number depends on its mask and seed alone.
+        """
+        if masks and replicates == 1:
+            self.notes.append(
+                "Masks were applied once: errors do not show how much another application would change the numbers."
+            )
+        seeds = [s[1] for s in replicate_seeds(root, replicates)]
+        shared = _ComparisonWork(self.prepared, self.original, list(masks), seeds, self.key)
+        # Blocks of replicates: some dozens of tasks keep workers busy and lose little when a run is killed.
+        block = max(1, min(replicates, -(-replicates * len(masks) // 64)))
+        starts = range(0, replicates, block)
+        blocks = [(i, s, s + block) for i in range(len(masks)) for s in starts]
+        tasks = [Task(f"mask {b[0]} replicates {b[1]} to {b[2] - 1}", _mask_block, b) for b in blocks]
+        made = {name: _absolute(item) for name, item in (releases or {}).items()}
+        tasks += [Task(f"release {name}", _made_elsewhere, (name, item)) for name, item in made.items()]
+
+        def parts() -> dict[str, Any]:
+            found = {
+                "data": self.original.table,
+                "masks": list(masks),
+                "measures": self.measures,
+                "replicates": replicates,
+            }
+            found |= {"seed": root} if masks else {}  # nothing else is random
+            return found | {"releases": {name: _content(item) for name, item in made.items()}, "key": self.key}
+
+        results, interrupted = run(
+            tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, tell=tell
+        )
+        for i in range(len(masks)):
+            done = results[i * len(starts) : (i + 1) * len(starts)]
+            self.found.append(
+                [] if any(part is None for part in done) else named_findings([found for part in done for found in part])
+            )
+        self.found += [named_findings(item or []) for item in results[len(masks) * len(starts) :]]
+        return interrupted
+
+    def add(self, name: str, release: Any) -> None:
+        """Measure a release that was made elsewhere."""
+        shared = _ComparisonWork(self.prepared, self.original, [], [], self.key)
+        self.found.append(_made_elsewhere(shared, name, release))
+
+    def describe(self) -> dict[str, Any]:
+        """What a map's ``attrs`` should say: sizes and settings, no record."""
+        about = {"data": f"{self.original.n} records, {len(self.original.columns)} columns"}
+        return {**about, **fingerprint_attr(self.original.table), **super().describe()}
+
+
+def check_measures(measures: Any) -> list[Any]:
+    """The measures, each with a name of its own, a role and a call."""
+    several, do = not is_single(measures), "Write measures=[ruv.measures.RecordLinkage(), ruv.measures.NormalKL()]"
+    if isinstance(measures, (str, Mapping)) or not (several or callable(measures)):
+        raise InputError("measures must be a list of measures", kind_of(measures), do)
+    chosen = list(measures) if several else [measures]
+    if not chosen:
+        raise InputError("measures must not be empty", [], do)
+    for i, item in enumerate(chosen):
+        if isinstance(item, type):
+            raise InputError(f"measures[{i}] is a class", item.__name__, f"Write {item.__name__}()")
+        if not callable(item) or not isinstance(getattr(item, "name", None), str) or not item.name:
+            what = f"measures[{i}] must be a measure, with a name, a role and a call"
+            raise InputError(what, kind_of(item), "Write ruv.measures.NormalKL()")
+        role = getattr(item, "role", None)
+        if role not in ROLES:
+            raise InputError(f"The role of {item.name} must be 'risk' or 'utility'", role, "Set role on its class")
+    names = [check_name(item.name) for item in chosen]
+    taken = [name for i, name in enumerate(names) if name in names[:i] or f"{name}_error" in names]
+    if taken:
+        do = 'Give one another name, name="..."'
+        raise InputError("Two measures want the same column", ", ".join(dict.fromkeys(taken)), do)
+    return chosen
+
+
+def better_end(item: Any) -> str:
+    """Which values of a measure are better for the agency; one that does not say grows with its role."""
+    return str(getattr(item, "direction", "lower" if item.role == "risk" else "higher"))
+
+
+def _mean(values: Sequence[float], errors: Sequence[float]) -> tuple[float, float]:
+    """Mean over replicates and its error.
+
+    The error is the standard error over replicates or, where it is larger, the measure's own: its draws are the same
+    for every replicate, so they do not average out.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    if len(x) == 0:
+        return np.nan, np.nan  # not measured: Ctrl-C came before
+    own = float(np.sqrt(np.mean(np.square(errors))))
+    if len(x) == 1 or np.all(x == x[0]):
+        return float(x[0]), own
+    mean = float(x.mean())
+    if not np.isfinite(mean):
+        return mean, np.nan if np.isnan(mean) else np.inf
+    return mean, max(float(x.std(ddof=1) / np.sqrt(len(x))), own)
+
+
+# -- the work ------------------------------------------------------------------------------------------
+
+
+def named_findings(replicates: Sequence[Sequence[Sequence[Any]]]) -> list[list[Finding]]:
+    """Results of replicates, with the names that a checkpoint does not keep."""
+    return [[Finding(*outcome) for outcome in found] for found in replicates]
+
+
+@dataclass(frozen=True)
+class _ComparisonWork:
+    """What all tasks of a comparison use. A worker gets it once."""
+
+    prepared: Sequence[Callable[[Any], float]]
+    original: Frame
+    masks: Sequence[Mask]
+    seeds: Sequence[np.random.SeedSequence]
+    key: Hashable
+    steady: dict[int, list[Finding]] = field(default_factory=dict)
+    """Outcomes of masks that take no random number: they are measured once per worker."""
+    recent: dict[int, tuple[Any, list[Finding]]] = field(default_factory=dict)
+    """The last release of the last mask, with its outcomes."""
+
+    def compare(self, released: Any) -> list[Finding]:
+        return [Finding.of(p(released)) for p in self.prepared]
+
+
+def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[list[Finding]]:
+    """Apply one mask once per seed and measure. Must stay importable: workers look it up by name."""
+    found: list[list[Finding]] = []
+    mask = shared.masks[i]
+    with about(str(mask)):
+        for seed in shared.seeds[start:stop]:
+            if i in shared.steady:
+                found.append(shared.steady[i])
+                continue
+            rng = as_generator(seed)
+            before = rng.bit_generator.state
+            released = mask.release(shared.original.unwrap(), rng)
+            last = shared.recent.get(i)
+            # A release that is the last one again, as a chain without randomness gives, has the same numbers.
+            same = last is not None and _equal(last[0], released)
+            found.append(last[1] if last is not None and same else shared.compare(released))
+            spawned = rng.bit_generator.seed_seq.n_children_spawned  # type: ignore[attr-defined]
+            if rng.bit_generator.state == before and spawned == 0:
+                # It took no random number, so it will give the same every time.
+                shared.steady[i] = found[-1]
+            shared.recent.clear()
+            shared.recent[i] = (released, found[-1])
+    return found
+
+
+def _made_elsewhere(shared: _ComparisonWork, name: str, release: Any) -> list[list[Finding]]:
+    with about(name):
+        copies = [match(shared.original, copy, shared.key) for copy in copies_of(release)]
+        # A measure of one release is averaged over the copies, as an analyst does with imputed data.
+        together = {
+            j: Finding.of(p(copies))
+            for j, p in enumerate(shared.prepared)
+            if is_copies(release) and isinstance(p, Prepared) and p.measure.takes_copies
+        }
+        return [
+            [together[j] if j in together else Finding.of(p(copy)) for j, p in enumerate(shared.prepared)]
+            for copy in copies
+        ]
+
+
+def _absolute(item: Any) -> Any:
+    """Paths from the root: a worker may have another working directory."""
+    if is_copies(item):
+        return [_absolute(part) for part in item]
+    return str(Path(item).resolve()) if isinstance(item, (str, Path)) else item
+
+
+def _content(item: Any) -> Any:
+    """What a release is known by in a checkpoint: its data, or the bytes of its file."""
+    if is_copies(item):
+        return [_content(part) for part in item]
+    return file_digest(item) if isinstance(item, (str, Path)) else item
+
+
+def _settled(frame: Frame) -> Frame:
+    """The same data, laid out in memory as a worker will get them, so that sums round in the same way everywhere."""
+    blocks = getattr(getattr(frame.table, "_mgr", None), "arrays", ())
+    ragged = any(isinstance(b, np.ndarray) and not (b.flags.c_contiguous or b.flags.f_contiguous) for b in blocks)
+    return replace(frame, table=frame.table.copy()) if ragged else frame
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return bool(a.equals(b)) if isinstance(a, (pd.DataFrame, pd.Series)) else bool(np.array_equal(a, b))
+
+
+# -- files and whose record a row is ------------------------------------------------------------------
+
+
+def read(data: Any, which: str) -> Frame:
+    """Data of any kind, or of the file that a path names; ``which`` is its name in errors."""
+    if isinstance(data, (str, Path)):
+        data = read_data(data)
+    if data is None:
+        what = f"measures compare with {which}, which is missing"
+        raise InputError(what, None, "Give data=, a DataFrame or an array")
+    return Frame.of(data)
+
+
+def check_releases(releases: Any) -> dict[str, Any]:
+    """Releases under names that differ; files that are not there are refused before any work is done."""
+    if releases is None:
+        return {}
+    if not isinstance(releases, Mapping) or not releases:
+        what = "must not be empty" if isinstance(releases, Mapping) else "must be a mapping from name to data"
+        raise InputError(f"releases {what}", type(releases).__name__, 'Write releases={"swapped": frame}')
+    named = {str(name): item for name, item in releases.items()}
+    if len(named) != len(releases) or not all(name.strip() for name in named):
+        raise InputError("Releases need names that differ", [str(name) for name in releases], "Give each its own name")
+    for name, item in named.items():
+        # A missing file should not cost the work on those before it.
+        with about(name):
+            for part in copies_of(item):
+                if isinstance(part, (str, Path)):
+                    check_file(part)
+    return named
+
+
+def is_copies(item: Any) -> bool:
+    """True for a list of whole data sets, as multiple imputation gives."""
+    return (
+        isinstance(item, (list, tuple))
+        and bool(item)
+        and all(isinstance(p, (pd.DataFrame, pd.Series, np.ndarray, str, Path)) for p in item)
+    )
+
+
+def copies_of(item: Any) -> list[Any]:
+    """The data sets of a release, which is usually one."""
+    return list(item) if is_copies(item) else [item]
+
+
+def check_key(key: Any, columns: pd.Index, which: str) -> None:
+    """Raise an error for a key that is no column."""
+    # Whoever passes data for a name should not find them in the message.
+    if not isinstance(key, Hashable) or key not in columns:
+        shown = str(key) if isinstance(key, Hashable) else kind_of(key)
+        raise InputError(f"The key is not a column of {which}", shown, suggest(shown, [str(c) for c in columns]))
+
+
+def keyed(frame: Frame, key: Any, which: str) -> Frame:
+    """The records under their keys; the key is no variable any more."""
+    if frame.kind != "frame":
+        raise InputError(f"The key names a column, and {which} has no column names", frame.kind, "Give a DataFrame")
+    table = frame.table
+    check_key(key, table.columns, which)
+    keys = table[key]
+    holes, repeated = int(keys.isna().sum()), int(keys.duplicated().sum())
+    if holes:
+        raise InputError(f"The key {key} of {which} has missing values", f"{holes} rows", "Give every row its key")
+    if repeated:
+        what = f"The key {key} of {which} must be unique"
+        raise InputError(what, f"{repeated} repeated", "Name a column that tells records apart")
+    if table.shape[1] == 1:
+        raise InputError(f"{which} has no column beside its key", str(key), "Name another key")
+    return Frame(table.drop(columns=[key]).set_axis(pd.Index(keys.to_numpy(), name=key), axis=0), "frame")
+
+
+def match(original: Frame, item: Any, key: Any) -> Any:
+    """A release with its rows in the order of the original's, as far as anything says whose they are."""
+    frame = read(item, "the release")
+    if key is None:
+        ours, theirs = original.table.index, frame.table.index
+        if frame.kind == original.kind == "frame" and len(ours) == len(theirs) and not ours.equals(theirs):
+            reordered = ours.is_unique and theirs.is_unique and len(ours.union(theirs, sort=False)) == len(ours)
+            if reordered:
+                raise InputError(
+                    "its row labels are those of the original in another order, and rows are matched by position",
+                    f"{len(ours)} rows",
+                    "Sort it, released.loc[original.index], or drop its labels, released.reset_index(drop=True)",
+                )
+        return frame.unwrap()
+    frame = keyed(frame, key, "the release")
+    ours, theirs = original.table.index, frame.table.index
+    strangers = int((~theirs.isin(ours)).sum())
+    if strangers:
+        kinds = f" (keys are {ours.dtype} in the original, {theirs.dtype} in the release)"
+        what = f"it has keys that the original does not have{'' if ours.dtype == theirs.dtype else kinds}"
+        raise InputError(what, f"{strangers} of {len(theirs)}", "Check the key column of both files")
+    return frame.table.loc[ours[ours.isin(theirs)]]
+
+
+@contextmanager
+def about(label: str) -> Iterator[None]:
+    """Errors inside say which release they are about."""
+    try:
+        yield
+    except RuvError as error:
+        raise type(error)(f"{label}: {error.what}", error.got, error.do) from error

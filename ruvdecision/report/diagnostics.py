@@ -1,0 +1,163 @@
+"""Which releases of a map a reader should look at twice, and why; and what engines say about their own work."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..decide import Choice
+from ..maps.rumap import RUMap
+from ..maps.show import counted, cut, number
+from ..protocols import Array
+from .document import Items, Paragraph, ReportBlock, Table, TableRow
+
+Flags = NDArray[np.bool_]
+
+#: A standard error above this share of its value is large.
+LARGE = 0.05
+#: What a sampler's diagnostics should be, by the end of the column's name: R-hat at most 1.01, and so on.
+LIMITS = {
+    "rhat": ("above", 1.01),
+    "ess_bulk": ("below", 400.0),
+    "ess_tail": ("below", 400.0),
+    "khat": ("at least", 0.7),
+    "divergences": ("above", 0.0),
+}
+#: Rows of the table of doubts.
+DOUBTS = 50
+_OF_ENGINE = re.compile(r"^(intruder|scientist)(\[.*\])*_", re.DOTALL)
+
+
+def doubts(rumap: RUMap) -> dict[int, list[str]]:
+    """The positions of the releases that carry a mark, with the reasons in words.
+
+    A release is marked if its sampler did not converge, if the standard error of its risk or utility is more than 5 %
+    of the value (of U0 or 1 for gains and logs, if that is larger), and if a value is infinite or missing.
+
+    >>> rumap = RUMap.build(labels=["a", "b"], intruder=[0.0, 1.0], scientist=[1.0, 1.0])
+    >>> doubts(rumap)
+    {0: ['its risk is infinite']}
+    """
+    bad = {k: beyond(rumap, k) for k in rumap.columns}
+    axes = [(role, *rumap.column(role), _share(rumap, role)) for role in ("risk", "utility")]
+    found: dict[int, list[str]] = {}
+    for i in range(len(rumap)):
+        reasons = []
+        if not rumap.converged[i]:
+            shown = [f"{k} {number(float(rumap.columns[k][i]), 4)}" for k, rows in bad.items() if rows[i]]
+            reasons.append("its sampler did not converge" + (f" ({', '.join(shown)})" if shown else ""))
+        for role, values, errors, share in axes:
+            if np.isnan(values[i]):
+                reasons.append(f"it has no {role}")
+            elif np.isinf(values[i]):
+                reasons.append(f"its {role} is infinite")
+            elif not np.isfinite(errors[i]):
+                reasons.append(f"the error of its {role} is not known")
+            elif share[i] > LARGE:
+                reasons.append(f"the standard error of its {role} is large, {number(100 * float(share[i]), 2)} %")
+        if reasons:
+            found[i] = reasons
+    return found
+
+
+def doubtful(rumap: RUMap) -> Flags:
+    """True where an error is large or not known, or a value is missing: the number itself is in doubt."""
+    bad = np.zeros(len(rumap), dtype=bool)
+    for role in ("risk", "utility"):
+        values, errors = rumap.column(role)
+        bad |= np.isnan(values) | (~np.isfinite(errors) & np.isfinite(values)) | (_share(rumap, role) > LARGE)
+    return bad
+
+
+def has_errors(rumap: RUMap) -> Flags:
+    """True where risk or utility carries a standard error."""
+    return (rumap.risk_error > 0) | (rumap.utility_error > 0)
+
+
+def is_diagnostic(rumap: RUMap, name: str) -> bool:
+    """True for a column that an engine wrote about its own work, not about the release."""
+    return name == "converged" or name.endswith("_converged") or _OF_ENGINE.match(name) is not None
+
+
+def beyond(rumap: RUMap, name: str) -> Flags:
+    """True where a sampler's diagnostic is not what it should be; False everywhere for other columns."""
+    column, key = rumap.columns[name], _limit_of(name)
+    if key is None or not is_diagnostic(rumap, name) or column.dtype.kind not in "biuf":
+        return np.zeros(len(rumap), dtype=bool)
+    way, limit = LIMITS[key]
+    values = column.astype(float)
+    with np.errstate(invalid="ignore"):
+        found = values < limit if way == "below" else values >= limit if way == "at least" else values > limit
+    if way == "below":
+        # Few draws cannot have a large effective size: a tenth of them is then enough.
+        draws = rumap.columns.get(name.removesuffix(key) + "draws")
+        if draws is not None and draws.dtype.kind in "biuf":
+            found &= values < np.minimum(limit, draws.astype(float) / 10)
+    return np.asarray(found)
+
+
+def diagnostics(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
+    """Engines, errors, the releases to look at twice, and the samplers' diagnostics."""
+    engines = Counter(name or "not said" for name in rumap.engine)
+    facts = ["Computed by: " + ", ".join(f"{name} ({counted(k, 'release')})" for name, k in engines.items()) + "."]
+    inexact = int(has_errors(rumap).sum())
+    if inexact:
+        some = f"{inexact:,} of {counted(len(rumap), 'release')} with a standard error (after ±)"
+        facts.append(f"{some}; the frontier does not allow for it.")
+    else:
+        facts.append("No number carries a standard error.")
+    blocks: list[ReportBlock] = [Items(facts)]
+    if choice is not None and choice.remarks:
+        blocks.append(Paragraph(f"About the chosen release: {'; '.join(choice.remarks)}.", "warning"))
+    found = doubts(rumap)
+    if found:
+        rows = [TableRow((rumap.releases[i], "; ".join(why)), "doubtful") for i, why in list(found.items())[:DOUBTS]]
+        more = f", the first {DOUBTS} are shown" if len(found) > DOUBTS else ""
+        caption = f"Releases to look at twice ({len(found)}{more})"
+        blocks.append(Table(caption, ("release", "why"), rows, (False, False)))
+    else:
+        blocks.append(
+            Paragraph("Nothing is marked: every sampler converged, every number is finite, no error is large.")
+        )
+    rows, texts = [], []
+    for name, column in rumap.columns.items():
+        # The members of a panel have their own table.
+        if not is_diagnostic(rumap, name) or name.endswith(("converged", "]_uncertainty", "]_error")):
+            continue
+        if column.dtype.kind not in "biuf":
+            texts.append(f"{name}: {_listed(column.tolist())}.")
+            continue
+        known = column[~np.isnan(column.astype(float))].astype(float)
+        cells = [number(float(f(known))) if known.size else "none" for f in (np.min, np.median, np.max)]
+        bad, mark = int(beyond(rumap, name).sum()), ""
+        if bad:
+            way, limit = LIMITS[_limit_of(name) or ""]
+            mark = f"{counted(bad, 'release')} {way} {number(limit)}"
+        rows.append(TableRow((name, *cells, mark), "doubtful" if bad else ""))
+    if rows:
+        head, numbers = ("column", "smallest", "median", "largest", "mark"), (False, True, True, True, False)
+        blocks.append(Table("Diagnostics over all releases", head, rows, numbers).without_empty_end())
+    return [*blocks, Items(texts)] if texts else blocks
+
+
+def _listed(entries: list[object]) -> str:
+    """How often each text of a column occurs, the first few."""
+    texts = Counter(map(str, entries))
+    shown = [f"{cut(text, 80) or 'nothing'} ({counted(k, 'release')})" for text, k in list(texts.items())[:6]]
+    return ", ".join(shown) + (f" and {len(texts) - 6} more" if len(texts) > 6 else "")
+
+
+def _limit_of(name: str) -> str | None:
+    return next((k for k in LIMITS if name == k or name.endswith(f"_{k}")), None)
+
+
+def _share(rumap: RUMap, role: str) -> Array:
+    values, errors = rumap.column(role)
+    axis = rumap.axis(role)
+    known = axis.before[np.isfinite(axis.before)]
+    with np.errstate(all="ignore"):
+        share = errors / np.maximum(np.abs(values), axis.score.scale(known if known.size else 1.0))
+    return np.where((errors == 0) | ~np.isfinite(values), 0.0, share)

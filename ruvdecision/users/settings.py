@@ -1,0 +1,77 @@
+"""One way to list the settings of a belief, a mask, a loss, a user or a panel, and to make it again with others.
+
+All of them are frozen dataclasses. A path such as ``("belief", "prior_variance")`` leads to a setting of a setting.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..checks import suggest
+from ..errors import InputError
+
+
+def settings_of(thing: Any) -> dict[str, Any]:
+    """Settings by name: arguments of a dataclass, entries of a mapping, members of a list by position.
+
+    >>> from ruvdecision.losses import Huber
+    >>> settings_of(Huber(2.0))["delta"]
+    2.0
+    """
+    if isinstance(thing, Mapping):
+        return dict(thing)
+    if isinstance(thing, (list, tuple)):
+        return {str(i): member for i, member in enumerate(thing)}
+    if not dataclasses.is_dataclass(thing) or isinstance(thing, type):
+        return {}
+    return {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if f.init}
+
+
+def with_setting(thing: Any, path: Sequence[str], value: Any, whole: str) -> Any:
+    """The same thing with the setting at ``path`` replaced; nothing is edited in place. Errors name the ``whole`` path.
+
+    Of a panel every member that has such a setting changes.
+
+    >>> from ruvdecision.beliefs import NormalBelief
+    >>> with_setting(NormalBelief(records=3, variance=1, prior_variance=5), ["prior_variance"], 2, "prior_variance")
+    NormalBelief(records=3, variance=1, prior_mean=0, prior_variance=2)
+    """
+    if not path:
+        return value
+    head, known = path[0], settings_of(thing)
+    if head in known:
+        new = with_setting(known[head], path[1:], value, whole)
+    elif "members" in known and has_setting(thing, head):
+        members = [with_setting(m, path, value, whole) if has_setting(m, head) else m for m in known["members"]]
+        head, new = "members", tuple(members)
+    elif isinstance(thing, (list, tuple)):
+        raise InputError(f"{whole} needs a position from 0 to {len(thing) - 1}", head, "Count from 0")
+    elif not known:
+        what = f"{whole} cannot be varied: {type(thing).__name__} has no named parts"
+        raise InputError(what, head, "Give whole objects as values instead")
+    else:
+        what = f"{whole} names a part that {type(thing).__name__} does not have"
+        raise InputError(what, head, suggest(head, [str(name) for name in known]))
+    if isinstance(thing, Mapping):
+        return known | {head: new}
+    if isinstance(thing, (list, tuple)):
+        made = [*thing[: int(head)], new, *thing[int(head) + 1 :]]
+        return made if isinstance(thing, list) else tuple(made)
+    return dataclasses.replace(thing, **{head: new})
+
+
+def setting_at(thing: Any, path: Sequence[str]) -> Any:
+    """The setting at a path; of a panel that of the first member who has it."""
+    for name in path:
+        while name not in settings_of(thing):
+            thing = next(m for m in settings_of(thing)["members"] if has_setting(m, name))
+        thing = settings_of(thing)[name]
+    return thing
+
+
+def has_setting(thing: Any, name: str) -> bool:
+    """Whether a thing, or a member of a panel, has a setting of that name."""
+    known = settings_of(thing)
+    return name in known or any(has_setting(member, name) for member in known.get("members", ()))
