@@ -47,6 +47,27 @@ from .errors import InputError, UnsupportedError, failure
 from .numerics.orderstatistics import percentile_rank
 from .protocols import Array
 
+__all__ = [
+    "Average",
+    "BaseTarget",
+    "Cell",
+    "EachRecord",
+    "Files",
+    "Functional",
+    "Identity",
+    "Kind",
+    "LinearForm",
+    "Maximum",
+    "Minimum",
+    "NewRecord",
+    "OrderStatistic",
+    "Parameter",
+    "Percentile",
+    "Record",
+    "Records",
+    "Term",
+]
+
 # -- what targets are made of ------------------------------------------------------------------------
 
 

@@ -68,7 +68,7 @@ class User(SingleUser):
         Whether the user is told the mask's numbers. One who is not knows the technique, treats the size of the noise as
         unknown with the prior ``mask_prior``, and decides by the mixture over what the mask may have been; his loss is
         averaged over the mask that was really used. Not to publish therefore never lowers U. (What he himself would
-        say his uncertainty is stands in the map's column ``intruder_felt`` or ``scientist_felt``.)
+        say his uncertainty is stands in the map's column ``intruder_believed`` or ``scientist_believed``.)
     mask_prior : MaskPrior, list of masks, list of variances or scipy distribution, optional
         See `MaskPrior`; log-uniform around the variance of a record if not given.
 

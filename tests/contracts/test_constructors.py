@@ -197,7 +197,7 @@ GIVEN_BACK = {
     "Optimum",
     "Order",
 }
-GIVEN_BACK |= {"BaseEngine", "Evidence", "Missing", "Plan", "Problem", "Refusal"}
+GIVEN_BACK |= {"BaseEngine", "Evidence", "EveryRecord", "Missing", "Plan", "Problem", "Question", "Refusal", "WrongBelief"}
 GIVEN_BACK |= {"MaskFamily"}  # its ranges have any names; tests/analyses/test_optimise.py tries them
 GIVEN_BACK |= {"PublishingPrice", "RUMap", "RecordRisk", "Sensitivity", "Value", "Variation", "Worth"}
 
