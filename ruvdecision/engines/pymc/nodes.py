@@ -312,7 +312,7 @@ def _boxed(posteriors: LogPosteriors, frames: Frames) -> Frames:
     z = np.concatenate([np.zeros((1, size)), *blocks])
     logs = posteriors.look(frames.u(z))[0]
     near = np.reshape(logs[:, 1:] > logs[:, :1] - DROP, (len(logs), size, len(line), len(beside)))
-    there = np.asarray(near).any(axis=3)
+    there = np.logical_or.reduce(near, axis=3)
     half = len(_OUT)
     # The first place outward beyond which nothing is left, at least that of a normal law.
     out = np.append(_OUT, 1.4 * _OUT[-1])
