@@ -197,7 +197,17 @@ GIVEN_BACK = {
     "Optimum",
     "Order",
 }
-GIVEN_BACK |= {"BaseEngine", "Evidence", "EveryRecord", "Missing", "Plan", "Problem", "Question", "Refusal", "WrongBelief"}
+GIVEN_BACK |= {
+    "BaseEngine",
+    "Evidence",
+    "EveryRecord",
+    "Missing",
+    "Plan",
+    "Problem",
+    "Question",
+    "Refusal",
+    "WrongBelief",
+}
 GIVEN_BACK |= {"MaskFamily"}  # its ranges have any names; tests/analyses/test_optimise.py tries them
 GIVEN_BACK |= {"PublishingPrice", "RUMap", "RecordRisk", "Sensitivity", "Value", "Variation", "Worth"}
 

@@ -194,7 +194,9 @@ def read(module: str, is_package: bool, tree: ast.Module) -> list[Import]:
                 found.append(Import(module, source, node.lineno, lazy))
         inner = lazy or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):  # an import is never part of an expression
+            if isinstance(
+                child, (ast.stmt, ast.ExceptHandler, ast.match_case)
+            ):  # an import is never part of an expression
                 visit(child, inner)
 
     visit(tree, False)
