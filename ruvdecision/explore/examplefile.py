@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..beliefs.normal import NormalBelief
 from ..checks import as_generator, as_seed_sequence
 from ..engines.base import Problem, plan_for
 from ..errors import RuvError
@@ -63,11 +64,11 @@ def draw_example(belief: Any, example: int) -> tuple[Any, Any]:
     ([0.0], (4,))
     """
     rng = as_generator(example)
-    if not hasattr(belief, "spread") or not hasattr(belief, "doubt"):
+    if not isinstance(belief, NormalBelief):
         return None, belief.draw(rng)
     # A flat prior cannot be drawn from: the example then comes from a population with the prior's mean.
-    doubt = belief.mu_covariance if belief.mu_covariance is not None else np.zeros_like(belief.record_covariance)
-    mu = belief.mu_mean + symmetric_root(doubt) @ rng.standard_normal(len(belief.mu_mean))
+    prior = belief.mu_covariance if belief.mu_covariance is not None else np.zeros_like(belief.record_covariance)
+    mu = belief.mu_mean + symmetric_root(prior) @ rng.standard_normal(len(belief.mu_mean))
     records = mu + rng.standard_normal((belief.records, len(mu))) @ symmetric_root(belief.record_covariance).T
     if belief.columns is not None:
         return mu, pd.DataFrame(records, columns=list(belief.columns))

@@ -433,7 +433,7 @@ def is_per_record(value: Any, n: int, k: int) -> bool:
 
 
 def _is_table(value: Any) -> bool:
-    return isinstance(value, tuple) and isinstance(value[0], tuple)
+    return isinstance(value, tuple) and bool(value) and isinstance(value[0], tuple)
 
 
 def pattern(value: tuple[Any, ...]) -> tuple[int, ...]:

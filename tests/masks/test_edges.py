@@ -239,7 +239,7 @@ def top_coded(mask: Any, before: pd.DataFrame, after: pd.DataFrame, edge: str) -
     if found is None or new is None:
         return
     cols = chosen(mask, before)
-    x, y, sign = found[0][:, cols], new[0][:, cols], 1.0 if isinstance(mask, masks.Topcode) else -1.0
+    x, y, sign = found[0][:, cols], new[0][:, cols], -1.0 if isinstance(mask, masks.Bottomcode) else 1.0
     at = mask.thresholds(x)
     with np.errstate(invalid="ignore"):
         tail = sign * x > sign * at

@@ -67,10 +67,11 @@ def power_scaling(
     if not levels:
         raise InputError("powers must hold a number other than 1", found, do)
     roles = check_user("intruder", intruder), check_user("scientist", scientist)
-    beliefs = [user.belief for role in roles for _, user in role.leaves if isinstance(user, User)]
+    users = [user for role in roles for _, user in role.leaves]
+    beliefs = [user.belief if isinstance(user, User) else user for user in users]  # a snooper stands for himself
     if not any(isinstance(belief, PyMCBelief) for belief in beliefs):
         what = "power_scaling needs a user with a PyMCBelief, whose draws it reweights"
-        kinds = ", ".join(dict.fromkeys(type(belief).__name__ for belief in beliefs)) or "Snooper"
+        kinds = ", ".join(dict.fromkeys(type(belief).__name__ for belief in beliefs))
         raise InputError(what, kinds, "Use ruv.sensitivity")
     check_setting(options, [n for n in Setting.__annotations__ if n not in ("data", "engine")])
     candidates = check_masks(masks)  # every run needs them, and some lists can be gone through once only

@@ -7,7 +7,7 @@ All functions work on many parameter points at once and run in plain numpy, so t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from operator import attrgetter
@@ -137,10 +137,7 @@ class CompiledModel(BuiltModel):
         u = np.atleast_2d(np.asarray(u, dtype=np.float64))
         count, own = len(u), len(self.free)
         prior, *found = function(self._split(u))
-        theta = {
-            v.name: np.broadcast_to(a, (count, *self.shapes[v.name]))
-            for v, a in zip(self.free, found[:own], strict=True)
-        }
+        theta = self._named(found[:own], count)
         moments = self._as_moments(found[own], found[own + 1], count) if normal else None
         return At(np.broadcast_to(prior, (count,)), theta, moments)
 
@@ -151,8 +148,19 @@ class CompiledModel(BuiltModel):
         ]
 
     def natural(self, u: ArrayLike) -> dict[str, Array]:
-        """Parameter points on their natural scale."""
-        return self.at(u, normal=False).theta
+        """Parameter points on their natural scale; the prior, which may hold the records too, is not asked."""
+        u = np.atleast_2d(np.asarray(u, dtype=np.float64))
+        return self._named(self._natural(self._split(u)), len(u))
+
+    @cached_property
+    def _natural(self) -> vectorised:
+        with quiet():
+            return vectorised(self.model.replace_rvs_by_values(list(self.free)), self._values)
+
+    def _named(self, found: Sequence[Array], count: int) -> dict[str, Array]:
+        return {
+            v.name: np.broadcast_to(a, (count, *self.shapes[v.name])) for v, a in zip(self.free, found, strict=True)
+        }
 
     @cached_property
     def _derive(self) -> vectorised:
