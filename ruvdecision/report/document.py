@@ -161,18 +161,16 @@ class Document:
 @cache
 def _template(format: str) -> Template:
     from jinja2 import Environment, StrictUndefined
-    from jinja2.utils import markupsafe
+    from jinja2.filters import do_mark_safe
 
     def put(text: Any) -> Any:
         # What a macro gives back is text of the format already; the rest is made into it here.
-        return (
-            text if hasattr(text, "__html__") else clean(text) if format == "html" else markupsafe.Markup(_marked(text))
-        )
+        return text if hasattr(text, "__html__") else clean(text) if format == "html" else do_mark_safe(_marked(text))
 
     options: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
     environment = Environment(autoescape=True, finalize=put, **options)
-    environment.filters["svg"] = lambda picture: markupsafe.Markup(draw_svg(picture))
-    environment.filters["png"] = lambda picture: markupsafe.Markup(base64.b64encode(draw_png(picture)).decode())
+    environment.filters["svg"] = lambda picture: do_mark_safe(draw_svg(picture))
+    environment.filters["png"] = lambda picture: do_mark_safe(base64.b64encode(draw_png(picture)).decode())
     return environment.from_string(_read(f"page.{format}"))
 
 
