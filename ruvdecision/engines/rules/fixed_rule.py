@@ -369,7 +369,8 @@ class SnooperWork:
     def place(self) -> int:
         """Which of the released values is taken, in order if the rule is a rank, by a rule that takes one of them."""
         rank = self.rule.rank(self.source.n)
-        return rank - 1 if rank is not None else self.rule.place(self.source.n)  # type: ignore[attr-defined, no-any-return]
+        place: int = self.rule.place(self.source.n) if rank is None else rank - 1  # type: ignore[attr-defined]
+        return place
 
     def _truth(self, drawn: DrawnRecords) -> Array:
         """The target in every replicate, (replicates, m); the population mean of data is not known, and not needed."""
