@@ -175,7 +175,7 @@ def _simulate(
     """Eqs 12 to 14 from simulated releases; ``deviations`` are those of the noise, (grid, records or 1).
 
     All snoopers look at a release while it is in the cache, and one generator serves all replicates. `FixedRule`, which
-    takes them one by one, each replicate with a generator of its own, needs thirty times as long.
+    takes them one by one, each replicate with a generator of its own, takes longer (36 ms against 20 in one pass).
     """
     table = works[0].source.table
     assert table is not None
