@@ -164,14 +164,18 @@ def trim_pieces(
 
 
 def _fit(grid: Array, values: Array) -> BSpline:
-    """The smooth curve through the points, of a lower degree where they stand too close together for a high one."""
-    highest = min(_DEGREE, len(grid) - 1)
-    for degree in range(highest if highest % 2 else highest - 1, 1, -2):
-        try:
-            return make_interp_spline(grid, values, k=degree, check_finite=False)
-        except np.linalg.LinAlgError:
-            continue
-    return make_interp_spline(grid, values, k=1, check_finite=False)
+    """The smooth curve through the points.
+
+    Where some stand too close together for that, which the solver finds singular, it goes through those that do not.
+    """
+    degree = min(_DEGREE, len(grid) - 1)
+    degree = degree if degree % 2 else degree - 1
+    try:
+        return make_interp_spline(grid, values, k=degree, check_finite=False)
+    except np.linalg.LinAlgError:
+        cell = np.floor((grid - grid[0]) / (1e-6 * (grid[-1] - grid[0])))
+        apart = np.flatnonzero(np.append(True, np.diff(cell) > 1))
+        return make_interp_spline(grid[apart], values[apart], k=min(degree, 3), check_finite=False)
 
 
 def _basis(fit: BSpline, x: Array, grid: Array) -> sparse.csr_array:
