@@ -22,11 +22,11 @@ from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .layout import BlockShape, Layout
 from .steps import (
-    About,
     AddNoise,
     AverageRows,
     Drop,
-    Lowers,
+    FileFacts,
+    MaskLike,
     OwnLaw,
     PermuteRows,
     SampleRows,
@@ -115,7 +115,7 @@ class LinearChannel:
         return cls(layout, columns, tuple(blocks))
 
     @classmethod
-    def of(cls, mask: Lowers, about: About, numbers: Array | None = None) -> LinearChannel:
+    def of(cls, mask: MaskLike, about: FileFacts, numbers: Array | None = None) -> LinearChannel:
         """The channel of a family: one of its masks, and the numbers of all. Steps that are not linear are refused."""
         found = resolve(mask, about, numbers)
         for step, part, _ in found:
@@ -343,7 +343,7 @@ def _without(covariance: Array, gone: NDArray[np.bool_]) -> Array:
 # -- reading steps -----------------------------------------------------------------------------------------
 
 
-def _check_linear(step: Step, mask: Lowers) -> None:
+def _check_linear(step: Step, mask: MaskLike) -> None:
     """Raise if a step is not linear in the records plus normal noise."""
     why = step.not_linear
     if why is not None or type(step) not in LINEAR or (isinstance(step, OwnLaw) and not step.says("linear")):
@@ -351,7 +351,7 @@ def _check_linear(step: Step, mask: Lowers) -> None:
         raise UnsupportedError(f"{mask} has no linear-Gaussian channel{reason}", do=step.do or MEASURE)
 
 
-def _noise(channel: LinearChannel, step: AddNoise, mask: Lowers) -> LinearChannel:
+def _noise(channel: LinearChannel, step: AddNoise, mask: MaskLike) -> LinearChannel:
     endless = np.isinf(np.diagonal(step.covariance, axis1=-2, axis2=-1))
     if np.any(endless != endless[:, :1]):
         raise UnsupportedError(

@@ -125,8 +125,8 @@ class Observation:
         return no_cuts(self.n)
 
     @property
-    def grades(self) -> Array:
-        """More cuts that suit integration, beside those at jumps and kinks.
+    def panel_edges(self) -> Array:
+        """Further edges for the panels of an integral, besides the cuts at jumps and kinks.
 
         Shape (n, m), padded with missing values.
         """

@@ -250,8 +250,8 @@ class Joined(Observation):
         return Cuts(places, self._gather(lambda part: part.cuts.jumps.T).T == 1)
 
     @property
-    def grades(self) -> Array:
-        return self._gather(lambda part: part.grades.T).T
+    def panel_edges(self) -> Array:
+        return self._gather(lambda part: part.panel_edges.T).T
 
     def window(self, drop: float = 40.0) -> Pair:
         low, high = self._gather(lambda part: part.window(drop))

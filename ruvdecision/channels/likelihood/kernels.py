@@ -60,7 +60,7 @@ class Location(TransitionDensity):
     def breaks(self, y: Array) -> Cuts:
         return Cuts.at_kinks(y[:, None]) if self.law.kink else no_cuts(self.n)
 
-    def grades(self, y: Array) -> Array:
+    def panel_edges(self, y: Array) -> Array:
         return (y - self.law.cuts).T
 
     def scale(self, y: Array) -> Array:
@@ -68,7 +68,7 @@ class Location(TransitionDensity):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Sized(TransitionDensity):
+class HeteroscedasticNoise(TransitionDensity):
     """y = x + b s(x) e: the noise's sd depends on the value. ``unit`` is the law of e, of sd one; b is one per entry.
 
     ``size(x, math)`` gives s. Jumps of s are found on a grid, a twenty-fifth of the noise's sd apart near the released
@@ -105,8 +105,8 @@ class Sized(TransitionDensity):
         s = self._sd(x, math)
         return [x + row * s for row in self.unit.cuts]
 
-    def take(self, rows: Rows) -> Sized:
-        return Sized(self.unit.take(rows), self.base[rows], self.size)
+    def take(self, rows: Rows) -> HeteroscedasticNoise:
+        return HeteroscedasticNoise(self.unit.take(rows), self.base[rows], self.size)
 
     def window(self, y: Array, drop: float) -> Pair:
         """Walk away from y until the noise there, and at twice the distance, is too small to reach back."""
@@ -156,7 +156,7 @@ class Sized(TransitionDensity):
         zero = Cuts.at_kinks(np.where((low < 0) & (high > 0), 0.0, np.nan)[:, None])
         return Cuts.joined([zero, Cuts.at_jumps(found)])
 
-    def grades(self, y: Array) -> Array:
+    def panel_edges(self, y: Array) -> Array:
         s = self._plain(y)
         steps = s[:, None] * 2.0 ** np.arange(-2, 40)
         near, far = (y - self.unit.cuts * s).T, [y[:, None] - steps, y[:, None] + steps]
@@ -261,7 +261,7 @@ class Factor(TransitionDensity):
     def bends(self, low: Array, high: Array) -> Cuts:
         return Cuts.at_jumps(np.zeros((self.n, 1)))
 
-    def grades(self, y: Array) -> Array:
+    def panel_edges(self, y: Array) -> Array:
         far = np.abs(y)[:, None] * 2.0 ** np.arange(0, 45)
         return np.concatenate([self._by(y, self.law.cuts), far, -far], axis=1)
 

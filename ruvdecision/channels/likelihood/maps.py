@@ -266,8 +266,8 @@ class Mapped(Observation):
         return Cuts.joined([self.later.cuts, self.function.bends(*self.window())])
 
     @property
-    def grades(self) -> Array:
-        return self.later.grades
+    def panel_edges(self) -> Array:
+        return self.later.panel_edges
 
     @property
     def scale(self) -> Array:
@@ -307,7 +307,7 @@ class RandomlyMapped(Mapped):
         return self.function.bends(*self.window())
 
     @property
-    def grades(self) -> Array:
+    def panel_edges(self) -> Array:
         return np.empty((self.n, 0))
 
     @property

@@ -84,7 +84,7 @@ class TransitionDensity(Change):
         """Values of x between two ends where p(y | x) is not smooth whatever y is."""
         return no_cuts(self.n)
 
-    def grades(self, y: Array) -> Array:
+    def panel_edges(self, y: Array) -> Array:
         """Values of x that cut p(y | x), as a function of x, into smooth panels."""
         raise NotImplementedError
 
@@ -162,9 +162,9 @@ class NoisyValue(_Noisy):
         return self.kernel.breaks(self.values)
 
     @property
-    def grades(self) -> Array:
+    def panel_edges(self) -> Array:
         if self.normal is None:
-            return self.kernel.grades(self.values)
+            return self.kernel.panel_edges(self.values)
         centre, variance = self.normal
         return centre[:, None] + np.sqrt(variance)[:, None] * np.array([-6.0, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6])
 
@@ -213,8 +213,8 @@ class NoisyInterval(_Noisy):
         return Cuts.joined([self.kernel.breaks(end) for end in self._finite])
 
     @property
-    def grades(self) -> Array:
-        return np.concatenate([self.kernel.grades(end) for end in self._finite], axis=1)
+    def panel_edges(self) -> Array:
+        return np.concatenate([self.kernel.panel_edges(end) for end in self._finite], axis=1)
 
     def window(self, drop: float = 40.0) -> Pair:
         # A probability falls a little more slowly than the density at the interval's end.
@@ -246,7 +246,7 @@ class Convolved(_Noisy):
     @property
     def _fixed(self) -> Array:
         """Places that cut the later likelihood into smooth panels, shape (n, m)."""
-        return np.concatenate([self.later.cuts.places, self.later.grades], axis=1)
+        return np.concatenate([self.later.cuts.places, self.later.panel_edges], axis=1)
 
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         x = math.asarray(x) + np.zeros(self.n)
@@ -303,10 +303,10 @@ class Convolved(_Noisy):
         return [np.where(np.isfinite(row)[:, None], find(np.where(np.isfinite(row), row, 0.0)), np.nan) for row in rows]
 
     @property
-    def grades(self) -> Array:
+    def panel_edges(self) -> Array:
         # Where the later observation has its kinks, and around those: the density smooths them over its own length.
         return np.concatenate(
-            [self._fixed, even_between(*self.window(), 33), *self._around(self.kernel.grades)], axis=1
+            [self._fixed, even_between(*self.window(), 33), *self._around(self.kernel.panel_edges)], axis=1
         )
 
     @property
