@@ -1,6 +1,6 @@
 """The elementary things that a mask does to the records. A mask's law is its steps, and channels read nothing else.
 
-A mask says ``steps(about, numbers)``: ``about`` is what is known of the file beforehand and is carried forward with each
+A mask says ``steps(about, numbers)``: ``about`` is what is known of the file beforehand and goes forward with every
 step, ``numbers`` holds one row per mask of a family. `resolve` lowers a whole chain. Readers
 (`ruvdecision.channels.linear`, `finite`, `likelihood`) interpret the steps; a step that a reader cannot take is refused
 in the name of its mask.
