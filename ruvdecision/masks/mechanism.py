@@ -233,7 +233,7 @@ class Combine(Mask):
     def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
         n, k = channel.layout.n, channel.columns
         rows, parts = self._parts(n, k)
-        if channel.location != "known" or len(channel.blocks) != 1 or not channel.blocks[0].alive.all():
+        if channel.location != "known" or len(channel.blocks) != 1 or not channel.blocks[0].released.all():
             raise UnsupportedError(
                 f"{self.technique} needs a whole file with its rows in place", do="Put it first in the chain"
             )
@@ -256,7 +256,7 @@ class Combine(Mask):
             b=operator @ block.b,
             r=operator @ block.r @ operator.T + noise,
             rw=np.zeros_like(block.rw),
-            told=np.zeros_like(block.told),
+            contrasts_released=np.zeros_like(block.contrasts_released),
             plain=False,
             loads=tuple(operator @ load for load in block.loads),
         )

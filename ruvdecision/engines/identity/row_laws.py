@@ -126,7 +126,7 @@ class LinearRows:
         for (t, c), rows in zip(kinds, self.kinds, strict=True):
             block = channel.blocks[t]
             wiped = ~np.any(block.b[0, c * k : c * k + k] != 0, axis=-1)
-            self.blank[rows] = ~block.alive[c] | wiped
+            self.blank[rows] = ~block.released[c] | wiped
 
     def prepare(self, frame: Frame) -> Array:
         """What a release says about the known columns at every place: their posterior means."""

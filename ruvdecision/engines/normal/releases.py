@@ -123,7 +123,7 @@ def _regrouped(channel: LinearChannel, values: Array) -> Array:
         )
     starts, labels = groups[0].runs()
     places = np.argsort(np.repeat(labels, np.diff(np.append(starts, len(values)))), kind="stable")
-    averaged = ~channel.blocks[0].told[0]
+    averaged = ~channel.blocks[0].contrasts_released[0]
     out = np.empty_like(values)
     out[places] = values[np.lexsort(values[:, averaged].T)]
     return out
