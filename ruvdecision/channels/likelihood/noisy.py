@@ -13,7 +13,6 @@ from ...errors import UnsupportedError
 from ...protocols import Array
 from .base import (
     Change,
-    Cuts,
     Ints,
     Observation,
     Pair,
@@ -76,11 +75,11 @@ class TransitionDensity(Change):
         """Where p(y | x) is within ``drop`` of its largest value over x, or a little more."""
         raise NotImplementedError
 
-    def breaks(self, y: Array) -> Cuts:
+    def cuts_at(self, y: Array) -> Array:
         """Values of x where p(y | x) is not smooth."""
         raise NotImplementedError
 
-    def bends(self, low: Array, high: Array) -> Cuts:
+    def cuts_between(self, low: Array, high: Array) -> Array:
         """Values of x between two ends where p(y | x) is not smooth whatever y is."""
         return no_cuts(self.n)
 
@@ -158,8 +157,8 @@ class NoisyValue(_Noisy):
         return self.kernel.ends(self.values)
 
     @property
-    def cuts(self) -> Cuts:
-        return self.kernel.breaks(self.values)
+    def cuts(self) -> Array:
+        return self.kernel.cuts_at(self.values)
 
     @property
     def panel_edges(self) -> Array:
@@ -209,8 +208,8 @@ class NoisyInterval(_Noisy):
         return self._over([self.kernel.ends(end) for end in self._finite])
 
     @property
-    def cuts(self) -> Cuts:
-        return Cuts.joined([self.kernel.breaks(end) for end in self._finite])
+    def cuts(self) -> Array:
+        return np.concatenate([self.kernel.cuts_at(end) for end in self._finite], axis=1)
 
     @property
     def panel_edges(self) -> Array:
@@ -246,7 +245,7 @@ class Convolved(_Noisy):
     @property
     def _fixed(self) -> Array:
         """Places that cut the later likelihood into smooth panels, shape (n, m)."""
-        return np.concatenate([self.later.cuts.places, self.later.panel_edges], axis=1)
+        return np.concatenate([self.later.cuts, self.later.panel_edges], axis=1)
 
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         x = math.asarray(x) + np.zeros(self.n)
@@ -299,7 +298,7 @@ class Convolved(_Noisy):
 
     def _around(self, find: Callable[[Array], Array]) -> list[Array]:
         """What is found around each cut of the later observation."""
-        rows = self.later.cuts.places.T
+        rows = self.later.cuts.T
         return [np.where(np.isfinite(row)[:, None], find(np.where(np.isfinite(row), row, 0.0)), np.nan) for row in rows]
 
     @property
@@ -310,10 +309,10 @@ class Convolved(_Noisy):
         )
 
     @property
-    def cuts(self) -> Cuts:
+    def cuts(self) -> Array:
         # A kink of one factor is smoothed by the other, except where both have one; a jump of both leaves a kink.
-        kept = self._around(lambda y: self.kernel.breaks(y).places)
-        return Cuts.joined([self.kernel.bends(*self.window()), *(Cuts.at_kinks(places) for places in kept)])
+        kept = self._around(self.kernel.cuts_at)
+        return np.concatenate([self.kernel.cuts_between(*self.window()), *kept], axis=1)
 
     @property
     def scale(self) -> Array:

@@ -125,16 +125,16 @@ def _average(observed: ReleaseLikelihood, step: AverageRows, mask: MaskLike) -> 
                 f"{mask} with a mask after it that is not plain normal noise has no likelihood here",
                 do=f"Use Noise(variance=...) after it or nothing, {MEASURE}",
             )
-        values[:, position], error[:, position], constant[:, position] = _together(*normal, label, groups)
+        values[:, position], error[:, position], constant[:, position] = _combined_averages(*normal, label, groups)
         columns[position], members[:, position] = Uninformative(n), True
     return replace(observed, columns=tuple(columns), averages=Averages.of(label, values, members, error, constant))
 
 
-def _together(centre: Array, variance: Array, label: Ints, groups: int) -> tuple[Array, Array, Array]:
-    """Several looks at each group's average as one: value, variance, and what is left of their log density."""
+def _combined_averages(centre: Array, variance: Array, label: Ints, groups: int) -> tuple[Array, Array, Array]:
+    """Several observations of each group's average as one: value, variance, and the rest of their log density."""
     sure, informative = variance == 0, np.isfinite(variance)
     exact = np.bincount(label, weights=sure, minlength=groups) > 0
-    # Where a look is exact the others add nothing; looks of infinite variance weigh nothing.
+    # Where an observation is exact the others add nothing; those of infinite variance have no weight.
     use = informative & (sure | ~exact[label])
     with np.errstate(divide="ignore"):
         precision = np.where(use, np.where(sure, 1.0, 1.0 / np.where(variance > 0, variance, 1.0)), 0.0)
@@ -146,12 +146,12 @@ def _together(centre: Array, variance: Array, label: Ints, groups: int) -> tuple
     away = np.where(use, centre - value[label], 0.0)
     if np.any(sure & (np.abs(away) > TOLERANCE * np.maximum(np.abs(centre), np.finfo(float).tiny))):
         raise not_from("different values in one group")
-    spread = np.where(
+    log_terms = np.where(
         use & ~sure,
         -0.5 * away**2 * precision + 0.5 * np.log(np.where(precision > 0, precision, 1.0) / (2 * np.pi)),
         0.0,
     )
-    rest = np.bincount(label, weights=spread, minlength=groups) - np.where(
+    rest = np.bincount(label, weights=log_terms, minlength=groups) - np.where(
         exact | (total == 0), 0.0, 0.5 * np.log(safe / (2 * np.pi))
     )
     return value, np.where(exact, 0.0, np.where(total > 0, 1.0 / safe, 0.0)), np.asarray(rest, dtype=np.float64)
@@ -283,7 +283,7 @@ def _noise(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike) -> Relea
         return _correlated(observed, step, mask, matrices)
     sd = np.broadcast_to(np.sqrt(np.diagonal(matrices, axis1=1, axis2=2)), (n, k))
     if step.size is not None:
-        return _sized(observed, step, mask, sd)
+        return _heteroscedastic(observed, step, mask, sd)
     plain = step.kind.name == "normal"
     averaged = [
         j for j, p in enumerate(step.columns) if observed.averages is not None and observed.averages.members[:, p].any()
@@ -369,7 +369,7 @@ def _correlated(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike, mat
     return _add(observed.joined(mask, step.columns), whole)
 
 
-def _sized(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike, base: Array) -> ReleaseLikelihood:
+def _heteroscedastic(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike, base: Array) -> ReleaseLikelihood:
     """Noise whose size depends on the value, times ``base``."""
     assert step.size is not None
     size = partial(_size_at, step.size)
