@@ -68,7 +68,7 @@ class ChunkedComparison(Findings):
         masks: Sequence[Mask],
         releases: Mapping[str, Any],
         executor: Executor | None = None,
-        tell: Callable[[float], Any] | None = None,
+        on_progress: Callable[[float], Any] | None = None,
         *,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> bool:
@@ -97,7 +97,7 @@ class ChunkedComparison(Findings):
             }
 
         results, interrupted = run(
-            tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, tell=tell
+            tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, on_progress=on_progress
         )
         self.found += [named_findings(item or []) for item in results]
         self.rows, self.width = shared.rows, head.shape[1]
