@@ -273,6 +273,9 @@ class UsedColumns:
 class Prepared:
     """A measure together with what it computed from the original; call it with a release."""
 
+    quiet = False
+    """True where somebody else tells of records that were left out though a release protects them: a map's notes."""
+
     def __init__(self, measure: Measure, original: Data) -> None:
         frame = Frame.of(original)
         self.measure, self.labels = measure, frame.table.index
@@ -308,9 +311,10 @@ class Prepared:
             )
         incomplete, state, lacking = columns.incomplete(table, "the release"), self.state, self.lacking
         met = self.incomplete is not None or incomplete is not None
+        blanked = 0
         if columns.missing == "omit":
-            blanked = (0 if incomplete is None else int(incomplete.sum())) - self.before
-            if measure.role == "risk" and blanked > 0:
+            blanked = max((0 if incomplete is None else int(incomplete.sum())) - self.before, 0)
+            if measure.role == "risk" and blanked and not self.quiet:
                 warn_omitted(measure.name, blanked + self.before, len(table), blanked)
             if measure.matched:
                 incomplete = frames.either(self.incomplete, incomplete)
@@ -322,7 +326,10 @@ class Prepared:
             if columns.missing == "category" and not columns.own and len(lacking) > len(self.lacking):
                 state = self._begin(None, lacking)  # both files get the same indicators
         value = measure.compare(state, self._taken(columns.complete(table, incomplete), lacking))
-        return columns.result(value, 0 if incomplete is None else int(incomplete.sum()), met)
+        found = columns.result(value, 0 if incomplete is None else int(incomplete.sum()), met)
+        if blanked and measure.role == "risk":
+            found.parts["blanked"] = float(blanked)
+        return found
 
     def arranged(self, frame: Frame) -> pd.DataFrame:
         """The table of a file with its rows labelled as the measure wants them; the original comes first."""

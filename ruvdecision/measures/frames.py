@@ -190,6 +190,19 @@ def vector(who: str, column: pd.Series, which: str = "the original") -> Array:
     return numeric(who, column.to_frame(), which)[:, 0]
 
 
+def with_gaps(who: str, column: pd.Series, original: pd.Series, which: str = "the original") -> Array:
+    """Numbers, or times as seconds since the original's first, as floats, NaN where they are missing.
+
+    A column without any value may be of any kind.
+    """
+    values, known = np.full(len(column), np.nan), column.notna().to_numpy(dtype=bool)
+    if known.any():
+        refuse_mixed(who, original, column)
+        there = column[known]
+        values[known] = seconds(there, original) if is_time(column) else vector(who, there, which)
+    return values
+
+
 def spreads(values: Array) -> Array:
     """Standard deviations of the columns; zero for one row and for equal numbers, whose mean may be off by rounding."""
     width = np.ptp(values, axis=0)

@@ -57,7 +57,7 @@ MISSING = "(missing)"
 
 def check_missing(who: str, value: object, takes: Sequence[str]) -> str:
     """The choice, or the measure's default for ""; an error tells a misspelt word from one that the measure refuses."""
-    if value == "":
+    if isinstance(value, str) and not value:
         return takes[0]
     if not isinstance(value, str) or value not in CHOICES:
         what = f"missing must be one of {', '.join(map(repr, CHOICES))}"
