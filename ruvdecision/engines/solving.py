@@ -117,7 +117,7 @@ def solve(
                 raise
         results += [None] * (len(pieces) - len(results))
     else:
-        tasks = [Task(f"{job}-{_span(group)}", work, (job, group)) for job, group in pieces]
+        tasks = [Task(f"{job}-{_piece_name(group)}", work, (job, group)) for job, group in pieces]
         engines = [plan.choice for plan in alone]
         prints: dict[str, Any] = {"masks": list(masks), "users": [u for _, u in leaves], "engines": engines}
         prints |= {"data": data, "replicates": replicates, "seed": (seed.entropy, tuple(seed.spawn_key))}
@@ -183,7 +183,7 @@ def _jobs(plans: Sequence[Plan]) -> list[list[int]]:
     return list(found.values())
 
 
-def _span(group: Sequence[int]) -> str:
+def _piece_name(group: Sequence[int]) -> str:
     return f"{group[0]}" if len(group) == 1 else f"{group[0]}-{group[-1]}-{len(group)}"
 
 

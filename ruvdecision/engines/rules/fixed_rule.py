@@ -27,7 +27,7 @@ from ..normal.conditioning import present
 from ..normal.exact import Exact
 from ..normal.forms import form_of
 from ..normal.releases import linear_channel
-from .closed_forms import Wanted, clipped_error, error_law, has_clipped_error, pull
+from .closed_forms import Wanted, clipped_error, error_law, has_clipped_error, linear_estimate
 from .every_row import REPLICATES, every_row, row_kinds
 from .simulated import EntryNoise, NoisyValues, check_sizes, costs, mean_moments, sampling_shares
 from .source import DrawnRecords, Seeds, Source, released_rows, truth_of
@@ -191,18 +191,18 @@ class SnooperWork:
         if np.any((weights != 0) & ~there) or not np.all(there.any(axis=0)):
             # Nothing is released that the rule could use.
             return Value.exact(np.inf)
-        pulled = pull(channel, weights)
+        estimate = linear_estimate(channel, weights)
         if source.table is not None:
             truth = self.truth_at_hand
-            centre = np.einsum("nij,nj->i", pulled.records, source.table) + rule.constant()
+            centre = np.einsum("nij,nj->i", estimate.records, source.table) + rule.constant()
             check_sizes(len(centre), len(truth), rule)
-            return self._expected(centre - truth, pulled.noise)
+            return self._expected(centre - truth, estimate.noise)
         form = self._form()
         assert form is not None
         check_sizes(source.k, len(form.constant), rule)
         total: Any = 0.0
         for share, shaped in self._places(form, channel):
-            mean, covariance = error_law(self.user.belief, pulled, shaped, rule)
+            mean, covariance = error_law(self.user.belief, estimate, shaped, rule)
             total = total + share * self._expected(mean, covariance).value
         return Value.exact(total)
 
