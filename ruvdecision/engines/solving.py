@@ -229,8 +229,8 @@ def _gather(
         total, start = _merged(role.name, role.name, role.user, index, value[:, rows], error[:, rows], before, found)
         # Few different ones come again and again: each is put together once.
         keys = list(zip(*(words[i] for i in mine), strict=True))
-        told = {key: " / ".join(dict.fromkeys(key)) for key in set(keys)}
-        texts = [told[keys[r]] for r in rows.tolist()]
+        joined = {key: " / ".join(dict.fromkeys(key)) for key in set(keys)}
+        texts = [joined[keys[r]] for r in rows.tolist()]
         for name, _ in role.leaves:
             found |= {
                 f"{name}_{key}": _column([column[r] for r in rows]) for key, column in columns[index[name]].items()

@@ -442,11 +442,11 @@ class SobolPoints:
 
     def expect(self, f: Callable[[Array], Array]) -> Value:
         """E f of each component, and the error of their weighted mean."""
-        return self._settle(shaped(f(self.theta), self.theta.shape[:1]).reshape(self.uniform.shape[:-1]))
+        return self._mean_with_error(shaped(f(self.theta), self.theta.shape[:1]).reshape(self.uniform.shape[:-1]))
 
     def outside(self, at: Array, width: Array) -> Value:
         """P(some coordinate is farther than its width from ``at``)."""
-        return self._settle(normal.separated(self.means - at, self.roots, width, self.uniform))
+        return self._mean_with_error(normal.separated(self.means - at, self.roots, width, self.uniform))
 
     @cached_property
     def minus_log_density(self) -> Value:
@@ -460,7 +460,7 @@ class SobolPoints:
         step = max(1, BLOCK // count)
         for start in range(0, len(flat), step):
             values[start : start + step] = self._log_density(flat[start : start + step])
-        return self._settle(-values.reshape(used, keep, count))
+        return self._mean_with_error(-values.reshape(used, keep, count))
 
     @cached_property
     def theta(self) -> Array:
@@ -468,7 +468,7 @@ class SobolPoints:
         z = special.ndtri(self.uniform)
         return np.asarray(self.means + np.einsum("sij,tpsj->tpsi", self.roots, z)).reshape(-1, self.means.shape[1])
 
-    def _settle(self, values: Array) -> Value:
+    def _mean_with_error(self, values: Array) -> Value:
         """Means over points ``(turns, points, S)`` for each component, and the error of their mean."""
         table = values.mean(axis=1)
         turns = table @ self.weights
@@ -476,7 +476,7 @@ class SobolPoints:
 
     @cached_property
     def _forms(self) -> tuple[Array, Array, Array]:
-        """Mean and scale of the points, and each component's log density as a quadratic form in whitened coordinates."""
+        """Mean and scale of all, and the components' log densities as quadratic forms in whitened coordinates."""
         centre = self.weights @ self.means
         scale = np.sqrt(self.weights @ (np.square(self.means - centre) + np.sum(np.square(self.roots), axis=-1)))
         means, roots = (self.means - centre) / scale, self.roots / scale[:, None]
