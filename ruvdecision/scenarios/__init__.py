@@ -188,7 +188,8 @@ def map_curves(listed: Sequence[Curve], noise_variance: ArrayLike) -> RUMap:
         scientist=Value.exact(np.concatenate([c.scientist_uncertainty(grid) for c in listed])),
         before=(repeat([c.before for c in listed]), None),
         provenance=Provenance(engines, tuple(dict.fromkeys(note for c in listed for note in c.notes))),
-        columns={
+        columns=({"user": repeat(short)} if many else {})
+        | {
             "target": repeat([c.target for c in listed]),
             "knowledge": repeat([c.knowledge for c in listed]),
             "method": repeat([c.method for c in listed]),

@@ -27,7 +27,7 @@ LARGEST_PROBED = 500
 
 
 class Released:
-    """Released values of several replicates, ``(replicates, n, k)``, complete; rules that look at them share a sort."""
+    """Released values of several replicates, ``(replicates, n, k)``, complete; rules that use them share a sort."""
 
     def __init__(self, values: Array) -> None:
         self._given = values
@@ -93,7 +93,7 @@ class Rule:
         """The rank that it takes among ``n`` released values, None for other rules."""
         return None
 
-    def look(self, released: Released, vector: bool) -> Array:
+    def estimates(self, released: Released, vector: bool) -> Array:
         """Estimates from complete releases, ``(replicates, k)``; ``vector`` says that a release is one variable."""
         return self.of(released.values)
 
@@ -166,7 +166,7 @@ class Row(Rule):
     def by_index(self) -> bool:
         return self.row is None
 
-    def look(self, released: Released, vector: bool) -> Array:
+    def estimates(self, released: Released, vector: bool) -> Array:
         return released.row(self.place(released.n))
 
     def as_linear(self, n: int, k: int, vector: bool) -> Rule | None:
@@ -212,7 +212,7 @@ class Ranked(Rule):
         assert rank is not None  # as checked
         return rank
 
-    def look(self, released: Released, vector: bool) -> Array:
+    def estimates(self, released: Released, vector: bool) -> Array:
         return released.ranked(self.rank(released.n))
 
     def _of_present(self, values: Array, missing: NDArray[np.bool_]) -> Array:
@@ -300,7 +300,7 @@ class Custom(Rule):
             what = f"{self.describe()[0].upper()}{self.describe()[1:]} fails on a release"
             raise InputError(what, failure(error), "Check the function") from None
 
-    def look(self, released: Released, vector: bool) -> Array:
+    def estimates(self, released: Released, vector: bool) -> Array:
         return np.stack([np.atleast_1d(self(y[:, 0] if vector else y)).ravel() for y in released.values])
 
     def as_linear(self, n: int, k: int, vector: bool) -> Linear | None:
