@@ -314,8 +314,6 @@ class Prepared:
         blanked = 0
         if columns.missing == "omit":
             blanked = max((0 if incomplete is None else int(incomplete.sum())) - self.before, 0)
-            if measure.role == "risk" and blanked and not self.quiet:
-                warn_omitted(measure.name, blanked + self.before, len(table), blanked)
             if measure.matched:
                 incomplete = frames.either(self.incomplete, incomplete)
                 if incomplete is not None and (self.incomplete is None or bool((incomplete != self.incomplete).any())):
@@ -329,6 +327,8 @@ class Prepared:
         found = columns.result(value, 0 if incomplete is None else int(incomplete.sum()), met)
         if blanked and measure.role == "risk":
             found.parts["blanked"] = float(blanked)
+            if not self.quiet:
+                warn_omitted(measure.name, blanked + self.before, len(table), blanked)
         return found
 
     def arranged(self, frame: Frame) -> pd.DataFrame:

@@ -149,8 +149,8 @@ class Findings:
         for label, names in places.items():
             where = "every release" if len(names) == len(releases) else ", ".join(names)
             self.notes.append(
-                f"Warning: {label} is different for every record and unchanged in {where}: it identifies records. Leave "
-                "it out of the release, or name it as the key."
+                f"Warning: {label} is different for every record and unchanged in {where}: it identifies records. "
+                "Leave it out of the release, or name it as the key."
             )
 
 

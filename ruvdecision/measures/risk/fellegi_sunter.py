@@ -19,6 +19,7 @@ from ...protocols import Array
 from .. import frames
 from ..base import Measured
 from ..frames import Ints
+from ..missing import KNOWN
 from .linkage import PerColumn, by_column
 from .records import PairedMeasure, RecordPairs
 
@@ -120,6 +121,9 @@ class FellegiSunter(PairedMeasure):
 
     Notes
     -----
+    Missing values, ``missing="pairwise"``: a missing value agrees with nothing, which is the same for all originals
+    where a released record has a blank.
+
     ``records`` gives each released record's share. ``parts`` holds the prevalence, and ``expected``: the mean
     posterior probability of the chosen links, which an intruder can compute without the truth. ``table`` has m, u and
     the weight of agreement per column. All pairs are counted, none is stored: time grows with the number of agreeing
@@ -135,6 +139,9 @@ class FellegiSunter(PairedMeasure):
     label: ClassVar[str] = "fellegi_sunter"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Fellegi and Sunter (1969); Winkler (2004), section 4"
+
+    missing_choices: ClassVar[tuple[str, ...]] = KNOWN
+    own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
 
     known: frames.Names = checked(None, frames.as_names)
     tolerance_sd: PerColumn = checked(0.05, lambda name, value: 0.0 if value is None else by_column(name, value))
@@ -211,16 +218,18 @@ class FellegiSunter(PairedMeasure):
         return order, first, last
 
     def _column(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Array, Array, float]:
-        frames.refuse_mixed(self.name, a, b)
+        if b.notna().any():
+            frames.refuse_mixed(self.name, a, b)
         if not frames.is_number(a):
             first, second, _ = frames.joined_codes(a, b)
-            return first.astype(np.float64), second.astype(np.float64), 0.0
-        left, right = frames.vector(self.name, a), frames.vector(self.name, b, "the release")
+            left, right = (np.where(c < 0, np.nan, c) for c in (first, second))
+            return left, right, 0.0
+        left, right = frames.with_gaps(self.name, a, a), frames.with_gaps(self.name, b, a, "the release")
         if isinstance(self.tolerance, Mapping) and label in self.tolerance:
             return left, right, self.tolerance[label]
         size = self.tolerance_sd
         size = size.get(label, 0.05) if isinstance(size, Mapping) else size or 0.0
-        return left, right, size * float(frames.spreads(left))
+        return left, right, size * float(frames.spreads(left[~np.isnan(left)]))
 
 
 def _agree(order: Ints, first: Ints, last: Ints, i: int, code: Ints, touched: Ints) -> int:

@@ -13,7 +13,7 @@ from ...masks.frame import Frame
 from ...protocols import Array
 from .. import frames
 from ..base import Measure, Prepared
-from ..frames import Data, Ints
+from ..frames import Data, Flags, Ints
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,6 +104,15 @@ class RecordPairs:
         if len(kept) == 0:
             raise frames.no_row(who, "no complete pair")
         return cls(where[kept].astype(np.int64), kept, rows)
+
+    def where(self, who: str, known: Flags) -> RecordPairs:
+        """The pairs whose original is among these."""
+        if known.all():
+            return self
+        kept = known[self.original]
+        if not kept.any():
+            raise frames.no_row(who, "no pair whose original is known")
+        return RecordPairs(self.original[kept], self.released[kept], self.rows)
 
     def along_original(self, risk: Array) -> Array:
         """One entry per original, NaN for those without a partner."""

@@ -91,7 +91,7 @@ class GeneralUtility(Measure):
         dependence = _dependence(before, after, [c.size for c in columns.values()], 1 / n + 1 / len(released))
         if dependence is not None:
             parts["dependence"], value = dependence, (margins + dependence) / 2
-        return Measured(value, parts=parts, table=found)
+        return Measured(value, parts=parts, table=found if rows else None)
 
 
 class _Column:
@@ -158,44 +158,48 @@ class _Number(_Column):
 
 
 class _Category(_Column):
-    """A column that is no number; rare categories are one."""
+    """A column that is no number; categories that are too rare to be judged share a group."""
 
     def __init__(self, who: str, column: pd.Series, groups: int) -> None:
         self.levels = categories_of(column)
-        counts = np.bincount(self.levels.codes(column) + 1, minlength=len(self.levels) + 1)[1:]
+        codes = self.levels.codes(column)
+        counts = np.bincount(codes[codes >= 0], minlength=len(self.levels))
         kept = counts >= FEW / 2
-        # Rare categories and those that only the release has share a group; missing values have the last.
+        # Categories that only the release has are rare, too; missing values have the last group.
         self.size, self.rows = int(kept.sum()) + 2, len(column)
         self.place = np.append(np.where(kept, np.cumsum(kept) - 1, self.size - 2), self.size - 2)
-        self.share = self._shares(self._codes(column))
-        self.known = 1 - self.share[-1]
+        self.share, self.all = self._shares(column), counts / max(int(counts.sum()), 1)
 
     def _codes(self, column: pd.Series) -> Ints:
         return np.where(column.notna(), self.place[self.levels.codes(column)], self.size - 1)
 
-    def _shares(self, codes: Ints) -> Array:
-        return np.bincount(codes, minlength=self.size) / max(len(codes), 1)
+    def _shares(self, column: pd.Series) -> Array:
+        return np.bincount(self._codes(column), minlength=self.size) / len(column)
 
     def judge(self, column: pd.Series, which: str) -> tuple[dict[str, float], Ints]:
-        codes = self._codes(column)
-        p, q = self.share, self._shares(codes)
+        codes, p, q = self._codes(column), self.share, self._shares(column)
         v = 1 / self.rows + 1 / len(codes)
         lost = _kept(abs(p[-1] - q[-1]), p[-1], v)
-        p, q = p[:-1] / max(self.known, 1e-300), q[:-1] / max(1 - q[-1], 1e-300)
-        v = v / max(self.known, 1e-300)
-        distance = 0.5 * float(np.abs(p - q).sum())
-        diversity = 1 - float(p @ p)
-        if diversity < 1e-12:
-            return {} if distance == 0 and lost == 1 else {"score": lost * (1 - distance)}, codes
-        if not q.any():
+        known, there = 1 - p[-1], 1 - q[-1]
+        if known == 0:
+            return {} if lost == 1 else {"score": lost}, codes
+        if there == 0:
             return dict.fromkeys(("shape", "spread", "score"), 0.0), codes
+        p, q, v = p[:-1] / known, q[:-1] / there, v / known
+        distance = 0.5 * float(np.abs(p - q).sum())
+        if self.all.max() == 1:
+            return {} if distance == 0 and lost == 1 else {"score": lost * (1 - distance)}, codes
         # Twice the standard error: of the sum of |p - q| / 2, and of the logarithm of the diversity.
         sd = np.sqrt(p * (1 - p) * v)
         noise = 0.4 * float(sd.sum()) + 0.6 * float(np.sqrt(sd @ sd))
-        wide = 4 * np.sqrt(max(float((p**3).sum()) - float(p @ p) ** 2, 0.0) * v) / diversity
-        shape = 1 - min(max(distance - noise, 0.0) / max(1 - noise, 1e-9), 1.0)
-        spread = _alike(1 - float(q @ q) if q.max() < 1 else 0.0, diversity, wide)
-        return {"shape": shape, "spread": spread, "score": lost * float(np.sqrt(shape * spread))}, codes
+        same = float(self.all @ self.all)
+        wide = 4 * np.sqrt(max(float((self.all**3).sum()) - same**2, 0.0) * v) / (1 - same)
+        often = column.value_counts(normalize=True).to_numpy(dtype=np.float64)
+        scores = {
+            "shape": 1 - min(max(distance - noise, 0.0) / max(1 - noise, 1e-9), 1.0),
+            "spread": _alike(1 - float(often @ often) if often[0] < 1 else 0.0, 1 - same, wide),
+        }
+        return scores | {"score": lost * float(np.sqrt(scores["shape"] * scores["spread"]))}, codes
 
 
 def _alike(a: float, b: float, noise: float) -> float:
