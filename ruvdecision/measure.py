@@ -20,7 +20,7 @@ from .maps.columns import Labels, tell_apart
 from .maps.rumap import Provenance, RUMap
 from .maps.scores import Column
 from .masks.base import Mask
-from .measures.battery import left_out, panel
+from .measures.battery import panel
 from .measures.comparison import Comparison, check_measures, check_releases, read
 from .protocols import Measure
 from .running.progress import Bar
@@ -124,13 +124,12 @@ def measure(
     twice = sorted(set(labels) & set(made))
     if twice:
         raise InputError("A release has the name of a mask", twice, "Give it another name")
-    left: list[str] = []
     if measures is None or isinstance(measures, str):
         if chunksize is not None:
             do = "Write measures=[ruv.measures.NormalKL()], for example"
             raise InputError("Files in pieces need measures that are named", f"measures={measures!r}", do)
         data = read(data, "the original").unwrap()
-        measures, left = panel(measures, len(data)), left_out(measures, len(data))
+        measures = panel(measures, len(data))
     chosen = check_measures(measures)
     if not parts:
         # A misspelt name should not cost the work.
@@ -150,7 +149,7 @@ def measure(
             comparison = ChunkedComparison(chosen, data, key, chunksize)
             interrupted = comparison.apply(candidates, made, executor, bar.update, checkpoint=checkpoint)
     techniques = [*(m.technique for m in candidates), *made]
-    names, shown, notes = [*labels, *made], [*candidates, *(None for _ in made)], list(left)
+    names, shown, notes = [*labels, *made], [*candidates, *(None for _ in made)], []
     if interrupted:
         rows = comparison.finished()
         if not rows:

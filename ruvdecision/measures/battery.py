@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import fields
 
 from .. import measures
 from ..checks import check_choice
+from ..errors import InputError
 from .base import Measure
 from .comparison import Panel
 
@@ -25,32 +27,50 @@ QUADRATIC = {
 """Most records of measures whose time grows with their square, for a battery that nobody wants to wait for."""
 
 
-def panel(name: str | None = None, rows: int = 0) -> Panel:
+def panel(name: str | None = None, rows: int = 0, make: Callable[[type[Measure]], Measure] | None = None) -> Panel:
     """The default panel, or the battery "risk", "utility" or "all": a list of measures for `ruv.measure`.
 
     A battery has every measure that can do without being told more (a model, a population, an unknown column). Which of
-    them suit a file shows when they meet it: the map's notes say what was left out, and why. ``rows`` is the size of
-    the file: measures whose time grows with its square are left out where it is large.
+    them suit a file shows when they meet it: the map's notes say what was left out, and why.
 
-    >>> [type(m).__name__ for m in panel()][::2]
+    Parameters
+    ----------
+    name : str, optional
+        The battery.
+    rows : int
+        Size of the file: measures whose time grows with its square are left out where it is large.
+    make : callable, optional
+        Makes a measure from its class, with settings of your own; it may refuse with an `InputError`.
+
+    >>> [type(m).__name__ for m in (panel()[0], panel()[-1])]
     ['RecordLinkage', 'GeneralUtility']
     >>> len(panel("all")) == len(panel("risk")) + len(panel("utility"))
     True
     """
-    if name is None:
-        return Panel(getattr(measures, kind)() for kind in DEFAULT if kind in measures.__all__)
-    kinds = [k for k in _kinds(name) if not _asks_more(k) and not _takes_long(k, rows)]
+    kinds = [getattr(measures, k) for k in DEFAULT if k in measures.__all__] if name is None else _kinds(name)
+    why: dict[str, list[str]] = {"they need arguments": [], f"they take long for {rows:,} records": []}
+    found = []
+    for kind in kinds:
+        if name is not None and _asks_more(kind):
+            why["they need arguments"].append(kind.label)
+        elif name is not None and rows > QUADRATIC.get(kind.__name__, rows):
+            why[f"they take long for {rows:,} records"].append(kind.label)
+        else:
+            try:
+                found.append((make or _plain)(kind))
+            except InputError as error:
+                if name is None:
+                    raise
+                why.setdefault(error.what, []).append(kind.label)
     # What the default shows stands first: it is the axis.
-    return Panel(kind() for kind in sorted(kinds, key=lambda k: k.__name__ not in DEFAULT))
+    found.sort(key=lambda m: type(m).__name__ not in DEFAULT)
+    return Panel(
+        found, [f"Left out because {reason}: {', '.join(labels)}." for reason, labels in why.items() if labels]
+    )
 
 
-def left_out(name: str | None, rows: int) -> list[str]:
-    """What a battery does not try, and why, as notes of a map."""
-    kinds = [] if name is None else _kinds(name)
-    asking = [k.label for k in kinds if _asks_more(k)]
-    slow = [k.label for k in kinds if not _asks_more(k) and _takes_long(k, rows)]
-    notes = [f"Left out because they need arguments: {', '.join(asking)}."] if asking else []
-    return notes + ([f"Left out because they take long for {rows:,} records: {', '.join(slow)}."] if slow else [])
+def _plain(kind: type[Measure]) -> Measure:
+    return kind()
 
 
 def _kinds(name: str) -> list[type[Measure]]:
@@ -59,10 +79,6 @@ def _kinds(name: str) -> list[type[Measure]]:
     kinds = [getattr(measures, each) for each in measures.__all__]
     found = [k for k in kinds if inspect.isclass(k) and issubclass(k, Measure) and k.label]
     return [k for k in found if role in ("all", k.role)]
-
-
-def _takes_long(kind: type[Measure], rows: int) -> bool:
-    return rows > QUADRATIC.get(kind.__name__, rows)
 
 
 def _asks_more(kind: type[Measure]) -> bool:

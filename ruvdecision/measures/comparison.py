@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,14 @@ ROLES = ("risk", "utility")
 
 
 class Panel(list[Any]):
-    """Measures that are tried: one that does not suit the data or a release is left out, and the map says why."""
+    """Measures that are tried: one that does not suit the data or a release is left out, and the map says why.
+
+    ``notes`` say what was left out before.
+    """
+
+    def __init__(self, measures: Iterable[Any] = (), notes: Sequence[str] = ()) -> None:
+        super().__init__(measures)
+        self.notes = [*getattr(measures, "notes", ()), *notes]
 
 
 class Finding(NamedTuple):
@@ -78,7 +85,7 @@ class Findings:
     def __init__(self, measures: Sequence[Measure] | Measure) -> None:
         self.measures, self.lenient = check_measures(measures), isinstance(measures, Panel)
         self.found: list[list[list[Finding]]] = []
-        self.notes: list[str] = []
+        self.notes: list[str] = list(getattr(measures, "notes", ()))
 
     def describe(self) -> dict[str, Any]:
         """What a map's ``attrs`` should say: settings, no record."""
