@@ -229,6 +229,7 @@ class UsedColumns:
 
     def __init__(self, measure: Measure, original: pd.DataFrame) -> None:
         self.who, self.missing, self.own = measure.name, measure.missing, measure.missing in measure.own_missing
+        self.asked = measure.missing != measure.missing_choices[0]
         self.every = list(original.columns)
         self.chosen = measure.uses(original)
 
@@ -265,7 +266,7 @@ class UsedColumns:
         """The measure's number, with how missing values were taken if some were met, and how many rows left out."""
         measured = Measured.of(value)
         measured.missing = self.missing if met else ""
-        if self.missing == "omit":
+        if self.missing == "omit" and (met or self.asked):
             measured.parts["omitted"] = float(omitted)
         return measured
 

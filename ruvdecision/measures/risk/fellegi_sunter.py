@@ -229,7 +229,8 @@ class FellegiSunter(PairedMeasure):
             return left, right, self.tolerance[label]
         size = self.tolerance_sd
         size = size.get(label, 0.05) if isinstance(size, Mapping) else size or 0.0
-        return left, right, size * float(frames.spreads(left[~np.isnan(left)]))
+        there = left[~np.isnan(left)]
+        return left, right, size * float(frames.spreads(there)) if len(there) else 0.0
 
 
 def _agree(order: Ints, first: Ints, last: Ints, i: int, code: Ints, touched: Ints) -> int:

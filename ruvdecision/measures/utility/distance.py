@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy import special
 
 from ...checks import check_integer, check_number, checked
 from ...errors import InputError, UnsupportedError
@@ -258,7 +259,7 @@ class Eigenvalues(SummedMeasure):
     columns : names, optional
         Numeric columns.
     robust : bool
-        Minimum covariance determinant estimates of the standardised data, by scikit-learn, instead of correlations.
+        Minimum covariance determinant estimates of the standardised data instead of correlations.
     seed : int
         Where the search for the robust estimate starts.
 
@@ -306,15 +307,24 @@ class Eigenvalues(SummedMeasure):
         return np.asarray(np.linalg.eigvalsh(self._determinant(scaled, which))[::-1])
 
     def _determinant(self, scaled: Array, which: str) -> Array:
-        """Minimum covariance determinant; half of the records must span all columns."""
+        """Minimum covariance determinant, half of the records, then of those within the 97.5 % ellipsoid.
+
+        The search is scikit-learn's; factors for consistency under the normal are those of R's covMcd.
+        """
         from sklearn.covariance import MinCovDet
 
         with warnings.catch_warnings():
             # scikit-learn warns where the half that it chose is degenerate, and goes on with what it has.
             warnings.simplefilter("error")
             try:
-                return np.asarray(MinCovDet(random_state=self.seed).fit(scaled).covariance_)
-            except (UserWarning, RuntimeWarning, ValueError):
+                fit = MinCovDet(random_state=self.seed).fit(scaled)
+                n, p = scaled.shape
+                half = (n + p + 1) // 2
+                raw = fit.raw_covariance_ * (half / (half - 1) * _consistent(half / n, p))
+                away = scaled - fit.raw_location_
+                near = np.einsum("ij,ij->i", away, np.linalg.solve(raw, away.T).T) < special.chdtri(p, 0.025)
+                return np.cov(scaled[near].T).reshape(p, p) * _consistent(float(near.mean()), p)
+            except (UserWarning, RuntimeWarning, ValueError, ZeroDivisionError):
                 what = "Robust eigenvalues need columns that vary in any half of the records, none a function of others"
                 sizes = f"{scaled.shape[0]} rows, {scaled.shape[1]} columns in {which}"
                 raise InputError(what, sizes, "Write robust=False, or use fewer columns") from None
@@ -377,6 +387,13 @@ class _Whitening:
 
     def __call__(self, table: pd.DataFrame, which: str) -> Array:
         return np.asarray(np.linalg.solve(self.root, (numeric(self.who, table, which) - self.mean).T))
+
+
+def _consistent(share: float, p: int) -> float:
+    """Normal variance over that of the innermost share of p normal variables."""
+    if share >= 1:
+        return 1.0
+    return share / float(special.gammainc(p / 2 + 1, special.chdtri(p, 1 - share) / 2))
 
 
 def wasserstein(first: ArrayLike, second: ArrayLike, order: float = 1.0) -> float:
