@@ -18,7 +18,7 @@ from .masks.base import Batch, Mask, check_mask
 from .protocols import Engine, Measure, Posterior
 from .running.fingerprint import fingerprint_attr
 from .running.progress import Bar
-from .running.run import root_seed
+from .running.run import root_seed, seed_attrs
 from .users.panel import Panel
 from .users.user import Snooper, User
 
@@ -182,7 +182,7 @@ def evaluate(
         utility=utility,
         columns=columns,
         attrs={
-            "seed": str(root.entropy),
+            **seed_attrs(root),
             "replicates": "default" if replicates is None else replicates,
             "data": "given" if data is not None else "none",
             **({} if data is None else fingerprint_attr(data)),

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from .._version import __version__
+from ..checks import as_seed_sequence
 from ..data.write import UNFINISHED, nameable, place_files, unfinished
 from ..errors import InputError, RuvError
 from .digests import digest, sources
@@ -158,13 +159,13 @@ def kept_seed(directory: str | os.PathLike[str]) -> np.random.SeedSequence:
     _refuse_strangers(folder)
     path = folder / "seed.json"
     try:
-        return np.random.SeedSequence(int(json.loads(path.read_text("utf-8"))["entropy"]))
+        return as_seed_sequence(int(json.loads(path.read_text("utf-8"))["entropy"]))
     except FileNotFoundError:
         pass
     except UNREADABLE:
         what = f"The seed of the checkpoint {folder} cannot be read"
         raise InputError(what, path.name, "Name another directory") from None
-    fresh = np.random.SeedSequence()
+    fresh = as_seed_sequence(None)
     with _writing(folder, 0):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:

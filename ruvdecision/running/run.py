@@ -31,6 +31,11 @@ AHEAD = 4
 STUDIES = "ruvdecision_study_"
 """How the names of study modules begin; they are made from files, and no worker can import them."""
 
+SEED_MEANS = (
+    "Makes this map again. Whoever knows a seed can draw the same random numbers and take noise off: release files "
+    "that leave the agency without one, mask.release(data)."
+)
+
 
 @dataclass(frozen=True)
 class Task:
@@ -118,6 +123,11 @@ def root_seed(seed: Seed, checkpoint: str | os.PathLike[str] | None = None) -> n
     3
     """
     return as_seed_sequence(seed) if seed is not None or checkpoint is None else kept_seed(checkpoint)
+
+
+def seed_attrs(root: np.random.SeedSequence) -> dict[str, str]:
+    """The seed as attributes of a map, with what it means. A report, which leaves the room, gives a digest of it."""
+    return {"seed": str(root.entropy), "seed_means": SEED_MEANS}
 
 
 def _work(

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import linalg, special
 
-from ...checks import check_choice, check_integer, check_number, check_vector, checked
+from ...checks import as_generator, check_choice, check_integer, check_number, check_vector, checked
 from ...errors import InputError, UnsupportedError
 from ...numerics import generalised_chi2
 from ...protocols import Array
@@ -215,7 +215,7 @@ class EllipsoidOverlap(_Overlap):
             elif self.method == "exact":
                 halves, errors = ellipsoid_overlap(first, second, self.level), (0.0, 0.0)
             else:
-                rng = np.random.default_rng(self.seed)
+                rng = as_generator(self.seed)
                 (one, e_one), (two, e_two) = (
                     _drawn(f, g, self.level, self.draws, rng) for f, g in ((second, first), (first, second))
                 )
