@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
@@ -29,6 +29,7 @@ class _Overlap(SummedMeasure):
     model: Any = None
     weights: Any = None
     level: float = checked(0.95, check_number, low=0, high=1, open_low=True, open_high=True)
+    allow_code: bool = field(default=False, kw_only=True)
 
     direction: ClassVar[str] = "higher"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
@@ -49,8 +50,8 @@ class _Overlap(SummedMeasure):
             who = type(self).__name__
             raise InputError(f"{who} needs a model", "none", f'Write {who}("y ~ a + b")')
         if isinstance(given, Mapping):
-            return {str(k): _as_model(m) for k, m in given.items()}
-        models = [_as_model(m) for m in (given if isinstance(given, (list, tuple)) else [given])]
+            return {str(k): _as_model(m, self.allow_code) for k, m in given.items()}
+        models = [_as_model(m, self.allow_code) for m in (given if isinstance(given, (list, tuple)) else [given])]
         names = [str(m) for m in models]
         return {n if names.count(n) == 1 else f"{n} ({i + 1})": models[i] for i, n in enumerate(names)}
 
@@ -108,6 +109,8 @@ class IntervalOverlap(_Overlap):
         Confidence level of the intervals.
     kind : "probability" or "length"
         Whether the value is the mean I_k or the mean J_k; both are in ``parts``.
+    allow_code : bool, default False
+        Let formulas be code, and not only columns, operators and named transforms; see `Linear`.
     penalty : float
         Taken off I_k (or J_k) where the intervals do not touch, times their gap in units of the original interval's
         length: intervals that miss by much then count less than those that miss by little (section 2.2, last remark).
@@ -419,9 +422,9 @@ def _summable(model: Any) -> Any:
     return model
 
 
-def _as_model(given: Any) -> Any:
+def _as_model(given: Any, allow_code: bool) -> Any:
     if isinstance(given, str):
-        return Linear(given)
+        return Linear(given, allow_code=allow_code)
     if hasattr(given, "start") and hasattr(given, "variables") and not isinstance(given, type):
         return given
     raise InputError(
