@@ -15,6 +15,7 @@ from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import ruvdecision as ruv
+from ruvdecision.checks import as_seed_sequence
 from ruvdecision.cli.measure_names import known_measures
 from ruvdecision.data.read import KINDS, read_data
 from ruvdecision.decide import frontier, not_dominated, undominated
@@ -86,7 +87,7 @@ class Preparing:
 def test_columns_are_what_each_measure_says_of_each_replicate(data):
     measures = [RecordLinkage(known=["a", "b"]), IntervalOverlap(MODEL), EllipsoidOverlap(MODEL), NormalKL()]
     rumap = measure(data, MASKS, measures=measures, replicates=4, seed=7)
-    seeds = [s[1] for s in replicate_seeds(np.random.SeedSequence(7), 4)]
+    seeds = [s[1] for s in replicate_seeds(as_seed_sequence(7), 4)]
     for i, mask in enumerate(MASKS):
         by_hand = np.array([[m(data, mask.release(data, s)) for m in measures] for s in seeds])
         for j, m in enumerate(measures):
@@ -189,7 +190,7 @@ def test_kinds_of_data_agree(data):
     assert one.columns["KL"][0] == pytest.approx(
         float(
             NormalKL()(
-                data["a"], ruv.Noise(sd=0.1).release(data["a"], next(replicate_seeds(np.random.SeedSequence(1), 1))[1])
+                data["a"], ruv.Noise(sd=0.1).release(data["a"], next(replicate_seeds(as_seed_sequence(1), 1))[1])
             )
         )
     )

@@ -12,8 +12,6 @@ from ..protocols import Array
 REPLICATES = 100
 """Releases that are drawn when an uncertainty depends on the release and nothing else was asked for."""
 
-REPLICATE = int.from_bytes(b"reps")  # apart from the streams that a release spawns from the same seed
-
 Seeds = tuple[np.random.SeedSequence, np.random.SeedSequence, np.random.SeedSequence]
 
 
@@ -25,7 +23,7 @@ def replicate_seeds(seed: np.random.SeedSequence | None, count: int | None = Non
     """
     root = np.random.SeedSequence(0) if seed is None else seed
     for r in itertools.count() if count is None else range(count):
-        key = (*root.spawn_key, REPLICATE, r)
+        key = (*root.spawn_key, r)
         yield (
             np.random.SeedSequence(root.entropy, spawn_key=(*key, 0)),
             np.random.SeedSequence(root.entropy, spawn_key=(*key, 1)),

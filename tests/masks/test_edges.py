@@ -26,6 +26,7 @@ import ruvdecision as ruv
 from ruvdecision import masks
 from ruvdecision.channels.linear import LinearChannel
 from ruvdecision.channels.steps import About
+from ruvdecision.checks import RELEASES, as_seed_sequence
 from ruvdecision.errors import RuvError, UnsupportedError
 from ruvdecision.masks.localsuppress import key_matches
 
@@ -487,11 +488,11 @@ def test_a_seed_fixes_a_release_and_nothing_else_does(name: str) -> None:
     mask, data = VARIANTS[name], SUITED[name]
     state = np.random.get_state()  # noqa: NPY002
     want = pd.DataFrame(np.asarray(mask.release(data, 5)))
-    for seed in (5, np.int64(5), np.random.SeedSequence(5), np.random.default_rng(5)):
+    sequence = as_seed_sequence(5, RELEASES)
+    for seed in (5, np.int64(5), sequence, np.random.default_rng(sequence)):
         tried("masks")
         pd.testing.assert_frame_equal(pd.DataFrame(np.asarray(mask.release(data, seed))), want, check_exact=True)
     assert all(np.array_equal(a, b) for a, b in zip(state, np.random.get_state(), strict=True))  # noqa: NPY002
-    sequence = np.random.SeedSequence(5)
     mask.release(data, sequence)
     pd.testing.assert_frame_equal(pd.DataFrame(np.asarray(mask.release(data, sequence))), want, check_exact=True)
     for wrong in (-1, 1.5, "1", True, [1], object):
