@@ -608,8 +608,8 @@ def test_a_file_that_is_moved_gives_a_release_that_is_moved() -> None:
     x = np.round(numbers() * 2.0**20) / 2.0**20  # so that moving rounds nothing
     for name, make in SHIFTED.items():
         for shift in (1024.0, -1024.0):
-            want = make(0.0).release(x, 3)
-            got = attempt(lambda data: make(shift).release(data, 3), x + shift, kind="masks")  # noqa: B023
+            want = make(0.0).release(x, 4)
+            got = attempt(lambda data: make(shift).release(data, 4), x + shift, kind="masks")  # noqa: B023
             np.testing.assert_allclose(np.asarray(got) - shift, want, rtol=0, atol=1e-8, err_msg=name)
 
 
