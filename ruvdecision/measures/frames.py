@@ -185,6 +185,25 @@ def numeric(who: str, table: pd.DataFrame, which: str = "the original") -> Array
     return values
 
 
+def differences(who: str, table: pd.DataFrame, original: pd.DataFrame, which: str = "the original") -> Array:
+    """Columns of numbers less the original's smallest, as floats: whole numbers beyond 2^53 stay apart.
+
+    What is compared should not depend on where zero is: far from it floats, and rooms for their rounding, are coarse.
+    """
+    values, least = numeric(who, table, which), numeric(who, original).min(axis=0, initial=np.inf)
+    out = values - np.where(np.isfinite(least), least, 0.0)
+    ends = np.abs(values).max(axis=0, initial=0.0)
+    for j in np.flatnonzero(np.maximum(ends, np.abs(least)) >= 2.0**53):
+        column, other = table.iloc[:, j], original.iloc[:, j]
+        if len(other) and pd.api.types.is_integer_dtype(other.dtype):
+            base = int(other.min())
+            if pd.api.types.is_integer_dtype(column.dtype):
+                out[:, j] = [int(x) - base for x in column.tolist()]
+            else:
+                out[:, j] = (values[:, j] - float(base)) + float(int(float(base)) - base)
+    return out
+
+
 def vector(who: str, column: pd.Series, which: str = "the original") -> Array:
     """One column as a float vector, refused as in `numeric`."""
     return numeric(who, column.to_frame(), which)[:, 0]
