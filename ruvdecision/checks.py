@@ -57,7 +57,7 @@ def check_number(
     left, right = "(" if open_low or low == -np.inf else "[", ")" if open_high or high == np.inf else "]"
     legal = f"a number in {left}{low:g}, {high:g}{']' if infinite and high == np.inf else right}"
     if type(value) is not float:
-        number = _one_number(value)
+        number = one_number(value)
         if number is None:
             raise InputError(f"{name} must be {legal}", value, f"Give {name} as one number")
         value = number
@@ -341,8 +341,8 @@ def as_float_array(name: str, value: ArrayLike) -> NDArray[np.float64]:
     raise InputError(f"{name} must be made of numbers", got, "Give a list or array of numbers")
 
 
-def _one_number(value: Any) -> float | None:
-    """``value`` as a float if it is one number, None if it is not."""
+def one_number(value: Any) -> float | None:
+    """``value`` as a float if it is one number, None if it is not: text, a truth value, a complex number, a list."""
     if getattr(value, "ndim", 0) != 0 or value is np.ma.masked:
         return None
     if isinstance(value, np.ndarray):

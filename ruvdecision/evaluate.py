@@ -170,7 +170,7 @@ def evaluate(
     if empirical is not None:
         columns |= empirical.columns()
         risk, utility = empirical.axis("risk", risk), empirical.axis("utility", utility)
-        notes += tuple(empirical.notes)
+        notes += (*empirical.notes, *empirical.no_numbers())
     draws = {user: {at: found[i] for at, i in enumerate(done) if i in found} for user, found in kept.items()}
     return RUMap.build(
         masks=candidates,

@@ -144,6 +144,7 @@ def measure(
         names, shown, techniques = ([part[i] for i in rows] for part in (names, shown, techniques))
         count = len(rows)
     columns = comparison.columns(parts)
+    notes += comparison.no_numbers()
     _check_axes(risk, utility, list(columns))
     axes = {role: comparison.axis(role, given) for role, given in (("risk", risk), ("utility", utility))}
     for role, axis in axes.items():

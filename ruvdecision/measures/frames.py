@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import check_columns, is_single
+from ..checks import check_columns, is_label, is_single
 from ..errors import InputError
 from ..masks.frame import Frame
 from ..protocols import Array
@@ -93,6 +93,18 @@ def align(who: str, chosen: Labels | None, every: Labels, data: Frame) -> pd.Dat
         )
     # By position, which is much quicker than by label.
     return table.take([table.columns.get_loc(label) for label in wanted], axis=1)
+
+
+def refuse_lists(who: str, table: pd.DataFrame) -> None:
+    """Raise an error for columns whose entries are lists or dictionaries, as files of nested data have them."""
+    nested = [
+        str(c) for c, column in table.items() if column.dtype == object and not all(map(is_label, column.iloc[:100]))
+    ]
+    if nested:
+        do = "Leave it out, or make columns of what is in it"
+        raise InputError(
+            f"{who} needs columns with one value per record", f"lists or the like in {', '.join(nested)}", do
+        )
 
 
 # -- missing values ------------------------------------------------------------------------------------

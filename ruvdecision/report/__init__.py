@@ -15,7 +15,7 @@ from typing import Any
 from ..analyses.limit import Limit
 from ..analyses.record_risk import RecordRisk
 from ..analyses.sensitivity import Sensitivity
-from ..checks import check_choice, check_flag, suggest
+from ..checks import check_choice, check_flag, check_number, suggest
 from ..data.write import as_place, check_places, write_files
 from ..errors import InputError, kind_of
 from ..maps.rumap import RUMap
@@ -199,6 +199,7 @@ def _document(
         date = date.isoformat()
     if date is not None and not isinstance(date, str):
         raise InputError("date must be text or a date", date, "Write date=datetime.date.today()")
+    max_risk = None if max_risk is None else check_number("max_risk", max_risk, infinite=True)
     shown = {"rule": rule, "seed": check_flag("seed", seed, "Write seed=True to give the seed itself")}
     heading = title if title is not None and title.strip() else "Which release to give out: risk and utility"
     parts = {name: _shared_out(name, given, list(maps)) for name, given in analyses.items()}

@@ -842,3 +842,9 @@ def test_what_refines_leaves_no_user_more_uncertain() -> None:
             if finer:
                 assert (u[:, i] <= u[:, j] + 1e-9).all(), (one, other)
     assert decided > 50
+
+
+@pytest.mark.parametrize("given", [None, 3, "abc", (), (None,), [3], object()])
+def test_a_chain_of_no_masks(given: Any) -> None:
+    with pytest.raises(RuvError, match="A chain needs masks"):
+        masks.Chain(given)
