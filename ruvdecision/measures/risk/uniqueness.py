@@ -1,4 +1,4 @@
-"""Risk from rare combinations of keys: k-anonymity, l-diversity, sample uniques and minimal sample uniques.
+"""Risk from rare combinations of keys: k-anonymity, sample uniques and minimal sample uniques.
 
 All look at the release alone. The models that go from the sample to the population are in `population_uniques`.
 """
@@ -6,7 +6,6 @@ All look at the release alone. The models that go from the sample to the populat
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,13 +13,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ...checks import check_choice, check_integer, check_number, checked
+from ...checks import check_integer, checked
 from ...errors import UnsupportedError
 from ...masks.localsuppress import key_matches
 from ...protocols import Array
 from .. import frames
 from ..base import Measured, SummedMeasure
-from ..frames import Ints, Names
+from ..frames import Names
 from ..sums import Counts
 from ..tables import cells
 from .records import RecordMeasure
@@ -40,7 +39,7 @@ class KeyMeasure(RecordMeasure):
 
 
 @dataclass(frozen=True, repr=False)
-class _CountedKeys(KeyMeasure, SummedMeasure):
+class CountedKeys(KeyMeasure, SummedMeasure):
     """A risk from how often each combination of keys occurs, which files in pieces can say, too."""
 
     def partial(self, piece: pd.DataFrame, plan: None, which: str) -> Counts:
@@ -48,7 +47,7 @@ class _CountedKeys(KeyMeasure, SummedMeasure):
 
 
 @dataclass(frozen=True, repr=False)
-class KAnonymity(_CountedKeys):
+class KAnonymity(CountedKeys):
     """The smallest number of released records that share a combination of keys, k.
 
     A file is k-anonymous if every record agrees on the keys with at least k - 1 others. It protects identities in the
@@ -101,87 +100,7 @@ class KAnonymity(_CountedKeys):
 
 
 @dataclass(frozen=True, repr=False)
-class LDiversity(_CountedKeys):
-    """The least diversity of a sensitive column among records that share a combination of keys, l.
-
-    ``"distinct"``: the number of different values. ``"entropy"``: the exponential of their entropy. ``"recursive"``:
-    the largest l such that the most frequent value is rarer than ``c`` times all from the l-th most frequent on; 0 if
-    none is. With l = 1 a link, right or wrong, gives the value away. `per_record` gives the largest share that a value
-    has among the records that agree with this one: an intruder's best guess is right that often.
-
-    Parameters
-    ----------
-    sensitive : name
-        The column to protect.
-    keys : names, optional
-        The columns that an intruder knows; all others by default.
-    kind : "distinct", "entropy" or "recursive"
-    c : float
-        The constant of recursive diversity.
-
-    Examples
-    --------
-    >>> file = pd.DataFrame({"age": [1, 1, 2, 2], "ill": ["a", "b", "a", "a"]})
-    >>> float(LDiversity("ill")(file, file))
-    1.0
-    """
-
-    label: ClassVar[str] = "l_diversity"
-    direction: ClassVar[str] = "higher"
-    reference: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke and Venkitasubramaniam (2007)"
-
-    # The sensitive column comes first for the caller; dataclass order is by inheritance, so __init__ is written out.
-    sensitive: Hashable = checked(None, frames.one_name, required=True)
-    kind: str = checked("distinct", check_choice, options=("distinct", "entropy", "recursive"))
-    c: float = checked(1.0, check_number, low=0, open_low=True)
-
-    def __init__(
-        self,
-        sensitive: Hashable = None,
-        keys: Names = None,
-        kind: str = "distinct",
-        c: float = 1.0,
-        *,
-        name: str = "",
-        nan_policy: str = "raise",
-    ) -> None:
-        self.__dict__.update(sensitive=sensitive, keys=keys, kind=kind, c=c, name=name, nan_policy=nan_policy)
-        self.__post_init__()
-
-    def uses(self, original: pd.DataFrame) -> frames.Labels:
-        """The keys and then the sensitive column."""
-        return frames.pick_apart(self.name, ("keys", self.keys), ("sensitive", self.sensitive), original)
-
-    def compare(self, state: None, released: pd.DataFrame) -> Measured:
-        """Diversity of every combination, and the least."""
-        return self._least(released, np.ones(len(released)))
-
-    def total(self, original: None, released: Counts, plan: None) -> Measured:
-        found = self._least(released.rows, released.count)
-        return Measured(float(found), parts=found.parts)
-
-    def _least(self, released: pd.DataFrame, often: Array) -> Measured:
-        (group,), groups = cells.joint_codes(released.iloc[:, :-1])
-        (value,), values = cells.joint_codes(released.iloc[:, -1:])
-        pair, where_pair = np.unique(group * values + value, return_inverse=True)
-        counts = np.bincount(where_pair.reshape(-1), weights=often).astype(np.int64)
-        where = pair // values
-        size = np.bincount(group, weights=often, minlength=groups)
-        share = counts / size[where]
-        if self.kind == "distinct":
-            diversity = np.bincount(where, minlength=groups).astype(np.float64)
-        elif self.kind == "entropy":
-            diversity = np.exp(-np.bincount(where, weights=share * np.log(share), minlength=groups))
-        else:
-            diversity = _recursive(where, counts, groups, self.c)
-        top = np.zeros(groups)
-        np.maximum.at(top, where, share)
-        parts = {"combinations": float(groups), "mean": float(np.average(diversity[group], weights=often))}
-        return Measured(float(diversity.min()), parts=parts, records=top[group])
-
-
-@dataclass(frozen=True, repr=False)
-class SampleUniques(_CountedKeys):
+class SampleUniques(CountedKeys):
     """How many released records are the only one with their combination of keys.
 
     A sample unique need not be unique in the population. With ten keys or more nearly every record of a real file is
@@ -290,16 +209,3 @@ def _number_or_share(
 ) -> Measured:
     both = {"number": number, "share": number / rows}
     return Measured(both["share" if share else "number"], 0.0, (parts or {}) | both, table, records)
-
-
-def _recursive(where: Ints, counts: Ints, groups: int, c: float) -> Array:
-    """Largest l with r1 < c (r_l + ... + r_m), counts r in falling order, for each group."""
-    diversity = np.zeros(groups)
-    order = np.lexsort((-counts, where))
-    edges = np.append(np.flatnonzero(np.diff(where[order], prepend=-1)), len(order))
-    for g in range(groups):
-        r = counts[order[edges[g] : edges[g + 1]]]
-        tails = np.cumsum(r[::-1])[::-1]
-        fine = np.flatnonzero(r[0] < c * tails)
-        diversity[g] = fine[-1] + 1 if len(fine) else 0
-    return diversity
