@@ -34,7 +34,8 @@ MEAN_MAXIMUM = 0.8687311606361591
 class _InSpace(RecordMeasure):
     """A risk from distances between original, release and holdout; columns as in `RecordLinkage`."""
 
-    own_missing: ClassVar[tuple[str, ...]] = ("category", "impute")
+    missing_choices: ClassVar[tuple[str, ...]] = ("category", "omit", "raise")
+    own_missing: ClassVar[tuple[str, ...]] = ("category",)
 
     def _places(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Array, Array, Array]:
         """Coordinates of the original, the release and the holdout, which may be empty."""

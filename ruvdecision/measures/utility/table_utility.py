@@ -180,6 +180,9 @@ class TableUtility(Measure):
             (ours, theirs), (levels,) = cells.common_codes(a.to_frame(), b.to_frame())
             return np.concatenate([ours[:, 0], theirs[:, 0]]), levels
         values = np.concatenate([c.to_numpy(dtype=np.float64, na_value=np.nan) for c in (a, b)])
+        if np.isinf(values).any():
+            what = f"{self.name} cannot cut infinite numbers into groups"
+            raise InputError(what, str(label), "Replace them first")
         level = np.full(len(values), -1, dtype=np.int64)
         special = [np.nan, *((self.codes or {}).get(label, ()))]
         for code, value in enumerate(special):

@@ -39,7 +39,7 @@ class TrainOnRelease(Measure):
         model of the original by cross-validation; the release has seen something of them then, and looks better.
     predictors : list of column names, optional
         What is predicted from; all other columns by default.
-    model : "boosting", "forest", "linear", or a scikit-learn regressor or classifier
+    estimator : "boosting", "forest", "linear", or a scikit-learn regressor or classifier
         Histogram gradient boosting, a random forest, or least squares and logistic regression.
     folds : int
         Parts of the cross-validation.
@@ -56,7 +56,7 @@ class TrainOnRelease(Measure):
     --------
     >>> x = np.random.default_rng(1).normal(size=(300, 2))
     >>> data = pd.DataFrame({"y": x[:, 0] + 0.1 * x[:, 1], "x": x[:, 0]})
-    >>> value = TrainOnRelease("y", holdout=data[200:], model="linear")(data[:200], data[:200])
+    >>> value = TrainOnRelease("y", holdout=data[200:], estimator="linear")(data[:200], data[:200])
     >>> bool(value > 0.98), value.parts["ratio"]
     (True, 1.0)
     """
@@ -71,15 +71,17 @@ class TrainOnRelease(Measure):
     target: Hashable = checked(None, frames.one_name, required=True)
     holdout: Any = checked(None, OtherFile.of)
     predictors: frames.Names = checked(None, frames.as_names)
-    model: Any = "boosting"
+    estimator: Any = "boosting"
     folds: int = checked(5, check_integer, low=2)
     seed: Seed = checked(0, fixed_seed)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (self.model in MODELS if isinstance(self.model, str) else hasattr(self.model, "fit")):
+        if not (self.estimator in MODELS if isinstance(self.estimator, str) else hasattr(self.estimator, "fit")):
             options = ", ".join(map(repr, MODELS))
-            raise InputError("model must be known, or be a scikit-learn model", self.model, f"Choose from {options}")
+            raise InputError(
+                "estimator must be known, or be a scikit-learn model", self.estimator, f"Choose from {options}"
+            )
 
     def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The predictors and then the target."""
@@ -143,7 +145,7 @@ class TrainOnRelease(Measure):
         made = self._made(True).fit(x, code)
         if not hasattr(made, "predict_proba"):
             what = f"{self.name} needs a classifier with probabilities for a category"
-            raise UnsupportedError(what, type(made).__name__, 'Use model="boosting"')
+            raise UnsupportedError(what, type(made).__name__, 'Use estimator="boosting"')
         found[:, made.classes_] = made.predict_proba(at)
         return found
 
@@ -158,12 +160,12 @@ class TrainOnRelease(Measure):
 
     def _made(self, classify: bool) -> Any:
         """A fresh model."""
-        if not isinstance(self.model, str):
+        if not isinstance(self.estimator, str):
             from sklearn.base import clone
 
-            return clone(self.model)
+            return clone(self.estimator)
         draw = int(as_generator(self.seed).integers(2**31))
-        if self.model == "linear":
+        if self.estimator == "linear":
             from sklearn.linear_model import LinearRegression, LogisticRegression
             from sklearn.pipeline import make_pipeline
             from sklearn.preprocessing import StandardScaler
@@ -173,7 +175,7 @@ class TrainOnRelease(Measure):
             )
         from sklearn import ensemble
 
-        if self.model == "forest":
+        if self.estimator == "forest":
             forest = ensemble.RandomForestClassifier if classify else ensemble.RandomForestRegressor
             return forest(min_samples_leaf=5, random_state=draw)
         boosting = ensemble.HistGradientBoostingClassifier if classify else ensemble.HistGradientBoostingRegressor
