@@ -19,6 +19,7 @@ from ..checks import check_choice, check_flag, check_number, check_text
 from ..decide import Choice, choose, not_dominated
 from ..decide.criteria import check_map
 from ..errors import InfeasibleError, InputError
+from ..maps.joining import worst_case
 from ..maps.rumap import RUMap
 from ..protocols import Array
 from .labels import Labeller, spread_along
@@ -85,6 +86,7 @@ def rumap(
         Where to draw; a new figure if not given. Close that figure with ``plt.close(ax.figure)`` when it is saved.
     frontier : bool
         Emphasise the releases that no other one dominates. The band is a staircase: only releases on the map exist.
+        Where several users look at the same releases it is the frontier of the worst case (`RUMap.worst`).
     labels : bool
         Write parameter values along the curves.
     legend : bool
@@ -143,7 +145,10 @@ def rumap(
         curves = [c for technique in techniques for c in _curves(rumap, technique, shown)]
     looks = [(next(colours), curve) for curve in curves]
     if frontier:
-        _draw_frontier(ax, x, y, shown)
+        # Of several users the frontier is that of the worst case: an agency chooses among releases, not among users.
+        case = worst_case(rumap)
+        if case is not None:
+            _draw_frontier(ax, case.utility, case.risk, ~(np.isnan(case.utility) | np.isnan(case.risk)))
     if wall:
         _draw_limit(ax, *wall)
     for k, (look, curve) in enumerate(looks):
