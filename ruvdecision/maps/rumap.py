@@ -347,40 +347,40 @@ class RUMap:
         return Axis(role, "scientist", self.utility_score, self.scientist, self.before[1], self.columns)
 
     @cached_property
-    def _views(self) -> dict[str, Value]:
+    def _score_values(self) -> dict[str, Value]:
         return {}
 
-    def _view(self, role: str) -> Value:
+    def _score_value(self, role: str) -> Value:
         """Risk or utility of every release, computed when it is first looked at."""
-        if role not in self._views:
+        if role not in self._score_values:
             axis = self.axis(role)
             value, error = axis.score.on(axis)
-            self._views[role] = Value(frozen(value), frozen(error))
-        return self._views[role]
+            self._score_values[role] = Value(frozen(value), frozen(error))
+        return self._score_values[role]
 
     @property
     def risk(self) -> Array:
         """Disclosure risk, f(U of the intruder) or a column."""
-        return self._view("risk").value
+        return self._score_value("risk").value
 
     @property
     def utility(self) -> Array:
         """Data utility, f(U of the scientist) or a column."""
-        return self._view("utility").value
+        return self._score_value("utility").value
 
     @property
     def risk_error(self) -> Array:
         """Standard error of risk by the delta method; zero where it is exact."""
-        return self._view("risk").error
+        return self._score_value("risk").error
 
     @property
     def utility_error(self) -> Array:
         """Standard error of utility by the delta method; zero where it is exact."""
-        return self._view("utility").error
+        return self._score_value("utility").error
 
     def column(self, name: str) -> Value:
         """A column of numbers with its standard error (zero if there is none); risk and utility are columns too."""
-        return self._view(name) if name in ("risk", "utility") else self.axis("risk").column(name)
+        return self._score_value(name) if name in ("risk", "utility") else self.axis("risk").column(name)
 
     @property
     def uncertainties(self) -> dict[str, Value]:

@@ -273,11 +273,11 @@ def _tables(
 
 def _table(rumap: RUMap, rows: Positions, choice: Choice | None, caption: str, columns: Sequence[str]) -> Table:
     chosen = None if choice is None else choice.row.position
-    doubt = doubtful(rumap)
+    flagged = doubtful(rumap)
     lines = []
     for i in rows.tolist():
-        marks = {"chosen": i == chosen, "not converged": not rumap.converged[i], "see diagnostics": doubt[i]}
-        kind = "chosen" if i == chosen else "doubtful" if doubt[i] or not rumap.converged[i] else ""
+        marks = {"chosen": i == chosen, "not converged": not rumap.converged[i], "see diagnostics": flagged[i]}
+        kind = "chosen" if i == chosen else "doubtful" if flagged[i] or not rumap.converged[i] else ""
         cells = [entry(rumap, k, i) for k in columns]
         lines.append(TableRow((rumap.releases[i], *cells, ", ".join(k for k, found in marks.items() if found)), kind))
     words = HEADS | {name: f"{name} ({end} is better)" for name, end in better(rumap).items()}
