@@ -58,7 +58,7 @@ def compose(
     signers = [TableRow((who, "", "", "")) for who in ("prepared by", "reviewed by", "approved by")]
     head = ("", "name", "date", "signature")
     blocks += [Heading(2, "Signed", "signed"), Table("Signatures", head, signers, (False,) * 4)]
-    releases = counted(sum(len(m) for m in maps.values()), "candidate release")
+    releases = counted(sum(len(set(m.released)) for m in maps.values()), "candidate release")
     parts = [
         f"{counted(len(maps), 'map')} with {releases}" if panel else releases,
         f"threshold on the risk: {_threshold(max_risk)}",
@@ -156,7 +156,7 @@ def _chapter(
             blocks.extend([Heading(level, title, f"{anchor}-{name}"), *parts])
 
     if whole.user_names:
-        names = ", ".join(whole.user_names)
+        names = "; ".join(whole.user_names)
         blocks.append(
             Paragraph(
                 f"{len(whole.user_names)} users look at the same releases: {names}. Risk and utility of a release are "
