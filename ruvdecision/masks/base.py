@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channels.steps import About, Opaque, OwnLaw, Step
+from ..channels.steps import FileFacts, Opaque, OwnLaw, Step
 from ..checks import RELEASES, Seed, as_generator, as_tuple, check_fields
 from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
@@ -157,7 +157,7 @@ class Mask:
         """The numbers in which members of a family differ."""
         return ()
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         """The elementary steps of this mask, its law: see `ruvdecision.channels.steps`.
 
         ``about`` is what is known of the file beforehand, ``numbers`` has one row of `numbers` per member of the

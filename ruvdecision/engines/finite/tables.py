@@ -78,7 +78,12 @@ class TableProblem:
     user: User
 
     def solve(
-        self, masks: Sequence[Mask], data: Any, replicates: int | None, seed: Any, tell: Callable[[float], None] | None
+        self,
+        masks: Sequence[Mask],
+        data: Any,
+        replicates: int | None,
+        seed: Any,
+        on_progress: Callable[[float], None] | None,
     ) -> Solution:
         """Uncertainty after each mask: of the realised table, or expected over the belief's tables."""
         belief = self.user.belief
@@ -103,8 +108,8 @@ class TableProblem:
                 effective.append(after.system.effective)
             values.append(value)
             names.append(name)
-            if tell is not None:
-                tell((i + 1) / len(masks))
+            if on_progress is not None:
+                on_progress((i + 1) / len(masks))
         diagnostics = {} if np.isinf(effective).all() else {"effective_draws": np.array(effective)}
         u, error = np.array([float(v.value) for v in values]), np.array([float(v.error) for v in values])
         return Solution(u, error, float(before.value), names, diagnostics, averaged=AVERAGED in names)
@@ -168,13 +173,13 @@ class TableProblem:
     def _drawn(self, mask: Mask, replicates: int | None, seed: Any) -> Value:
         """Average over tables drawn from the belief, the same for every mask."""
         belief, count = self.user.belief, REPLICATES if replicates is None else replicates
-        seen: dict[Any, Value] = {}
+        known: dict[Any, Value] = {}
         values, errors = np.empty(count), np.empty(count)
         for r, (for_data, _, _) in enumerate(replicate_seeds(seed, count)):
             release = publish(mask, belief.draw(np.random.default_rng(for_data)))
-            if release.key not in seen:
-                seen[release.key] = self._uncertainty(belief.given(release))
-            values[r], errors[r] = float(seen[release.key].value), float(seen[release.key].error)
+            if release.key not in known:
+                known[release.key] = self._uncertainty(belief.given(release))
+            values[r], errors[r] = float(known[release.key].value), float(known[release.key].error)
         error = replicate_error(values) if count > 1 else errors[0]
         return Value(np.asarray(values.mean()), np.asarray(error))
 

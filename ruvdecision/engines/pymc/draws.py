@@ -14,12 +14,12 @@ from ...channels.likelihood import ReleaseLikelihood, Uninformative
 from ...checks import as_generator
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array, Posterior, Value
-from ..base import Tell
+from ..base import ProgressCallback
 from .latent import Latent
 from .marginal import MarginalLikelihood, marginal_kind, marginal_likelihood, what_ties_records
 from .model import CompiledModel
 from .nuts import Chains, Diagnosis, Sampler, choose_sampler, diagnose, smooth_weights
-from .support import RecordGrid, find_grid, find_lines, grid_at
+from .support import RecordGrid, find_grid, find_support_maps, grid_at
 from .targets import ParameterPoints
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Point:
     chains: Chains | None
     weights: Array | None
     how: str
-    route: str
+    marginalization: str
     rhat: float
     ess_bulk: float
     ess_tail: float
@@ -73,7 +73,7 @@ class Point:
         }
         if self.weights is not None:
             arrays["weight"] = (("chain", "draw"), self.weights.reshape(self.chains.chains, -1))
-        return xr.Dataset(arrays, attrs={"how": self.how, "route": self.route})
+        return xr.Dataset(arrays, attrs={"how": self.how, "marginalization": self.marginalization})
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +143,7 @@ class ReleaseSampler:
     # -- a row of releases -----------------------------------------------------------------------------
 
     def points(
-        self, observed: Sequence[ReleaseLikelihood], seed: np.random.SeedSequence, tell: Tell
+        self, observed: Sequence[ReleaseLikelihood], seed: np.random.SeedSequence, on_progress: ProgressCallback
     ) -> Iterator[tuple[int, Point]]:
         """One point per release, from the last to the first: weights travel from wide posteriors to narrow ones."""
         number = int(seed.generate_state(1)[0] % (2**31 - 1))
@@ -164,7 +164,7 @@ class ReleaseSampler:
                     point, anchor, grids = self._sampled(likelihood, grids, number)
                 else:
                     point = near
-            tell((done + 1) / len(observed), f"R-hat {point.rhat:.3f}" if np.isfinite(point.rhat) else "")
+            on_progress((done + 1) / len(observed), f"R-hat {point.rhat:.3f}" if np.isfinite(point.rhat) else "")
             yield i, point
 
     def _reused(self, anchor: ReleaseDraws | None, likelihood: MarginalLikelihood) -> Point | None:
@@ -251,7 +251,7 @@ class ReleaseSampler:
         points = ParameterPoints(
             self.compiled,
             likelihood.observed,
-            tuple(grid.line for grid in likelihood.grids),
+            tuple(grid.support_map for grid in likelihood.grids),
             chains.theta,
             release.weights,
             chains.chains,
@@ -263,9 +263,13 @@ class ReleaseSampler:
             replace(point, weights=release.weights, khat=release.khat, integration_error=release.error)
         )
 
-    def _point(self, posteriors: Sequence[Posterior], chains: Chains, found: Diagnosis, how: str, route: str) -> Point:
+    def _point(
+        self, posteriors: Sequence[Posterior], chains: Chains, found: Diagnosis, how: str, marginalization: str
+    ) -> Point:
         values = [user.loss.uncertainty(p, user.actions) for user, p in zip(self.users, posteriors, strict=True)]
-        return Point(values, posteriors, chains, None, how, route, *found, chains.divergences, np.nan, chains.count)
+        return Point(
+            values, posteriors, chains, None, how, marginalization, *found, chains.divergences, np.nan, chains.count
+        )
 
     @property
     def _powered(self) -> bool:
@@ -291,8 +295,8 @@ class ReleaseSampler:
 
     def _latent_point(self, latent: Latent, chains: Chains) -> Point:
         posteriors = [latent.law(user.target, chains) for user in self.users]
-        route = f"records sampled too: {latent.reason}"
-        return diagnose_point(self._point(posteriors, chains, diagnose(chains), "sampled", route))
+        marginalization = f"records sampled too: {latent.reason}"
+        return diagnose_point(self._point(posteriors, chains, diagnose(chains), "sampled", marginalization))
 
     # -- before any release ------------------------------------------------------------------------------
 
@@ -307,13 +311,13 @@ class ReleaseSampler:
         else:
             theta, weights = self.core.prior_draws, None
             elementwise = self.compiled.kind == "elementwise"
-            lines = find_lines(self.compiled, theta, uninformative.columns) if elementwise else ()
+            support_maps = find_support_maps(self.compiled, theta, uninformative.columns) if elementwise else ()
             if elementwise:
                 theta = {key: v[:2000] for key, v in theta.items()}
             if self.settings.prior_power != 1:
                 weights, _ = smooth_weights((self.settings.prior_power - 1) * self.core.log_prior_density(theta))
             rng = as_generator(12345)
-            law = ParameterPoints(self.compiled, uninformative, lines, theta, weights, rng=rng).law(user.target)
+            law = ParameterPoints(self.compiled, uninformative, support_maps, theta, weights, rng=rng).law(user.target)
         return float(user.loss.uncertainty(law, user.actions).value)
 
 
