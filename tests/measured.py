@@ -104,6 +104,7 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
             {},
             {"known": some, "tolerance_sd": 0, "iterations": 3},
             {"tolerance_sd": 1.0, "start_m": 0.5},
+            {"tolerance_share": 0.05, "one_to_one": True},
         ],
         "ImputationLoss": [{}, {"statistic": two_numbers}],
         "IntervalDisclosure": [{}, {"width_rank": 0.1, "across": "any"}, {"width_sd": 0, "across": "mean"}],
