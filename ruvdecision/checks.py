@@ -407,10 +407,16 @@ def rows_where(bad: ArrayLike) -> str:
     return f"{count} row{'s' * (count != 1)}, the first at position {int(np.argmax(marked))}"
 
 
+def did_you_mean(word: str, options: Sequence[str]) -> str:
+    """The options that are close to a word, as a question; empty if none is."""
+    close = difflib.get_close_matches(word, [str(o) for o in options], n=3)
+    return "Did you mean " + " or ".join(repr(c) for c in close) + "?" if close else ""
+
+
 def suggest(word: str, options: Sequence[str]) -> str:
     """Return a hint: close matches first, otherwise the list of options."""
-    close = difflib.get_close_matches(word, [str(o) for o in options], n=3)
+    close = did_you_mean(word, options)
     if close:
-        return "Did you mean " + " or ".join(repr(c) for c in close) + "?"
+        return close
     listed = ", ".join(repr(str(o)) for o in list(options)[:12])
     return f"Choose from {listed}{', ...' if len(options) > 12 else ''}"

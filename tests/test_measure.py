@@ -673,6 +673,7 @@ SETTINGS = {
     "HouseholdRisk": {"keys": ["kind"], "household": "cell"},
     "SkinnerElliot": {"keys": ["kind", "group", "cell"], "population": 1200},
     "KMap": {"keys": ["kind"], "population": pd.DataFrame({"kind": list("pqrpqr")})},
+    "PopulationUniques": {"keys": ["kind"], "population": pd.DataFrame({"kind": list("pqrpqr")})},
     "DeltaPresence": {"keys": ["kind"], "population": pd.DataFrame({"kind": list("pqrpqr")})},
     "Disclosure": {"keys": ["kind", "cell"], "target": "group"},
     "ReplicatedUniques": {"keys": ["kind", "cell"]},

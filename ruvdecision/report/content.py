@@ -99,6 +99,14 @@ def _decide(rumap: RUMap, max_risk: float | None, rule: Mapping[str, Any] | None
     return _Decision(str(choice), choice)
 
 
+def _plainly(choice: Choice | None) -> list[ReportBlock]:
+    """The decision in words and in the data's own unit, for readers who do not read Python."""
+    if choice is None or not (choice.order or choice.meaning):
+        return []
+    order = f"Decision: {choice.order}." if choice.order else ""
+    return [Paragraph(" ".join([*([order] if order else []), *choice.meaning]))]
+
+
 def _decisions(decisions: Mapping[str, _Decision], max_risk: float | None) -> Table:
     rows = []
     for name, decision in decisions.items():
@@ -151,6 +159,7 @@ def _chapter(
     order = np.flatnonzero(front)
     order = order[np.lexsort((rumap.utility[order], rumap.risk[order]))]
     blocks: list[ReportBlock] = [
+        *_plainly(decision.choice),
         Paragraph(decision.sentence, decision.kind),
         Items(_circumstances(rumap, decision.choice, front)),
     ]

@@ -162,6 +162,7 @@ def pilot_order(matrix: Ints, sums: Ints, concentration: Array, seed: int) -> li
         try:
             effective = pilot.effective
         except UnsupportedError:
+            # An order in which no table can be completed is the worst of the candidates.
             effective = 0.0
         if effective > best_effective:
             best, best_effective = order, effective
