@@ -225,7 +225,9 @@ class FiniteChannel:
         for step, part, _ in resolve(mask, cls.about(belief, covariance)):
             if type(step) not in FINITE:
                 why = f": {step.why}" if isinstance(step, Opaque) else ""
-                raise UnsupportedError(f"Enumeration cannot invert {part}{why}", do=step.do or f"It knows {KNOWN}")
+                raise UnsupportedError(
+                    f"Enumeration cannot invert {part}{why}", do=step.do or f"Finite beliefs know {KNOWN}"
+                )
             channel = FINITE[type(step)](channel, step, part)
         return channel
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..channels.steps import FileFacts
+from ..channels.words import in_words
 from ..checks import check_flag, check_number
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
@@ -151,6 +153,8 @@ def choose(
         criterion.says(float(value[best])),
         float(value[best]),
         left_out,
+        _order(rumap, best),
+        tuple(_typical(rumap, best)),
     )
 
 
@@ -181,6 +185,10 @@ class Choice:
     """What the criterion takes the most (or least) of: utility, weighted sum, expected loss or first column."""
     left_out: int = 0
     """How many releases were left out because their sampler did not converge."""
+    order: str = ""
+    """What to do, in words: "add normal noise with variance 2 to income, then publish the average of all records"."""
+    meaning: tuple[str, ...] = ()
+    """What risk and utility mean in the data's own unit: how far each user's estimate is typically off."""
 
     @property
     def release(self) -> str:
@@ -262,6 +270,33 @@ class Choice:
         other = self.next_best
         where = f"risk {_number(other.risk)}, utility {_number(other.utility)}"
         return f"{text}; the next best allowed is {other.release} with {where}."
+
+
+def _order(rumap: RUMap, i: int) -> str:
+    """What the mask of a release does, in words."""
+    mask = None if rumap.masks is None else rumap.masks[i]
+    if mask is None:
+        return ""
+    names = rumap.attrs.get("file_columns")
+    facts = FileFacts(
+        int(rumap.attrs.get("file_records") or 2), tuple(names) if isinstance(names, list) and names else (0,)
+    )
+    return in_words(mask, facts)
+
+
+def _typical(rumap: RUMap, i: int) -> Iterator[str]:
+    """How far each user's estimate is typically off, before and after."""
+    unit = f" {rumap.attrs['unit']}" if rumap.attrs.get("unit") else ""
+    for who in rumap.uncertainties:
+        after, before = rumap.typical_error(who), rumap.typical_error(who, before=True)
+        if after is None or not np.isfinite(after.value[i]):
+            continue
+        text = f"The {who}'s estimate is typically off by {_number(after.value[i], 3)}{unit}"
+        start = np.nan if before is None else float(before.value[i])
+        if np.isfinite(start) and start > 0:
+            share = 100 * after.value[i] / start
+            text += f", {share:.3g} % of the {_number(start, 3)}{unit} before any release"
+        yield text + "."
 
 
 def _ranked(rumap: RUMap, criterion: Criterion, errors: Errors) -> tuple[list[Tier], Array]:

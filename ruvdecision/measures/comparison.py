@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..checks import as_generator, is_single, suggest
+from ..checks import as_generator, is_flag, is_single, one_number, suggest
 from ..data.read import check_file, file_digest, read_data
 from ..errors import InputError, RuvError, kind_of
 from ..maps.columns import check_name
@@ -59,10 +59,19 @@ class Finding(NamedTuple):
     """Why there is no number: a measure of a `Panel` is left out where it does not suit a file."""
 
     @classmethod
-    def of(cls, result: float) -> Finding:
-        """A number without what belongs to single records; a plain one has no error and no parts."""
-        measured = Measured.of(result)
-        return cls(float(measured), measured.error, measured.parts, measured.missing)
+    def of(cls, result: Any, who: str = "") -> Finding:
+        """A number without what belongs to single records; a plain one has no error and no parts.
+
+        >>> Finding.of(0.5, "mine")
+        Finding(value=0.5, error=0.0, parts={}, missing='', refusal='')
+        """
+        if isinstance(result, Measured):
+            return cls(float(result), result.error, result.parts, result.missing)
+        value = 1.0 * result if is_flag(result) else one_number(result)
+        if value is None:
+            do = "Give back a float, or ruv.measures.Measured(value, error)"
+            raise InputError(f"The measure {who} must give back one number", kind_of(result), do)
+        return cls(value, 0.0, {})
 
 
 class Findings:
@@ -90,6 +99,12 @@ class Findings:
     def describe(self) -> dict[str, Any]:
         """What a map's ``attrs`` should say: settings, no record."""
         return {"measures": [repr(m) for m in self.measures], "better": {m.name: better_end(m) for m in self.measures}}
+
+    def no_numbers(self) -> list[str]:
+        """A note for each measure that gave NaN somewhere."""
+        counts = [sum(any(np.isnan(r[j].value) for r in x) for x in self.found) for j in range(len(self.measures))]
+        pairs, size = zip(self.measures, counts, strict=True), len(self.found)
+        return [f"{m.name} is not a number (NaN) for {k} of {size} releases." for m, k in pairs if k]
 
     def finished(self) -> list[int]:
         """Positions of the releases that were measured; the others are left out from then on."""
@@ -369,10 +384,11 @@ class _ComparisonWork:
     def compare(self, released: Any) -> list[Finding]:
         return [self.ask(p, released) for p in self.prepared]
 
-    def ask(self, prepared: Callable[[Any], float], released: Any) -> Finding:
+    def ask(self, prepared: Any, released: Any) -> Finding:
         """What one measure says; one of a panel may say why it says nothing."""
+        measure = getattr(prepared, "measure", None) or getattr(prepared, "func", prepared)
         try:
-            return Finding.of(prepared(released))
+            return Finding.of(prepared(released), getattr(measure, "name", ""))
         except RuvError as error:
             if not self.lenient:
                 raise

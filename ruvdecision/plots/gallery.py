@@ -23,9 +23,10 @@ from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
 from ..maps.show import cut
 from ..protocols import Array
+from .axes import spans
 from .labels import Labeller
 from .map import BARS, LINES, rumap
-from .theme import MARKERS, Style, axes_on, bare, figure_of, look_of, new_figure, plain, points, spans
+from .theme import MARKERS, Style, axes_on, bare, figure_of, look_of, new_figure, plain, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

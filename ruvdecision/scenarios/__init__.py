@@ -22,7 +22,7 @@ from ..masks.noise import Noise
 from ..protocols import Value
 from . import bayes, exact, formulas
 from .bayes import RankPosterior
-from .crossing import Crossing, Optimum, crossings, optimal_noise
+from .crossing import Crossing, LeastNoise, crossings, optimal_noise
 from .curve import KNOWLEDGE, METHODS, Curve, check_noise
 from .empirical import empirical
 from .populations import Masked
@@ -30,8 +30,8 @@ from .populations import Masked
 __all__ = [
     "Crossing",
     "Curve",
+    "LeastNoise",
     "Masked",
-    "Optimum",
     "RankPosterior",
     "additive_noise",
     "bayes",

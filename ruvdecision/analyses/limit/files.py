@@ -11,7 +11,7 @@ from ...beliefs.finite import FiniteBelief
 from ...beliefs.table.belief import TableBelief
 from ...engines.finite.enumeration import Enumeration, check_loss
 from ...engines.finite.target_table import AverageTable, target_table
-from ...engines.finite.whole_file import Files, joint_with_files
+from ...engines.finite.whole_file import PossibleFiles, joint_with_files
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.mechanism import Mechanism
@@ -123,7 +123,7 @@ def _finite(intruder: User, scientist: User, statistic: str, states: int) -> Fil
         check_loss(user)
         asked.append(target_table(user.belief, user.target, Enumeration().limit))
     rows = sorted({r for one in asked if not isinstance(one, AverageTable) for r in one.rows})
-    files = Files.of(belief, rows, FILES)
+    files = PossibleFiles.of(belief, rows, FILES)
     place = np.arange(len(files.counts))
     if statistic == "average":
         if belief.levels.labelled:
@@ -132,7 +132,7 @@ def _finite(intruder: User, scientist: User, statistic: str, states: int) -> Fil
         place = np.unique(means, axis=0, return_inverse=True)[1].reshape(-1)
     found = []
     for user, one in zip((intruder, scientist), asked, strict=True):
-        same = files if user.belief is belief else Files.of(user.belief, rows, FILES)
+        same = files if user.belief is belief else PossibleFiles.of(user.belief, rows, FILES)
         joint = np.zeros((int(place.max()) + 1, len(one.values)))
         np.add.at(joint, place, joint_with_files(user.belief, one, same))
         found.append(UserOverFiles(user, one.values, joint))

@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Files:
+class PossibleFiles:
     """Every file that a finite belief allows, up to the order of the rows that nobody names.
 
     ``codes[x, j]`` is the outcome of the j-th followed row, ``counts[x, i]`` how many other records have outcome i,
@@ -43,7 +43,7 @@ class Files:
     chance: Array
 
     @classmethod
-    def of(cls, belief: FiniteBelief, rows: Sequence[int], limit: int) -> Files:
+    def of(cls, belief: FiniteBelief, rows: Sequence[int], limit: int) -> PossibleFiles:
         """List the files; refuse if there are more than ``limit``."""
         n, size = belief.records, len(belief.levels)
         rows = tuple(sorted(set(rows)))
@@ -90,7 +90,7 @@ class Files:
         return mask.index(self.codes[:, where], counts)
 
 
-def joint_with_files(belief: FiniteBelief, table: TargetTable | AverageTable, files: Files) -> Array:
+def joint_with_files(belief: FiniteBelief, table: TargetTable | AverageTable, files: PossibleFiles) -> Array:
     """Chance of every file (rows) together with every value of the target (columns)."""
     weight = belief.prior[:, None] * files.chance
     joint = np.zeros((len(files.counts), len(table.values)))
@@ -218,5 +218,5 @@ class WholeFile(BaseEngine):
             )
         table = target_table(belief, user.target, Enumeration().limit)
         rows = () if isinstance(table, AverageTable) else table.rows
-        files = Files.of(belief, [*rows, *matrix.followed], self.limit)
+        files = PossibleFiles.of(belief, [*rows, *matrix.followed], self.limit)
         return matrix.matrix[files.index_in(matrix)].T @ joint_with_files(belief, table, files), table.values

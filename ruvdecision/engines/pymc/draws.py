@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...channels.likelihood import ReleaseLikelihood, Uninformative
+from ...checks import as_generator
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array, Posterior, Value
 from ..base import ProgressCallback
@@ -45,7 +46,7 @@ class Point:
     chains: Chains | None
     weights: Array | None
     how: str
-    route: str
+    marginalization: str
     rhat: float
     ess_bulk: float
     ess_tail: float
@@ -72,7 +73,7 @@ class Point:
         }
         if self.weights is not None:
             arrays["weight"] = (("chain", "draw"), self.weights.reshape(self.chains.chains, -1))
-        return xr.Dataset(arrays, attrs={"how": self.how, "route": self.route})
+        return xr.Dataset(arrays, attrs={"how": self.how, "marginalization": self.marginalization})
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +255,7 @@ class ReleaseSampler:
             chains.theta,
             release.weights,
             chains.chains,
-            rng=np.random.default_rng(12345),
+            rng=as_generator(12345),
         )
         posteriors = [points.law(user.target) for user in self.users]
         point = self._point(posteriors, chains, release.diagnosis, release.how, likelihood.name)
@@ -262,9 +263,13 @@ class ReleaseSampler:
             replace(point, weights=release.weights, khat=release.khat, integration_error=release.error)
         )
 
-    def _point(self, posteriors: Sequence[Posterior], chains: Chains, found: Diagnosis, how: str, route: str) -> Point:
+    def _point(
+        self, posteriors: Sequence[Posterior], chains: Chains, found: Diagnosis, how: str, marginalization: str
+    ) -> Point:
         values = [user.loss.uncertainty(p, user.actions) for user, p in zip(self.users, posteriors, strict=True)]
-        return Point(values, posteriors, chains, None, how, route, *found, chains.divergences, np.nan, chains.count)
+        return Point(
+            values, posteriors, chains, None, how, marginalization, *found, chains.divergences, np.nan, chains.count
+        )
 
     @property
     def _powered(self) -> bool:
@@ -290,8 +295,8 @@ class ReleaseSampler:
 
     def _latent_point(self, latent: Latent, chains: Chains) -> Point:
         posteriors = [latent.law(user.target, chains) for user in self.users]
-        route = f"records sampled too: {latent.reason}"
-        return diagnose_point(self._point(posteriors, chains, diagnose(chains), "sampled", route))
+        marginalization = f"records sampled too: {latent.reason}"
+        return diagnose_point(self._point(posteriors, chains, diagnose(chains), "sampled", marginalization))
 
     # -- before any release ------------------------------------------------------------------------------
 
@@ -311,7 +316,7 @@ class ReleaseSampler:
                 theta = {key: v[:2000] for key, v in theta.items()}
             if self.settings.prior_power != 1:
                 weights, _ = smooth_weights((self.settings.prior_power - 1) * self.core.log_prior_density(theta))
-            rng = np.random.default_rng(12345)
+            rng = as_generator(12345)
             law = ParameterPoints(self.compiled, uninformative, support_maps, theta, weights, rng=rng).law(user.target)
         return float(user.loss.uncertainty(law, user.actions).value)
 
