@@ -20,7 +20,7 @@ from .maps.columns import Labels, tell_apart
 from .maps.rumap import Provenance, RUMap
 from .maps.scores import Column
 from .masks.base import Mask
-from .measures.battery import panel
+from .measures.battery import BATTERIES, panel
 from .measures.comparison import Comparison, check_measures, check_releases, read
 from .protocols import Measure
 from .running.progress import Bar
@@ -124,7 +124,7 @@ def measure(
     twice = sorted(set(labels) & set(made))
     if twice:
         raise InputError("A release has the name of a mask", twice, "Give it another name")
-    if measures is None or isinstance(measures, str):
+    if measures is None or (isinstance(measures, str) and measures in BATTERIES):
         if chunksize is not None:
             do = "Write measures=[ruv.measures.NormalKL()], for example"
             raise InputError("Files in pieces need measures that are named", f"measures={measures!r}", do)

@@ -307,7 +307,7 @@ class Prepared:
         measure, columns, frame = self.measure, self.columns, Frame.of(released)
         table = columns.of(replace(frame, table=self.arranged(frame)))
         if measure.matched and len(table) != len(self.original):
-            raise InputError(
+            raise frames.PairingError(
                 f"{measure.name} compares record by record and needs as many rows in both files",
                 f"{len(self.original)} in the original and {len(table)} in the release",
                 "Release every record, or use a measure that does not match records",

@@ -8,9 +8,10 @@ from dataclasses import fields
 
 from .. import measures
 from ..checks import check_choice
-from ..errors import InputError
+from ..errors import InputError, RuvError
 from .base import Measure
 from .comparison import Panel
+from .frames import PairingError
 
 DEFAULT = ("RecordLinkage", "ReplicatedUniques", "GeneralUtility")
 """How many records are found, how many unique records come out again (for files of any length), and what is kept."""
@@ -64,9 +65,8 @@ def panel(name: str | None = None, rows: int = 0, make: Callable[[type[Measure]]
                 why.setdefault(error.what, []).append(kind.label)
     # What the default shows stands first: it is the axis.
     found.sort(key=lambda m: type(m).__name__ not in DEFAULT)
-    return Panel(
-        found, [f"Left out because {reason}: {', '.join(labels)}." for reason, labels in why.items() if labels]
-    )
+    notes = [f"Left out because {reason}: {', '.join(names)}." for reason, names in why.items() if names]
+    return Panel(found, notes, PairingError if name is None else RuvError)
 
 
 def _plain(kind: type[Measure]) -> Measure:

@@ -39,12 +39,15 @@ ROLES = ("risk", "utility")
 class Panel(list[Any]):
     """Measures that are tried: one that does not suit the data or a release is left out, and the map says why.
 
-    ``notes`` say what was left out before.
+    ``notes`` say what was left out before, ``catches`` which errors leave a measure out; others are raised.
     """
 
-    def __init__(self, measures: Iterable[Any] = (), notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, measures: Iterable[Any] = (), notes: Sequence[str] = (), catches: type[RuvError] = RuvError
+    ) -> None:
         super().__init__(measures)
         self.notes = [*getattr(measures, "notes", ()), *notes]
+        self.catches = getattr(measures, "catches", catches)
 
 
 class Finding(NamedTuple):
@@ -92,7 +95,8 @@ class Findings:
     """
 
     def __init__(self, measures: Sequence[Measure] | Measure) -> None:
-        self.measures, self.lenient = check_measures(measures), isinstance(measures, Panel)
+        self.measures = check_measures(measures)
+        self.lenient: type[RuvError] | None = getattr(measures, "catches", None)
         self.found: list[list[list[Finding]]] = []
         self.notes: list[str] = list(getattr(measures, "notes", ()))
 
@@ -197,10 +201,12 @@ class Comparison(Findings):
         given = self.original.unwrap()
         self.prepared: list[Callable[[Any], float]] = []
         for item in list(self.measures):
+            if self.lenient and any(getattr(item, name, None) is not None for name in ("columns", "known", "keys")):
+                item.uses(self.original.table)  # a misspelt name is an error, and no reason to leave a measure out
             try:
                 made, ready = prepare(item, given, self.original if self.lenient else None)
             except RuvError as error:
-                if not self.lenient:
+                if self.lenient is None or not isinstance(error, self.lenient):
                     raise
                 self.notes.append(f"{item.name} was left out: {error.what}.")
                 self.measures = [m for m in self.measures if m is not item]
@@ -276,7 +282,8 @@ class Comparison(Findings):
 
 def check_measures(measures: Any) -> list[Any]:
     """The measures, each with a name of its own, a role and a call."""
-    several, do = not is_single(measures), "Write measures=[ruv.measures.RecordLinkage(), ruv.measures.NormalKL()]"
+    several = not is_single(measures)
+    do = 'Write measures=[ruv.measures.RecordLinkage(), ruv.measures.NormalKL()], or "risk", "utility" or "all"'
     if isinstance(measures, (str, Mapping)) or not (several or callable(measures)):
         raise InputError("measures must be a list of measures", kind_of(measures), do)
     chosen = [measures] if not several else Panel(measures) if isinstance(measures, Panel) else list(measures)
@@ -375,7 +382,7 @@ class _ComparisonWork:
     masks: Sequence[Mask]
     seeds: Sequence[np.random.SeedSequence]
     key: Hashable
-    lenient: bool = False
+    lenient: type[RuvError] | None = None
     steady: dict[int, list[Finding]] = field(default_factory=dict)
     """Outcomes of masks that take no random number: they are measured once per worker."""
     recent: dict[int, tuple[Any, list[Finding]]] = field(default_factory=dict)
@@ -390,7 +397,7 @@ class _ComparisonWork:
         try:
             return Finding.of(prepared(released), getattr(measure, "name", ""))
         except RuvError as error:
-            if not self.lenient:
+            if self.lenient is None or not isinstance(error, self.lenient):
                 raise
             return Finding(np.nan, np.nan, {}, refusal=error.what)
 

@@ -151,6 +151,10 @@ def refuse_missing(who: str, which: str, table: pd.DataFrame, missing: Flags | N
     )
 
 
+class PairingError(InputError):
+    """Records cannot be paired: the files have other numbers of rows, and nothing says whose they are."""
+
+
 def no_row(who: str, got: str) -> InputError:
     """The error of a file or of pairs without a complete row."""
     return InputError(f"{who} has no complete row left", got, "Choose columns with fewer missing values")

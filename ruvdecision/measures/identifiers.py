@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..checks import is_label
 from .base import Measured
 from .frames import is_number, is_time
 
@@ -22,7 +23,8 @@ class Identifiers:
         self.columns: dict[Hashable, pd.Series] = {}
         for label in table.columns if len(table) >= ENOUGH else ():
             column = table[label]
-            if not _continuous(column) and column.notna().all() and column.is_unique:
+            hashable = column.dtype != object or all(map(is_label, column))
+            if hashable and not _continuous(column) and column.notna().all() and column.is_unique:
                 self.columns[label] = column.reset_index(drop=True)
 
     def __call__(self, released: Any) -> Measured:

@@ -115,14 +115,14 @@ class _Paired(Prepared):
         do = "Set the respondents' key as the index of both files"
         if m > n:
             what = f"{who} pairs records and cannot take a release with more rows than the original"
-            raise InputError(what, sizes, "Release each record at most once")
+            raise frames.PairingError(what, sizes, "Release each record at most once")
         if not (self.labels.is_unique and index.is_unique):
-            raise InputError(f"{who} needs unique row labels to pair files of different lengths", sizes, do)
+            raise frames.PairingError(f"{who} needs unique row labels to pair files of different lengths", sizes, do)
         places = self.labels.get_indexer(index)
         # Labels 0 to m - 1 are what a file has that was read without a key; they say nothing about who is who.
         unkeyed = isinstance(index, pd.RangeIndex) and index.equals(pd.RangeIndex(m))
         if unkeyed or (places < 0).any():
-            raise InputError(f"{who} cannot tell whose rows were released", sizes, do)
+            raise frames.PairingError(f"{who} cannot tell whose rows were released", sizes, do)
         return pd.Index(places)
 
 
