@@ -253,7 +253,7 @@ class FellegiSunter(PairedMeasure):
         else:
             # The room lets a difference of exactly the tolerance agree, in whatever unit it is written.
             low, high = right - width, right + width
-            room = width * 1e-9 + 1e-12 * (np.abs(right) if width else 0.0)
+            room = width * 1e-9 + 1e-12 * np.abs(right) * (width > 0)
         return order, np.searchsorted(ranked, low - room, "left"), np.searchsorted(ranked, high + room, "right")
 
     def _column(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Array, Array, float]:
