@@ -18,7 +18,7 @@ from .masks.base import Batch, Mask, check_mask
 from .protocols import Engine, Measure, Posterior
 from .running.fingerprint import fingerprint_attr
 from .running.progress import Bar
-from .running.run import root_seed
+from .running.run import root_seed, seed_attrs
 from .users.panel import Panel, error_scale
 from .users.user import Snooper, User
 
@@ -174,7 +174,7 @@ def evaluate(
     if empirical is not None:
         columns |= empirical.columns()
         risk, utility = empirical.axis("risk", risk), empirical.axis("utility", utility)
-        notes += tuple(empirical.notes)
+        notes += (*empirical.notes, *empirical.no_numbers())
     draws = {user: {at: found[i] for at, i in enumerate(done) if i in found} for user, found in kept.items()}
     return RUMap.build(
         masks=candidates,
@@ -186,7 +186,7 @@ def evaluate(
         utility=utility,
         columns=columns,
         attrs={
-            "seed": str(root.entropy),
+            **seed_attrs(root),
             "replicates": "default" if replicates is None else replicates,
             "data": "given" if data is not None else "none",
             **({} if data is None else fingerprint_attr(data)),

@@ -679,7 +679,7 @@ class RUMap:
         """Write a report of the map and the choice, HTML or Markdown, over one that exists only if ``overwrite=True``.
 
         ``options`` are ``title``, ``notes``, ``format``, ``date``, ``sensitivity``, ``limit``, ``record_risk``,
-        ``rule``, ``figures`` and ``overwrite``; see `ruvdecision.report.write_report`.
+        ``rule``, ``seed``, ``figures`` and ``overwrite``; see `ruvdecision.report.write_report`.
         """
         from ..report import write_report
 

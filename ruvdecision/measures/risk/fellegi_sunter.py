@@ -261,7 +261,9 @@ class FellegiSunter(PairedMeasure):
         if not frames.is_number(a):
             first, second, _ = frames.joined_codes(a, b)
             return first.astype(np.float64), second.astype(np.float64), 0.0
-        left, right = frames.vector(self.name, a), frames.vector(self.name, b, "the release")
+        one = a.to_frame()
+        left = frames.differences(self.name, one, one)[:, 0]
+        right = frames.differences(self.name, b.to_frame(), one, "the release")[:, 0]
         if isinstance(self.tolerance, Mapping) and label in self.tolerance:
             return left, right, self.tolerance[label]
         size = self.tolerance_sd
