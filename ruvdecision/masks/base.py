@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channels.steps import About, Copy, Opaque, OwnLaw, Resolved, Step, resolve
+from ..channels.steps import FileFacts, Copy, Opaque, OwnLaw, Resolved, Step, resolve
 from ..checks import Seed, as_generator, check_fields
 from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
@@ -173,7 +173,7 @@ class Mask:
         """The numbers in which members of a family differ."""
         return ()
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         """The elementary steps of this mask, its law: see `ruvdecision.channels.steps`.
 
         ``about`` is what is known of the file beforehand, ``numbers`` has one row of `numbers` per member of the
@@ -190,7 +190,7 @@ class Mask:
             return [OwnLaw(columns=about.positions(None), rows=rows, mask=self, numbers=numbers)]
         return [Opaque(why=self.opaque)]
 
-    def resolved(self, about: About, numbers: Array) -> list[Resolved]:
+    def resolved(self, about: FileFacts, numbers: Array) -> list[Resolved]:
         """The steps, each with its mask and what is known of the file before it."""
         found = []
         for step in self.steps(about, numbers):
@@ -332,10 +332,10 @@ class Joint(Several):
     def tracked(self, frame: Frame, rng: np.random.Generator) -> tuple[Any, Ints]:
         return self.apply(frame, rng), np.arange(frame.n)
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         return [found.step for found in self.resolved(about, numbers)]
 
-    def resolved(self, about: About, numbers: Array) -> list[Resolved]:
+    def resolved(self, about: FileFacts, numbers: Array) -> list[Resolved]:
         """A copy of the columns for each release, and the steps of each on its own copy."""
         found = [Resolved(Copy(columns=about.positions(None), times=len(self.masks)), self, about)]
         start = first = 0

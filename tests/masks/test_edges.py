@@ -25,7 +25,7 @@ from test_checks import ZOO
 import ruvdecision as ruv
 from ruvdecision import masks
 from ruvdecision.channels.linear import LinearChannel
-from ruvdecision.channels.steps import About
+from ruvdecision.channels.steps import FileFacts
 from ruvdecision.errors import RuvError, UnsupportedError
 from ruvdecision.masks.localsuppress import key_matches
 
@@ -758,7 +758,7 @@ def test_random_chains_of_two(data: pd.DataFrame, first: str, second: str, seed:
 def dense(mask: masks.Mask, n: int, k: int) -> tuple[Any, Any] | None:
     """A and R of the mask's linear channel on n records of k columns, or None if it has none, or draws or moves rows."""
     try:
-        channel = LinearChannel.of(mask, About(n, tuple(range(k))))
+        channel = LinearChannel.of(mask, FileFacts(n, tuple(range(k))))
     except RuvError:
         return None
     return channel.dense() if channel.location == "known" else None

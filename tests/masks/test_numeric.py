@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from ruvdecision.channels.linear import LinearChannel
-from ruvdecision.channels.steps import About
+from ruvdecision.channels.steps import FileFacts
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.masks import Clip, MomentNoise, ResidualNoise
 from ruvdecision.masks.coarsen import Bottomcode, Round, Topcode
@@ -398,7 +398,7 @@ def test_data_dependent_groups_and_medians_have_no_linear_channel():
         Microaggregate(size=2, centre="median"),
     ):
         with pytest.raises(UnsupportedError, match=r"no linear-Gaussian channel: (groups are found|medians are no)"):
-            LinearChannel.of(mask, About(6, ("a", "b")))
+            LinearChannel.of(mask, FileFacts(6, ("a", "b")))
 
 
 # -- noise -------------------------------------------------------------------------------------------
@@ -545,7 +545,7 @@ def test_noise_matches_what_the_step_before_took_away():
 
 
 def dense(mask, n, k):
-    return LinearChannel.of(mask, About(n, tuple(range(k)))).dense()
+    return LinearChannel.of(mask, FileFacts(n, tuple(range(k)))).dense()
 
 
 @pytest.mark.parametrize(
@@ -580,7 +580,7 @@ def test_families_with_a_variance_per_record_are_evaluated_together_or_apart_ali
     one, twice, other = Noise(variance=[1, 2, 2]), Noise(variance=[2, 4, 4]), Noise(variance=[3, 1, 1])
     assert one.family == twice.family == other.family != Noise(variance=[1, 2, 3]).family
     for members in ([one, twice], [one, twice, other]):
-        together = LinearChannel.of(one, About(3, (0,)), np.array([m.numbers for m in members]))
+        together = LinearChannel.of(one, FileFacts(3, (0,)), np.array([m.numbers for m in members]))
         for i, member in enumerate(members):
             np.testing.assert_allclose(np.diag(together.dense(i)[1]), member.variance, atol=1e-14)
 

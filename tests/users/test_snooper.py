@@ -170,13 +170,13 @@ def brute(belief, mask, rule, target):
     n = belief.records
     channel = channel_of(belief, mask)
     a, r = channel.dense()
-    alive = np.concatenate(
+    released = np.concatenate(
         [
-            channel.blocks[t].alive[c]
+            channel.blocks[t].released[c]
             for t, c in zip(*[v for i, v in enumerate(channel.layout.rows()) if i != 1], strict=True)
         ]
     )
-    weights = rule.weights(alive[:, None])[:, 0]
+    weights = rule.weights(released[:, None])[:, 0]
     form = form_of(belief, target)
     # The latent vector: mu, the n deviations of the records, the deviation of a new record.
     spread = np.diag([belief.prior_variance, *[belief.variance] * (n + 1)])

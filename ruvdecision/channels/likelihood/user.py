@@ -156,7 +156,7 @@ class UserLikelihood(Observation):
         return np.where(outermost, end, outer)
 
     @property
-    def grades(self) -> Array:
+    def panel_edges(self) -> Array:
         parts = [even_between(*self.window(drop), 9) for drop in (40.0, 8.0, 0.5)]
         with contextlib.suppress(TypeError, ValueError):  # labels have no place among numbers
             parts.append(np.asarray(self.released, dtype=np.float64)[:, None])

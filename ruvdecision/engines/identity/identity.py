@@ -16,7 +16,7 @@ from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
 from ...channels.finite import FiniteChannel
 from ...channels.linear import LINEAR
-from ...channels.steps import About, Opaque, resolve
+from ...channels.steps import FileFacts, Opaque, resolve
 from ...checks import as_float_array, check_finite
 from ...errors import InputError, UnsupportedError
 from ...losses import Componentwise, CustomLoss, Quadratic, ZeroOne
@@ -159,7 +159,7 @@ class _Rows:
         self.rows = self.target.rows_in(user.belief.records)
 
     @property
-    def about(self) -> About:
+    def about(self) -> FileFacts:
         """What is known of the file beforehand."""
         raise NotImplementedError
 
@@ -234,7 +234,7 @@ class _NormalRows(_Rows):
         super().__init__(user, self.names, None if data is None else as_records(belief, data))
 
     @property
-    def about(self) -> About:
+    def about(self) -> FileFacts:
         return about_belief(self.belief, self.records)
 
     def law(self, mask: Mask) -> LinearRows | CoarseRows:
@@ -304,7 +304,7 @@ class _FiniteRows(_Rows):
         self.table = outcome_table(self.belief)
 
     @property
-    def about(self) -> About:
+    def about(self) -> FileFacts:
         return FiniteChannel.about(self.belief)
 
     def law(self, mask: Mask) -> FiniteRows:

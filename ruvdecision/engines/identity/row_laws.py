@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
 from ...channels.finite import FiniteChannel
-from ...channels.steps import About, about_after, resolve
+from ...channels.steps import FileFacts, about_after, resolve
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.frame import Frame
@@ -32,12 +32,12 @@ from ..normal.releases import channel_of
 Ints = NDArray[np.int64]
 
 
-def about_belief(belief: NormalBelief, data: Array | None = None) -> About:
+def about_belief(belief: NormalBelief, data: Array | None = None) -> FileFacts:
     """What is known of the file beforehand; ``data`` has the covariance that noise may be a share of."""
     covariance = belief.record_covariance
     if data is not None and len(data) > 1:
         covariance = np.atleast_2d(np.cov(data, rowvar=False))
-    return About(belief.records, tuple(belief.columns or range(belief.k)), covariance)
+    return FileFacts(belief.records, tuple(belief.columns or range(belief.k)), covariance)
 
 
 def settled(log_weights: Array, depth: Ints | int) -> Array:
@@ -126,7 +126,7 @@ class LinearRows:
         for (t, c), rows in zip(kinds, self.kinds, strict=True):
             block = channel.blocks[t]
             wiped = ~np.any(block.b[0, c * k : c * k + k] != 0, axis=-1)
-            self.blank[rows] = ~block.alive[c] | wiped
+            self.blank[rows] = ~block.released[c] | wiped
 
     def prepare(self, frame: Frame) -> Array:
         """What a release says about the known columns at every place: their posterior means."""

@@ -12,7 +12,7 @@ import pandas as pd
 
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
-from ...channels.steps import About, PermuteRows, resolve
+from ...channels.steps import FileFacts, PermuteRows, resolve
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.rows import NOTHING, UNMASKED
@@ -190,7 +190,7 @@ class Ranks(BaseEngine):
             columns=belief.columns,
         )  # fmt: skip
         # Ranks do not ask which row is whose, and the belief takes all orders alike: what is drawn may stay in place.
-        about = About(belief.records, tuple(belief.columns or range(belief.k)), belief.record_covariance)
+        about = FileFacts(belief.records, tuple(belief.columns or range(belief.k)), belief.record_covariance)
         moved = {id(f.mask) for f in resolve(mask, about) if isinstance(f.step, PermuteRows)}
         kept = tuple(part for part in mask.parts if id(part) not in moved)
         still = reduce(or_, kept) if kept else UNMASKED

@@ -147,7 +147,7 @@ class OneRecord:
 
     @property
     def _cuts(self) -> Array:
-        places = self.likelihood.cuts.places[0]
+        places = self.likelihood.cuts[0]
         return np.unique(places[np.isfinite(places)])
 
     @cached_property

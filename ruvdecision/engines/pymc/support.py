@@ -150,7 +150,7 @@ class RecordGrid:
         return self._mapped(column, panels * self.fine, order)
 
     def _mapped(self, column: Observation, panels: int, order: int) -> tuple[Array, Array]:
-        known, places = column.known, column.cuts.places
+        known, places = column.known, column.cuts
         sure = ~np.isnan(known)
         a, b = (np.clip(self.line.t(np.where(sure, known, w)), self.low, self.high) for w in column.window())
         cuts = np.clip(self.line.t(places.T), a, b) if places.shape[1] else np.empty((0, column.n))

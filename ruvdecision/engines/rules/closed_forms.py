@@ -91,7 +91,7 @@ def pull(channel: LinearChannel, weights: Array) -> Pulled:
         b = block.b[0].reshape(c, k, c, k)
         taken = np.einsum("qca,cadb->qdab", sums, b)
         records[mine] = taken[at_copy, at_cell] / roots[at_cell, None, None]
-        within = block.w[0] * block.told[:, :, None]
+        within = block.w[0] * block.contrasts_released[:, :, None]
         records[mine] += rest[:, :, None] * within[at_cell]
         pairs = np.einsum("qca,qdb->cadb", sums, sums)
         noise = noise + np.einsum("mcadb,cadb->mab", block.r.reshape(-1, c, k, c, k), pairs)

@@ -152,9 +152,9 @@ def _release_law(channel: LinearChannel, table: Array) -> tuple[Array, Array, An
         moved = (centre.reshape(-1, c * k) @ block.b[0].T).reshape(-1, c, k) / roots[:, None]
         at, row = cell[mine], copy[mine]
         off = table[mine] - total[row, at] / block.shape.sizes[at][:, None]
-        within = block.w[0] * block.told[:, :, None]
+        within = block.w[0] * block.contrasts_released[:, :, None]
         mean[mine] = moved[row, at] + np.einsum("nij,nj->ni", within[at], off)
-        there[mine] = block.alive[at]
+        there[mine] = block.released[at]
         for i, size in enumerate(block.shape.sizes):
             piece = slice(i * k, i * k + k)
             own = block.r[:, piece, piece] / size + (1.0 - 1.0 / size) * block.rw[:, i]
