@@ -71,6 +71,8 @@ class Step:
 
     columns: tuple[int, ...] = ()
     rows: Partition | None = None
+    release: int | None = None
+    """The first column of the release to which the step belongs, where there are several; see `Copy`."""
 
     @property
     def not_linear(self) -> str | None:
@@ -99,7 +101,8 @@ class Step:
 
     def on_copy(self, first: int, k: int) -> Step:
         """The same step on a copy of the file's k columns that begins at a position; see `Copy`."""
-        return replace(self, columns=tuple(first + j for j in (self.columns or range(k))))
+        columns = self.columns or range(0 if self.release is None else self.release, k)
+        return replace(self, columns=tuple(first + j for j in columns), release=first + (self.release or 0))
 
     def after(self, about: FileFacts) -> FileFacts:
         """What is known of the file that comes out."""

@@ -75,7 +75,7 @@ class Conditioned:
 
     def __init__(self, belief: NormalBelief, channel: LinearChannel) -> None:
         self.belief, self.channel = belief, channel
-        self.k, self.n = belief.k, belief.records
+        self.k, self.n, self.width = belief.k, belief.records, channel.width
         self.latents = self.k * (1 + len(channel.common))
         self._units = units(belief.record_covariance)
         self.blocks = [self._solve(block) for block in channel.blocks]
@@ -120,10 +120,11 @@ class Conditioned:
         r = block.r[:, observed[:, None], observed]
         unit = np.tile(self._units, c)
         mean_observation, reduction = None, None
-        if not (block.plain or c == 1) and alike and len(b) == 1:
-            # Cells that were averaged together repeat each other: what is left of the file without repetitions.
-            reduction = without_repeats(b[0], r, unit[observed], unit)
-        if block.plain or c == 1 or reduction is not None:
+        direct = block.plain or (c == 1 and self.width == k)
+        if not direct and alike and len(b) == 1:
+            # Cells that were averaged together and several releases repeat each other: the file without repetitions.
+            reduction = without_repeats(b[0], r, np.tile(unit, self.width // k)[observed], unit)
+        if direct or reduction is not None:
             shown, noise, loaded = (
                 (b, r, loading)
                 if reduction is None
@@ -149,7 +150,7 @@ class Conditioned:
         mean = block.b[:, observed, :] @ mean_part
         parts, alike = [mean], True
         for load in block.loads:
-            entered = np.broadcast_to(load, (max(len(load), 1), len(mean_part), self.k))[:, observed]
+            entered = np.broadcast_to(load, (max(len(load), 1), *load.shape[-2:]))[:, observed]
             same = bool(np.all(np.abs(entered - mean) <= 1e-12 * float(block.shape.roots.max())))
             parts.append(mean if same else entered)
             alike = alike and same
@@ -317,10 +318,19 @@ class Conditioned:
     def _contrast_gain(self, block: Block, cell: int, observed: Any) -> tuple[Array, Array, Array]:
         w = (block.w[:, cell] * block.contrasts_released[cell][:, None])[:, observed]
         noise = block.rw[:, cell][:, observed[:, None], observed]
+        if self.width > self.k and len(w) == 1:
+            # Several releases may repeat each other.
+            unit = np.tile(self._units, self.width // self.k)[observed]
+            reduction = without_repeats(w[0], noise, unit, self._units)
+            shown = reduction @ w
+            across = self.belief.record_covariance @ np.swapaxes(shown, -1, -2)
+            return divide(across, shown @ across + square(reduction @ root(noise))) @ reduction, w, noise
         total = w @ self.belief.record_covariance @ np.swapaxes(w, -1, -2) + noise
         across = self.belief.record_covariance @ np.swapaxes(w, -1, -2)
         return (
-            divide(across, total) if block.contrasts_released[cell][observed].all() else across @ pseudo_inverse(total),
+            divide(across, total)
+            if block.contrasts_released[cell][observed].all() and self.width == self.k
+            else across @ pseudo_inverse(total),
             w,
             noise,
         )
@@ -367,7 +377,7 @@ class _Means:
             mine = self.shape == t
             total = cell_sums(release[mine], self.copy[mine], self.cell[mine], (count, c))
             self.sums.append(total)
-            y = (total / block.shape.roots[:, None]).reshape(count, c * k)[:, solved.observed]
+            y = (total / block.shape.roots[:, None]).reshape(count, -1)[:, solved.observed]
             score += solved.weight[0] @ (y.sum(axis=0) - count * (solved.loading[0] @ prior))
         self.latent = prior + given.cov[0] @ score
         self.release = release
@@ -379,7 +389,7 @@ class _Means:
         for t, (block, solved) in enumerate(zip(given.channel.blocks, given.blocks, strict=True)):
             c, count = len(block.shape.sizes), block.shape.count
             sums, roots = self.sums[t], block.shape.roots
-            y = (sums / roots[:, None]).reshape(count, c * k)[:, solved.observed]
+            y = (sums / roots[:, None]).reshape(count, -1)[:, solved.observed]
             centre = np.kron(roots, self.latent[:k])
             means = centre + (y - solved.loading[0] @ self.latent) @ solved.gain[0].T
             means = means.reshape(count, c, k) / roots[:, None]
@@ -422,9 +432,9 @@ def cell_sums(values: Array, copy: Any, cell: Any, size: tuple[int, int]) -> Arr
 
 
 def present(channel: LinearChannel) -> NDArray[np.bool_]:
-    """Which entries are in the file, shape (n, k)."""
+    """Which entries are in the file, shape (n, width)."""
     shape, _, cell = channel.layout.rows()
-    found = np.empty((channel.layout.n, channel.columns), dtype=bool)
+    found = np.empty((channel.layout.n, channel.width), dtype=bool)
     for t, block in enumerate(channel.blocks):
         mine = shape == t
         found[mine] = block.released[cell[mine]]

@@ -190,6 +190,8 @@ class ExchangeableLaw:
     ) -> ExchangeableLaw | None:
         """The law, or None where records are treated differently."""
         first = channel.blocks[0]
+        if channel.width > channel.columns:
+            return None
         if prior_covariance is None and not (first.plain and first.released.all()):
             return None
         for block, solved in zip(channel.blocks, blocks, strict=True):
