@@ -18,7 +18,7 @@ from .latent import Latent
 from .marginal import MarginalLikelihood, marginal_kind, marginal_likelihood, what_ties_records
 from .model import CompiledModel
 from .nuts import Chains, Diagnosis, Sampler, choose_sampler, diagnose, smooth_weights
-from .support import RecordGrid, find_grid, find_lines, grid_at
+from .support import RecordGrid, find_grid, find_support_maps, grid_at
 from .targets import ParameterPoints
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ class ReleaseSampler:
         points = ParameterPoints(
             self.compiled,
             likelihood.observed,
-            tuple(grid.line for grid in likelihood.grids),
+            tuple(grid.support_map for grid in likelihood.grids),
             chains.theta,
             release.weights,
             chains.chains,
@@ -306,13 +306,13 @@ class ReleaseSampler:
         else:
             theta, weights = self.core.prior_draws, None
             elementwise = self.compiled.kind == "elementwise"
-            lines = find_lines(self.compiled, theta, uninformative.columns) if elementwise else ()
+            support_maps = find_support_maps(self.compiled, theta, uninformative.columns) if elementwise else ()
             if elementwise:
                 theta = {key: v[:2000] for key, v in theta.items()}
             if self.settings.prior_power != 1:
                 weights, _ = smooth_weights((self.settings.prior_power - 1) * self.core.log_prior_density(theta))
             rng = np.random.default_rng(12345)
-            law = ParameterPoints(self.compiled, uninformative, lines, theta, weights, rng=rng).law(user.target)
+            law = ParameterPoints(self.compiled, uninformative, support_maps, theta, weights, rng=rng).law(user.target)
         return float(user.loss.uncertainty(law, user.actions).value)
 
 
