@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channels.steps import FileFacts, Copy, Opaque, OwnLaw, Resolved, Step, resolve
+from ..channels.steps import Copy, FileFacts, Opaque, OwnLaw, Resolved, Step, resolve
 from ..checks import Seed, as_generator, check_fields
 from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
@@ -112,7 +112,9 @@ class Mask:
 
     def __and__(self, other: Mask) -> Joint:
         if not isinstance(other, Mask):
-            raise InputError("Only masks compose with &", type(other).__name__, "Write Noise(variance=2) & Round(base=5)")
+            raise InputError(
+                "Only masks compose with &", type(other).__name__, "Write Noise(variance=2) & Round(base=5)"
+            )
         return Joint((self, other))
 
     def refines(self, other: Mask, belief: Any = None, *, records: int | None = None, columns: int = 1) -> bool:

@@ -198,7 +198,10 @@ def block_covariance(given: Conditioned, shape: int) -> Array:
 
 
 def contrast_covariance(given: Conditioned, shape: int, cell: int) -> Array:
-    """Covariance of one contrast within a cell of the release, zero in columns where none shows, (masks or 1, width, width)."""
+    """Covariance of one contrast within a cell of the release, zero in columns where none shows.
+
+    Shape (masks or 1, width, width).
+    """
     block = given.channel.blocks[shape]
     w = block.w[:, cell] * (block.contrasts_released[cell] & block.released[cell])[:, None]
     released = np.where(block.released[cell], 1.0, 0.0)

@@ -268,7 +268,9 @@ class Exact(BaseEngine):
         count, user, form = len(family), asked.user, asked.form
         place = given.channel.location if asked.placed else "known"
         if given.channel.open_samples:
-            easy = asked.free or (data is None and form is not None and form.number and user.belief.mu_covariance is not None)
+            easy = asked.free or (
+                data is None and form is not None and form.number and user.belief.mu_covariance is not None
+            )
             if asked.whole or (form is not None and easy):
                 return self._over_samples(problem, asked, family, given, data), False
             return self._simulate(problem, family, data, tell), True
@@ -302,7 +304,9 @@ class Exact(BaseEngine):
         total = _weighted([(w, value) for (w, _), value in zip(cases, each, strict=True)])
         if complete:
             return total
-        spread = replicate_error(np.stack([value.value for value in each])) if count > 1 else np.full(len(family), np.nan)
+        spread = (
+            replicate_error(np.stack([value.value for value in each])) if count > 1 else np.full(len(family), np.nan)
+        )
         return Value(total.value, np.hypot(total.error, spread))
 
     def _over_places(self, user: User, given: Conditioned, form: LinearForm, place: str) -> Value:
@@ -422,9 +426,7 @@ def _by_place(given: Conditioned, form: LinearForm, rows: Ints) -> tuple[list[Ar
     return [given.record_covariance(int(t), int(c), matrix) for t, c in kinds.T], which.reshape(-1)
 
 
-def _read(
-    given: Conditioned, mask: Mask, release: Any, data: Array | None = None
-) -> tuple[Conditioned, Array, Ints]:
+def _read(given: Conditioned, mask: Mask, release: Any, data: Array | None = None) -> tuple[Conditioned, Array, Ints]:
     """The belief given what a release tells of its samples, its values, and where each record stands in them."""
     belief, channel = given.belief, given.channel
     if channel.open_samples:
